@@ -8,8 +8,10 @@ import Testing
 
 @testable import Operations
 
-@Suite("Going through dead letters")
+@Suite("Going through dead letters", .queue)
 struct DeadLettersTests {
+    private let queue = QueueScope.queue
+
     @Test(
         "each filter selects what it describes",
         arguments: [
@@ -28,49 +30,46 @@ struct DeadLettersTests {
             (["reason=') redis.call('FLUSHALL') --"], []), (["id=\u{0}\n"], []),
         ] as [([String], [String])])
     func filters(flags: [String], expected: [String]) async throws {
-        try await withQueue { queue in
-            let letters: [(seconds: Int64, head: String, original: String)] = [
-                (100, #""reason":"BadPayload","id":"job/\"1\"","app":"one","detail":"it is TOO LARGE""#, "a"),
-                (
-                    200,
-                    #""reason":"BadTopic","id":"2","app":"one","error":"Shutdown","status":503,"tokens":["ABCD","x"]"#,
-                    "b"
-                ),
-                (300, #""reason":"NoApp","id":"3","tokens":["ab"]"#, #"{"token":"abcd","is":"c"}"#),
-                (3000, #""reason":"Poison""#, #"{"id":"inside","app":"one","tokens":["E F","a<b>cd"],"is":"d"}"#),
-                (3500, #""reason":"Poison""#, #"{"class":"Push","args":[{"token":"0f0f"}],"jid":"J1","is":"s"}"#),
-                (4000, #""reason":"MalformedJSON""#, "{\"token\": e"),
-            ]
-            for (seconds, head, original) in letters {
-                try queue.bury("{\"v\":1,\"claim\":\"w:\(seconds)\",\(head)}\n" + original, secondsAgo: seconds)
+        let letters: [(seconds: Int64, head: String, original: String)] = [
+            (100, #""reason":"BadPayload","id":"job/\"1\"","app":"one","detail":"it is TOO LARGE""#, "a"),
+            (
+                200, #""reason":"BadTopic","id":"2","app":"one","error":"Shutdown","status":503,"tokens":["ABCD","x"]"#,
+                "b"
+            ),
+            (300, #""reason":"NoApp","id":"3","tokens":["ab"]"#, #"{"token":"abcd","is":"c"}"#),
+            (3000, #""reason":"Poison""#, #"{"id":"inside","app":"one","tokens":["E F","a<b>cd"],"is":"d"}"#),
+            (3500, #""reason":"Poison""#, #"{"class":"Push","args":[{"token":"0f0f"}],"jid":"J1","is":"s"}"#),
+            (4000, #""reason":"MalformedJSON""#, "{\"token\": e"),
+        ]
+        for (seconds, head, original) in letters {
+            try queue.bury("{\"v\":1,\"claim\":\"w:\(seconds)\",\(head)}\n" + original, secondsAgo: seconds)
+        }
+        try queue.bury("f, which is no letter", secondsAgo: 10_000)
+        var filter = DeadLetterFilter()
+        for flag in flags {
+            let parts = flag.split(separator: "=", maxSplits: 1).map(String.init)
+            switch parts[0] {
+            case "reason": filter.reasons.append(parts[1])
+            case "id": filter.ids.append(parts[1])
+            case "app": filter.apps.append(parts[1])
+            case "token": filter.tokens.append(parts[1])
+            case "error": filter.errors.append(parts[1])
+            case "older": filter.until = Int64(Date().timeIntervalSince1970 * 1000) - (Int64(parts[1]) ?? 0) * 1000
+            default: filter.since = Int64(Date().timeIntervalSince1970 * 1000) - (Int64(parts[1]) ?? 0) * 1000
             }
-            try queue.bury("f, which is no letter", secondsAgo: 10_000)
+        }
+        let before = try queue.everything()
+        let (found, _) = try await queue.sweep(.show, filter, newestFirst: true)
+        let names = found.map { String($0.letter.original.text.last { $0.isLetter } ?? "f") }
+        #expect(names == expected)
+        let counted = try await queue.sweep(.count(onlyReadable: false), filter).tally
+        #expect(counted == expected.count)
+        #expect(try queue.everything() == before)
+        // Each is also found by its key, and alone.
+        for letter in found {
             var filter = DeadLetterFilter()
-            for flag in flags {
-                let parts = flag.split(separator: "=", maxSplits: 1).map(String.init)
-                switch parts[0] {
-                case "reason": filter.reasons.append(parts[1])
-                case "id": filter.ids.append(parts[1])
-                case "app": filter.apps.append(parts[1])
-                case "token": filter.tokens.append(parts[1])
-                case "error": filter.errors.append(parts[1])
-                case "older": filter.until = Int64(Date().timeIntervalSince1970 * 1000) - (Int64(parts[1]) ?? 0) * 1000
-                default: filter.since = Int64(Date().timeIntervalSince1970 * 1000) - (Int64(parts[1]) ?? 0) * 1000
-                }
-            }
-            let before = try queue.everything()
-            let (found, _) = try await queue.sweep(.show, filter, newestFirst: true)
-            let names = found.map { String($0.letter.original.text.last { $0.isLetter } ?? "f") }
-            #expect(names == expected)
-            let counted = try await queue.sweep(.count(onlyReadable: false), filter).tally
-            #expect(counted == expected.count)
-            #expect(try queue.everything() == before)
-            // Each is also found by its key, and alone.
-            for letter in found {
-                var filter = DeadLetterFilter()
-                filter.keys = [letter.key.uppercased()]
-                #expect(try await queue.sweep(.show, filter).letters == [letter])
-            }
+            filter.keys = [letter.key.uppercased()]
+            #expect(try await queue.sweep(.show, filter).letters == [letter])
         }
     }
 
@@ -78,73 +77,65 @@ struct DeadLettersTests {
         "a page reads 100 dead letters or half a mebibyte, and all pages together read each dead letter once",
         arguments: [true, false])
     func pages(newestFirst: Bool) async throws {
-        try await withQueue { queue in
-            // Most of them have the same millisecond, as a batch of settlements writes them.
-            for number in 0..<1100 {
-                let later = max(0, number - 1000)
-                try queue.bury(.numbered(number), at: Int64(5000 + later))
-            }
-            var (cursor, keys, looked): (String?, [String], [Int]) = (nil, [], [])
-            repeat {
-                let page = try await queue.letters.page(
-                    .list, DeadLetterFilter(), after: cursor, limit: .max, newestFirst: newestFirst)
-                looked.append(page.looked)
-                keys += page.letters.map(\.key)
-                let times = page.letters.map(\.at)
-                #expect(times == times.sorted(by: newestFirst ? (>) : (<)))
-                cursor = page.cursor
-            } while cursor != nil
-            #expect(looked == Array(repeating: 100, count: 11) + [0])
-            #expect(keys.count == 1100 && Set(keys).count == 1100)
-
-            try queue.redis.run("DEL", queue.keys.dead)
-            for number in 0..<4 {
-                try queue.bury(.numbered(number) + String(repeating: "x", count: 300_000), at: Int64(number))
-            }
-            let first = try await queue.letters.page(
-                .count(onlyReadable: true), DeadLetterFilter(), after: nil, limit: .max)
-            #expect(first.looked == 2 && first.cursor != nil)
+        // Most of them have the same millisecond, as a batch of settlements writes them.
+        for number in 0..<1100 {
+            let later = max(0, number - 1000)
+            try queue.bury(.numbered(number), at: Int64(5000 + later))
         }
+        var (cursor, keys, looked): (String?, [String], [Int]) = (nil, [], [])
+        repeat {
+            let page = try await queue.letters.page(
+                .list, DeadLetterFilter(), after: cursor, limit: .max, newestFirst: newestFirst)
+            looked.append(page.looked)
+            keys += page.letters.map(\.key)
+            let times = page.letters.map(\.at)
+            #expect(times == times.sorted(by: newestFirst ? (>) : (<)))
+            cursor = page.cursor
+        } while cursor != nil
+        #expect(looked == Array(repeating: 100, count: 11) + [0])
+        #expect(keys.count == 1100 && Set(keys).count == 1100)
+
+        try queue.redis.run("DEL", queue.keys.dead)
+        for number in 0..<4 {
+            try queue.bury(.numbered(number) + String(repeating: "x", count: 300_000), at: Int64(number))
+        }
+        let first = try await queue.letters.page(
+            .count(onlyReadable: true), DeadLetterFilter(), after: nil, limit: .max)
+        #expect(first.looked == 2 && first.cursor != nil)
     }
 
     @Test(
         "no dead letter is missed when others of the same millisecond are deleted between two pages",
         arguments: [true, false])
     func removalBetweenPages(newestFirst: Bool) async throws {
-        try await withQueue { queue in
-            for number in 0..<600 { try queue.bury(.numbered(number), at: 5000) }
-            let first = try await queue.letters.page(
-                .list, DeadLetterFilter(), after: nil, limit: .max, newestFirst: newestFirst)
-            for letter in first.letters.prefix(40) {
-                var filter = DeadLetterFilter()
-                filter.keys = [letter.key]
-                #expect(try await queue.sweep(.delete, filter).tally == 1)
-            }
-            var (cursor, keys) = (first.cursor, Set(first.letters.map(\.key)))
-            while let here = cursor {
-                let page = try await queue.letters.page(
-                    .list, DeadLetterFilter(), after: here, limit: .max, newestFirst: newestFirst)
-                keys.formUnion(page.letters.map(\.key))
-                cursor = page.cursor
-            }
-            #expect(keys.count == 600)
+        for number in 0..<600 { try queue.bury(.numbered(number), at: 5000) }
+        let first = try await queue.letters.page(
+            .list, DeadLetterFilter(), after: nil, limit: .max, newestFirst: newestFirst)
+        for letter in first.letters.prefix(40) {
+            var filter = DeadLetterFilter()
+            filter.keys = [letter.key]
+            #expect(try await queue.sweep(.delete, filter).tally == 1)
         }
+        var (cursor, keys) = (first.cursor, Set(first.letters.map(\.key)))
+        while let here = cursor {
+            let page = try await queue.letters.page(
+                .list, DeadLetterFilter(), after: here, limit: .max, newestFirst: newestFirst)
+            keys.formUnion(page.letters.map(\.key))
+            cursor = page.cursor
+        }
+        #expect(keys.count == 600)
     }
 
     @Test("deleting removes exactly the matching ones, and is counted")
     func delete() async throws {
-        try await withQueue { queue in
-            for number in 0..<700 {
-                try queue.bury(.numbered(number, reason: number % 3 == 0 ? "Other" : "X"), at: 5000)
-            }
-            var filter = DeadLetterFilter()
-            filter.reasons = ["Other"]
-            #expect(try await queue.sweep(.delete, filter).tally == 234)
-            #expect(try queue.dead().count == 466)
-            #expect(try queue.dead().allSatisfy { $0.header.text.contains(#""reason":"X""#) })
-            #expect(try queue.jobs().isEmpty)
-            #expect(try queue.stats() == ["dead_deleted": 234])
-        }
+        for number in 0..<700 { try queue.bury(.numbered(number, reason: number % 3 == 0 ? "Other" : "X"), at: 5000) }
+        var filter = DeadLetterFilter()
+        filter.reasons = ["Other"]
+        #expect(try await queue.sweep(.delete, filter).tally == 234)
+        #expect(try queue.dead().count == 466)
+        #expect(try queue.dead().allSatisfy { $0.header.text.contains(#""reason":"X""#) })
+        #expect(try queue.jobs().isEmpty)
+        #expect(try queue.stats() == ["dead_deleted": 234])
     }
 
     @Test("an entry that is not a dead letter is shown and deleted, and never requeued")
@@ -154,83 +145,59 @@ struct DeadLettersTests {
             #"{"reason":"X","tokens":[]}"# + "\n{}", #"{"reason":"X","tokens":["a",1]}"# + "\n{}",
             #"{"reason":"X","tokens":"a"}"# + "\n{}",
         ]
-        try await withQueue { queue in
-            for stranger in strangers { try queue.bury(stranger, at: 5000) }
-            let before = try queue.everything()
-            #expect(try await queue.sweep(.requeue(first: false, keepsAttempts: false), .init()).tally == 0)
-            #expect(try await queue.sweep(.count(onlyReadable: true), .init()).tally == 0)
-            #expect(try queue.everything() == before)
-            let page = try await queue.letters.page(.list, .init(), after: nil, limit: .max)
-            #expect(page.reasons == ["Unreadable": strangers.count])
-            #expect(Set(page.letters.map(\.letter.header.text)).isSubset(of: strangers.flatMap { [$0, $0.firstLine] }))
-            #expect(try await queue.sweep(.delete, .init()).tally == strangers.count)
-        }
+        for stranger in strangers { try queue.bury(stranger, at: 5000) }
+        let before = try queue.everything()
+        #expect(try await queue.sweep(.requeue(first: false, keepsAttempts: false), .init()).tally == 0)
+        #expect(try await queue.sweep(.count(onlyReadable: true), .init()).tally == 0)
+        #expect(try queue.everything() == before)
+        let page = try await queue.letters.page(.list, .init(), after: nil, limit: .max)
+        #expect(page.reasons == ["Unreadable": strangers.count])
+        #expect(Set(page.letters.map(\.letter.header.text)).isSubset(of: strangers.flatMap { [$0, $0.firstLine] }))
+        #expect(try await queue.sweep(.delete, .init()).tally == strangers.count)
     }
 
     @Test("a hostile reason cannot harm a terminal or a script")
     func hostileReason() async throws {
-        try await withQueue { queue in
-            try queue.bury(#"{"reason":"a\nb \u001b[1m$(x)"}"# + "\n{}", at: 5000)
-            let page = try await queue.letters.page(.count(onlyReadable: true), .init(), after: nil, limit: .max)
-            #expect(page.reasons == ["a?b???1m??x?": 1])
-        }
+        try queue.bury(#"{"reason":"a\nb \u001b[1m$(x)"}"# + "\n{}", at: 5000)
+        let page = try await queue.letters.page(.count(onlyReadable: true), .init(), after: nil, limit: .max)
+        #expect(page.reasons == ["a?b???1m??x?": 1])
     }
 
     @Test("the script refuses unknown arguments and changes nothing")
     func refusals() async throws {
-        try await withQueue { queue in
-            try queue.bury(.numbered(1), at: 5000)
-            let before = try queue.everything()
-            for arguments in [
-                ["explode", "start", "1", "1"], ["delete", "start", "0", "1"], ["delete", "start", "x", "1"],
-                ["delete", "start", "1", "1", "resaon", "X"], ["delete", "start", "1", "1", "reason"],
-                ["delete", "start", "1", "1", "older", "soon"], ["delete", "start", "1", "1", "older", ""],
-                ["delete", "0 0 0 0", "1", "1"], ["delete", "x 0 0 0 0", "1", "1"], ["delete", "", "1", "1"],
-            ] {
-                let command =
-                    ["EVAL", String(decoding: QueueScript.pageDeadLetters.source, as: UTF8.self), "3"]
-                    + [queue.keys.dead, queue.keys.jobs, queue.keys.statsPrefix] + arguments
-                let reply = try queue.redis.run(command.map { Array($0.utf8) })
-                #expect(reply.text?.hasPrefix("ERR letters: ") == true, "\(arguments): \(reply)")
-            }
-            #expect(try queue.everything() == before)
+        try queue.bury(.numbered(1), at: 5000)
+        let before = try queue.everything()
+        for arguments in [
+            ["explode", "start", "1", "1"], ["delete", "start", "0", "1"], ["delete", "start", "x", "1"],
+            ["delete", "start", "1", "1", "resaon", "X"], ["delete", "start", "1", "1", "reason"],
+            ["delete", "start", "1", "1", "older", "soon"], ["delete", "start", "1", "1", "older", ""],
+            ["delete", "0 0 0 0", "1", "1"], ["delete", "x 0 0 0 0", "1", "1"], ["delete", "", "1", "1"],
+        ] {
+            let command =
+                ["EVAL", String(decoding: QueueScript.pageDeadLetters.source, as: UTF8.self), "3"]
+                + [queue.keys.dead, queue.keys.jobs, queue.keys.statsPrefix] + arguments
+            let reply = try queue.redis.run(command.map { Array($0.utf8) })
+            #expect(reply.text?.hasPrefix("ERR letters: ") == true, "\(arguments): \(reply)")
         }
+        #expect(try queue.everything() == before)
     }
 
     @Test("a key of the wrong type is named, and nothing is changed")
     func wrongType() async throws {
-        try await withQueue { queue in
-            try queue.bury(.numbered(1), at: 5000)
-            _ = try await queue.sweep(.requeue(first: false, keepsAttempts: false), .init())
-            try queue.bury(.numbered(2), at: 5000)
-            let stats = try #require(queue.redis.run("KEYS", queue.keys.statsPrefix + "*").elements?.first?.text)
-            for key in [queue.keys.dead, queue.keys.jobs, stats] {
-                #expect(try queue.redis.run("RENAME", key, key + ":away") == .status("OK"))
-                try queue.redis.run("SET", key, "something else")
-                let before = try queue.everything()
-                for action in [DeadLetters.Action.requeue(first: true, keepsAttempts: false), .delete] {
-                    let error = await #expect(throws: RedisError.self) { _ = try await queue.sweep(action, .init()) }
-                    #expect("\(try #require(error))".contains("WRONGTYPE \(key) holds a string"))
-                }
-                #expect(try queue.everything() == before)
-                #expect(try queue.redis.run("RENAME", key + ":away", key) == .status("OK"))
-            }
-        }
-    }
-
-    @Test("a server without memory refuses to requeue, loses nothing, and deletes dead letters")
-    func outOfMemory() async throws {
-        let server = try RedisServer()
-        try await withQueue(on: server) { queue in
-            for number in 0..<3 { try queue.bury(.numbered(number), at: 5000) }
-            try queue.redis.run("CONFIG", "SET", "maxmemory", "1")
+        try queue.bury(.numbered(1), at: 5000)
+        _ = try await queue.sweep(.requeue(first: false, keepsAttempts: false), .init())
+        try queue.bury(.numbered(2), at: 5000)
+        let stats = try #require(queue.redis.run("KEYS", queue.keys.statsPrefix + "*").elements?.first?.text)
+        for key in [queue.keys.dead, queue.keys.jobs, stats] {
+            #expect(try queue.redis.run("RENAME", key, key + ":away") == .status("OK"))
+            try queue.redis.run("SET", key, "something else")
             let before = try queue.everything()
-            let error = await #expect(throws: RedisError.self) {
-                _ = try await queue.sweep(.requeue(first: false, keepsAttempts: false), .init())
+            for action in [DeadLetters.Action.requeue(first: true, keepsAttempts: false), .delete] {
+                let error = await #expect(throws: RedisError.self) { _ = try await queue.sweep(action, .init()) }
+                #expect("\(try #require(error))".contains("WRONGTYPE \(key) holds a string"))
             }
-            #expect("\(try #require(error))".contains("OOM"))
             #expect(try queue.everything() == before)
-            #expect(try await queue.sweep(.delete, .init()).tally == 3)
+            #expect(try queue.redis.run("RENAME", key + ":away", key) == .status("OK"))
         }
     }
 }
@@ -238,7 +205,6 @@ struct DeadLettersTests {
 extension TestQueue {
     var letters: DeadLetters { DeadLetters(client, keys) }
 
-    /// Processes all pages.
     func sweep(
         _ action: DeadLetters.Action, _ filter: DeadLetterFilter, newestFirst: Bool = false
     ) async throws -> (letters: [DeadLetters.Listed], tally: Int) {
@@ -253,7 +219,6 @@ extension TestQueue {
         return (letters, tally)
     }
 
-    /// Writes a dead letter.
     func bury(_ member: String, at time: Int64) throws { try bury(Array(member.utf8), at: time) }
 
     func bury(_ member: [UInt8], at time: Int64) throws {

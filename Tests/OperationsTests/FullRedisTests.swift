@@ -45,8 +45,7 @@ struct FullRedisTests {
             var durations = AppPauses.Durations()
             durations.first = 1
             let keys = queue.sharedKeys
-            let pauses = onLoop(
-                queue, AppPauses(client: queue.client, keys: keys, worker: "w", durations: durations))
+            let pauses = onLoop(queue, AppPauses(client: queue.client, keys: keys, worker: "w", durations: durations))
             let opened: Int64? = try await call(queue) {
                 pauses.value.trip(
                     "shop", reason: "Fault", detail: nil, isProbe: false, configuration: "c", completion: $0)
@@ -129,7 +128,7 @@ struct FullRedisTests {
         }
     }
 
-    @Test("a queue is paused and resumed, and workers get commands")
+    @Test("a queue is paused and resumed, workers get commands, and actions are recorded")
     func operators() async throws {
         try await withFullRedis { queue in
             let (client, keys) = (queue.client, queue.keys)
@@ -139,6 +138,8 @@ struct FullRedisTests {
             }
             #expect(try queue.redis.run("PTTL", keys.paused) == -1)
             #expect(try await QueuePause.clear(client, keys))
+            try await AuditLog.record(.init(.pause, "default", by: "b", via: .cli), client, queue.sharedKeys)
+            #expect(try await AuditLog.latest(1, client, queue.sharedKeys).first?.action == .pause)
             for kind in WorkerCommand.Kind.allCases {
                 let command = WorkerCommand(kind, at: 7)
                 try await command.send(to: "host.1", client, keys)
@@ -166,11 +167,9 @@ struct FullRedisTests {
         }
     }
 
-    @Test("jobs are neither enqueued nor requeued, and the error has advice")
+    @Test("jobs are neither enqueued nor requeued, the error has advice, and dead letters are deleted")
     func refusals() async throws {
-        try await withFullRedis(prepare: { queue in
-            try queue.bury(.numbered(1), at: 5000)
-        }) { queue in
+        try await withFullRedis(prepare: { queue in try queue.bury(.numbered(1), at: 5000) }) { queue in
             let before = try queue.everything()
             let requeue = await #expect(throws: RedisError.self) {
                 _ = try await queue.sweep(.requeue(first: false, keepsAttempts: false), .init())
@@ -185,6 +184,7 @@ struct FullRedisTests {
                         + "raise its maxmemory, or let workers drain the queues")
             }
             #expect(try queue.everything() == before)
+            #expect(try await queue.sweep(.delete, .init()).tally == 1)
         }
     }
 }

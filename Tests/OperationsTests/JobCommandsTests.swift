@@ -8,13 +8,14 @@ import Testing
 
 @testable import Operations
 
-@Suite("Commands about jobs and the counters of campaigns")
+@Suite("Commands about jobs and the counters of campaigns", .queue)
 struct JobCommandsTests {
+    private let queue = QueueScope.queue
+
     private let spring = JobCommands.Target.campaign("spring")
 
     private func change(_ change: JobCommands.Change, of targets: JobCommands.Target..., in queue: TestQueue)
-        async throws
-        -> [JobCommands.Command?]
+        async throws -> [JobCommands.Command?]
     {
         try await JobCommands.change(change, of: targets, by: "eve", reason: "wrong price", queue.client, queue.keys)
             .previous
@@ -22,25 +23,23 @@ struct JobCommandsTests {
 
     @Test("are returned to the claim of a lane that does not have them, and only then")
     func withClaims() async throws {
-        try await withQueue { queue in
-            let worker = queue.worker("w")
-            try queue.push(["a"])
-            #expect(try await worker.claim(1).commands == nil)
-            _ = try await change(.cancel(discard: false), of: spring, .id("j:1"), in: queue)
-            try queue.push(["b"])
-            let claimed = try await worker.claim(1, first: 2)
-            let commands = try #require(claimed.commands)
-            #expect(claimed.bodies.map { String(buffer: $0) } == ["b"])
-            let command = try #require(commands.commands[spring])
-            #expect(command.state == .cancelled && !command.discards && command.by == "eve")
-            #expect(command.reason == "wrong price" && command.since > 0 && command.at == command.since)
-            #expect(commands.commands[.id("j:1")] == command)
-            #expect(try await worker.claim(0, knownCommands: commands.version).commands == nil)
-            // If the commands end because their key expires or is deleted, the lane forgets them.
-            try queue.redis.run("DEL", queue.keys.jobCommands)
-            let none = try #require(try await worker.claim(0, knownCommands: commands.version).commands)
-            #expect(none.isEmpty && none.version.isEmpty)
-        }
+        let worker = queue.worker("w")
+        try queue.push(["a"])
+        #expect(try await worker.claim(1).commands == nil)
+        _ = try await change(.cancel(discard: false), of: spring, .id("j:1"), in: queue)
+        try queue.push(["b"])
+        let claimed = try await worker.claim(1, first: 2)
+        let commands = try #require(claimed.commands)
+        #expect(claimed.bodies.map { String(buffer: $0) } == ["b"])
+        let command = try #require(commands.commands[spring])
+        #expect(command.state == .cancelled && !command.discards && command.by == "eve")
+        #expect(command.reason == "wrong price" && command.since > 0 && command.at == command.since)
+        #expect(commands.commands[.id("j:1")] == command)
+        #expect(try await worker.claim(0, knownCommands: commands.version).commands == nil)
+        // If the commands end because their key expires or is deleted, the lane forgets them.
+        try queue.redis.run("DEL", queue.keys.jobCommands)
+        let none = try #require(try await worker.claim(0, knownCommands: commands.version).commands)
+        #expect(none.isEmpty && none.version.isEmpty)
     }
 
     @Test("concern jobs with an id or of a campaign, the id first, and no others")
@@ -62,169 +61,149 @@ struct JobCommandsTests {
 
     @Test("replace each other: pause, limit, cancel, and back")
     func changes() async throws {
-        try await withQueue { queue in
-            #expect(try await change(.pause, of: spring, in: queue) == [nil])
-            _ = try await change(.limit(perSecond: 50), of: spring, in: queue)
-            var command = try #require(try await JobCommands.read(queue.client, queue.keys).commands[spring])
-            #expect(command.state == .paused && command.perSecond == 50 && command.limitedAt > 0)
-            _ = try await change(.resume, of: spring, in: queue)
-            command = try #require(try await JobCommands.read(queue.client, queue.keys).commands[spring])
-            #expect(command.state == .running && command.perSecond == 50)
-            _ = try await change(.cancel(discard: true), of: spring, in: queue)
-            // A cancelled campaign is neither paused nor resumed.
-            _ = try await change(.pause, of: spring, in: queue)
-            #expect(try await change(.resume, of: spring, in: queue).first??.state == .cancelled)
-            command = try #require(try await JobCommands.read(queue.client, queue.keys).commands[spring])
-            #expect(command.state == .cancelled && command.discards)
-            _ = try await change(.uncancel, of: spring, in: queue)
-            _ = try await change(.limit(perSecond: nil), of: spring, in: queue)
-            let commands = try await JobCommands.read(queue.client, queue.keys)
-            #expect(commands.isEmpty && !commands.version.isEmpty)
-        }
+        #expect(try await change(.pause, of: spring, in: queue) == [nil])
+        _ = try await change(.limit(perSecond: 50), of: spring, in: queue)
+        var command = try #require(try await JobCommands.read(queue.client, queue.keys).commands[spring])
+        #expect(command.state == .paused && command.perSecond == 50 && command.limitedAt > 0)
+        _ = try await change(.resume, of: spring, in: queue)
+        command = try #require(try await JobCommands.read(queue.client, queue.keys).commands[spring])
+        #expect(command.state == .running && command.perSecond == 50)
+        _ = try await change(.cancel(discard: true), of: spring, in: queue)
+        // A cancelled campaign is neither paused nor resumed.
+        _ = try await change(.pause, of: spring, in: queue)
+        #expect(try await change(.resume, of: spring, in: queue).first??.state == .cancelled)
+        command = try #require(try await JobCommands.read(queue.client, queue.keys).commands[spring])
+        #expect(command.state == .cancelled && command.discards)
+        _ = try await change(.uncancel, of: spring, in: queue)
+        _ = try await change(.limit(perSecond: nil), of: spring, in: queue)
+        let commands = try await JobCommands.read(queue.client, queue.keys)
+        #expect(commands.isEmpty && !commands.version.isEmpty)
     }
 
     @Test("end after seven days, and are at most a thousand")
     func bounds() async throws {
-        try await withQueue { queue in
-            try queue.redis.run(
-                "HSET", queue.keys.jobCommands, "campaign:old", #"{"state":"cancelled","at":1}"#, "id:x", "{")
-            _ = try await change(.cancel(discard: false), of: spring, in: queue)
-            #expect(
-                try await JobCommands.read(queue.client, queue.keys).commands.keys.map(\.description) == [
-                    "campaign spring"
-                ])
-            #expect(try queue.redis.run("PTTL", queue.keys.jobCommands).number ?? 0 > 6 * 86_400_000)
-            let ids = (0..<999).map { JobCommands.Target.id("\($0)") }
-            _ = try await JobCommands.change(.cancel(discard: false), of: ids, by: "eve", queue.client, queue.keys)
-            await #expect(throws: RedisError.self) { try await change(.pause, of: .id("more"), in: queue) }
-            _ = try await change(.cancel(discard: true), of: spring, in: queue)
-            #expect(try await JobCommands.read(queue.client, queue.keys).commands.count == 1000)
-        }
+        try queue.redis.run(
+            "HSET", queue.keys.jobCommands, "campaign:old", #"{"state":"cancelled","at":1}"#, "id:x", "{")
+        _ = try await change(.cancel(discard: false), of: spring, in: queue)
+        #expect(
+            try await JobCommands.read(queue.client, queue.keys).commands.keys.map(\.description) == ["campaign spring"]
+        )
+        #expect(try queue.redis.run("PTTL", queue.keys.jobCommands).number ?? 0 > 6 * 86_400_000)
+        let ids = (0..<999).map { JobCommands.Target.id("\($0)") }
+        _ = try await JobCommands.change(.cancel(discard: false), of: ids, by: "eve", queue.client, queue.keys)
+        await #expect(throws: RedisError.self) { try await change(.pause, of: .id("more"), in: queue) }
+        _ = try await change(.cancel(discard: true), of: spring, in: queue)
+        #expect(try await JobCommands.read(queue.client, queue.keys).commands.count == 1000)
     }
 
     @Test("of a hostile key are ignored by claims, and refused by operators' commands")
     func hostile() async throws {
-        try await withQueue { queue in
-            try queue.push(["a", "b"])
-            try queue.redis.run("SET", queue.keys.jobCommands, "x")
-            let worker = queue.worker("w")
-            let claimed = try await worker.claim(1)
-            #expect(claimed.bodies.count == 1 && claimed.commands == nil)
-            await #expect(throws: RedisError.self) { try await change(.pause, of: spring, in: queue) }
-            try queue.redis.run("DEL", queue.keys.jobCommands)
-            try queue.redis.run(
-                "HSET", queue.keys.jobCommands, "version", "x", "campaign:a", "nonsense", "other", "1", "id:", "[]",
-                "campaign:b",
-                #"{"state":"exploded","per_second":-3,"since":1e300,"by":"\u001b[31m"}"#)
-            let commands = try #require(try await worker.claim(1).commands)
-            #expect(commands.commands[.campaign("a")] == nil)
-            let command = try #require(commands.commands[.campaign("b")])
-            #expect(command.state == .running && command.perSecond == nil && command.since == 0)
-            #expect(command.by?.contains("\u{1b}") == false)
-        }
+        try queue.push(["a", "b"])
+        try queue.redis.run("SET", queue.keys.jobCommands, "x")
+        let worker = queue.worker("w")
+        let claimed = try await worker.claim(1)
+        #expect(claimed.bodies.count == 1 && claimed.commands == nil)
+        await #expect(throws: RedisError.self) { try await change(.pause, of: spring, in: queue) }
+        try queue.redis.run("DEL", queue.keys.jobCommands)
+        try queue.redis.run(
+            "HSET", queue.keys.jobCommands, "version", "x", "campaign:a", "nonsense", "other", "1", "id:", "[]",
+            "campaign:b", #"{"state":"exploded","per_second":-3,"since":1e300,"by":"\u001b[31m"}"#)
+        let commands = try #require(try await worker.claim(1).commands)
+        #expect(commands.commands[.campaign("a")] == nil)
+        let command = try #require(commands.commands[.campaign("b")])
+        #expect(command.state == .running && command.perSecond == nil && command.since == 0)
+        #expect(command.by?.contains("\u{1b}") == false)
     }
 
     @Test("schedule the jobs of a limited campaign one after the other, and start again for another limit")
     func turns() async throws {
-        try await withQueue { queue in
-            func turns(_ perSecond: Int, since: Int64, _ amounts: Int...) async throws -> [Int] {
-                try await queue.worker("w").limit("spring", perSecond, since: since, amounts)
-            }
-            let first = try await turns(100, since: 1, 1, 10, 5)
-            #expect(first == [0, 10, 110])
-            // The next turn is 160 ms after the first call, some of which have passed.
-            let second = try #require(try await turns(100, since: 1, 1).first)
-            #expect(second <= 160 && second > 0)
-            #expect(try await turns(1, since: 2, 1, 1) == [0, 1000])
-            // A clock that was set back by an hour does not delay them.
-            let key = queue.keys.campaignPrefix + "spring"
-            for field in ["next_us", "reserved_us"] {
-                let time = try #require(try queue.redis.run("HGET", key, field).text.flatMap { Int64($0) })
-                try queue.redis.run("HSET", key, field, "\(time + 3_600_000_000)")
-            }
-            let third = try #require(try await turns(1, since: 2, 1).first)
-            #expect(third <= 2000 && third > 0)
+        func turns(_ perSecond: Int, since: Int64, _ amounts: Int...) async throws -> [Int] {
+            try await queue.worker("w").limit("spring", perSecond, since: since, amounts)
         }
+        let first = try await turns(100, since: 1, 1, 10, 5)
+        #expect(first == [0, 10, 110])
+        // The next turn is 160 ms after the first call, some of which have passed.
+        let second = try #require(try await turns(100, since: 1, 1).first)
+        #expect(second <= 160 && second > 0)
+        #expect(try await turns(1, since: 2, 1, 1) == [0, 1000])
+        // A clock that was set back by an hour does not delay them.
+        let key = queue.keys.campaignPrefix + "spring"
+        for field in ["next_us", "reserved_us"] {
+            let time = try #require(try queue.redis.run("HGET", key, field).text.flatMap { Int64($0) })
+            try queue.redis.run("HSET", key, field, "\(time + 3_600_000_000)")
+        }
+        let third = try #require(try await turns(1, since: 2, 1).first)
+        #expect(third <= 2000 && third > 0)
     }
 
     // MARK: Counters
 
     @Test("are counted by outcome, for each campaign of a settlement, and not twice")
     func counters() async throws {
-        try await withQueue { queue in
-            let worker = try await queue.worker("w", claiming: ["a", "b", "c", "d", "e", "f", "g"])
-            let settle: (inout Settlement) -> Void = { settlement in
-                settlement.end(1, .delivered)
-                settlement.use(campaign: ByteBuffer(string: "spring"))
-                settlement.end(2, .delivered)
-                settlement.end(3, .delivered)
-                settlement.use(campaign: ByteBuffer(string: "autumn"))
-                settlement.bury(4, reason: "BadPayload")
-                settlement.bury(
-                    5, as: .cancelled, reason: "Cancelled", attempts: 0, members: ByteBuffer(), original: 0..<1)
-                settlement.addCount("cancelled", 2)
-                settlement.use(campaign: ByteBuffer(string: "spring"))
-                settlement.end(6, .expired, notifications: 3)
-                settlement.use(campaign: nil)
-                settlement.end(7, .delivered)
-            }
-            try await worker.settle(settle)
-            let spring = try await CampaignCounts.read("spring", queue.client, queue.keys)
-            #expect(spring.counters == ["delivered": 2, "expired": 3])
-            #expect(spring.ended == 5 && spring.total == nil && spring.left == nil)
-            #expect(spring.startedAt ?? 0 > 0 && spring.updatedAt ?? 0 >= spring.startedAt ?? 0)
-            let autumn = try await CampaignCounts.read("autumn", queue.client, queue.keys)
-            #expect(autumn.counters == ["dead": 1, "dead:BadPayload": 1, "cancelled": 3])
-            #expect(
-                try queue.stats() == [
-                    "delivered": 4, "expired": 3, "dead": 1, "dead:BadPayload": 1, "cancelled": 3,
-                ])
-            #expect(try queue.dead().count == 2)
-            #expect(Set(try await CampaignCounts.names(10, queue.client, queue.keys)) == ["spring", "autumn"])
-            #expect(try await worker.settle(settle) == 7)
-            #expect(try await CampaignCounts.read("spring", queue.client, queue.keys).counters == spring.counters)
-            try await CampaignCounts.addTotal(100, of: "spring", queue.client, queue.keys)
-            // A campaign is known from its first job on, before any of its notifications has ended.
-            try await CampaignCounts.addTotal(1, of: "summer", queue.client, queue.keys)
-            #expect(try await CampaignCounts.names(1, queue.client, queue.keys) == ["summer"])
-            let left = try await CampaignCounts.read("spring", queue.client, queue.keys)
-            #expect(left.total == 100 && left.left == 95)
-            #expect(try queue.redis.run("PTTL", queue.keys.campaign("spring")).number ?? 0 > 89 * 86_400_000)
+        let worker = try await queue.worker("w", claiming: ["a", "b", "c", "d", "e", "f", "g"])
+        let settle: (inout Settlement) -> Void = { settlement in
+            settlement.end(1, .delivered)
+            settlement.use(campaign: ByteBuffer(string: "spring"))
+            settlement.end(2, .delivered)
+            settlement.end(3, .delivered)
+            settlement.use(campaign: ByteBuffer(string: "autumn"))
+            settlement.bury(4, reason: "BadPayload")
+            settlement.bury(5, as: .cancelled, reason: "Cancelled", attempts: 0, members: ByteBuffer(), original: 0..<1)
+            settlement.addCount("cancelled", 2)
+            settlement.use(campaign: ByteBuffer(string: "spring"))
+            settlement.end(6, .expired, notifications: 3)
+            settlement.use(campaign: nil)
+            settlement.end(7, .delivered)
         }
+        try await worker.settle(settle)
+        let spring = try await CampaignCounts.read("spring", queue.client, queue.keys)
+        #expect(spring.counters == ["delivered": 2, "expired": 3])
+        #expect(spring.ended == 5 && spring.total == nil && spring.left == nil)
+        #expect(spring.startedAt ?? 0 > 0 && spring.updatedAt ?? 0 >= spring.startedAt ?? 0)
+        let autumn = try await CampaignCounts.read("autumn", queue.client, queue.keys)
+        #expect(autumn.counters == ["dead": 1, "dead:BadPayload": 1, "cancelled": 3])
+        #expect(try queue.stats() == ["delivered": 4, "expired": 3, "dead": 1, "dead:BadPayload": 1, "cancelled": 3])
+        #expect(try queue.dead().count == 2)
+        #expect(Set(try await CampaignCounts.names(10, queue.client, queue.keys)) == ["spring", "autumn"])
+        #expect(try await worker.settle(settle) == 7)
+        #expect(try await CampaignCounts.read("spring", queue.client, queue.keys).counters == spring.counters)
+        try await CampaignCounts.addTotal(100, of: "spring", queue.client, queue.keys)
+        // A campaign is known from its first job on, before any of its notifications has ended.
+        try await CampaignCounts.addTotal(1, of: "summer", queue.client, queue.keys)
+        #expect(try await CampaignCounts.names(1, queue.client, queue.keys) == ["summer"])
+        let left = try await CampaignCounts.read("spring", queue.client, queue.keys)
+        #expect(left.total == 100 && left.left == 95)
+        #expect(try queue.redis.run("PTTL", queue.keys.campaign("spring")).number ?? 0 > 89 * 86_400_000)
     }
 
     @Test("of a hostile campaign's key do not keep jobs from being settled")
     func hostileCounters() async throws {
-        try await withQueue { queue in
-            let worker = try await queue.worker("w", claiming: ["a", "b"])
-            try queue.redis.run("SET", queue.keys.campaign("x"), "1")
-            try queue.redis.run("SET", queue.keys.campaigns, "1")
-            try await worker.settle { settlement in
-                settlement.use(campaign: ByteBuffer(string: "x"))
-                settlement.end(1, .delivered)
-                settlement.use(campaign: ByteBuffer(bytes: [0xFF, 0x00, 0x7B, 0x7D]))
-                settlement.end(2, .delivered)
-            }
-            #expect(try queue.claims("w").isEmpty && queue.stats() == ["delivered": 2])
+        let worker = try await queue.worker("w", claiming: ["a", "b"])
+        try queue.redis.run("SET", queue.keys.campaign("x"), "1")
+        try queue.redis.run("SET", queue.keys.campaigns, "1")
+        try await worker.settle { settlement in
+            settlement.use(campaign: ByteBuffer(string: "x"))
+            settlement.end(1, .delivered)
+            settlement.use(campaign: ByteBuffer(bytes: [0xFF, 0x00, 0x7B, 0x7D]))
+            settlement.end(2, .delivered)
         }
+        #expect(try queue.claims("w").isEmpty && queue.stats() == ["delivered": 2])
     }
 
     @Test("of the campaigns settled longest ago are deleted beyond the maximum")
     func manyCampaigns() async throws {
-        try await withQueue { queue in
-            for start in stride(from: 0, to: 10_000, by: 1000) {
-                var command = ["ZADD", queue.keys.campaigns]
-                for number in start..<start + 1000 { command += ["\(number)", "c\(number)"] }
-                try queue.redis.run(command.map { Array($0.utf8) })
-            }
-            try queue.redis.run("HSET", queue.keys.campaign("c3"), "delivered", "1")
-            let worker = try await queue.worker("w", claiming: ["a"])
-            try await worker.settle { settlement in
-                settlement.use(campaign: ByteBuffer(string: "new"))
-                settlement.end(1, .delivered)
-            }
-            #expect(try queue.redis.run("ZCARD", queue.keys.campaigns).number == 9991)
-            #expect(try queue.redis.run("EXISTS", queue.keys.campaign("c3")).number == 0)
+        for start in stride(from: 0, to: 10_000, by: 1000) {
+            var command = ["ZADD", queue.keys.campaigns]
+            for number in start..<start + 1000 { command += ["\(number)", "c\(number)"] }
+            try queue.redis.run(command.map { Array($0.utf8) })
         }
+        try queue.redis.run("HSET", queue.keys.campaign("c3"), "delivered", "1")
+        let worker = try await queue.worker("w", claiming: ["a"])
+        try await worker.settle { settlement in
+            settlement.use(campaign: ByteBuffer(string: "new"))
+            settlement.end(1, .delivered)
+        }
+        #expect(try queue.redis.run("ZCARD", queue.keys.campaigns).number == 9991)
+        #expect(try queue.redis.run("EXISTS", queue.keys.campaign("c3")).number == 0)
     }
 }

@@ -38,9 +38,7 @@ struct OperatorScene {
             topology: topology, keys: fleet.sharedKeys, maximumAge: 0, configuration: RedisClientConfiguration(),
             logger: logger)
         let scene = OperatorScene(redis: redis, fleet: fleet, tokens: tokens, connection: try redis.connect())
-        do {
-            try await body(scene)
-        } catch {
+        do { try await body(scene) } catch {
             await fleet.close()
             await tokens.close()
             throw error
@@ -57,9 +55,7 @@ struct OperatorScene {
     }
 
     @discardableResult
-    func run(_ command: String...) throws -> RedisValue {
-        try connection.run(command.map { Array($0.utf8) })
-    }
+    func run(_ command: String...) throws -> RedisValue { try connection.run(command.map { Array($0.utf8) }) }
 
     func texts(_ command: String...) throws -> [String] {
         try connection.run(command.map { Array($0.utf8) }).elements?.compactMap(\.text) ?? []
@@ -69,7 +65,6 @@ struct OperatorScene {
         for job in jobs { try run(command, list, job) }
     }
 
-    /// Writes a dead letter.
     func bury(_ id: String, _ reason: String = "X", at: Int64? = nil, job: String? = nil, queue: String = "default")
         throws
     {
@@ -117,7 +112,5 @@ func expectRefusal(
         Issue.record("it was not refused", sourceLocation: sourceLocation)
     } catch let refusal as ChangeRefusal {
         #expect(refusal.message.contains(words), "\(refusal.message)", sourceLocation: sourceLocation)
-    } catch {
-        Issue.record("\(error)", sourceLocation: sourceLocation)
-    }
+    } catch { Issue.record("\(error)", sourceLocation: sourceLocation) }
 }

@@ -78,9 +78,7 @@ struct WorkerReportTests {
             #"{"process":"a","apps":{}}"#, #"{"process":"a","apps":[[]]}"#, "{\"process\":\"a\",\"host\":\"\u{FF}",
             String(repeating: "[", count: 20_000),
         ])
-    func garbage(json: String) {
-        #expect(read(json) == nil)
-    }
+    func garbage(json: String) { #expect(read(json) == nil) }
 
     @Test("foreign data does no harm: no escapes, no numbers that overflow")
     func hostile() throws {
@@ -101,81 +99,73 @@ struct WorkerReportTests {
     }
 }
 
-@Suite("Commands to workers")
+@Suite("Commands to workers", .queue)
 struct WorkerCommandTests {
+    private let queue = QueueScope.queue
+
     @Test("reach only their worker, with each heartbeat")
     func claim() async throws {
-        try await withQueue { queue in
-            let heartbeat = WorkerHeartbeat(WorkerReportTests.report("host.7.ab"), uptime: 1)
-            let worker = queue.worker("host.7.ab.0")
-            #expect(try await worker.claim(0, heartbeat: heartbeat).command == nil)
-            let command = WorkerCommand(.quiet, at: 1234)
-            try await command.send(to: "host.7.ab", queue.client, queue.keys)
-            #expect(try await worker.claim(0, join: false).command == nil)
-            #expect(try await worker.claim(0, join: false, heartbeat: heartbeat).command == command)
-            #expect(try await queue.worker("host.7.ab.1").claim(0, heartbeat: heartbeat).command == command)
-            let other = WorkerHeartbeat(WorkerReportTests.report("host.8.ab"), uptime: 1)
-            #expect(try await queue.worker("host.8.ab.0").claim(0, heartbeat: other).command == nil)
-            // The command expires, because the worker may have ended.
-            let left = try #require(queue.redis.run("PTTL", queue.keys.order("host.7.ab")).number)
-            #expect(left > 0 && left <= WorkerCommand.lifetime)
-        }
+        let heartbeat = WorkerHeartbeat(WorkerReportTests.report("host.7.ab"), uptime: 1)
+        let worker = queue.worker("host.7.ab.0")
+        #expect(try await worker.claim(0, heartbeat: heartbeat).command == nil)
+        let command = WorkerCommand(.quiet, at: 1234)
+        try await command.send(to: "host.7.ab", queue.client, queue.keys)
+        #expect(try await worker.claim(0, join: false).command == nil)
+        #expect(try await worker.claim(0, join: false, heartbeat: heartbeat).command == command)
+        #expect(try await queue.worker("host.7.ab.1").claim(0, heartbeat: heartbeat).command == command)
+        let other = WorkerHeartbeat(WorkerReportTests.report("host.8.ab"), uptime: 1)
+        #expect(try await queue.worker("host.8.ab.0").claim(0, heartbeat: other).command == nil)
+        // The command expires, because the worker may have ended.
+        let left = try #require(queue.redis.run("PTTL", queue.keys.order("host.7.ab")).number)
+        #expect(left > 0 && left <= WorkerCommand.lifetime)
     }
 
     @Test("a worker that ends leaves only where the jobs are, and one that only takes another name leaves the commands")
     func release() async throws {
-        try await withQueue { queue in
-            let heartbeat = WorkerHeartbeat(WorkerReportTests.report("host.7.ab"), uptime: 1)
-            let worker = queue.worker("host.7.ab.0")
-            _ = try await worker.claim(0, heartbeat: heartbeat)
-            try await WorkerCommand(.stop, at: 1).send(to: "host.7.ab", queue.client, queue.keys)
-            try await worker.release()
-            #expect(try Set(queue.everything().keys) == [queue.keys.order("host.7.ab"), queue.keys.source])
-            _ = try await worker.claim(0, heartbeat: heartbeat)
-            try await worker.release(endOf: "host.7.ab")
-            #expect(try Array(queue.everything().keys) == [queue.keys.source])
-        }
+        let heartbeat = WorkerHeartbeat(WorkerReportTests.report("host.7.ab"), uptime: 1)
+        let worker = queue.worker("host.7.ab.0")
+        _ = try await worker.claim(0, heartbeat: heartbeat)
+        try await WorkerCommand(.stop, at: 1).send(to: "host.7.ab", queue.client, queue.keys)
+        try await worker.release()
+        #expect(try Set(queue.everything().keys) == [queue.keys.order("host.7.ab"), queue.keys.source])
+        _ = try await worker.claim(0, heartbeat: heartbeat)
+        try await worker.release(endOf: "host.7.ab")
+        #expect(try Array(queue.everything().keys) == [queue.keys.source])
     }
 
     @Test("the report of a dead worker is deleted when its jobs are reclaimed")
     func reclaim() async throws {
-        try await withQueue { queue in
-            let dead = queue.worker("host.7.ab.0")
-            _ = try await dead.claim(0, heartbeat: WorkerHeartbeat(WorkerReportTests.report("host.7.ab"), uptime: 1))
-            let living = queue.worker("host.8.ab.0")
-            _ = try await living.claim(0, heartbeat: WorkerHeartbeat(WorkerReportTests.report("host.8.ab"), uptime: 1))
-            try queue.endLease("host.7.ab.0")
-            let before = try await QueueOverview.read(queue.client, queue.keys)
-            let gone = try #require(before.workers.first { $0.name == "host.7.ab.0" })
-            #expect(gone.leaseLeft < 0 && gone.report?.process == "host.7.ab")
-            #expect(try await living.reclaim("host.7.ab.0") != nil)
-            #expect(try queue.redis.run("HKEYS", queue.keys.workerInfo) == .array(["host.8.ab.0"]))
-        }
+        let dead = queue.worker("host.7.ab.0")
+        _ = try await dead.claim(0, heartbeat: WorkerHeartbeat(WorkerReportTests.report("host.7.ab"), uptime: 1))
+        let living = queue.worker("host.8.ab.0")
+        _ = try await living.claim(0, heartbeat: WorkerHeartbeat(WorkerReportTests.report("host.8.ab"), uptime: 1))
+        try queue.endLease("host.7.ab.0")
+        let before = try await QueueOverview.read(queue.client, queue.keys)
+        let gone = try #require(before.workers.first { $0.name == "host.7.ab.0" })
+        #expect(gone.leaseLeft < 0 && gone.report?.process == "host.7.ab")
+        #expect(try await living.reclaim("host.7.ab.0") != nil)
+        #expect(try queue.redis.run("HKEYS", queue.keys.workerInfo) == .array(["host.8.ab.0"]))
     }
 
     @Test(
         "with any other data in their keys, jobs are claimed, released and reclaimed",
         arguments: [["SET", "x"], ["RPUSH", "x"], ["ZADD", "1", "x"]])
     func wrongType(command: [String]) async throws {
-        try await withQueue { queue in
-            for key in [queue.keys.workerInfo, queue.keys.order("p")] {
-                try queue.redis.run(([command[0], key] + command.dropFirst()).map { Array($0.utf8) })
-            }
-            try queue.push(["a"])
-            let heartbeat = WorkerHeartbeat(WorkerReportTests.report("p"), uptime: 1)
-            let claimed = try await queue.worker("p.0").claim(5, heartbeat: heartbeat)
-            #expect(claimed.texts == ["a"] && claimed.command == nil)
-            #expect(try await queue.worker("p.0").release() == 1)
-            #expect(try await queue.worker("p.1").claim(5).texts == ["a"])
-            try queue.endLease("p.1")
-            #expect(try await queue.worker("p.0").reclaim("p.1") == [1, 0])
+        for key in [queue.keys.workerInfo, queue.keys.order("p")] {
+            try queue.redis.run(([command[0], key] + command.dropFirst()).map { Array($0.utf8) })
         }
+        try queue.push(["a"])
+        let heartbeat = WorkerHeartbeat(WorkerReportTests.report("p"), uptime: 1)
+        let claimed = try await queue.worker("p.0").claim(5, heartbeat: heartbeat)
+        #expect(claimed.texts == ["a"] && claimed.command == nil)
+        #expect(try await queue.worker("p.0").release() == 1)
+        #expect(try await queue.worker("p.1").claim(5).texts == ["a"])
+        try queue.endLease("p.1")
+        #expect(try await queue.worker("p.0").reclaim("p.1") == [1, 0])
     }
 
     @Test(
         "a text that is not a command is ignored",
         arguments: ["", "quiet", "quiet ", "quiet x", "burn 1", "quiet 1 2", " quiet 1"])
-    func garbage(text: String) {
-        #expect(WorkerCommand(text) == nil)
-    }
+    func garbage(text: String) { #expect(WorkerCommand(text) == nil) }
 }

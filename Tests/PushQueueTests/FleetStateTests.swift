@@ -11,8 +11,10 @@ import Testing
 @testable import PushQueue
 
 /// The state that all workers share: paused apps, rates, throttled tokens.
-@Suite("State that the fleet shares")
+@Suite("State that the fleet shares", .queue)
 struct FleetStateTests {
+    private let queue = QueueScope.queue
+
     /// Two workers' views of one server, from a test's task.
     private struct Fleet: Sendable {
         let loop: any EventLoop
@@ -52,9 +54,7 @@ struct FleetStateTests {
             try await call { $0.pauses[0].value.read(apps, completion: $1) }
         }
 
-        func share(
-            _ token: String, issuedAt: Int64, refusedAt: Int64 = 0
-        ) async throws -> SharedProviderTokens.Answer {
+        func share(_ token: String, issuedAt: Int64, refusedAt: Int64 = 0) async throws -> SharedProviderTokens.Answer {
             let offer = SharedProviderTokens.Offer(
                 keyID: "K", teamID: "T", issuedAt: issuedAt, token: token, refusedAt: refusedAt)
             return try await call { $0.tokens.value.share(offer, completion: $1) }
@@ -65,306 +65,282 @@ struct FleetStateTests {
         }
     }
 
-    private func withFleet(
-        _ durations: AppPauses.Durations = AppPauses.Durations(), _ body: (TestQueue, Fleet) async throws -> Void
-    ) async throws {
-        try await withQueue { queue in
-            let (client, keys) = (queue.client, queue.sharedKeys)
-            let loop = client.eventLoop
-            let fleet = try await loop.submit {
-                Fleet(
-                    loop: loop,
-                    pauses: ["one", "two"].map { name in
-                        NIOLoopBoundBox(
-                            AppPauses(client: client, keys: keys, worker: name, durations: durations), eventLoop: loop)
-                    },
-                    rates: NIOLoopBoundBox(AppRates(client: client, keys: keys), eventLoop: loop),
-                    throttled: NIOLoopBoundBox(ThrottledTokens(client: client, keys: keys), eventLoop: loop),
-                    tokens: NIOLoopBoundBox(SharedProviderTokens(client: client, keys: keys), eventLoop: loop))
-            }.get()
-            try await body(queue, fleet)
-        }
+    private func fleet(_ durations: AppPauses.Durations = AppPauses.Durations()) async throws -> Fleet {
+        let (client, keys) = (queue.client, queue.sharedKeys)
+        let loop = client.eventLoop
+        return try await loop.submit {
+            Fleet(
+                loop: loop,
+                pauses: ["one", "two"].map { name in
+                    NIOLoopBoundBox(
+                        AppPauses(client: client, keys: keys, worker: name, durations: durations), eventLoop: loop)
+                }, rates: NIOLoopBoundBox(AppRates(client: client, keys: keys), eventLoop: loop),
+                throttled: NIOLoopBoundBox(ThrottledTokens(client: client, keys: keys), eventLoop: loop),
+                tokens: NIOLoopBoundBox(SharedProviderTokens(client: client, keys: keys), eventLoop: loop))
+        }.get()
+    }
+
+    private func now() throws -> Int64 {
+        Int64(try #require(queue.redis.run("TIME").elements?.first?.text.flatMap(Int.init)))
     }
 
     @Test("the first fault pauses an app, and later faults of other workers change nothing")
     func trip() async throws {
-        try await withFleet { queue, fleet in
-            #expect(try await fleet.read() == [nil])
-            let wait = try #require(try await fleet.trip())
-            #expect((10_000...15_000).contains(wait))
-            let again = try #require(try await fleet.trip(1))
-            #expect(again <= wait)
-            let pause = try #require(try await fleet.read()[0])
-            #expect(pause.reason == "Fault" && pause.by == "two")
-            let (since, until) = (try #require(pause.since), try #require(pause.until))
-            #expect(until - since == 15_000)
-            #expect(try await fleet.read(["other", "shop"])[0] == nil)
-            let life = try #require(queue.redis.run("PTTL", queue.sharedKeys.appPaused("shop")).number)
-            #expect(life > 80_000_000)
-        }
+        let fleet = try await fleet()
+        #expect(try await fleet.read() == [nil])
+        let wait = try #require(try await fleet.trip())
+        #expect((10_000...15_000).contains(wait))
+        let again = try #require(try await fleet.trip(1))
+        #expect(again <= wait)
+        let pause = try #require(try await fleet.read()[0])
+        #expect(pause.reason == "Fault" && pause.by == "two")
+        let (since, until) = (try #require(pause.since), try #require(pause.until))
+        #expect(until - since == 15_000)
+        #expect(try await fleet.read(["other", "shop"])[0] == nil)
+        let life = try #require(queue.redis.run("PTTL", queue.sharedKeys.appPaused("shop")).number)
+        #expect(life > 80_000_000)
     }
 
     @Test("one worker at a time gets the probe, and when it is refused too, the pause doubles up to a limit")
     func probes() async throws {
         var durations = AppPauses.Durations()
         (durations.first, durations.longest) = (1, 4)
-        try await withFleet(durations) { queue, fleet in
-            _ = try await fleet.trip()
-            for expected: Int64 in [2, 4, 4] {
-                try await eventually("a probe is granted") { try await fleet.probe() == .granted }
-                guard case .wait(let wait?, "Fault", nil) = try await fleet.probe(1) else {
-                    Issue.record("two probes at once")
-                    return
-                }
-                #expect((20_000...30_000).contains(wait))
-                let next = try #require(try await fleet.trip(isProbe: true))
-                #expect(next == expected)
+        let fleet = try await fleet(durations)
+        _ = try await fleet.trip()
+        for expected: Int64 in [2, 4, 4] {
+            try await eventually("a probe is granted") { try await fleet.probe() == .granted }
+            guard case .wait(let wait?, "Fault", nil) = try await fleet.probe(1) else {
+                Issue.record("two probes at once")
+                return
             }
-            try await fleet.close(1)
-            #expect(try await fleet.probe() == .closed)
-            #expect(try await fleet.read() == [nil])
+            #expect((20_000...30_000).contains(wait))
+            let next = try #require(try await fleet.trip(isProbe: true))
+            #expect(next == expected)
         }
+        try await fleet.close(1)
+        #expect(try await fleet.probe() == .closed)
+        #expect(try await fleet.read() == [nil])
     }
 
     @Test("a clock that was set back by an hour does not delay the next probe")
     func clockSetBack() async throws {
         var durations = AppPauses.Durations()
         (durations.first, durations.longest) = (15_000, 60_000)
-        try await withFleet(durations) { queue, fleet in
-            _ = try await fleet.trip()
-            guard case .wait = try await fleet.probe() else {
-                Issue.record("the app is not paused")
-                return
-            }
-            let key = queue.sharedKeys.appPaused("shop")
-            var state = try #require(
-                JSONSerialization.jsonObject(with: Data((queue.redis.run("GET", key).text ?? "").utf8))
-                    as? [String: Any])
-            for name in ["since", "until", "set_at"] {
-                state[name] = (try #require(state[name] as? Int64)) + 3_600_000
-            }
-            let text = String(decoding: try JSONSerialization.data(withJSONObject: state), as: UTF8.self)
-            try queue.redis.run("SET", key, text)
-            let pause = PauseRecord(ByteBuffer(string: text))
-            #expect(pause.wait(now: (pause.setAt ?? 0) - 3_600_000) == 0)
-            #expect(pause.wait(now: pause.setAt ?? 0) == 15_000)
-            #expect(try await fleet.probe() == .granted)
-            guard case .wait(let wait?, _, _) = try await fleet.probe(1) else {
-                Issue.record("two probes at once")
-                return
-            }
-            #expect(wait <= 30_000)
+        let fleet = try await fleet(durations)
+        _ = try await fleet.trip()
+        guard case .wait = try await fleet.probe() else {
+            Issue.record("the app is not paused")
+            return
         }
+        let key = queue.sharedKeys.appPaused("shop")
+        var state = try #require(
+            JSONSerialization.jsonObject(with: Data((queue.redis.run("GET", key).text ?? "").utf8)) as? [String: Any])
+        for name in ["since", "until", "set_at"] { state[name] = (try #require(state[name] as? Int64)) + 3_600_000 }
+        let text = String(decoding: try JSONSerialization.data(withJSONObject: state), as: UTF8.self)
+        try queue.redis.run("SET", key, text)
+        let pause = PauseRecord(ByteBuffer(string: text))
+        #expect(pause.wait(now: (pause.setAt ?? 0) - 3_600_000) == 0)
+        #expect(pause.wait(now: pause.setAt ?? 0) == 15_000)
+        #expect(try await fleet.probe() == .granted)
+        guard case .wait(let wait?, _, _) = try await fleet.probe(1) else {
+            Issue.record("two probes at once")
+            return
+        }
+        #expect(wait <= 30_000)
     }
 
     @Test("a pause is for workers with the configuration that was refused, until these make no more probes")
     func configurations() async throws {
-        try await withFleet { queue, fleet in
-            let key = queue.sharedKeys.appPaused("shop")
-            _ = try await fleet.trip(as: "bad")
-            let stored = try queue.redis.run("GET", key)
-            #expect(try await fleet.read()[0]?.configuration == "bad")
-            // Workers with another configuration neither end nor change it, and their own pauses end with a probe.
-            try await fleet.close(1, as: "good")
-            #expect(try await fleet.trip(1, as: "worse") == 15_000)
-            #expect(try await fleet.trip(1, isProbe: true, as: "worse") == 15_000)
-            #expect(try await fleet.probe(1, as: "worse") == .granted)
-            #expect(try queue.redis.run("GET", key) == stored)
-            guard case .wait = try await fleet.probe(as: "bad") else {
-                Issue.record("a probe before its time")
-                return
-            }
-            // Nobody has made a probe for a minute.
-            func leave() throws {
-                try queue.redis.run("SET", key, #"{"reason":"Fault","until":5,"pause":9,"configuration":"bad"}"#)
-            }
-            try leave()
-            try await fleet.close(1, as: "good")
-            #expect(try await fleet.read() == [nil])
-            try leave()
-            #expect(try await fleet.trip(1, as: "worse") == 15_000)
-            #expect(try await fleet.read()[0]?.configuration == "worse")
-            try await fleet.close(1, as: "worse")
-            #expect(try await fleet.read() == [nil])
+        let fleet = try await fleet()
+        let key = queue.sharedKeys.appPaused("shop")
+        _ = try await fleet.trip(as: "bad")
+        let stored = try queue.redis.run("GET", key)
+        #expect(try await fleet.read()[0]?.configuration == "bad")
+        // Workers with another configuration neither end nor change it, and their own pauses end with a probe.
+        try await fleet.close(1, as: "good")
+        #expect(try await fleet.trip(1, as: "worse") == 15_000)
+        #expect(try await fleet.trip(1, isProbe: true, as: "worse") == 15_000)
+        #expect(try await fleet.probe(1, as: "worse") == .granted)
+        #expect(try queue.redis.run("GET", key) == stored)
+        guard case .wait = try await fleet.probe(as: "bad") else {
+            Issue.record("a probe before its time")
+            return
         }
+        // Nobody has made a probe for a minute.
+        func leave() throws {
+            try queue.redis.run("SET", key, #"{"reason":"Fault","until":5,"pause":9,"configuration":"bad"}"#)
+        }
+        try leave()
+        try await fleet.close(1, as: "good")
+        #expect(try await fleet.read() == [nil])
+        try leave()
+        #expect(try await fleet.trip(1, as: "worse") == 15_000)
+        #expect(try await fleet.read()[0]?.configuration == "worse")
+        try await fleet.close(1, as: "worse")
+        #expect(try await fleet.read() == [nil])
     }
 
     @Test("an operator's pause has no probe, whatever its contents, and is not overwritten")
     func ordered() async throws {
-        try await withFleet { queue, fleet in
-            let key = queue.sharedKeys.appPaused("shop")
-            for text in [
-                "maintenance", #"{"v":1,"reason":"maintenance"}"#, #"{"reason":"maintenance","until":"soon"}"#,
-                #"{"reason":"maintenance","until":-1,"pause":0}"#, #"{"reason":"maintenance","until":1e300,"pause":5}"#,
-            ] {
-                try queue.redis.run("SET", key, text)
-                #expect(try await fleet.trip() == nil)
-                #expect(try await fleet.probe() == .wait(milliseconds: nil, reason: "maintenance", detail: nil))
-                try await fleet.close()
-                #expect(try queue.redis.run("GET", key).text == text)
-            }
-            for text in ["", "\u{1B}[2J\nx", "[]", "1", #""x""#, "{", String(repeating: "x", count: 100_000)] {
-                try queue.redis.run("SET", key, text)
-                let pause = try #require(try await fleet.read()[0])
-                #expect(pause.reason.utf8.count <= 200 && !pause.reason.contains("\u{1B}"))
-                #expect(try await fleet.trip() == nil)
-            }
-            try await AppPauses.set(
-                PauseRecord(reason: "by \"hand\"", since: 5, by: "me"), of: "shop", queue.client, queue.sharedKeys)
-            #expect(try await fleet.read() == [PauseRecord(reason: "by \"hand\"", since: 5, by: "me")])
-            #expect(try await fleet.probe() == .wait(milliseconds: nil, reason: "by \"hand\"", detail: nil))
-            #expect(try await AppPauses.end("shop", queue.client, queue.sharedKeys))
-            #expect(try await !AppPauses.end("shop", queue.client, queue.sharedKeys))
+        let fleet = try await fleet()
+        let key = queue.sharedKeys.appPaused("shop")
+        for text in [
+            "maintenance", #"{"v":1,"reason":"maintenance"}"#, #"{"reason":"maintenance","until":"soon"}"#,
+            #"{"reason":"maintenance","until":-1,"pause":0}"#, #"{"reason":"maintenance","until":1e300,"pause":5}"#,
+        ] {
+            try queue.redis.run("SET", key, text)
+            #expect(try await fleet.trip() == nil)
+            #expect(try await fleet.probe() == .wait(milliseconds: nil, reason: "maintenance", detail: nil))
+            try await fleet.close()
+            #expect(try queue.redis.run("GET", key).text == text)
         }
+        for text in ["", "\u{1B}[2J\nx", "[]", "1", #""x""#, "{", String(repeating: "x", count: 100_000)] {
+            try queue.redis.run("SET", key, text)
+            let pause = try #require(try await fleet.read()[0])
+            #expect(pause.reason.utf8.count <= 200 && !pause.reason.contains("\u{1B}"))
+            #expect(try await fleet.trip() == nil)
+        }
+        try await AppPauses.set(
+            PauseRecord(reason: "by \"hand\"", since: 5, by: "me"), of: "shop", queue.client, queue.sharedKeys)
+        #expect(try await fleet.read() == [PauseRecord(reason: "by \"hand\"", since: 5, by: "me")])
+        #expect(try await fleet.probe() == .wait(milliseconds: nil, reason: "by \"hand\"", detail: nil))
+        #expect(try await AppPauses.end("shop", queue.client, queue.sharedKeys))
+        #expect(try await !AppPauses.end("shop", queue.client, queue.sharedKeys))
     }
 
     @Test("a key of another type is reported, and not overwritten")
     func wrongType() async throws {
-        try await withFleet { queue, fleet in
-            for key in [queue.sharedKeys.appPaused("shop"), queue.sharedKeys.appRate("shop")] {
-                try queue.redis.run("RPUSH", key, "x")
-            }
-            await #expect(throws: QueueConnection.Failure.self) { try await fleet.trip() }
-            await #expect(throws: QueueConnection.Failure.self) { try await fleet.probe() }
-            // All pauses are read at once, and a key that is not a pause hides no other.
-            #expect(try await fleet.read(["shop", "other"]) == [nil, nil])
-            await #expect(throws: QueueConnection.Failure.self) { try await fleet.reserve(1, perSecond: 1) }
-            #expect(try queue.redis.run("LLEN", queue.sharedKeys.appRate("shop")) == 1)
+        let fleet = try await fleet()
+        for key in [queue.sharedKeys.appPaused("shop"), queue.sharedKeys.appRate("shop")] {
+            try queue.redis.run("RPUSH", key, "x")
         }
+        await #expect(throws: QueueConnection.Failure.self) { try await fleet.trip() }
+        await #expect(throws: QueueConnection.Failure.self) { try await fleet.probe() }
+        // All pauses are read at once, and a key that is not a pause hides no other.
+        #expect(try await fleet.read(["shop", "other"]) == [nil, nil])
+        await #expect(throws: QueueConnection.Failure.self) { try await fleet.reserve(1, perSecond: 1) }
+        #expect(try queue.redis.run("LLEN", queue.sharedKeys.appRate("shop")) == 1)
     }
 
     @Test("portions of a rate begin where the previous one ends, whichever worker asks")
     func rate() async throws {
-        try await withFleet { queue, fleet in
-            let key = queue.sharedKeys.appRate("shop")
-            var before = 0
-            for _ in 0..<20 {
-                let asked = try #require(queue.redis.run("TIME").elements?.compactMap { $0.text.flatMap(Int.init) })
-                let wait = try await fleet.reserve(100, perSecond: 1000)
-                let end = try #require(queue.redis.run("HGET", key, "next_us").text.flatMap(Int.init))
-                // In microseconds: a portion is a tenth of a second, and begins at or after the end of the one before.
-                #expect(end - before >= 100_000)
-                #expect(Int(wait) * 1000 <= max(0, end - 100_000 - asked[0] * 1_000_000 - asked[1]) + 1000)
-                before = end
-            }
-            for fields in [
-                ["next_us", "9e15"], ["next_us", "nonsense"], ["next_us", "9e15", "per_second", "x"],
-                ["next_us", "nan", "per_second", "inf", "reserved_us", "-inf", "limited_at", "nan"],
-            ] {
-                try queue.redis.run((["HSET", key] + fields).map { Array($0.utf8) })
-                #expect(try await fleet.reserve(100, perSecond: 1000) < 1000, "\(fields)")
-            }
+        let fleet = try await fleet()
+        let key = queue.sharedKeys.appRate("shop")
+        var before = 0
+        for _ in 0..<20 {
+            let asked = try #require(queue.redis.run("TIME").elements?.compactMap { $0.text.flatMap(Int.init) })
+            let wait = try await fleet.reserve(100, perSecond: 1000)
+            let end = try #require(queue.redis.run("HGET", key, "next_us").text.flatMap(Int.init))
+            // In microseconds: a portion is a tenth of a second, and begins at or after the end of the one before.
+            #expect(end - before >= 100_000)
+            #expect(Int(wait) * 1000 <= max(0, end - 100_000 - asked[0] * 1_000_000 - asked[1]) + 1000)
+            before = end
+        }
+        for fields in [
+            ["next_us", "9e15"], ["next_us", "nonsense"], ["next_us", "9e15", "per_second", "x"],
+            ["next_us", "nan", "per_second", "inf", "reserved_us", "-inf", "limited_at", "nan"],
+        ] {
+            try queue.redis.run((["HSET", key] + fields).map { Array($0.utf8) })
+            #expect(try await fleet.reserve(100, perSecond: 1000) < 1000, "\(fields)")
         }
     }
 
     @Test("a slow rate is kept among many workers, and another rate has the notifications before it sent first")
     func slowRate() async throws {
-        try await withFleet { _, fleet in
-            var waits: [Int64] = []
-            for _ in 0..<200 { waits.append(try await fleet.reserve(1, perSecond: 1)) }
-            #expect(
-                zip(0..., waits).allSatisfy { number, wait in (number * 1000 - 60_000...number * 1000) ~= Int(wait) })
-            // 200 notifications less those whose time has come since.
-            let faster = try await fleet.reserve(100, perSecond: 100)
-            #expect((1400...2000).contains(faster))
-            let slower = try await fleet.reserve(1, perSecond: 1)
-            #expect((240_000...300_000).contains(slower))
-        }
+        let fleet = try await fleet()
+        var waits: [Int64] = []
+        for _ in 0..<200 { waits.append(try await fleet.reserve(1, perSecond: 1)) }
+        #expect(zip(0..., waits).allSatisfy { number, wait in (number * 1000 - 60_000...number * 1000) ~= Int(wait) })
+        // 200 notifications less those whose time has come since.
+        let faster = try await fleet.reserve(100, perSecond: 100)
+        #expect((1400...2000).contains(faster))
+        let slower = try await fleet.reserve(1, perSecond: 1)
+        #expect((240_000...300_000).contains(slower))
     }
 
     @Test("throttled tokens are found with their times")
     func throttled() async throws {
-        try await withFleet { queue, fleet in
-            let time = try #require(queue.redis.run("TIME").elements?.first?.text.flatMap(Int64.init))
-            let now = time * 1000
-            func add(_ token: String, _ until: Int64) async throws {
-                let token = ByteBuffer(string: token)
-                let _: Void = try await fleet.call { $0.throttled.value.add(token, until: until, completion: $1) }
-            }
-            for (token, until) in [("aa", 50_000), ("bb", 90_000), ("aa", 70_000), ("bb", 60_000)] as [(String, Int64)]
-            {
-                try await add(token, now + until)
-            }
-            func find(_ tokens: [String]) async throws -> [[String]] {
-                let pairs: [(token: ByteBuffer, until: Int64)] = try await fleet.call { fleet, completion in
-                    var list = TokenList()
-                    for token in tokens { list.append(ByteBuffer(string: token)) }
-                    list.skip()
-                    fleet.throttled.value.find(list, completion: completion)
-                }
-                return pairs.map { [$0.token.text, "\($0.until)"] }
-            }
-            #expect(
-                try await find(["00", "bb", "cc", "aa"]) == [["bb", "\(now + 90_000)"], ["aa", "\(now + 70_000)"]])
-            #expect(try await find([]).isEmpty)
-            func count() async throws -> Int { try await fleet.call { $0.throttled.value.count(completion: $1) } }
-            #expect(try await count() == 2)
-            try queue.redis.run("ZADD", queue.sharedKeys.throttledTokens, "\(now - 1)", "old", "5", "older")
-            try await add("cc", now + 20_000)
-            #expect(try queue.redis.run("ZCARD", queue.sharedKeys.throttledTokens) == 3)
-            try queue.redis.run("DEL", queue.sharedKeys.throttledTokens)
-            try queue.redis.run("SET", queue.sharedKeys.throttledTokens, "x")
-            await #expect(throws: QueueConnection.Failure.self) { try await add("dd", now + 20_000) }
-            await #expect(throws: QueueConnection.Failure.self) { try await find(["aa"]) }
-            await #expect(throws: QueueConnection.Failure.self) { try await count() }
+        let fleet = try await fleet()
+        let now = try now() * 1000
+        func add(_ token: String, _ until: Int64) async throws {
+            let token = ByteBuffer(string: token)
+            let _: Void = try await fleet.call { $0.throttled.value.add(token, until: until, completion: $1) }
         }
+        for (token, until) in [("aa", 50_000), ("bb", 90_000), ("aa", 70_000), ("bb", 60_000)] as [(String, Int64)] {
+            try await add(token, now + until)
+        }
+        func find(_ tokens: [String]) async throws -> [[String]] {
+            let pairs: [(token: ByteBuffer, until: Int64)] = try await fleet.call { fleet, completion in
+                var list = TokenList()
+                for token in tokens { list.append(ByteBuffer(string: token)) }
+                list.skip()
+                fleet.throttled.value.find(list, completion: completion)
+            }
+            return pairs.map { [$0.token.text, "\($0.until)"] }
+        }
+        #expect(try await find(["00", "bb", "cc", "aa"]) == [["bb", "\(now + 90_000)"], ["aa", "\(now + 70_000)"]])
+        #expect(try await find([]).isEmpty)
+        func count() async throws -> Int { try await fleet.call { $0.throttled.value.count(completion: $1) } }
+        #expect(try await count() == 2)
+        try queue.redis.run("ZADD", queue.sharedKeys.throttledTokens, "\(now - 1)", "old", "5", "older")
+        try await add("cc", now + 20_000)
+        #expect(try queue.redis.run("ZCARD", queue.sharedKeys.throttledTokens) == 3)
+        try queue.redis.run("DEL", queue.sharedKeys.throttledTokens)
+        try queue.redis.run("SET", queue.sharedKeys.throttledTokens, "x")
+        await #expect(throws: QueueConnection.Failure.self) { try await add("dd", now + 20_000) }
+        await #expect(throws: QueueConnection.Failure.self) { try await find(["aa"]) }
+        await #expect(throws: QueueConnection.Failure.self) { try await count() }
     }
 
     private func other(_ text: String) -> SharedProviderTokens.Answer { .other(ByteBuffer(string: text)) }
 
     @Test("the first offered provider token is the fleet's, until it is old or APNs has refused it")
     func providerTokens() async throws {
-        try await withFleet { queue, fleet in
-            let key = queue.sharedKeys.providerToken(team: "T", key: "K")
-            func now() throws -> Int64 {
-                Int64(try #require(queue.redis.run("TIME").elements?.first?.text.flatMap(Int.init)))
-            }
-            #expect(try await fleet.share("one", issuedAt: now()) == .taken)
-            #expect(try await fleet.share("two", issuedAt: now()) == other("one"))
-            let life = try #require(queue.redis.run("TTL", key).number)
-            #expect((3500...3600).contains(life))
+        let fleet = try await fleet()
+        let key = queue.sharedKeys.providerToken(team: "T", key: "K")
+        #expect(try await fleet.share("one", issuedAt: now()) == .taken)
+        #expect(try await fleet.share("two", issuedAt: now()) == other("one"))
+        let life = try #require(queue.redis.run("TTL", key).number)
+        #expect((3500...3600).contains(life))
 
-            // Just before the age of renewal, and at it.
-            let old = try now() - SharedProviderTokens.renewalAge
-            try queue.redis.run("SET", key, "\(old + 60) old")
-            #expect(try await fleet.share("three", issuedAt: now()) == other("old"))
-            try queue.redis.run("SET", key, "\(old) old")
-            let renewed = try now()
-            #expect(try await fleet.share("three", issuedAt: renewed) == .taken)
+        // Just before the age of renewal, and at it.
+        let old = try now() - SharedProviderTokens.renewalAge
+        try queue.redis.run("SET", key, "\(old + 60) old")
+        #expect(try await fleet.share("three", issuedAt: now()) == other("old"))
+        try queue.redis.run("SET", key, "\(old) old")
+        let renewed = try now()
+        #expect(try await fleet.share("three", issuedAt: renewed) == .taken)
 
-            // If two workers were refused the same token, the second finds the token of the first.
-            #expect(try await fleet.share("four", issuedAt: now(), refusedAt: renewed) == .taken)
-            #expect(try await fleet.share("five", issuedAt: now(), refusedAt: renewed - 1) == other("four"))
-        }
+        // If two workers were refused the same token, the second finds the token of the first.
+        #expect(try await fleet.share("four", issuedAt: now(), refusedAt: renewed) == .taken)
+        #expect(try await fleet.share("five", issuedAt: now(), refusedAt: renewed - 1) == other("four"))
     }
 
     @Test("a worker whose clock is wrong does not share its token, and gets the difference")
     func clocks() async throws {
-        try await withFleet { queue, fleet in
-            let key = queue.sharedKeys.providerToken(team: "T", key: "K")
-            let now = Int64(try #require(queue.redis.run("TIME").elements?.first?.text.flatMap(Int.init)))
-            for lead: Int64 in [600, -600] {
-                guard case .clocksDiffer(let seconds) = try await fleet.share("x", issuedAt: now + lead) else {
-                    Issue.record("a token that is \(lead) s off was shared")
-                    return
-                }
-                #expect(abs(seconds - lead) < 60)
+        let fleet = try await fleet()
+        let key = queue.sharedKeys.providerToken(team: "T", key: "K")
+        let now = try now()
+        for lead: Int64 in [600, -600] {
+            guard case .clocksDiffer(let seconds) = try await fleet.share("x", issuedAt: now + lead) else {
+                Issue.record("a token that is \(lead) s off was shared")
+                return
             }
-            #expect(try queue.redis.run("EXISTS", key) == 0)
-            // A token from the future, which another version may have stored, does not block workers.
-            try queue.redis.run("SET", key, "\(now + 10_000) future")
-            #expect(try await fleet.share("x", issuedAt: now) == .taken)
+            #expect(abs(seconds - lead) < 60)
         }
+        #expect(try queue.redis.run("EXISTS", key) == 0)
+        // A token from the future, which another version may have stored, does not block workers.
+        try queue.redis.run("SET", key, "\(now + 10_000) future")
+        #expect(try await fleet.share("x", issuedAt: now) == .taken)
     }
 
     @Test("any other value in place of a provider token is replaced", arguments: ["", "x", "1", "1 a b", "1 a\nb"])
     func garbage(_ text: String) async throws {
-        try await withFleet { queue, fleet in
-            let key = queue.sharedKeys.providerToken(team: "T", key: "K")
-            try queue.redis.run("SET", key, text)
-            let now = Int64(try #require(queue.redis.run("TIME").elements?.first?.text.flatMap(Int.init)))
-            #expect(try await fleet.share("one", issuedAt: now) == .taken)
-            #expect(try await fleet.share("two", issuedAt: now) == other("one"))
-        }
+        let fleet = try await fleet()
+        let key = queue.sharedKeys.providerToken(team: "T", key: "K")
+        try queue.redis.run("SET", key, text)
+        let now = try now()
+        #expect(try await fleet.share("one", issuedAt: now) == .taken)
+        #expect(try await fleet.share("two", issuedAt: now) == other("one"))
     }
 }

@@ -15,12 +15,10 @@ struct HostileScriptTests {
         JSONCase.all.map(\.bytes)
         + [
             "1e999", "-1e999", "[1e999]", "nan", "[nan]", "NaN", "Infinity", "-Infinity", "0x10", "1e308", "0.5", "-1",
-            "-0",
-            "9007199254740993", "2147483647", "2147483648", "[]", "{}", "null", "true", "\"\"", "\"\\u0000\"",
-            "[\"a\"]",
-            "[\"a\",1]", "[[\"a\"]]", "[\"a\",null]", "{\"1\":\"a\"}", "{\"1\":\"a\",\"3\":\"b\"}", "\"job\":",
-            "\"\\\"job\\\":\"",
-            String(repeating: "[", count: 2000), "[" + String(repeating: "\"a\",", count: 3000) + "\"a\"]",
+            "-0", "9007199254740993", "2147483647", "2147483648", "[]", "{}", "null", "true", "\"\"", "\"\\u0000\"",
+            "[\"a\"]", "[\"a\",1]", "[[\"a\"]]", "[\"a\",null]", "{\"1\":\"a\"}", "{\"1\":\"a\",\"3\":\"b\"}",
+            "\"job\":", "\"\\\"job\\\":\"", String(repeating: "[", count: 2000),
+            "[" + String(repeating: "\"a\",", count: 3000) + "\"a\"]",
         ].map { Array($0.utf8) }
 
     private static let members = [
@@ -60,10 +58,7 @@ struct HostileScriptTests {
 
     /// Moves jobs through claims and reclaims to the dead letters, and back again.
     private static func walk(_ queue: TestQueue, _ maximumJobSize: Int, expecting count: Int) async throws {
-        var limits = QueueLimits()
-        limits.maximumJobSize = maximumJobSize
-        limits.maximumReclaims = 3
-        limits.results = .all
+        let limits = QueueLimits { ($0.maximumJobSize, $0.maximumReclaims, $0.results) = (maximumJobSize, 3, .all) }
         for round in 0..<5 {
             let worker = queue.worker("w\(round)", limits)
             var first = 1
@@ -92,7 +87,6 @@ struct HostileScriptTests {
         #expect(try queue.dead().isEmpty && queue.redis.run("EXISTS", queue.keys.deadBytes).number == 0)
     }
 
-    /// Returns the number of jobs in all places.
     private static func count(_ queue: TestQueue) throws -> Int {
         let keys = queue.keys
         var sum = 0
@@ -109,32 +103,18 @@ struct HostileScriptTests {
     private static let hostilities: [(key: @Sendable (QueueKeys) -> String, commands: [[String]])] = [
         (
             { $0.next("w") },
-            [
-                ["SET", "K", ""], ["SET", "K", "x y z"], ["SET", "K", "1e999 1 a"],
-                ["SET", "K", "99999999999999999999 5 a"], ["SET", "K", "nan nan nan"],
-            ]
+            ["", "x y z", "1e999 1 a", "99999999999999999999 5 a", "nan nan nan"].map { ["SET", "K", $0] }
         ),
         (
             { $0.deadBytes },
-            [
-                ["SET", "K", "x"], ["SET", "K", "-5"], ["SET", "K", "1e999"], ["SET", "K", "9223372036854775807"],
-                ["RPUSH", "K", "x"],
-            ]
+            ["x", "-5", "1e999", "9223372036854775807"].map { ["SET", "K", $0] } + [["RPUSH", "K", "x"]]
         ),
-        (
-            { $0.retry },
-            [
-                ["ZADD", "K", "-inf", "a"], ["ZADD", "K", "+inf", "b"], ["ZADD", "K", "1e300", "c"],
-                ["ZADD", "K", "0.5", ""],
-            ]
-        ),
-        ({ $0.workers }, [["ZADD", "K", "-inf", ""], ["ZADD", "K", "+inf", "\"\n"], ["ZADD", "K", "1", "w:*"]]),
+        ({ $0.retry }, [("-inf", "a"), ("+inf", "b"), ("1e300", "c"), ("0.5", "")].map { ["ZADD", "K", $0, $1] }),
+        ({ $0.workers }, [("-inf", ""), ("+inf", "\"\n"), ("1", "w:*")].map { ["ZADD", "K", $0, $1] }),
         (
             { $0.dead },
-            [
-                ["ZADD", "K", "+inf", "x"], ["ZADD", "K", "1e300", "{\"v\":1}\n"],
-                ["ZADD", "K", "1e15", "{\"reason\":\"a\",\"tokens\":[1e999]}\nx"],
-            ]
+            [("+inf", "x"), ("1e300", "{\"v\":1}\n"), ("1e15", "{\"reason\":\"a\",\"tokens\":[1e999]}\nx")]
+                .map { ["ZADD", "K", $0, $1] }
         ),
         ({ $0.workerInfo }, [["SET", "K", "x"], ["HSET", "K", "w", "\u{0}"]]),
         ({ $0.order("p") }, [["RPUSH", "K", "x"], ["SET", "K", "\u{0}"]]),

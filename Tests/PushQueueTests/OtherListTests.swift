@@ -23,8 +23,7 @@ struct OtherListTests {
             for number in 1...120 { try queue.redis.run("LPUSH", list, "job \(number)") }
             let jobs = (1...120).map { "job \($0)" }
 
-            var limits = QueueLimits()
-            limits.maximumClaimSize = 10
+            let limits = QueueLimits { $0.maximumClaimSize = 10 }
             let first = try await worker("w", limits).claim(50)
             #expect(first.bodies.map { String(buffer: $0) } == ["job 1", "job 2"])
             #expect(try oldestFirst() == Array(jobs.dropFirst(2)))
@@ -56,8 +55,7 @@ struct OtherListTests {
         #expect(try QueueKeys(queue: "push", list: "queue:{push}").listIsInSlot)
     }
 
-    @Test(
-        "must have a valid name", arguments: ["", " ", "a b", "a\n", String(repeating: "x", count: 256)])
+    @Test("must have a valid name", arguments: ["", " ", "a b", "a\n", String(repeating: "x", count: 256)])
     func names(name: String) {
         let error = #expect(throws: QueueKeys.Invalid.self) { try QueueKeys(list: name) }
         #expect(error?.description.contains("the list must be") == true)

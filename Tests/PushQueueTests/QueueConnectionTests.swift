@@ -64,8 +64,7 @@ struct QueueConnectionTests {
             [keys.jobs, keys.retry, keys.claimed("w"), keys.inbox, keys.workers, keys.dead, keys.results, stats]
         case .reserve: [keys.claimed("w"), keys.results, stats, keys.unique(ByteBuffer(string: "x")).text]
         case .settle: [keys.claimed("w"), keys.retry, keys.dead, keys.cancelled, keys.results, stats]
-        case .reclaim:
-            [keys.workers, keys.claimed("w"), keys.jobs, keys.dead, keys.results, stats]
+        case .reclaim: [keys.workers, keys.claimed("w"), keys.jobs, keys.dead, keys.results, stats]
         case .release: [keys.workers, keys.claimed("w"), keys.inbox, keys.jobs]
         // Other tests cover the keys of the other scripts.
         default: []
@@ -77,18 +76,13 @@ struct QueueConnectionTests {
         arguments: [QueueScript.claim, .reserve, .settle, .reclaim, .release])
     func wrongType(script: QueueScript) async throws {
         try await withQueue { queue in
-            var limits = QueueLimits()
-            limits.maximumJobSize = 20
-            limits.maximumReclaims = 0
-            limits.results = .all
+            let limits = QueueLimits { ($0.maximumJobSize, $0.maximumReclaims, $0.results) = (20, 0, .all) }
             let worker = try await queue.worker("w", claiming: ["job 1", "job 2", "job 3", "job 4"], limits)
             try await worker.settle { $0.end(4, .delivered, results: .sample) }
             try queue.push(["fresh", "much too large to be claimed by this worker"])
             try queue.push(retry: "due", at: 1)
             try queue.redis.run("RPUSH", queue.keys.inbox, "waited")
-            for key in [queue.keys.dead, queue.keys.cancelled] {
-                try queue.redis.run("ZADD", key, "1", "{}\nolder")
-            }
+            for key in [queue.keys.dead, queue.keys.cancelled] { try queue.redis.run("ZADD", key, "1", "{}\nolder") }
             if script == .reclaim { try queue.endLease("w") }
             if script == .reserve {
                 #expect(try await worker.reserve([.bare(worker.id(1), "job 1", id: "x")]) == [.granted])
@@ -140,9 +134,7 @@ struct QueueConnectionTests {
     func outOfMemory() async throws {
         let server = try RedisServer()
         try await withQueue(on: server) { queue in
-            var limits = QueueLimits()
-            limits.maximumJobSize = 100
-            limits.maximumReclaims = 0
+            let limits = QueueLimits { ($0.maximumJobSize, $0.maximumReclaims) = (100, 0) }
             let worker = try await queue.worker("w", claiming: (1...8).map { "job \($0)" }, limits)
             try queue.push(["fresh", String(repeating: "x", count: 200)])
             try queue.push(retry: "due", at: 1)

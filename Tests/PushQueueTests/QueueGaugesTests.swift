@@ -21,21 +21,29 @@ struct QueueGaugesTests {
 
     private func read(_ other: QueueKeys? = nil) async throws -> QueueGauges {
         let keys = other ?? self.keys
+        return try await withClient { client in
+            try await withCheckedThrowingContinuation { continuation in
+                client.eventLoop.execute {
+                    QueueConnection(client: client, keys: keys, worker: "w", limits: QueueLimits()).gauges {
+                        continuation.resume(with: $0)
+                    }
+                }
+            }
+        }
+    }
+
+    private func count() async throws -> QueueGauges { try await withClient { try await QueueGauges.read($0, keys) } }
+
+    private func withClient(_ body: (RedisClient) async throws -> QueueGauges) async throws -> QueueGauges {
         let client = RedisClient(
             endpoint: try RedisEndpoint(url: server.url), eventLoop: MultiThreadedEventLoopGroup.singleton.next(),
             logger: Logger(label: "gauges", factory: { _ in SwiftLogNoOpLogHandler() }))
         client.start()
         do {
             try await client.waitUntilReady(timeout: .seconds(10))
-            let result = await withCheckedContinuation { continuation in
-                client.eventLoop.execute { [keys] in
-                    QueueConnection(client: client, keys: keys, worker: "w", limits: QueueLimits()).gauges {
-                        continuation.resume(returning: $0)
-                    }
-                }
-            }
+            let gauges = try await body(client)
             try await client.close().get()
-            return try result.get()
+            return gauges
         } catch {
             // The error is thrown below.
             _ = try? await client.close().get()
@@ -62,22 +70,6 @@ struct QueueGaugesTests {
         #expect(gauges.overdue == gauges.now - 1_700_000_000_123)
         #expect(gauges.head.map { String(buffer: $0) } == head)
         #expect(gauges.headEnqueuedAt(as: .native) == 1_700_000_000_000)
-    }
-
-    private func count() async throws -> QueueGauges {
-        let client = RedisClient(
-            endpoint: try RedisEndpoint(url: server.url), eventLoop: MultiThreadedEventLoopGroup.singleton.next(),
-            logger: Logger(label: "gauges", factory: { _ in SwiftLogNoOpLogHandler() }))
-        client.start()
-        do {
-            try await client.waitUntilReady(timeout: .seconds(10))
-            let gauges = try await QueueGauges.read(client, keys)
-            try await client.close().get()
-            return gauges
-        } catch {
-            _ = try? await client.close().get()
-            throw error
-        }
     }
 
     @Test("a command counts again, with the claims of all lanes with a lease, and stores no reading for workers")
@@ -127,9 +119,7 @@ struct QueueGaugesTests {
         #expect(gauges.head == nil && gauges.headEnqueuedAt(as: .native) == nil && gauges.now > 1_700_000_000_000)
     }
 
-    @Test(
-        "a head that can't be read, or has no time, is accepted",
-        arguments: ["{", #"{"payload":{},"token":"ab"}"#])
+    @Test("a head that can't be read, or has no time, is accepted", arguments: ["{", #"{"payload":{},"token":"ab"}"#])
     func unreadable(head: String) async throws {
         try redis.run("RPUSH", keys.jobs, head)
         let gauges = try await read()

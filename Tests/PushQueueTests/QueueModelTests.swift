@@ -36,10 +36,7 @@ private struct Model {
     }
 
     private static let limits: QueueLimits = {
-        var limits = QueueLimits()
-        limits.maximumReclaims = 4
-        limits.maximumJobSize = 400
-        limits.maximumClaimSize = 900
+        let limits = QueueLimits { ($0.maximumReclaims, $0.maximumJobSize, $0.maximumClaimSize) = (4, 400, 900) }
         return limits
     }()
 
@@ -82,15 +79,13 @@ private struct Model {
             let before = try queue.everything()
             #expect(try await workers[index].connection.settle(settlement) == settlement.count)
             #expect(try queue.everything() == before)
-        case 80..<84:
-            try queue.endLease(name)
+        case 80..<84: try queue.endLease(name)
         case 84..<87:
             // Killed: its lease ends.
             try queue.endLease(name)
             workers.remove(at: index)
             addWorker()
-        case 87..<94:
-            try await reclaim(by: index)
+        case 87..<94: try await reclaim(by: index)
         case 94..<97:
             // As the server does for a blocking wait.
             try queue.redis.run("LMOVE", queue.keys.jobs, queue.keys.inbox, "LEFT", "RIGHT")
@@ -168,8 +163,7 @@ private struct Model {
                     id, .retried, due: .after(milliseconds: delay), head: writer.head(), reason: "Shutdown",
                     original: envelope.original)
             case 6:
-                settlement.bury(
-                    id, reason: "BadTopic", attempts: 1, members: ByteBuffer(), original: envelope.original)
+                settlement.bury(id, reason: "BadTopic", attempts: 1, members: ByteBuffer(), original: envelope.original)
             default:
                 settlement.end(id, .delivered, notifications: 3)
                 endings[number] = held[number]
@@ -195,8 +189,7 @@ private struct Model {
             reservations.append(
                 Reservation(
                     claim: worker.connection.id(number), id: ByteBuffer(string: id), milliseconds: 600_000,
-                    claimed: body, envelope: envelope)
-            )
+                    claimed: body, envelope: envelope))
             if reservedIDs.insert(id).inserted {
                 expected.append(.granted)
                 reservedJobs.insert(try Self.number(of: text))
@@ -228,7 +221,6 @@ private struct Model {
         if let counts = try await workers[index].connection.reclaim(other) { reclaimed += counts[0] }
     }
 
-    /// Kills all workers, reclaims their claims, and ends the remaining jobs.
     mutating func finish() async throws {
         for name in try queue.workers() {
             try queue.endLease(name)
@@ -260,9 +252,7 @@ private struct Model {
         var bodies = try queue.jobs() + queue.inbox() + queue.retries()
         for key in try queue.everything().keys {
             guard let worker = key.split(separator: ":").last.map(String.init) else { continue }
-            if key == queue.keys.claimed(worker) {
-                bodies += try queue.claims(worker).values
-            }
+            if key == queue.keys.claimed(worker) { bodies += try queue.claims(worker).values }
         }
         for body in bodies {
             let number = try Self.number(of: body)

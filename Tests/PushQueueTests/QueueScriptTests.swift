@@ -55,14 +55,11 @@ struct QueueScriptTests {
             })
     }
 
-    /// Returns the lines that are not comments.
     private static func code(_ text: [UInt8]) -> [Substring] {
         String(decoding: text, as: UTF8.self).split(separator: "\n").filter { !$0.contains(/^ *--/) }
     }
 
-    @Test(
-        "keys and arguments have names: scripts index only those of which there is any number",
-        arguments: all)
+    @Test("keys and arguments have names: scripts index only those of which there is any number", arguments: all)
     func names(script: QueueScript) {
         for line in Self.code(script.text) where line.contains(/(KEYS|ARGV)\[\d/) {
             #expect(line.hasPrefix("local "), "\(line)")
@@ -74,14 +71,7 @@ struct QueueScriptTests {
         try await withQueue { queue in
             let clock = "the 'clock' of \(queue.keys.queue)\n"
             try queue.redis.run("SET", clock, "1800000000123")
-            let now = try await withCheckedThrowingContinuation { continuation in
-                queue.client.eventLoop.execute { [client = queue.client, keys = queue.keys] in
-                    QueueConnection(
-                        client: client, keys: keys, worker: "w", limits: QueueLimits(), clock: .key(clock)
-                    ).claim(count: 1, first: 1, join: true) { continuation.resume(with: $0.map(\.now)) }
-                }
-            }
-            #expect(now == 1_800_000_000_123)
+            #expect(try await queue.worker("w", clock: .key(clock)).claim(1).now == 1_800_000_000_123)
             let lease = try #require(queue.redis.run("ZSCORE", queue.keys.workers, "w").text.flatMap(Double.init))
             #expect(lease > 1_800_000_000_123 && lease < 1_800_003_600_123)
         }
@@ -124,7 +114,6 @@ struct QueueScriptTests {
     }
 }
 
-/// A Redis that is never reached.
 private final class AbsentRedis: RedisSender {
     let eventLoop: any EventLoop = MultiThreadedEventLoopGroup.singleton.next()
     let isReady = false

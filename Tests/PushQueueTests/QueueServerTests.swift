@@ -78,8 +78,7 @@ struct QueueServerTests {
         #expect(Self.kinds(Self.server(["aof_enabled": "0"])) == [.notPersistent])
         #expect(Self.kinds(Self.server(["aof_enabled": ""])) == [])
         #expect(Self.kinds(Self.server(["connected_slaves": "0"], isFailedOver: true)) == [.noReplica])
-        #expect(
-            Self.kinds(Self.server(["min_slaves_good_slaves": ""], isFailedOver: true)) == [.noMinimumOfReplicas])
+        #expect(Self.kinds(Self.server(["min_slaves_good_slaves": ""], isFailedOver: true)) == [.noMinimumOfReplicas])
         // A report without a section on replication leads to no finding about it.
         let unsaid = ["connected_slaves": "", "min_slaves_good_slaves": "", "role": ""]
         let silent = Self.server(unsaid, isFailedOver: true)
@@ -147,9 +146,7 @@ struct QueueServerTests {
         #expect(try redis.run("DBSIZE") == 0)
     }
 
-    @Test(
-        "is reported as full, and as having free memory again",
-        arguments: ["noeviction", "volatile-lru"])
+    @Test("is reported as full, and as having free memory again", arguments: ["noeviction", "volatile-lru"])
     func realFull(policy: String) async throws {
         let redis = try RedisServer(arguments: ["--appendonly", "yes", "--maxmemory-policy", policy])
         try redis.run("CONFIG", "SET", "maxmemory", "1")

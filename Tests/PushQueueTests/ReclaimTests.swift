@@ -6,78 +6,69 @@ import Testing
 @testable import PushJob
 @testable import PushQueue
 
-@Suite("The reclaim script")
+@Suite("The reclaim script", .queue)
 struct ReclaimTests {
+    private let queue = QueueScope.queue
+
     @Test("claims return to the head of the list, in their order")
     func order() async throws {
-        try await withQueue { queue in
-            let jobs = (1...120).map { "job \($0)" }
-            let worker = try await queue.worker("w", claiming: jobs)
-            try queue.push(["newer"])
-            try queue.endLease("w")
-            #expect(try await queue.worker("x").reclaim("w") == [120, 0])
-            let expected = (1...120).map {
-                #"{"apns_worker":1,"reclaims":1,"origin":"w:\#(worker.id($0))","job":job \#($0)}"#
-            }
-            #expect(try queue.jobs() == expected + ["newer"])
-            #expect(try queue.workers().isEmpty && queue.claims("w").isEmpty)
-            #expect(try queue.stats() == ["reclaimed": 120])
+        let jobs = (1...120).map { "job \($0)" }
+        let worker = try await queue.worker("w", claiming: jobs)
+        try queue.push(["newer"])
+        try queue.endLease("w")
+        #expect(try await queue.worker("x").reclaim("w") == [120, 0])
+        let expected = (1...120).map {
+            #"{"apns_worker":1,"reclaims":1,"origin":"w:\#(worker.id($0))","job":job \#($0)}"#
         }
+        #expect(try queue.jobs() == expected + ["newer"])
+        #expect(try queue.workers().isEmpty && queue.claims("w").isEmpty)
+        #expect(try queue.stats() == ["reclaimed": 120])
     }
 
     @Test("a lane whose lease has not expired, or that is unknown, is left unchanged")
     func leaseNotEnded() async throws {
-        try await withQueue { queue in
-            _ = try await queue.worker("w", claiming: ["a"])
-            try queue.redis.run("RPUSH", queue.keys.inbox, "waited")
-            let before = try queue.everything()
-            #expect(try await queue.worker("x").reclaim("w") == nil)
-            #expect(try await queue.worker("x").reclaim("nobody") == nil)
-            #expect(try queue.everything() == before)
-            #expect(try queue.workers() == ["w"])
-        }
+        _ = try await queue.worker("w", claiming: ["a"])
+        try queue.redis.run("RPUSH", queue.keys.inbox, "waited")
+        let before = try queue.everything()
+        #expect(try await queue.worker("x").reclaim("w") == nil)
+        #expect(try await queue.worker("x").reclaim("nobody") == nil)
+        #expect(try queue.everything() == before)
+        #expect(try queue.workers() == ["w"])
     }
 
     @Test("run twice, the second run does nothing, even while the jobs are claimed again")
     func twice() async throws {
-        try await withQueue { queue in
-            _ = try await queue.worker("w", claiming: ["a", "b"])
-            try queue.endLease("w")
-            #expect(try await queue.worker("x").reclaim("w") == [2, 0])
-            _ = try await queue.worker("x").claim(1)
-            let before = try queue.everything()
-            #expect(try await queue.worker("x").reclaim("w") == nil)
-            #expect(try queue.everything() == before)
-        }
+        _ = try await queue.worker("w", claiming: ["a", "b"])
+        try queue.endLease("w")
+        #expect(try await queue.worker("x").reclaim("w") == [2, 0])
+        _ = try await queue.worker("x").claim(1)
+        let before = try queue.everything()
+        #expect(try await queue.worker("x").reclaim("w") == nil)
+        #expect(try queue.everything() == before)
     }
 
     @Test("of many concurrent calls, one has an effect")
     func race() async throws {
-        try await withQueue { queue in
-            _ = try await queue.worker("w", claiming: (1...50).map { "job \($0)" })
-            try queue.endLease("w")
-            let workers = (0..<20).map { queue.worker("x\($0)") }
-            let counts = try await withThrowingTaskGroup(of: [Int]?.self) { group in
-                for worker in workers { group.addTask { try await worker.reclaim("w") } }
-                return try await group.reduce(into: [[Int]]()) { if let counts = $1 { $0.append(counts) } }
-            }
-            #expect(counts == [[50, 0]])
-            #expect(try queue.jobs().count == 50)
+        _ = try await queue.worker("w", claiming: (1...50).map { "job \($0)" })
+        try queue.endLease("w")
+        let workers = (0..<20).map { queue.worker("x\($0)") }
+        let counts = try await withThrowingTaskGroup(of: [Int]?.self) { group in
+            for worker in workers { group.addTask { try await worker.reclaim("w") } }
+            return try await group.reduce(into: [[Int]]()) { if let counts = $1 { $0.append(counts) } }
         }
+        #expect(counts == [[50, 0]])
+        #expect(try queue.jobs().count == 50)
     }
 
     @Test("a lane without claims is removed")
     func nothingHeld() async throws {
-        try await withQueue { queue in
-            _ = try await queue.worker("w").claim(0)
-            try queue.endLease("w")
-            #expect(try await queue.worker("x").reclaim("w") == [0, 0])
-            #expect(try queue.workers().isEmpty)
-            #expect(try queue.stats().isEmpty)
-        }
+        _ = try await queue.worker("w").claim(0)
+        try queue.endLease("w")
+        #expect(try await queue.worker("x").reclaim("w") == [0, 0])
+        #expect(try queue.workers().isEmpty)
+        #expect(try queue.stats().isEmpty)
     }
 
-    /// Bodies, each with its original.
     static let bodies: [(body: String, original: String)] = [
         (#"{"token":"ab","payload":{}}"#, #"{"token":"ab","payload":{}}"#),
         ("", ""), ("}", "}"), ("not JSON \u{0}\n", "not JSON \u{0}\n"), (#"{"apns_worker":1,"#, #"{"apns_worker":1,"#),
@@ -110,46 +101,43 @@ struct ReclaimTests {
         arguments: bodies.indices)
     func poison(index: Int) async throws {
         let (body, original) = Self.bodies[index]
-        try await withQueue { queue in
-            var limits = QueueLimits()
-            limits.maximumReclaims = 3
-            let before = Envelope.read(ByteBuffer(string: body))
-            #expect(ByteBuffer(string: body).slice(before.original).text == Self.readable(body, original))
-            try queue.push([body])
-            let reclaimsLeft = 3 - before.reclaims
-            var firstClaim = ""
-            for reclaim in 1...reclaimsLeft {
-                let dying = queue.worker("w\(reclaim)", limits)
-                #expect(try await dying.claim(1).bodies.count == 1)
-                try queue.endLease(dying.name)
-                #expect(try await queue.worker("x", limits).reclaim(dying.name) == [1, 0])
-                let back = ByteBuffer(string: try #require(queue.jobs().first))
-                let envelope = Envelope.read(back)
-                #expect(envelope.isWrapped)
-                #expect(envelope.reclaims == before.reclaims + reclaim)
-                #expect(back.slice(envelope.original).text == original)
-                #expect(envelope.attempt == before.attempt)
-                #expect(envelope.enqueued == before.enqueued)
-                #expect(envelope.overridesTokens == before.overridesTokens)
-                #expect(envelope.isReserved == before.isReserved)
-                #expect((envelope.id == nil) == (before.id == nil))
-                // The identity of a job without an id is that of its first claim, however often it is reclaimed.
-                if reclaim == 1 { firstClaim = "\(dying.id(1))" }
-                #expect(back.text.contains(#","origin":"w1:\#(firstClaim)""#) == (before.id == nil))
-            }
-            _ = try await queue.worker("last", limits).claim(1)
-            try queue.endLease("last")
-            #expect(try await queue.worker("x", limits).reclaim("last") == [0, 1])
-            let letter = try #require(queue.dead().first)
-            #expect(letter.original.text == original)
-            #expect(letter.header.text.contains(#""reason":"Poison""#))
-            #expect(letter.header.text.contains(#""detail":"reclaimed 4 times from lanes whose lease had expired""#))
-            #expect(try jsonObject(letter.header))
-            #expect(try queue.jobs().isEmpty && queue.workers().isEmpty)
-            let tokens = before.overridesTokens ? 2 : 1
-            #expect(letter.header.text.contains(#""tokens":["job","payload"]"#) == before.overridesTokens)
-            #expect(try queue.stats() == ["reclaimed": reclaimsLeft, "dead": tokens, "dead:Poison": tokens])
+        let limits = QueueLimits { $0.maximumReclaims = 3 }
+        let before = Envelope.read(ByteBuffer(string: body))
+        #expect(ByteBuffer(string: body).slice(before.original).text == Self.readable(body, original))
+        try queue.push([body])
+        let reclaimsLeft = 3 - before.reclaims
+        var firstClaim = ""
+        for reclaim in 1...reclaimsLeft {
+            let dying = queue.worker("w\(reclaim)", limits)
+            #expect(try await dying.claim(1).bodies.count == 1)
+            try queue.endLease(dying.name)
+            #expect(try await queue.worker("x", limits).reclaim(dying.name) == [1, 0])
+            let back = ByteBuffer(string: try #require(queue.jobs().first))
+            let envelope = Envelope.read(back)
+            #expect(envelope.isWrapped)
+            #expect(envelope.reclaims == before.reclaims + reclaim)
+            #expect(back.slice(envelope.original).text == original)
+            #expect(envelope.attempt == before.attempt)
+            #expect(envelope.enqueued == before.enqueued)
+            #expect(envelope.overridesTokens == before.overridesTokens)
+            #expect(envelope.isReserved == before.isReserved)
+            #expect((envelope.id == nil) == (before.id == nil))
+            // The identity of a job without an id is that of its first claim, however often it is reclaimed.
+            if reclaim == 1 { firstClaim = "\(dying.id(1))" }
+            #expect(back.text.contains(#","origin":"w1:\#(firstClaim)""#) == (before.id == nil))
         }
+        _ = try await queue.worker("last", limits).claim(1)
+        try queue.endLease("last")
+        #expect(try await queue.worker("x", limits).reclaim("last") == [0, 1])
+        let letter = try #require(queue.dead().first)
+        #expect(letter.original.text == original)
+        #expect(letter.header.text.contains(#""reason":"Poison""#))
+        #expect(letter.header.text.contains(#""detail":"reclaimed 4 times from lanes whose lease had expired""#))
+        #expect(try jsonObject(letter.header))
+        #expect(try queue.jobs().isEmpty && queue.workers().isEmpty)
+        let tokens = before.overridesTokens ? 2 : 1
+        #expect(letter.header.text.contains(#""tokens":["job","payload"]"#) == before.overridesTokens)
+        #expect(try queue.stats() == ["reclaimed": reclaimsLeft, "dead": tokens, "dead:Poison": tokens])
     }
 
     /// Returns the original that the worker's reader finds: the whole body if it is not a wrapper.
@@ -166,130 +154,112 @@ struct ReclaimTests {
         let originals = [
             "{}", #"{"payload":{},"token":"ab"}"#, "", "}", #""job":{"#, "\u{0}\u{1}", #"{"apns_worker":1,"job":{}}"#,
         ]
-        try await withQueue { queue in
-            var bodies: [ByteBuffer] = []
-            for _ in 0..<500 {
-                var writer = EnvelopeWriter(attempt: .random(in: 1...100, using: &random))
-                let pick = { (random: inout SeededGenerator) in ByteBuffer(string: texts.randomElement(using: &random)!)
-                }
-                if Bool.random(using: &random) {
-                    writer.write(id: ByteBuffer(string: ids.randomElement(using: &random)!))
-                }
-                if Bool.random(using: &random) { writer.write(origin: pick(&random)) }
-                if Bool.random(using: &random) { writer.write(reclaims: .random(in: 0...4, using: &random)) }
-                if Bool.random(using: &random) { writer.write(tokens: [pick(&random), pick(&random)]) }
-                if Bool.random(using: &random) {
-                    writer.write(errorStatus: 503, reason: texts.randomElement(using: &random)!, at: 5)
-                }
-                if Bool.random(using: &random) { writer.write(claim: pick(&random)) }
-                if Bool.random(using: &random) { writer.write(enqueued: 1_700_000_000_000) }
-                if Bool.random(using: &random) { writer.write(reserved: true) }
-                bodies.append(writer.wrapping(ByteBuffer(string: originals.randomElement(using: &random)!)))
+        var bodies: [ByteBuffer] = []
+        for _ in 0..<500 {
+            var writer = EnvelopeWriter(attempt: .random(in: 1...100, using: &random))
+            let pick = { (random: inout SeededGenerator) in ByteBuffer(string: texts.randomElement(using: &random)!) }
+            if Bool.random(using: &random) { writer.write(id: ByteBuffer(string: ids.randomElement(using: &random)!)) }
+            if Bool.random(using: &random) { writer.write(origin: pick(&random)) }
+            if Bool.random(using: &random) { writer.write(reclaims: .random(in: 0...4, using: &random)) }
+            if Bool.random(using: &random) { writer.write(tokens: [pick(&random), pick(&random)]) }
+            if Bool.random(using: &random) {
+                writer.write(errorStatus: 503, reason: texts.randomElement(using: &random)!, at: 5)
             }
-            _ = try await queue.worker("w", claiming: bodies.map(\.text))
-            try queue.endLease("w")
-            #expect(try await queue.worker("x").reclaim("w") == [500, 0])
-            for (before, text) in zip(bodies, try queue.jobs()) {
-                let after = ByteBuffer(string: text)
-                let (old, new) = (Envelope.read(before), Envelope.read(after))
-                #expect(old.isWrapped && new.isWrapped)
-                #expect(new.reclaims == old.reclaims + 1)
-                #expect(after.slice(new.original) == before.slice(old.original))
-                #expect(new.attempt == old.attempt && new.enqueued == old.enqueued)
-                #expect(after.slice(new.id) == before.slice(old.id))
-                // A job with neither keeps the identity from its first claim.
-                if old.id != nil || old.origin != nil {
-                    #expect(after.slice(new.origin) == before.slice(old.origin))
-                } else {
-                    #expect(new.origin != nil)
-                }
-                #expect(after.slice(new.claim) == before.slice(old.claim))
-                #expect(after.slice(new.error) == before.slice(old.error))
-                #expect(new.overridesTokens == old.overridesTokens && new.isReserved == old.isReserved)
+            if Bool.random(using: &random) { writer.write(claim: pick(&random)) }
+            if Bool.random(using: &random) { writer.write(enqueued: 1_700_000_000_000) }
+            if Bool.random(using: &random) { writer.write(reserved: true) }
+            bodies.append(writer.wrapping(ByteBuffer(string: originals.randomElement(using: &random)!)))
+        }
+        _ = try await queue.worker("w", claiming: bodies.map(\.text))
+        try queue.endLease("w")
+        #expect(try await queue.worker("x").reclaim("w") == [500, 0])
+        for (before, text) in zip(bodies, try queue.jobs()) {
+            let after = ByteBuffer(string: text)
+            let (old, new) = (Envelope.read(before), Envelope.read(after))
+            #expect(old.isWrapped && new.isWrapped)
+            #expect(new.reclaims == old.reclaims + 1)
+            #expect(after.slice(new.original) == before.slice(old.original))
+            #expect(new.attempt == old.attempt && new.enqueued == old.enqueued)
+            #expect(after.slice(new.id) == before.slice(old.id))
+            // A job with neither keeps the identity from its first claim.
+            if old.id != nil || old.origin != nil {
+                #expect(after.slice(new.origin) == before.slice(old.origin))
+            } else {
+                #expect(new.origin != nil)
             }
+            #expect(after.slice(new.claim) == before.slice(old.claim))
+            #expect(after.slice(new.error) == before.slice(old.error))
+            #expect(new.overridesTokens == old.overridesTokens && new.isReserved == old.isReserved)
         }
     }
 
     @Test("a claim that can't be read becomes a dead letter with its bytes unchanged, and the others are returned")
     func unreadableClaim() async throws {
-        try await withQueue { queue in
-            _ = try await queue.worker("w", claiming: ["a", "b"])
-            for field in ["x", "", "1", "-1.a", "1.", "1e999.a", "nan.a", "\u{0}\"\n"] {
-                try queue.redis.run("HSET", queue.keys.claimed("w"), field, "by hand \(field)")
-            }
-            try queue.endLease("w")
-            #expect(try await queue.worker("x").reclaim("w") == [2, 8])
-            #expect(try queue.jobs().map { $0.suffix(2) } == ["a}", "b}"])
-            let letters = try queue.dead()
-            #expect(letters.count == 8)
-            #expect(letters.allSatisfy { $0.original.text.hasPrefix("by hand ") })
-            for letter in letters {
-                #expect(letter.header.text.contains(#""reason":"UnreadableClaim""#))
-                #expect(try jsonObject(letter.header))
-            }
-            #expect(try queue.workers().isEmpty && !queue.redis.run("EXISTS", queue.keys.claimed("w")).isTrue)
+        _ = try await queue.worker("w", claiming: ["a", "b"])
+        for field in ["x", "", "1", "-1.a", "1.", "1e999.a", "nan.a", "\u{0}\"\n"] {
+            try queue.redis.run("HSET", queue.keys.claimed("w"), field, "by hand \(field)")
         }
+        try queue.endLease("w")
+        #expect(try await queue.worker("x").reclaim("w") == [2, 8])
+        #expect(try queue.jobs().map { $0.suffix(2) } == ["a}", "b}"])
+        let letters = try queue.dead()
+        #expect(letters.count == 8)
+        #expect(letters.allSatisfy { $0.original.text.hasPrefix("by hand ") })
+        for letter in letters {
+            #expect(letter.header.text.contains(#""reason":"UnreadableClaim""#))
+            #expect(try jsonObject(letter.header))
+        }
+        #expect(try queue.workers().isEmpty && !queue.redis.run("EXISTS", queue.keys.claimed("w")).isTrue)
     }
 
     @Test("a lane whose claims have the wrong type is skipped for an hour, so that others are reclaimed")
     func noHash() async throws {
-        try await withQueue { queue in
-            let now = try await queue.worker("w").claim(0).now
-            try queue.redis.run("SET", queue.keys.claimed("w"), "something else")
-            try queue.endLease("w")
-            await #expect(throws: QueueConnection.Failure.self) { try await queue.worker("x").reclaim("w") }
-            let lease = try #require(Double(queue.redis.run("ZSCORE", queue.keys.workers, "w").text ?? ""))
-            #expect(Int64(lease) - now > 3_500_000)
-            #expect(try await queue.worker("x").claim(0).expiredWorker == nil)
-        }
+        let now = try await queue.worker("w").claim(0).now
+        try queue.redis.run("SET", queue.keys.claimed("w"), "something else")
+        try queue.endLease("w")
+        await #expect(throws: QueueConnection.Failure.self) { try await queue.worker("x").reclaim("w") }
+        let lease = try #require(Double(queue.redis.run("ZSCORE", queue.keys.workers, "w").text ?? ""))
+        #expect(Int64(lease) - now > 3_500_000)
+        #expect(try await queue.worker("x").claim(0).expiredWorker == nil)
     }
 
     @Test("a call returns a megabyte of claims and removes them in the same step, so that no job is duplicated")
     func portions() async throws {
-        try await withQueue { queue in
-            var limits = QueueLimits()
-            limits.maximumClaimSize = 64 << 20
-            let filling = String(repeating: "x", count: 70_000)
-            _ = try await queue.worker("w", claiming: (100..<160).map { "\($0)\(filling)" }, limits)
-            try queue.endLease("w")
-            var left = 60
-            while let counts = try await queue.worker("x").reclaimed("w") {
-                #expect(counts.reclaimed == min(15, left))
-                left -= counts.reclaimed
-                #expect(counts.left == left)
-                #expect(try queue.claims("w").count == left && queue.jobs().count == 60 - left)
-            }
-            #expect(left == 0)
-            let order = try queue.jobs().map { job in
-                job.firstRange(of: #""job":"#).map { job[$0.upperBound...].prefix(3) } ?? ""
-            }
-            #expect(order == (100..<160).map { "\($0)" })
+        let limits = QueueLimits { $0.maximumClaimSize = 64 << 20 }
+        let filling = String(repeating: "x", count: 70_000)
+        _ = try await queue.worker("w", claiming: (100..<160).map { "\($0)\(filling)" }, limits)
+        try queue.endLease("w")
+        var left = 60
+        while let counts = try await queue.worker("x").reclaimed("w") {
+            #expect(counts.reclaimed == min(15, left))
+            left -= counts.reclaimed
+            #expect(counts.left == left)
+            #expect(try queue.claims("w").count == left && queue.jobs().count == 60 - left)
         }
+        #expect(left == 0)
+        let order = try queue.jobs().map { job in
+            job.firstRange(of: #""job":"#).map { job[$0.upperBound...].prefix(3) } ?? ""
+        }
+        #expect(order == (100..<160).map { "\($0)" })
     }
 
     @Test("thousands of claims at once")
     func thousands() async throws {
-        try await withQueue { queue in
-            _ = try await queue.worker("w", claiming: (1...10_000).map { "job \($0)" })
-            try queue.endLease("w")
-            #expect(try await queue.worker("x").reclaim("w") == [10_000, 0])
-            let jobs = try queue.jobs()
-            #expect(jobs.count == 10_000)
-            #expect(jobs[9999].hasSuffix(#""job":job 10000}"#))
-        }
+        _ = try await queue.worker("w", claiming: (1...10_000).map { "job \($0)" })
+        try queue.endLease("w")
+        #expect(try await queue.worker("x").reclaim("w") == [10_000, 0])
+        let jobs = try queue.jobs()
+        #expect(jobs.count == 10_000)
+        #expect(jobs[9999].hasSuffix(#""job":job 10000}"#))
     }
 }
 
-extension RedisValue {
-    fileprivate var isTrue: Bool { number == 1 }
-}
+extension RedisValue { fileprivate var isTrue: Bool { number == 1 } }
 
 extension ByteBuffer {
     fileprivate func slice(_ range: Range<Int>) -> ByteBuffer {
         getSlice(at: readerIndex + range.lowerBound, length: range.count) ?? ByteBuffer()
     }
 
-    fileprivate func slice(_ field: JobField?) -> ByteBuffer? {
-        field.map { slice($0.offset..<$0.offset + $0.length) }
-    }
+    fileprivate func slice(_ field: JobField?) -> ByteBuffer? { field.map { slice($0.offset..<$0.offset + $0.length) } }
 }

@@ -79,9 +79,7 @@ struct ServerInfoTests {
             ("used_memory:52428800\nmaxmemory:17179869184", "0.0 of 16.0 GiB"),
             ("used_memory:9223372036854775807\nmaxmemory:9223372036854775807", "8589934591.9 of 8589934591.9 GiB"),
         ])
-    func words(text: String, expected: String) {
-        #expect(ServerInfo(text).memoryInWords == expected)
-    }
+    func words(text: String, expected: String) { #expect(ServerInfo(text).memoryInWords == expected) }
 
     @Test("a real server reports all of it")
     func real() throws {

@@ -42,7 +42,6 @@ struct JobSchemaTests {
         #expect(Set(types) == Set(PushType.allCases.map(\.rawValue)))
     }
 
-    /// Valid and invalid values of all members.
     private static let values: [(member: JobMember, good: [String], bad: [String])] = [
         (
             .id, [#""x""#, #""é \" x""#, text(255)],
@@ -56,8 +55,7 @@ struct JobSchemaTests {
                 #""\#(String(repeating: "_", count: 42))w""#,
             ],
             [
-                #""abc""#, #""""#, #""<>""#, #""xy""#, text(2050, "a"),
-                text(63, "a").replacing("a\"", with: "ax\""),
+                #""abc""#, #""""#, #""<>""#, #""xy""#, text(2050, "a"), text(63, "a").replacing("a\"", with: "ax\""),
                 #""\#(String(repeating: "/", count: 42))==""#, #""\#(String(repeating: "/", count: 1367))=""#,
                 #""ab\n""#, "12", #"["ab"]"#,
                 #""\#(String(repeating: "_", count: 40))+/A""#, #""\#(String(repeating: "_", count: 43))""#,
@@ -130,9 +128,8 @@ struct JobSchemaTests {
         (.mutableContent, ["true", "1"], ["2", #""true""#]), (.inputPushToken, ["1"], [#""1""#]),
         (.contentChanged, ["true"], ["3"]),
         (.interruptionLevel, [#""passive""#, #""time-sensitive""#], [#""loud""#, "1"]),
-        (.relevanceScore, ["0", "1", "0.5"], ["1.5", "-0.1", #""1""#, "true"]),
-        (.staleDate, times.good, times.bad), (.timestamp, times.good, times.bad),
-        (.dismissalDate, times.good, times.bad),
+        (.relevanceScore, ["0", "1", "0.5"], ["1.5", "-0.1", #""1""#, "true"]), (.staleDate, times.good, times.bad),
+        (.timestamp, times.good, times.bad), (.dismissalDate, times.good, times.bad),
         (.contentState, ["{}", #"{"a":[1]}"#], ["[]", #""{}""#]), (.attributes, ["{}"], ["1"]),
         (.event, [#""start""#, #""update""#, #""end""#], [#""stop""#, "1"]),
         (.inputPushChannel, [#""YQ==""#], [#""""#, #""é""#]),
@@ -148,8 +145,7 @@ struct JobSchemaTests {
         bad: [
             "-1", "253402300800", "1700000000000", #""1700000000""#, #""2030-01-31""#, #""2030-01-31T12:00:00""#,
             #""2030-13-01T00:00Z""#, #""2030-01-32T00:00Z""#, #""2030-01-01T24:00Z""#, #""2030-01-01T00:00Z\n""#,
-            "true", "[]",
-            #""""#, #""1900-01-01T00:00Z""#, #""2030-01-01T00:60Z""#, #""2030-01-01T00:00+24:00""#,
+            "true", "[]", #""""#, #""1900-01-01T00:00Z""#, #""2030-01-01T00:60Z""#, #""2030-01-01T00:00+24:00""#,
         ]
     )
 
@@ -186,7 +182,6 @@ struct JobSchemaTests {
         }
     }
 
-    /// Combinations of members, and whether they are valid.
     private static let combinations: [(String, Bool)] = [
         ("{}", false), ("[]", false), ("1", false), (#"{"token":"ab"}"#, false), (#"{"payload":{}}"#, false),
         (#"{"token":"ab","tokens":["ab"],"alert":""}"#, false), (#"{"token":null,"tokens":["ab"],"alert":""}"#, true),
@@ -293,9 +288,7 @@ struct JobSchemaTests {
             let fields = job.tokens.map { Array($0) } ?? job.token.map { [$0] } ?? []
             let isGood = fields.allSatisfy { (try? DeviceToken(job.text($0))) != nil }
             return isGood ? nil : .missingToken(found: nil)
-        } catch {
-            return error
-        }
+        } catch { return error }
     }
 
     private static func schemaVerdicts(_ jobs: [String]) async throws -> [Bool] {

@@ -38,9 +38,7 @@ struct StuckLoopTests {
         // Until the loop counts as stuck it merely does not answer; after that it is not asked.
         let problems = await worker.health().problems
         #expect(problems.contains("the event loop of lane 1 does not answer") || problems.contains(stuck))
-        try await eventually("it counts as stuck", within: .seconds(60)) {
-            worker.liveness().problems == [stuck]
-        }
+        try await eventually("it counts as stuck", within: .seconds(60)) { worker.liveness().problems == [stuck] }
         #expect(worker.liveness().details.first.map { $0.seconds >= 10 } == true)
         #expect(await worker.health().problems == [stuck])
         #expect(try await measured(WorkerMetric.lanesStuck) == 1)
@@ -58,10 +56,8 @@ struct StuckLoopTests {
     private static func worker(_ redis: RedisServer) throws -> Worker {
         let source = try ProviderTokenSource(
             key: SigningKey(pem: Data(contentsOf: URL(filePath: TestCertificates.path("AuthKey_ABC123DEFG.p8")))),
-            keyID: "ABC123DEFG",
-            teamID: "TEAM123456")
-        var app = AppConfiguration(
-            name: "app", topic: "com.example.app", credential: .providerTokens([source]))
+            keyID: "ABC123DEFG", teamID: "TEAM123456")
+        var app = AppConfiguration(name: "app", topic: "com.example.app", credential: .providerTokens([source]))
         app.endpoint = APNSEndpoint(host: "127.0.0.1", port: try RedisServer.refusedPort())
         var configuration = WorkerConfiguration(
             redis: .single(try RedisEndpoint(url: redis.url)), queues: [QueueConfiguration(keys: try QueueKeys())],

@@ -10,13 +10,11 @@ import Testing
 @Suite("The admin port")
 struct AdminServerTests {
     private static func sources(
-        metrics: MetricsPage = MetricsPage(), health: Probe = Probe("alive", isGood: true),
-        readiness: Probe = Probe("ready", isGood: true)
+        metrics: MetricsPage = MetricsPage(), readiness: Probe = Probe("ready", isGood: true)
     ) -> AdminServer.Sources {
-        .init(metrics: { metrics }, health: { health }, readiness: { readiness })
+        .init(metrics: { metrics }, health: { Probe("alive", isGood: true) }, readiness: { readiness })
     }
 
-    /// Sends a request with an independent client.
     private static func curl(_ arguments: String...) async throws -> String {
         let curl = try ChildProcess("curl", ["-s", "-S", "-m", "30"] + arguments)
         let ending = try await curl.wait()
@@ -24,9 +22,7 @@ struct AdminServerTests {
         return curl.output
     }
 
-    private static func with(
-        _ sources: AdminServer.Sources, _ body: (String) async throws -> Void
-    ) async throws {
+    private static func with(_ sources: AdminServer.Sources, _ body: (String) async throws -> Void) async throws {
         let server = try await AdminServer.start(host: "127.0.0.1", port: 0, sources: sources)
         do {
             try await body("http://127.0.0.1:\(server.port)")
@@ -78,7 +74,7 @@ struct AdminServerTests {
         #expect(MetricsPage.Format(accept: accept) == format)
     }
 
-    @Test("a successful probe gets 200, another 503 with the problem and its duration")
+    @Test("a successful probe gets 200, another 503 with the problem and its duration, other paths a list of paths")
     func probes() async throws {
         let bad = Probe("not ready", isGood: false, problems: [.init("Redis is gone", seconds: 12)])
         try await Self.with(Self.sources(readiness: bad)) { address in
@@ -88,12 +84,6 @@ struct AdminServerTests {
             #expect(notReady == "not ready\n- Redis is gone (for 12 s)\n503")
             let head = try await Self.curl("-I", address + "/readyz")
             #expect(head.contains(" 503 "))
-        }
-    }
-
-    @Test("a request without a path or with an unknown one gets a list of paths")
-    func overview() async throws {
-        try await Self.with(Self.sources()) { address in
             let overview = try await Self.curl(address + "/")
             for path in ["/metrics", "/healthz", "/readyz"] { #expect(overview.contains("GET \(path) ")) }
             let unknown = try await Self.curl("-w", "%{http_code}", address + "/metrics/x")

@@ -23,9 +23,7 @@ struct ActionTests {
                 "change-dead-letters", "scope=all&filter_reason=Bad*&filter_key=&action=delete",
                 "action=delete reason=Bad*"
             ),
-            (
-                "remove-invalid-tokens", "scope=selected&token=ab&filter_reason=Unregistered&filter_queue=", "token=ab"
-            ),
+            ("remove-invalid-tokens", "scope=selected&token=ab&filter_reason=Unregistered&filter_queue=", "token=ab"),
             ("remove-invalid-tokens", "scope=all&token=ab&filter_reason=Unregistered", "reason=Unregistered"),
             ("pause-queue", "queue=q&reason=x&scope=all", "queue=q reason=x scope=all"),
         ])

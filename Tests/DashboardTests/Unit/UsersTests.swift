@@ -22,9 +22,7 @@ import Testing
         for (name, password, isRight) in [
             ("ada", "correct horse", true), ("ada", "correct horsf", false), ("ada", "", false),
             ("bob", "correct horse", false), ("ci", token, false),
-        ] {
-            #expect(try await checks.isRight(password, of: users[name], from: "a") == isRight, "\(name) \(password)")
-        }
+        ] { #expect(try await checks.isRight(password, of: users[name], from: "a") == isRight, "\(name) \(password)") }
         #expect(users["ada"]?.role == .operator && users["ci"] == nil)
         #expect(users.user(token: token)?.name == "ci")
         #expect(users.user(token: token + "0") == nil)
@@ -119,10 +117,7 @@ import Testing
         #expect(names(state) == ["all"] && state.problems.isEmpty)
         read(&state, Self.lines[0] + "\nuser2 operator\n" + Self.lines[2], at: 101)
         #expect(names(state) == ["some"])
-        #expect(
-            state.problems == [
-                "users, line 2: a user is a name, a role and a credential; this user has no access"
-            ])
+        #expect(state.problems == ["users, line 2: a user is a name, a role and a credential; this user has no access"])
         read(&state, Self.lines.joined(separator: "\n"), at: 102)
         #expect(names(state) == ["all"] && state.problems.isEmpty)
     }
@@ -135,8 +130,7 @@ import Testing
         func lose(at seconds: Int64) {
             guard let text else {
                 let missing = Result { () throws(SecretSource.Unreadable) in try SecretSource.file("/no/users").read() }
-                return state.read(
-                    missing, warning: nil, now: .uptimeNanoseconds(UInt64(seconds) * 1_000_000_000))
+                return state.read(missing, warning: nil, now: .uptimeNanoseconds(UInt64(seconds) * 1_000_000_000))
             }
             read(&state, text, at: seconds)
         }
@@ -240,8 +234,7 @@ import Testing
     private static let value = Sessions.value()
 
     private static func admission(hasUsers: Bool = true, isReadOnly: Bool = false) -> Admission {
-        Admission(
-            hasUsers: hasUsers, isReadOnly: isReadOnly, viewersSeeContent: false, foreign: ForeignRequests())
+        Admission(hasUsers: hasUsers, isReadOnly: isReadOnly, viewersSeeContent: false, foreign: ForeignRequests())
     }
 
     private static func session(_ name: String, _ users: Users = users) -> Sessions.Session {

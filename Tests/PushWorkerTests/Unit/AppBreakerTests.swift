@@ -8,37 +8,35 @@ struct AppBreakerTests {
     let start = NIODeadline.uptimeNanoseconds(1_000_000_000_000)
     let pause = TimeAmount.seconds(15)
 
-    /// A breaker that was tripped, with the pause from Redis.
-    private func open() -> AppBreaker {
+    private var later: NIODeadline { start + pause }
+
+    /// A breaker that was tripped, with the pause from Redis, and its probe up to a step.
+    private func open(asked: Bool = false, granted: Bool = false, probing: Bool = false) -> AppBreaker {
         var breaker = AppBreaker()
         #expect(breaker.recordFault(reason: "x", isProbe: false, now: start) == true)
         #expect(breaker.recordPause(reason: "x", wait: pause, now: start) == false)
+        if asked || granted || probing { breaker.recordQuestion() }
+        if granted || probing { breaker.recordGrant() }
+        if probing { breaker.recordProbe() }
         return breaker
-    }
-
-    @Test("is closed until it is tripped")
-    func closed() {
-        let breaker = AppBreaker()
-        #expect(breaker.decide(now: start) == .send)
-        #expect(!breaker.isOpen && !breaker.wantsProbe(now: start))
     }
 
     @Test("reports a fault once, although many requests were in flight")
     func once() {
         var breaker = open()
         #expect(breaker.recordFault(reason: "x", isProbe: false, now: start + .seconds(1)) == false)
-        #expect(breaker.decide(now: start + .seconds(2)) == .wait(.pause, until: start + pause))
-        #expect(breaker.decide(now: start + pause) == .ask)
+        #expect(breaker.decide(now: start + .seconds(2)) == .wait(.pause, until: later))
+        #expect(breaker.decide(now: later) == .ask)
     }
 
     @Test("asks Redis for a probe after the pause, once, and sends one when Redis grants it, and only one")
     func probe() {
         var breaker = open()
-        let later = start + pause
-        #expect(!breaker.wantsProbe(now: start))
-        #expect(breaker.wantsProbe(now: later))
+        #expect(!breaker.wantsProbe(now: start) && breaker.wantsProbe(now: later))
         breaker.recordQuestion()
         #expect(breaker.decide(now: later) != .ask && breaker.decide(now: later) != .probe(.ofApp))
+        // A read of the pause in the meantime does not lose the probe.
+        #expect(breaker.recordPause(reason: "x", wait: .seconds(30), now: later) == false)
         breaker.recordGrant()
         #expect(breaker.decide(now: later) == .probe(.ofApp))
         breaker.recordProbe()
@@ -47,70 +45,41 @@ struct AppBreakerTests {
 
     @Test("waits while another lane makes the probe")
     func othersProbe() {
-        var breaker = open()
-        let later = start + pause
-        breaker.recordQuestion()
+        var breaker = open(asked: true)
         breaker.recordDenial(reason: "y", wait: .seconds(30), now: later)
         #expect(breaker.decide(now: later) == .wait(.pause, until: later + .seconds(30)))
         #expect(breaker.reason == "y")
     }
 
-    @Test("a read of the pause during the request for a probe does not lose the probe")
-    func readMeanwhile() {
-        var breaker = open()
-        let later = start + pause
-        breaker.recordQuestion()
-        #expect(breaker.recordPause(reason: "x", wait: .seconds(30), now: later) == false)
-        breaker.recordGrant()
-        #expect(breaker.decide(now: later) == .probe(.ofApp))
-    }
-
     @Test("closes when the probe succeeds, and returns the reason of the pause")
     func closes() {
-        var breaker = open()
-        breaker.recordQuestion()
-        breaker.recordGrant()
-        breaker.recordProbe()
+        var breaker = open(probing: true)
         #expect(breaker.recordEnd() == "x")
-        #expect(breaker.decide(now: start + pause) == .send)
+        #expect(breaker.decide(now: later) == .send)
         #expect(breaker.recordEnd() == nil)
     }
 
-    @Test("after a refused probe it waits as long as Redis specifies")
+    @Test("after a refused probe it waits as long as Redis specifies; an answer to an earlier request does not end it")
     func failedProbe() {
-        var breaker = open()
-        let later = start + pause
-        breaker.recordQuestion()
-        breaker.recordGrant()
-        breaker.recordProbe()
+        var breaker = open(probing: true)
+        #expect(breaker.recordFault(reason: "x", isProbe: false, now: later) == false)
+        #expect(breaker.recordPause(reason: "x", wait: .zero, now: later) == false)
+        #expect(breaker.decide(now: later) != .ask)
+
+        breaker = open(probing: true)
         #expect(breaker.recordFault(reason: "x", isProbe: true, now: later) == false)
         #expect(breaker.decide(now: later) == .wait(.pause, until: later + AppBreaker.patience))
         #expect(breaker.recordPause(reason: "x", wait: .seconds(30), now: later) == false)
         #expect(breaker.decide(now: later) == .wait(.pause, until: later + .seconds(30)))
     }
 
-    @Test("an answer to an earlier request does not end a probe")
-    func lateAnswers() {
-        var breaker = open()
-        breaker.recordQuestion()
-        breaker.recordGrant()
-        breaker.recordProbe()
-        #expect(breaker.recordFault(reason: "x", isProbe: false, now: start + pause) == false)
-        #expect(breaker.recordPause(reason: "x", wait: .zero, now: start + pause) == false)
-        #expect(breaker.decide(now: start + pause) != .ask)
-    }
-
     @Test("tries again when a probe was lost, or Redis could not be asked")
     func inconclusive() {
-        var breaker = open()
-        let later = start + pause
-        breaker.recordQuestion()
+        var breaker = open(asked: true)
         breaker.recordFailedQuestion(now: later)
         #expect(breaker.decide(now: later) == .wait(.pause, until: later + AppBreaker.patience))
         #expect(breaker.decide(now: later + AppBreaker.patience) == .ask)
-        breaker.recordQuestion()
-        breaker.recordGrant()
-        breaker.recordProbe()
+        breaker = open(probing: true)
         breaker.recordInconclusiveProbe(now: later)
         #expect(breaker.decide(now: later + AppBreaker.patience) == .ask)
     }
@@ -129,10 +98,7 @@ struct AppBreakerTests {
 
     @Test("sends nothing while it is blocked, not even a probe, whatever is in Redis")
     func blocked() {
-        var breaker = open()
-        let later = start + pause
-        breaker.recordQuestion()
-        breaker.recordGrant()
+        var breaker = open(granted: true)
         breaker.block("wrong certificate")
         #expect(breaker.decide(now: later) == .wait(.pause, until: .distantFuture))
         #expect(!breaker.wantsProbe(now: later + .hours(1000)))

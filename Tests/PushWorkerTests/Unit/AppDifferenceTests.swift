@@ -13,17 +13,9 @@ struct AppDifferenceTests {
     private func app(_ name: String = "shop", _ change: (inout AppConfiguration) -> Void = { _ in }) -> AppConfiguration
     {
         var app = AppConfiguration(name: name, topic: "com.example.\(name)", credential: .providerTokens([]))
-        app.renewal = (
-            CredentialPlan(.certificate(.file("/a"), key: nil, passphrase: nil)), [[1]]
-        )
+        app.renewal = (CredentialPlan(.certificate(.file("/a"), key: nil, passphrase: nil)), [[1]])
         change(&app)
         return app
-    }
-
-    @Test("are empty if nothing has changed")
-    func same() {
-        let difference = AppDifference(from: app(), to: app())
-        #expect(!difference.isChanged && !difference.changesTransport && !difference.changesCredential)
     }
 
     static let transportChanges: [@Sendable (inout AppConfiguration) -> Void] = [
@@ -32,33 +24,28 @@ struct AppDifferenceTests {
         { $0.maximumConnectionAge = 1 }, { $0.maximumStreams = 1 }, { $0.requestTimeout = 1 },
         { $0.proxy = try? HTTPProxy("http://localhost:3128") },
     ]
-
-    @Test("connections are replaced after changes that affect them", arguments: transportChanges.indices)
-    func transport(_ index: Int) {
-        let difference = AppDifference(from: app(), to: app("shop", Self.transportChanges[index]))
-        #expect(difference.isChanged && difference.changesTransport && !difference.changesCredential)
-    }
-
     static let credentialChanges: [@Sendable (inout AppConfiguration) -> Void] = [
-        { $0.renewal?.contents = [[2]] },
+        { $0.renewal?.contents = [[2]] }, { $0.renewal = nil },
         { $0.renewal?.plan = CredentialPlan(.certificate(.file("/b"), key: nil, passphrase: nil)) },
-        { $0.renewal = nil },
     ]
-
-    @Test("the credential is replaced if its source or contents changed", arguments: credentialChanges.indices)
-    func credential(_ index: Int) {
-        let difference = AppDifference(from: app(), to: app("shop", Self.credentialChanges[index]))
-        #expect(difference.isChanged && !difference.changesTransport && difference.changesCredential)
-    }
-
     static let otherChanges: [@Sendable (inout AppConfiguration) -> Void] = [
         { $0.topic = "x" }, { $0.otherTopics = ["x"] }, { $0.maximumPerSecond = 1 }, { $0.maximumBadTokenShare = 1 },
     ]
 
-    @Test("connections and credential stay after other changes", arguments: otherChanges.indices)
-    func others(_ index: Int) {
-        let difference = AppDifference(from: app(), to: app("shop", Self.otherChanges[index]))
-        #expect(difference.isChanged && !difference.changesTransport && !difference.changesCredential)
+    @Test("connections are replaced after changes that affect them, and the credential if it has changed")
+    func changes() {
+        func expect(
+            _ isChanged: Bool, _ transport: Bool, _ credential: Bool, _ name: String,
+            _ change: (inout AppConfiguration) -> Void
+        ) {
+            let difference = AppDifference(from: app(), to: app("shop", change))
+            #expect(difference.isChanged == isChanged, "\(name)")
+            #expect(difference.changesTransport == transport && difference.changesCredential == credential, "\(name)")
+        }
+        expect(false, false, false, "none") { _ in }
+        for (index, change) in Self.transportChanges.enumerated() { expect(true, true, false, "\(index)", change) }
+        for (index, change) in Self.credentialChanges.enumerated() { expect(true, false, true, "\(index)", change) }
+        for (index, change) in Self.otherChanges.enumerated() { expect(true, false, false, "\(index)", change) }
     }
 
     @Test("apps are reported by name")

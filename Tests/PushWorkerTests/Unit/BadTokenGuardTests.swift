@@ -4,17 +4,16 @@ import Testing
 
 @Suite("The guard against bad tokens")
 struct BadTokenGuardTests {
+    private var guarding = BadTokenGuard()
     @Test("a worker in the wrong environment marks nothing, and soon detects it")
-    func wrongFromTheStart() {
-        var guarding = BadTokenGuard()
+    mutating func wrongFromTheStart() {
         var judgements: [BadTokenGuard.Judgement] = []
         repeat { judgements.append(guarding.recordBad()) } while judgements.last != .trip && judgements.count < 100
         #expect(judgements == Array(repeating: .hold, count: 7) + [.trip])
     }
 
     @Test("when all tokens are refused at once, at most two are marked before it is detected")
-    func wrongAllAtOnce() {
-        var guarding = BadTokenGuard()
+    mutating func wrongAllAtOnce() {
         for _ in 0..<1000 { guarding.recordGood() }
         var judgements: [BadTokenGuard.Judgement] = []
         repeat { judgements.append(guarding.recordBad()) } while judgements.last != .trip && judgements.count < 100
@@ -23,8 +22,7 @@ struct BadTokenGuardTests {
     }
 
     @Test("single bad tokens among good ones are marked")
-    func ordinary() {
-        var guarding = BadTokenGuard()
+    mutating func ordinary() {
         for _ in 0..<1000 {
             for _ in 0..<9 { guarding.recordGood() }
             #expect(guarding.recordBad() == .mark)
@@ -32,8 +30,7 @@ struct BadTokenGuardTests {
     }
 
     @Test("of a list of which three in ten are bad, most are marked at once")
-    func badList() {
-        var guarding = BadTokenGuard()
+    mutating func badList() {
         guarding.recordGood()
         var (marked, held) = (0, 0)
         for _ in 0..<10_000 {
@@ -53,8 +50,7 @@ struct BadTokenGuardTests {
     }
 
     @Test("held tokens that return together after the end of a good list are marked, and do not pause the app")
-    func heldTokensReturn() {
-        var guarding = BadTokenGuard()
+    mutating func heldTokensReturn() {
         for _ in 0..<20 { guarding.recordGood() }
         let first = (0..<12).map { _ in guarding.recordBad() }
         #expect(first == [.mark, .mark] + Array(repeating: .hold, count: 10))
@@ -64,16 +60,14 @@ struct BadTokenGuardTests {
     }
 
     @Test("repeated answers count while APNs has accepted nothing")
-    func repeatedFromTheStart() {
-        var guarding = BadTokenGuard()
+    mutating func repeatedFromTheStart() {
         for _ in 0..<4 { #expect(guarding.recordBad() == .hold) }
         for _ in 0..<3 { #expect(guarding.recordBad(isRepeated: true) == .hold) }
         #expect(guarding.recordBad(isRepeated: true) == .trip)
     }
 
     @Test("a single bad token without other evidence is not believed at once")
-    func alone() {
-        var guarding = BadTokenGuard()
+    mutating func alone() {
         #expect(guarding.recordBad() == .hold)
         guarding.recordGood()
         #expect(guarding.recordBad() == .mark)

@@ -9,6 +9,10 @@ import Testing
 /// The way from claimed jobs to a transport that answers in every way that its protocol permits.
 @Suite("Submitting to a transport")
 struct DispatchTests {
+    private let scene: EngineScene
+
+    init() throws { scene = try EngineScene() }
+
     static let jobs = [
         EngineScene.job("aa"), EngineScene.fanOut(["aa", "bb", "cc", "dd", "ee"]),
         EngineScene.fanOut(["zz", "aa", "zz", "bb"]),
@@ -16,22 +20,19 @@ struct DispatchTests {
 
     @Test("A transport without a connection is asked for one, and the job waits for it", arguments: jobs)
     func dormant(job: String) throws {
-        let scene = try EngineScene()
         scene.transport.goDormant()
         scene.push(job)
         #expect(scene.transport.sent.isEmpty && scene.transport.calls == ["requestCapacity"])
         #expect(scene.queue.held.count == 1 && scene.lane.observer.problems.isEmpty == false)
         scene.run()
         #expect(!scene.transport.sent.isEmpty)
-        while !scene.transport.submitted.isEmpty { scene.answer(EngineScene.delivered) }
-        scene.run()
+        scene.deliverAll()
         #expect(scene.queue.held.isEmpty && scene.stats["delivered"] == scene.transport.sent.count)
         #expect(scene.counters.deferred == 0)
     }
 
     @Test("A lane claims one job for a transport without a connection, and the others once there is one")
     func claimsOne() throws {
-        let scene = try EngineScene()
         scene.transport.goDormant()
         scene.push(EngineScene.job("aa"), EngineScene.job("bb"), EngineScene.job("cc"))
         #expect(scene.queue.held.count == 1)
@@ -41,19 +42,16 @@ struct DispatchTests {
 
     @Test("A notification that is refused despite the capacity is submitted later, and in its order", arguments: jobs)
     func refused(job: String) throws {
-        let scene = try EngineScene()
         scene.transport.refusals = 1
         scene.push(job, EngineScene.job("ff"))
         scene.run()
         #expect(scene.transport.tokens.last == "ff" && scene.transport.tokens.first == "aa")
-        while !scene.transport.submitted.isEmpty { scene.answer(EngineScene.delivered) }
-        scene.run()
+        scene.deliverAll()
         #expect(scene.queue.held.isEmpty && scene.stats["delivered"] == scene.transport.sent.count)
     }
 
     @Test("A notification that the app's new configuration refuses is a dead letter, and holds up no other job")
     func refusedAfterReload() throws {
-        let scene = try EngineScene()
         scene.transport.refusals = .max
         // Only a strict app refuses a background notification that has an alert.
         let background = #""payload":{"aps":{"alert":"x","content-available":1}},"push_type":"background""#
@@ -67,8 +65,7 @@ struct DispatchTests {
         scene.transport.refusals = 0
         scene.run()
         #expect(scene.transport.tokens == ["bb"] && scene.queue.dead.count == 1)
-        scene.answer(EngineScene.delivered)
-        scene.run()
+        scene.finish()
         #expect(scene.queue.held.isEmpty && scene.context.jobs.count == 0 && scene.lane.intake.inFlight == 0)
     }
 
@@ -82,7 +79,6 @@ struct DispatchTests {
 
     @Test("A call that waits too long for a stream never rings, however many devices it is for", arguments: calls)
     func lateCall(members: String) throws {
-        let scene = try EngineScene()
         scene.transport.streams = 1
         scene.push(EngineScene.fanOut(["aa", "bb", "cc", "dd"], members))
         for _ in 0..<3 {
@@ -97,7 +93,6 @@ struct DispatchTests {
 
     @Test("A call that the transport refuses for too long never rings", arguments: calls)
     func lateSingleCall(members: String) throws {
-        let scene = try EngineScene()
         scene.transport.refusals = .max
         scene.push(EngineScene.job("aa", members))
         scene.run(.seconds(31))
@@ -121,7 +116,6 @@ struct DispatchTests {
 
     @Test("A call that waits too long for a connection never rings", arguments: calls)
     func lateCallUnconnected(members: String) throws {
-        let scene = try EngineScene()
         scene.transport.goDormant()
         scene.transport.connectTime = .seconds(31)
         scene.push(EngineScene.job("aa", members))
@@ -134,7 +128,6 @@ struct DispatchTests {
 
     @Test("A call that should be sent again, but too late, never rings")
     func lateResend() throws {
-        let scene = try EngineScene()
         scene.pushOne(token: "aa", #""alert":"x","push_type":"voip""#)
         // The answer frees a stream.
         scene.transport.streams = -1

@@ -11,14 +11,15 @@ import Testing
 /// The engine's real parts while APNs fails, refuses a connection, or is another server.
 @Suite("The engine in an outage")
 struct EngineOutageTests {
+    private let scene: EngineScene
+
+    init() throws { scene = try EngineScene() }
+
     // MARK: A failing endpoint
 
-    enum Outage: CaseIterable {
-        case serverErrors, silence
-    }
+    enum Outage: CaseIterable { case serverErrors, silence }
 
-    @Test(
-        "loses and gives up nothing in an hour, and delivers everything afterwards", arguments: Outage.allCases)
+    @Test("loses and gives up nothing in an hour, and delivers everything afterwards", arguments: Outage.allCases)
     func hour(of outage: Outage) throws {
         let jobs = 400
         let scene = try EngineScene { $0.queues[0].limits.results = .off }
@@ -47,7 +48,6 @@ struct EngineOutageTests {
 
     @Test("shows the endpoint's state in health, heartbeat and metrics while it lasts, also between probes")
     func visible() throws {
-        let scene = try EngineScene()
         scene.fail(EndpointBreaker.limit)
         let sender = scene.lane.senders[0]
         #expect(sender.problem?.contains("server errors from APNs: ServiceUnavailable") == true)
@@ -83,14 +83,12 @@ struct EngineOutageTests {
 
     @Test("spends attempts on server errors only when a job without expiration is a day old", arguments: [1, 23, 25])
     func budget(hours: Int64) throws {
-        let scene = try EngineScene()
         let enqueued = EngineScene.time(scene.loop.now) / 1000 - hours * 3600
         let later = EngineScene.time(scene.loop.now) / 1000 + 3600
         scene.pushOne(token: "ab", #""alert":"x","enqueued_at":\#(enqueued)"#)
         scene.answer(.internalServerError)
         scene.pushOne(token: "cd", #""alert":"x","enqueued_at":\#(enqueued),"expiration":\#(later)"#)
-        scene.answer(.internalServerError)
-        scene.run()
+        scene.finish(.internalServerError)
         #expect(scene.stats == ["retried": 2])
         let attempts = scene.queue.postponed.map { $0.body.contains(#""attempt":2"#) }
         #expect(attempts == [hours >= 24, false])
@@ -105,38 +103,19 @@ struct EngineOutageTests {
         for (members, expiration, spends) in cases {
             let scene = try EngineScene { $0.apps[0].expiration = expiration }
             scene.pushOne(token: "ab", members)
-            scene.answer(.internalServerError)
-            scene.run()
+            scene.finish(.internalServerError)
             let wrapped = try #require(scene.queue.postponed.first?.body)
             let seen = try #require(wrapped.firstMatch(of: /"enqueued":(\d+)/))
             let dayEarlier = try #require(Int64(seen.1)) - 25 * 3_600_000
             scene.push(wrapped.replacing(seen.0, with: #""enqueued":\#(dayEarlier)"#))
-            scene.answer(.internalServerError)
-            scene.run()
+            scene.finish(.internalServerError)
             let last = try #require(scene.queue.postponed.last?.body)
             #expect(last.contains(#""attempt":\#(spends ? 2 : 1)"#), "\(members): \(last)")
         }
     }
 
-    @Test(
-        "spends no attempt on unanswered requests while none is answered, but drops those that must not be repeated"
-    )
-    func unanswered() throws {
-        let scene = try EngineScene()
-        scene.push(EngineScene.job("aa"), EngineScene.job("bb", #""alert":"x","on_uncertain":"drop""#))
-        scene.transport.isUnanswered = true
-        scene.run()
-        #expect(scene.log.events.contains("no_answers"))
-        scene.answer(.uncertain(.timedOut))
-        scene.answer(.uncertain(.timedOut))
-        scene.run()
-        #expect(scene.stats == ["retried": 1, "dropped": 1, "possible_duplicates": 1])
-        #expect(scene.queue.postponed.first?.body.contains(#""attempt":1"#) == true)
-    }
-
     @Test("is not disturbed by failures between answers")
     func occasional() throws {
-        let scene = try EngineScene()
         for number in 0..<60 {
             scene.pushOne(token: String(1000 + number))
             if number % 5 == 0 { scene.answer(EngineScene.delivered) } else { scene.answer(.serviceUnavailable) }
@@ -147,7 +126,6 @@ struct EngineOutageTests {
 
     @Test("gives up a call within seconds, also in an outage", arguments: ["voip", "pushtotalk"])
     func calls(type: String) throws {
-        let scene = try EngineScene()
         // Other jobs keep the endpoint's breaker open.
         scene.fail(3)
         let begin = scene.loop.now
@@ -165,7 +143,6 @@ struct EngineOutageTests {
 
     @Test("closes the endpoint's breaker soon if the deferred jobs have expired")
     func expiredJobs() throws {
-        let scene = try EngineScene()
         for number in 0..<EndpointBreaker.limit {
             scene.pushOne(token: String(1000 + number), #""alert":"x","expiration":"60s""#)
             scene.answer(.serviceUnavailable, retryAfter: 600)
@@ -182,7 +159,6 @@ struct EngineOutageTests {
         "resends on another connection without an attempt, and pauses the app if a new one is refused too",
         arguments: [APNSReason.tooManyProviderTokenUpdates, .unrelatedKeyIDInToken])
     func connections(reason: APNSReason) throws {
-        let scene = try EngineScene()
         scene.transport.newestConnection = 3
         scene.push(EngineScene.job("aa"), EngineScene.job("bb"), EngineScene.job("cc"))
         scene.answer(reason, on: 1)
@@ -200,7 +176,6 @@ struct EngineOutageTests {
 
     @Test("meets another such connection after a minute without pausing the app")
     func connectionsLater() throws {
-        let scene = try EngineScene()
         for connection in 0..<3 {
             scene.transport.newestConnection = connection
             scene.pushOne(token: String(1000 + connection))
@@ -214,7 +189,6 @@ struct EngineOutageTests {
 
     @Test("sends each probe of a paused app on a new connection")
     func probes() throws {
-        let scene = try EngineScene()
         scene.pushOne(token: "aa")
         scene.answer(.topicDisallowed)
         func retirements() -> Int { scene.transport.calls.count { $0 == "retire" } }
@@ -232,11 +206,9 @@ struct EngineOutageTests {
 
     @Test("does not pause the app for one forbidden job, and gives it up after three attempts")
     func forbiddenJob() throws {
-        let scene = try EngineScene()
         scene.pushOne(token: "aa")
         for _ in 0..<3 {
-            scene.answer(.forbidden)
-            scene.run()
+            scene.finish(.forbidden)
             guard scene.queue.dead.isEmpty else { break }
             scene.pushOne(token: "bb")
             scene.answer(EngineScene.delivered)
@@ -248,7 +220,6 @@ struct EngineOutageTests {
 
     @Test("pauses the app when a second job is forbidden, and none was delivered in between")
     func forbiddenApp() throws {
-        let scene = try EngineScene()
         scene.push(EngineScene.job("aa"), EngineScene.job("bb"))
         scene.answer(.forbidden)
         #expect(scene.stores.fakeFleet.paused.isEmpty)
@@ -260,11 +231,9 @@ struct EngineOutageTests {
 
     @Test("pauses the app when another server answers", arguments: [302, 400, 404, 407, 421])
     func notAPNs(status: Int) throws {
-        let scene = try EngineScene()
         scene.push(EngineScene.job("aa"), EngineScene.job("bb"))
         scene.answer(.response(Response(status: status)))
-        scene.answer(.response(Response(status: status)))
-        scene.run()
+        scene.finish(.response(Response(status: status)))
         let pause = try #require(scene.stores.fakeFleet.paused.first)
         #expect(scene.stores.fakeFleet.paused.count == 1 && pause.reason == Reason.Code.http(status).text)
         #expect(pause.detail?.contains("may come from another server") == true)
@@ -273,13 +242,11 @@ struct EngineOutageTests {
 
     @Test("tries a notification with an unknown reason up to three times, minutes apart, and logs the reason")
     func unknownReason() throws {
-        let scene = try EngineScene()
         scene.pushOne(token: "aa")
         var times: [NIODeadline] = []
         while scene.queue.dead.isEmpty, times.count < 5 {
             times.append(scene.loop.now)
-            scene.answer(.response(Response(status: 400, reasonText: "QuiteNew")))
-            scene.run()
+            scene.finish(.response(Response(status: 400, reasonText: "QuiteNew")))
             if scene.queue.dead.isEmpty { scene.passUntilSent() }
         }
         #expect(scene.queue.dead.map(\.reason) == ["QuiteNew"] && times.count == 3)
@@ -290,15 +257,11 @@ struct EngineOutageTests {
 
     @Test("marks a token that the gateway names late, while it accepts others")
     func lateToken() throws {
-        let scene = try EngineScene()
         let token = ByteBuffer(string: "abcd")
         scene.lane.senders[0].answers.gateway(dropped: 1, refusing: token, with: .invalidToken)
         scene.run()
         #expect(scene.stores.fakeFleet.invalid.isEmpty, "it may be the certificate")
-        for number in 0..<3 {
-            scene.pushOne(token: String(1000 + number))
-            scene.answer(.confirmed)
-        }
+        scene.finishEach(1000..<1003, .confirmed)
         scene.lane.senders[0].answers.gateway(dropped: 1, refusing: token, with: .invalidToken)
         scene.lane.senders[0].answers.gateway(dropped: 1, refusing: token, with: .processingError)
         scene.run()
@@ -339,12 +302,8 @@ struct EngineOutageTests {
 }
 
 extension EngineScene {
-    /// Makes a number of requests end with a server error.
     fileprivate func fail(_ count: Int) {
-        for number in 0..<count {
-            pushOne(token: String(1000 + number))
-            answer(.serviceUnavailable)
-        }
+        finishEach(1000..<1000 + count, .response(Response(status: 503, reason: .serviceUnavailable)))
     }
 
     /// Advances time. Jobs return when they are due, and requests of the first app are answered at once, or not at all.
@@ -371,7 +330,6 @@ extension EngineScene {
         }
     }
 
-    /// Advances time until a request waits for its answer.
     fileprivate func passUntilSent() {
         for _ in 0..<10_000 where transport.submitted.isEmpty {
             run(.milliseconds(100))

@@ -11,71 +11,59 @@ import Testing
 /// The engine's real parts, from a claim to its settlement, without a server.
 @Suite("The engine")
 struct EngineTests {
+    private let scene: EngineScene
+
+    init() throws { scene = try EngineScene() }
+
     // MARK: Answers
 
     /// The outcome of a notification, depending on the answer to its request.
     enum Becomes {
         case ended(Outcome)
         case postponed(Postponement)
-        /// Resent at once.
         case resent
     }
 
-    /// The rows of the design's table of answers, for a job with one token whose topic is the app's.
+    /// Answers of each kind, for a job with one token whose topic is the app's. `VerdictTests` has all answers.
     static let rows: [(RequestResult, Becomes, reason: String?)] = [
-        (.response(Response(status: 200)), .ended(.delivered), nil),
-        (.response(Response(status: 410, reason: .unregistered)), .ended(.invalidToken), "Unregistered"),
-        (.response(Response(status: 410, reason: .expiredToken)), .ended(.invalidToken), "ExpiredToken"),
-        (.response(Response(status: 400, reason: .badDeviceToken)), .postponed(.retried), "BadDeviceToken"),
-        (.response(Response(status: 429, reason: .tooManyRequests)), .postponed(.retried), "TooManyRequests"),
-        (.response(Response(status: 500, reason: .internalServerError)), .postponed(.retried), "InternalServerError"),
-        (.response(Response(status: 503, reason: .serviceUnavailable)), .postponed(.retried), "ServiceUnavailable"),
-        (.response(Response(status: 503, reason: .shutdown)), .postponed(.retried), "Shutdown"),
+        (EngineScene.delivered, .ended(.delivered), nil),
+        (answer(.unregistered), .ended(.invalidToken), "Unregistered"),
+        (answer(.badDeviceToken), .postponed(.retried), "BadDeviceToken"),
+        (answer(.tooManyRequests), .postponed(.retried), "TooManyRequests"),
+        (answer(.serviceUnavailable), .postponed(.retried), "ServiceUnavailable"),
         (.response(Response(status: 502)), .postponed(.retried), "HTTP502"),
-        (.response(Response(status: 400, reason: .idleTimeout)), .postponed(.retried), "IdleTimeout"),
         (.uncertain(.timedOut), .postponed(.retried), "NoAnswer"),
         (.uncertain(.connectionLost("x")), .postponed(.retried), "ConnectionLost"),
         (.notProcessed(.goingAway(reason: nil)), .resent, "GoAway"),
         (.notProcessed(.refusedStream), .resent, "RefusedStream"),
         (.notProcessed(.noOtherConnection), .postponed(.deferred), "NoOtherConnection"),
-        (
-            .response(Response(status: 429, reason: .tooManyProviderTokenUpdates)), .resent,
-            "TooManyProviderTokenUpdates"
-        ),
-        (.response(Response(status: 403, reason: .unrelatedKeyIDInToken)), .resent, "UnrelatedKeyIdInToken"),
-        (.response(Response(status: 403, reason: .forbidden)), .postponed(.retried), "Forbidden"),
-        (
-            .response(Response(status: 400, reason: .broadcastFeatureNotEnabled)), .postponed(.deferred),
-            "BroadcastFeatureNotEnabled"
-        ),
+        (answer(.tooManyProviderTokenUpdates), .resent, "TooManyProviderTokenUpdates"),
+        (answer(.forbidden), .postponed(.retried), "Forbidden"),
+        (answer(.broadcastFeatureNotEnabled), .postponed(.deferred), "BroadcastFeatureNotEnabled"),
         (.response(Response(status: 404)), .postponed(.deferred), "HTTP404"),
         (.response(Response(status: 400, reasonText: "NewReason")), .postponed(.retried), "NewReason"),
-        (.response(Response(status: 410, reasonText: "NewlyGone")), .ended(.invalidToken), "NewlyGone"),
         // Like BadDeviceToken before APNs has accepted anything.
         (.response(Response(status: 410)), .postponed(.retried), "HTTP410"),
-        (.response(Response(status: 500, reason: .unregistered)), .postponed(.retried), "HTTP500"),
-        (
-            .response(Response(status: 403, reason: .invalidProviderToken)), .postponed(.deferred),
-            "InvalidProviderToken"
-        ),
-        (.response(Response(status: 403, reason: .badCertificate)), .postponed(.deferred), "BadCertificate"),
-        (.response(Response(status: 400, reason: .topicDisallowed)), .postponed(.deferred), "TopicDisallowed"),
-        (.response(Response(status: 413, reason: .payloadTooLarge)), .ended(.dead), "PayloadTooLarge"),
-        (.response(Response(status: 400, reason: .badCollapseID)), .ended(.dead), "BadCollapseId"),
+        (answer(.unregistered, status: 500), .postponed(.retried), "HTTP500"),
+        (answer(.invalidProviderToken), .postponed(.deferred), "InvalidProviderToken"),
+        (answer(.topicDisallowed), .postponed(.deferred), "TopicDisallowed"),
+        (answer(.payloadTooLarge), .ended(.dead), "PayloadTooLarge"),
         (.refused(.processingError), .postponed(.retried), "ProcessingError"),
         (.refused(.missingTopic), .postponed(.deferred), "MissingTopic"),
         (.refused(.invalidPayloadSize), .ended(.dead), "InvalidPayloadSize"),
         (.notProcessed(.discarded), .resent, "Discarded"),
     ]
 
+    private static func answer(_ reason: APNSReason, status: Int? = nil) -> RequestResult {
+        .response(Response(status: status ?? reason.status, reason: reason))
+    }
+
     @Test("ends, retries, defers or sends again by the answer", arguments: rows.indices)
     func answers(row: Int) throws {
         let (result, becomes, reason) = Self.rows[row]
-        let scene = try EngineScene()
         scene.pushOne()
         #expect(scene.transport.sent.count == 1)
-        scene.answer(result)
-        scene.run()
+        scene.finish(result)
         switch becomes {
         case .ended(let outcome):
             #expect(scene.stats == [outcome.rawValue: 1] && scene.counters[outcome] == 1)
@@ -87,8 +75,7 @@ struct EngineTests {
         case .resent:
             #expect(scene.transport.sent.count == 2 && scene.counters.resent == 1)
             #expect(scene.transport.sent[0].apnsID == scene.transport.sent[1].apnsID)
-            scene.answer(EngineScene.delivered)
-            scene.run()
+            scene.finish()
             #expect(scene.stats == ["delivered": 1])
         }
         #expect(scene.queue.held.isEmpty && scene.context.jobs.count == 0 && scene.lane.intake.inFlight == 0)
@@ -96,7 +83,6 @@ struct EngineTests {
 
     @Test("writes an invalid token before its job is settled")
     func invalidFirst() throws {
-        let scene = try EngineScene()
         scene.pushOne()
         let since: Int64 = 1_700_000_000_123
         scene.transport.answer(.response(Response(status: 410, reason: .unregistered, timestamp: since)))
@@ -113,45 +99,42 @@ struct EngineTests {
         "takes APNs' time of an invalid token if its clock is at most a second ahead",
         arguments: [(ahead: Int64(1), isTaken: true), (1000, true), (1200, false)])
     func invalidAhead(ahead: Int64, isTaken: Bool) throws {
-        let scene = try EngineScene()
         scene.pushOne()
         let now = EngineScene.time(scene.loop.now)
-        scene.transport.answer(
-            .response(Response(status: 410, reason: .unregistered, timestamp: now + ahead)))
+        scene.transport.answer(.response(Response(status: 410, reason: .unregistered, timestamp: now + ahead)))
         scene.run()
         let token = try #require(scene.stores.fakeFleet.invalid.first)
         #expect(isTaken ? token.at == now + ahead : (now - 100...now).contains(token.at))
     }
 
-    @Test("counts a request without an answer as a possible duplicate, or drops it if the job asks for that")
-    func uncertain() throws {
-        let scene = try EngineScene()
-        scene.pushOne()
-        scene.answer(.uncertain(.timedOut))
-        scene.pushOne(token: "cd", #""alert":"hi","on_uncertain":"drop""#)
-        scene.answer(.uncertain(.timedOut))
+    @Test(
+        "counts an unanswered request as a possible duplicate, or drops it, without an attempt while none is answered",
+        arguments: [false, true])
+    func uncertain(isUnanswered: Bool) throws {
+        scene.push(EngineScene.job("aa"), EngineScene.job("bb", #""alert":"x","on_uncertain":"drop""#))
+        scene.transport.isUnanswered = isUnanswered
         scene.run()
+        #expect(scene.log.events.contains("no_answers") == isUnanswered)
+        scene.answer(.uncertain(.timedOut))
+        scene.finish(.uncertain(.timedOut))
         #expect(scene.stats == ["retried": 1, "dropped": 1, "possible_duplicates": 1])
         #expect(scene.counters.possibleDuplicates == 1)
+        #expect(scene.queue.postponed.first?.body.contains(#""attempt":\#(isUnanswered ? 1 : 2)"#) == true)
     }
 
     @Test("gives a job up when it has no attempt left, with the last failure as the error")
     func exhausted() throws {
-        let scene = try EngineScene()
         scene.pushOne(token: "ab", #""alert":"hi","max_attempts":1"#)
-        scene.answer(.tooManyRequests)
-        scene.run()
+        scene.finish(.tooManyRequests)
         #expect(scene.queue.dead.map(\.reason) == ["AttemptsExhausted"])
         #expect(scene.queue.dead.first?.members.contains(#""error":"TooManyRequests""#) == true)
     }
 
     @Test("ends a job that would expire before its next attempt")
     func expires() throws {
-        let scene = try EngineScene()
         let second = EngineScene.time(scene.loop.now) / 1000 + 1
         scene.pushOne(token: "ab", #""alert":"hi","expiration":\#(second)"#)
-        scene.answer(.serviceUnavailable, retryAfter: 60)
-        scene.run()
+        scene.finish(.serviceUnavailable, retryAfter: 60)
         #expect(scene.stats == ["expired": 1])
     }
 
@@ -162,30 +145,25 @@ struct EngineTests {
         scene.answer(EngineScene.delivered)
         scene.answer(.badCollapseID)
         scene.answer(EngineScene.delivered)
-        scene.answer(EngineScene.delivered)
-        scene.run()
+        scene.finish()
         #expect(scene.stats == ["delivered": 3, "dead": 1] || scene.stats == ["delivered": 3, "dead": 1, "mixed": 1])
         #expect(scene.queue.held.isEmpty && scene.queue.results == (kept == .all ? 3 : 1))
     }
 
     @Test("has APNs' requested pause in the retry")
     func retryAfter() throws {
-        let scene = try EngineScene()
         scene.pushOne()
-        scene.answer(.serviceUnavailable, retryAfter: 7)
-        scene.run()
+        scene.finish(.serviceUnavailable, retryAfter: 7)
         let due = try #require(scene.queue.postponed.first.flatMap { Int($0.due.dropFirst()) })
         #expect((7000...8000).contains(due))
         #expect(scene.queue.postponed.first?.body.contains(#""attempt":1"#) == true)
         scene.pushOne(token: "cd")
-        scene.answer(.tooManyRequests, retryAfter: 7)
-        scene.run()
+        scene.finish(.tooManyRequests, retryAfter: 7)
         #expect(scene.queue.postponed.last?.body.contains(#""attempt":2"#) == true)
     }
 
     @Test("a token that is refused without other evidence is retried late enough for others to show why")
     func suspect() throws {
-        let scene = try EngineScene()
         for attempt in 1...2 {
             scene.pushOne()
             scene.answer(.badDeviceToken)
@@ -195,20 +173,10 @@ struct EngineTests {
 
     @Test("held tokens that are tried again after the end of a list are marked, and the app is not paused")
     func heldTokensReturn() throws {
-        let scene = try EngineScene()
-        for number in 0..<20 {
-            scene.pushOne(token: String(1000 + number))
-            scene.answer(EngineScene.delivered)
-        }
-        for number in 0..<12 {
-            scene.pushOne(token: String(2000 + number))
-            scene.answer(.badDeviceToken)
-        }
+        scene.finishEach(1000..<1020)
+        scene.finishEach(2000..<2012, Self.answer(.badDeviceToken))
         #expect(scene.queue.postponed.count == 10)
-        scene.run(.seconds(30))
-        #expect(scene.queue.returnDue())
-        scene.lane.wake(QueueID(index: 0))
-        scene.run(.milliseconds(20))
+        scene.claimPostponed(after: .seconds(30))
         while !scene.transport.submitted.isEmpty { scene.answer(.badDeviceToken) }
         scene.run()
         #expect(scene.stores.fakeFleet.invalid.count == 12 && !scene.log.events.contains("app_paused"))
@@ -226,7 +194,6 @@ struct EngineTests {
             (#"{"token":"ab","push_type":"new","alert":"hi"}"#, "InvalidPushType"),
         ])
     func unsendable(body: String, reason: String) throws {
-        let scene = try EngineScene()
         scene.push(body)
         scene.run()
         #expect(scene.queue.dead.map(\.reason) == [reason] && scene.stats == ["dead": 1])
@@ -247,7 +214,6 @@ struct EngineTests {
 
     @Test("schedules a job with `send_at`, and ends one that has expired")
     func times() throws {
-        let scene = try EngineScene()
         let second = EngineScene.time(scene.loop.now) / 1000 + 60
         scene.push(
             EngineScene.job("ab", #""alert":"x","send_at":\#(second)"#),
@@ -259,7 +225,6 @@ struct EngineTests {
 
     @Test("splits a job with many tokens")
     func splits() throws {
-        let scene = try EngineScene()
         scene.push(EngineScene.fanOut((0..<1001).map { "a" + String(10_000 + $0) }.map { $0 + "00" }))
         scene.run()
         #expect(scene.queue.splits == 1 && scene.transport.sent.isEmpty && scene.queue.held.isEmpty)
@@ -267,14 +232,11 @@ struct EngineTests {
 
     @Test("sends a unique job once it is reserved, and drops a duplicate")
     func unique() throws {
-        let scene = try EngineScene()
         scene.queue.reservations = [.granted, .duplicate]
-        let members = #""alert":"x","id":"i","unique_for":"1h""#
-        scene.push(EngineScene.job("ab", members), EngineScene.job("cd", members))
+        scene.push(EngineScene.job("ab", Self.unique), EngineScene.job("cd", Self.unique))
         scene.run()
         #expect(scene.transport.tokens == ["ab"] && scene.counters[.dropped] == 1)
-        scene.answer(EngineScene.delivered)
-        scene.run()
+        scene.finish()
         #expect(scene.stats == ["delivered": 1] && scene.queue.held.isEmpty)
     }
 
@@ -282,11 +244,9 @@ struct EngineTests {
 
     @Test("a retry of a reserved job keeps the producer's bytes and the reservation", arguments: [false, true])
     func uniqueRetry(isWrapped: Bool) throws {
-        let scene = try EngineScene()
         let job = EngineScene.job("ab", Self.unique)
         scene.push(isWrapped ? #"{"apns_worker":1,"attempt":2,"id":"i","job":\#(job)}"# : job)
-        scene.answer(.serviceUnavailable)
-        scene.run()
+        scene.finish(.serviceUnavailable)
         let retry = try #require(scene.queue.postponed.first?.body)
         #expect(retry.hasSuffix(#""job":\#(job)}"#) && retry.contains(#""reserved":true"#))
         #expect(scene.queue.held.isEmpty)
@@ -294,15 +254,13 @@ struct EngineTests {
 
     @Test("a retry of some tokens of a reserved job keeps the producer's bytes and the reservation")
     func uniqueFanOut() throws {
-        let scene = try EngineScene()
         let job = #"{"tokens":["aa","bb","cc"],\#(Self.unique)}"#
         scene.push(job)
         scene.answer(EngineScene.delivered)
         // The ended notifications are written before the rest ends.
         scene.run(.seconds(2))
         scene.answer(.serviceUnavailable)
-        scene.answer(EngineScene.delivered)
-        scene.run()
+        scene.finish()
         let retry = try #require(scene.queue.postponed.first?.body)
         #expect(retry.hasSuffix(#""job":\#(job)}"#) && retry.contains(#""reserved":true"#))
         #expect(retry.contains(#""tokens":["bb"]"#) && scene.queue.held.isEmpty)
@@ -311,7 +269,6 @@ struct EngineTests {
 
     @Test("a reserved job with many tokens is split into pieces that keep the reservation", arguments: [false, true])
     func uniqueSplit(isWrapped: Bool) throws {
-        let scene = try EngineScene()
         let tokens = (0..<1001).map { "\(100_000 + $0)" }
         let list = #"["\#(tokens.joined(separator: #"",""#))"]"#
         let job = #"{"tokens":\#(isWrapped ? #"["ff"]"# : list),\#(Self.unique)}"#
@@ -360,29 +317,18 @@ struct EngineTests {
         }
     }
 
-    private static let cancellation = {
-        var command = JobCommands.Command()
-        (command.state, command.since) = (.cancelled, 1_900_000_000_000)
-        return command
-    }()
+    private static let cancellation = JobCommands.Command { ($0.state, $0.since) = (.cancelled, 1_900_000_000_000) }
 
     @Test(
         "a job asks again for its reservation or turn after Redis refused it or the connection was lost",
         arguments: [#""id":"i","unique_for":"1h""#, #""campaign":"spring""#], [false, true])
     func asksAgain(member: String, isLost: Bool) throws {
-        let scene = try EngineScene()
-        var command = JobCommands.Command()
-        command.perSecond = 10
-        scene.queue.commands = JobCommands(version: "1", [.campaign("spring"): command])
+        scene.queue.commands = JobCommands(version: "1", [.campaign("spring"): .init { $0.perSecond = 10 }])
         scene.queue.jobs = [EngineScene.job("ab", #""alert":"x",\#(member)"#)]
         scene.lane.wake(QueueID(index: 0))
         scene.loop.run()
         // The claim is sent, and the question is not.
-        if isLost {
-            scene.queue.isReady = false
-        } else {
-            scene.queue.refusal = .unexpectedReply(.reserve)
-        }
+        if isLost { scene.queue.isReady = false } else { scene.queue.refusal = .unexpectedReply(.reserve) }
         scene.run(.milliseconds(50))
         #expect(scene.transport.sent.isEmpty && scene.queue.held.count == 1)
         #expect(scene.lane.consumers[0].problem != nil)
@@ -390,17 +336,13 @@ struct EngineTests {
         if isLost { scene.lane.consumers[0].redisChanged(.ready) }
         scene.run(.seconds(2))
         #expect(scene.transport.tokens == ["ab"] && scene.lane.consumers[0].problem == nil)
-        scene.answer(EngineScene.delivered)
-        scene.run()
+        scene.finish()
         #expect(scene.stats == ["delivered": 1] && scene.queue.held.isEmpty)
     }
 
     @Test("a unique job of a limited campaign is decoded once, and waits for its reservation and then for its turn")
     func uniqueLimited() throws {
-        let scene = try EngineScene()
-        var command = JobCommands.Command()
-        command.perSecond = 10
-        scene.queue.commands = JobCommands(version: "1", [.campaign("spring"): command])
+        scene.queue.commands = JobCommands(version: "1", [.campaign("spring"): .init { $0.perSecond = 10 }])
         scene.queue.turns = [0, 5000]
         let members = #""alert":"x","unique_for":"1h","campaign":"spring""#
         let jobs = ["a", "b"].map { EngineScene.job("\($0)\($0)", #""id":"\#($0)",\#(members)"#) }
@@ -411,33 +353,14 @@ struct EngineTests {
         let limited = try #require(scene.queue.postponed.first)
         #expect(limited.due == "+5000" && limited.body.hasSuffix(#""job":\#(jobs[1])}"#))
         #expect(limited.body.contains(#""reserved":true"#) && limited.body.contains("CampaignLimited"))
-        scene.answer(EngineScene.delivered)
-        scene.run()
+        scene.finish()
         #expect(scene.stats == ["delivered": 1, "deferred": 1] && scene.queue.held.isEmpty)
     }
 
     // MARK: Fan-outs
 
-    @Test("settles a fan-out with its last notification, and retries only what failed")
-    func fanOut() throws {
-        let scene = try EngineScene()
-        scene.push(EngineScene.fanOut(["aa", "bb", "cc", "dd", "zz"]))
-        #expect(scene.transport.tokens == ["aa", "bb", "cc", "dd"])
-        scene.answer(EngineScene.delivered)
-        scene.answer(.unregistered)
-        scene.answer(.serviceUnavailable)
-        #expect(scene.queue.stats.isEmpty, "the job is settled as a whole")
-        scene.answer(EngineScene.delivered)
-        scene.run()
-        #expect(scene.stats == ["delivered": 2, "invalid_token": 1, "retried": 1, "dead": 1])
-        let retry = try #require(scene.queue.postponed.first?.body)
-        #expect(retry.contains(#""tokens":["cc"]"#))
-        #expect(scene.queue.dead.map(\.reason) == ["MalformedToken"])
-    }
-
     @Test("alternates between a fan-out and small jobs")
     func turns() throws {
-        let scene = try EngineScene()
         scene.transport.streams = 40
         scene.push(EngineScene.fanOut((0..<100).map { String(1000 + $0) }), EngineScene.job("ffff"))
         #expect(scene.transport.tokens.firstIndex(of: "ffff") == 32)
@@ -445,18 +368,15 @@ struct EngineTests {
 
     // MARK: Claims ahead of free streams
 
-    /// A scene with 50 streams and 5,000 jobs.
-    private static func withBacklog() throws -> EngineScene {
-        let scene = try EngineScene()
+    private func addBacklog() {
         scene.transport.streams = 50
         scene.queue.jobs = (0..<5000).map { EngineScene.job(String(format: "%04x", $0)) }
         scene.lane.wake(QueueID(index: 0))
-        return scene
     }
 
     @Test("claims jobs shortly before a stream is free, and none when answers stop")
     func claimsAhead() throws {
-        let scene = try Self.withBacklog()
+        addBacklog()
         scene.run(.milliseconds(20))
         // The pace of answers is not known yet.
         #expect(scene.transport.submitted.count == 50 && scene.queue.held.count == 50)
@@ -481,7 +401,7 @@ struct EngineTests {
 
     @Test("releases jobs that it claimed ahead when it drains")
     func drainsWhatWaits() throws {
-        let scene = try Self.withBacklog()
+        addBacklog()
         for _ in 0..<50 {
             scene.run(.milliseconds(4))
             for _ in 0..<10 { scene.transport.answer(EngineScene.delivered) }
@@ -498,7 +418,6 @@ struct EngineTests {
 
     @Test("does not send to tokens that are known to be invalid, unless the device registered again")
     func suppresses() throws {
-        let scene = try EngineScene()
         scene.stores.fakeFleet.invalid = ["aa", "bb", "cc"].map { token in
             InvalidToken(
                 token: ByteBuffer(string: token), at: 5000, reason: "Unregistered",
@@ -518,7 +437,6 @@ struct EngineTests {
 
     @Test("pauses an app that APNs refuses, probes, and resumes")
     func breaker() throws {
-        let scene = try EngineScene()
         scene.push(EngineScene.job("aa"), EngineScene.job("bb"))
         scene.answer(.invalidProviderToken)
         scene.answer(.invalidProviderToken)
@@ -527,8 +445,7 @@ struct EngineTests {
         scene.push(EngineScene.job("cc"))
         scene.run(.seconds(2))
         #expect(scene.transport.tokens == ["aa", "bb", "cc"], "one job is the probe")
-        scene.answer(EngineScene.delivered)
-        scene.run()
+        scene.finish()
         #expect(scene.stores.fakeFleet.resumed == ["shop"] && scene.log.events.contains("app_resumed"))
         scene.push(EngineScene.job("dd"))
         #expect(scene.transport.tokens.last == "dd")
@@ -549,7 +466,6 @@ struct EngineTests {
 
     @Test("pauses an app most of whose tokens are refused, and marks none of them")
     func environment() throws {
-        let scene = try EngineScene()
         for number in 0..<12 {
             scene.pushOne(token: String(1000 + number))
             if !scene.transport.submitted.isEmpty { scene.answer(.badDeviceToken) }
@@ -563,7 +479,6 @@ struct EngineTests {
 
     @Test("delays notifications for a throttled device, and no others")
     func throttles() throws {
-        let scene = try EngineScene()
         scene.push(EngineScene.job("aa"))
         scene.answer(.tooManyRequests)
         scene.push(EngineScene.job("aa"), EngineScene.job("bb"))
@@ -574,7 +489,6 @@ struct EngineTests {
 
     @Test("delays notifications for a device of which another lane knows that it is throttled")
     func throttledElsewhere() throws {
-        let scene = try EngineScene()
         scene.run(.seconds(2))
         let throttled = scene.stores.fakeFleet.throttledTokens
         // The first look-up comes with the question for their number.
@@ -605,7 +519,6 @@ struct EngineTests {
 
     @Test("defers jobs whose app has no connection, without an attempt")
     func unconnected() throws {
-        let scene = try EngineScene()
         scene.transport.usableConnections = 0
         scene.pushOne()
         scene.transport.streams = 0
@@ -620,7 +533,6 @@ struct EngineTests {
 
     @Test("continues under another name after its lease was lost, and settles no old claims")
     func lostLease() throws {
-        let scene = try EngineScene()
         scene.pushOne()
         scene.queue.leaseIsLost = true
         scene.pushOne(token: "cd")
@@ -635,21 +547,18 @@ struct EngineTests {
 
     @Test("processes claims that it has forgotten")
     func recovers() throws {
-        let scene = try EngineScene()
         scene.queue.forget(EngineScene.job("ee"), number: 7)
         scene.push(EngineScene.job("aa"))
         scene.answer(EngineScene.delivered)
         scene.run(.seconds(25))
         #expect(scene.transport.tokens == ["aa", "ee"] && scene.log.events.contains("settlements_lost"))
         #expect(scene.counters.possibleDuplicates == 1)
-        scene.answer(EngineScene.delivered)
-        scene.run()
+        scene.finish()
         #expect(scene.queue.held.isEmpty)
     }
 
     @Test("settles again after a refusal, and logs it once")
     func refusals() throws {
-        let scene = try EngineScene()
         scene.pushOne()
         scene.queue.refusal = .unexpectedReply(.settle)
         scene.answer(EngineScene.delivered)
@@ -662,7 +571,6 @@ struct EngineTests {
 
     @Test("claims nothing while it is quiet, and continues afterwards")
     func quiet() throws {
-        let scene = try EngineScene()
         scene.lane.setQuiet(true)
         scene.pushOne()
         #expect(scene.transport.sent.isEmpty)
@@ -675,7 +583,6 @@ struct EngineTests {
 
     @Test("finishes requests in flight, releases the rest, and closes everything")
     func drains() throws {
-        let scene = try EngineScene()
         scene.transport.streams = 1
         scene.push(EngineScene.job("aa"))
         let end = scene.lane.drain(within: .seconds(5))
@@ -683,15 +590,13 @@ struct EngineTests {
         var hasEnded = false
         end.whenComplete { _ in hasEnded = true }
         #expect(!hasEnded)
-        scene.answer(EngineScene.delivered)
-        scene.run()
+        scene.finish()
         #expect(hasEnded && scene.queue.released && scene.stats == ["delivered": 1])
         #expect(scene.transport.calls.contains("close"))
     }
 
     @Test("gives up on answers at the drain's deadline, and settles them as uncertain")
     func cutsDrainShort() throws {
-        let scene = try EngineScene()
         scene.pushOne()
         let end = scene.lane.drain(within: .seconds(1))
         scene.run(.seconds(2))

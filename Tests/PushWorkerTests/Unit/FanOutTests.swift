@@ -10,6 +10,10 @@ import Testing
 /// Jobs with many tokens whose notifications end differently, and at different times.
 @Suite("Jobs with many tokens")
 struct FanOutTests {
+    private let scene: EngineScene
+
+    init() throws { scene = try EngineScene() }
+
     private static let tokens = ["aa", "bb", "cc", "dd"]
 
     /// Returns the members of a wrapper that matter here.
@@ -25,13 +29,11 @@ struct FanOutTests {
 
     @Test("Each postponed notification has its own delay, attempts and counters")
     func groups() throws {
-        let scene = try EngineScene()
         scene.push(EngineScene.fanOut(Self.tokens, #""alert":"hi","expiration":"1h""#))
         scene.answer(EngineScene.delivered)
         scene.answer(.tooManyRequests, retryAfter: 120)
         scene.answer(.serviceUnavailable)
-        scene.answer(.uncertain(.timedOut))
-        scene.run()
+        scene.finish(.uncertain(.timedOut))
         let groups = scene.queue.postponed.map { (Self.wrapped($0.body), Int($0.due.dropFirst()) ?? 0) }
         #expect(groups.map(\.0.tokens) == [["bb"], ["cc"], ["dd"]])
         #expect(groups.map(\.0.attempt) == [2, 1, 2])
@@ -46,7 +48,6 @@ struct FanOutTests {
 
     @Test("Notifications that fail alike return in one job")
     func alike() throws {
-        let scene = try EngineScene()
         scene.push(EngineScene.fanOut(Self.tokens))
         for _ in Self.tokens { scene.answer(.serviceUnavailable) }
         scene.run()
@@ -56,7 +57,6 @@ struct FanOutTests {
 
     @Test("The counter of mixed jobs counts only those whose notifications ended differently")
     func mixed() throws {
-        let scene = try EngineScene()
         scene.push(EngineScene.fanOut(Self.tokens))
         for _ in Self.tokens { scene.answer(EngineScene.delivered) }
         scene.run()
@@ -89,15 +89,13 @@ struct FanOutTests {
         let (rest, body) = try #require(scene.queue.held.first)
         #expect(rest != claim && rest.number == claim.number && Self.wrapped(body).tokens == ["dd"])
         #expect(body.hasSuffix(EngineScene.fanOut(Self.tokens) + "}"))
-        scene.answer(EngineScene.delivered)
-        scene.run()
+        scene.finish()
         #expect(scene.stats == ["delivered": 2, "invalid_token": 1, "retried": 1, "mixed": 1])
         #expect(scene.queue.held.isEmpty && scene.context.jobs.count == 0)
     }
 
     @Test("A job that ends within a second is written once")
     func quick() throws {
-        let scene = try EngineScene()
         scene.push(EngineScene.fanOut(Self.tokens))
         let claims = Set(scene.queue.held.keys)
         for _ in 1..<4 { scene.answer(EngineScene.delivered) }
@@ -111,7 +109,6 @@ struct FanOutTests {
 
     @Test("A job without an id keeps its identity from part to part, so each device gets the same apns-id again")
     func identity() throws {
-        let scene = try EngineScene()
         let job = #"{"tokens":["aa","bb","cc"],"alert":"x"}"#
         scene.push(job)
         let ids = scene.transport.sent.map(\.apnsID)
@@ -131,7 +128,6 @@ struct FanOutTests {
 
     @Test("Parts of a job are written in their order, although the first waits for its invalid tokens")
     func order() throws {
-        let scene = try EngineScene()
         scene.push(EngineScene.fanOut(Self.tokens))
         scene.stores.fakeFleet.refusesInvalidTokens = true
         scene.answer(.unregistered)
@@ -150,7 +146,6 @@ struct FanOutTests {
 
     @Test("A part is written only once Redis has confirmed the part before, which it may have refused")
     func refusedPart() throws {
-        let scene = try EngineScene()
         scene.push(EngineScene.fanOut(["aa", "bb", "cc"]))
         scene.answer(EngineScene.delivered)
         scene.queue.refusal = .redis(.server(RedisServerError(text: "BUSY Redis is busy running a script")))
@@ -202,7 +197,6 @@ struct FanOutTests {
 
     @Test("A lane that lost its lease writes no more parts")
     func lostLease() throws {
-        let scene = try EngineScene()
         scene.push(EngineScene.fanOut(Self.tokens))
         scene.queue.leaseIsLost = true
         scene.pushOne(token: "ee")

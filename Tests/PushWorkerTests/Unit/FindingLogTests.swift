@@ -5,6 +5,7 @@ import Testing
 
 @Suite("The log of findings about Redis")
 struct FindingLogTests {
+    private var log = FindingLog()
     private func finding(_ kind: QueueServer.Finding.Kind) -> QueueServer.Finding {
         .init(kind, "message of \(kind)", advice: "advice")
     }
@@ -14,8 +15,7 @@ struct FindingLogTests {
     }
 
     @Test("a finding is logged once as long as it lasts, and its end once")
-    func once() {
-        var log = FindingLog()
+    mutating func once() {
         #expect(update(&log, .evicts, .notPersistent) == [.found(finding(.evicts)), .found(finding(.notPersistent))])
         #expect(update(&log, .evicts, .notPersistent) == [])
         #expect(update(&log, .notPersistent) == [.ended(.evicts)])
@@ -24,8 +24,7 @@ struct FindingLogTests {
     }
 
     @Test("memory that fluctuates at its limit is logged when it gets worse, and when it has recovered")
-    func memory() {
-        var log = FindingLog()
+    mutating func memory() {
         #expect(update(&log, .nearlyFull) == [.found(finding(.nearlyFull))])
         #expect(update(&log, .full) == [.found(finding(.full))])
         #expect(update(&log, .nearlyFull) == [] && update(&log, .full) == [] && update(&log, .nearlyFull) == [])
@@ -36,14 +35,10 @@ struct FindingLogTests {
     }
 
     @Test("problems that lanes detect themselves are logged by them")
-    func refusals() {
-        var log = FindingLog()
-        #expect(update(&log, .refusesWrites, .replica) == [] && update(&log) == [])
-    }
+    mutating func refusals() { #expect(update(&log, .refusesWrites, .replica) == [] && update(&log) == []) }
 
     @Test("a finding that could not be looked for has not ended")
-    func unseen() {
-        var log = FindingLog()
+    mutating func unseen() {
         #expect(update(&log, .notPersistent, .full, .evicts, .tooOld).count == 4)
         #expect(update(&log, .notReported) == [.found(finding(.notReported))])
         #expect(

@@ -10,13 +10,10 @@ import Testing
 /// Jobs as producers of other libraries and services write them, and what each producer learns.
 @Suite("Jobs written for other programs")
 struct ForeignJobTests {
-    /// The fate of a job.
     enum Verdict: String, Decodable {
         /// It is sent as its producer meant it, without a word.
         case sent
-        /// It is sent with a hint.
         case told
-        /// It is refused.
         case refused
     }
 
@@ -50,9 +47,7 @@ struct ForeignJobTests {
         do {
             let text = try String(contentsOf: file, encoding: .utf8)
             return try text.split(separator: "\n").map { try JSONDecoder().decode(Sample.self, from: Data($0.utf8)) }
-        } catch {
-            fatalError("\(file.path): \(error)")
-        }
+        } catch { fatalError("\(file.path): \(error)") }
     }()
 
     @Test("are sent as they were meant, or an answer says what to write", arguments: corpus.indices)
@@ -96,13 +91,11 @@ struct ForeignJobTests {
     // MARK: One mistake at a time
 
     /// Valid jobs, which together have all members.
-    /// Valid jobs, which together have all members.
     private static let valid = corpus.filter { $0.origin == "all members" }.map(\.job)
 
     /// The names of members whose contents are the producer's own.
     private static let own: Set = ["custom", "labels", "content_state", "content-state", "attributes"]
 
-    /// Returns misspellings of a name that a person can make.
     private static func misspellings(_ name: String) -> [String] {
         let words = name.split { $0 == "_" || $0 == "-" }
         let camel = words.enumerated().map { $0 == 0 ? String($1) : $1.prefix(1).uppercased() + $1.dropFirst() }
@@ -158,14 +151,11 @@ struct ForeignJobTests {
         return found
     }
 
-    /// Returns everything that would be sent for a job.
     private static func sent(_ job: Job) -> [String] {
         let app = RoutedApp(
             AppConfiguration(name: "default", topic: "com.example.app", credential: .providerTokens([])))
         guard let notification = try? app.notification(for: job, identity: ByteBuffer(string: "i"), firstSeen: now)
-        else {
-            return []
-        }
+        else { return [] }
         let tokens = job.tokens.map { $0.map { String(buffer: job.text($0)) } } ?? []
         let payload = (try? JSONSerialization.jsonObject(with: Data(notification.payload.readableBytesView))) ?? [:]
         let sorted = try? JSONSerialization.data(withJSONObject: payload, options: .sortedKeys)
@@ -204,9 +194,7 @@ struct ForeignJobTests {
         }
         #expect(count > 2000 && silent < count / 2, "\(silent) of \(count)")
         // The value of a text or a number can be any other: only its producer knows.
-        let unexpected = different.filter { what in
-            !Self.anyValue.contains { what.hasPrefix("\($0) is ") }
-        }
+        let unexpected = different.filter { what in !Self.anyValue.contains { what.hasPrefix("\($0) is ") } }
         #expect(unexpected.isEmpty, "\(unexpected.prefix(60).joined(separator: "\n"))")
     }
 

@@ -8,7 +8,6 @@ struct GateTests {
     private static let start = NIODeadline.uptimeNanoseconds(1_000_000_000_000)
     private static let longest = TimeAmount.minutes(5)
 
-    /// The states of the app's breaker.
     enum App: CaseIterable {
         case closed, waiting, due, asking, granted, probing, pausedByOperator, blocked
 
@@ -34,7 +33,6 @@ struct GateTests {
         }
     }
 
-    /// The states of the endpoint's breaker.
     enum Endpoint: CaseIterable {
         case closed, waiting, due, probing
 
@@ -51,10 +49,7 @@ struct GateTests {
         }
     }
 
-    /// The states of the app's connections.
-    enum Connection: CaseIterable {
-        case usable, justLost, lost
-    }
+    enum Connection: CaseIterable { case usable, justLost, lost }
 
     static let combinations = App.allCases.flatMap { app in
         Endpoint.allCases.flatMap { endpoint in Connection.allCases.map { (app, endpoint, $0) } }
@@ -69,7 +64,6 @@ struct GateTests {
         return gate
     }
 
-    /// The kind of a decision.
     private enum Kind: Equatable {
         case send, ask
         case probe(InFlight.Probe)
@@ -109,38 +103,22 @@ struct GateTests {
         #expect(isProblem == !(app == .closed && endpoint == .closed && connection == .usable))
         #expect((gate.state == .closed) == gate.sendsFreely)
         #expect((gate.obstacle(now: Self.start) == nil) == (expected == .send))
-    }
-
-    @Test("A job is kept as a probe only if it may soon be one.", arguments: combinations)
-    func wantsProbe(app: App, endpoint: Endpoint, connection: Connection) {
-        let wants = Self.gate(app, endpoint, connection).wantsProbe(now: Self.start)
-        let expected =
+        // A job is kept as a probe only if it may soon be one.
+        let wantsProbe =
             switch (app, endpoint) {
-            case (.due, _), (.asking, _), (.granted, _): true
-            case (.closed, .due), (.closed, .waiting): true
+            case (.due, _), (.asking, _), (.granted, _), (.closed, .due), (.closed, .waiting): true
             default: false
             }
-        #expect(wants == expected)
+        #expect(gate.wantsProbe(now: Self.start) == wantsProbe)
+        // The probe of a paused app is sent again, unless only another configuration ends the pause.
+        let decision = gate.decide(now: Self.start)
+        #expect(
+            gate.decide(resending: .ofApp, now: Self.start) == ([.closed, .blocked].contains(app) ? decision : .send))
+        #expect(gate.decide(resending: nil, now: Self.start) == decision)
+        #expect(gate.decide(resending: .ofEndpoint, now: Self.start) == decision)
     }
 
-    @Test(
-        "The probe of a paused app is sent again, unless only another configuration ends the pause.",
-        arguments: combinations)
-    func resends(app: App, endpoint: Endpoint, connection: Connection) {
-        let gate = Self.gate(app, endpoint, connection)
-        let decision = gate.decide(resending: .ofApp, now: Self.start)
-        if app == .closed || app == .blocked {
-            #expect(decision == gate.decide(now: Self.start))
-        } else {
-            #expect(decision == .send)
-        }
-        #expect(gate.decide(resending: nil, now: Self.start) == gate.decide(now: Self.start))
-        #expect(gate.decide(resending: .ofEndpoint, now: Self.start) == gate.decide(now: Self.start))
-    }
-
-    @Test(
-        "Jobs are deferred until the obstacle may end, at most a minute and some seconds.",
-        arguments: combinations)
+    @Test("Jobs are deferred until the obstacle may end, at most a minute and some seconds.", arguments: combinations)
     func defers(app: App, endpoint: Endpoint, connection: Connection) throws {
         let gate = Self.gate(app, endpoint, connection)
         guard let obstacle = gate.obstacle(now: Self.start) else { return }

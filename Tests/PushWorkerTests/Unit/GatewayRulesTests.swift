@@ -33,9 +33,7 @@ struct GatewayRulesTests {
         do {
             _ = try notification(members, token: token, router)
             return nil
-        } catch {
-            return error as? Reason
-        }
+        } catch { return error as? Reason }
     }
 
     @Test("is stored for 30 days without an expiration, and not at all with `expires` 0")
@@ -80,8 +78,7 @@ struct GatewayRulesTests {
         "has only the certificate's topic",
         arguments: [("com.example.old", true), ("com.example.older", true), ("com.example.new", false)])
     func topic(topic: String, isTaken: Bool) {
-        #expect(
-            refusal(#""payload":{"aps":{}},"topic":"\#(topic)""#)?.code.text == (isTaken ? nil : "TopicDisallowed"))
+        #expect(refusal(#""payload":{"aps":{}},"topic":"\#(topic)""#)?.code.text == (isTaken ? nil : "TopicDisallowed"))
     }
 
     @Test("has a push type that the protocol supported", arguments: PushType.allCases)

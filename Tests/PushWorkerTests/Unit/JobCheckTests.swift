@@ -32,9 +32,7 @@ struct JobCheckTests {
     }
 
     @Test("finds no problem in a plain job")
-    func plain() {
-        #expect(warnings(#""alert":"x","expiration":"1h","enqueued_at":1800000000"#).isEmpty)
-    }
+    func plain() { #expect(warnings(#""alert":"x","expiration":"1h","enqueued_at":1800000000"#).isEmpty) }
 
     @Test("warns of Apple's requirements, which a strict app refuses")
     func strict() {
@@ -59,10 +57,7 @@ struct JobCheckTests {
     func repeated() {
         let tokens = #""tokens":["\#(Self.token)","\#(Self.token.uppercased())","zz","\#(Self.token)"]"#
         let verdicts = verdicts(#""alert":"x""#, token: tokens)
-        #expect(
-            verdicts.contains {
-                $0.level == .warning && $0.sentence.contains("2 of its tokens are repeated")
-            })
+        #expect(verdicts.contains { $0.level == .warning && $0.sentence.contains("2 of its tokens are repeated") })
         #expect(verdicts.contains { $0.level == .ok && $0.sentence.contains("to 1 device") })
         #expect(verdicts.contains { $0.level == .failure && $0.sentence.contains("token 3 ") })
     }

@@ -9,6 +9,10 @@ import Testing
 /// The engine's real parts under operators' commands about campaigns and ids, without a server.
 @Suite("Commands about jobs")
 struct JobCommandTests {
+    private let scene: EngineScene
+
+    init() throws { scene = try EngineScene() }
+
     private let campaign = JobCommands.Target.campaign("spring")
 
     private func job(_ number: Int, _ campaign: String = "spring") -> String {
@@ -16,17 +20,16 @@ struct JobCommandTests {
     }
 
     private func command(_ change: (inout JobCommands.Command) -> Void) -> JobCommands.Command {
-        var command = JobCommands.Command()
-        command.since = EngineScene.time(.uptimeNanoseconds(0))
-        change(&command)
-        return command
+        .init {
+            $0.since = EngineScene.time(.uptimeNanoseconds(0))
+            change(&$0)
+        }
     }
 
     private var cancelled: JobCommands.Command { command { $0.state = .cancelled } }
 
     @Test("of a cancelled campaign turn jobs that are claimed with the command into dead letters")
     func atDecode() throws {
-        let scene = try EngineScene()
         scene.queue.commands = JobCommands(version: "1", [campaign: cancelled])
         scene.push(job(1), job(2, "autumn"), EngineScene.job())
         #expect(scene.transport.tokens == ["100002", "ab"])
@@ -41,7 +44,6 @@ struct JobCommandTests {
 
     @Test("cancel claimed jobs that are not submitted, within half a second and without claiming jobs")
     func inLine() throws {
-        let scene = try EngineScene()
         scene.transport.streams = 4
         scene.queue.jobs += [job(1), job(2), job(3), job(4, "autumn")]
         scene.lane.wake(QueueID(index: 0))
@@ -66,7 +68,6 @@ struct JobCommandTests {
 
     @Test("cancel the rest of a job with many tokens, which becomes one dead letter with those tokens")
     func fanOut() throws {
-        let scene = try EngineScene()
         scene.transport.streams = 3
         let tokens = (0..<10).map { "\(100_000 + $0)" }
         scene.push(EngineScene.fanOut(tokens, #""alert":"hi","campaign":"spring""#))
@@ -88,16 +89,8 @@ struct JobCommandTests {
 
     @Test("cancel a job by its ID, and discard it only if the operator requests that")
     func byID() throws {
-        let scene = try EngineScene()
-        scene.queue.commands = JobCommands(
-            version: "1",
-            [
-                .id("j1"): cancelled,
-                .id("j2"): command {
-                    $0.state = .cancelled
-                    $0.discards = true
-                },
-            ])
+        let discarded = command { ($0.state, $0.discards) = (.cancelled, true) }
+        scene.queue.commands = JobCommands(version: "1", [.id("j1"): cancelled, .id("j2"): discarded])
         scene.push(job(1, "a"), job(2, "a"), job(3, "a"))
         scene.run()
         #expect(scene.transport.tokens == ["100003"])
@@ -106,7 +99,6 @@ struct JobCommandTests {
 
     @Test("keep a job that was requeued after the cancellation, but not one requeued before it")
     func requeued() throws {
-        let scene = try EngineScene()
         let since = cancelled.since
         scene.queue.commands = JobCommands(version: "1", [campaign: cancelled])
         func requeued(_ at: Int64, _ number: Int) -> String {
@@ -114,8 +106,7 @@ struct JobCommandTests {
         }
         scene.push(requeued(since + 1, 1), requeued(since - 1, 2))
         #expect(scene.transport.tokens == ["100001"])
-        scene.answer(.uncertain(.timedOut))
-        scene.run()
+        scene.finish(.uncertain(.timedOut))
         // It is still exempt when it is retried.
         #expect(
             scene.queue.postponed.count == 1 && scene.queue.postponed[0].body.contains(#""requeued":\#(since + 1)"#))
@@ -124,7 +115,6 @@ struct JobCommandTests {
 
     @Test("end a notification that was about to be resent")
     func resend() throws {
-        let scene = try EngineScene()
         scene.pushOne(token: "cd", #""alert":"hi","campaign":"spring""#)
         scene.queue.commands = JobCommands(version: "1", [campaign: cancelled])
         scene.run(.milliseconds(700))
@@ -137,7 +127,6 @@ struct JobCommandTests {
 
     @Test("defer the jobs of a paused campaign, claimed or not, and spend no attempt")
     func paused() throws {
-        let scene = try EngineScene()
         scene.transport.streams = 1
         scene.push(job(1), job(2))
         scene.transport.streams = 0
@@ -145,8 +134,7 @@ struct JobCommandTests {
         scene.run(.milliseconds(700))
         scene.transport.streams = 1
         scene.push(job(3))
-        scene.answer(EngineScene.delivered)
-        scene.run()
+        scene.finish()
         #expect(scene.transport.tokens == ["100001"])
         #expect(scene.stats["deferred"] == 2 && scene.stats["delivered"] == 1)
         for postponed in scene.queue.postponed {
@@ -156,11 +144,7 @@ struct JobCommandTests {
 
     @Test("schedule each job of a limited campaign, and send it at its time")
     func limited() throws {
-        let scene = try EngineScene()
-        let limit = command {
-            $0.perSecond = 100
-            $0.limitedAt = $0.since
-        }
+        let limit = command { ($0.perSecond, $0.limitedAt) = (100, $0.since) }
         scene.queue.commands = JobCommands(version: "1", [campaign: limit])
         scene.queue.turns = [0, 10, 20]
         scene.push(job(1), job(2), job(3), job(4, "autumn"))
@@ -173,14 +157,9 @@ struct JobCommandTests {
         scene.push(returned[0])
         scene.run()
         #expect(scene.transport.tokens == ["100004", "100001", "100002"])
+        let later = EngineScene.time(scene.loop.now) + 1
         scene.queue.commands = JobCommands(
-            version: "2",
-            [
-                campaign: command {
-                    $0.perSecond = 1
-                    $0.limitedAt = EngineScene.time(scene.loop.now) + 1
-                }
-            ])
+            version: "2", [campaign: command { ($0.perSecond, $0.limitedAt) = (1, later) }])
         scene.queue.turns = [5000]
         scene.push(returned[1])
         scene.run()
@@ -189,7 +168,6 @@ struct JobCommandTests {
 
     @Test("split a large job of a limited campaign into pieces of a second's worth")
     func limitedFanOut() throws {
-        let scene = try EngineScene()
         scene.queue.commands = JobCommands(version: "1", [campaign: command { $0.perSecond = 20 }])
         scene.push(EngineScene.fanOut((0..<100).map { "\(100_000 + $0)" }, #""alert":"hi","campaign":"spring""#))
         scene.run()
@@ -198,7 +176,6 @@ struct JobCommandTests {
 
     @Test("cost a lane without jobs no further command to Redis")
     func idle() throws {
-        let scene = try EngineScene()
         scene.run(.seconds(1))
         let claims = scene.queue.claims
         scene.run(.seconds(10))
@@ -208,7 +185,6 @@ struct JobCommandTests {
 
     @Test("a pause with --now also returns jobs whose tokens were being looked up")
     func pauseDuringLookUp() throws {
-        let scene = try EngineScene()
         scene.stores.fakeFleet.invalid = [
             InvalidToken(
                 token: ByteBuffer(string: "ffff"), at: 5000, reason: "Unregistered", topic: ByteBuffer(string: "other"),

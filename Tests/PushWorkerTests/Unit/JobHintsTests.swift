@@ -55,8 +55,7 @@ struct JobHintsTests {
     @Test(
         "are not reported for valid payloads",
         arguments: [
-            #"{"aps":{"alert":"x","thread-id":"t"},"order":1}"#, #"{"mdm":"m"}"#,
-            #"{"aps":{"content-available":1}}"#,
+            #"{"aps":{"alert":"x","thread-id":"t"},"order":1}"#, #"{"mdm":"m"}"#, #"{"aps":{"content-available":1}}"#,
             #"{"aps":{"alert":{"loc-key":"k"}}}"#,
         ])
     func goodPayload(payload: String) { #expect(hints(#""payload":\#(payload)"#).isEmpty) }

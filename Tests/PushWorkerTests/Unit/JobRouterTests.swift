@@ -76,6 +76,9 @@ struct JobRouterTests {
         #expect(text(try notification(#""topic":"com.example.news.pro","# + voip).topic) == "com.example.news.pro.voip")
         #expect(text(try notification(#""topic":"com.example.news.voip","# + voip).topic) == "com.example.news.voip")
         #expect(text(try notification(#""app":"shop","payload":{}"#).topic) == "com.example.shop")
+        let accessory = try notification(#""app":"shop","push_type":"accessory","payload":{"aps":{"keyID":"k"}}"#)
+        #expect(text(accessory.topic) == "com.example.shop.push-type.accessory")
+        #expect(accessory.pushType.rawValue == "accessory")
     }
 
     @Test("with collapse_duplicates each job has its own collapse ID, the same at each attempt")

@@ -55,9 +55,7 @@ struct LaneMetricsTests {
     @Test("jobs are counted by queue and outcome")
     func jobs() {
         let metrics = LaneMetrics(apps: 1, queues: 3, measuresTimes: false)
-        for (number, outcome) in Fate.ofJobs.enumerated() {
-            for _ in 0...number { metrics.count(outcome, queue: 2) }
-        }
+        for (number, outcome) in Fate.ofJobs.enumerated() { for _ in 0...number { metrics.count(outcome, queue: 2) } }
         for (number, outcome) in Fate.ofJobs.enumerated() {
             #expect(metrics.jobs(outcome, queue: 2) == number + 1 && metrics.jobs(outcome, queue: 0) == 0)
         }
@@ -153,9 +151,7 @@ struct ReasonLabelTests {
     @Test(
         "is `other` for any other text",
         arguments: ["NewReason", "HTTP418", "HTTP204", "GatewayStatus77", "badpath", "ab12\"}\n", "00fc13adff785122b4"])
-    func others(reason: String) {
-        #expect(Reason.Code(text: reason).label == "other")
-    }
+    func others(reason: String) { #expect(Reason.Code(text: reason).label == "other") }
 }
 
 @Suite("The fate of a job")
@@ -211,29 +207,23 @@ struct HeadWatchTests {
     private let one = ByteBuffer(string: "one")
     private let other = ByteBuffer(string: "other")
 
-    @Test("counts from its enqueueing, if the job has that time")
-    func enqueueTime() {
-        var watch = HeadWatch()
-        #expect(watch.recordHead(one, enqueuedAt: 400, now: 1000) == 600)
-        #expect(watch.recordHead(one, enqueuedAt: 400, now: 1500) == 1100)
-        #expect(watch.recordHead(other, enqueuedAt: 1900, now: 2000) == 100)
-    }
-
-    @Test("counts from when a job without a time was first seen, and again for the next")
-    func seen() {
-        var watch = HeadWatch()
-        #expect(watch.recordHead(one, enqueuedAt: nil, now: 1000) == 0)
-        #expect(watch.recordHead(one, enqueuedAt: nil, now: 1500) == 500)
-        #expect(watch.recordHead(other, enqueuedAt: nil, now: 1600) == 0)
-        #expect(watch.recordHead(nil, enqueuedAt: nil, now: 1700) == 0)
-        #expect(watch.recordHead(other, enqueuedAt: nil, now: 1800) == 0)
-    }
-
-    @Test("is at least its observed age, whatever a producer's clock says")
-    func future() {
-        var watch = HeadWatch()
-        #expect(watch.recordHead(one, enqueuedAt: 5000, now: 1000) == 0)
-        #expect(watch.recordHead(one, enqueuedAt: 5000, now: 1500) == 500)
+    @Test("counts from its enqueueing, or from when the job was first seen, and is at least its observed age")
+    func ages() {
+        let sequences: [[(job: ByteBuffer?, enqueuedAt: Int64?, now: Int64, age: Int64)]] = [
+            [(one, 400, 1000, 600), (one, 400, 1500, 1100), (other, 1900, 2000, 100)],
+            [
+                (one, nil, 1000, 0), (one, nil, 1500, 500), (other, nil, 1600, 0), (nil, nil, 1700, 0),
+                (other, nil, 1800, 0),
+            ],
+            // A producer's clock is ahead.
+            [(one, 5000, 1000, 0), (one, 5000, 1500, 500)],
+        ]
+        for sequence in sequences {
+            var watch = HeadWatch()
+            for (job, enqueuedAt, now, age) in sequence {
+                #expect(watch.recordHead(job, enqueuedAt: enqueuedAt, now: now) == age, "\(sequence)")
+            }
+        }
     }
 }
 

@@ -4,7 +4,6 @@ import Testing
 
 /// A call in the sources that logs a line, as far as its text shows what it logs.
 private struct LoggedLine {
-    /// The code of the call, from the logger to the closing parenthesis.
     let call: Substring
     let file: String
     /// The values of `event`, as written in the code.
@@ -67,23 +66,6 @@ private struct LoggedLine {
         guard let assignment = try? Regex(pattern, as: (Substring, Substring).self) else { return [] }
         return body.matches(of: assignment).last.map { [String($0.1)] } ?? []
     }
-
-    /// The level, as written in the code.
-    var level: String {
-        if let match = call.prefixMatch(of: #/log(Ongoing|End|Throttled)\(\s*(?:\.(\w+))?/#) {
-            return String(match.2 ?? (match.1 == "End" ? "notice" : "error"))
-        }
-        let level = call.firstMatch(of: #/\.(\w+)\(/#)?.1 ?? ""
-        return level == "log" ? "varies" : String(level)
-    }
-
-    /// The message, with an ellipsis for each value.
-    var message: String {
-        let texts = call.matches(of: #/"""\s*((?s:.*?))"""|"((?:[^"\\]|\\.)*)"/#).map { String($0.1 ?? $0.2 ?? "") }
-        let message = texts.first { $0.contains(" ") || $0.contains("\\(") || !events.contains($0) } ?? ""
-        return message.replacing(#/\\\n\s*|\n\s*/#, with: "").replacing(#/\\\((?:[^()]|\([^()]*\))*\)/#, with: "…")
-            .trimmingCharacters(in: .whitespacesAndNewlines)
-    }
 }
 
 @Suite("The events of the log")
@@ -103,9 +85,7 @@ struct LogEventTests {
     ]
 
     private static func entries() throws -> [(event: String, line: LoggedLine)] {
-        try LoggedLine.all().flatMap { line in
-            line.events.flatMap { computed[$0] ?? [$0] }.map { ($0, line) }
-        }
+        try LoggedLine.all().flatMap { line in line.events.flatMap { computed[$0] ?? [$0] }.map { ($0, line) } }
     }
 
     @Test("every line has one")
@@ -127,14 +107,5 @@ struct LogEventTests {
         for (event, line) in try Self.entries() {
             #expect(event.wholeMatch(of: /[a-z]+(_[a-z0-9]+)*/) != nil, "\(event) in \(line.file)")
         }
-    }
-
-    /// For the reference: `LOG_EVENTS=1` prints the events with levels and messages as a Markdown table.
-    @Test("can be listed", .enabled(if: ProcessInfo.processInfo.environment["LOG_EVENTS"] != nil))
-    func list() throws {
-        let rows = try Self.entries().map {
-            "| `\($0.event)` | \($0.line.level) | \($0.line.message) | \($0.line.file) |"
-        }
-        print("| event | level | message | logged in |\n|---|---|---|---|\n" + rows.sorted().joined(separator: "\n"))
     }
 }

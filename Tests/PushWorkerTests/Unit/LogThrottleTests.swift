@@ -6,11 +6,11 @@ import Testing
 
 @Suite("Occurrences that are logged rarely")
 struct LogThrottleTests {
+    private var throttle = LogThrottle<String>()
     let start = NIODeadline.uptimeNanoseconds(1_000_000_000_000)
 
     @Test("are logged at once, and then once a minute with their number")
-    func counted() {
-        var throttle = LogThrottle<String>()
+    mutating func counted() {
         #expect(throttle.occurred("a", now: start) { "first" } == 1)
         for second in 1..<60 {
             #expect(throttle.occurred("a", count: 1000, now: start + .seconds(Int64(second))) { "no line" } == nil)
@@ -21,12 +21,9 @@ struct LogThrottleTests {
     }
 
     @Test("are logged when the minute is over even if there are no more, and at the end")
-    func overdue() {
-        var throttle = LogThrottle<String>()
+    mutating func overdue() {
         #expect(throttle.overdue(now: start).count == 0)
-        for name in ["b", "a"] {
-            for _ in 0..<5 { _ = throttle.occurred(name, now: start) { "line \(name)" } }
-        }
+        for name in ["b", "a"] { for _ in 0..<5 { _ = throttle.occurred(name, now: start) { "line \(name)" } } }
         #expect(throttle.overdue(now: start + .seconds(59)).count == 0)
         let due = throttle.overdue(now: start + .seconds(60))
         #expect(due.map(\.line) == ["line a", "line b"] && due.map(\.count) == [4, 4])
@@ -38,8 +35,7 @@ struct LogThrottleTests {
     }
 
     @Test("are bounded in memory")
-    func bounded() {
-        var throttle = LogThrottle<String>()
+    mutating func bounded() {
         var logged = 0
         for number in 0..<5000 where throttle.occurred("\(number)", now: start, line: { "" }) != nil { logged += 1 }
         #expect(logged == LogThrottle<String>.maximumKinds)
@@ -47,9 +43,8 @@ struct LogThrottleTests {
     }
 
     @Test("are counted correctly in any order of events", arguments: 0..<100)
-    func anyOrder(seed: UInt64) {
+    mutating func anyOrder(seed: UInt64) {
         var random = SeededGenerator(seed: seed)
-        var throttle = LogThrottle<String>()
         var now = start
         var (happened, logged) = ([0, 0, 0], [0, 0, 0])
         var lastLogged: [NIODeadline?] = [nil, nil, nil]

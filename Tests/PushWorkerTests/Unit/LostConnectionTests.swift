@@ -9,6 +9,10 @@ import Testing
 /// One of these notifications may be the cause of the loss.
 @Suite("Notifications in flight when a connection was lost")
 struct LostConnectionTests {
+    private let scene: EngineScene
+
+    init() throws { scene = try EngineScene() }
+
     /// Sends 20 notifications, one of which cuts each connection on which it is sent.
     private func scene(poison: String, _ change: (inout WorkerConfiguration) -> Void = { _ in }) throws -> EngineScene {
         let scene = try EngineScene(change: change)
@@ -17,7 +21,6 @@ struct LostConnectionTests {
         return scene
     }
 
-    /// Answers until nothing is in flight.
     private func answerAll(_ scene: EngineScene, poison: String) {
         while let next = scene.transport.submitted.first {
             if let cut = scene.transport.submitted.first(where: {
@@ -45,10 +48,7 @@ struct LostConnectionTests {
         // A notification that was lost alone is sent alone from then on.
         scene.push(EngineScene.job("cc"))
         for attempt in 2...3 {
-            scene.run(.seconds(60))
-            #expect(scene.queue.returnDue())
-            scene.lane.wake(QueueID(index: 0))
-            scene.run()
+            scene.claimPostponed(after: .seconds(60))
             let last = try #require(scene.transport.submitted.last)
             #expect(last.isolation == .alone && String(buffer: last.notification.deviceToken.hex) == "bb")
             #expect(scene.transport.submitted.count == (attempt == 2 ? 2 : 1))
@@ -66,13 +66,11 @@ struct LostConnectionTests {
 
     @Test("are sent again at once with all others if the connection was stale, without an attempt")
     func stale() throws {
-        let scene = try EngineScene()
         scene.pushOne()
         scene.answer(.uncertain(.stale("no PING")))
         let again = try #require(scene.transport.submitted.first)
         #expect(again.isolation == .shared && scene.counters.possibleDuplicates == 1)
-        scene.answer(EngineScene.delivered)
-        scene.run()
+        scene.finish()
         #expect(scene.stats["delivered"] == 1 && scene.stats["retried"] == nil && scene.queue.held.isEmpty)
     }
 
@@ -93,7 +91,6 @@ struct LostConnectionTests {
 
     @Test("are given back if no other connection can be made, without an attempt, and stay apart")
     func noOtherConnection() throws {
-        let scene = try EngineScene()
         scene.transport.isolatedLimits = [:]
         scene.push(EngineScene.job("aa"), EngineScene.job("bb"))
         scene.transport.lose()
@@ -105,62 +102,47 @@ struct LostConnectionTests {
             scene.queue.postponed.allSatisfy { $0.body.contains(#""attempt":1"#) && $0.body.contains("ConnectionLost") }
         )
         scene.transport.isolatedLimits = [.withFew: 4]
-        scene.run(.seconds(10))
-        #expect(scene.queue.returnDue())
-        scene.lane.wake(QueueID(index: 0))
-        scene.run()
+        scene.claimPostponed(after: .seconds(10))
         #expect(scene.transport.submitted.map(\.isolation) == [.withFew, .withFew])
-        while !scene.transport.submitted.isEmpty { scene.answer(EngineScene.delivered) }
-        scene.run()
+        scene.deliverAll()
         #expect(scene.stats["delivered"] == 2 && scene.queue.held.isEmpty)
     }
 
     @Test("that must not be sent twice are dropped")
     func dropped() throws {
-        let scene = try EngineScene()
         scene.push(EngineScene.job("aa", #""alert":"x","on_uncertain":"drop""#), EngineScene.job("bb"))
         scene.transport.lose()
         scene.run()
         #expect(scene.transport.tokens == ["aa", "bb", "bb"] && scene.stats["dropped"] == 1)
     }
 
-    @Test("go back with their identity and their count if the lane ends before they are sent again")
-    func drainedWhileWaiting() throws {
-        let scene = try EngineScene()
-        scene.transport.isolatedLimits = [:]
-        scene.push(EngineScene.job("aa"), EngineScene.job("bb"))
+    @Test(
+        "go back with their identity and their count, processed or not, if the lane ends before they are sent again",
+        arguments: [true, false])
+    func drainedWhileWaiting(mayBeProcessed: Bool) throws {
+        if mayBeProcessed {
+            scene.transport.isolatedLimits = [:]
+            scene.push(EngineScene.job("aa"), EngineScene.job("bb"))
+            scene.transport.lose()
+            scene.run()
+        } else {
+            scene.push(EngineScene.job("aa"))
+            scene.transport.streams = -1
+            scene.answer(.notProcessed(.refusedStream))
+        }
         let ids = scene.transport.sent.map(\.apnsID)
-        scene.transport.lose()
-        scene.run()
         _ = scene.lane.drain(within: .seconds(5))
         scene.run(.seconds(6))
-        #expect(scene.stats == ["deferred": 2, "possible_duplicates": 2])
+        #expect(scene.stats == (mayBeProcessed ? ["deferred": 2, "possible_duplicates": 2] : ["deferred": 1]))
         #expect(scene.queue.held.isEmpty)
         let next = try EngineScene()
         for (body, _) in scene.queue.postponed { next.push(body) }
         next.run(.milliseconds(200))
-        #expect(next.transport.sent.map(\.apnsID) == ids && ids.count == 2)
-    }
-
-    @Test("keep their identity if APNs says that it did not process them, and the lane ends before they are sent again")
-    func drainedUnprocessed() throws {
-        let scene = try EngineScene()
-        scene.push(EngineScene.job("aa"))
-        let ids = scene.transport.sent.map(\.apnsID)
-        scene.transport.streams = -1
-        scene.answer(.notProcessed(.refusedStream))
-        _ = scene.lane.drain(within: .seconds(5))
-        scene.run(.seconds(6))
-        #expect(scene.stats == ["deferred": 1] && scene.queue.held.isEmpty && scene.queue.postponed.count == 1)
-        let next = try EngineScene()
-        for (body, _) in scene.queue.postponed { next.push(body) }
-        next.run(.milliseconds(200))
-        #expect(next.transport.sent.map(\.apnsID) == ids && ids.count == 1)
+        #expect(next.transport.sent.map(\.apnsID) == ids && ids.count == (mayBeProcessed ? 2 : 1))
     }
 
     @Test("are given back without an attempt by a lane that ends")
     func draining() throws {
-        let scene = try EngineScene()
         scene.push(EngineScene.job("aa"), EngineScene.job("bb"), EngineScene.job("cc"))
         _ = scene.lane.drain(within: .seconds(5))
         scene.run()
@@ -183,13 +165,12 @@ struct LostConnectionTests {
 
     @Test("are cancelled by operators")
     func cancelled() throws {
-        let scene = try EngineScene()
         scene.transport.isolatedLimits = [:]
         scene.push(EngineScene.job("aa", #""alert":"x","campaign":"c""#), EngineScene.job("bb"))
         scene.transport.lose()
-        var command = JobCommands.Command()
-        command.since = EngineScene.time(.uptimeNanoseconds(0))
-        command.state = .cancelled
+        let command = JobCommands.Command {
+            ($0.since, $0.state) = (EngineScene.time(.uptimeNanoseconds(0)), .cancelled)
+        }
         scene.queue.commands = JobCommands(version: "1", [.campaign("c"): command])
         scene.run(.milliseconds(700))
         #expect(scene.stats["cancelled"] == 1 && scene.lane.intake.inFlight == 1)

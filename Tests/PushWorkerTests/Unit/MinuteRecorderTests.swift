@@ -10,13 +10,15 @@ import Testing
 /// A lane's sums for the history, and the settlements that include them.
 @Suite("A lane's history")
 struct MinuteRecorderTests {
-    private static func delivered(_ scene: EngineScene) -> Int {
-        scene.queue.minutes.reduce(0) { $0 + $1.counts.outcomes[.delivered] }
-    }
+    private let scene: EngineScene
+
+    init() throws { scene = try EngineScene() }
+
+    private var sum: MinuteCounts { scene.queue.minutes.reduce(into: MinuteCounts()) { $0 += $1.counts } }
+    private var delivered: Int { sum.outcomes[.delivered] }
 
     @Test("is sent with a settlement about once per second, and alone only after the last")
     func once() throws {
-        let scene = try EngineScene()
         let jobs = 300
         for _ in 0..<jobs {
             scene.pushOne()
@@ -26,10 +28,10 @@ struct MinuteRecorderTests {
         let carried = scene.queue.minutes.count
         #expect((9...13).contains(carried) && scene.queue.settlements > 10 * carried)
         #expect(scene.queue.minutes.allSatisfy { $0.claims > 0 })
-        #expect(Self.delivered(scene) > jobs - 60)
+        #expect(delivered > jobs - 60)
         scene.run(.seconds(5))
         #expect(scene.queue.minutes.count == carried + 1 && scene.queue.minutes.last?.claims == 0)
-        #expect(Self.delivered(scene) == jobs && scene.stats == ["delivered": jobs])
+        #expect(delivered == jobs && scene.stats == ["delivered": jobs])
         // Nothing is written while there is no work.
         let settlements = scene.queue.settlements
         scene.run(.minutes(3))
@@ -38,7 +40,6 @@ struct MinuteRecorderTests {
 
     @Test("has the outcomes of all notifications, and retries and deferrals by reasons that are known")
     func counts() throws {
-        let scene = try EngineScene()
         scene.pushOne()
         scene.answer(.serviceUnavailable)
         scene.pushOne()
@@ -50,8 +51,6 @@ struct MinuteRecorderTests {
         for _ in 0..<3 { scene.answer(EngineScene.delivered) }
         scene.push("nonsense")
         scene.run(.seconds(4))
-        var sum = MinuteCounts()
-        for minute in scene.queue.minutes { sum += minute.counts }
         var expected = OutcomeCounts()
         (expected[.invalidToken], expected[.expired], expected[.delivered], expected[.dead]) = (1, 1, 3, 1)
         // The retries may have been sent again by now.
@@ -64,15 +63,12 @@ struct MinuteRecorderTests {
 
     @Test("has the time from enqueueing to the outcome, the time of the answer, and the age of the oldest job")
     func latencies() throws {
-        let scene = try EngineScene()
         scene.run(.seconds(2))
         let enqueued = (EngineScene.time(scene.loop.now) - 40_000) / 1000
         scene.pushOne(#""alert":"hi","enqueued_at":\#(enqueued)"#)
         scene.run(.milliseconds(700))
         scene.answer(EngineScene.delivered)
         scene.run(.seconds(4))
-        var sum = MinuteCounts()
-        for minute in scene.queue.minutes { sum += minute.counts }
         #expect(sum.answers.buckets.map { [$0.bound, $0.count] } == [[768, 1]])
         #expect(sum.latencies.buckets.map { [$0.bound, $0.count] } == [[49_152, 1]])
         #expect((39_000...42_000).contains(try #require(sum.oldest)))
@@ -80,21 +76,15 @@ struct MinuteRecorderTests {
 
     @Test("excludes retries, and times in the future or the distant past")
     func hostileTimes() throws {
-        let scene = try EngineScene()
         for time in ["99999999999", "0", "1", "1.5e9"] {
             scene.pushOne(#""alert":"hi","enqueued_at":\#(time)"#)
             scene.answer(EngineScene.delivered)
         }
         scene.pushOne()
         scene.answer(.serviceUnavailable)
-        scene.run(.seconds(3))
-        #expect(scene.queue.returnDue())
-        scene.lane.wake(QueueID(index: 0))
-        scene.run(.milliseconds(20))
+        scene.claimPostponed(after: .seconds(3))
         scene.answer(EngineScene.delivered)
         scene.run(.seconds(4))
-        var sum = MinuteCounts()
-        for minute in scene.queue.minutes { sum += minute.counts }
         #expect(
             sum.outcomes[.delivered] + sum.outcomes[.dead] == 5 && sum.answers.count == sum.outcomes[.delivered] + 1)
         #expect(sum.latencies.count == sum.outcomes[.delivered] - 1)
@@ -102,31 +92,29 @@ struct MinuteRecorderTests {
 
     @Test("is complete at the end of a drain")
     func drain() throws {
-        let scene = try EngineScene()
         for _ in 0..<3 {
             scene.pushOne()
             scene.answer(EngineScene.delivered)
         }
-        #expect(Self.delivered(scene) == 1)
+        #expect(delivered == 1)
         _ = scene.lane.drain(within: .seconds(5))
         scene.run()
-        #expect(scene.queue.released && Self.delivered(scene) == 3)
+        #expect(scene.queue.released && delivered == 3)
     }
 
     @Test("is written later if Redis refuses it, and is not counted twice if its answer is lost")
     func refusals() throws {
-        let scene = try EngineScene()
         for _ in 0..<2 {
             scene.pushOne()
             scene.answer(EngineScene.delivered)
         }
-        #expect(Self.delivered(scene) == 1)
+        #expect(delivered == 1)
         scene.queue.refusal = .redis(.server(RedisServerError(text: "OOM full")))
         scene.run(.seconds(4))
-        #expect(Self.delivered(scene) == 1)
+        #expect(delivered == 1)
         scene.queue.refusal = nil
         scene.run(.seconds(4))
-        #expect(Self.delivered(scene) == 2)
+        #expect(delivered == 2)
 
         scene.pushOne()
         scene.answer(EngineScene.delivered)
@@ -136,7 +124,7 @@ struct MinuteRecorderTests {
         scene.run(.seconds(4))
         scene.queue.refusal = nil
         scene.run(.seconds(4))
-        #expect(Self.delivered(scene) == 3 && scene.stats["delivered"] == 4)
+        #expect(delivered == 3 && scene.stats["delivered"] == 4)
     }
 
     @Test("starts at zero again when it is read, by queue")

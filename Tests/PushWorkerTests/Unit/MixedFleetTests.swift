@@ -22,21 +22,25 @@ struct MixedFleetTests {
         ("BadPayload", #"{"app":"a","token":"\#(token)","push_type":"background","payload":{"aps":{"alert":"x"}}}"#),
     ]
 
-    private func returnDue(_ scene: EngineScene) {
-        scene.run(.seconds(31))
-        #expect(scene.queue.returnDue())
-        scene.lane.wake(QueueID(index: 0))
-        scene.run(.milliseconds(20))
+    /// A worker with the apps a and b, and another one with another app.
+    private static func scene(isStrict: Bool = false) throws -> EngineScene {
+        let scene = try EngineScene(apps: ["a", "b"]) { configuration in
+            for index in configuration.apps.indices { configuration.apps[index].strictPayloads = isStrict }
+        }
+        scene.queue.otherConfigurations = [other]
+        return scene
+    }
+
+    private static func wrapped(_ job: String, _ reason: String, refusedBy refusals: String = other.text) -> String {
+        let error = #"{"reason":"\#(reason)","at":1,"refused":"\#(refusals)"}"#
+        return #"{"apns_worker":1,"attempt":1,"error":\#(error),"job":\#(job)}"#
     }
 
     @Test(
         "a job that this worker refuses goes back until a worker of each configuration has refused it",
         arguments: refused)
     func goesBack(reason: String, job: String) throws {
-        let scene = try EngineScene(apps: ["a", "b"]) { configuration in
-            for index in configuration.apps.indices { configuration.apps[index].strictPayloads = true }
-        }
-        scene.queue.otherConfigurations = [Self.other]
+        let scene = try Self.scene(isStrict: true)
         scene.push(job)
         #expect(scene.queue.dead.isEmpty && scene.stats["deferred"] == 1, "\(scene.queue.dead)")
         let own = try #require(scene.lane.consumers.first).queue.configuration
@@ -44,20 +48,19 @@ struct MixedFleetTests {
         let failure = try #require(Envelope.read(ByteBuffer(string: wrapped)).failure(in: ByteBuffer(string: wrapped)))
         #expect(failure.reason == reason && failure.refusedBy == own.text)
         // Another worker of this configuration gets it again.
-        returnDue(scene)
+        scene.claimPostponed(after: .seconds(31))
         #expect(scene.queue.dead.isEmpty && scene.queue.postponed.count == 2)
         // The others are gone.
         scene.queue.otherConfigurations = []
-        returnDue(scene)
+        scene.claimPostponed(after: .seconds(31))
         #expect(scene.queue.dead.map(\.reason) == [reason] && scene.queue.held.isEmpty)
         #expect(scene.transport.sent.isEmpty)
     }
 
     @Test("a worker that gives a job back is not the first to claim it again")
     func givesWay() throws {
-        let scene = try EngineScene(apps: ["a", "b"])
+        let scene = try Self.scene()
         scene.queue.canWait = true
-        scene.queue.otherConfigurations = [Self.other]
         scene.push(Self.refused[0].job)
         #expect(scene.queue.postponed.count == 1)
         let claims = scene.queue.claims
@@ -67,13 +70,8 @@ struct MixedFleetTests {
 
     @Test("a verdict is final if all living configurations have refused the job", arguments: refused)
     func final(reason: String, job: String) throws {
-        let scene = try EngineScene(apps: ["a", "b"]) { configuration in
-            for index in configuration.apps.indices { configuration.apps[index].strictPayloads = true }
-        }
-        scene.queue.otherConfigurations = [Self.other]
-        scene.push(
-            #"{"apns_worker":1,"attempt":1,"error":{"reason":"\#(reason)","at":1,"refused":"\#(Self.other.text)"},"job":\#(job)}"#
-        )
+        let scene = try Self.scene(isStrict: true)
+        scene.push(Self.wrapped(job, reason))
         #expect(scene.queue.dead.map(\.reason) == [reason] && scene.queue.postponed.isEmpty)
     }
 
@@ -95,11 +93,8 @@ struct MixedFleetTests {
 
     @Test("a job that the worker accepts is sent, whatever the others have")
     func accepted() throws {
-        let scene = try EngineScene(apps: ["a", "b"])
-        scene.queue.otherConfigurations = [Self.other]
-        scene.push(
-            #"{"apns_worker":1,"attempt":1,"error":{"reason":"UnknownApp","at":1,"refused":"\#(Self.other.text)"},"job":{"app":"a","token":"\#(Self.token)","alert":"x"}}"#
-        )
+        let scene = try Self.scene()
+        scene.push(Self.wrapped(#"{"app":"a","token":"\#(Self.token)","alert":"x"}"#, "UnknownApp"))
         scene.answer(EngineScene.delivered)
         scene.run(.seconds(1))
         #expect(scene.stats == ["delivered": 1])
@@ -109,18 +104,14 @@ struct MixedFleetTests {
         "nonsense in the list of refusals is ignored",
         arguments: ["", "x", "zz zz", "0", String(repeating: "a ", count: 9999)])
     func hostile(text: String) throws {
-        let scene = try EngineScene(apps: ["a", "b"])
-        scene.queue.otherConfigurations = [Self.other]
-        scene.push(
-            #"{"apns_worker":1,"attempt":1,"error":{"reason":"NoApp","at":1,"refused":"\#(text)"},"job":{"token":"\#(Self.token)","alert":"x"}}"#
-        )
+        let scene = try Self.scene()
+        scene.push(Self.wrapped(#"{"token":"\#(Self.token)","alert":"x"}"#, "NoApp", refusedBy: text))
         #expect(scene.queue.dead.isEmpty && scene.stats["deferred"] == 1)
     }
 
     @Test("the remaining tokens of a job that goes back stay the same")
     func tokens() throws {
-        let scene = try EngineScene(apps: ["a", "b"])
-        scene.queue.otherConfigurations = [Self.other]
+        let scene = try Self.scene()
         let tokens = #""tokens":["\#(Self.token)"]"#
         for job in [#"{"tokens":["aa","bb"],"alert":"x"}"#, #"{"tokens":["aa","bb"],"#] {
             scene.push(#"{"apns_worker":1,"attempt":3,\#(tokens),"job":\#(job)}"#)

@@ -22,17 +22,13 @@ struct NotificationRulesTests {
             try NotificationRules.check(subject, job.facts, &buffer, second: 7) { first = first ?? $0 }
             for mistake in job.mistakes where type.tellsOf(mistake) && !isPass { first = first ?? Hint(mistake) }
             return (nil, first, String(buffer: buffer))
-        } catch {
-            return (error, first, String(buffer: buffer))
-        }
+        } catch { return (error, first, String(buffer: buffer)) }
     }
 
     private static func read(_ payload: String) throws(Reason) -> Job {
         do throws(JobError) {
             return try JobDecoder.decode(ByteBuffer(string: #"{"token":"ab","payload":\#(payload)}"#))
-        } catch {
-            throw Reason(error)
-        }
+        } catch { throw Reason(error) }
     }
 
     private static func refusal(
@@ -96,6 +92,12 @@ struct NotificationRulesTests {
         #expect(lowest.refusal == nil && lowest.hint == nil)
     }
 
+    private static func start(_ members: String) -> String {
+        #"{"aps":{"event":"start","timestamp":1,"content-state":{}\#(members)}}"#
+    }
+
+    private static let whole = #","alert":"x","attributes-type":"T","attributes":{}"#
+
     @Test(
         "a payload without what its type needs gets a hint that names it",
         arguments: [
@@ -109,21 +111,10 @@ struct NotificationRulesTests {
             (.liveactivity, #"{"aps":{"event":"end","timestamp":"1"}}"#, .payloadValue),
             (.liveactivity, #"{"aps":{"event":"update","timestamp":1700000000000,"content-state":{}}}"#, .payloadValue),
             (.liveactivity, #"{"aps":{"event":"update","timestamp":1}}"#, .liveActivityContentState),
-            (.liveactivity, #"{"aps":{"event":"start","timestamp":1,"content-state":{}}}"#, .liveActivityStart),
-            (
-                .liveactivity, #"{"aps":{"event":"start","timestamp":1,"content-state":{},"alert":"x"}}"#,
-                .liveActivityStart
-            ),
-            (
-                .liveactivity,
-                #"{"aps":{"event":"start","timestamp":1,"content-state":{},"alert":"x","attributes-type":"T"}}"#,
-                .liveActivityStart
-            ),
-            (
-                .liveactivity,
-                #"{"aps":{"event":"start","timestamp":1,"content-state":{},"alert":"x","attributes-type":"T","attributes":{},"input-push-token":1,"input-push-channel":"YQ=="}}"#,
-                .liveActivityInput
-            ),
+            (.liveactivity, start(""), .liveActivityStart),
+            (.liveactivity, start(#","alert":"x""#), .liveActivityStart),
+            (.liveactivity, start(#","alert":"x","attributes-type":"T""#), .liveActivityStart),
+            (.liveactivity, start(whole + #","input-push-token":1,"input-push-channel":"YQ==""#), .liveActivityInput),
             (.alert, #"{"aps":{}}"#, .alertShowsNothing), (.alert, #"{"aps":{"thread-id":"x"}}"#, .alertShowsNothing),
             (.alert, #"{"aps":{"mutable-content":1}}"#, .alertShowsNothing),
             (.alert, #"{"aps":{"content-available":1}}"#, .alertShowsNothing),
@@ -188,10 +179,8 @@ struct NotificationRulesTests {
             (.voip, "{}"), (.complication, "{}"), (.location, "{}"), (.pushtotalk, #"{"aps":{}}"#),
             (.background, #"{"aps":{"content-available":1,"category":"c","mutable-content":1},"x":{"alert":"y"}}"#),
             (.liveactivity, #"{"aps":{"event":"end","timestamp":1}}"#),
-            (
-                .liveactivity,
-                #"{"aps":{"event":"start","timestamp":1,"content-state":{},"alert":{},"attributes-type":"T","attributes":{}}}"#
-            ), (.widgets, #"{"aps":{"content-changed":1,"alert":"x"}}"#),
+            (.liveactivity, start(#","alert":{},"attributes-type":"T","attributes":{}"#)),
+            (.widgets, #"{"aps":{"content-changed":1,"alert":"x"}}"#),
         ])
     func unwise(type: PushType, payload: String) {
         let verdict = Self.verdict(type, payload)
@@ -200,9 +189,7 @@ struct NotificationRulesTests {
 
     @Test("a Live Activity is updated and ended on a channel, but not started")
     func startOnChannel() throws {
-        let start =
-            #"{"aps":{"event":"start","timestamp":1,"content-state":{},"alert":"x","attributes-type":"T","attributes":{}}}"#
-        let refusal = try #require(Self.refusal(.liveactivity, start, isOnChannel: true))
+        let refusal = try #require(Self.refusal(.liveactivity, Self.start(Self.whole), isOnChannel: true))
         #expect(
             refusal.code.text == "BadPayload" && refusal.detail?.contains("cannot be started on a `channel`") == true)
         #expect(Self.refusal(.liveactivity, #"{"aps":{"event":"end","timestamp":1}}"#, isOnChannel: true) == nil)

@@ -6,11 +6,11 @@ import Testing
 
 @Suite("The log of ongoing problems")
 struct OngoingIssuesTests {
+    private var issues = OngoingIssues()
     let start = NIODeadline.uptimeNanoseconds(1_000_000_000_000)
 
     @Test("is logged when the first lane has them, and their end when the last one is free of them")
-    func together() {
-        var issues = OngoingIssues()
+    mutating func together() {
         #expect(issues.began("redis", at: "a", now: start) == 1)
         #expect(issues.began("redis", at: "b", now: start + .seconds(1)) == nil)
         #expect(issues.began("redis", at: "a", now: start + .seconds(60)) == nil)
@@ -21,8 +21,7 @@ struct OngoingIssuesTests {
     }
 
     @Test("is logged again after a long while, for each form, and for each subject separately")
-    func again() {
-        var issues = OngoingIssues()
+    mutating func again() {
         #expect(issues.began("queue", at: "a", form: "OOM", now: start) != nil)
         #expect(issues.began("queue", at: "a", form: "OOM", now: start + .minutes(9)) == nil)
         #expect(issues.began("queue", at: "a", form: "BUSY", now: start + .minutes(9)) != nil)
@@ -31,8 +30,7 @@ struct OngoingIssuesTests {
     }
 
     @Test("for problems that come and go is written once in thirty seconds, with the end")
-    func flapping() {
-        var issues = OngoingIssues()
+    mutating func flapping() {
         var logged: [Int] = []
         var ended: [Int] = []
         for second in 0..<70 {
@@ -44,9 +42,8 @@ struct OngoingIssuesTests {
     }
 
     @Test("alternates between beginning and end, and is rare, in any order of events", arguments: 0..<200)
-    func anyOrder(seed: UInt64) {
+    mutating func anyOrder(seed: UInt64) {
         var random = SeededGenerator(seed: seed)
-        var issues = OngoingIssues()
         var now = start
         var sources: Set<String> = []
         var isLogged = false

@@ -9,27 +9,16 @@ import Testing
 struct PushTypeTests {
     private static let location = #""alert":"hi","id":"loc-1","push_type":"location""#
 
-    /// Lets the lane claim what was deferred.
-    private func claimAgain(_ scene: EngineScene, after time: TimeAmount) {
-        scene.run(time)
-        #expect(scene.queue.returnDue())
-        scene.lane.wake(QueueID(index: 0))
-        scene.run()
-    }
-
-    private func refuse(_ scene: EngineScene) { scene.answer(.topicDisallowed) }
-
     @Test("ends as a dead letter that names topic and push type, once the app's own topic was accepted")
     func dead() throws {
         let scene = try EngineScene()
         scene.pushOne()
         scene.answer(EngineScene.delivered)
         scene.pushOne(Self.location)
-        refuse(scene)
+        scene.answer(.topicDisallowed)
         scene.pushOne()
         #expect(scene.transport.submitted.count == 1, "the app is not paused")
-        scene.answer(EngineScene.delivered)
-        scene.run()
+        scene.finish()
         #expect(scene.stats["delivered"] == 2 && scene.stats["dead"] == 1 && scene.stores.fakeFleet.pauses.isEmpty)
         let letter = try #require(scene.queue.dead.first)
         #expect(letter.reason == "TopicDisallowed")
@@ -44,14 +33,12 @@ struct PushTypeTests {
         let scene = try EngineScene()
         scene.pushOne(Self.location)
         scene.pushOne()
-        refuse(scene)
+        scene.answer(.topicDisallowed)
         #expect(scene.transport.submitted.count == 1)
-        scene.answer(EngineScene.delivered)
-        scene.run()
+        scene.finish()
         #expect(scene.stats["delivered"] == 1 && scene.stats["deferred"] == 1 && scene.stats["retried"] == nil)
-        claimAgain(scene, after: .seconds(20))
-        refuse(scene)
-        scene.run()
+        scene.claimPostponed(after: .seconds(20))
+        scene.finish(.topicDisallowed)
         #expect(scene.stats["dead"] == 1 && scene.stores.fakeFleet.pauses.isEmpty)
     }
 
@@ -60,19 +47,17 @@ struct PushTypeTests {
         let refused = try EngineScene()
         refused.pushOne(Self.location)
         refused.pushOne()
-        refuse(refused)
+        refused.answer(.topicDisallowed)
         #expect(refused.stores.fakeFleet.pauses.isEmpty)
-        refuse(refused)
-        refused.run()
+        refused.finish(.topicDisallowed)
         #expect(!refused.stores.fakeFleet.pauses.isEmpty && refused.stats["dead"] == nil)
 
         let only = try EngineScene()
         only.pushOne(Self.location)
-        refuse(only)
+        only.answer(.topicDisallowed)
         for _ in 0..<3 where only.stores.fakeFleet.pauses.isEmpty {
-            claimAgain(only, after: .seconds(16))
-            refuse(only)
-            only.run()
+            only.claimPostponed(after: .seconds(16))
+            only.finish(.topicDisallowed)
         }
         #expect(!only.stores.fakeFleet.pauses.isEmpty && only.stats["dead"] == nil && only.stats["retried"] == nil)
     }

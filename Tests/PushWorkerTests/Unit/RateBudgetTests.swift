@@ -5,11 +5,11 @@ import Testing
 
 @Suite("An app's rate in a lane")
 struct RateBudgetTests {
+    private var budget = RateBudget(perSecond: 100)
     let start = NIODeadline.uptimeNanoseconds(1_000_000_000_000)
 
     @Test("nothing may be sent before a portion is reserved, nor before the portion's time")
-    func reserved() {
-        var budget = RateBudget(perSecond: 100)
+    mutating func reserved() {
         #expect(budget.available(now: start) == 0)
         #expect(budget.reserve(waiting: 0, now: start) == nil)
         #expect(budget.reserve(waiting: 50, now: start) == 5)
@@ -21,8 +21,7 @@ struct RateBudgetTests {
     }
 
     @Test("is reserved again when it is used up, and no more than needed")
-    func usedUp() {
-        var budget = RateBudget(perSecond: 100)
+    mutating func usedUp() {
         _ = budget.reserve(waiting: 50, now: start)
         budget.recordPortion(5, wait: .zero, now: start)
         budget.recordSpent(4)
@@ -33,8 +32,7 @@ struct RateBudgetTests {
     }
 
     @Test("a portion that was not used in time is lost")
-    func unused() {
-        var budget = RateBudget(perSecond: 100)
+    mutating func unused() {
         _ = budget.reserve(waiting: 50, now: start)
         budget.recordPortion(5, wait: .zero, now: start)
         #expect(budget.available(now: start + .seconds(2)) == 0)

@@ -6,11 +6,11 @@ import Testing
 
 @Suite("Readiness")
 struct ReadinessTests {
+    private var readiness = Readiness()
     let start = NIODeadline.uptimeNanoseconds(1_000_000_000)
 
     @Test("is not logged if it is lost only for a moment")
-    func moment() {
-        var readiness = Readiness()
+    mutating func moment() {
         #expect(readiness.update(isReady: false, now: start) == nil)
         #expect(readiness.update(isReady: false, now: start + .milliseconds(999)) == nil)
         #expect(readiness.update(isReady: true, now: start + .milliseconds(999)) == nil)
@@ -18,8 +18,7 @@ struct ReadinessTests {
     }
 
     @Test("is logged once when it is lost, and once when it is regained")
-    func once() {
-        var readiness = Readiness()
+    mutating func once() {
         #expect(readiness.update(isReady: false, now: start) == nil)
         #expect(readiness.update(isReady: false, now: start + .seconds(1)) == .lost)
         #expect(readiness.update(isReady: false, now: start + .seconds(3600)) == nil)
@@ -28,9 +27,8 @@ struct ReadinessTests {
     }
 
     @Test("alternates between lost and regained, in any order of events", arguments: 0..<100)
-    func anyOrder(seed: UInt64) {
+    mutating func anyOrder(seed: UInt64) {
         var random = SeededGenerator(seed: seed)
-        var readiness = Readiness()
         var now = start
         var (isLost, isReady) = (false, true)
         for _ in 0..<500 {

@@ -93,9 +93,7 @@ struct NotificationIDTests {
     @Test("differs between jobs, tokens, and the boundary between them")
     func distinct() {
         var seen: Set<APNSID> = []
-        for job in 0..<200 {
-            for token in 0..<200 { seen.insert(id("job-\(job)", "token-\(token)")) }
-        }
+        for job in 0..<200 { for token in 0..<200 { seen.insert(id("job-\(job)", "token-\(token)")) } }
         #expect(seen.count == 40_000)
         #expect(id("ab", "c") != id("a", "bc"))
         #expect(id("", "") != id("", "a"))

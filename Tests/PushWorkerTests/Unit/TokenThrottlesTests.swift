@@ -5,21 +5,20 @@ import Testing
 
 @Suite("Throttled tokens")
 struct TokenThrottlesTests {
+    private var throttles = TokenThrottles()
     private let token = ByteBuffer(string: "aa")
     private let other = ByteBuffer(string: "bb")
     private let spacing = TokenThrottles.spacing
 
     @Test("nothing waits for a token that APNs does not throttle")
-    func unthrottled() {
-        var throttles = TokenThrottles()
+    mutating func unthrottled() {
         #expect(throttles.recordThrottle(token, retryAt: 2000, now: 1000) == 2000)
         #expect(throttles.decide(other, isReturning: false, now: 1000) == .send)
         #expect(throttles.count == 1)
     }
 
     @Test("notifications that arrive in the meantime wait behind it, in order")
-    func order() {
-        var throttles = TokenThrottles()
+    mutating func order() {
         _ = throttles.recordThrottle(token, retryAt: 2000, now: 1000)
         #expect(throttles.decide(token, isReturning: false, now: 1100) == .wait(until: 2000 + spacing))
         #expect(throttles.decide(token, isReturning: false, now: 1200) == .wait(until: 2000 + 2 * spacing))
@@ -35,8 +34,7 @@ struct TokenThrottlesTests {
     }
 
     @Test("the first stays the first when it is refused again")
-    func again() {
-        var throttles = TokenThrottles()
+    mutating func again() {
         _ = throttles.recordThrottle(token, retryAt: 2000, now: 1000)
         _ = throttles.decide(token, isReturning: false, now: 1100)
         #expect(throttles.decide(token, isReturning: true, now: 2000) == .send)
@@ -49,8 +47,7 @@ struct TokenThrottlesTests {
     }
 
     @Test("those that were in flight together are retried one after the other")
-    func together() {
-        var throttles = TokenThrottles()
+    mutating func together() {
         let first = throttles.recordThrottle(token, retryAt: 2000, now: 1000)
         let second = throttles.recordThrottle(token, retryAt: 1500, now: 1001)
         let third = throttles.recordThrottle(token, retryAt: 1200, now: 1002)
@@ -58,8 +55,7 @@ struct TokenThrottlesTests {
     }
 
     @Test("is dropped when no notification waits for it")
-    func forgotten() {
-        var throttles = TokenThrottles()
+    mutating func forgotten() {
         _ = throttles.recordThrottle(token, retryAt: 2000, now: 1000)
         #expect(throttles.decide(token, isReturning: true, now: 2000) == .send)
         #expect(throttles.isEmpty)
@@ -71,8 +67,7 @@ struct TokenThrottlesTests {
     }
 
     @Test("a retry that never happened does not block the token forever")
-    func lostTry() {
-        var throttles = TokenThrottles()
+    mutating func lostTry() {
         _ = throttles.recordThrottle(token, retryAt: 2000, now: 1000)
         _ = throttles.decide(token, isReturning: false, now: 1000)
         #expect(throttles.decide(token, isReturning: true, now: 2000) == .send)
@@ -81,8 +76,7 @@ struct TokenThrottlesTests {
     }
 
     @Test("throttles of other lanes count as long as they last, and are bounded")
-    func learned() {
-        var throttles = TokenThrottles()
+    mutating func learned() {
         throttles.recordReport(token, until: 2000, now: 3000)
         throttles.recordReport(token, until: 3_603_001, now: 3000)
         #expect(throttles.isEmpty)

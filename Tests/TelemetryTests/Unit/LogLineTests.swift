@@ -7,7 +7,6 @@ import Testing
 
 @Suite("A line of the log")
 struct LogLineTests {
-    /// Untrusted texts.
     static let hostile = [
         "\"", "\\", "a\nb\r\nc", "\u{0}\u{1B}[2J\u{7F}", "\u{85}\u{9B}31m", "\u{2028}\u{2029}", "\u{202E}evil\u{2066}",
         "{\"level\":\"error\"}", "a=b c=d", "é🐎\u{FFFD}", String(repeating: "\u{1}", count: 255),
@@ -62,9 +61,7 @@ struct LogLineTests {
         ] { #expect(object[name] as? String == text, "\(name)") }
     }
 
-    @Test(
-        "is always one line without control characters", arguments: hostile,
-        [LogFormat.text, .journal, .json])
+    @Test("is always one line without control characters", arguments: hostile, [LogFormat.text, .journal, .json])
     func oneLine(text hostile: String, format: LogFormat) {
         let text = text(line(hostile, ["job": "\(hostile)", "\(hostile)": "x"]), format)
         #expect(text.hasSuffix("\n"))
@@ -91,7 +88,5 @@ struct LogLineTests {
     @Test(
         "has the time in UTC",
         arguments: [(0, "1970-01-01T00:00:00.000Z"), (951_782_400_999, "2000-02-29T00:00:00.999Z")])
-    func time(milliseconds: Int64, text: String) {
-        #expect(LogTime(milliseconds: milliseconds).text == text)
-    }
+    func time(milliseconds: Int64, text: String) { #expect(LogTime(milliseconds: milliseconds).text == text) }
 }

@@ -24,17 +24,7 @@ struct LogOutputTests {
         let (reading, writing) = (ends[0], ends[1])
         let output = LogOutput(descriptor: writing, format: .json)
         let logger = Logger(label: "test", factory: output.handlers(SharedLogLevel(.info)))
-        let text = Mutex("")
-        let hasEnded = DispatchSemaphore(value: 0)
-        let reader = Thread {
-            var bytes = [UInt8](repeating: 0, count: 1 << 16)
-            var all: [UInt8] = []
-            while case let count = read(reading, &bytes, bytes.count), count > 0 { all += bytes[..<count] }
-            text.withLock { $0 = String(decoding: all, as: UTF8.self) }
-            close(reading)
-            hasEnded.signal()
-        }
-        reader.start()
+        let reader = PipeReader(reading)
         DispatchQueue.concurrentPerform(iterations: 8) { thread in
             for number in 0..<200 {
                 let filler = String(repeating: "\(thread)", count: number % 2 == 0 ? 10 : 7000)
@@ -43,8 +33,7 @@ struct LogOutputTests {
         }
         output.flush(within: .seconds(60))
         close(writing)
-        hasEnded.wait()
-        let lines = text.withLock { $0 }.split(separator: "\n")
+        let lines = reader.text().split(separator: "\n")
         #expect(lines.count == 8 * 200)
         let numbers = try Set(
             lines.map { line in
@@ -112,23 +101,11 @@ struct LogOutputTests {
         output.flush(within: .milliseconds(10))
         let lost = output.lost
         #expect(lost > 0 && lost < total)
-        let reading = ends[0]
-        let all = Mutex<[UInt8]>([])
-        let hasEnded = DispatchSemaphore(value: 0)
-        let reader = Thread {
-            var bytes = [UInt8](repeating: 0, count: 1 << 16)
-            while case let count = read(reading, &bytes, bytes.count), count > 0 {
-                all.withLock { $0 += bytes[..<count] }
-            }
-            hasEnded.signal()
-        }
-        reader.start()
+        let reader = PipeReader(ends[0])
         output.flush(within: .seconds(60))
         close(ends[1])
-        hasEnded.wait()
-        close(reading)
         var (numbers, reported): ([Int], [Int]) = ([], [])
-        for line in String(decoding: all.withLock { $0 }, as: UTF8.self).split(separator: "\n") {
+        for line in reader.text().split(separator: "\n") {
             let object = try #require(try JSONSerialization.jsonObject(with: Data(line.utf8)) as? [String: Any])
             if object["event"] as? String == "log_lines_lost" {
                 reported.append(try #require(object["count"] as? Int))
@@ -174,5 +151,28 @@ struct LogOutputTests {
             let text = try String(contentsOf: file, encoding: .utf8)
             #expect(text.hasSuffix(" info x app=shop queue=bulk\n"))
         }
+    }
+}
+
+/// Reads a pipe to its end in a thread, and closes it.
+private final class PipeReader: Sendable {
+    private let bytes = Mutex<[UInt8]>([])
+    private let hasEnded = DispatchSemaphore(value: 0)
+
+    init(_ descriptor: Int32) {
+        let reader = Thread { [self] in
+            var portion = [UInt8](repeating: 0, count: 1 << 16)
+            while case let count = read(descriptor, &portion, portion.count), count > 0 {
+                bytes.withLock { $0 += portion[..<count] }
+            }
+            close(descriptor)
+            hasEnded.signal()
+        }
+        reader.start()
+    }
+
+    func text() -> String {
+        hasEnded.wait()
+        return String(decoding: bytes.withLock { $0 }, as: UTF8.self)
     }
 }

@@ -16,12 +16,9 @@ struct ServiceNoticesTests {
     @Test("readiness is sent once, after the start")
     func ready() {
         var notices = ServiceNotices(isWatched: false)
-        var messages = Self.sent(&notices, hasStarted: false)
-        #expect(messages.isEmpty)
-        messages = Self.sent(&notices)
-        #expect(messages == ["READY=1"])
-        messages = Self.sent(&notices)
-        #expect(messages.isEmpty)
+        #expect(Self.sent(&notices, hasStarted: false).isEmpty)
+        #expect(Self.sent(&notices) == ["READY=1"])
+        #expect(Self.sent(&notices).isEmpty)
     }
 
     @Test("lost notices are sent again, in order")
@@ -31,26 +28,19 @@ struct ServiceNoticesTests {
         notices.reloadBegan(at: 7)
         _ = notices.messages(hasStarted: true, isStuck: false)
         notices.reloadEnded()
-        var messages = Self.sent(&notices)
-        #expect(messages == ["READY=1", "RELOADING=1\nMONOTONIC_USEC=7", "READY=1"])
-        messages = Self.sent(&notices)
-        #expect(messages.isEmpty)
+        #expect(Self.sent(&notices) == ["READY=1", "RELOADING=1\nMONOTONIC_USEC=7", "READY=1"])
+        #expect(Self.sent(&notices).isEmpty)
     }
 
     @Test("the watchdog is notified each time, but not while something is stuck")
     func watchdog() {
         var notices = ServiceNotices(isWatched: true)
-        var messages = Self.sent(&notices, hasStarted: false)
-        #expect(messages == ["WATCHDOG=1"])
-        messages = Self.sent(&notices)
-        #expect(messages == ["READY=1", "WATCHDOG=1"])
-        messages = Self.sent(&notices)
-        #expect(messages == ["WATCHDOG=1"])
-        messages = Self.sent(&notices, isStuck: true)
-        #expect(messages.isEmpty)
+        #expect(Self.sent(&notices, hasStarted: false) == ["WATCHDOG=1"])
+        #expect(Self.sent(&notices) == ["READY=1", "WATCHDOG=1"])
+        #expect(Self.sent(&notices) == ["WATCHDOG=1"])
+        #expect(Self.sent(&notices, isStuck: true).isEmpty)
         notices.stopping()
-        messages = Self.sent(&notices)
-        #expect(messages == ["STOPPING=1", "WATCHDOG=1"])
+        #expect(Self.sent(&notices) == ["STOPPING=1", "WATCHDOG=1"])
     }
 
     @Test("a stopping process is never ready again, nor reloading")
@@ -62,16 +52,14 @@ struct ServiceNoticesTests {
         notices.stopping()
         notices.reloadEnded()
         notices.reloadBegan(at: 2)
-        let messages = Self.sent(&notices)
-        #expect(messages == ["RELOADING=1\nMONOTONIC_USEC=1", "STOPPING=1"])
+        #expect(Self.sent(&notices) == ["RELOADING=1\nMONOTONIC_USEC=1", "STOPPING=1"])
     }
 
     @Test("a process that is stopped before it has started is not ready")
     func stoppedAtOnce() {
         var notices = ServiceNotices(isWatched: false)
         notices.stopping()
-        let messages = Self.sent(&notices)
-        #expect(messages == ["STOPPING=1"])
+        #expect(Self.sent(&notices) == ["STOPPING=1"])
     }
 
     @Test("a reload before the start is not reported")
@@ -79,8 +67,7 @@ struct ServiceNoticesTests {
         var notices = ServiceNotices(isWatched: false)
         notices.reloadBegan(at: 1)
         notices.reloadEnded()
-        let messages = Self.sent(&notices, hasStarted: false)
-        #expect(messages.isEmpty)
+        #expect(Self.sent(&notices, hasStarted: false).isEmpty)
     }
 
     @Test(
