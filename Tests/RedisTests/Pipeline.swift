@@ -74,14 +74,3 @@ final class Pipeline: Sendable {
         }
     }
 }
-
-/// Runs a body with a client under load; see `Pipeline`.
-func withPipeline(
-    _ url: String, key: String, _ body: (RedisClient, Pipeline) async throws -> Void
-) async throws {
-    try await withClient(url, key: key) { client in
-        let pipeline = Pipeline(client, tag: key)
-        pipeline.start()
-        try await body(client, pipeline)
-    }
-}
