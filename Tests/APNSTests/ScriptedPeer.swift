@@ -213,6 +213,21 @@ final class PeerConnection: ChannelInboundHandler {
     func errorCaught(context: ChannelHandlerContext, error: any Error) { context.close(promise: nil) }
 }
 
+/// Sends SETTINGS with a limit of streams, and calls a function for each complete request.
+/// - Parameter onlyFirst: true if later connections answer all requests.
+func handling(
+    streams: UInt32 = 10, onlyFirst: Bool = false,
+    _ request: @escaping @Sendable (PeerConnection, HTTP2Frame) -> Void = { _, _ in }
+) -> ScriptedPeer.Script {
+    { connection, event in
+        if onlyFirst, connection.number > 1 { return answersAll(connection, event) }
+        switch event {
+        case .connected: connection.send(.settings(maximumStreams: streams))
+        case .frame(let frame): if frame.endsStream, frame.kind == .data { request(connection, frame) }
+        }
+    }
+}
+
 /// Runs a body against a scripted peer, and stops the peer afterwards.
 func withPeer(
     protocols: [String] = ["h2"], transport: ScriptedPeer.Transport = .tls, sendBuffer: Int = 1 << 20,
