@@ -142,10 +142,4 @@ struct APNSEnvironmentTests {
     func hosts(host: String, environment: APNSEnvironment?) {
         #expect(APNSEnvironment(host: host) == environment)
     }
-
-    @Test("belongs to Apple's endpoints")
-    func endpoints() {
-        #expect(APNSEnvironment(host: APNSEndpoint.production.host) == .production)
-        #expect(APNSEnvironment(host: APNSEndpoint.sandbox.host) == .sandbox)
-    }
 }

@@ -27,15 +27,6 @@ struct DeviceTokenTests {
         #expect(try DeviceToken(text) == DeviceToken("abcdef01"))
     }
 
-    @Test(
-        "of 32 bytes is accepted in base64, of either alphabet, with and without padding",
-        arguments: [
-            "ASNFZ4mrze8BI0VniavN7wEjRWeJq83vASNFZ4mrze8=", "ASNFZ4mrze8BI0VniavN7wEjRWeJq83vASNFZ4mrze8",
-        ])
-    func base64(text: String) throws {
-        #expect(try DeviceToken(text) == DeviceToken(hex))
-    }
-
     @Test("in base64 may have the characters of both alphabets, and small bytes")
     func base64Alphabets() throws {
         let bytes = String(repeating: "00ff", count: 15) + "fbef"
