@@ -158,7 +158,7 @@ struct GatewayPoolTests {
         let script: ScriptedGateway.Script = { peer, event in
             guard case .item(let item) = event else { return }
             if item.token.isEmpty { return peer.answer(2, item.identifier) }
-            // Each seventh is bad. The packet arrives in two pieces, and late, while more is being written.
+            // Each seventh is bad. The packet arrives in six pieces, and late, while more is being written.
             if item.number % 7 == 3 { peer.answer(8, item.identifier, after: .milliseconds(5)) }
         }
         try await withGateway(script: script) { client, gateway in
@@ -203,17 +203,6 @@ struct GatewayPoolTests {
         #expect(check.confirmed.isEmpty && check.unresponsive?.contains("20 s") == true)
     }
 
-    @Test("a packet in six pieces is one packet")
-    func splitPacket() async throws {
-        let script: ScriptedGateway.Script = { peer, event in
-            if case .item(let item) = event { peer.answer(7, item.identifier, pieces: 1) }
-        }
-        try await withGateway(script: script) { client, _ in
-            let results = try await client.results(1)
-            #expect(results == [.refused(.invalidPayloadSize)])
-        }
-    }
-
     @Test("status 10 confirms the named one, and is not an error")
     func shutdown() async throws {
         let script: ScriptedGateway.Script = { peer, event in
@@ -229,46 +218,25 @@ struct GatewayPoolTests {
         }
     }
 
-    @Test("a close without a packet leaves the rest uncertain")
-    func closeWithoutPacket() async throws {
+    @Test(
+        "a close without a whole packet, and bytes that are no packet, leave the rest uncertain",
+        arguments: [([], 5, 3), ([8, 8, 0], 1, 1), (Array("HTTP/1.1 400 Bad Request\r\n".utf8), 1, 1)]
+            as [([UInt8], Int, Int)])
+    func noPacket(bytes: [UInt8], sent: Int, place: Int) async throws {
+        let isGarbage = bytes.count > 5
         let script: ScriptedGateway.Script = { peer, event in
-            if case .item(let item) = event, item.place == 3 { peer.close() }
+            guard case .item(let item) = event, item.place == place else { return }
+            if !bytes.isEmpty { peer.send(bytes) }
+            if !isGarbage { peer.close() }
         }
         try await withGateway(script: script) { client, _ in
-            for result in try await results(client.send((0..<5).map { .example($0) })) {
+            for result in try await client.results(sent) {
                 guard case .uncertain = result else {
                     Issue.record("\(result)")
                     continue
                 }
             }
-        }
-    }
-
-    @Test("half a packet is ignored")
-    func halfPacket() async throws {
-        let script: ScriptedGateway.Script = { peer, event in
-            guard case .item = event else { return }
-            peer.send([8, 8, 0])
-            peer.close()
-        }
-        try await withGateway(script: script) { client, _ in
-            guard case .uncertain = try await client.send().get() else {
-                Issue.record("not uncertain")
-                return
-            }
-        }
-    }
-
-    @Test("bytes that are not an error packet end the connection, with a pause before the next")
-    func garbage() async throws {
-        let script: ScriptedGateway.Script = { peer, event in
-            if case .item = event { peer.send(Array("HTTP/1.1 400 Bad Request\r\n".utf8)) }
-        }
-        try await withGateway(script: script) { client, _ in
-            guard case .uncertain = try await client.send().get() else {
-                Issue.record("not uncertain")
-                return
-            }
+            guard isGarbage else { return }
             let failure = try await client.ask { "\($0.lastFailure.map { "\($0)" } ?? "none")" }
             #expect(failure.contains("an error packet must begin with 8, not 72"))
         }
