@@ -30,8 +30,7 @@ struct ForeignServerTests {
                 for (number, future) in zip(sent, client.send(sent.map { .example($0 % 16) })) {
                     let result = try await future.get()
                     switch result {
-                    case .response(let response):
-                        #expect(answers.updateValue(response.status, forKey: number) == nil)
+                    case .response(let response): #expect(answers.updateValue(response.status, forKey: number) == nil)
                     case .notProcessed:
                         waiting.append(number)
                         again += 1

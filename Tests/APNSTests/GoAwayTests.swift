@@ -71,21 +71,6 @@ struct GoAwayTests {
         }
     }
 
-    @Test("before the body could be written has not processed the request")
-    func lostBeforeWriting() async throws {
-        let script: ScriptedPeer.Script = { connection, event in
-            switch event {
-            case .connected: connection.send(.settings([(3, 10), (4, 0)]))
-            case .frame(let frame): if frame.kind == .headers { connection.close() }
-            }
-        }
-        try await withPool(against: script) { client, _ in
-            try await client.waitForSettings()
-            let result = try await client.send().get()
-            guard case .notProcessed(.connectionLost) = result else { throw Unexpected(result) }
-        }
-    }
-
     @Test("because the pool closes finishes requests in flight, and accepts no more")
     func drain() async throws {
         let script = handling { connection, frame in
@@ -104,18 +89,6 @@ struct GoAwayTests {
             try await eventually("a GOAWAY") { peer.count(.goAway) == 1 }
             #expect(try await client.ask { $0.capacity } == 0)
             #expect(try await client.ask { $0.submit(.example(), tag: 99, in: .shared) } == false)
-        }
-    }
-
-    @Test("because the pool closes at once leaves requests in flight uncertain")
-    func closeNow() async throws {
-        try await withPool(against: handling()) { client, peer in
-            let future = client.send()
-            try await eventually("the request") { peer.count(.data) == 1 }
-            try await client.closeNow()
-            let result = try await future.get()
-            guard case .uncertain(.connectionLost) = result else { throw Unexpected(result) }
-            try await eventually("the end") { peer.seen.withLockedValue(\.ended) == 1 }
         }
     }
 }

@@ -56,15 +56,4 @@ struct IsolationTests {
             #expect(client.log.lines(of: "apns_connection_failed").isEmpty)
         }
     }
-
-    @Test("alone are known to be the cause")
-    func alone() async throws {
-        try await withPool(against: Self.cutting) { client, _ in
-            for _ in 0..<3 {
-                let result = try await client.send(Self.poison).get()
-                guard case .uncertain(.connectionLost) = result else { throw Unexpected(result) }
-                try await expect(client.send(), .delivered)
-            }
-        }
-    }
 }

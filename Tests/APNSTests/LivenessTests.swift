@@ -116,21 +116,6 @@ struct LivenessTests {
         #expect(seen.connections > 2)
     }
 
-    @Test("that reads nothing more is detected even during writes")
-    func onlyWriting() async throws {
-        let limits = { @Sendable (configuration: inout ConnectionPool.Configuration) in
-            configuration.pingAfter = .milliseconds(200)
-            configuration.pingTimeout = .milliseconds(200)
-        }
-        try await withPool(against: handling(streams: 1000, onlyFirst: true), limits) { client, peer in
-            try await eventually("the end of the first connection") {
-                // Each of these causes a write; none counts as a sign of life.
-                _ = client.send()
-                return peer.seen.withLockedValue(\.connections) > 1
-            }
-        }
-    }
-
     @Test("that never sends its SETTINGS gets no request, and is replaced by another connection")
     func noSettings() async throws {
         let script: ScriptedPeer.Script = { connection, event in

@@ -135,9 +135,7 @@ final class PeerConnection: ChannelInboundHandler {
     }
 
     /// Sends each byte in a separate TLS record and packet.
-    func sendBytewise(_ frames: HTTP2Frame...) {
-        for byte in frames.flatMap(\.bytes) { send(bytes: [byte]) }
-    }
+    func sendBytewise(_ frames: HTTP2Frame...) { for byte in frames.flatMap(\.bytes) { send(bytes: [byte]) } }
 
     /// Sends the same bytes again and again, as fast as possible, until the connection ends.
     func flood(_ bytes: [UInt8]) {
@@ -163,9 +161,7 @@ final class PeerConnection: ChannelInboundHandler {
     var eventLoop: (any EventLoop)? { context?.eventLoop }
 
     /// Returns a reference that can be sent to another thread.
-    func bound() -> NIOLoopBound<PeerConnection>? {
-        context.map { NIOLoopBound(self, eventLoop: $0.eventLoop) }
-    }
+    func bound() -> NIOLoopBound<PeerConnection>? { context.map { NIOLoopBound(self, eventLoop: $0.eventLoop) } }
 
     /// Closes TCP without a message of TLS.
     func hangUp() {

@@ -133,26 +133,6 @@ struct UnresponsiveTests {
         #expect(seen.connections == 2)
     }
 
-    @Test("does not include one whose windows are small and grow")
-    func smallWindows() async throws {
-        let script: ScriptedPeer.Script = { connection, event in
-            guard case .frame(let frame) = event, frame.kind == .data else {
-                guard case .connected = event else { return }
-                // The connection's window is large enough.
-                return connection.send(.settings([(3, 100), (4, 10)]), .windowUpdate(by: 0x10_0000))
-            }
-            guard !frame.endsStream else { return connection.send(.answer(frame.stream, status: 200)) }
-            connection.send(.windowUpdate(frame.stream, by: 7))
-        }
-        let seen = try await withPool(against: script, { $0.windowTimeout = .seconds(3) }) { client, _ in
-            let text = #"{"aps":{"alert":""# + String(repeating: "x", count: 2000) + #""}}"#
-            for future in client.send((0..<100).map({ .example($0, payload: text) })) {
-                try await expect(future, .delivered)
-            }
-        }
-        #expect(seen.connections == 1)
-    }
-
     @Test("does not include one that waits for a stream limit of one")
     func lowStreamLimit() async throws {
         let script = handling { connection, frame in

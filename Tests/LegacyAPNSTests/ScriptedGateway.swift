@@ -198,9 +198,7 @@ private final class RecordMeter: ChannelInboundHandler {
     private let seen: NIOLockedValueBox<ScriptedGateway.Seen>
     private var input = ByteBuffer()
 
-    init(seen: NIOLockedValueBox<ScriptedGateway.Seen>) {
-        self.seen = seen
-    }
+    init(seen: NIOLockedValueBox<ScriptedGateway.Seen>) { self.seen = seen }
 
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {
         var bytes = unwrapInboundIn(data)

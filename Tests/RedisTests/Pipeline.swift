@@ -43,9 +43,7 @@ final class Pipeline: Sendable {
     /// - Returns: the values that were appended to the list, in the order of the answers.
     func finish() async throws -> [Int] {
         state.withLock { $0.isStopped = true }
-        try await eventually {
-            try await self.client.eventLoop.submit { self.client.pendingCount == 0 }.get()
-        }
+        try await eventually { try await self.client.eventLoop.submit { self.client.pendingCount == 0 }.get() }
         return state.withLock { $0.answers }
     }
 

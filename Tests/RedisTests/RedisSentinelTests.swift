@@ -260,8 +260,7 @@ struct RedisSentinelTests {
         let file = set.servers[0].directory.appendingPathComponent("password")
         try "wrong\n".write(to: file, atomically: true, encoding: .utf8)
         let place = "127.0.0.1:\(set.sentinels[0].port)"
-        let url =
-            "redis+sentinel://\(place)?master=mymaster&sentinel_password=sentinel&password_file=\(file.path)"
+        let url = "redis+sentinel://\(place)?master=mymaster&sentinel_password=sentinel&password_file=\(file.path)"
         try await withClient(url, waiting: false) { client in
             let error = await #expect(throws: RedisError.self) {
                 try await client.waitUntilReady(timeout: .seconds(20))
@@ -330,9 +329,7 @@ func writeAll(_ numbers: Range<Int>, to key: String, by client: RedisClient) asy
                 break
             } catch let error as RedisError {
                 guard ContinuousClock.now < deadline else { throw error }
-                if case .server = error {
-                    try await Task.sleep(for: .milliseconds(20))
-                }
+                if case .server = error { try await Task.sleep(for: .milliseconds(20)) }
                 try await client.waitUntilReady(timeout: .seconds(30))
             }
         }

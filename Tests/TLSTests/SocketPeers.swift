@@ -64,9 +64,7 @@ final class Application: ChannelInboundHandler {
         if outcome.received.readableBytes >= behaviour.closesAfter { context.close(promise: nil) }
     }
 
-    func channelReadComplete(context: ChannelHandlerContext) {
-        if behaviour.echoes { context.flush() }
-    }
+    func channelReadComplete(context: ChannelHandlerContext) { if behaviour.echoes { context.flush() } }
 
     func errorCaught(context: ChannelHandlerContext, error: any Error) {
         outcome.errors.append(error)

@@ -138,8 +138,7 @@ struct HTTP2ReferenceTests {
             case 21: frame = .raw(.pushPromise, 4, open, [0, 0, 0, 2, 0x82])
             case 22:
                 let fields = [("content-length", "10")]
-                frame = .answer(
-                    open, hasID: false, status: 400, fields: fields, ends: Bool.random(using: &generator))
+                frame = .answer(open, hasID: false, status: 400, fields: fields, ends: Bool.random(using: &generator))
             case 23:
                 // An unknown type of frame.
                 frames.append([0, 0, 2, 0x2A, 0xFF] + [0, 0, 0, UInt8(truncatingIfNeeded: stream)] + any(2))

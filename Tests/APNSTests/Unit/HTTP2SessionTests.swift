@@ -208,8 +208,7 @@ struct HTTP2SessionTests {
     func extensions() {
         let client = Self.client()
         client.receive([0, 0, 3, 0x2A, 0xFF, 0x80, 0, 0, 1, 1, 2, 3])
-        client.receive(
-            Self.bytes(.settings([(0x4A4A, 7)]), .raw(.ping, 0xFE, 0, Array(1...8))))
+        client.receive(Self.bytes(.settings([(0x4A4A, 7)]), .raw(.ping, 0xFE, 0, Array(1...8))))
         client.receive(Self.bytes(.answer(1, status: 200)))
         #expect(client.view.leaves == nil && client.view.answers[1]?.status == 200)
         let frames = client.frames()
@@ -354,8 +353,7 @@ struct HTTP2SessionTests {
     func floods() {
         let client = OwnClient()
         client.receive(HTTP2Frame.settings().bytes)
-        client.receive(
-            Array(repeating: HTTP2Frame.raw(.ping, 0, 0, Array(1...8)).bytes, count: 1001).flatMap { $0 })
+        client.receive(Array(repeating: HTTP2Frame.raw(.ping, 0, 0, Array(1...8)).bytes, count: 1001).flatMap { $0 })
         #expect(client.isFlooded)
         let other = Self.client()
         other.receive(HTTP2Frame.raw(.headers, 1, 1, [0x88]).bytes)

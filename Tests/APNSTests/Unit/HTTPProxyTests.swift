@@ -5,10 +5,8 @@ import Testing
 
 @Suite("A proxy's URL")
 struct HTTPProxyTests {
-    private static func proxy(_ host: String, _ port: Int, _ login: (user: String, password: String)? = nil)
-        -> HTTPProxy
-    {
-        HTTPProxy(host: host, port: port, credentials: login.map { .init(user: $0.user, password: $0.password) })
+    private static func proxy(_ host: String, _ port: Int, _ login: (String, String)? = nil) -> HTTPProxy {
+        HTTPProxy(host: host, port: port, credentials: login.map { .init(user: $0.0, password: $0.1) })
     }
 
     @Test(
@@ -24,9 +22,7 @@ struct HTTPProxyTests {
             ("http://m%40e:s%3Ae%2fc%25r%C3%A9t@proxy:1", proxy("proxy", 1, ("m@e", "s:e/c%rét"))),
             ("http://me:a:b@c@proxy:1", proxy("proxy", 1, ("me", "a:b@c"))),
         ])
-    func read(url: String, proxy: HTTPProxy) throws {
-        #expect(try HTTPProxy(url) == proxy)
-    }
+    func read(url: String, proxy: HTTPProxy) throws { #expect(try HTTPProxy(url) == proxy) }
 
     @Test(
         "that is invalid is refused with the correct form, and without the password",
@@ -68,9 +64,7 @@ struct HTTPProxyTests {
 struct EnvironmentProxyTests {
     private func proxy(
         _ environment: [String: String], _ endpoint: APNSEndpoint = .production
-    ) throws(HTTPProxy.Invalid) -> HTTPProxy? {
-        try .fromEnvironment(environment, for: endpoint)
-    }
+    ) throws(HTTPProxy.Invalid) -> HTTPProxy? { try .fromEnvironment(environment, for: endpoint) }
 
     @Test("is read from HTTPS_PROXY or https_proxy only")
     func variables() throws {
@@ -115,14 +109,11 @@ struct EnvironmentProxyTests {
             ("::ffff:10.0.0.1", "10.0.0.1", true),
         ])
     func exceptions(text: String, host: String, isExcepted: Bool) throws {
-        let found = try proxy(
-            ["HTTPS_PROXY": "http://proxy:1", "NO_PROXY": text], APNSEndpoint(host: host, port: 443))
+        let found = try proxy(["HTTPS_PROXY": "http://proxy:1", "NO_PROXY": text], APNSEndpoint(host: host, port: 443))
         #expect((found == nil) == isExcepted)
     }
 
     @Test(
         "ignores exceptions that cannot be read", arguments: ["10.0.0.0/x", "10.0.0.0/+8", "a/8", "a:b", "a:0", "a_b!"])
-    func unreadable(text: String) {
-        #expect(throws: HTTPProxy.Invalid.self) { try ProxyExceptions(text) }
-    }
+    func unreadable(text: String) { #expect(throws: HTTPProxy.Invalid.self) { try ProxyExceptions(text) } }
 }

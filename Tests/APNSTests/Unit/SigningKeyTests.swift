@@ -58,9 +58,7 @@ struct SigningKeyTests {
         let key = try key("AuthKey_ABC123DEFG.p8")
         let signatures = try await withThrowingTaskGroup(of: Int.self) { group in
             for task in 0..<8 {
-                group.addTask {
-                    try (0..<50).count { try key.signES256(Array("\(task) \($0)".utf8)).count == 64 }
-                }
+                group.addTask { try (0..<50).count { try key.signES256(Array("\(task) \($0)".utf8)).count == 64 } }
             }
             return try await group.reduce(0, +)
         }
@@ -122,9 +120,7 @@ struct SigningKeyTests {
     }
 
     @Test("that is empty is reported as empty", arguments: ["", "\n", " \r\n\t"])
-    func empty(text: String) {
-        #expect(throws: SigningKey.Invalid.empty) { try SigningKey(pem: text.utf8) }
-    }
+    func empty(text: String) { #expect(throws: SigningKey.Invalid.empty) { try SigningKey(pem: text.utf8) } }
 
     @Test("may be base64 of the file, or PKCS#8 in DER, plain or in base64")
     func forms() throws {

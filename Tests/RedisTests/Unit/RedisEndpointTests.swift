@@ -27,9 +27,7 @@ struct RedisEndpointTests {
                     location: .unixSocket("/run/a b"), access: RedisAccess(user: "u", password: "p", database: 4))
             ),
         ])
-    func parsing(url: String, expected: RedisEndpoint) throws {
-        #expect(try RedisEndpoint(url: url) == expected)
-    }
+    func parsing(url: String, expected: RedisEndpoint) throws { #expect(try RedisEndpoint(url: url) == expected) }
 
     @Test(
         "is refused with the reason",
@@ -46,9 +44,7 @@ struct RedisEndpointTests {
             ("unix://relative", .socketPath), ("unix:///", .socketPath), ("unix://host/path", .socketPath),
             ("redis://c?db=1", .query), ("redis://c#1", .query), ("unix:///a?x=1", .query),
         ])
-    func refusal(url: String, expected: RedisURLError) {
-        #expect(throws: expected) { try RedisEndpoint(url: url) }
-    }
+    func refusal(url: String, expected: RedisURLError) { #expect(throws: expected) { try RedisEndpoint(url: url) } }
 
     @Test("with an unencoded password is refused without repeating any of it", arguments: ["/", "?", "#"])
     func leak(separator: String) {
@@ -73,9 +69,7 @@ struct RedisEndpointTests {
         #expect(endpoint.description == shown)
         var dumped = ""
         dump(endpoint, to: &dumped)
-        for text in [dumped, String(reflecting: endpoint), "\([endpoint])", "\(Mirror(reflecting: endpoint).children)"]
-        {
-            #expect(!text.contains("hunter2"))
-        }
+        let texts = [dumped, String(reflecting: endpoint), "\([endpoint])", "\(Mirror(reflecting: endpoint).children)"]
+        for text in texts { #expect(!text.contains("hunter2")) }
     }
 }

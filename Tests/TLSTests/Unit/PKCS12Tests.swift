@@ -158,9 +158,7 @@ struct PKCS12Tests {
     @Test("cut off or damaged anywhere are refused, and never stop the process", arguments: [modern, keychain])
     func damaged(arguments: [String]) throws {
         let bytes = try export(arguments)
-        for length in stride(from: 0, to: bytes.count, by: 97) {
-            _ = try error(Array(bytes[..<length]))
-        }
+        for length in stride(from: 0, to: bytes.count, by: 97) { _ = try error(Array(bytes[..<length])) }
         for position in stride(from: 0, to: bytes.count, by: 61) {
             var damaged = bytes
             damaged[position] ^= 0x55
