@@ -30,14 +30,13 @@ struct ChannelClientTests {
         return ChannelClient(bundleID: try BundleID(topic: "com.example.app"), configuration: configuration)
     }
 
-    /// HEADERS with literal fields as in `HTTP2Frame.answer`, and others by name.
     static func answer(_ status: Int, _ fields: [(String, String)] = [], ends: Bool = true) -> HTTP2Frame {
-        var frame = HTTP2Frame.answer(1, status: status, ends: ends)
-        for (name, value) in fields {
-            frame.payload +=
-                [0, UInt8(name.utf8.count)] + Array(name.utf8) + [UInt8(value.utf8.count)] + Array(value.utf8)
-        }
-        return frame
+        .answer(1, status: status, fields: fields, ends: ends)
+    }
+
+    /// HEADERS with a status, and a body.
+    static func answer(_ status: Int, body: String, _ fields: [(String, String)] = []) -> [HTTP2Frame] {
+        [answer(status, fields, ends: false), .data(1, body)]
     }
 
     /// Answers each complete request with these frames.
@@ -60,17 +59,17 @@ struct ChannelClientTests {
         return (fields, String(decoding: body, as: UTF8.self))
     }
 
+    private static func fields(_ method: String, _ path: String, _ more: String...) -> [String] {
+        [":method: \(method)", ":scheme: https", ":path: /1/apps/com.example.app/\(path)"] + more
+    }
+
     @Test("creates a channel, whose id comes in a header field")
     func create() async throws {
         try await withPeer(script: Self.script([Self.answer(201, [("apns-channel-id", Self.id)])])) { peer in
             let channel = try await Self.client(peer).create(.mostRecent)
             #expect(channel == BroadcastChannel(id: Self.id, storagePolicy: .mostRecent))
             let request = try request(of: peer)
-            #expect(
-                request.fields == [
-                    ":method: POST", ":scheme: https", ":path: /1/apps/com.example.app/channels",
-                    "content-type: application/json",
-                ])
+            #expect(request.fields == Self.fields("POST", "channels", "content-type: application/json"))
             #expect(request.body == #"{"message-storage-policy":1,"push-type":"LiveActivity"}"#)
             let authorization = peer.seen.withLockedValue(\.frames).flatMap(\.headers)
                 .first { $0.name == "authorization" }
@@ -94,11 +93,7 @@ struct ChannelClientTests {
         try await withPeer(script: script) { peer in
             let channel = try await Self.client(peer).read(id: Self.id)
             #expect(channel == BroadcastChannel(id: Self.id, storagePolicy: .none))
-            #expect(
-                try request(of: peer).fields == [
-                    ":method: GET", ":scheme: https", ":path: /1/apps/com.example.app/channels",
-                    "apns-channel-id: \(Self.id)",
-                ])
+            #expect(try request(of: peer).fields == Self.fields("GET", "channels", "apns-channel-id: \(Self.id)"))
         }
     }
 
@@ -106,11 +101,7 @@ struct ChannelClientTests {
     func delete() async throws {
         try await withPeer(script: Self.script([Self.answer(204)])) { peer in
             try await Self.client(peer).delete(id: Self.id)
-            #expect(
-                try request(of: peer).fields == [
-                    ":method: DELETE", ":scheme: https", ":path: /1/apps/com.example.app/channels",
-                    "apns-channel-id: \(Self.id)",
-                ])
+            #expect(try request(of: peer).fields == Self.fields("DELETE", "channels", "apns-channel-id: \(Self.id)"))
         }
     }
 
@@ -121,20 +112,15 @@ struct ChannelClientTests {
         try await withPeer(script: Windowed.script([Self.answer(200, ends: false)], body: Array(body.utf8))) { peer in
             let listed = try await Self.client(peer).list()
             #expect(listed == ids)
-            #expect(
-                try request(of: peer).fields == [
-                    ":method: GET", ":scheme: https", ":path: /1/apps/com.example.app/all-channels",
-                ])
+            #expect(try request(of: peer).fields == Self.fields("GET", "all-channels"))
         }
     }
 
     @Test("reports the reason of a refusal and the ID that Apple needs to find the request")
     func refusal() async throws {
         let requestID = "6f9619ff-8b86-d011-b42d-00c04fc964ff"
-        let frames = [
-            Self.answer(400, [("apns-request-id", requestID)], ends: false),
-            HTTP2Frame.data(1, #"{"reason":"CannotCreateChannelConfig"}"#),
-        ]
+        let frames = Self.answer(
+            400, body: #"{"reason":"CannotCreateChannelConfig"}"#, [("apns-request-id", requestID)])
         try await withPeer(script: Self.script(frames)) { peer in
             let error = await #expect(throws: ChannelManagementError.self) {
                 try await Self.client(peer, keys: 2).create(.none)
@@ -164,9 +150,7 @@ struct ChannelClientTests {
 
     @Test("continues with the next signing key when APNs refuses one")
     func nextKey() async throws {
-        let refused = [
-            Self.answer(403, ends: false), HTTP2Frame.data(1, #"{"reason":"InvalidProviderToken"}"#),
-        ]
+        let refused = Self.answer(403, body: #"{"reason":"InvalidProviderToken"}"#)
         let script: ScriptedPeer.Script = { connection, event in
             Self.script(connection.number == 1 ? refused : [Self.answer(204)])(connection, event)
         }
@@ -200,8 +184,8 @@ struct ChannelClientTests {
     static let oddities: [Oddity] = [
         Oddity(testDescription: "a redirect", frames: [answer(301)]),
         Oddity(testDescription: "another success", frames: [answer(200)]),
-        Oddity(testDescription: "a list of something else", frames: [answer(200, ends: false), .data(1, "[1]")]),
-        Oddity(testDescription: "a page", frames: [answer(200, ends: false), .data(1, "<html>")]),
+        Oddity(testDescription: "a list of something else", frames: answer(200, body: "[1]")),
+        Oddity(testDescription: "a page", frames: answer(200, body: "<html>")),
     ]
 
     @Test("rejects an invalid answer", arguments: oddities)
@@ -224,9 +208,7 @@ struct ChannelClientTests {
 
     @Test("leaves invalid IDs out of a list, because it goes to a terminal")
     func strangeIDs() async throws {
-        let frames = [
-            Self.answer(200, ends: false), HTTP2Frame.data(1, #"{"channels":["YQ==","\u001b[2J","a b",""]}"#),
-        ]
+        let frames = Self.answer(200, body: #"{"channels":["YQ==","\u001b[2J","a b",""]}"#)
         try await withPeer(script: Self.script(frames)) { peer in
             let listed = try await Self.client(peer).list()
             #expect(listed == ["YQ=="])
@@ -244,7 +226,7 @@ struct ChannelClientTests {
         Oddity(testDescription: "DATA on stream 0", frames: [.data(0, "x")]),
         Oddity(
             testDescription: "a block that HPACK cannot read",
-            frames: [HTTP2Frame(kind: .headers, flags: 5, stream: 1, payload: [0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF])]),
+            frames: [.raw(.headers, 5, 1, [0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF])]),
         Oddity(testDescription: "a body before the status", frames: [.data(1, "x")]),
         Oddity(testDescription: "a status that is none", frames: [answer(0)]),
     ]
@@ -269,17 +251,13 @@ struct ChannelClientTests {
 
     @Test("reports a server that never answers, at any stage")
     func silence() async throws {
-        try await withPeer { peer in
-            let error = await #expect(throws: APNSConnectionError.self) {
-                try await Self.client(peer, timeout: .milliseconds(300)).list()
+        for (transport, says) in [(ScriptedPeer.Transport.tls, "no answer"), (.staysSilent, "TLS was not set up")] {
+            try await withPeer(transport: transport) { peer in
+                let error = await #expect(throws: APNSConnectionError.self) {
+                    try await Self.client(peer, timeout: .milliseconds(300)).list()
+                }
+                #expect(error?.description.contains("does not respond: \(says)") == true, "\(error as Any)")
             }
-            #expect(error?.description.contains("does not respond") == true)
-        }
-        try await withPeer(transport: .staysSilent) { peer in
-            let error = await #expect(throws: APNSConnectionError.self) {
-                try await Self.client(peer, timeout: .milliseconds(300)).list()
-            }
-            #expect(error?.description.contains("TLS was not set up") == true)
         }
     }
 

@@ -30,39 +30,33 @@ struct FloodTests {
     private static let unfinished = HTTP2Frame(kind: .headers, flags: 1, stream: 1, payload: [0x88])
 
     static let floods = [
-        Flood("PING", HTTP2Frame(kind: .ping, payload: ping)),
-        Flood("answers to PINGs that were never sent", HTTP2Frame(kind: .ping, flags: 1, payload: ping)),
+        Flood("PING", .raw(.ping, 0, 0, ping)),
+        Flood("answers to PINGs that were never sent", .raw(.ping, 1, 0, ping)),
         Flood("SETTINGS", .settings(maximumStreams: 100)),
         Flood("empty SETTINGS", .settings()),
         Flood("RST_STREAM", .reset(1, code: 8)),
         Flood("empty DATA", first: [started], .data(1, "", ends: false)),
-        Flood(
-            "padding", first: [started],
-            HTTP2Frame(kind: .data, flags: 8, stream: 1, payload: [255] + Array(repeating: 0, count: 255))),
+        Flood("padding", first: [started], .raw(.data, 8, 1, [255] + Array(repeating: 0, count: 255))),
         Flood("a body that does not end", first: [started], .data(1, String(repeating: "x", count: 500), ends: false)),
         Flood("DATA of a stream that has ended", first: [.answer(1, status: 200)], .data(1, "x", ends: false)),
-        Flood("WINDOW_UPDATE", HTTP2Frame(kind: .windowUpdate, payload: [0, 0, 0, 1])),
-        Flood("WINDOW_UPDATE of a stream", HTTP2Frame(kind: .windowUpdate, stream: 1, payload: [0, 0, 0, 1])),
-        Flood("PRIORITY", HTTP2Frame(kind: .priority, stream: 1, payload: [0, 0, 0, 0, 3])),
+        Flood("WINDOW_UPDATE", .windowUpdate(by: 1)),
+        Flood("WINDOW_UPDATE of a stream", .windowUpdate(1, by: 1)),
+        Flood("PRIORITY", .raw(.priority, 0, 1, [0, 0, 0, 0, 3])),
         Flood("GOAWAY", .goAway(lastStream: .max, debugData: "x")),
         Flood("answers to a request that has ended", first: [.answer(1, status: 200)], .answer(1, status: 200)),
         Flood("interim answers", .answer(1, status: 103, ends: false), says: "header fields are larger than 16384"),
-        Flood("CONTINUATION", first: [unfinished], HTTP2Frame(kind: .continuation, stream: 1)),
-        Flood(
-            "header fields without end", first: [unfinished],
-            HTTP2Frame(kind: .continuation, stream: 1, payload: [0x00, 1, 0x78, 1, 0x79])),
+        Flood("CONTINUATION", first: [unfinished], .raw(.continuation, 0, 1)),
+        Flood("header fields without end", first: [unfinished], .raw(.continuation, 0, 1, [0x00, 1, 0x78, 1, 0x79])),
         Flood(
             "large header fields",
-            HTTP2Frame(
-                kind: .headers, flags: 5, stream: 1,
-                payload: [0x88] + Array(repeating: [0x00, 1, 0x78, 1, 0x79], count: 1000).flatMap { $0 }),
+            .raw(.headers, 5, 1, [0x88] + Array(repeating: [0x00, 1, 0x78, 1, 0x79], count: 1000).flatMap { $0 }),
             says: "header fields are larger than 16384"),
         Flood(
             "header fields that are small on the wire",
             // A field of 4,000 bytes enters the dynamic table, so that one byte represents it from then on.
-            HTTP2Frame(
-                kind: .headers, flags: 5, stream: 1,
-                payload: [0x88, 0x40, 1, 0x78, 0x7F, 0xA1, 0x1E] + Array(repeating: 0x79, count: 4000)
+            .raw(
+                .headers, 5, 1,
+                [0x88, 0x40, 1, 0x78, 0x7F, 0xA1, 0x1E] + Array(repeating: 0x79, count: 4000)
                     + Array(repeating: 0xBE, count: 12_000)),
             says: "header fields are larger than 16384"),
     ]
@@ -79,30 +73,26 @@ struct FloodTests {
                 connection.flood(flood.more)
             }
         }
-        try await withPeer(script: script) { peer in
-            try await withPool(port: peer.port) { client in
-                try await eventually("the settings") { try await client.ask { $0.capacity } == 10 }
-                let results = try await client.results(5)
-                for (number, result) in results.enumerated() {
-                    switch result {
-                    // Only the first request got any answer.
-                    case .response(Response(status: 200)) where number == 0: break
-                    case .uncertain(.reset) where number == 0: break
-                    // Its body was cut off.
-                    case .response(Response(status: 400)) where number == 0 && !flood.first.isEmpty: break
-                    // It was refused, but the reason was incomplete.
-                    case .notProcessed(.connectionLost) where number == 0 && !flood.first.isEmpty: break
-                    case .uncertain(.connectionLost(let why)), .uncertain(.lostWithOthers(let why)):
-                        #expect(why.contains(flood.says), "\(why)")
-                    default: Issue.record("\(number): \(result)")
-                    }
+        try await withPool(against: script) { client, peer in
+            try await client.waitForSettings()
+            for (number, result) in try await client.results(5).enumerated() {
+                switch result {
+                // Only the first request got any answer.
+                case .response(Response(status: 200)) where number == 0: break
+                case .uncertain(.reset) where number == 0: break
+                // Its body was cut off.
+                case .response(Response(status: 400)) where number == 0 && !flood.first.isEmpty: break
+                // It was refused, but the reason was incomplete.
+                case .notProcessed(.connectionLost) where number == 0 && !flood.first.isEmpty: break
+                case .uncertain(.connectionLost(let why)), .uncertain(.lostWithOthers(let why)):
+                    #expect(why.contains(flood.says), "\(why)")
+                default: Issue.record("\(number): \(result)")
                 }
-                let answers = try await client.results(5)
-                #expect(answers == .delivered(5))
-                let failures = client.log.lines(of: "apns_connection_failed")
-                #expect(failures.count == 1 && failures[0].message.contains(flood.says), "\(failures)")
-                try await eventually("the end of the first") { peer.seen.withLockedValue(\.ended) >= 1 }
             }
+            #expect(try await client.results(5) == .delivered(5))
+            let failures = client.log.lines(of: "apns_connection_failed")
+            #expect(failures.count == 1 && failures[0].message.contains(flood.says), "\(failures)")
+            try await eventually("the end of the first") { peer.seen.withLockedValue(\.ended) >= 1 }
         }
     }
 
@@ -111,31 +101,22 @@ struct FloodTests {
         let field: [UInt8] = [0x00, 1, 0x78, 0x7F, 0xA1, 0x1E] + Array(repeating: 0x79, count: 4000)
         let block: [UInt8] = [0x08, 3] + Array("502".utf8) + field + field + field
         let body = String(repeating: "x", count: 16_000)
-        let script: ScriptedPeer.Script = { connection, event in
-            switch event {
-            case .connected: connection.send(.settings(maximumStreams: 100))
-            case .frame(let frame):
-                guard frame.endsStream, frame.kind == .data else { return }
-                connection.streams.append(frame.stream)
-                // All heads, then all bodies: no answer ends before all have begun.
-                guard connection.streams.count == 100 else { return }
-                for stream in connection.streams {
-                    connection.send(HTTP2Frame(kind: .headers, flags: 4, stream: stream, payload: block))
-                }
-                for stream in connection.streams { connection.send(.data(stream, body)) }
-                connection.streams = []
-            }
+        let script = handling(streams: 100) { connection, frame in
+            connection.streams.append(frame.stream)
+            // All heads, then all bodies: no answer ends before all have begun.
+            guard connection.streams.count == 100 else { return }
+            for stream in connection.streams { connection.send(.raw(.headers, 4, stream, block)) }
+            for stream in connection.streams { connection.send(.data(stream, body)) }
+            connection.streams = []
         }
-        try await withPeer(script: script) { peer in
-            try await withPool(port: peer.port) { client in
-                try await eventually("the settings") { try await client.ask { $0.capacity } == 100 }
-                for _ in 0..<5 {
-                    let answers = try await client.results(100)
-                    #expect(answers == Array(repeating: .response(Response(status: 502)), count: 100))
-                }
-                #expect(try await client.ask { $0.lastFailure == nil })
+        let seen = try await withPool(against: script) { client, _ in
+            try await client.waitForSettings(100)
+            for _ in 0..<5 {
+                let answers = try await client.results(100)
+                #expect(answers == Array(repeating: .response(Response(status: 502)), count: 100))
             }
-            #expect(peer.seen.withLockedValue(\.connections) == 1)
+            #expect(try await client.ask { $0.lastFailure == nil })
         }
+        #expect(seen.connections == 1)
     }
 }

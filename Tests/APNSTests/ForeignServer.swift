@@ -4,10 +4,6 @@ import TestSupport
 
 /// Runs `nghttpd`, `nginx` or `haproxy` on a free port while a body uses it.
 enum ForeignServer {
-    struct Failure: Error, CustomStringConvertible {
-        let description: String
-    }
-
     /// Runs nghttpd, which answers 200 to a POST of any file that it has.
     static func withNghttpd(_ body: (_ port: Int) async throws -> Void) async throws {
         try await withDirectory { directory in
@@ -17,7 +13,7 @@ enum ForeignServer {
                 let hex = String(repeating: "0", count: 63) + String(number, radix: 16)
                 try Data().write(to: devices.appending(path: hex))
             }
-            let port = try freePort()
+            let port = try RedisServer.freePort()
             try await run(
                 [
                     "nghttpd", "--address=127.0.0.1", "--htdocs=\(directory.path)", "--max-concurrent-streams=100",
@@ -30,7 +26,7 @@ enum ForeignServer {
     /// - Parameter wantsCertificate: true to answer 400 to clients without a certificate of our authority.
     static func withNginx(wantsCertificate: Bool = false, _ body: (_ port: Int) async throws -> Void) async throws {
         try await withDirectory { directory in
-            let port = try freePort()
+            let port = try RedisServer.freePort()
             let paths = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
                 .map { "\($0)_temp_path \(directory.path)/\($0);" }.joined(separator: "\n")
             let configuration = """
@@ -81,7 +77,7 @@ enum ForeignServer {
     /// - Parameter wantsCertificate: true to end the handshake of clients without a certificate of our authority.
     static func withHaproxy(wantsCertificate: Bool = false, _ body: (Haproxy) async throws -> Void) async throws {
         try await withDirectory { directory in
-            let port = try freePort()
+            let port = try RedisServer.freePort()
             let both = directory.appending(path: "server.pem")
             var pem = try Data(contentsOf: URL(filePath: TestCertificates.path("server.pem")))
             pem += try Data(contentsOf: URL(filePath: TestCertificates.path("server-key.pem")))
@@ -135,41 +131,12 @@ enum ForeignServer {
         try await body(directory)
     }
 
-    private static func freePort() throws -> Int {
-        try withSocket { descriptor, address, length in
-            guard bind(descriptor, address, length) == 0 else { throw Failure(description: "no free port") }
-            var size = length
-            guard getsockname(descriptor, address, &size) == 0 else { throw Failure(description: "no free port") }
-        }
-    }
-
     private static func isListening(_ port: Int) -> Bool {
         do {
-            _ = try withSocket(port: port) { descriptor, address, length in
-                guard connect(descriptor, address, length) == 0 else { throw Failure(description: "refused") }
-            }
+            _ = try RawConnection(port: port)
             return true
         } catch {
             return false
         }
-    }
-
-    /// Runs a body with a TCP socket and the address of a port on 127.0.0.1; returns the address's port afterwards.
-    private static func withSocket(
-        port: Int = 0, _ body: (Int32, UnsafeMutablePointer<sockaddr>, socklen_t) throws -> Void
-    ) throws -> Int {
-        let descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
-        guard descriptor >= 0 else { throw Failure(description: "no socket to be had") }
-        defer { close(descriptor) }
-        var address = sockaddr_in()
-        address.sin_family = sa_family_t(AF_INET)
-        address.sin_addr.s_addr = inet_addr("127.0.0.1")
-        address.sin_port = in_port_t(port).bigEndian
-        try withUnsafeMutablePointer(to: &address) { pointer in
-            try pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) {
-                try body(descriptor, $0, socklen_t(MemoryLayout<sockaddr_in>.size))
-            }
-        }
-        return Int(UInt16(bigEndian: address.sin_port))
     }
 }

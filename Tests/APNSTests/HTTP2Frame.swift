@@ -21,6 +21,10 @@ struct HTTP2Frame: Sendable {
     /// The error code of a reset.
     var errorCode: UInt32 { payload.suffix(4).reduce(0) { $0 << 8 | UInt32($1) } }
 
+    static func raw(_ kind: Kind, _ flags: UInt8, _ stream: Int32, _ payload: [UInt8] = []) -> HTTP2Frame {
+        HTTP2Frame(kind: kind, flags: flags, stream: stream, payload: payload)
+    }
+
     static func settings(_ values: [(UInt16, UInt32)] = []) -> HTTP2Frame {
         HTTP2Frame(kind: .settings, payload: values.flatMap { bytes($0.0) + bytes($0.1) })
     }

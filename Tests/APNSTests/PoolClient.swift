@@ -31,6 +31,19 @@ extension PoolClient {
     }
 }
 
+extension PoolClient {
+    func failures() async throws -> Int { try await ask { $0.connections.state.failures } }
+
+    func lastFailure() async throws -> String { try await ask { "\($0.lastFailure, default: "none")" } }
+
+    func check(_ time: NIODeadline = .now()) async throws { try await ask { $0.check(now: time) } }
+
+    /// Waits for a server's SETTINGS with this limit of streams.
+    func waitForSettings(_ streams: Int = 10) async throws {
+        try await eventually("the settings") { try await ask { $0.capacity } == streams }
+    }
+}
+
 /// Runs a body with a pool, and closes the pool at once afterwards.
 func withPool<Result>(
     host: String = "127.0.0.1", port: Int, trusted: String = "ca.pem",
@@ -39,6 +52,32 @@ func withPool<Result>(
 ) async throws -> Result {
     let client = try await PoolClient.start(host: host, port: port, trusted: trusted, change)
     return try await client.closingAfter(body)
+}
+
+/// Runs a body with a scripted peer and a pool that connects to it.
+/// - Parameters:
+///   - address: the peer's address.
+///   - host: the host to connect to and verify.
+/// - Returns: what the peer saw until the pool was closed.
+@discardableResult
+func withPool(
+    against script: @escaping ScriptedPeer.Script, protocols: [String] = ["h2"],
+    transport: ScriptedPeer.Transport = .tls, address: String = "127.0.0.1", host: String = "127.0.0.1",
+    trusted: String = "ca.pem", ticks: Bool = true,
+    _ change: @Sendable (inout ConnectionPool.Configuration) -> Void = { _ in },
+    _ body: (PoolClient, ScriptedPeer) async throws -> Void
+) async throws -> ScriptedPeer.Seen {
+    let peer = try await ScriptedPeer.start(host: address, protocols: protocols, transport: transport, script: script)
+    do {
+        let client = try await PoolClient.start(host: host, port: peer.port, trusted: trusted, ticks: ticks, change)
+        try await client.closingAfter { try await body($0, peer) }
+    } catch {
+        try await peer.stop()
+        throw error
+    }
+    let seen = peer.seen.withLockedValue { $0 }
+    try await peer.stop()
+    return seen
 }
 
 extension RequestResult {
@@ -61,4 +100,11 @@ func expect(
         result = .response(response)
     }
     #expect(result == expected, sourceLocation: sourceLocation)
+}
+
+/// A result that the test does not expect.
+struct Unexpected: Error, CustomStringConvertible {
+    let description: String
+
+    init(_ result: RequestResult) { description = "the result is \(result)" }
 }

@@ -43,9 +43,7 @@ struct ClientView: Equatable {
         var output = output
         while let frame = HTTP2Frame.read(from: &output) {
             if frame.kind == .resetStream { resets[frame.stream] = frame.errorCode }
-            if frame.kind == .goAway {
-                leaves = frame.payload[4..<8].reduce(0) { $0 << 8 | UInt32($1) }
-            }
+            if frame.kind == .goAway { leaves = frame.payload[4..<8].reduce(0) { $0 << 8 | UInt32($1) } }
         }
     }
 }

@@ -11,19 +11,30 @@ struct RequestHeadersTests {
     private func sent(
         _ notifications: [Notification], token: String? = "e30.e30.c2ln"
     ) async throws -> (requests: [[HeaderField]], bodies: [String], authority: String) {
-        var requests: [[HeaderField]] = []
-        var bodies: [String] = []
         var port = 0
-        try await withPeer(script: answersAll) { peer in
+        let seen = try await withPool(against: answersAll) { client, peer in
             port = peer.port
-            try await withPool(port: port) { client in
-                try await client.ask { $0.setProviderToken(token) }
-                for notification in notifications { _ = try await client.send(notification).get() }
-            }
-            requests = peer.seen.withLockedValue { $0.frames(.headers).map(\.headers) }
-            bodies = peer.seen.withLockedValue { $0.frames(.data).map { String(decoding: $0.payload, as: UTF8.self) } }
+            try await client.ask { $0.setProviderToken(token) }
+            for notification in notifications { _ = try await client.send(notification).get() }
         }
-        return (requests, bodies, "127.0.0.1:\(port)")
+        let bodies = seen.frames(.data).map { String(decoding: $0.payload, as: UTF8.self) }
+        return (seen.frames(.headers).map(\.headers), bodies, "127.0.0.1:\(port)")
+    }
+
+    /// Returns the values of a field, of all requests together.
+    private func values(_ name: String, of notifications: [Notification]) async throws -> [String] {
+        try await sent(notifications).requests.flatMap { $0 }.filter { $0.name == name }.map(\.value)
+    }
+
+    /// Returns examples, each with a change.
+    private func examples<Value>(
+        _ values: some Sequence<Value>, _ change: (inout Notification, Value) throws -> Void
+    ) rethrows -> [Notification] {
+        try values.map { value in
+            var notification = Notification.example()
+            try change(&notification, value)
+            return notification
+        }
     }
 
     private func lines(_ fields: [HeaderField]) -> [String] { fields.map(\.description) }
@@ -107,17 +118,14 @@ struct RequestHeadersTests {
     func noDevice() async throws {
         var notification = Notification.example()
         notification.deviceToken = .none
-        let sent = try await sent([notification])
-        #expect(sent.requests.first?.first { $0.name == ":path" }?.value == "/3/device/")
+        #expect(try await values(":path", of: [notification]) == ["/3/device/"])
     }
 
     @Test("have the whole token in the path, however long it is", arguments: [64, 200, 202, 512, 2048])
     func longTokens(digits: Int) async throws {
-        let notifications = try ["a", "b", "c"].map { digit in
-            var notification = Notification.example()
-            notification.deviceToken = try DeviceToken(String(repeating: digit, count: digits))
-            notification.expiration = 7
-            return notification
+        let notifications = try examples(["a", "b", "c"]) {
+            $0.deviceToken = try DeviceToken(String(repeating: $1, count: digits))
+            $0.expiration = 7
         }
         let sent = try await sent(notifications)
         let paths = sent.requests.flatMap { $0 }.filter { $0.name == ":path" }.map(\.value)
@@ -130,8 +138,7 @@ struct RequestHeadersTests {
         var notification = Notification.example()
         notification.pushType = .other
         notification.unknownPushType = UnknownPushType(ByteBuffer(string: "hologram"))
-        let sent = try await sent([notification])
-        #expect(sent.requests.first?.first { $0.name == "apns-push-type" }?.value == "hologram")
+        #expect(try await values("apns-push-type", of: [notification]) == ["hologram"])
         for name in ["", "Hologram", "a b", "a\r\nb", String(repeating: "a", count: 33)] {
             #expect(UnknownPushType(ByteBuffer(string: name)) == nil)
         }
@@ -139,13 +146,7 @@ struct RequestHeadersTests {
 
     @Test("name each push type")
     func pushTypes() async throws {
-        let notifications = PushType.allCases.map { type in
-            var notification = Notification.example()
-            notification.pushType = type
-            return notification
-        }
-        let sent = try await sent(notifications)
-        let names = sent.requests.flatMap { $0 }.filter { $0.name == "apns-push-type" }.map(\.value)
+        let names = try await values("apns-push-type", of: examples(PushType.allCases) { $0.pushType = $1 })
         #expect(names == PushType.allCases.map(\.rawValue))
     }
 
@@ -154,20 +155,11 @@ struct RequestHeadersTests {
         let expirations: [Int64] = [
             0, 1, 9, 10, 99, 100, 1_792_800_000, 999_999_999_999_999_999, .max - 1, .max, -1, .min,
         ]
-        let notifications = expirations.map { expiration in
-            var notification = Notification.example()
-            notification.expiration = expiration
-            return notification
-        }
-        let priorities = [UInt8(10), 5, 1].map { priority in
-            var notification = Notification.example()
-            notification.priority = priority
-            return notification
-        }
-        let fields = try await sent(notifications + priorities).requests.flatMap { $0 }
         // A time before 1970 has passed, which 0 also means.
-        #expect(fields.filter { $0.name == "apns-expiration" }.map(\.value) == expirations.map { "\(max($0, 0))" })
-        #expect(fields.filter { $0.name == "apns-priority" }.map(\.value) == ["10", "5", "1"])
+        let written = try await values("apns-expiration", of: examples(expirations) { $0.expiration = $1 })
+        #expect(written == expirations.map { "\(max($0, 0))" })
+        let priorities = try await values("apns-priority", of: examples([10, 5, 1]) { $0.priority = $1 })
+        #expect(priorities == ["10", "5", "1"])
     }
 
     @Test("stay right for hundreds of different notifications in flight together")
@@ -181,45 +173,40 @@ struct RequestHeadersTests {
             notification.apnsID = APNSID(high: generator.next(), low: UInt64(number))
             return notification
         }
-        try await withPeer(script: answersAll) { peer in
-            try await withPool(port: peer.port) { client in
-                for future in client.send(notifications) { try await expect(future, .delivered) }
-            }
-            let frames = peer.seen.withLockedValue(\.frames)
-            var bodies: [Int32: [UInt8]] = [:]
-            for frame in frames where frame.kind == .data { bodies[frame.stream, default: []] += frame.payload }
-            for frame in frames where frame.kind == .headers {
-                let fields = Dictionary(frame.headers.map { ($0.name, $0.value) }) { first, _ in first }
-                let number = try #require(fields["apns-expiration"].flatMap { Int($0) })
-                let notification = notifications[number]
-                #expect(fields[":path"] == "/3/device/" + String(buffer: notification.deviceToken.hex))
-                #expect(fields["apns-topic"] == "topic.\(number % 7)")
-                #expect(fields["apns-collapse-id"] == "collapse \(number)")
-                #expect(fields["apns-id"] == notification.apnsID?.description)
-                #expect(String(decoding: bodies[frame.stream] ?? [], as: UTF8.self) == #"{"number":\#(number)}"#)
-            }
+        let seen = try await withPool(against: answersAll) { client, _ in
+            for future in client.send(notifications) { try await expect(future, .delivered) }
+        }
+        var bodies: [Int32: [UInt8]] = [:]
+        for frame in seen.frames(.data) { bodies[frame.stream, default: []] += frame.payload }
+        for frame in seen.frames(.headers) {
+            let fields = Dictionary(frame.headers.map { ($0.name, $0.value) }) { first, _ in first }
+            let number = try #require(fields["apns-expiration"].flatMap { Int($0) })
+            let notification = notifications[number]
+            #expect(fields[":path"] == "/3/device/" + String(buffer: notification.deviceToken.hex))
+            #expect(fields["apns-topic"] == "topic.\(number % 7)")
+            #expect(fields["apns-collapse-id"] == "collapse \(number)")
+            #expect(fields["apns-id"] == notification.apnsID?.description)
+            #expect(String(decoding: bodies[frame.stream] ?? [], as: UTF8.self) == #"{"number":\#(number)}"#)
         }
     }
 
     @Test("carry a new provider token from the next request on, and keep changing fields out of the tables")
     func providerTokens() async throws {
-        try await withPeer(script: answersAll) { peer in
-            try await withPool(port: peer.port) { client in
-                for number in 0..<20 {
-                    try await client.ask { $0.setProviderToken("token\(number / 5)") }
-                    var notification = Notification.example(number)
-                    notification.apnsID = APNSID(high: 1, low: UInt64(number))
-                    notification.collapseID = ByteBuffer(string: "collapse")
-                    notification.expiration = 5
-                    try await expect(client.send(notification), .delivered)
-                }
+        let seen = try await withPool(against: answersAll) { client, _ in
+            for number in 0..<20 {
+                try await client.ask { $0.setProviderToken("token\(number / 5)") }
+                var notification = Notification.example(number)
+                notification.apnsID = APNSID(high: 1, low: UInt64(number))
+                notification.collapseID = ByteBuffer(string: "collapse")
+                notification.expiration = 5
+                try await expect(client.send(notification), .delivered)
             }
-            let fields = peer.seen.withLockedValue { $0.frames(.headers).flatMap(\.headers) }
-            let tokens = fields.filter { $0.name == "authorization" }.map(\.value)
-            #expect(tokens == (0..<20).map { "bearer token\($0 / 5)" })
-            let neverIndexed = Set(fields.filter(\.isNeverIndexed).map(\.name))
-            // No table may store a secret (RFC 7541 §7.1.3).
-            #expect(neverIndexed == [":path", "authorization", "apns-id", "apns-collapse-id", "apns-expiration"])
         }
+        let fields = seen.frames(.headers).flatMap(\.headers)
+        let tokens = fields.filter { $0.name == "authorization" }.map(\.value)
+        #expect(tokens == (0..<20).map { "bearer token\($0 / 5)" })
+        let neverIndexed = Set(fields.filter(\.isNeverIndexed).map(\.name))
+        // No table may store a secret (RFC 7541 §7.1.3).
+        #expect(neverIndexed == [":path", "authorization", "apns-id", "apns-collapse-id", "apns-expiration"])
     }
 }

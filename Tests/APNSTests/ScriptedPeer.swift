@@ -135,9 +135,7 @@ final class PeerConnection: ChannelInboundHandler {
     }
 
     /// Sends each byte in a separate TLS record and packet.
-    func sendBytewise(_ frames: HTTP2Frame...) {
-        for byte in frames.flatMap(\.bytes) { send(bytes: [byte]) }
-    }
+    func sendBytewise(_ frames: HTTP2Frame...) { for byte in frames.flatMap(\.bytes) { send(bytes: [byte]) } }
 
     /// Sends the same bytes again and again, as fast as possible, until the connection ends.
     func flood(_ bytes: [UInt8]) {
@@ -163,9 +161,7 @@ final class PeerConnection: ChannelInboundHandler {
     var eventLoop: (any EventLoop)? { context?.eventLoop }
 
     /// Returns a reference that can be sent to another thread.
-    func bound() -> NIOLoopBound<PeerConnection>? {
-        context.map { NIOLoopBound(self, eventLoop: $0.eventLoop) }
-    }
+    func bound() -> NIOLoopBound<PeerConnection>? { context.map { NIOLoopBound(self, eventLoop: $0.eventLoop) } }
 
     /// Closes TCP without a message of TLS.
     func hangUp() {
@@ -211,6 +207,21 @@ final class PeerConnection: ChannelInboundHandler {
     }
 
     func errorCaught(context: ChannelHandlerContext, error: any Error) { context.close(promise: nil) }
+}
+
+/// Sends SETTINGS with a limit of streams, and calls a function for each complete request.
+/// - Parameter onlyFirst: true if later connections answer all requests.
+func handling(
+    streams: UInt32 = 10, onlyFirst: Bool = false,
+    _ request: @escaping @Sendable (PeerConnection, HTTP2Frame) -> Void = { _, _ in }
+) -> ScriptedPeer.Script {
+    { connection, event in
+        if onlyFirst, connection.number > 1 { return answersAll(connection, event) }
+        switch event {
+        case .connected: connection.send(.settings(maximumStreams: streams))
+        case .frame(let frame): if frame.endsStream, frame.kind == .data { request(connection, frame) }
+        }
+    }
 }
 
 /// Runs a body against a scripted peer, and stops the peer afterwards.

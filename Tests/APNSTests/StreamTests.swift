@@ -21,249 +21,153 @@ let answersAll: ScriptedPeer.Script = { connection, event in
 
 @Suite("A request's stream", .timeLimit(.minutes(2)))
 struct StreamTests {
-    @Test("is not opened before the server's first SETTINGS")
-    func beforeSettings() async throws {
-        let ping = HTTP2Frame(kind: .ping, payload: Array(repeating: 7, count: 8))
-        let script: ScriptedPeer.Script = { connection, event in
-            guard case .frame(let frame) = event else { return }
-            // Once the client's SETTINGS have arrived, so has everything sent with them.
-            if frame.kind == .settings, frame.flags == 0 { connection.send(.settings(), ping) }
-            if frame.endsStream, frame.kind == .data { connection.send(.answer(frame.stream, status: 200)) }
-        }
-        try await withPeer(script: script) { peer in
-            try await withPool(port: peer.port) { client in
-                let answers = try await client.results(20)
-                #expect(answers == .delivered(20))
-            }
-            let frames = peer.seen.withLockedValue(\.frames)
-            let acknowledged = try #require(frames.firstIndex { $0.kind == .settings && $0.flags == 1 })
-            #expect(!frames[..<acknowledged].contains { $0.kind == .headers })
-            #expect(frames.filter { $0.kind == .headers }.count == 20)
-        }
-    }
-
     @Test("is answered by its status when the body does not end, and the others on the connection by theirs")
     func endlessBody() async throws {
-        let script: ScriptedPeer.Script = { connection, event in
-            switch event {
-            case .connected: connection.send(.settings(maximumStreams: 10))
-            case .frame(let frame):
-                guard frame.endsStream, frame.kind == .data else { return }
-                let stream = frame.stream
-                guard stream < 5 else { return connection.send(.answer(stream, status: 200)) }
-                // As much as the connection's window allows, at once.
-                let part = HTTP2Frame.data(stream, String(repeating: "x", count: 16_000), ends: false)
-                connection.send(.answer(stream, status: stream == 1 ? 400 : 200, ends: false), part, part)
-            }
+        let script = handling { connection, frame in
+            let stream = frame.stream
+            guard stream < 5 else { return connection.send(.answer(stream, status: 200)) }
+            // As much as the connection's window allows, at once.
+            let part = HTTP2Frame.data(stream, String(repeating: "x", count: 16_000), ends: false)
+            connection.send(.answer(stream, status: stream == 1 ? 400 : 200, ends: false), part, part)
         }
-        try await withPeer(script: script) { peer in
-            try await withPool(port: peer.port) { client in
-                try await eventually("the settings") { try await client.ask { $0.capacity } == 10 }
-                let results = try await client.results(3)
-                #expect(results == [.response(Response(status: 400)), .delivered, .delivered])
-                try await eventually("two resets") { peer.count(.resetStream) == 2 }
-                let resets = peer.seen.withLockedValue { $0.frames(.resetStream) }
-                #expect(Set(resets.map(\.stream)) == [1, 3])
-                #expect(resets.allSatisfy { $0.errorCode == NGHTTP2_CANCEL.rawValue })
-                #expect(try await client.results(20) == .delivered(20))
-            }
-            #expect(peer.seen.withLockedValue(\.connections) == 1)
+        let seen = try await withPool(against: script) { client, peer in
+            try await client.waitForSettings()
+            let results = try await client.results(3)
+            #expect(results == [.response(Response(status: 400)), .delivered, .delivered])
+            try await eventually("two resets") { peer.count(.resetStream) == 2 }
+            #expect(try await client.results(20) == .delivered(20))
         }
+        let resets = seen.frames(.resetStream)
+        #expect(Set(resets.map(\.stream)) == [1, 3])
+        #expect(resets.allSatisfy { $0.errorCode == NGHTTP2_CANCEL.rawValue })
+        #expect(seen.connections == 1)
     }
 
     @Test("gives an answer its apns-unique-id where these are kept, and no other answer, also in the same slot")
     func uniqueID() async throws {
         let text = "0A1B2C3D-4E5F-6071-8293-A4B5C6D7E8F9"
-        let script: ScriptedPeer.Script = { connection, event in
-            switch event {
-            case .connected: connection.send(.settings(maximumStreams: 1))
-            case .frame(let frame):
-                guard frame.endsStream, frame.kind == .data else { return }
-                let fields: [(String, String)] =
-                    switch frame.stream {
-                    case 1, 3: [("apns-id", text.lowercased()), ("apns-unique-id", text)]
-                    case 5: [("apns-id", text)]
-                    case 7: [("apns-unique-id", text + "0")]
-                    case 9: [("apns-unique-ix", text), ("apns-unique-id", "")]
-                    default: [("apns-unique-id", text.lowercased())]
-                    }
-                connection.send(.answer(frame.stream, status: frame.stream == 11 ? 410 : 200, fields: fields))
-            }
+        let script = handling(streams: 1) { connection, frame in
+            let fields: [(String, String)] =
+                switch frame.stream {
+                case 1, 3: [("apns-id", text.lowercased()), ("apns-unique-id", text)]
+                case 5: [("apns-id", text)]
+                case 7: [("apns-unique-id", text + "0")]
+                case 9: [("apns-unique-ix", text), ("apns-unique-id", "")]
+                default: [("apns-unique-id", text.lowercased())]
+                }
+            connection.send(.answer(frame.stream, status: frame.stream == 11 ? 410 : 200, fields: fields))
         }
-        try await withPeer(script: script) { peer in
-            try await withPool(port: peer.port) { client in
-                var ids = try await client.results(1).map(\.uniqueID)
-                try await client.keepUniqueIDs(true)
-                ids += try await client.results(5).map(\.uniqueID)
-                try await client.keepUniqueIDs(false)
-                ids += try await client.results(1).map(\.uniqueID)
-                let id = APNSID(text.utf8)
-                #expect(id != nil && ids == [nil, id, nil, nil, nil, id, nil])
-            }
+        try await withPool(against: script) { client, _ in
+            var ids = try await client.results(1).map(\.uniqueID)
+            try await client.keepUniqueIDs(true)
+            ids += try await client.results(5).map(\.uniqueID)
+            try await client.keepUniqueIDs(false)
+            ids += try await client.results(1).map(\.uniqueID)
+            let id = APNSID(text.utf8)
+            #expect(id != nil && ids == [nil, id, nil, nil, nil, id, nil])
         }
     }
 
     @Test("waits while the limit is one, and is joined by others when it is raised")
     func streamLimit() async throws {
         // Two rounds of one request each, then the limit is raised to 5.
-        let script: ScriptedPeer.Script = { connection, event in
-            switch event {
-            case .connected: connection.send(.settings(maximumStreams: 1))
-            case .frame(let frame):
-                guard frame.endsStream, frame.kind == .data else { return }
-                connection.streams.append(frame.stream)
-                switch frame.stream {
-                case 1, 3: connection.send(.answer(frame.stream, status: 200))
-                case 5: connection.send(.settings(maximumStreams: 5), .answer(5, status: 200))
-                default:
-                    guard connection.streams.count == 8 else { return }
-                    for stream in connection.streams.suffix(5) { connection.send(.answer(stream, status: 200)) }
-                }
+        let script = handling(streams: 1) { connection, frame in
+            connection.streams.append(frame.stream)
+            switch frame.stream {
+            case 1, 3: connection.send(.answer(frame.stream, status: 200))
+            case 5: connection.send(.settings(maximumStreams: 5), .answer(5, status: 200))
+            default:
+                guard connection.streams.count == 8 else { return }
+                for stream in connection.streams.suffix(5) { connection.send(.answer(stream, status: 200)) }
             }
         }
-        try await withPeer(script: script) { peer in
-            try await withPool(port: peer.port) { client in
-                let answers = try await client.results(8)
-                #expect(answers == .delivered(8))
-            }
-            #expect(peer.seen.withLockedValue(\.connections) == 1)
+        let seen = try await withPool(against: script) { client, _ in
+            let answers = try await client.results(8)
+            #expect(answers == .delivered(8))
         }
-    }
-
-    @Test("is not opened while a lowered limit is exceeded")
-    func loweredLimit() async throws {
-        let script: ScriptedPeer.Script = { connection, event in
-            switch event {
-            case .connected: connection.send(.settings(maximumStreams: 3))
-            case .frame(let frame) where frame.kind == .ping: connection.send(.answer(5, status: 200))
-            case .frame(let frame):
-                guard frame.endsStream, frame.kind == .data else { return }
-                connection.streams.append(frame.stream)
-                guard connection.streams.count == 3 else {
-                    if frame.stream > 5 { connection.send(.answer(frame.stream, status: 200)) }
-                    return
-                }
-                // With a limit of one, two answers free no stream; the PING's answer shows that they were processed.
-                connection.send(.settings(maximumStreams: 1), .answer(1, status: 200), .answer(3, status: 200))
-                connection.send(HTTP2Frame(kind: .ping, payload: Array(repeating: 7, count: 8)))
-            }
-        }
-        try await withPeer(script: script) { peer in
-            try await withPool(port: peer.port) { client in
-                // The pool knows the limit of 3 before any request is sent.
-                try await eventually("three streams") { try await client.ask { $0.capacity } == 3 }
-                let answers = try await client.results(6)
-                #expect(answers == .delivered(6))
-            }
-            let frames = peer.seen.withLockedValue(\.frames)
-            let pinged = try #require(frames.firstIndex { $0.kind == .ping })
-            #expect(frames[..<pinged].filter { $0.kind == .headers }.count == 3)
-        }
+        #expect(seen.connections == 1)
     }
 
     @Test("carries one of 500 that were submitted together, on one connection")
     func many() async throws {
-        try await withPeer(script: answersAll) { peer in
-            try await withPool(port: peer.port) { client in
-                let answers = try await client.results(500)
-                #expect(answers == .delivered(500))
-                #expect(try await client.ask { $0.inFlight } == 0)
-                #expect(try await client.ask { $0.capacity } == 100)
-            }
-            let fields = peer.seen.withLockedValue { $0.frames(.headers).flatMap(\.headers) }
-            #expect(Set(fields.filter { $0.name == ":path" }.map(\.value)).count == 500)
-            // Apple asks for no priorities: no PRIORITY frames, and none in HEADERS (RFC 9113 §6.2).
-            let hasPriority: UInt8 = 0x20
-            #expect(peer.count(.priority) == 0)
-            #expect(peer.seen.withLockedValue { $0.frames(.headers).allSatisfy { $0.flags & hasPriority == 0 } })
+        let seen = try await withPool(against: answersAll) { client, _ in
+            let answers = try await client.results(500)
+            #expect(answers == .delivered(500))
+            #expect(try await client.ask { [$0.inFlight, $0.capacity] } == [0, 100])
         }
+        let paths = seen.frames(.headers).flatMap(\.headers).filter { $0.name == ":path" }.map(\.value)
+        #expect(Set(paths).count == 500)
+        // Apple asks for no priorities: no PRIORITY frames, and none in HEADERS (RFC 9113 §6.2).
+        let hasPriority: UInt8 = 0x20
+        #expect(seen.frames(.priority).isEmpty)
+        #expect(seen.frames(.headers).allSatisfy { $0.flags & hasPriority == 0 })
     }
 
     @Test("gets its answer with any body", arguments: [true, false])
     func bodies(bytewise: Bool) async throws {
-        let script: ScriptedPeer.Script = { connection, event in
-            guard case .frame(let frame) = event, frame.endsStream, frame.kind == .data else {
-                if case .connected = event { connection.send(.settings(maximumStreams: 10)) }
-                return
-            }
+        let script = handling { connection, frame in
             let frames: [HTTP2Frame]
             let stream = frame.stream
             switch stream {
             case 1: frames = [.answer(stream, status: 400)]
             case 3: frames = [.answer(stream, status: 400, ends: false), .data(stream, "")]
             case 5:
-                frames =
-                    [.answer(stream, status: 410, ends: false)]
-                    + #"{"reason":"Unregistered","timestamp":5}"#.map { .data(stream, String($0), ends: false) }
-                    + [.data(stream, "")]
+                let body = #"{"reason":"Unregistered","timestamp":5}"#.map {
+                    HTTP2Frame.data(stream, "\($0)", ends: false)
+                }
+                frames = [.answer(stream, status: 410, ends: false)] + body + [.data(stream, "")]
             case 7:
                 frames = [
                     .answer(stream, status: 502, ends: false), .data(stream, "<html>", ends: false),
                     .data(stream, "Bad gateway</html>"),
                 ]
             case 9:
-                let large = String(repeating: "x", count: 15_000)
-                frames =
-                    [.answer(stream, status: 503, retryAfter: "17", ends: false)]
-                    + (0..<4).map { .data(stream, large, ends: $0 == 3) }
+                let body = (0..<4).map { HTTP2Frame.data(stream, String(repeating: "x", count: 15_000), ends: $0 == 3) }
+                frames = [.answer(stream, status: 503, retryAfter: "17", ends: false)] + body
             default:
                 // An interim response, the final one, and trailers.
-                let trailers = HTTP2Frame(
-                    kind: .headers, flags: HTTP2Frame.endHeaders | HTTP2Frame.endStream, stream: stream,
-                    payload: [0x00, 1] + Array("x".utf8) + [1] + Array("y".utf8))
                 frames = [
                     .answer(stream, status: 103, ends: false), .answer(stream, status: 429, ends: false),
-                    .data(stream, #"{"reason":"TooManyRequests"}"#, ends: false), trailers,
+                    .data(stream, #"{"reason":"TooManyRequests"}"#, ends: false),
+                    HTTP2Frame(kind: .headers, flags: 5, stream: stream, payload: [0x00, 1, 0x78, 1, 0x79]),
                 ]
             }
             for frame in frames { if bytewise { connection.sendBytewise(frame) } else { connection.send(frame) } }
         }
-        try await withPeer(script: script) { peer in
-            try await withPool(port: peer.port) { client in
-                var results: [RequestResult] = []
-                for number in 0..<6 { results.append(try await client.send(.example(number)).get()) }
-                #expect(
-                    results == [
-                        .response(Response(status: 400)), .response(Response(status: 400)),
-                        .response(Response(status: 410, reason: .unregistered, timestamp: 5)),
-                        .response(Response(status: 502)), .response(Response(status: 503, retryAfter: 17)),
-                        .response(Response(status: 429, reason: .tooManyRequests)),
-                    ])
-            }
+        try await withPool(against: script) { client, _ in
+            var results: [RequestResult] = []
+            for number in 0..<6 { results.append(try await client.send(.example(number)).get()) }
+            let expected = [
+                Response(status: 400), Response(status: 400),
+                Response(status: 410, reason: .unregistered, timestamp: 5), Response(status: 502),
+                Response(status: 503, retryAfter: 17), Response(status: 429, reason: .tooManyRequests),
+            ]
+            #expect(results == expected.map { .response($0) })
         }
     }
 
     @Test("that the server resets means what its error code and time say")
     func resets() async throws {
-        let refused = NGHTTP2_REFUSED_STREAM.rawValue
-        let script: ScriptedPeer.Script = { connection, event in
-            switch event {
-            case .connected: connection.send(.settings(maximumStreams: 10))
-            case .frame(let frame) where frame.endsStream && frame.kind == .data:
-                let stream = frame.stream
-                switch stream {
-                case 1: connection.send(.reset(stream, code: refused))
-                case 3: connection.send(.reset(stream, code: NGHTTP2_INTERNAL_ERROR.rawValue))
-                case 5:
-                    connection.send(.answer(stream, status: 400, ends: false), .reset(stream, code: 8))
-                case 7: connection.send(.answer(stream, status: 103, ends: false), .reset(stream, code: 0))
-                default: connection.send(.reset(stream, code: 0))
-                }
-            default: break
+        let script = handling { connection, frame in
+            let stream = frame.stream
+            switch stream {
+            case 1: connection.send(.reset(stream, code: NGHTTP2_REFUSED_STREAM.rawValue))
+            case 3: connection.send(.reset(stream, code: NGHTTP2_INTERNAL_ERROR.rawValue))
+            case 5: connection.send(.answer(stream, status: 400, ends: false), .reset(stream, code: 8))
+            case 7: connection.send(.answer(stream, status: 103, ends: false), .reset(stream, code: 0))
+            default: connection.send(.reset(stream, code: 0))
             }
         }
-        try await withPeer(script: script) { peer in
-            try await withPool(port: peer.port) { client in
-                var results: [RequestResult] = []
-                for number in 0..<5 { results.append(try await client.send(.example(number)).get()) }
-                #expect(
-                    results == [
-                        .notProcessed(.refusedStream), .uncertain(.reset(code: 2)), .uncertain(.reset(code: 8)),
-                        .uncertain(.reset(code: 0)), .uncertain(.reset(code: 0)),
-                    ])
-            }
-            #expect(peer.seen.withLockedValue(\.connections) == 1)
+        let seen = try await withPool(against: script) { client, _ in
+            var results: [RequestResult] = []
+            for number in 0..<5 { results.append(try await client.send(.example(number)).get()) }
+            #expect(
+                results == [
+                    .notProcessed(.refusedStream), .uncertain(.reset(code: 2)), .uncertain(.reset(code: 8)),
+                    .uncertain(.reset(code: 0)), .uncertain(.reset(code: 0)),
+                ])
         }
+        #expect(seen.connections == 1)
     }
 
     @Test("answered at HEADERS and reset with NO_ERROR, as nginx does, is answered", arguments: [200, 410])
@@ -276,13 +180,11 @@ struct StreamTests {
             default: break
             }
         }
-        try await withPeer(script: script) { peer in
-            try await withPool(port: peer.port) { client in
-                let results = try await client.results(200)
-                #expect(results == Array(repeating: .response(Response(status: status)), count: 200))
-            }
-            #expect(peer.seen.withLockedValue(\.connections) == 1)
+        let seen = try await withPool(against: script) { client, _ in
+            let results = try await client.results(200)
+            #expect(results == Array(repeating: .response(Response(status: status)), count: 200))
         }
+        #expect(seen.connections == 1)
     }
 
     @Test("whose body waits for the window was not processed when it is abandoned")
@@ -291,17 +193,13 @@ struct StreamTests {
         let script: ScriptedPeer.Script = { connection, event in
             if case .connected = event { connection.send(.settings([(3, 10), (4, 10)])) }
         }
-        try await withPeer(script: script) { peer in
-            try await withPool(port: peer.port, { $0.requestTimeout = .milliseconds(300) }) { client in
-                try await eventually("the settings") { try await client.ask { $0.capacity } == 10 }
-                let answer = try await client.send().get()
-                #expect(answer == .notProcessed(.timedOut))
-                try await eventually("the reset") { peer.count(.resetStream) == 1 }
-                let sent = peer.seen.withLockedValue { $0.frames(.data) }
-                #expect(sent.map(\.payload.count) == [10])
-                #expect(sent.allSatisfy { !$0.endsStream })
-            }
+        let seen = try await withPool(against: script, { $0.requestTimeout = .milliseconds(300) }) { client, peer in
+            try await client.waitForSettings()
+            try await expect(client.send(), .notProcessed(.timedOut))
+            try await eventually("the reset") { peer.count(.resetStream) == 1 }
         }
+        #expect(seen.frames(.data).map(\.payload.count) == [10])
+        #expect(seen.frames(.data).allSatisfy { !$0.endsStream })
     }
 
     @Test("that is not answered in time is cancelled, and may have been processed")
@@ -317,20 +215,16 @@ struct StreamTests {
             default: break
             }
         }
-        try await withPeer(script: script) { peer in
-            try await withPool(port: peer.port, { $0.requestTimeout = .milliseconds(300) }) { client in
-                try await eventually("the settings") { try await client.ask { $0.capacity } == 10 }
-                let results = try await client.results(3)
-                #expect(results == [.uncertain(.timedOut), .delivered, .uncertain(.timedOut)])
-                try await eventually("two resets") { peer.count(.resetStream) == 2 }
-                let resets = peer.seen.withLockedValue { $0.frames(.resetStream) }
-                #expect(resets.map(\.stream) == [1, 5])
-                #expect(resets.allSatisfy { $0.errorCode == NGHTTP2_CANCEL.rawValue })
-                #expect(try await client.ask { $0.inFlight } == 0)
-                #expect(try await client.ask { $0.capacity } == 10)
-            }
-            #expect(peer.seen.withLockedValue(\.connections) == 1)
+        let seen = try await withPool(against: script, { $0.requestTimeout = .milliseconds(300) }) { client, peer in
+            try await client.waitForSettings()
+            let results = try await client.results(3)
+            #expect(results == [.uncertain(.timedOut), .delivered, .uncertain(.timedOut)])
+            try await eventually("two resets") { peer.count(.resetStream) == 2 }
+            #expect(try await client.ask { [$0.inFlight, $0.capacity] } == [0, 10])
         }
+        #expect(seen.frames(.resetStream).map(\.stream) == [1, 5])
+        #expect(seen.frames(.resetStream).allSatisfy { $0.errorCode == NGHTTP2_CANCEL.rawValue })
+        #expect(seen.connections == 1)
     }
 
     @Test("keeps an answer that arrived before a reset, even if the reset is noticed by sending more")
@@ -345,7 +239,7 @@ struct StreamTests {
         try await withPeer(script: script) { peer in
             let client = try await PoolClient.start(on: group.next(), port: peer.port)
             try await client.closingAfter { client in
-                try await eventually("the settings") { try await client.ask { $0.capacity } == 500 }
+                try await client.waitForSettings(500)
                 let requests = client.send((0..<300).map { .example($0) })
                 try await eventually("the requests") { peer.count(.data) == 300 }
                 let server = try #require(server.withLockedValue { $0 })

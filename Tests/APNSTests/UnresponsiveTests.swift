@@ -29,21 +29,18 @@ struct UnresponsiveTests {
         let script: ScriptedPeer.Script = { connection, event in
             if connection.number == 1 { Self.wedged(connection, event) } else { answersAll(connection, event) }
         }
-        try await withPeer(script: script) { peer in
-            try await withPool(port: peer.port, impatient) { client in
-                let results = try await client.results(5)
-                #expect(results == Array(repeating: .uncertain(.timedOut), count: 5))
-                #expect(try await client.ask { $0.failureCounts } == ["Unresponsive": 1])
-                #expect(try await client.ask { $0.answerState } == .unanswered)
-                let more = try await client.results(5)
-                #expect(more == .delivered(5))
-                #expect(try await client.ask { $0.lastFailure == nil && $0.connections.state.failures == 0 })
-                try await eventually("it is noticed") { try await client.ask { $0.answerState } == .answered }
-                try await eventually("the end of the first") { peer.seen.withLockedValue(\.ended) == 1 }
-            }
-            #expect(peer.seen.withLockedValue(\.connections) == 2)
-            #expect(peer.count(.ping) > 0)
+        let seen = try await withPool(against: script, impatient) { client, peer in
+            let results = try await client.results(5)
+            #expect(results == Array(repeating: .uncertain(.timedOut), count: 5))
+            #expect(try await client.ask { $0.failureCounts } == ["Unresponsive": 1])
+            #expect(try await client.ask { $0.answerState } == .unanswered)
+            #expect(try await client.results(5) == .delivered(5))
+            #expect(try await client.ask { $0.lastFailure == nil && $0.connections.state.failures == 0 })
+            try await eventually("it is noticed") { try await client.ask { $0.answerState } == .answered }
+            try await eventually("the end of the first") { peer.seen.withLockedValue(\.ended) == 1 }
         }
+        #expect(seen.connections == 2)
+        #expect(!seen.frames(.ping).isEmpty)
     }
 
     @Test("leaves its requests in flight until their deadline, because they may still be answered")
@@ -56,28 +53,25 @@ struct UnresponsiveTests {
             }
             Self.wedged(connection, event)
         }
-        try await withPeer(script: script) { peer in
-            let client = try await PoolClient.start(port: peer.port, ticks: false) {
-                $0.requestTimeout = .seconds(20)
-                $0.pingAfter = .hours(1)
-            }
-            try await client.closingAfter { client in
-                let start = NIODeadline.now()
-                _ = try await client.ask { $0.check(now: start) }
-                let first = client.send(.example(1))
-                try await eventually("the first request") { peer.count(.data) == 1 }
-                let firstEnd = NIODeadline.now() + .seconds(20)
-                // The second request has a little more time.
-                try await eventually("a later time") { .now() > firstEnd - .seconds(20) + .milliseconds(50) }
-                let second = client.send(.example(2))
-                try await eventually("the second request") { held.withLockedValue(\.count) == 1 }
-                _ = try await client.ask { $0.check(now: firstEnd) }
-                try await expect(first, .uncertain(.timedOut))
-                #expect(try await client.ask { $0.usableConnections } == 0)
-                let (connection, stream) = try #require(held.withLockedValue { $0.first })
-                connection.eventLoop.execute { connection.value.send(.answer(stream, status: 200)) }
-                try await expect(second, .delivered)
-            }
+        let limits = { @Sendable (configuration: inout ConnectionPool.Configuration) in
+            configuration.requestTimeout = .seconds(20)
+            configuration.pingAfter = .hours(1)
+        }
+        try await withPool(against: script, ticks: false, limits) { client, peer in
+            try await client.check()
+            let first = client.send(.example(1))
+            try await eventually("the first request") { peer.count(.data) == 1 }
+            let firstEnd = NIODeadline.now() + .seconds(20)
+            // The second request has a little more time.
+            try await eventually("a later time") { .now() > firstEnd - .seconds(20) + .milliseconds(50) }
+            let second = client.send(.example(2))
+            try await eventually("the second request") { held.withLockedValue(\.count) == 1 }
+            try await client.check(firstEnd)
+            try await expect(first, .uncertain(.timedOut))
+            #expect(try await client.ask { $0.usableConnections } == 0)
+            let (connection, stream) = try #require(held.withLockedValue { $0.first })
+            connection.eventLoop.execute { connection.value.send(.answer(stream, status: 200)) }
+            try await expect(second, .delivered)
         }
     }
 
@@ -86,116 +80,73 @@ struct UnresponsiveTests {
         let script: ScriptedPeer.Script = { connection, event in
             if connection.number == 1 { Self.wedged(connection, event) } else { answersAll(connection, event) }
         }
-        try await withPeer(script: script) { peer in
-            let client = try await PoolClient.start(port: peer.port, ticks: false) {
-                // The clock of this test is ahead of the connections' clocks.
-                $0.requestTimeout = .hours(1)
-                $0.pingAfter = .hours(1)
-                $0.settingsTimeout = .hours(1)
-                $0.maximumConnections = 2
-            }
-            _ = try await client.closingAfter { client in
-                var now = NIODeadline.now()
-                _ = try await client.ask { [now] in $0.check(now: now) }
-                let first = client.send()
-                try await eventually("the first request") { peer.count(.data) == 1 }
-                for tenth in 0..<51 {
-                    #expect(try await client.ask { $0.answerState } == (tenth >= 50 ? .unanswered : .answered))
-                    now = now + .milliseconds(100)
-                    _ = try await client.ask { [now] in $0.check(now: now) }
-                }
-                try await eventually("a second connection") { try await client.ask { $0.usableConnections } == 2 }
-                let more = try await client.results(50)
-                #expect(more == .delivered(50))
-                _ = try await client.ask { [now] in $0.check(now: now + .milliseconds(100)) }
-                #expect(try await client.ask { $0.answerState == .answered && $0.inFlight == 1 })
-                return first
-            }
-            #expect(peer.seen.withLockedValue(\.connections) == 2)
+        let limits = { @Sendable (configuration: inout ConnectionPool.Configuration) in
+            // The clock of this test is ahead of the connections' clocks.
+            configuration.requestTimeout = .hours(1)
+            configuration.pingAfter = .hours(1)
+            configuration.settingsTimeout = .hours(1)
+            configuration.maximumConnections = 2
         }
+        let seen = try await withPool(against: script, ticks: false, limits) { client, peer in
+            var now = NIODeadline.now()
+            try await client.check(now)
+            _ = client.send()
+            try await eventually("the first request") { peer.count(.data) == 1 }
+            for tenth in 0..<51 {
+                #expect(try await client.ask { $0.answerState } == (tenth >= 50 ? .unanswered : .answered))
+                now = now + .milliseconds(100)
+                try await client.check(now)
+            }
+            try await eventually("a second connection") { try await client.ask { $0.usableConnections } == 2 }
+            #expect(try await client.results(50) == .delivered(50))
+            try await client.check(now + .milliseconds(100))
+            #expect(try await client.ask { $0.answerState == .answered && $0.inFlight == 1 })
+        }
+        #expect(seen.connections == 2)
     }
 
-    @Test("because it grants no connection window is retired, and unwritten requests are resent elsewhere at once")
-    func noConnectionWindow() async throws {
-        // 16 bodies of 4,000 bytes fit into the initial window of 65,535.
-        try await withoutWindow(.settings(maximumStreams: 100), payload: 4000, written: 16)
-    }
-
-    @Test("because it grants no stream window is retired, and unwritten requests are resent elsewhere at once")
-    func noStreamWindow() async throws {
-        try await withoutWindow(.settings([(3, 100), (4, 0)]), payload: 100, written: 0)
-    }
-
-    private func withoutWindow(_ settings: HTTP2Frame, payload: Int, written: Int) async throws {
+    @Test(
+        "because it grants no window is retired, and unwritten requests are resent elsewhere at once",
+        arguments: [
+            // 16 bodies of 4,000 bytes fit into the connection's initial window of 65,535; or no window for streams.
+            ([(3, 100)], 4000, 16), ([(3, 100), (4, 0)], 100, 0),
+        ] as [([(UInt16, UInt32)], Int, Int)])
+    func withoutWindow(settings: [(UInt16, UInt32)], payload: Int, written: Int) async throws {
         let script: ScriptedPeer.Script = { connection, event in
             guard connection.number == 1 else { return answersAll(connection, event) }
-            if case .connected = event { return connection.send(settings) }
+            if case .connected = event { return connection.send(.settings(settings)) }
             guard case .frame(let frame) = event, frame.kind == .data, frame.endsStream else { return }
             connection.send(.answer(frame.stream, status: 200))
         }
-        try await withPeer(script: script) { peer in
-            try await withPool(port: peer.port, { $0.windowTimeout = .milliseconds(500) }) { client in
-                try await eventually("the settings") { try await client.ask { $0.capacity } == 100 }
-                let text = #"{"aps":{"alert":""# + String(repeating: "x", count: payload - 20) + #""}}"#
-                var results: [RequestResult] = []
-                for future in client.send((0..<20).map({ .example($0, payload: text) })) {
-                    results.append(try await future.get())
-                }
-                #expect(Array(results.prefix(written)) == .delivered(written))
-                #expect(results.dropFirst(written).allSatisfy { $0 == .notProcessed(.unresponsive) }, "\(results)")
-                #expect(try await client.ask { $0.failureCounts } == ["Unresponsive": 1])
-                let more = try await client.results(5)
-                #expect(more == .delivered(5))
+        let seen = try await withPool(against: script, { $0.windowTimeout = .milliseconds(500) }) { client, _ in
+            try await client.waitForSettings(100)
+            let text = #"{"aps":{"alert":""# + String(repeating: "x", count: payload - 20) + #""}}"#
+            var results: [RequestResult] = []
+            for future in client.send((0..<20).map({ .example($0, payload: text) })) {
+                results.append(try await future.get())
             }
-            #expect(peer.seen.withLockedValue(\.connections) == 2)
+            #expect(Array(results.prefix(written)) == .delivered(written))
+            #expect(results.dropFirst(written).allSatisfy { $0 == .notProcessed(.unresponsive) }, "\(results)")
+            #expect(try await client.ask { $0.failureCounts } == ["Unresponsive": 1])
+            #expect(try await client.results(5) == .delivered(5))
         }
-    }
-
-    @Test("does not include one whose windows are small and grow")
-    func smallWindows() async throws {
-        let script: ScriptedPeer.Script = { connection, event in
-            guard case .frame(let frame) = event, frame.kind == .data else {
-                guard case .connected = event else { return }
-                // The connection's window is large enough.
-                return connection.send(
-                    .settings([(3, 100), (4, 10)]), HTTP2Frame(kind: .windowUpdate, payload: [0, 0x10, 0, 0]))
-            }
-            guard !frame.endsStream else { return connection.send(.answer(frame.stream, status: 200)) }
-            connection.send(HTTP2Frame(kind: .windowUpdate, stream: frame.stream, payload: [0, 0, 0, 7]))
-        }
-        try await withPeer(script: script) { peer in
-            try await withPool(port: peer.port, { $0.windowTimeout = .seconds(3) }) { client in
-                let text = #"{"aps":{"alert":""# + String(repeating: "x", count: 2000) + #""}}"#
-                for future in client.send((0..<100).map({ .example($0, payload: text) })) {
-                    try await expect(future, .delivered)
-                }
-            }
-            #expect(peer.seen.withLockedValue(\.connections) == 1)
-        }
+        #expect(seen.connections == 2)
     }
 
     @Test("does not include one that waits for a stream limit of one")
     func lowStreamLimit() async throws {
-        let script: ScriptedPeer.Script = { connection, event in
-            switch event {
-            case .connected: connection.send(.settings(maximumStreams: 10))
-            case .frame(let frame):
-                guard frame.endsStream, frame.kind == .data else { return }
-                if frame.stream == 1 { connection.send(.settings(maximumStreams: 1)) }
-                // In total longer than the timeout of a window.
-                connection.eventLoop?.assumeIsolated().scheduleTask(in: .milliseconds(150)) {
-                    connection.send(.answer(frame.stream, status: 200))
-                }
+        let script = handling { connection, frame in
+            if frame.stream == 1 { connection.send(.settings(maximumStreams: 1)) }
+            // In total longer than the timeout of a window.
+            connection.eventLoop?.assumeIsolated().scheduleTask(in: .milliseconds(150)) {
+                connection.send(.answer(frame.stream, status: 200))
             }
         }
-        try await withPeer(script: script) { peer in
-            try await withPool(port: peer.port, { $0.windowTimeout = .milliseconds(300) }) { client in
-                try await eventually("the settings") { try await client.ask { $0.capacity } == 10 }
-                let answers = try await client.results(12)
-                #expect(answers == .delivered(12))
-            }
-            #expect(peer.seen.withLockedValue(\.connections) == 1)
+        let seen = try await withPool(against: script, { $0.windowTimeout = .milliseconds(300) }) { client, _ in
+            try await client.waitForSettings()
+            #expect(try await client.results(12) == .delivered(12))
         }
+        #expect(seen.connections == 1)
     }
 
     /// Returns the request that the first connection never answers.
@@ -205,14 +156,16 @@ struct UnresponsiveTests {
         return notification
     }
 
+    private static func isPoison(_ headers: HTTP2Frame) -> Bool {
+        headers.headers.contains { $0.name == ":path" && $0.value.hasSuffix("dead") }
+    }
+
     /// Answers all requests except the poison on connections named by `ignores`, and all requests on others.
     private static func ignoring(
         _ ignores: @escaping @Sendable (Int) -> Bool, refuses: Bool = false
     ) -> ScriptedPeer.Script {
         { connection, event in
-            if case .frame(let frame) = event, frame.kind == .headers, ignores(connection.number),
-                frame.headers.contains(where: { $0.name == ":path" && $0.value.hasSuffix("dead") })
-            {
+            if case .frame(let frame) = event, frame.kind == .headers, ignores(connection.number), isPoison(frame) {
                 connection.streams.append(frame.stream)
             }
             if case .frame(let frame) = event, frame.kind == .data, connection.streams.contains(frame.stream) {
@@ -220,13 +173,6 @@ struct UnresponsiveTests {
                 return
             }
             answersAll(connection, event)
-        }
-    }
-
-    /// Returns the number of times that the poison arrived, on all connections.
-    private func poisons(_ peer: ScriptedPeer) -> Int {
-        peer.seen.withLockedValue {
-            $0.frames(.headers).count { $0.headers.contains { $0.name == ":path" && $0.value.hasSuffix("dead") } }
         }
     }
 
@@ -243,66 +189,56 @@ struct UnresponsiveTests {
         "for one request never gets that request again: another connection is opened, or replaces it",
         arguments: [4, 1])
     func resend(maximumConnections: Int) async throws {
-        try await withPeer(script: Self.ignoring { $0 == 1 }) { peer in
-            let limits = { @Sendable (configuration: inout ConnectionPool.Configuration) in
-                configuration.requestTimeout = .milliseconds(500)
-                configuration.maximumConnections = maximumConnections
-            }
-            try await withPool(port: peer.port, limits) { client in
-                #expect(try await sendPoison(client) == .uncertain(.timedOut))
-                #expect(try await client.ask { $0.usableConnections } == 1)
-                // Returned, and not sent, until there is another connection.
-                var result = try await sendPoison(client)
-                #expect(result == .notProcessed(.noOtherConnection))
-                while result == .notProcessed(.noOtherConnection) { result = try await sendPoison(client) }
-                #expect(result == .delivered)
-                #expect(try await client.ask { $0.connections.state.failures == 0 })
-                if maximumConnections == 1 {
-                    try await eventually("the end of the first") { peer.seen.withLockedValue(\.ended) == 1 }
-                    #expect(try await client.ask { $0.unanswered.isEmpty })
-                }
-            }
-            #expect(peer.seen.withLockedValue(\.connections) == 2)
-            #expect(poisons(peer) == 2)
+        let limits = { @Sendable (configuration: inout ConnectionPool.Configuration) in
+            configuration.requestTimeout = .milliseconds(500)
+            configuration.maximumConnections = maximumConnections
         }
+        let seen = try await withPool(against: Self.ignoring { $0 == 1 }, limits) { client, peer in
+            #expect(try await sendPoison(client) == .uncertain(.timedOut))
+            #expect(try await client.ask { $0.usableConnections } == 1)
+            // Returned, and not sent, until there is another connection.
+            var result = try await sendPoison(client)
+            #expect(result == .notProcessed(.noOtherConnection))
+            while result == .notProcessed(.noOtherConnection) { result = try await sendPoison(client) }
+            #expect(result == .delivered)
+            #expect(try await client.failures() == 0)
+            if maximumConnections == 1 {
+                try await eventually("the end of the first") { peer.seen.withLockedValue(\.ended) == 1 }
+                #expect(try await client.ask { $0.unanswered.isEmpty })
+            }
+        }
+        #expect(seen.connections == 2)
+        #expect(seen.frames(.headers).count(where: Self.isPoison) == 2)
     }
 
     @Test("for a request that no connection answers is not replaced constantly")
     func neverAnswered() async throws {
-        try await withPeer(script: Self.ignoring { _ in true }) { peer in
-            let limits = { @Sendable (configuration: inout ConnectionPool.Configuration) in
-                configuration.requestTimeout = .milliseconds(200)
-            }
-            try await withPool(port: peer.port, limits) { client in
-                let start = ContinuousClock.now
-                while ContinuousClock.now - start < .seconds(3) { _ = try await sendPoison(client) }
-            }
-            // Replacements are made after 0, 1, 3 … seconds.
-            #expect((2...5).contains(peer.seen.withLockedValue(\.connections)))
-            #expect(poisons(peer) <= peer.seen.withLockedValue(\.connections))
+        let script = Self.ignoring { _ in true }
+        let seen = try await withPool(against: script, { $0.requestTimeout = .milliseconds(200) }) { client, _ in
+            let start = ContinuousClock.now
+            while ContinuousClock.now - start < .seconds(3) { _ = try await sendPoison(client) }
         }
+        // Replacements are made after 0, 1, 3 … seconds.
+        #expect((2...5).contains(seen.connections))
+        #expect(seen.frames(.headers).count(where: Self.isPoison) <= seen.connections)
     }
 
     @Test("that refuses a request gets it again only if there is no other")
     func refused() async throws {
-        try await withPeer(script: Self.ignoring({ $0 == 1 }, refuses: true)) { peer in
-            let limits = { @Sendable (configuration: inout ConnectionPool.Configuration) in
-                configuration.maximumConnections = 2
-            }
-            try await withPool(port: peer.port, limits) { client in
-                for _ in 0..<3 { try await expect(client.send(Self.poison()), .notProcessed(.refusedStream)) }
-                _ = try await client.ask { $0.requestCapacity() }
-                try await eventually("a second connection") { try await client.ask { $0.usableConnections } == 2 }
-                for _ in 0..<3 { try await expect(client.send(Self.poison()), .delivered) }
-            }
-            #expect(peer.seen.withLockedValue(\.connections) == 2)
+        let script = Self.ignoring({ $0 == 1 }, refuses: true)
+        let seen = try await withPool(against: script, { $0.maximumConnections = 2 }) { client, _ in
+            for _ in 0..<3 { try await expect(client.send(Self.poison()), .notProcessed(.refusedStream)) }
+            try await client.ask { $0.requestCapacity() }
+            try await eventually("a second connection") { try await client.ask { $0.usableConnections } == 2 }
+            for _ in 0..<3 { try await expect(client.send(Self.poison()), .delivered) }
         }
+        #expect(seen.connections == 2)
     }
 
     @Test("returns its requests when the pool is closed in the same turn")
     func closedMeanwhile() async throws {
-        try await withPeer(script: Self.ignoring { $0 == 1 }) { peer in
-            let client = try await PoolClient.start(port: peer.port) { $0.requestTimeout = .milliseconds(300) }
+        let script = Self.ignoring { $0 == 1 }
+        try await withPool(against: script, { $0.requestTimeout = .milliseconds(300) }) { client, _ in
             #expect(try await sendPoison(client) == .uncertain(.timedOut))
             let collector = try await client.ask { pool -> NIOLoopBound<Collector> in
                 let collector = Collector()
@@ -315,7 +251,6 @@ struct UnresponsiveTests {
                 collector.eventLoop.makeSucceededFuture(collector.value.results)
             }.get()
             #expect(results == [4711: .notProcessed(.noOtherConnection)])
-            try await client.closeNow()
         }
     }
 

@@ -84,8 +84,7 @@ struct FeedbackSessionTests {
         "delivers all sent records, in any pieces, whether or not it is closed with close_notify",
         arguments: [true, false])
     func pieces(inGoodOrder: Bool) async throws {
-        for size in [1, 5, 38, 1000, 200_000] {
-            let count = size < 38 ? 100 : 3000
+        for (size, count) in [(1, 0), (1, 100), (5, 100), (38, 3000), (1000, 3000), (200_000, 3000)] {
             let bytes = Self.bytes(0..<count)
             try await withServer(script: { peer in
                 var rest = bytes[...]
@@ -102,33 +101,29 @@ struct FeedbackSessionTests {
         }
     }
 
-    @Test("a service without records ends at once")
-    func empty() async throws {
-        try await withServer(script: { $0.hangUp() }) { server in
-            let (tuples, error, _) = try await drain(Self.configuration(server.port))
-            #expect(tuples.isEmpty && error == nil)
-        }
-    }
+    enum Ending { case cut, malformed, silence }
 
-    @Test("a cut in the middle of a tuple is reported after the tuples before it")
-    func cut() async throws {
+    @Test(
+        "a cut in the middle of a tuple, an invalid tuple, and silence are reported after the tuples before them",
+        arguments: [
+            (Ending.cut, 49, "in the middle of a tuple, after 31 bytes"), (.malformed, 3, "the tuple at byte 114"),
+            (.silence, 5, "sent nothing for 3 s"),
+        ])
+    func badEnd(ending: Ending, count: Int, says: String) async throws {
         try await withServer(script: { peer in
-            peer.send(Self.bytes(0..<50).dropLast(7))
-            peer.hangUp()
+            switch ending {
+            case .cut:
+                peer.send(Self.bytes(0..<50).dropLast(7))
+                peer.hangUp()
+            case .malformed: peer.send(Self.bytes(0..<3) + [0, 0, 0, 1, 0, 101, 1, 2, 3])
+            case .silence: peer.send(Self.bytes(0..<5))
+            }
         }) { server in
-            let (tuples, error, incomplete) = try await drain(Self.configuration(server.port))
-            expect(tuples, 0..<49)
-            #expect(incomplete == 31)
-            #expect(error?.description.contains("in the middle of a tuple, after 31 bytes") == true)
-        }
-    }
-
-    @Test("an invalid tuple is reported with its position, after the tuples before it")
-    func malformed() async throws {
-        try await withServer(script: { $0.send(Self.bytes(0..<3) + [0, 0, 0, 1, 0, 101, 1, 2, 3]) }) { server in
-            let (tuples, error, _) = try await drain(Self.configuration(server.port))
-            expect(tuples, 0..<3)
-            #expect(error?.description.contains("the tuple at byte 114") == true, "\(String(describing: error))")
+            let (tuples, error, incomplete) = try await drain(
+                Self.configuration(server.port) { if ending == .silence { $0.silence = .seconds(3) } })
+            expect(tuples, 0..<count)
+            #expect(ending != .cut || incomplete == 31)
+            #expect(error?.description.contains(says) == true, "\(String(describing: error))")
         }
     }
 
@@ -147,16 +142,6 @@ struct FeedbackSessionTests {
         }
     }
 
-    @Test("a service that goes silent without closing is reported after the tuples before it")
-    func silence() async throws {
-        try await withServer(script: { $0.send(Self.bytes(0..<5)) }) { server in
-            let (tuples, error, _) = try await drain(
-                Self.configuration(server.port) { $0.silence = .seconds(3) })
-            expect(tuples, 0..<5)
-            #expect(error?.description.contains("sent nothing for 3 s") == true)
-        }
-    }
-
     @Test("a certificate that the service refuses is reported", arguments: [nil, "client"])
     func certificate(name: String?) async throws {
         try await withServer(authority: name == nil ? "ca" : "other-ca", script: { $0.close() }) { server in
@@ -164,10 +149,7 @@ struct FeedbackSessionTests {
             let error = await #expect(throws: FeedbackError.self) {
                 if let error = try await drain(Self.configuration(server.port, certificate: name)).error { throw error }
             }
-            guard case .tls? = error else {
-                Issue.record("not \(String(describing: error))")
-                return
-            }
+            guard case .tls? = error else { throw try #require(error) }
             #expect(error?.description.contains("alert") == true)
             #expect(server.peers.allSatisfy { !$0.isConnected })
         }
@@ -242,10 +224,7 @@ struct FeedbackSessionTests {
             let error = await #expect(throws: FeedbackError.self) {
                 while case let more = try await session.next(atMost: 10), !more.isEmpty { tuples += more }
             }
-            guard case .stopped? = error else {
-                Issue.record("not \(String(describing: error))")
-                return
-            }
+            guard case .stopped? = error else { throw try #require(error) }
             expect(tuples, 0..<500)
             session.close()
         }

@@ -88,23 +88,8 @@ struct GatewayPoolTests {
     @Test("confirms by age while the connection stays open")
     func confirmsByAge() async throws {
         try await withGateway({ $0.options.confirmAfter = 50 }, script: { _, _ in }) { client, gateway in
-            for _ in 0..<3 {
-                try await expectConfirmed(client.send((0..<10).map { .example($0) }))
-            }
+            for _ in 0..<3 { try await expectConfirmed(client.send((0..<10).map { .example($0) })) }
             #expect(gateway.seen.withLockedValue { $0.connections } == 1)
-        }
-    }
-
-    @Test("confirms by a bad item when results are needed, and later notifications use another connection")
-    func confirmsByBarrier() async throws {
-        try await withGateway(script: Self.takesAll) { client, gateway in
-            for _ in 0..<3 {
-                let futures = client.send((0..<100).map { .example($0) })
-                try await eventually("the items") { try await client.ask { $0.statistics.streamsInUse } == 100 }
-                try await client.ask { $0.flushConfirmations() }
-                try await expectConfirmed(futures)
-            }
-            #expect(gateway.items.filter { $0.token.isEmpty }.count == 3)
         }
     }
 
@@ -158,7 +143,7 @@ struct GatewayPoolTests {
         let script: ScriptedGateway.Script = { peer, event in
             guard case .item(let item) = event else { return }
             if item.token.isEmpty { return peer.answer(2, item.identifier) }
-            // Each seventh is bad. The packet arrives in two pieces, and late, while more is being written.
+            // Each seventh is bad. The packet arrives in six pieces, and late, while more is being written.
             if item.number % 7 == 3 { peer.answer(8, item.identifier, after: .milliseconds(5)) }
         }
         try await withGateway(script: script) { client, gateway in
@@ -203,17 +188,6 @@ struct GatewayPoolTests {
         #expect(check.confirmed.isEmpty && check.unresponsive?.contains("20 s") == true)
     }
 
-    @Test("a packet in six pieces is one packet")
-    func splitPacket() async throws {
-        let script: ScriptedGateway.Script = { peer, event in
-            if case .item(let item) = event { peer.answer(7, item.identifier, pieces: 1) }
-        }
-        try await withGateway(script: script) { client, _ in
-            let results = try await client.results(1)
-            #expect(results == [.refused(.invalidPayloadSize)])
-        }
-    }
-
     @Test("status 10 confirms the named one, and is not an error")
     func shutdown() async throws {
         let script: ScriptedGateway.Script = { peer, event in
@@ -229,58 +203,33 @@ struct GatewayPoolTests {
         }
     }
 
-    @Test("a close without a packet leaves the rest uncertain")
-    func closeWithoutPacket() async throws {
+    @Test(
+        "a close without a whole packet, and bytes that are not a packet, leave the rest uncertain",
+        arguments: [([], 5, 3), ([8, 8, 0], 1, 1), (Array("HTTP/1.1 400 Bad Request\r\n".utf8), 1, 1)]
+            as [([UInt8], Int, Int)])
+    func noPacket(bytes: [UInt8], sent: Int, place: Int) async throws {
+        let isGarbage = bytes.count > 5
         let script: ScriptedGateway.Script = { peer, event in
-            if case .item(let item) = event, item.place == 3 { peer.close() }
+            guard case .item(let item) = event, item.place == place else { return }
+            if !bytes.isEmpty { peer.send(bytes) }
+            if !isGarbage { peer.close() }
         }
         try await withGateway(script: script) { client, _ in
-            for result in try await results(client.send((0..<5).map { .example($0) })) {
+            for result in try await client.results(sent) {
                 guard case .uncertain = result else {
                     Issue.record("\(result)")
                     continue
                 }
             }
-        }
-    }
-
-    @Test("half a packet is ignored")
-    func halfPacket() async throws {
-        let script: ScriptedGateway.Script = { peer, event in
-            guard case .item = event else { return }
-            peer.send([8, 8, 0])
-            peer.close()
-        }
-        try await withGateway(script: script) { client, _ in
-            guard case .uncertain = try await client.send().get() else {
-                Issue.record("not uncertain")
-                return
-            }
-        }
-    }
-
-    @Test("bytes that are not an error packet end the connection, with a pause before the next")
-    func garbage() async throws {
-        let script: ScriptedGateway.Script = { peer, event in
-            if case .item = event { peer.send(Array("HTTP/1.1 400 Bad Request\r\n".utf8)) }
-        }
-        try await withGateway(script: script) { client, _ in
-            guard case .uncertain = try await client.send().get() else {
-                Issue.record("not uncertain")
-                return
-            }
+            guard isGarbage else { return }
             let failure = try await client.ask { "\($0.lastFailure.map { "\($0)" } ?? "none")" }
             #expect(failure.contains("an error packet must begin with 8, not 72"))
         }
     }
 
-    @Test(
-        "a gateway that drops new connections gets one notification at a time, until the certificate is reported"
-    )
+    @Test("a gateway that drops new connections gets one notification at a time, until the certificate is reported")
     func acceptsAndDrops() async throws {
-        let script: ScriptedGateway.Script = { peer, event in
-            if case .item = event { peer.close() }
-        }
+        let script: ScriptedGateway.Script = { peer, event in if case .item = event { peer.close() } }
         try await withGateway(script: script) { client, gateway in
             let first = try await results(client.send((0..<20).map { .example($0) }))
             #expect(first.contains(.uncertain(.connectionLost("it was closed without an error packet"))))
@@ -295,9 +244,7 @@ struct GatewayPoolTests {
     @Test("a gateway that does not read is detected, and no unread notification counts as delivered")
     func hangs() async throws {
         let payload = #"{"aps":{"alert":""# + String(repeating: "x", count: 2000) + #""}}"#
-        let script: ScriptedGateway.Script = { peer, event in
-            if case .connected = event { peer.stopReading() }
-        }
+        let script: ScriptedGateway.Script = { peer, event in if case .connected = event { peer.stopReading() } }
         try await withGateway(
             receiveBuffer: 4096,
             {
@@ -314,8 +261,7 @@ struct GatewayPoolTests {
         }
     }
 
-    @Test(
-        "an error packet that arrives after the confirmation time is reported with the number of lost notifications")
+    @Test("an error packet that arrives after the confirmation time is reported with the number of lost notifications")
     func tooLate() async throws {
         let script: ScriptedGateway.Script = { peer, event in
             guard case .item(let item) = event, item.number == 2 else { return }
@@ -351,9 +297,7 @@ struct GatewayPoolTests {
 
     @Test("a gateway that closes at once is not connected to again until the reconnect delay is over")
     func reconnectDelay() async throws {
-        let script: ScriptedGateway.Script = { peer, event in
-            if case .connected = event { peer.close() }
-        }
+        let script: ScriptedGateway.Script = { peer, event in if case .connected = event { peer.close() } }
         try await withGateway({ $0.reconnect.first = .minutes(60) }, script: script) { client, gateway in
             try await eventually("a failure") { try await client.ask { $0.statistics.failures } == 1 }
             // Each call would make an attempt if one were due.

@@ -105,7 +105,7 @@ final class GatewayPeer: ChannelInboundHandler {
     }
 
     /// Sends an error packet, reads nothing more, and closes.
-    func answer(_ status: UInt8, _ identifier: UInt32, pieces: Int = 6, closes: Bool = true) {
+    func answer(_ status: UInt8, _ identifier: UInt32, pieces: Int = 6) {
         hasStopped = true
         guard let context else { return }
         var packet = ByteBuffer()
@@ -113,13 +113,13 @@ final class GatewayPeer: ChannelInboundHandler {
         while let piece = packet.readSlice(length: min(pieces, packet.readableBytes)), piece.readableBytes > 0 {
             context.writeAndFlush(wrapOutboundOut(piece), promise: nil)
         }
-        if closes { context.close(promise: nil) }
+        context.close(promise: nil)
     }
 
-    /// Does the same after a delay, during which input is dropped.
+    /// Does the same after a delay, during which input is dropped, and byte by byte.
     func answer(_ status: UInt8, _ identifier: UInt32, after delay: TimeAmount) {
         hasStopped = true
-        context?.eventLoop.assumeIsolated().scheduleTask(in: delay) { self.answer(status, identifier) }
+        context?.eventLoop.assumeIsolated().scheduleTask(in: delay) { self.answer(status, identifier, pieces: 1) }
     }
 
     func send(_ bytes: [UInt8]) { context?.writeAndFlush(wrapOutboundOut(ByteBuffer(bytes: bytes)), promise: nil) }
@@ -198,9 +198,7 @@ private final class RecordMeter: ChannelInboundHandler {
     private let seen: NIOLockedValueBox<ScriptedGateway.Seen>
     private var input = ByteBuffer()
 
-    init(seen: NIOLockedValueBox<ScriptedGateway.Seen>) {
-        self.seen = seen
-    }
+    init(seen: NIOLockedValueBox<ScriptedGateway.Seen>) { self.seen = seen }
 
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {
         var bytes = unwrapInboundIn(data)

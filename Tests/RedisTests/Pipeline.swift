@@ -43,9 +43,7 @@ final class Pipeline: Sendable {
     /// - Returns: the values that were appended to the list, in the order of the answers.
     func finish() async throws -> [Int] {
         state.withLock { $0.isStopped = true }
-        try await eventually {
-            try await self.client.eventLoop.submit { self.client.pendingCount == 0 }.get()
-        }
+        try await eventually { try await self.client.eventLoop.submit { self.client.pendingCount == 0 }.get() }
         return state.withLock { $0.answers }
     }
 
@@ -72,16 +70,5 @@ final class Pipeline: Sendable {
             }
             self.client.eventLoop.scheduleTask(in: self.pause) { self.sendNext() }
         }
-    }
-}
-
-/// Runs a body with a client under load; see `Pipeline`.
-func withPipeline(
-    _ url: String, key: String, _ body: (RedisClient, Pipeline) async throws -> Void
-) async throws {
-    try await withClient(url, key: key) { client in
-        let pipeline = Pipeline(client, tag: key)
-        pipeline.start()
-        try await body(client, pipeline)
     }
 }

@@ -13,7 +13,6 @@ struct RedisClientsTests {
 
     /// Clients under load, one per tag.
     private struct Load {
-        let clients: RedisClients
         let pipelines: [(tag: String, client: RedisClient, pipeline: Pipeline)]
 
         /// Waits until this many more commands of each client are answered.
@@ -37,18 +36,18 @@ struct RedisClientsTests {
             let client = try await clients.eventLoop.submit { clients.client(for: tag) }.get()
             pipelines.append((tag, client, Pipeline(client, tag: tag, pause: pause)))
         }
-        let result: Result<Void, any Error>
+        let failure: (any Error)?
         do {
             for (_, client, pipeline) in pipelines {
                 try await client.waitUntilReady(timeout: .seconds(10))
                 pipeline.start()
             }
-            try await body(Load(clients: clients, pipelines: pipelines))
-            result = .success(())
-        } catch { result = .failure(error) }
+            try await body(Load(pipelines: pipelines))
+            failure = nil
+        } catch { failure = error }
         try await clients.eventLoop.flatSubmit { clients.close() }.get()
         try await group.shutdownGracefully()
-        try result.get()
+        if let failure { throw failure }
     }
 
     /// Returns the number of the clients' connections to each running node.
@@ -58,13 +57,19 @@ struct RedisClientsTests {
         }
     }
 
-    /// Expects exactly the values that a pipeline has appended, in order.
-    private func check(_ tag: String, _ acknowledged: [Int], _ cluster: RedisCluster) throws {
-        let owner = try cluster.owner(ofSlot: cluster.slot(of: tag))
-        let stored = try owner.run("LRANGE", "\(tag)list", "0", "-1").elements?.compactMap(\.number)
-        #expect(stored == acknowledged, "\(tag)")
-        #expect(acknowledged == Array(0..<acknowledged.count), "\(tag)")
-        #expect(try owner.run("GET", "\(tag)count").number == acknowledged.count, "\(tag)")
+    /// Ends the load, and expects no failures and exactly the values that each pipeline has appended, in order.
+    private func finish(
+        _ pipelines: [(tag: String, client: RedisClient, pipeline: Pipeline)], _ cluster: RedisCluster
+    ) async throws {
+        for (tag, _, pipeline) in pipelines {
+            let acknowledged = try await pipeline.finish()
+            let owner = try cluster.owner(ofSlot: cluster.slot(of: tag))
+            let stored = try owner.run("LRANGE", "\(tag)list", "0", "-1").elements?.compactMap(\.number)
+            #expect(stored == acknowledged, "\(tag)")
+            #expect(acknowledged == Array(0..<acknowledged.count), "\(tag)")
+            #expect(try owner.run("GET", "\(tag)count").number == acknowledged.count, "\(tag)")
+            #expect(pipeline.failures.isEmpty, "\(pipeline.failures)")
+        }
     }
 
     @Test("share one connection to each node of a Cluster, whatever the number of slots")
@@ -74,10 +79,7 @@ struct RedisClientsTests {
             try await load.advance(by: 100)
             // The connections that were opened to ask for the slots are closed.
             try await eventually { try connections(cluster) == [1, 1, 1] }
-            for (tag, _, pipeline) in load.pipelines {
-                try check(tag, await pipeline.finish(), cluster)
-                #expect(pipeline.failures.isEmpty, "\(pipeline.failures)")
-            }
+            try await finish(load.pipelines, cluster)
         }
         #expect(try connections(cluster) == [0, 0, 0])
     }
@@ -100,14 +102,9 @@ struct RedisClientsTests {
                 try cluster.finishMigration(ofSlot: slot, from: old, to: new)
                 try await load.advance(by: 50)
                 let client = load.pipelines.first { $0.tag == tag }?.client
-                try await eventually {
-                    try await place(of: #require(client)) == .host("127.0.0.1", port: new.port)
-                }
+                try await eventually { try await place(of: #require(client)) == .host("127.0.0.1", port: new.port) }
             }
-            for (tag, _, pipeline) in load.pipelines {
-                try check(tag, await pipeline.finish(), cluster)
-                #expect(pipeline.failures.isEmpty, "\(pipeline.failures)")
-            }
+            try await finish(load.pipelines, cluster)
             #expect(try connections(cluster).allSatisfy { $0 <= 1 })
         }
     }
@@ -132,10 +129,7 @@ struct RedisClientsTests {
                 return true
             }
             for (_, client, _) in away { _ = try await client.call(RedisCommand("PING")) }
-            for (tag, _, pipeline) in others {
-                try check(tag, await pipeline.finish(), cluster)
-                #expect(pipeline.failures.isEmpty, "\(pipeline.failures)")
-            }
+            try await finish(others, cluster)
             #expect(try connections(cluster).allSatisfy { $0 <= 1 })
         }
     }

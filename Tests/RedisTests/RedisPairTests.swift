@@ -48,10 +48,7 @@ struct RedisPairTests {
 
     @Test("in a Cluster neither is sent elsewhere: the first fails with MOVED, and the next two go to the new owner")
     func moved() async throws {
-        let cluster = try await RedisCluster()
-        let slot = try cluster.slot(of: "{queue}")
-        let old = try cluster.owner(ofSlot: slot)
-        let new = try #require(cluster.nodes.first { $0 !== old })
+        let (cluster, slot, old, new) = try await clusterAndSlot()
         try await withClient(cluster.url, key: "{queue}") { client in
             func push() async throws {
                 _ = try await client.call(

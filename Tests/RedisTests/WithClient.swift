@@ -54,8 +54,6 @@ final class States: Sendable {
     var all: [RedisClient.State] { recorded.withLock { $0 } }
 
     var failures: [RedisError] {
-        all.compactMap { state in
-            if case .disconnected(let error, _) = state { error } else { nil }
-        }
+        all.compactMap { state in if case .disconnected(let error, _) = state { error } else { nil } }
     }
 }

@@ -141,8 +141,7 @@ struct ClosingTests {
         let listener = try await ServerBootstrap(group: MultiThreadedEventLoopGroup.singleton)
             .childChannelInitializer { $0.close() }
             .bind(host: "127.0.0.1", port: 0).get()
-        let client = try await SocketClient.connect(
-            Fixtures.client(), port: listener.localAddress?.port ?? 0)
+        let client = try await SocketClient.connect(Fixtures.client(), port: listener.localAddress?.port ?? 0)
         let seen = try await client.end.get()
         // If the ClientHello arrived too late, the kernel may report an end or a reset; either is reported once.
         #expect(seen.errors.count == 1)

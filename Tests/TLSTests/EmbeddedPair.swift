@@ -33,9 +33,7 @@ final class EmbeddedPair {
         try exchange()
     }
 
-    func exchange() throws {
-        while try carryToServer() || carryToClient() {}
-    }
+    func exchange() throws { while try carryToServer() || carryToClient() {} }
 
     @discardableResult
     func carryToServer() throws -> Bool {
@@ -99,9 +97,7 @@ final class EventRecorder: ChannelInboundHandler {
         received.writeImmutableBuffer(unwrapInboundIn(data))
     }
 
-    func errorCaught(context: ChannelHandlerContext, error: any Error) {
-        errors.append(error)
-    }
+    func errorCaught(context: ChannelHandlerContext, error: any Error) { errors.append(error) }
 
     func channelInactive(context: ChannelHandlerContext) {
         isInactive = true

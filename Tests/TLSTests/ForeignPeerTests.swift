@@ -130,8 +130,7 @@ struct OpenSSLServerTests {
 
     @Test("a client refuses TLS 1.1")
     func oldVersion() async throws {
-        let (server, port) = try await OpenSSLCommand.server(
-            ["-tls1_1", "-naccept", "1", "-cipher", "ALL:@SECLEVEL=0"])
+        let (server, port) = try await OpenSSLCommand.server(["-tls1_1", "-naccept", "1", "-cipher", "ALL:@SECLEVEL=0"])
         let client = try await SocketClient.connect(Fixtures.client(), port: port)
         let seen = try await client.end.get()
         await server.end()

@@ -35,13 +35,9 @@ final class OpenSSLCommand {
         }
     }
 
-    deinit {
-        if process.isRunning { process.terminate() }
-    }
+    deinit { if process.isRunning { process.terminate() } }
 
-    func send(_ text: String) throws {
-        try input.write(contentsOf: Data(text.utf8))
-    }
+    func send(_ text: String) throws { try input.write(contentsOf: Data(text.utf8)) }
 
     func hangUp() throws { try input.close() }
 
@@ -56,9 +52,7 @@ final class OpenSSLCommand {
     }
 
     /// Waits until it ends, which closes its output.
-    func end() async {
-        while let chunk = await chunks.next() { output += chunk }
-    }
+    func end() async { while let chunk = await chunks.next() { output += chunk } }
 
     /// Starts a server on a free port, which it prints.
     static func server(_ arguments: [String]) async throws -> (command: OpenSSLCommand, port: Int) {

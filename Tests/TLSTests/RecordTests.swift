@@ -115,35 +115,6 @@ struct RecordTests {
 
 @Suite("Transfer", .timeLimit(.minutes(1)))
 struct TransferTests {
-    @Test("echoes 10 MiB in odd chunks over real sockets")
-    func echo() async throws {
-        let total = 10 * 1024 * 1024
-        let bytes = ByteBuffer(bytes: (0..<total).map { UInt8(truncatingIfNeeded: $0 &* 2_654_435_761 >> 13) })
-        try await withServer(Fixtures.server(), behaviour: .init(echoes: true)) { server in
-            let client = try await SocketClient.connect(
-                Fixtures.client(), port: server.port, behaviour: .init(closesAfter: total))
-            let sizes = [1, 7, 1021, 16_383, 16_384, 16_385, 65_537, 300_001, 3]
-            var rest = bytes
-            var turn = 0
-            while rest.readableBytes > 0 {
-                let size = min(sizes[turn % sizes.count], rest.readableBytes)
-                guard let chunk = rest.readSlice(length: size) else { break }
-                // Some chunks share a flush, some do not.
-                if turn % 3 == 0 {
-                    try await client.channel.writeAndFlush(chunk)
-                } else {
-                    client.channel.write(chunk, promise: nil)
-                }
-                turn += 1
-            }
-            client.channel.flush()
-            let outcome = try await client.end.get()
-            #expect(outcome.errors.isEmpty)
-            #expect(outcome.received == bytes)
-            #expect(try await server.nextOutcome().received == bytes)
-        }
-    }
-
     @Test("answers one read with data, however many packets are needed")
     func manualReads() async throws {
         let greeting = ByteBuffer(repeating: 9, count: 16_384)

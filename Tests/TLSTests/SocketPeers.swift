@@ -64,9 +64,7 @@ final class Application: ChannelInboundHandler {
         if outcome.received.readableBytes >= behaviour.closesAfter { context.close(promise: nil) }
     }
 
-    func channelReadComplete(context: ChannelHandlerContext) {
-        if behaviour.echoes { context.flush() }
-    }
+    func channelReadComplete(context: ChannelHandlerContext) { if behaviour.echoes { context.flush() } }
 
     func errorCaught(context: ChannelHandlerContext, error: any Error) {
         outcome.errors.append(error)
@@ -89,7 +87,7 @@ struct SocketClient: Sendable {
     let end: EventLoopFuture<Outcome>
 
     static func connect(
-        _ context: TLSContext, port: Int, host: String = "localhost", closeTimeout: TimeAmount = .seconds(10),
+        _ context: TLSContext, port: Int, host: String = "localhost",
         configure: @Sendable (ClientBootstrap) -> ClientBootstrap = { $0 }, behaviour: Application.Behaviour = .init()
     ) async throws -> SocketClient {
         let loop = MultiThreadedEventLoopGroup.singleton.next()
@@ -99,7 +97,7 @@ struct SocketClient: Sendable {
             .channelInitializer { channel in
                 channel.eventLoop.makeCompletedFuture {
                     try channel.pipeline.syncOperations.addHandlers([
-                        TLSHandler(client: context, host: host, closeTimeout: closeTimeout),
+                        TLSHandler(client: context, host: host, closeTimeout: .seconds(10)),
                         Application(behaviour, handshake: handshake, end: end),
                     ])
                 }
@@ -117,8 +115,7 @@ struct SocketServer: Sendable {
     private let channel: any Channel
 
     static func start(
-        _ context: TLSContext, closeTimeout: TimeAmount = .seconds(10), halfClosure: Bool = false,
-        behaviour: Application.Behaviour = .init()
+        _ context: TLSContext, halfClosure: Bool = false, behaviour: Application.Behaviour = .init()
     ) async throws -> SocketServer {
         let (outcomes, continuation) = AsyncStream.makeStream(of: Outcome.self)
         let channel = try await ServerBootstrap(group: MultiThreadedEventLoopGroup.singleton)
@@ -129,7 +126,7 @@ struct SocketServer: Sendable {
                     let end = channel.eventLoop.makePromise(of: Outcome.self)
                     end.futureResult.whenSuccess { continuation.yield($0) }
                     try channel.pipeline.syncOperations.addHandlers([
-                        TLSHandler(server: context, closeTimeout: closeTimeout),
+                        TLSHandler(server: context, closeTimeout: .seconds(10)),
                         Application(behaviour, handshake: handshake, end: end),
                     ])
                 }
@@ -150,11 +147,10 @@ struct SocketServer: Sendable {
 
 /// Runs a body with a server, and stops the server afterwards.
 func withServer<Result>(
-    _ context: TLSContext, closeTimeout: TimeAmount = .seconds(10), halfClosure: Bool = false,
-    behaviour: Application.Behaviour = .init(), _ body: (SocketServer) async throws -> Result
+    _ context: TLSContext, halfClosure: Bool = false, behaviour: Application.Behaviour = .init(),
+    _ body: (SocketServer) async throws -> Result
 ) async throws -> Result {
-    let server = try await SocketServer.start(
-        context, closeTimeout: closeTimeout, halfClosure: halfClosure, behaviour: behaviour)
+    let server = try await SocketServer.start(context, halfClosure: halfClosure, behaviour: behaviour)
     do {
         let result = try await body(server)
         try await server.stop()

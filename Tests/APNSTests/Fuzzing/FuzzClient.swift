@@ -156,8 +156,7 @@ final class FuzzClient {
             let ping = HTTP2Frame(kind: .ping, payload: Array("pingpong".utf8)).bytes
             try receive(Array(repeating: ping, count: count).flatMap(\.self), pieces: 100)
         case .data(let number):
-            let frame = HTTP2Frame(
-                kind: .data, stream: stream(number), payload: Array(repeating: 0x78, count: 16_384))
+            let frame = HTTP2Frame(kind: .data, stream: stream(number), payload: Array(repeating: 0x78, count: 16_384))
             try receive(frame.bytes, pieces: 1000)
         case .padding(let number):
             let padding = Array(repeating: UInt8(0), count: 255)
@@ -298,8 +297,7 @@ final class FuzzClient {
             try check(slots[stream] == closed.slot, "stream \(stream) ends, which has no slot")
             try check(requests[stream]?.answer == nil, "stream \(stream) ends twice")
             try check(slot.pointee.hasEnded, "stream \(stream) ends, and is open")
-            try check(
-                session.streams.slot(of: stream, session.slots) == -1, "stream \(stream) has ended, and is known")
+            try check(session.streams.slot(of: stream, session.slots) == -1, "stream \(stream) has ended, and is known")
             let answer = Answer(slot)
             if let status = answer.response?.status {
                 try check((200...999).contains(status), "stream \(stream) has status \(status)")

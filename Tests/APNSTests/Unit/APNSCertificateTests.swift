@@ -20,9 +20,7 @@ struct APNSCertificateTests {
     ) throws -> APNSCertificate {
         let workshop = try OpenSSLWorkshop()
         try workshop.certificate("push", subject: subject, extensions: extensions)
-        return try TLSIdentity(
-            certificateFile: workshop.path("push.pem"), keyFile: workshop.path("push-key.pem")
-        ).apns
+        return try TLSIdentity(certificateFile: workshop.path("push.pem"), keyFile: workshop.path("push-key.pem")).apns
     }
 
     @Test("names its topics, the user ID first, with what each is for")
@@ -105,9 +103,7 @@ struct APNSCertificateTests {
             [0x30, 0x88, 0x7F, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF], [0x30, 0x83, 0xFF, 0xFF, 0xFF],
             [0x30, 0x05, 0x30, 0x03, 0x0C, 0x01, 0xC0],
         ] as [[UInt8]])
-    func malformed(der: [UInt8]) {
-        #expect(APNSCertificate.topics(der: der) == nil)
-    }
+    func malformed(der: [UInt8]) { #expect(APNSCertificate.topics(der: der) == nil) }
 
     @Test("with any bytes for a list never stops the process")
     func fuzz() {
@@ -139,13 +135,5 @@ struct APNSEnvironmentTests {
             ("feedback.push.apple.com", .production), ("feedback.sandbox.push.apple.com", .sandbox), ("localhost", nil),
             ("push.apple.com", nil), ("api.push.apple.com.example.com", nil), ("", nil),
         ] as [(String, APNSEnvironment?)])
-    func hosts(host: String, environment: APNSEnvironment?) {
-        #expect(APNSEnvironment(host: host) == environment)
-    }
-
-    @Test("belongs to Apple's endpoints")
-    func endpoints() {
-        #expect(APNSEnvironment(host: APNSEndpoint.production.host) == .production)
-        #expect(APNSEnvironment(host: APNSEndpoint.sandbox.host) == .sandbox)
-    }
+    func hosts(host: String, environment: APNSEnvironment?) { #expect(APNSEnvironment(host: host) == environment) }
 }

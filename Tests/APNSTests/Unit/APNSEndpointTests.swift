@@ -25,9 +25,7 @@ struct APNSEndpointTests {
             "[::1]:", "[::1]:x", "::1", "a:b:443", "http://host", "host/path", "https://host/3/device", "a b", "a\r\nb",
             "https://", "user@host",
         ])
-    func refused(text: String) {
-        #expect(APNSEndpoint(text) == nil)
-    }
+    func refused(text: String) { #expect(APNSEndpoint(text) == nil) }
 
     @Test(
         "names Apple's environment by the host, whatever the port, and manages its channels there",

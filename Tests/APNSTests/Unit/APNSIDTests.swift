@@ -38,7 +38,5 @@ struct APNSIDTests {
             "00112233-4455-6677-8899-aabbccddeefg", "{0112233-4455-6677-8899-aabbccddeef}",
             "00112233_4455-6677-8899-aabbccddeeff", "00112233-4455-6677-8899-aabbccddeeé",
         ])
-    func refused(text: String) {
-        #expect(APNSID(text.utf8) == nil)
-    }
+    func refused(text: String) { #expect(APNSID(text.utf8) == nil) }
 }

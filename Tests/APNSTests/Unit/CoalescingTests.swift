@@ -57,8 +57,7 @@ struct CoalescingTests {
     ) throws {
         let owner = Owner()
         let counter = FlushCounter()
-        let connection = HTTP2Connection(
-            id: 0, endpoint: .sandbox, maximumStreams: 1000, limits: .init(), owner: owner)
+        let connection = HTTP2Connection(id: 0, endpoint: .sandbox, maximumStreams: 1000, limits: .init(), owner: owner)
         let channel = EmbeddedChannel()
         try channel.pipeline.syncOperations.addHandlers([counter, connection])
         channel.pipeline.fireUserInboundEventTriggered(
@@ -216,8 +215,7 @@ struct ReadPacingTests {
         }
     }
 
-    @Test(
-        "settles at one answer per read for four requests in flight", arguments: [(500, 20.0), (100, 5.0)])
+    @Test("settles at one answer per read for four requests in flight", arguments: [(500, 20.0), (100, 5.0)])
     func settles(inFlight: Int, milliseconds: Double) {
         var pacing = ReadPacing()
         var (answers, longest) = (0.0, 0.0)

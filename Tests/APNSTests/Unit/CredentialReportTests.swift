@@ -10,9 +10,7 @@ struct CredentialReportTests {
     private let universal: APNSCertificate
     private let day: Int64 = 86_400
 
-    init() throws {
-        universal = try APNSCertificateTests.certificate(APNSCertificateTests.universal)
-    }
+    init() throws { universal = try APNSCertificateTests.certificate(APNSCertificateTests.universal) }
 
     private func report(
         _ certificate: APNSCertificate, topic: String? = "com.example.app", environment: APNSEnvironment? = .production,

@@ -23,18 +23,7 @@ struct DeviceTokenTests {
         arguments: [
             "ABCDEF01", "<abcdef01>", "<abcd ef01>", "ab cd ef 01", "  AbCdEf01  ", "<ABCD EF01> ",
         ])
-    func spellings(text: String) throws {
-        #expect(try DeviceToken(text) == DeviceToken("abcdef01"))
-    }
-
-    @Test(
-        "of 32 bytes is accepted in base64, of either alphabet, with and without padding",
-        arguments: [
-            "ASNFZ4mrze8BI0VniavN7wEjRWeJq83vASNFZ4mrze8=", "ASNFZ4mrze8BI0VniavN7wEjRWeJq83vASNFZ4mrze8",
-        ])
-    func base64(text: String) throws {
-        #expect(try DeviceToken(text) == DeviceToken(hex))
-    }
+    func spellings(text: String) throws { #expect(try DeviceToken(text) == DeviceToken("abcdef01")) }
 
     @Test("in base64 may have the characters of both alphabets, and small bytes")
     func base64Alphabets() throws {
@@ -68,9 +57,7 @@ struct DeviceTokenTests {
             String(repeating: "A", count: 63) + "g", String(repeating: "g", count: 42),
             String(repeating: "g", count: 45), String(repeating: "g", count: 42) + "==",
         ])
-    func notBase64(text: String) {
-        #expect(throws: DeviceToken.Invalid.self) { try DeviceToken(text) }
-    }
+    func notBase64(text: String) { #expect(throws: DeviceToken.Invalid.self) { try DeviceToken(text) } }
 
     @Test("of 44 hex digits is hexadecimal, and of 43 is an error")
     func hexadecimalFirst() throws {
@@ -95,9 +82,7 @@ struct DeviceTokenTests {
             (String(repeating: "a", count: 2049), .tooLong(digits: 2049)),
             (String(repeating: "A", count: 2050), .tooLong(digits: 2050)),
         ])
-    func refused(text: String, error: DeviceToken.Invalid) {
-        #expect(throws: error) { try DeviceToken(text) }
-    }
+    func refused(text: String, error: DeviceToken.Invalid) { #expect(throws: error) { try DeviceToken(text) } }
 
     @Test(
         "with other printed text around its digits is refused, and the error names that text",

@@ -30,8 +30,7 @@ struct HTTP2ConnectionStateTests {
     }
 
     @Test(
-        "uses the lower of both ends' limits",
-        arguments: [(10, 1000, 10), (1000, 10, 10), (10, nil, 10), (10, 0, 0)])
+        "uses the lower of both ends' limits", arguments: [(10, 1000, 10), (1000, 10, 10), (10, nil, 10), (10, 0, 0)])
     func limits(own: Int, server: Int?, free: Int) {
         #expect(open(ownLimit: own, serverLimit: server).freeStreams == free)
     }
@@ -189,8 +188,7 @@ struct HTTP2ConnectionStateTests {
         for _ in 0..<300 {
             now = now + .milliseconds(Int64.random(in: 0...3000, using: &generator))
             switch Int.random(in: 0..<20, using: &generator) {
-            case 0:
-                state.handshakeCompleted(now: now)
+            case 0: state.handshakeCompleted(now: now)
             case 1:
                 guard state.phase != .connecting else { continue }
                 let server: Int? = Bool.random(using: &generator) ? nil : Int.random(in: 0...30, using: &generator)
@@ -210,8 +208,7 @@ struct HTTP2ConnectionStateTests {
                     &state, stream: stream, code: UInt32.random(in: 0...13, using: &generator),
                     isWritten: Bool.random(using: &generator))
                 if stream > lastStream { #expect(result == .notProcessed(.goingAway(reason: nil))) }
-            default:
-                state.bytesRead(now: now)
+            default: state.bytesRead(now: now)
             }
             #expect(state.inFlight == inFlight.count)
             #expect(state.freeStreams == (isGoing ? 0 : max(0, limit - inFlight.count)))

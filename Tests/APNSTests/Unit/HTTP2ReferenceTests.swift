@@ -71,23 +71,23 @@ struct HTTP2ReferenceTests {
     /// A conversation with each kind of frame that a good server sends.
     private static let conversation: [[UInt8]] = [
         HTTP2Frame.answer(1, hasID: false, status: 200), ping,
-        HTTP2Frame(kind: .ping, flags: 1, payload: Array(1...8)),
+        .raw(.ping, 1, 0, Array(1...8)),
         .answer(3, hasID: false, status: 400, fields: [("content-length", "24"), ("x", "y")], ends: false),
         .data(3, "{\"reason\":", ends: false), .data(3, "\"BadTopic\"}   "),
         .answer(5, hasID: false, status: 103, ends: false), .answer(5, hasID: false, status: 503, retryAfter: "7"),
         .reset(7, code: 7),
-        HTTP2Frame(kind: .windowUpdate, payload: [0, 0, 16, 0]),
+        .raw(.windowUpdate, 0, 0, [0, 0, 16, 0]),
         .settings([(1, 100), (4, 70_000), (5, 20_000), (99, 1)]),
-        HTTP2Frame(kind: .headers, flags: 0, stream: 9, payload: [0x88]),
-        HTTP2Frame(kind: .continuation, stream: 9, payload: [0x40, 1, 0x78]),
-        HTTP2Frame(kind: .continuation, flags: 4, stream: 9, payload: [1, 0x79]),
-        HTTP2Frame(kind: .data, flags: 8, stream: 9, payload: [3, 65, 66, 0, 0, 0]),
+        .raw(.headers, 0, 9, [0x88]),
+        .raw(.continuation, 0, 9, [0x40, 1, 0x78]),
+        .raw(.continuation, 4, 9, [1, 0x79]),
+        .raw(.data, 8, 9, [3, 65, 66, 0, 0, 0]),
         // Trailers.
-        HTTP2Frame(kind: .headers, flags: 5, stream: 9, payload: [0xBE]),
-        HTTP2Frame(kind: .priority, stream: 11, payload: [0, 0, 0, 0, 3]),
+        .raw(.headers, 5, 9, [0xBE]),
+        .raw(.priority, 0, 11, [0, 0, 0, 0, 3]),
         .goAway(lastStream: .max), .goAway(lastStream: 11, code: 0, debugData: "bye"),
         // With padding and a priority.
-        HTTP2Frame(kind: .headers, flags: 0x2D, stream: 11, payload: [2, 0, 0, 0, 0, 3, 0x88, 0, 0]),
+        .raw(.headers, 0x2D, 11, [2, 0, 0, 0, 0, 3, 0x88, 0, 0]),
     ].map(\.bytes)
 
     @Test("a conversation is interpreted the same, split at every byte")
@@ -105,91 +105,48 @@ struct HTTP2ReferenceTests {
     /// Returns frames that are mostly valid; some violate a rule.
     private func frames(_ generator: inout SeededGenerator) -> [[UInt8]] {
         func any(_ count: Int) -> [UInt8] { (0..<count).map { _ in UInt8.random(in: 0...255, using: &generator) } }
+        func one<Choice>(of choices: [Choice]) -> Choice { choices.randomElement(using: &generator)! }
+        func number<Number: FixedWidthInteger>(_ range: ClosedRange<Number>) -> Number {
+            .random(in: range, using: &generator)
+        }
         var frames: [[UInt8]] = []
         for _ in 0..<Int.random(in: 1...14, using: &generator) {
-            let stream = Int32([0, 1, 1, 3, 3, 5, 5, 7, 9, 11, 11, 2, 13].randomElement(using: &generator) ?? 1)
+            let stream: Int32 = one(of: [0, 1, 1, 3, 3, 5, 5, 7, 9, 11, 11, 2, 13])
             let open = 2 * Int32.random(in: 0..<6, using: &generator) + 1
+            let frame: HTTP2Frame
             switch Int.random(in: 0..<26, using: &generator) {
             case 0..<5:
-                frames.append(
-                    HTTP2Frame.answer(
-                        open, hasID: false,
-                        status: [200, 200, 400, 410, 503, 103, 100].randomElement(using: &generator) ?? 200,
-                        ends: Bool.random(using: &generator)
-                    ).bytes)
-            case 5..<9: frames.append(HTTP2Frame.data(open, "0123456789", ends: Bool.random(using: &generator)).bytes)
-            case 9: frames.append(HTTP2Frame.reset(stream, code: .random(in: 0...14, using: &generator)).bytes)
-            case 10:
-                frames.append(
-                    HTTP2Frame.settings([
-                        (
-                            .random(in: 0...8, using: &generator),
-                            [0, 1, 100, 16_384, 70_000, 1 << 24, 1 << 31].randomElement(using: &generator) ?? 0
-                        )
-                    ]).bytes)
-            case 11:
-                frames.append(
-                    HTTP2Frame(
-                        kind: .ping, flags: .random(in: 0...1, using: &generator),
-                        stream: [0, 0, 0, 1].randomElement(using: &generator) ?? 0,
-                        payload: any([8, 8, 8, 7].randomElement(using: &generator) ?? 8)
-                    ).bytes)
-            case 12:
-                frames.append(
-                    HTTP2Frame.goAway(
-                        lastStream: [0, 3, 7, 11, .max].randomElement(using: &generator) ?? 0,
-                        code: .random(in: 0...3, using: &generator)
-                    ).bytes)
+                let status = one(of: [200, 200, 400, 410, 503, 103, 100])
+                frame = .answer(open, hasID: false, status: status, ends: Bool.random(using: &generator))
+            case 5..<9: frame = .data(open, "0123456789", ends: Bool.random(using: &generator))
+            case 9: frame = .reset(stream, code: number(0...14))
+            case 10: frame = .settings([(number(0...8), one(of: [0, 1, 100, 16_384, 70_000, 1 << 24, 1 << 31]))])
+            case 11: frame = .raw(.ping, number(0...1), one(of: [0, 0, 0, 1]), any(one(of: [8, 8, 8, 7])))
+            case 12: frame = .goAway(lastStream: one(of: [0, 3, 7, 11, .max]), code: number(0...3))
             case 13:
-                frames.append(
-                    HTTP2Frame(
-                        kind: .windowUpdate, stream: stream,
-                        payload: [[0, 0, 0, 1], [0, 0, 0, 0], [0x7F, 0xFF, 0xFF, 0xFF], [0x80, 0, 0, 1], [1]]
-                            .randomElement(using: &generator) ?? []
-                    ).bytes)
-            case 14:
-                frames.append(
-                    HTTP2Frame(
-                        kind: .priority, stream: stream, payload: any([5, 5, 4].randomElement(using: &generator) ?? 5)
-                    ).bytes)
-            case 15:
-                frames.append(
-                    HTTP2Frame(
-                        kind: .continuation, flags: .random(in: 0...4, using: &generator), stream: stream,
-                        payload: [0x88]
-                    ).bytes)
-            case 16: frames.append(HTTP2Frame(kind: .headers, flags: 1, stream: open, payload: [0x88]).bytes)
-            case 17:
-                frames.append(
-                    HTTP2Frame(
-                        kind: .headers, flags: [4, 5, 0xC].randomElement(using: &generator) ?? 4, stream: stream,
-                        payload: [2, 0x88, 0, 0]
-                    ).bytes)
-            case 18:
-                frames.append(
-                    HTTP2Frame(
-                        kind: .data, flags: 8, stream: open,
-                        payload: [UInt8.random(in: 0...6, using: &generator)] + any(5)
-                    ).bytes)
-            case 19: frames.append(HTTP2Frame(kind: .headers, flags: 5, stream: open, payload: any(4)).bytes)
-            case 20: frames.append(HTTP2Frame.settingsAcknowledgement.bytes)
-            case 21:
-                frames.append(
-                    HTTP2Frame(kind: .pushPromise, flags: 4, stream: open, payload: [0, 0, 0, 2, 0x82]).bytes)
+                let increments: [[UInt8]] = [
+                    [0, 0, 0, 1], [0, 0, 0, 0], [0x7F, 0xFF, 0xFF, 0xFF], [0x80, 0, 0, 1], [1],
+                ]
+                frame = .raw(.windowUpdate, 0, stream, one(of: increments))
+            case 14: frame = .raw(.priority, 0, stream, any(one(of: [5, 5, 4])))
+            case 15: frame = .raw(.continuation, number(0...4), stream, [0x88])
+            case 16: frame = .raw(.headers, 1, open, [0x88])
+            case 17: frame = .raw(.headers, one(of: [4, 5, 0xC]), stream, [2, 0x88, 0, 0])
+            case 18: frame = .raw(.data, 8, open, [number(0...6)] + any(5))
+            case 19: frame = .raw(.headers, 5, open, any(4))
+            case 20: frame = .settingsAcknowledgement
+            case 21: frame = .raw(.pushPromise, 4, open, [0, 0, 0, 2, 0x82])
             case 22:
-                frames.append(
-                    HTTP2Frame.answer(
-                        open, hasID: false, status: 400, fields: [("content-length", "10")],
-                        ends: Bool.random(using: &generator)
-                    ).bytes)
+                let fields = [("content-length", "10")]
+                frame = .answer(open, hasID: false, status: 400, fields: fields, ends: Bool.random(using: &generator))
             case 23:
                 // An unknown type of frame.
                 frames.append([0, 0, 2, 0x2A, 0xFF] + [0, 0, 0, UInt8(truncatingIfNeeded: stream)] + any(2))
-            case 24: frames.append(HTTP2Frame.data(stream, "x").bytes)
-            default:
-                frames.append(
-                    HTTP2Frame(kind: .headers, flags: 5, stream: open, payload: [0xBE, 0x40, 1, 0x78, 1, 0x79]).bytes)
+                continue
+            case 24: frame = .data(stream, "x")
+            default: frame = .raw(.headers, 5, open, [0xBE, 0x40, 1, 0x78, 1, 0x79])
             }
+            frames.append(frame.bytes)
         }
         // Sometimes changes a byte.
         if Int.random(in: 0..<6, using: &generator) == 0, let frame = frames.indices.randomElement(using: &generator),
@@ -205,8 +162,8 @@ struct HTTP2ReferenceTests {
         while rest.count >= 9 {
             let head = Array(rest.prefix(9))
             let length = Int(head[0]) << 16 | Int(head[1]) << 8 | Int(head[2])
-            text +=
-                "\nkind \(head[3]) flags \(head[4]) stream \(Array(head[5...])) \(Array(rest.dropFirst(9).prefix(min(length, 40))))"
+            let payload = Array(rest.dropFirst(9).prefix(min(length, 40)))
+            text += "\nkind \(head[3]) flags \(head[4]) stream \(Array(head[5...])) \(payload)"
             rest = rest.dropFirst(9 + length)
         }
         return text + "\nrest \(Array(rest))"

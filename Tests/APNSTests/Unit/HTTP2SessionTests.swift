@@ -24,116 +24,81 @@ struct HTTP2SessionTests {
         let bytes: [UInt8]
         var testDescription: String { section }
 
-        init(_ section: String, _ code: UInt32, _ bytes: [UInt8]) {
+        init(_ section: String, _ code: UInt32, bytes: [UInt8]) {
             (self.section, self.code, self.bytes) = (section, code, bytes)
+        }
+
+        init(_ section: String, _ code: UInt32, _ frames: HTTP2Frame...) {
+            self.init(section, code, bytes: frames.flatMap(\.bytes))
         }
     }
 
     private static let answer = HTTP2Frame.answer(1, status: 400, ends: false)
-    private static let (protocolError, flowControl, frameSize, compression, calm) = (
-        UInt32(1), UInt32(3), UInt32(6), UInt32(9), UInt32(11)
-    )
+    private static let (protocolError, flowControl, frameSize) = (UInt32(1), UInt32(3), UInt32(6))
+    private static let (compression, calm) = (UInt32(9), UInt32(11))
 
     static let connectionErrors: [Breach] = [
-        Breach("9113 §4.2: a frame larger than 16,384 bytes", frameSize, [0, 0x40, 1, 0, 0, 0, 0, 0, 1]),
+        Breach("9113 §4.2: a frame larger than 16,384 bytes", frameSize, bytes: [0, 0x40, 1, 0, 0, 0, 0, 0, 1]),
         Breach(
             "9113 §4.3: another frame within a header block", protocolError,
-            bytes(HTTP2Frame(kind: .headers, flags: 0, stream: 1, payload: [0x88]), .data(1, "x"))),
+            .raw(.headers, 0, 1, [0x88]), .data(1, "x")),
         Breach(
             "9113 §4.3: CONTINUATION of another stream", protocolError,
-            bytes(
-                HTTP2Frame(kind: .headers, flags: 0, stream: 1, payload: [0x88]),
-                HTTP2Frame(kind: .continuation, flags: 4, stream: 3))),
+            .raw(.headers, 0, 1, [0x88]), .raw(.continuation, 4, 3)),
         Breach(
             "9113 §4.3: a block that cannot be decoded", compression,
-            bytes(HTTP2Frame(kind: .headers, flags: 5, stream: 1, payload: [0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF]))),
-        Breach("9113 §5.1: HEADERS on an idle stream", protocolError, bytes(.answer(99, status: 200))),
-        Breach("9113 §5.1: RST_STREAM on an idle stream", protocolError, bytes(.reset(99, code: 8))),
-        Breach(
-            "9113 §5.1: WINDOW_UPDATE on an idle stream", protocolError,
-            bytes(HTTP2Frame(kind: .windowUpdate, stream: 99, payload: [0, 0, 0, 1]))),
-        Breach("9113 §5.1.1: a stream that the server opens", protocolError, bytes(.answer(2, status: 200))),
-        Breach("9113 §6.1: DATA on stream 0", protocolError, bytes(.data(0, "x"))),
-        Breach("9113 §6.1: DATA on an idle stream", protocolError, bytes(.data(7, "x"))),
-        Breach(
-            "9113 §6.1: padding that is as long as the payload", protocolError,
-            bytes(answer, HTTP2Frame(kind: .data, flags: 8, stream: 1, payload: [2, 0]))),
-        Breach(
-            "9113 §6.1: a padded frame without the length of its padding", protocolError,
-            bytes(answer, HTTP2Frame(kind: .data, flags: 8, stream: 1))),
-        Breach("9113 §6.2: HEADERS on stream 0", protocolError, bytes(.answer(0, status: 200))),
+            .raw(.headers, 5, 1, [0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF])),
+        Breach("9113 §5.1: HEADERS on an idle stream", protocolError, .answer(99, status: 200)),
+        Breach("9113 §5.1: RST_STREAM on an idle stream", protocolError, .reset(99, code: 8)),
+        Breach("9113 §5.1: WINDOW_UPDATE on an idle stream", protocolError, .raw(.windowUpdate, 0, 99, [0, 0, 0, 1])),
+        Breach("9113 §5.1.1: a stream that the server opens", protocolError, .answer(2, status: 200)),
+        Breach("9113 §6.1: DATA on stream 0", protocolError, .data(0, "x")),
+        Breach("9113 §6.1: DATA on an idle stream", protocolError, .data(7, "x")),
+        Breach("9113 §6.1: padding that is as long as the payload", protocolError, answer, .raw(.data, 8, 1, [2, 0])),
+        Breach("9113 §6.1: a padded frame without the length of its padding", protocolError, answer, .raw(.data, 8, 1)),
+        Breach("9113 §6.2: HEADERS on stream 0", protocolError, .answer(0, status: 200)),
         Breach(
             "9113 §6.2: padding that leaves no room for the priority", protocolError,
-            bytes(HTTP2Frame(kind: .headers, flags: 0x2D, stream: 1, payload: [2, 0, 0, 0, 0, 3, 0x88]))),
-        Breach(
-            "9113 §6.2: HEADERS too short for their priority", frameSize,
-            bytes(HTTP2Frame(kind: .headers, flags: 0x25, stream: 1, payload: [0, 0, 0]))),
-        Breach(
-            "9113 §6.3: PRIORITY on stream 0", protocolError,
-            bytes(HTTP2Frame(kind: .priority, payload: [0, 0, 0, 0, 3]))),
-        Breach("9113 §6.4: RST_STREAM on stream 0", protocolError, bytes(.reset(0, code: 8))),
-        Breach(
-            "9113 §6.4: RST_STREAM of three bytes", frameSize,
-            bytes(HTTP2Frame(kind: .resetStream, stream: 1, payload: [0, 0, 8]))),
-        Breach(
-            "9113 §6.5: SETTINGS on a stream", protocolError, bytes(HTTP2Frame(kind: .settings, stream: 1))),
-        Breach(
-            "9113 §6.5: an acknowledgement with a payload", frameSize,
-            bytes(HTTP2Frame(kind: .settings, flags: 1, payload: [0, 3, 0, 0, 0, 1]))),
-        Breach(
-            "9113 §6.5: SETTINGS of seven bytes", frameSize,
-            bytes(HTTP2Frame(kind: .settings, payload: [0, 3, 0, 0, 0, 1, 0]))),
-        Breach("9113 §6.5.2: ENABLE_PUSH of a server", protocolError, bytes(.settings([(2, 1)]))),
-        Breach("9113 §6.5.2: a window above 2³¹-1", flowControl, bytes(.settings([(4, 1 << 31)]))),
-        Breach("9113 §6.5.2: a frame size below 16,384", protocolError, bytes(.settings([(5, 16_383)]))),
-        Breach("9113 §6.5.2: a frame size above 2²⁴-1", protocolError, bytes(.settings([(5, 1 << 24)]))),
-        Breach("9113 §6.5.3: an acknowledgement of nothing", protocolError, bytes(.settingsAcknowledgement)),
-        Breach("8441 §3: ENABLE_CONNECT_PROTOCOL of 2", protocolError, bytes(.settings([(8, 2)]))),
-        Breach("9218 §2.1: NO_RFC7540_PRIORITIES of 2", protocolError, bytes(.settings([(9, 2)]))),
-        Breach(
-            "9113 §6.6, §8.4: PUSH_PROMISE", protocolError,
-            bytes(HTTP2Frame(kind: .pushPromise, flags: 4, stream: 1, payload: [0, 0, 0, 2, 0x82]))),
-        Breach(
-            "9113 §6.7: PING on a stream", protocolError,
-            bytes(HTTP2Frame(kind: .ping, stream: 1, payload: Array(1...8)))),
-        Breach("9113 §6.7: PING of seven bytes", frameSize, bytes(HTTP2Frame(kind: .ping, payload: Array(1...7)))),
-        Breach(
-            "9113 §6.8: GOAWAY on a stream", protocolError,
-            bytes(HTTP2Frame(kind: .goAway, stream: 1, payload: [0, 0, 0, 1, 0, 0, 0, 0]))),
-        Breach(
-            "9113 §6.8: GOAWAY of seven bytes", frameSize,
-            bytes(HTTP2Frame(kind: .goAway, payload: [0, 0, 0, 1, 0, 0, 0]))),
+            .raw(.headers, 0x2D, 1, [2, 0, 0, 0, 0, 3, 0x88])),
+        Breach("9113 §6.2: HEADERS too short for their priority", frameSize, .raw(.headers, 0x25, 1, [0, 0, 0])),
+        Breach("9113 §6.3: PRIORITY on stream 0", protocolError, .raw(.priority, 0, 0, [0, 0, 0, 0, 3])),
+        Breach("9113 §6.4: RST_STREAM on stream 0", protocolError, .reset(0, code: 8)),
+        Breach("9113 §6.4: RST_STREAM of three bytes", frameSize, .raw(.resetStream, 0, 1, [0, 0, 8])),
+        Breach("9113 §6.5: SETTINGS on a stream", protocolError, .raw(.settings, 0, 1)),
+        Breach("9113 §6.5: an acknowledgement with a payload", frameSize, .raw(.settings, 1, 0, [0, 3, 0, 0, 0, 1])),
+        Breach("9113 §6.5: SETTINGS of seven bytes", frameSize, .raw(.settings, 0, 0, [0, 3, 0, 0, 0, 1, 0])),
+        Breach("9113 §6.5.2: ENABLE_PUSH of a server", protocolError, .settings([(2, 1)])),
+        Breach("9113 §6.5.2: a window above 2³¹-1", flowControl, .settings([(4, 1 << 31)])),
+        Breach("9113 §6.5.2: a frame size below 16,384", protocolError, .settings([(5, 16_383)])),
+        Breach("9113 §6.5.2: a frame size above 2²⁴-1", protocolError, .settings([(5, 1 << 24)])),
+        Breach("9113 §6.5.3: an acknowledgement of nothing", protocolError, .settingsAcknowledgement),
+        Breach("8441 §3: ENABLE_CONNECT_PROTOCOL of 2", protocolError, .settings([(8, 2)])),
+        Breach("9218 §2.1: NO_RFC7540_PRIORITIES of 2", protocolError, .settings([(9, 2)])),
+        Breach("9113 §6.6, §8.4: PUSH_PROMISE", protocolError, .raw(.pushPromise, 4, 1, [0, 0, 0, 2, 0x82])),
+        Breach("9113 §6.7: PING on a stream", protocolError, .raw(.ping, 0, 1, Array(1...8))),
+        Breach("9113 §6.7: PING of seven bytes", frameSize, .raw(.ping, 0, 0, Array(1...7))),
+        Breach("9113 §6.8: GOAWAY on a stream", protocolError, .raw(.goAway, 0, 1, [0, 0, 0, 1, 0, 0, 0, 0])),
+        Breach("9113 §6.8: GOAWAY of seven bytes", frameSize, .raw(.goAway, 0, 0, [0, 0, 0, 1, 0, 0, 0])),
         Breach(
             "9113 §6.8: a later GOAWAY with a higher stream", protocolError,
-            bytes(.goAway(lastStream: 1), .goAway(lastStream: 3))),
+            .goAway(lastStream: 1), .goAway(lastStream: 3)),
         Breach(
             "9113 §6.9: WINDOW_UPDATE with an increment of 0 on the connection", protocolError,
-            bytes(HTTP2Frame(kind: .windowUpdate, payload: [0, 0, 0, 0]))),
-        Breach(
-            "9113 §6.9: WINDOW_UPDATE of three bytes", frameSize,
-            bytes(HTTP2Frame(kind: .windowUpdate, payload: [0, 0, 1]))),
+            .raw(.windowUpdate, 0, 0, [0, 0, 0, 0])),
+        Breach("9113 §6.9: WINDOW_UPDATE of three bytes", frameSize, .raw(.windowUpdate, 0, 0, [0, 0, 1])),
         Breach(
             "9113 §6.9.1: a connection's window above 2³¹-1", flowControl,
-            bytes(HTTP2Frame(kind: .windowUpdate, payload: [0x7F, 0xFF, 0xFF, 0xFF]))),
+            .raw(.windowUpdate, 0, 0, [0x7F, 0xFF, 0xFF, 0xFF])),
         Breach(
             "9113 §6.9.2: a stream's window above 2³¹-1 by SETTINGS", flowControl,
-            bytes(
-                HTTP2Frame(kind: .windowUpdate, stream: 1, payload: [0, 1, 0, 0]), .settings([(4, 0x7FFF_FFFF)]))),
-        Breach(
-            "9113 §6.10: CONTINUATION of nothing", protocolError,
-            bytes(HTTP2Frame(kind: .continuation, flags: 4, stream: 1, payload: [0x88]))),
+            .raw(.windowUpdate, 0, 1, [0, 1, 0, 0]), .settings([(4, 0x7FFF_FFFF)])),
+        Breach("9113 §6.10: CONTINUATION of nothing", protocolError, .raw(.continuation, 4, 1, [0x88])),
         Breach(
             "9113 §6.5.2, §10.5.1: header fields above the limit", calm,
-            bytes(
-                HTTP2Frame(
-                    kind: .headers, flags: 5, stream: 1,
-                    payload: [0x88] + Array(repeating: [0x00, 1, 0x78, 1, 0x79], count: 1000).flatMap { $0 }))),
+            .raw(.headers, 5, 1, [0x88] + Array(repeating: [0x00, 1, 0x78, 1, 0x79], count: 1000).flatMap { $0 })),
         Breach(
-            "7541 §4.2: a table larger than the limit", compression,
-            bytes(HTTP2Frame(kind: .headers, flags: 5, stream: 1, payload: [0x3F, 0xE2, 0x1F, 0x88]))),
-        Breach(
-            "7541 §2.3.3: an index beyond the tables", compression,
-            bytes(HTTP2Frame(kind: .headers, flags: 5, stream: 1, payload: [0xFE]))),
+            "7541 §4.2: a table larger than the limit", compression, .raw(.headers, 5, 1, [0x3F, 0xE2, 0x1F, 0x88])),
+        Breach("7541 §2.3.3: an index beyond the tables", compression, .raw(.headers, 5, 1, [0xFE])),
     ]
 
     @Test("a violation ends the connection with the code of its section", arguments: connectionErrors)
@@ -150,7 +115,7 @@ struct HTTP2SessionTests {
 
     @Test(
         "9113 §3.4: the server's first frame is SETTINGS, and no acknowledgement",
-        arguments: [HTTP2Frame(kind: .ping, payload: Array(1...8)), .settingsAcknowledgement, .goAway(lastStream: 0)])
+        arguments: [HTTP2Frame.raw(.ping, 0, 0, Array(1...8)), .settingsAcknowledgement, .goAway(lastStream: 0)])
     func firstFrame(frame: HTTP2Frame) {
         let client = OwnClient()
         client.receive(frame.bytes)
@@ -162,62 +127,56 @@ struct HTTP2SessionTests {
         for (name, value) in fields {
             block += [0, UInt8(name.utf8.count)] + Array(name.utf8) + [UInt8(value.utf8.count)] + Array(value.utf8)
         }
-        return HTTP2Frame(kind: .headers, flags: ends ? 5 : 4, stream: 1, payload: block).bytes
+        return HTTP2Frame.raw(.headers, ends ? 5 : 4, 1, block).bytes
+    }
+
+    /// HEADERS with status 400 and these fields.
+    private static func refusal(_ fields: [(String, String)], ends: Bool = true) -> [UInt8] {
+        headers([(":status", "400")] + fields, ends: ends)
     }
 
     static let streamErrors: [Breach] = [
+        Breach("9113 §5.4.2, §6.3: PRIORITY of four bytes", frameSize, .raw(.priority, 0, 1, [0, 0, 0, 0])),
         Breach(
-            "9113 §5.4.2, §6.3: PRIORITY of four bytes", frameSize,
-            bytes(HTTP2Frame(kind: .priority, stream: 1, payload: [0, 0, 0, 0]))),
-        Breach(
-            "9113 §6.9: WINDOW_UPDATE with an increment of 0", protocolError,
-            bytes(HTTP2Frame(kind: .windowUpdate, stream: 1, payload: [0, 0, 0, 0]))),
-        Breach(
-            "9113 §6.9.1: a window above 2³¹-1", flowControl,
-            bytes(HTTP2Frame(kind: .windowUpdate, stream: 1, payload: [0x7F, 0xFF, 0xFF, 0xFF]))),
-        Breach("9113 §8.1: DATA before HEADERS", protocolError, bytes(.data(1, "x"))),
-        Breach("9113 §8.1: a second answer instead of trailers", protocolError, bytes(answer, answer)),
+            "9113 §6.9: WINDOW_UPDATE with an increment of 0", protocolError, .raw(.windowUpdate, 0, 1, [0, 0, 0, 0])),
+        Breach("9113 §6.9.1: a window above 2³¹-1", flowControl, .raw(.windowUpdate, 0, 1, [0x7F, 0xFF, 0xFF, 0xFF])),
+        Breach("9113 §8.1: DATA before HEADERS", protocolError, .data(1, "x")),
+        Breach("9113 §8.1: a second answer instead of trailers", protocolError, answer, answer),
         Breach(
             "9113 §8.1: trailers that do not end the stream", protocolError,
-            bytes(answer) + headers([("x", "y")], ends: false)),
-        Breach("9113 §8.1: an interim answer that ends the stream", protocolError, bytes(.answer(1, status: 103))),
+            bytes: bytes(answer) + headers([("x", "y")], ends: false)),
+        Breach("9113 §8.1: an interim answer that ends the stream", protocolError, .answer(1, status: 103)),
         Breach(
             "9113 §8.1.1: a body longer than content-length", protocolError,
-            headers([(":status", "400"), ("content-length", "1")], ends: false) + bytes(.data(1, "xy", ends: false))),
+            bytes: refusal([("content-length", "1")], ends: false) + bytes(.data(1, "xy", ends: false))),
         Breach(
             "9113 §8.1.1: a body shorter than content-length", protocolError,
-            headers([(":status", "400"), ("content-length", "3")], ends: false) + bytes(.data(1, "xy"))),
-        Breach(
-            "9113 §8.1.1: no body for a content-length", protocolError,
-            headers([(":status", "400"), ("content-length", "3")])),
+            bytes: refusal([("content-length", "3")], ends: false) + bytes(.data(1, "xy"))),
+        Breach("9113 §8.1.1: no body for a content-length", protocolError, bytes: refusal([("content-length", "3")])),
         Breach(
             "9110 §8.6: two values of content-length", protocolError,
-            headers([(":status", "400"), ("content-length", "3"), ("content-length", "4")], ends: false)),
-        Breach("9113 §8.2: an upper-case name", protocolError, headers([(":status", "400"), ("X-Name", "y")])),
-        Breach("9113 §8.2.1: a name with a space", protocolError, headers([(":status", "400"), ("x y", "z")])),
-        Breach("9113 §8.2.1: an empty name", protocolError, headers([(":status", "400"), ("", "z")])),
-        Breach("9113 §8.2.1: a line feed in a value", protocolError, headers([(":status", "400"), ("x", "a\nb")])),
-        Breach("9113 §8.2.1: a NUL in a value", protocolError, headers([(":status", "400"), ("x", "a\0b")])),
-        Breach(
-            "9113 §8.2.1: a value that ends with a space", protocolError, headers([(":status", "400"), ("x", "a ")])),
-        Breach("9113 §8.2.2: connection", protocolError, headers([(":status", "400"), ("connection", "close")])),
-        Breach(
-            "9113 §8.2.2: transfer-encoding", protocolError,
-            headers([(":status", "400"), ("transfer-encoding", "chunked")])),
-        Breach("9113 §8.2.2: keep-alive", protocolError, headers([(":status", "400"), ("keep-alive", "5")])),
-        Breach("9113 §8.2.2: te", protocolError, headers([(":status", "400"), ("te", "gzip")])),
+            bytes: refusal([("content-length", "3"), ("content-length", "4")], ends: false)),
+        Breach("9113 §8.2: an upper-case name", protocolError, bytes: refusal([("X-Name", "y")])),
+        Breach("9113 §8.2.1: a name with a space", protocolError, bytes: refusal([("x y", "z")])),
+        Breach("9113 §8.2.1: an empty name", protocolError, bytes: refusal([("", "z")])),
+        Breach("9113 §8.2.1: a line feed in a value", protocolError, bytes: refusal([("x", "a\nb")])),
+        Breach("9113 §8.2.1: a NUL in a value", protocolError, bytes: refusal([("x", "a\0b")])),
+        Breach("9113 §8.2.1: a value that ends with a space", protocolError, bytes: refusal([("x", "a ")])),
+        Breach("9113 §8.2.2: connection", protocolError, bytes: refusal([("connection", "close")])),
+        Breach("9113 §8.2.2: transfer-encoding", protocolError, bytes: refusal([("transfer-encoding", "chunked")])),
+        Breach("9113 §8.2.2: keep-alive", protocolError, bytes: refusal([("keep-alive", "5")])),
+        Breach("9113 §8.2.2: te", protocolError, bytes: refusal([("te", "gzip")])),
         Breach(
             "9113 §8.3: a pseudo-header field after another field", protocolError,
-            headers([("x", "y"), (":status", "400")])),
+            bytes: headers([("x", "y"), (":status", "400")])),
+        Breach("9113 §8.3: an unknown pseudo-header field", protocolError, bytes: refusal([(":path", "/")])),
         Breach(
-            "9113 §8.3: an unknown pseudo-header field", protocolError, headers([(":status", "400"), (":path", "/")])),
-        Breach(
-            "9113 §8.3: a pseudo-header field in trailers", protocolError, bytes(answer) + headers([(":status", "400")])
-        ),
-        Breach("9113 §8.3.2: no status", protocolError, headers([("x", "y")])),
-        Breach("9113 §8.3.2: two", protocolError, headers([(":status", "400"), (":status", "400")])),
-        Breach("9113 §8.3.2: one of two digits", protocolError, headers([(":status", "40")])),
-        Breach("9113 §8.6: 101", protocolError, headers([(":status", "101")], ends: false)),
+            "9113 §8.3: a pseudo-header field in trailers", protocolError,
+            bytes: bytes(answer) + headers([(":status", "400")])),
+        Breach("9113 §8.3.2: no status", protocolError, bytes: headers([("x", "y")])),
+        Breach("9113 §8.3.2: two", protocolError, bytes: refusal([(":status", "400")])),
+        Breach("9113 §8.3.2: one of two digits", protocolError, bytes: headers([(":status", "40")])),
+        Breach("9113 §8.6: 101", protocolError, bytes: headers([(":status", "101")], ends: false)),
     ]
 
     @Test("a malformed answer ends its stream only", arguments: streamErrors)
@@ -236,7 +195,7 @@ struct HTTP2SessionTests {
     @Test("9113 §6.9.1: more DATA than the window of a stream or of the connection")
     func receivedTooMuch() {
         // The client's output is not read in between; it would grant more after half a window.
-        let part = HTTP2Frame(kind: .data, flags: 8, stream: 1, payload: [255] + Array(repeating: 0, count: 16_383))
+        let part = HTTP2Frame.raw(.data, 8, 1, [255] + Array(repeating: 0, count: 16_383))
         let client = Self.client()
         client.receive(Self.bytes(Self.answer))
         for _ in 0..<20 { client.receive(part.bytes) }
@@ -249,8 +208,7 @@ struct HTTP2SessionTests {
     func extensions() {
         let client = Self.client()
         client.receive([0, 0, 3, 0x2A, 0xFF, 0x80, 0, 0, 1, 1, 2, 3])
-        client.receive(
-            Self.bytes(.settings([(0x4A4A, 7)]), HTTP2Frame(kind: .ping, flags: 0xFE, payload: Array(1...8))))
+        client.receive(Self.bytes(.settings([(0x4A4A, 7)]), .raw(.ping, 0xFE, 0, Array(1...8))))
         client.receive(Self.bytes(.answer(1, status: 200)))
         #expect(client.view.leaves == nil && client.view.answers[1]?.status == 200)
         let frames = client.frames()
@@ -262,10 +220,10 @@ struct HTTP2SessionTests {
     func closedStreams() {
         let client = Self.client()
         client.receive(Self.bytes(.answer(1, status: 200), .data(1, "x"), .reset(1, code: 8)))
-        client.receive(Self.bytes(HTTP2Frame(kind: .windowUpdate, stream: 1, payload: [0, 0, 0, 1])))
+        client.receive(Self.bytes(.raw(.windowUpdate, 0, 1, [0, 0, 0, 1])))
         // Adds a field to HPACK's table, which the next answer uses.
-        client.receive(HTTP2Frame(kind: .headers, flags: 5, stream: 1, payload: [0x88, 0x40, 1, 0x78, 1, 0x79]).bytes)
-        client.receive(HTTP2Frame(kind: .headers, flags: 5, stream: 3, payload: [0x88, 0xBE]).bytes)
+        client.receive(HTTP2Frame.raw(.headers, 5, 1, [0x88, 0x40, 1, 0x78, 1, 0x79]).bytes)
+        client.receive(HTTP2Frame.raw(.headers, 5, 3, [0x88, 0xBE]).bytes)
         #expect(client.view.leaves == nil && client.view.answers[3] == .init(status: 200, code: 0))
     }
 
@@ -299,11 +257,11 @@ struct HTTP2SessionTests {
         #expect(client.frames().filter { $0.kind == .data }.map(\.payload.count) == [16_384, 3616])
         // A reduced window becomes negative (§6.9.2).
         client.receive(Self.bytes(.settings([(4, 10_000)])))
-        client.receive(HTTP2Frame(kind: .windowUpdate, stream: 1, payload: [0, 0, 0x27, 0x10]).bytes)
+        client.receive(HTTP2Frame.raw(.windowUpdate, 0, 1, [0, 0, 0x27, 0x10]).bytes)
         #expect(client.frames().filter { $0.kind == .data }.isEmpty)
-        client.receive(HTTP2Frame(kind: .windowUpdate, stream: 1, payload: [0, 0, 0, 1]).bytes)
+        client.receive(HTTP2Frame.raw(.windowUpdate, 0, 1, [0, 0, 0, 1]).bytes)
         #expect(client.frames().filter { $0.kind == .data }.map(\.payload.count) == [1])
-        client.receive(HTTP2Frame(kind: .windowUpdate, stream: 1, payload: [0, 1, 0, 0]).bytes)
+        client.receive(HTTP2Frame.raw(.windowUpdate, 0, 1, [0, 1, 0, 0]).bytes)
         let rest = client.frames().filter { $0.kind == .data }
         #expect(rest.map(\.payload.count).reduce(0, +) == 29_999 && rest.last?.endsStream == true)
         // The connection's window of 65,535 bytes has 15,535 left.
@@ -311,7 +269,7 @@ struct HTTP2SessionTests {
         client.submit(body)
         client.submit("{}")
         #expect(client.frames().filter { $0.kind == .data }.map(\.payload.count) == [15_535])
-        client.receive(HTTP2Frame(kind: .windowUpdate, payload: [0, 1, 0, 0]).bytes)
+        client.receive(HTTP2Frame.raw(.windowUpdate, 0, 0, [0, 1, 0, 0]).bytes)
         let last = client.frames().filter { $0.kind == .data }
         #expect(last.filter(\.endsStream).map(\.stream) == [3, 5])
     }
@@ -385,7 +343,7 @@ struct HTTP2SessionTests {
         for number in 1...10_000 {
             guard let stream = client.submit() else { return #expect(Bool(false), "no stream at \(number)") }
             client.receive(HTTP2Frame.answer(stream, status: 200).bytes)
-            client.receive(HTTP2Frame(kind: .windowUpdate, payload: [0, 0, 0, 2]).bytes)
+            client.receive(HTTP2Frame.raw(.windowUpdate, 0, 0, [0, 0, 0, 2]).bytes)
         }
         client.receive(HTTP2Frame.answer(1, status: 410).bytes)
         #expect(client.view.answers[1] == .init(status: 410, code: 0) && client.view.answers.count == 10_001)
@@ -395,12 +353,11 @@ struct HTTP2SessionTests {
     func floods() {
         let client = OwnClient()
         client.receive(HTTP2Frame.settings().bytes)
-        client.receive(
-            Array(repeating: HTTP2Frame(kind: .ping, payload: Array(1...8)).bytes, count: 1001).flatMap { $0 })
+        client.receive(Array(repeating: HTTP2Frame.raw(.ping, 0, 0, Array(1...8)).bytes, count: 1001).flatMap { $0 })
         #expect(client.isFlooded)
         let other = Self.client()
-        other.receive(HTTP2Frame(kind: .headers, flags: 1, stream: 1, payload: [0x88]).bytes)
-        other.receive(Array(repeating: HTTP2Frame(kind: .continuation, stream: 1).bytes, count: 65).flatMap { $0 })
+        other.receive(HTTP2Frame.raw(.headers, 1, 1, [0x88]).bytes)
+        other.receive(Array(repeating: HTTP2Frame.raw(.continuation, 0, 1).bytes, count: 65).flatMap { $0 })
         #expect(other.isFlooded)
     }
 

@@ -18,8 +18,7 @@ struct ProviderTokenTests {
 
     @Test("is a JWT with Apple's header and claims, and a numeric time")
     func structure() throws {
-        let token = try ProviderToken(
-            key: key(), keyID: "ABC123DEFG", teamID: "TEAM123456", issuedAt: 1_792_800_000)
+        let token = try ProviderToken(key: key(), keyID: "ABC123DEFG", teamID: "TEAM123456", issuedAt: 1_792_800_000)
         let parts = token.jwt.split(separator: ".", omittingEmptySubsequences: false)
         try #require(parts.count == 3)
         #expect(String(decoding: try decode(parts[0]), as: UTF8.self) == #"{"alg":"ES256","kid":"ABC123DEFG"}"#)

@@ -37,9 +37,7 @@ struct ResponseBodyTests {
             #"{"reason":"Unregistered","timestamp":1.5}"#, #"{"reason":"Unregistered","timestamp":{}}"#,
             #"{"reason":"Unregistered","timestamp":99999999999999999999999}"#,
         ])
-    func oddTimestamps(text: String) {
-        #expect(read(text) == ResponseBody(reason: "Unregistered"))
-    }
+    func oddTimestamps(text: String) { #expect(read(text) == ResponseBody(reason: "Unregistered")) }
 
     @Test(
         "is ignored if it is not the object that APNs documents",
@@ -49,9 +47,7 @@ struct ResponseBodyTests {
             #"{"reason":"Unregistered","timestamp":17"#, "<html><body>503 Service Unavailable</body></html>",
             #"{"Reason":"Unregistered"}"#,
         ])
-    func junk(text: String) {
-        #expect(read(text) == nil)
-    }
+    func junk(text: String) { #expect(read(text) == nil) }
 
     @Test("that is not UTF-8 or far too long is ignored")
     func hostile() {

@@ -184,9 +184,7 @@ struct UnansweredRequestsTests {
     func bounded() {
         var requests = UnansweredRequests()
         let capacity = UInt64(UnansweredRequests.capacity)
-        for number in 0..<capacity + 10 {
-            requests.insert(id(number), connection: Int(number % 2), isRefusal: false)
-        }
+        for number in 0..<capacity + 10 { requests.insert(id(number), connection: Int(number % 2), isRefusal: false) }
         func isKnown(_ number: UInt64) -> Bool { requests.past(of: id(number), on: Int(number % 2)) == .timedOut }
         #expect(!(0..<10).contains(where: isKnown))
         #expect((10..<capacity + 10).allSatisfy(isKnown))

@@ -125,52 +125,6 @@ struct SecretWatchTests {
         }
     }
 
-    @Test("follows a mounted secret, whose directory is replaced as a whole")
-    func mounted() throws {
-        try withTemporaryDirectory { directory in
-            let manager = FileManager.default
-            for (version, byte) in [("1", UInt8(1)), ("2", UInt8(2))] {
-                try manager.createDirectory(
-                    at: directory.appending(path: version), withIntermediateDirectories: false)
-                for name in ["cert", "key"] {
-                    try Data([byte]).write(to: directory.appending(path: "\(version)/\(name)"))
-                }
-            }
-            let data = directory.appending(path: "..data").path
-            #expect(symlink("1", data) == 0)
-            let sources = ["cert", "key"].map { SecretSource.file("\(data)/\($0)") }
-            var watch = SecretWatch(sources, inUse: [[1], [1]])
-            #expect(word(watch.renew { $0 }) == "unchanged")
-            #expect(symlink("2", "\(data)_tmp") == 0 && rename("\(data)_tmp", data) == 0)
-            #expect(word(watch.renew { $0 }) == "unchanged")
-            #expect(word(watch.renew { $0 }) == "renewed [[2], [2]]")
-        }
-    }
-
-    @Test("renews a signing key only when the new file is a good one")
-    func key() throws {
-        try withTemporaryDirectory { directory in
-            let file = directory.appending(path: "key.p8")
-            let p8 = try Data(contentsOf: URL(filePath: TestCertificates.path("AuthKey_ABC123DEFG.p8")))
-            try p8.write(to: file)
-            var watch = SecretWatch([.file(file.path)], inUse: [Array(p8)])
-            // Half of the file, as during a copy.
-            try p8.prefix(100).write(to: file)
-            _ = watch.renew { try SigningKey(pem: $0[0]) }
-            guard case .failed(SigningKey.Invalid.notPrivateKey) = watch.renew({ try SigningKey(pem: $0[0]) }) else {
-                Issue.record("half a key was taken")
-                return
-            }
-            try Data(contentsOf: URL(filePath: TestCertificates.path("client-key.pem"))).write(to: file)
-            _ = watch.renew { try SigningKey(pem: $0[0]) }
-            guard case .renewed(let key) = watch.renew({ try SigningKey(pem: $0[0]) }) else {
-                Issue.record("a good key was not taken")
-                return
-            }
-            #expect(try !key.verifies(SigningKey(pem: p8).signES256([1]), of: [1]))
-        }
-    }
-
     @Test("has nothing to watch if no source is a file")
     func constant() {
         #expect(!SecretWatch([.base64("AQ==", name: "X"), .bytes([1], name: "x")], inUse: [[1], [1]]).canChange)

@@ -54,18 +54,14 @@ struct SharedProviderTokenTests {
         for header in [
             #"{"alg":"ES256","kid":"ABC123DEFH"}"#, #"{"alg":"none","kid":"ABC123DEFG"}"#, #"{"alg":"ES256"}"#,
             #"{"alg":"HS256","kid":"ABC123DEFG"}"#, #"{"kid":"ABC123DEFG"}"#, "{}", "[]", "", "null",
-        ] {
-            #expect(untrusted(try signed(header: header, claims: claims)) == .wrongHeader, "\(header)")
-        }
+        ] { #expect(untrusted(try signed(header: header, claims: claims)) == .wrongHeader, "\(header)") }
         for claims in [
             #"{"iss":"TEAM123457","iat":1792800000}"#, #"{"iss":"TEAM123456"}"#, #"{"iat":1792800000}"#, "{}", "",
             #"{"iss":"TEAM123456","iat":"1792800000"}"#, #"{"iss":"TEAM123456","iat":1792800000.5}"#,
             #"{"iss":"TEAM123456","iat":1e30}"#, #"{"iss":"TEAM123456","iat":null}"#,
             #"{"iss":"TEAM123456","iat":true}"#,
             #"{"iss":["TEAM123456"],"iat":1792800000}"#,
-        ] {
-            #expect(untrusted(try signed(header: header, claims: claims)) == .wrongClaims, "\(claims)")
-        }
+        ] { #expect(untrusted(try signed(header: header, claims: claims)) == .wrongClaims, "\(claims)") }
     }
 
     @Test("that this key did not sign is refused")
@@ -104,9 +100,7 @@ struct SharedProviderTokenTests {
         let token = try signed(header: header, claims: claims)
         for text in [
             "", ".", "..", "...", "a.b.c", "\(token).", ".\(token)", " \(token)", "\(token)\n", "bearer \(token)",
-        ] {
-            #expect(untrusted(text) == .notToken, "\(text.count) characters")
-        }
+        ] { #expect(untrusted(text) == .notToken, "\(text.count) characters") }
         #expect(untrusted(String(repeating: "A", count: 1 << 20)) == .notToken)
         let padding = String(repeating: " ", count: 3000)
         #expect(untrusted(try signed(header: header, claims: claims + padding)) == .notToken)

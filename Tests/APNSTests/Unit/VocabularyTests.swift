@@ -21,9 +21,7 @@ struct VocabularyTests {
         #expect(type.maximumPayloadSize == (name == "voip" ? 5120 : 4096))
     }
 
-    @Test(
-        "the suffix is added to a topic that lacks it, and other topics are unchanged",
-        arguments: PushType.allCases)
+    @Test("the suffix is added to a topic that lacks it, and other topics are unchanged", arguments: PushType.allCases)
     func topics(type: PushType) {
         let bare = ByteBuffer(string: "com.example.app")
         let whole = type.topic(bare)

@@ -24,9 +24,7 @@ struct ForeignRequestsTests {
             "2130706433", "127.1", "0x7f000001", "[evil]", "[::1", "[::1]x", "localhost:x", "localhost:99999",
             "127.0.0.1:80:80", "::1", "", " localhost", "127.0.0.1, evil",
         ])
-    func foreign(host: String) {
-        #expect(rule.refusal(host: host, origin: nil) != nil)
-    }
+    func foreign(host: String) { #expect(rule.refusal(host: host, origin: nil) != nil) }
 
     @Test(
         "include those from another origin, and those that hide theirs",
@@ -40,7 +38,5 @@ struct ForeignRequestsTests {
     }
 
     @Test("exclude those of clients that send neither")
-    func neither() {
-        #expect(rule.refusal(host: nil, origin: nil) == nil)
-    }
+    func neither() { #expect(rule.refusal(host: nil, origin: nil) == nil) }
 }

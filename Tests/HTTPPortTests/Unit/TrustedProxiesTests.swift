@@ -36,9 +36,7 @@ struct TrustedProxiesTests {
     @Test(
         "need addresses or ranges",
         arguments: ["", "proxy", "10.0.0.0/33", "10.0.0.0/-1", "10.0.0.0/", "::/129", "10.0.0"])
-    func malformed(text: String) {
-        #expect(throws: TrustedProxies.Malformed.self) { try TrustedProxies([text]) }
-    }
+    func malformed(text: String) { #expect(throws: TrustedProxies.Malformed.self) { try TrustedProxies([text]) } }
 
     @Test("of IPv6 belong together if their first half is the same")
     func groups() {

@@ -23,9 +23,7 @@ struct GatewayFrameTests {
     private var length: [UInt8] { [0, UInt8(Self.payload.utf8.count)] }
 
     @Test("of command 0 has token and payload, with emoji and astral characters unchanged")
-    func simple() throws {
-        #expect(try bytes(.simple) == [0, 0, 32] + Self.token + length + Array(Self.payload.utf8))
-    }
+    func simple() throws { #expect(try bytes(.simple) == [0, 0, 32] + Self.token + length + Array(Self.payload.utf8)) }
 
     @Test("of command 1 has identifier and expiration before them")
     func enhanced() throws {
@@ -51,9 +49,7 @@ struct GatewayFrameTests {
     }
 
     @Test("supports only the priorities 10 and 5", arguments: [(UInt8(10), UInt8(10)), (5, 5), (1, 5)])
-    func priorities(given: UInt8, sent: UInt8) throws {
-        #expect(try bytes(.items, priority: given).last == sent)
-    }
+    func priorities(given: UInt8, sent: UInt8) throws { #expect(try bytes(.items, priority: given).last == sent) }
 
     @Test("that is deliberately invalid has neither token nor payload, but an identifier")
     func barrier() {

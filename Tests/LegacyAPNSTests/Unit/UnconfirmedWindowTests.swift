@@ -45,25 +45,18 @@ struct UnconfirmedWindowTests {
         #expect((window.count, window.bytes, window.next) == (3, 60, 4))
     }
 
-    @Test("an error packet confirms those before the named one and returns those after it, in order")
-    func named() {
+    @Test(
+        "an error packet confirms those before the named one and returns those after it, in order",
+        arguments: [(1, .invalidToken), (3, .invalidToken), (5, .processingError)] as [(UInt64, GatewayStatus)])
+    func named(number: UInt64, status: GatewayStatus) {
         var window = window(5)
-        let findings = window.answered(packet(.invalidToken, 3))
-        #expect(findings.confirmed == [11, 12])
-        #expect(findings.named?.tag == 13)
-        #expect(findings.named?.status == .invalidToken)
-        #expect(findings.discarded == [14, 15])
+        let findings = window.answered(packet(status, UInt32(number)))
+        #expect(findings.confirmed == Array(11..<10 + number))
+        #expect(findings.named?.tag == 10 + number)
+        #expect(findings.named?.status == status)
+        #expect(findings.discarded == Array(11 + number..<16))
         #expect(findings.uncertain.isEmpty && findings.lost == 0)
         #expect((window.count, window.bytes) == (0, 0))
-    }
-
-    @Test("the first and the last can be named", arguments: [UInt32(1), 5])
-    func ends(identifier: UInt32) {
-        var window = window(5)
-        let findings = window.answered(packet(.processingError, identifier))
-        #expect(findings.confirmed.count == Int(identifier) - 1)
-        #expect(findings.discarded.count == 5 - Int(identifier))
-        #expect(findings.named?.tag == UInt64(10 + identifier))
     }
 
     @Test("status 10 names the last accepted notification", arguments: [GatewayStatus.shutdown, .noError])

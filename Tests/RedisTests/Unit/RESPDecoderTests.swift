@@ -135,9 +135,7 @@ struct RESPDecoderTests {
 
     private func decode(_ pieces: [ArraySlice<UInt8>], by decoder: RESPDecoder) throws -> [RedisValue] {
         var values: [RedisValue] = []
-        for piece in pieces {
-            try feed(piece, to: decoder) { values.append(RedisValue($0.root)) }
-        }
+        for piece in pieces { try feed(piece, to: decoder) { values.append(RedisValue($0.root)) } }
         return values
     }
 

@@ -3,44 +3,23 @@ import Testing
 
 @Suite("A Redis URL")
 struct RedisEndpointTests {
+    private static func at(_ host: String, _ port: Int = 6379, _ access: RedisAccess = RedisAccess()) -> RedisEndpoint {
+        RedisEndpoint(location: .host(host, port: port), access: access)
+    }
+
     @Test(
         "is parsed",
         arguments: [
-            ("redis://cache", RedisEndpoint(location: .host("cache", port: 6379))),
-            (
-                "redis://cache:7000/3",
-                RedisEndpoint(location: .host("cache", port: 7000), access: RedisAccess(database: 3))
-            ),
-            ("REDIS://cache/", RedisEndpoint(location: .host("cache", port: 6379))),
-            ("rediss://cache:1", RedisEndpoint(location: .host("cache", port: 1), access: RedisAccess(usesTLS: true))),
-            (
-                "redis://:pw@10.0.0.1:65535",
-                RedisEndpoint(location: .host("10.0.0.1", port: 65535), access: RedisAccess(password: "pw"))
-            ),
-            (
-                "redis://me:pw@c",
-                RedisEndpoint(location: .host("c", port: 6379), access: RedisAccess(user: "me", password: "pw"))
-            ),
-            (
-                "redis://me:@c",
-                RedisEndpoint(location: .host("c", port: 6379), access: RedisAccess(user: "me", password: ""))
-            ),
-            ("redis://:@c", RedisEndpoint(location: .host("c", port: 6379))),
-            ("redis://@c", RedisEndpoint(location: .host("c", port: 6379))),
-            (
-                "redis://a%40b:p%2F%3a%C3%A9@c",
-                RedisEndpoint(location: .host("c", port: 6379), access: RedisAccess(user: "a@b", password: "p/:é"))
-            ),
-            (
-                "redis://:a:b@c@d",
-                RedisEndpoint(location: .host("d", port: 6379), access: RedisAccess(password: "a:b@c"))
-            ),
-            ("redis://[::1]", RedisEndpoint(location: .host("::1", port: 6379))),
-            (
-                "redis://:p@[fe80::1]:7/2",
-                RedisEndpoint(location: .host("fe80::1", port: 7), access: RedisAccess(password: "p", database: 2))
-            ),
-            ("redis://redis_1.push-net:6379", RedisEndpoint(location: .host("redis_1.push-net", port: 6379))),
+            ("redis://cache", at("cache")), ("redis://cache:7000/3", at("cache", 7000, RedisAccess(database: 3))),
+            ("REDIS://cache/", at("cache")), ("rediss://cache:1", at("cache", 1, RedisAccess(usesTLS: true))),
+            ("redis://:pw@10.0.0.1:65535", at("10.0.0.1", 65535, RedisAccess(password: "pw"))),
+            ("redis://me:pw@c", at("c", 6379, RedisAccess(user: "me", password: "pw"))),
+            ("redis://me:@c", at("c", 6379, RedisAccess(user: "me", password: ""))),
+            ("redis://:@c", at("c")), ("redis://@c", at("c")),
+            ("redis://a%40b:p%2F%3a%C3%A9@c", at("c", 6379, RedisAccess(user: "a@b", password: "p/:é"))),
+            ("redis://:a:b@c@d", at("d", 6379, RedisAccess(password: "a:b@c"))), ("redis://[::1]", at("::1")),
+            ("redis://:p@[fe80::1]:7/2", at("fe80::1", 7, RedisAccess(password: "p", database: 2))),
+            ("redis://redis_1.push-net:6379", at("redis_1.push-net")),
             ("unix:///run/redis.sock", RedisEndpoint(location: .unixSocket("/run/redis.sock"))),
             (
                 "redis+unix://u:p@/run/a%20b?db=4",
@@ -48,9 +27,7 @@ struct RedisEndpointTests {
                     location: .unixSocket("/run/a b"), access: RedisAccess(user: "u", password: "p", database: 4))
             ),
         ])
-    func parsing(url: String, expected: RedisEndpoint) throws {
-        #expect(try RedisEndpoint(url: url) == expected)
-    }
+    func parsing(url: String, expected: RedisEndpoint) throws { #expect(try RedisEndpoint(url: url) == expected) }
 
     @Test(
         "is refused with the reason",
@@ -67,9 +44,7 @@ struct RedisEndpointTests {
             ("unix://relative", .socketPath), ("unix:///", .socketPath), ("unix://host/path", .socketPath),
             ("redis://c?db=1", .query), ("redis://c#1", .query), ("unix:///a?x=1", .query),
         ])
-    func refusal(url: String, expected: RedisURLError) {
-        #expect(throws: expected) { try RedisEndpoint(url: url) }
-    }
+    func refusal(url: String, expected: RedisURLError) { #expect(throws: expected) { try RedisEndpoint(url: url) } }
 
     @Test("with an unencoded password is refused without repeating any of it", arguments: ["/", "?", "#"])
     func leak(separator: String) {
@@ -94,9 +69,7 @@ struct RedisEndpointTests {
         #expect(endpoint.description == shown)
         var dumped = ""
         dump(endpoint, to: &dumped)
-        for text in [dumped, String(reflecting: endpoint), "\([endpoint])", "\(Mirror(reflecting: endpoint).children)"]
-        {
-            #expect(!text.contains("hunter2"))
-        }
+        let texts = [dumped, String(reflecting: endpoint), "\([endpoint])", "\(Mirror(reflecting: endpoint).children)"]
+        for text in texts { #expect(!text.contains("hunter2")) }
     }
 }

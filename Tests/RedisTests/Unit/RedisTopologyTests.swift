@@ -52,9 +52,7 @@ struct RedisTopologyTests {
     }
 
     @Test("of one server is unchanged", arguments: ["redis://:p@c:7/2", "unix:///run/r?db=1"])
-    func single(url: String) throws {
-        #expect(try RedisTopology(url: url) == .single(RedisEndpoint(url: url)))
-    }
+    func single(url: String) throws { #expect(try RedisTopology(url: url) == .single(RedisEndpoint(url: url))) }
 
     @Test("reads a password from a file, for a user without a password or none")
     func passwordFile() throws {
@@ -82,9 +80,7 @@ struct RedisTopologyTests {
             ("redis+cluster://a,", .host), ("redis+cluster://a?master=m", .query), ("redis+cluster://a#b", .query),
             ("redis+sentinels://a", .scheme), ("redis://a,b", .host),
         ])
-    func refusal(url: String, expected: RedisURLError) {
-        #expect(throws: expected) { try RedisTopology(url: url) }
-    }
+    func refusal(url: String, expected: RedisURLError) { #expect(throws: expected) { try RedisTopology(url: url) } }
 
     @Test(
         "shows everything but the passwords",

@@ -201,9 +201,7 @@ struct RouteTests {
             switchServer()
         }
         /// Moves the slot, unless commands sent to a previous owner are still unanswered.
-        func migrate() {
-            if links.allSatisfy({ $0.pending.isEmpty || $0.node == owner }) { owner = 1 - owner }
-        }
+        func migrate() { if links.allSatisfy({ $0.pending.isEmpty || $0.node == owner }) { owner = 1 - owner } }
 
         search()
         for _ in 0..<400 {

@@ -168,9 +168,7 @@ struct ServerDiscoveryStateTests {
         var search = ServerDiscoveryState(seeds: configured, name: "m")
         for _ in 0..<20 {
             if Bool.random(using: &random) { search.demote(seeds.randomElement(using: &random)!) }
-            if Int.random(in: 0..<4, using: &random) == 0 {
-                search.moved(to: servers.randomElement(using: &random)!)
-            }
+            if Int.random(in: 0..<4, using: &random) == 0 { search.moved(to: servers.randomElement(using: &random)!) }
             // The state of this round: the unavailable servers, and the right one.
             let right = servers.randomElement(using: &random)!
             let honest = configured.randomElement(using: &random)!
@@ -218,8 +216,7 @@ struct ServerDiscoveryStateTests {
     func flood() {
         var search = ServerDiscoveryState(seeds: [place(1)], name: "m")
         _ = search.begin()
-        _ = search.answered(
-            ServerDiscoveryState.Answer(server: nil, seeds: (1...60_000).map { place($0) }), at: start)
+        _ = search.answered(ServerDiscoveryState.Answer(server: nil, seeds: (1...60_000).map { place($0) }), at: start)
         #expect(search.seeds.count == ServerDiscoveryState.maximumSeeds)
     }
 

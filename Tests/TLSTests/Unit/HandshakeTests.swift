@@ -41,34 +41,29 @@ struct HandshakeTests {
 
 @Suite("Application protocols")
 struct ApplicationProtocolTests {
-    private func agreed(client: [String], server: [String]) throws -> EmbeddedPair {
+    @Test(
+        "are chosen in the server's order, and not negotiated if one side has none",
+        arguments: [
+            (["http/1.1", "h2"], ["spdy/1", "h2", "http/1.1"], "h2"), ([], ["h2"], nil), (["h2"], [], nil),
+            ([], [], nil),
+        ] as [([String], [String], String?)])
+    func agreed(client: [String], server: [String], chosen: String?) throws {
         let pair = try EmbeddedPair(
             client: Fixtures.client(protocols: client), server: Fixtures.server(protocols: server))
         try pair.connect()
-        return pair
-    }
-
-    @Test("are chosen in the server's order")
-    func order() throws {
-        let pair = try agreed(client: ["http/1.1", "h2"], server: ["spdy/1", "h2", "http/1.1"])
-        #expect(pair.clientEvents.handshake?.applicationProtocol == "h2")
-        #expect(pair.serverEvents.handshake?.applicationProtocol == "h2")
+        for events in [pair.clientEvents, pair.serverEvents] {
+            #expect(try #require(events.handshake).applicationProtocol == chosen)
+        }
     }
 
     @Test("without a common one end the handshake")
     func noOverlap() throws {
-        let pair = try agreed(client: ["http/1.1"], server: ["h2"])
+        let pair = try EmbeddedPair(
+            client: Fixtures.client(protocols: ["http/1.1"]), server: Fixtures.server(protocols: ["h2"]))
+        try pair.connect()
         #expect(pair.clientEvents.tlsErrors.map(\.kind) == [.alert(TLSAlert(code: 120))])
         #expect(pair.clientEvents.tlsErrors.first?.description.contains("no_application_protocol") == true)
         #expect(pair.serverEvents.tlsErrors.count == 1)
         #expect(pair.serverEvents.handshake == nil)
-    }
-
-    @Test("are not negotiated if one side has none", arguments: [([], ["h2"]), (["h2"], []), ([], [])])
-    func none(client: [String], server: [String]) throws {
-        let pair = try agreed(client: client, server: server)
-        #expect(pair.clientEvents.handshake != nil && pair.serverEvents.handshake != nil)
-        #expect(pair.clientEvents.handshake?.applicationProtocol == nil)
-        #expect(pair.serverEvents.handshake?.applicationProtocol == nil)
     }
 }

@@ -24,9 +24,11 @@ struct IdentityFormTests {
             try kind { _ = try TLSIdentity(bytes: certificate, source: "client.pem") }
                 == .notPEM(source: "client.pem", expected: "a private key"))
         let other = try contents("server-key.pem")
-        #expect(
-            try kind { _ = try TLSIdentity(bytes: certificate, keyBytes: other, source: "a", keySource: "b") }
-                == .keyMismatch(key: "b", certificate: "a"))
+        let mismatch = try #require(throws: TLSError.self) {
+            _ = try TLSIdentity(bytes: certificate, keyBytes: other, source: "a.pem", keySource: "b.pem")
+        }
+        #expect(mismatch.kind == .keyMismatch(key: "b.pem", certificate: "a.pem"))
+        #expect(mismatch.description.contains("a.pem") && mismatch.description.contains("b.pem"))
     }
 
     /// The ways in which PEM is stored, each with one meaning.
@@ -138,9 +140,9 @@ struct IdentityFormTests {
         let (notBefore, notAfter) = (try #require(identity.notBefore), try #require(identity.notAfter))
         #expect(notAfter - notBefore == 365 * 86_400)
         #expect(identity.certificateExtension("1.2.840.113635.100.6.3.1") == [0x05, 0x00])
-        #expect(identity.certificateExtension("1.2.840.113635.100.6.3.2") == nil)
-        #expect(identity.certificateExtension("no identifier") == nil)
-        #expect(identity.certificateExtension("") == nil)
+        for absent in ["1.2.840.113635.100.6.3.2", "no identifier", ""] {
+            #expect(identity.certificateExtension(absent) == nil)
+        }
     }
 }
 
@@ -148,23 +150,15 @@ struct IdentityFormTests {
 struct EncryptedKeyTests {
     /// Ways to encrypt the client's key: the arguments of an `openssl` command before `-in` and `-out`.
     static let ways = [
-        ["pkcs8", "-topk8", "-v2", "aes-256-cbc", "-passout", "pass:secret"],
-        ["pkcs8", "-topk8", "-v2", "des3", "-passout", "pass:secret"],
-        ["pkcs8", "-topk8", "-scrypt", "-passout", "pass:secret"],
-        ["pkcs8", "-topk8", "-v2", "aes-256-cbc", "-outform", "DER", "-passout", "pass:secret"],
-        ["ec", "-aes256", "-passout", "pass:secret"],
-        ["ec", "-des3", "-passout", "pass:secret"],
-    ]
+        ["pkcs8", "-topk8", "-v2", "aes-256-cbc"], ["pkcs8", "-topk8", "-v2", "des3"], ["pkcs8", "-topk8", "-scrypt"],
+        ["pkcs8", "-topk8", "-v2", "aes-256-cbc", "-outform", "DER"], ["ec", "-aes256"], ["ec", "-des3"],
+    ].map { $0 + ["-passout", "pass:secret"] }
 
     /// Ways that need the algorithms of OpenSSL's legacy provider.
     static let oldWays = [
-        ["pkcs8", "-topk8", "-v1", "PBE-SHA1-RC2-40", "-provider", "legacy", "-provider", "default"]
-            + ["-passout", "pass:secret"],
-        ["pkcs8", "-topk8", "-v1", "PBE-MD5-DES", "-provider", "legacy", "-provider", "default"]
-            + ["-passout", "pass:secret"],
-        ["pkcs8", "-topk8", "-v2", "des", "-provider", "legacy", "-provider", "default", "-passout", "pass:secret"],
-        ["ec", "-des", "-provider", "legacy", "-provider", "default", "-passout", "pass:secret"],
-    ]
+        ["pkcs8", "-topk8", "-v1", "PBE-SHA1-RC2-40"], ["pkcs8", "-topk8", "-v1", "PBE-MD5-DES"],
+        ["pkcs8", "-topk8", "-v2", "des"], ["ec", "-des"],
+    ].map { $0 + ["-provider", "legacy", "-provider", "default", "-passout", "pass:secret"] }
 
     private func encrypted(_ way: [String]) throws -> [UInt8] {
         let workshop = try OpenSSLWorkshop()

@@ -58,9 +58,7 @@ struct RenewableTests {
     }
 
     @Test("cannot be made without its files")
-    func missing() {
-        #expect(throws: SecretSource.Unreadable.self) { try renewable(["/nowhere/key"]) }
-    }
+    func missing() { #expect(throws: SecretSource.Unreadable.self) { try renewable(["/nowhere/key"]) } }
 
     @Test("does not change without files")
     func fixed() {
@@ -87,7 +85,5 @@ struct CertificateValidityTests {
     }
 
     @Test("is not judged without dates")
-    func unknown() {
-        #expect(CertificateValidity(notBefore: nil, notAfter: nil).problems(now: 5, advice: "").isEmpty)
-    }
+    func unknown() { #expect(CertificateValidity(notBefore: nil, notAfter: nil).problems(now: 5, advice: "").isEmpty) }
 }

@@ -106,9 +106,7 @@ struct SecretSourceTests {
     func withoutPermissions() {
         for source in [
             SecretSource.file("/nowhere"), .file("/tmp"), .base64("AA==", name: "X"), .bytes([1], name: "x"),
-        ] {
-            #expect(source.permissionsWarning() == nil)
-        }
+        ] { #expect(source.permissionsWarning() == nil) }
     }
 
     @Test("shows no contents when printed")
