@@ -190,7 +190,7 @@ extension EndToEnd {
                 (["show", "sprin"], 1, "no queue knows a campaign sprin; there are none\n"),
                 (["list"], 0, "there are no campaigns\n"),
             ] as [([String], Int32, String)] {
-                let result = try await redis.command(["campaign"] + arguments)
+                let result = try await redis.apnsWorker(["campaign"] + arguments)
                 #expect(result.status == status, "\(arguments): \(result)")
                 // A sentence is the whole error.
                 let isWhole = words.hasSuffix("\n")
@@ -204,7 +204,7 @@ extension EndToEnd {
                 "HSET", "push:{default}:job-commands", "campaign:\u{1B}y",
                 #"{"state":"paused","at":1e15,"by":"\u001b"}"#)
             for arguments in [["list"], ["list", "--json"], ["show", "red"]] {
-                let result = try await redis.command(["campaign"] + arguments)
+                let result = try await redis.apnsWorker(["campaign"] + arguments)
                 #expect(!(result.output + result.errors).contains("\u{1B}"), "\(arguments)")
             }
         }

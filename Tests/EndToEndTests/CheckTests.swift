@@ -203,7 +203,7 @@ extension DeliveryScene {
     fileprivate func check(
         _ arguments: [String] = [], _ more: [String: String] = [:], job: String? = nil
     ) async throws -> EndToEnd.CommandLineTests.Output {
-        try await redis.command(
+        try await redis.apnsWorker(
             ["check"] + arguments + (job == nil ? [] : ["--job", "-"]), environment: environment.merging(more) { $1 },
             input: job)
     }

@@ -13,6 +13,7 @@ extension EndToEnd {
             /// The exit status; `nil` if a signal ended the program.
             var status: Int32? { if case .exited(let status) = ending { status } else { nil } }
 
+            /// The JSON object of each line.
             var objects: [[String: Any]] {
                 get throws {
                     try output.split(separator: "\n").map { line in

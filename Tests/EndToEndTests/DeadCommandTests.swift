@@ -10,7 +10,7 @@ extension EndToEnd {
         init() throws { redis = try RedisServer() }
 
         private func dead(_ arguments: String...) async throws -> CommandLineTests.Output {
-            try await redis.command(["dead"] + arguments)
+            try await redis.apnsWorker(["dead"] + arguments)
         }
 
         private static let hostile = TestLetter(

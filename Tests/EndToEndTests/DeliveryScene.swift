@@ -8,8 +8,7 @@ struct DeliveryScene {
     let simulator: SimulatorProcess
 
     init(rules: [String] = [], options: [String] = []) async throws {
-        redis = try RedisServer()
-        simulator = try await SimulatorProcess(rules: rules, options: options)
+        (redis, simulator) = try await startServers(rules: rules, simulator: options)
     }
 
     func worker(_ options: [String] = [], environment: [String: String] = [:]) throws -> WorkerProcess {
@@ -34,13 +33,6 @@ struct DeliveryScene {
     }
 }
 
-extension WorkerProcess {
-    convenience init(
-        _ redis: RedisServer, _ simulator: SimulatorProcess, _ options: [String] = [],
-        environment: [String: String] = [:]
-    ) throws { try self.init(redis: redis.url, endpoint: simulator.port, options: options, environment: environment) }
-}
-
 extension RedisServer {
     /// Waits until this many notifications of the default queue have an outcome.
     func has(
@@ -52,19 +44,12 @@ extension RedisServer {
         }
     }
 
-    func command(
-        _ arguments: [String], environment: [String: String] = [:], input: String? = nil
-    ) async throws -> EndToEnd.CommandLineTests.Output {
-        try await EndToEnd.CommandLineTests.run(
-            arguments, environment: ["APNS_WORKER_REDIS_URL": url].merging(environment) { $1 }, input: input)
-    }
-
     /// Runs a command of `apns-worker` that exits with 0.
     @discardableResult
     func output(
         of arguments: [String], environment: [String: String] = [:], sourceLocation: SourceLocation = #_sourceLocation
     ) async throws -> String {
-        let result = try await command(arguments, environment: environment)
+        let result = try await apnsWorker(arguments, environment: environment)
         #expect(result.ending == .exited(0), "\(arguments): \(result.errors)", sourceLocation: sourceLocation)
         return result.output
     }

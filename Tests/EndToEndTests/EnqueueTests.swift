@@ -15,7 +15,7 @@ extension EndToEnd {
         private func enqueue(
             _ arguments: [String], environment: [String: String] = [:], input: String? = nil
         ) async throws -> CommandLineTests.Output {
-            try await redis.command(["enqueue"] + arguments, environment: environment, input: input)
+            try await redis.apnsWorker(["enqueue"] + arguments, environment: environment, input: input)
         }
 
         private func jobs() throws -> [[String: Any]] {

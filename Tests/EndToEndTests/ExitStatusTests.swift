@@ -116,7 +116,7 @@ extension EndToEnd {
                 try redis.run(
                     "HSET", "push:{default}:stats:\(date)", "delivered", "\(delivered)", "dead", "\(large + other)",
                     "dead:PayloadTooLarge", "\(large)", "dead:BadTopic", "\(other)")
-                let result = try await redis.command(["status", "--check"] + options)
+                let result = try await redis.apnsWorker(["status", "--check"] + options)
                 if case .exited(let status) = result.ending { return status }
                 return nil
             }

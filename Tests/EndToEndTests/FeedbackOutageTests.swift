@@ -59,7 +59,8 @@ extension EndToEnd {
             try scene.redis.start()
             try scene.redis.run("HSET", "push:{shared}:registrations", FeedbackScene.token(20), "1900000000000")
             for (added, known) in [(979, 0), (0, 979)] {
-                let result = try await scene.redis.command(["feedback", "--from", "-", "--batch", "100"], input: text)
+                let result = try await scene.redis.apnsWorker(
+                    ["feedback", "--from", "-", "--batch", "100"], input: text)
                 #expect(result.ending == .exited(0), "\(result.errors)")
                 let words = "-: 980 records: \(added) added, \(known) already known, 1 skipped, registered since; "
                 #expect(result.output.hasPrefix(words), "\(result.output)")
@@ -77,13 +78,13 @@ extension EndToEnd {
             let file = redis.directory.appending(path: "kept")
             try [good, #"{"token":"xyz"#, "", "words", #"{"at":1}"#].joined(separator: "\n")
                 .write(to: file, atomically: true, encoding: .utf8)
-            let result = try await redis.command(["feedback", "--from", file.path])
+            let result = try await redis.apnsWorker(["feedback", "--from", file.path])
             #expect(result.ending == .exited(1))
             #expect(result.errors.contains("2 lines are not records and were skipped; the first is line 2"))
             #expect(!result.errors.contains("xyz"))
             #expect(result.output.contains(": 1 record: 1 added"), "\(result.output)")
             #expect(try QueueContents(redis).invalidTokens == ["00fc"])
-            let missing = try await redis.command(["feedback", "--from", "/none"])
+            let missing = try await redis.apnsWorker(["feedback", "--from", "/none"])
             #expect(missing.ending == .exited(1) && missing.errors.contains("/none cannot be read"))
         }
 

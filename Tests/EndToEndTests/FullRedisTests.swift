@@ -20,7 +20,7 @@ extension EndToEnd {
             let before = try QueueContents(redis)
             let enqueue = ["enqueue", "--token", TestJob.token("ab", 1), "--alert", "x"]
             for command in [enqueue, ["requeue", "--all", "--yes"]] {
-                let result = try await redis.command(command)
+                let result = try await redis.apnsWorker(command)
                 #expect(result.ending == .exited(69), "\(result)")
                 #expect(result.errors.contains("OOM command not allowed when used memory > 'maxmemory'"), "\(result)")
                 #expect(result.errors.contains("Redis is full: raise its maxmemory"), "\(result)")

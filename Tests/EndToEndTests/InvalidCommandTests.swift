@@ -47,7 +47,7 @@ extension EndToEnd {
             let count = try await Self.invalid(["list", "--count", "--since", "1h"], redis.url).output
             #expect(
                 count.contains(/25 +BadDeviceToken +apns +sandbox/) && count.contains(/25 +Unregistered/), "\(count)")
-            let objects = try await Self.invalid(["list", "--json"], redis.url).objects()
+            let objects = try await Self.invalid(["list", "--json"], redis.url).objects
             #expect(objects.count == 101 && objects.filter { $0["at"] != nil }.count == 100)
             #expect(objects.allSatisfy { $0["topic"] == nil || $0["topic"] as? String == #"com."example",x"# })
             try await Self.invalid(["list", "--source", "nobody"], redis.url).fails()
@@ -69,7 +69,7 @@ extension EndToEnd {
             let written = try await Self.invalid(["list", "--format", "ndjson", "--output", path], redis.url)
             #expect(written.output.isEmpty && written.errors.hasSuffix("written to \(path)\n"))
             let before = try String(contentsOfFile: path, encoding: .utf8)
-            let parsed = try CommandLineTests.Output(ending: .exited(0), output: before, errors: "").objects()
+            let parsed = try CommandLineTests.Output(ending: .exited(0), output: before, errors: "").objects
             #expect(Set(parsed.compactMap { $0["token"] as? String }).count == 3000)
             try redis.run("DEL", "push:{shared}:invalid-tokens")
             try redis.run("SET", "push:{shared}:invalid-tokens", "something else")

@@ -43,7 +43,7 @@ struct RedisStage {
 
     /// Returns the objects printed by a command.
     func objects(_ arguments: [String], _ environment: [String: String] = [:]) async throws -> [[String: Any]] {
-        try await run(arguments, environment).objects()
+        try await run(arguments, environment).objects
     }
 }
 

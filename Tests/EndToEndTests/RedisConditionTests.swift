@@ -125,7 +125,7 @@ extension EndToEnd {
             let view = try await FleetView(redis.url)
             #expect(view.kinds == ["large_key push:{shared}:invalid-tokens"])
             #expect(view.problems.first?.message.contains("from about 1.0 MiB on") == true, "\(view.problems)")
-            #expect(try await Self.status(redis.url, "--check").ending == .exited(1))
+            try await apnsWorker(redis.url, "status", "--check").ends(1)
         }
 
         @Test("from 90 percent Redis is nearly full: status reports a problem, and check warns")

@@ -11,7 +11,7 @@ extension EndToEnd {
         }
 
         private static func ids(_ arguments: [String], _ redis: RedisServer) async throws -> [String] {
-            try await results(arguments + ["--json"], redis).objects().map { try #require($0["id"] as? String) }
+            try await results(arguments + ["--json"], redis).objects.map { try #require($0["id"] as? String) }
         }
 
         /// Adds a result as a worker does, at a time in milliseconds.
@@ -51,7 +51,7 @@ extension EndToEnd {
             #expect(try await Self.ids(["--campaign", "spring", "--outcome", "dead"], redis) == ["c"])
             #expect(try await Self.ids(["--attempt", "3"], redis) == ["c"])
             #expect(try await Self.ids(["--outcome", "dead", "--outcome", "expired"], redis) == ["a", "c"])
-            let object = try #require(try await Self.results(["--id", "a", "--json"], redis).objects().first)
+            let object = try #require(try await Self.results(["--id", "a", "--json"], redis).objects.first)
             #expect(object["token"] as? String == TestJob.token("a", 1) && object["status"] as? Int == 400)
             let line = try await Self.results(["--id", "a"], redis).output
             #expect(line.contains(" dead BadTopic status=400 ") && line.contains("token=a0000000…"), "\(line)")
@@ -137,7 +137,7 @@ extension EndToEnd {
             let text = try await Self.results([], redis)
             #expect(text.output.split(separator: "\n").count == 5 && !text.output.contains("\u{1B}"))
             #expect(!text.output.contains("\u{202E}"))
-            #expect(try await Self.results(["--json"], redis).objects().count == 5)
+            #expect(try await Self.results(["--json"], redis).objects.count == 5)
         }
 
         @Test("a job with one bad member keeps its ID, app, token, campaign and labels everywhere")

@@ -10,7 +10,7 @@ extension EndToEnd {
         private static func problems(_ url: String, _ more: [String] = []) async throws -> [String: String] {
             let status = try await CommandLineTests.run(
                 ["status", "--json"] + more, environment: ["APNS_WORKER_REDIS_URL": url])
-            let problems = try #require(try status.objects().first?["problems"] as? [[String: Any]], "\(status)")
+            let problems = try #require(try status.objects.first?["problems"] as? [[String: Any]], "\(status)")
             return Dictionary(
                 problems.compactMap { problem in
                     (problem["kind"] as? String).map { ($0, problem["message"] as? String ?? "") }

@@ -47,13 +47,6 @@ extension RedisServer {
 }
 
 extension EndToEnd.CommandLineTests.Output {
-    /// Returns the JSON object of each line.
-    func objects() throws -> [[String: Any]] {
-        try output.split(separator: "\n").map { line in
-            try #require(JSONSerialization.jsonObject(with: Data(line.utf8)) as? [String: Any], "\(line)")
-        }
-    }
-
     /// Expects the exit status, and words in the output.
     @discardableResult
     func ends(_ status: Int32, _ words: String..., sourceLocation: SourceLocation = #_sourceLocation) -> Self {
