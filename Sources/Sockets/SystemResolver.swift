@@ -14,8 +14,16 @@ package final class SystemResolver: Resolver, Sendable {
         threads.start()
         return threads
     }()
-    /// The lookups that have no answer yet, of all event loops.
-    private static let pending = NIOLockedValueBox<[ObjectIdentifier: Lookup]>([:])
+    private struct Lookups {
+        /// Those that have no answer yet, of all event loops.
+        var pending: [ObjectIdentifier: Lookup] = [:]
+        /// The event loops that must have no more lookups.
+        var endedLoops: [EndedLoop] = []
+    }
+
+    private struct EndedLoop { weak var loop: (any EventLoop)? }
+
+    private static let lookups = NIOLockedValueBox(Lookups())
 
     private let eventLoop: any EventLoop
     /// `nil` before the first query: the system answers for IPv4 and IPv6 at once.
@@ -37,10 +45,15 @@ package final class SystemResolver: Resolver, Sendable {
         }
     }
 
-    /// Fails the lookups of an event loop that have no answer yet. Must run on this loop, as the last that connects.
+    /// Fails the lookups of an event loop that have no answer yet, and all later ones: a connection that was requested
+    /// before begins its lookup in a later turn of the loop. Must run on this loop.
     package static func endLookups(on eventLoop: any EventLoop) {
         eventLoop.preconditionInEventLoop()
-        let ended = pending.withLockedValue { $0.values.filter { $0.eventLoop === eventLoop } }
+        let ended = lookups.withLockedValue { lookups in
+            lookups.endedLoops.removeAll { $0.loop == nil }
+            lookups.endedLoops.append(EndedLoop(loop: eventLoop))
+            return lookups.pending.values.filter { $0.eventLoop === eventLoop }
+        }
         for lookup in ended { complete(lookup, .failure(EventLoopError.shutdown)) }
     }
 
@@ -49,10 +62,19 @@ package final class SystemResolver: Resolver, Sendable {
             if let lookup { return lookup }
             let started = Lookup(eventLoop, host, port)
             lookup = started
-            Self.pending.withLockedValue { $0[ObjectIdentifier(started)] = started }
+            let hasEnded = Self.lookups.withLockedValue { lookups in
+                let hasEnded = lookups.endedLoops.contains { $0.loop === eventLoop }
+                if !hasEnded { lookups.pending[ObjectIdentifier(started)] = started }
+                return hasEnded
+            }
+            guard !hasEnded else {
+                // Nothing waits for it yet.
+                started.complete(.failure(EventLoopError.shutdown))
+                return started
+            }
             Self.threads.submit { state in
                 // Nobody waits for a lookup that has been cancelled.
-                guard Self.pending.withLockedValue({ $0[ObjectIdentifier(started)] != nil }) else { return }
+                guard Self.lookups.withLockedValue({ $0.pending[ObjectIdentifier(started)] != nil }) else { return }
                 Self.complete(
                     started, state == .active ? started.ask() : .failure(NIOThreadPoolError.ThreadPoolInactive()))
             }
@@ -64,13 +86,10 @@ package final class SystemResolver: Resolver, Sendable {
     private static func complete(
         _ lookup: Lookup, _ answer: Result<(v4: [SocketAddress], v6: [SocketAddress]), any Error>
     ) {
-        pending.withLockedValue { pending in
-            guard pending.removeValue(forKey: ObjectIdentifier(lookup)) != nil else { return }
+        lookups.withLockedValue { lookups in
+            guard lookups.pending.removeValue(forKey: ObjectIdentifier(lookup)) != nil else { return }
             // Not at once: on the loop itself, what waits for the answer could start another lookup.
-            lookup.eventLoop.execute {
-                lookup.v6.completeWith(answer.map(\.v6))
-                lookup.v4.completeWith(answer.map(\.v4))
-            }
+            lookup.eventLoop.execute { lookup.complete(answer) }
         }
     }
 }
@@ -87,6 +106,11 @@ private final class Lookup: Sendable {
         (v4, v6) = (eventLoop.makePromise(), eventLoop.makePromise())
         self.host = host
         self.port = port
+    }
+
+    func complete(_ answer: Result<(v4: [SocketAddress], v6: [SocketAddress]), any Error>) {
+        v6.completeWith(answer.map(\.v6))
+        v4.completeWith(answer.map(\.v4))
     }
 
     /// Asks the system, and waits for it.

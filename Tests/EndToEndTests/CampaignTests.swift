@@ -14,17 +14,24 @@ extension EndToEnd {
             var by, reason: String?
         }
 
-        private static func run(_ arguments: String..., redis url: String) async throws -> CommandLineTests.Output {
-            try await CommandLineTests.run(["campaign"] + arguments, environment: ["APNS_WORKER_REDIS_URL": url])
+        private static func run(
+            _ arguments: String..., redis url: String
+        ) async throws -> (output: String, errors: String, status: Int32) {
+            let result = try await CommandLineTests.run(arguments, environment: ["APNS_WORKER_REDIS_URL": url])
+            guard case .exited(let status) = result.ending else { throw Unexpected(text: "\(result.ending)") }
+            return (result.output, result.errors, status)
         }
 
+        private struct Unexpected: Error { let text: String }
+
         private static func show(_ campaign: String, redis url: String) async throws -> Shown {
-            try shown(await run("show", campaign, "--json", redis: url).output)
+            let result = try await run("campaign", "show", campaign, "--json", redis: url)
+            return try shown(result.output)
         }
 
         /// Returns the number of delivered notifications of a campaign; 0 if no queue knows it yet.
         private static func delivered(_ campaign: String, redis url: String) async throws -> Int {
-            let result = try await run("show", campaign, "--json", redis: url)
+            let result = try await run("campaign", "show", campaign, "--json", redis: url)
             return result.status == 1 ? 0 : try shown(result.output).outcomes["delivered"] ?? 0
         }
 
@@ -36,9 +43,8 @@ extension EndToEnd {
 
         private static func fanOut(_ number: Int, of count: Int, campaign: String) -> String {
             let tokens = (0..<count).map { TestJob.token("c", number * count + $0) }
-            // An array prints like one of JSON.
             return
-                #"{"id":"fan-\#(number)","campaign":"\#(campaign)","alert":"x","tokens":\#(tokens)}"#
+                #"{"id":"fan-\#(number)","campaign":"\#(campaign)","tokens":["\#(tokens.joined(separator: #"",""#))"],"alert":"x"}"#
         }
 
         /// The number of notifications to cancel. `APNS_WORKER_CAMPAIGN_NOTIFICATIONS` sets another, such as 500000.
@@ -46,7 +52,8 @@ extension EndToEnd {
             ProcessInfo.processInfo.environment["APNS_WORKER_CAMPAIGN_NOTIFICATIONS"].flatMap { Int($0) } ?? 50_000
 
         @Test(
-            "after a cancellation four workers send nothing more of a campaign in progress", arguments: [false, true])
+            "after a cancellation four workers send nothing more of a campaign in progress",
+            arguments: [false, true])
         func cancelUnderLoad(inCluster: Bool) async throws {
             let cluster = inCluster ? try await RedisCluster() : nil
             let single = inCluster ? nil : try RedisServer()
@@ -74,10 +81,10 @@ extension EndToEnd {
                 try await simulator.account().accepted > 5000
             }
             let start = ContinuousClock.now
+            let cancel = ["campaign", "cancel", "wrong", "--reason", "wrong price", "--yes", "--json"]
             var change: Shown?
             try await eventually("all lanes have confirmed it") {
-                let result = try await Self.run(
-                    "cancel", "wrong", "--reason", "wrong price", "--yes", "--json", redis: url)
+                let result = try await CommandLineTests.run(cancel, environment: ["APNS_WORKER_REDIS_URL": url])
                 let before = change?.state ?? "running"
                 change = try Self.shown(result.output)
                 #expect(change?.state == "cancelled" && change?.before == before)
@@ -104,53 +111,87 @@ extension EndToEnd {
             #expect(queue.count("cancelled") == campaign.outcomes["cancelled"] && queue.count("dead") == 0)
             #expect(Set(queue.dead.map(\.reason)) == ["Cancelled"])
             for worker in workers { _ = try await worker.stop() }
-            #expect(try await simulator.stop().duplicates == 0)
+            let sent = try await simulator.stop()
+            #expect(sent.duplicates == 0)
         }
 
         @Test("after a cancellation is undone, its notifications are delivered once each, and so is the rest")
         func requeue() async throws {
-            let scene = try await DeliveryScene()
-            let redis = scene.redis
-            func spring(_ count: Int, _ prefix: String) -> [String] {
-                TestJob.many(count, prefix: prefix, members: #""campaign":"spring","#)
-            }
-            try redis.push([Self.fanOut(0, of: 500, campaign: "spring")] + spring(300, ""))
-            let worker = try scene.worker()
-            try await redis.has(800)
-            var result = try await Self.run("cancel", "spring", "--yes", redis: redis.url)
-            let words = "campaign spring in queue default is cancelled: 800 notifications were delivered"
-            #expect(result.status == 0 && result.output.hasPrefix(words), "\(result)")
+            let redis = try RedisServer()
+            let simulator = try await SimulatorProcess()
+            try redis.push(
+                [Self.fanOut(0, of: 500, campaign: "spring")] + TestJob.many(300, members: #""campaign":"spring","#))
+            let worker = try WorkerProcess(redis: redis.url, endpoint: simulator.port)
+            try await eventually("it is at work") { try QueueContents(redis).count("delivered") == 800 }
+            var result = try await Self.run("campaign", "cancel", "spring", "--yes", redis: redis.url)
+            #expect(
+                result.status == 0
+                    && result.output.hasPrefix(
+                        "campaign spring in queue default is cancelled: 800 notifications were delivered")
+            )
             #expect(result.output.contains("apns-worker campaign requeue spring"))
-            try redis.push([Self.fanOut(1, of: 50, campaign: "spring")] + spring(20, "e"))
-            try await redis.has(70, "cancelled")
+            try redis.push(
+                [Self.fanOut(1, of: 50, campaign: "spring")]
+                    + TestJob.many(20, prefix: "e", members: #""campaign":"spring","#))
+            try await eventually("they are dropped") { try QueueContents(redis).count("cancelled") == 70 }
             #expect(try QueueContents(redis).dead.count == 21)
             // A job that is requeued before the cancellation ends is still sent, and the others stay cancelled.
-            try await redis.output(of: ["requeue", "--id", "job-e2"])
-            try await redis.has(801)
-            result = try await Self.run("requeue", "spring", redis: redis.url)
+            result = try await Self.run("requeue", "--id", "job-e2", redis: redis.url)
+            #expect(result.status == 0)
+            try await eventually("it is delivered") { try QueueContents(redis).count("delivered") == 801 }
+            result = try await Self.run("campaign", "requeue", "spring", redis: redis.url)
             #expect(result.status == 0 && result.output.contains("requeued 20 jobs"), "\(result)")
-            try redis.push(spring(5, "f"))
-            try await redis.has(875)
-            result = try await Self.run("requeue", "spring", redis: redis.url)
+            try redis.push(TestJob.many(5, prefix: "f", members: #""campaign":"spring","#))
+            try await eventually("all are delivered") { try QueueContents(redis).count("delivered") == 875 }
+            result = try await Self.run("campaign", "requeue", "spring", redis: redis.url)
             #expect(result.output.contains("was not cancelled") && !result.output.contains("requeued"))
             _ = try await worker.stop()
-            let account = try await scene.simulator.stop()
+            let account = try await simulator.stop()
             #expect(account.accepted == 875 && account.duplicates == 0)
         }
 
-        @Test("a campaign is paused, or limited for all workers together, and another continues")
-        func slower() async throws {
-            let scene = try await DeliveryScene()
-            let redis = scene.redis
-            var result = try await Self.run("limit", "slow", "--per-second", "5", redis: redis.url)
-            #expect(result.output == "campaign slow in queue default is limited to 5 per second\n", "\(result)")
-            result = try await Self.run("pause", "spring", "--reason", "wait", redis: redis.url)
+        @Test("a campaign is paused and resumed without spending attempts, while another continues")
+        func pause() async throws {
+            let redis = try RedisServer()
+            let simulator = try await SimulatorProcess()
+            let worker = try WorkerProcess(redis: redis.url, endpoint: simulator.port)
+            var result = try await Self.run("campaign", "pause", "spring", "--reason", "wait", redis: redis.url)
             #expect(result.status == 0 && result.output.hasPrefix("campaign spring in queue default is paused"))
-            let workers = try (0..<2).map { _ in try scene.worker() }
+            try redis.push(
+                TestJob.many(40, members: #""campaign":"spring","#)
+                    + TestJob.many(10, prefix: "b", members: #""campaign":"autumn","#))
+            try await eventually("the others are delivered") {
+                let queue = try QueueContents(redis)
+                return queue.count("delivered") == 10 && queue.count("deferred") == 40
+            }
+            let retries = try QueueContents(redis).retries
+            #expect(
+                retries.count == 40
+                    && retries.allSatisfy { String(decoding: $0.body, as: UTF8.self).contains("CampaignPaused") })
+            #expect(try await Self.show("spring", redis: redis.url).state == "paused")
+            result = try await Self.run("campaign", "resume", "spring", redis: redis.url)
+            #expect(result.status == 0 && result.output.contains("is resumed"), "\(result)")
+            // Soon, not only when they would have been due.
+            try await eventually("all are delivered", within: .seconds(20)) {
+                try QueueContents(redis).count("delivered") == 50
+            }
+            result = try await Self.run("campaign", "resume", "spring", redis: redis.url)
+            #expect(result.status == 1 && result.errors.contains("was not paused"))
+            _ = try await worker.stop()
+            #expect(try await simulator.stop().duplicates == 0)
+        }
+
+        @Test("a limit applies to all workers together, and not to other campaigns")
+        func limit() async throws {
+            let redis = try RedisServer()
+            let simulator = try await SimulatorProcess()
+            var result = try await Self.run("campaign", "limit", "slow", "--per-second", "5", redis: redis.url)
+            #expect(
+                result.status == 0 && result.output == "campaign slow in queue default is limited to 5 per second\n")
+            let workers = try (0..<2).map { _ in try WorkerProcess(redis: redis.url, endpoint: simulator.port) }
             let start = ContinuousClock.now
             try redis.push(
                 TestJob.many(400, members: #""campaign":"slow","#)
-                    + TestJob.many(40, prefix: "c", members: #""campaign":"spring","#)
                     + TestJob.many(100, prefix: "b", members: #""campaign":"fast","#))
             try await eventually("the fast ones are delivered") {
                 try await Self.delivered("fast", redis: redis.url) == 100
@@ -158,45 +199,56 @@ extension EndToEnd {
             let early = try await Self.show("slow", redis: redis.url).outcomes["delivered"] ?? 0
             // The first is sent at once.
             #expect(early <= Int((ContinuousClock.now - start) / .seconds(1)) * 5 + 6)
-            try await eventually("the paused ones are deferred") {
-                let bodies = try QueueContents(redis).retries.map { String(decoding: $0.body, as: UTF8.self) }
-                return bodies.count { $0.contains("CampaignPaused") } == 40
-            }
-            #expect(try await Self.show("spring", redis: redis.url).state == "paused")
-            #expect(try await Self.run("list", redis: redis.url).output.contains("running, 5/s"))
-
-            // Both continue soon, and not only when they would have been due.
-            result = try await Self.run("resume", "spring", redis: redis.url)
-            #expect(result.status == 0 && result.output.contains("is resumed"), "\(result)")
-            try await eventually("the paused ones are delivered", within: .seconds(20)) {
-                try await Self.delivered("spring", redis: redis.url) == 40
-            }
-            result = try await Self.run("resume", "spring", redis: redis.url)
-            #expect(result.status == 1 && result.errors.contains("was not paused"))
-            result = try await Self.run("limit", "slow", "--off", redis: redis.url)
+            let list = try await Self.run("campaign", "list", redis: redis.url).output
+            #expect(list.contains("running, 5/s"))
+            result = try await Self.run("campaign", "limit", "slow", "--off", redis: redis.url)
             #expect(result.output == "campaign slow in queue default has no limit\n")
-            try await redis.has(540)
+            // Soon, not only when their turns would have come.
+            try await eventually("all are delivered") {
+                try await Self.delivered("slow", redis: redis.url) == 400
+            }
             for worker in workers { _ = try await worker.stop() }
-            #expect(try QueueContents(redis).count("retried") == 0)
-            #expect(try await scene.simulator.stop().duplicates == 0)
+            #expect(try await simulator.stop().duplicates == 0)
+        }
+
+        @Test("jobs in Sidekiq's format belong to campaigns, too")
+        func sidekiq() async throws {
+            let redis = try RedisServer()
+            let simulator = try await SimulatorProcess()
+            let worker = try WorkerProcess(
+                redis: redis.url, endpoint: simulator.port,
+                options: ["--format", "sidekiq", "--list", "queue:push"])
+            _ = try await Self.run("campaign", "cancel", "spring", "--yes", redis: redis.url)
+            let connection = try redis.connect()
+            for (number, campaign) in ["spring", "autumn"].enumerated() {
+                let argument = #"{"token":"\#(TestJob.token("a", number))","alert":"x","campaign":"\#(campaign)"}"#
+                try connection.run(
+                    "LPUSH", "queue:push", #"{"class":"PushJob","jid":"j\#(number)","args":[\#(argument)]}"#)
+            }
+            try await eventually("one is dropped") {
+                let queue = try QueueContents(redis)
+                return queue.count("cancelled") == 1 && queue.count("delivered") == 1
+            }
+            #expect(try await Self.show("spring", redis: redis.url).outcomes["cancelled"] == 1)
+            #expect(try await Self.show("autumn", redis: redis.url).outcomes["delivered"] == 1)
+            _ = try await worker.stop()
+            #expect(try await simulator.stop().accepted == 1)
         }
 
         @Test("mistakes are refused, and names from other programs cannot harm a terminal")
         func mistakes() async throws {
             let redis = try RedisServer()
-            for (arguments, status, words) in [
-                (["cancel", "spring"], 64, "--yes"), (["limit", "spring"], 64, "--per-second or --off"),
-                (["pause", String(repeating: "x", count: 101)], 64, "1 to 100 bytes"),
-                (["show", "sprin"], 1, "no queue knows a campaign sprin; there are none\n"),
-                (["list"], 0, "there are no campaigns\n"),
-            ] as [([String], Int32, String)] {
-                let result = try await redis.apnsWorker(["campaign"] + arguments)
-                #expect(result.status == status, "\(arguments): \(result)")
-                // A sentence is the whole error.
-                let isWhole = words.hasSuffix("\n")
-                #expect(isWhole ? result.errors == words : result.errors.contains(words), "\(arguments): \(result)")
-            }
+            var result = try await Self.run("campaign", "cancel", "spring", redis: redis.url)
+            #expect(result.status == 64 && result.errors.contains("--yes"))
             #expect(try redis.run("KEYS", "*") == .array([]))
+            result = try await Self.run("campaign", "show", "sprin", redis: redis.url)
+            #expect(result.status == 1 && result.errors == "no queue knows a campaign sprin; there are none\n")
+            result = try await Self.run("campaign", "limit", "spring", redis: redis.url)
+            #expect(result.status == 64 && result.errors.contains("--per-second or --off"))
+            result = try await Self.run("campaign", "pause", String(repeating: "x", count: 101), redis: redis.url)
+            #expect(result.status == 64 && result.errors.contains("1 to 100 bytes"))
+            result = try await Self.run("campaign", "list", redis: redis.url)
+            #expect(result.status == 0 && result.errors == "there are no campaigns\n")
             try redis.run("ZADD", "push:{default}:campaigns", "1", "\u{1B}[31mred")
             try redis.run(
                 "HSET", "push:{default}:campaign:\u{1B}[31mred", "delivered", "3", "dead:\u{1B}x", "1", "total", "x")
@@ -204,7 +256,8 @@ extension EndToEnd {
                 "HSET", "push:{default}:job-commands", "campaign:\u{1B}y",
                 #"{"state":"paused","at":1e15,"by":"\u001b"}"#)
             for arguments in [["list"], ["list", "--json"], ["show", "red"]] {
-                let result = try await redis.apnsWorker(["campaign"] + arguments)
+                let result = try await CommandLineTests.run(
+                    ["campaign"] + arguments, environment: ["APNS_WORKER_REDIS_URL": redis.url])
                 #expect(!(result.output + result.errors).contains("\u{1B}"), "\(arguments)")
             }
         }

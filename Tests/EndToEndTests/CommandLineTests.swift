@@ -200,7 +200,7 @@ extension EndToEnd {
                 ("enqueue --redis http://x --token ab --alert x", "redis://"),
                 ("enqueue --queue {q} --token ab --alert x", "queue name"), ("pause --reason \n", "--reason"),
                 ("pause --queue {q} --reason x", "queue name"), ("run --topic a", "--key"),
-                ("run --topic a --key /none --key-id ABC123DEFG --team-id TEAM123456", "/none"),
+                ("run --topic a --key ./none --key-id ABC123DEFG --team-id TEAM123456", "./none"),
                 ("run --topic a --key /dev/null", "--key-id"), ("run --unknown", "--unknown"), ("fly", "fly"),
                 ("run --topic a --key ./x --certificate ./y", "both"),
             ])

@@ -90,7 +90,10 @@ struct TokenFilterKeeperTests {
 
     @Test(
         "reads the set again if it missed something",
-        arguments: ["added without an announcement", "the stream is deleted", "the stream is cut", "Redis is empty"])
+        arguments: [
+            "added without an announcement", "others are removed at the same time", "the stream is deleted",
+            "the stream is cut", "Redis is empty",
+        ])
     func missed(_ event: String) async throws {
         try await withQueue { queue in
             let scene = Scene(queue)
@@ -107,6 +110,9 @@ struct TokenFilterKeeperTests {
                 try await scene.add(["bb"])
                 try queue.redis.run("XTRIM", changes, "MAXLEN", "0")
                 try await scene.add(["bc"])
+            case "others are removed at the same time":
+                try await scene.withdraw(["aa", "ab"])
+                try queue.redis.run("SADD", set, "bb", "bc")
             case "Redis is empty":
                 try queue.redis.run("DEL", changes, set)
                 try await scene.add(["bb", "bc"])
@@ -117,6 +123,27 @@ struct TokenFilterKeeperTests {
                 return try await scene.isCurrent()
             }
             #expect(try await scene.fillings > 1)
+        }
+    }
+
+    @Test("makes a larger filter for a set that has outgrown it")
+    func growth() async throws {
+        try await withQueue { queue in
+            let scene = Scene(queue)
+            try await scene.add(["aa"])
+            try await eventually("it is current") { try await scene.isCurrent() }
+            let many = (0..<20_000).map { "bb\($0)" }
+            for start in stride(from: 0, to: many.count, by: 1000) {
+                try await scene.add(Array(many[start..<start + 1000]))
+            }
+            try await eventually("it was read again, and is current", within: .seconds(60)) {
+                guard try await scene.fillings > 1 else { return false }
+                return try await scene.isCurrent()
+            }
+            for token in many { #expect(try await scene.mayFind(token)) }
+            var others = 0
+            for number in 0..<2000 { others += try await scene.mayFind("cc\(number)") ? 1 : 0 }
+            #expect(others < 100, "\(others)")
         }
     }
 

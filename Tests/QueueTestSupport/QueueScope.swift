@@ -2,7 +2,7 @@ import PushQueue
 import Testing
 
 /// Provides each test of a suite with its own queue.
-package struct QueueScope: SuiteTrait, TestScoping {
+package struct QueueScope: SuiteTrait, TestTrait, TestScoping {
     private struct Current: @unchecked Sendable { let queue: TestQueue }
 
     @TaskLocal private static var current: Current?

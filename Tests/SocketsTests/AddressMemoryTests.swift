@@ -87,6 +87,10 @@ struct AddressMemoryTests {
         }
         try await loop.submit { SystemResolver.endLookups(on: loop) }.get()
         #expect(try await loop.submit { answered.withLockedValue { $0 } }.get() == 500)
+        // A connection that was requested before begins its lookup later.
+        await #expect(throws: EventLoopError.shutdown) {
+            try await loop.flatSubmit { SystemResolver(on: loop).initiateAQuery(host: "localhost", port: 1) }.get()
+        }
         try await group.shutdownGracefully()
         #expect(answered.withLockedValue { $0 } == 500)
     }

@@ -45,33 +45,48 @@ package final class TokenFilter: Sendable {
     /// Adds a token. Call it from one thread at a time.
     /// - Parameter token: lower-case hex, as it is looked up.
     package func insert(_ token: ByteBuffer) {
-        var (word, bits) = place(of: token)
+        var bits = Bits(of: token, blocks: blocks)
         for _ in 0..<Self.bitsOfToken {
-            word.bit = Int(truncatingIfNeeded: bits & 511)
-            words[word.first + word.bit >> 6].bitwiseOr(1 << UInt64(word.bit & 63), ordering: .relaxed)
-            bits >>= 9
+            let (word, mask) = bits.next()
+            words[word].bitwiseOr(mask, ordering: .relaxed)
         }
     }
 
     /// Returns false if the token is not in the set.
     package func mayContain(_ token: ByteBuffer) -> Bool {
-        var (word, bits) = place(of: token)
+        var bits = Bits(of: token, blocks: blocks)
         for _ in 0..<Self.bitsOfToken {
-            word.bit = Int(truncatingIfNeeded: bits & 511)
-            let value = words[word.first + word.bit >> 6].load(ordering: .relaxed)
-            guard value & (1 << UInt64(word.bit & 63)) != 0 else { return false }
-            bits >>= 9
+            let (word, mask) = bits.next()
+            guard words[word].load(ordering: .relaxed) & mask != 0 else { return false }
         }
         return true
     }
 
-    /// Returns the first word of a token's block, and nine bits for each of its bits in the block.
-    private func place(of token: ByteBuffer) -> (word: (first: Int, bit: Int), bits: UInt64) {
-        let hash = token.withUnsafeReadableBytes { bytes in
+    /// The bits of a token, which are in one block.
+    private struct Bits {
+        private let firstWord: Int
+        /// Nine bits for each of them: its number in the block.
+        private var numbers: UInt64
+
+        init(of token: ByteBuffer, blocks: UInt64) {
+            let hash = TokenFilter.hash(token)
+            firstWord = Int(blocks.multipliedFullWidth(by: hash).high) * TokenFilter.wordsPerBlock
+            numbers = TokenFilter.mixed(hash, 0x9E37_79B9_7F4A_7C15)
+        }
+
+        mutating func next() -> (word: Int, mask: UInt64) {
+            let number = Int(truncatingIfNeeded: numbers & 511)
+            numbers >>= 9
+            return (firstWord + number >> 6, 1 << UInt64(number & 63))
+        }
+    }
+
+    private static func hash(_ token: ByteBuffer) -> UInt64 {
+        token.withUnsafeReadableBytes { bytes in
             var hash = UInt64(bytes.count)
             var offset = 0
             while offset + 8 <= bytes.count {
-                hash = Self.mixed(hash, bytes.loadUnaligned(fromByteOffset: offset, as: UInt64.self))
+                hash = mixed(hash, bytes.loadUnaligned(fromByteOffset: offset, as: UInt64.self))
                 offset += 8
             }
             var rest: UInt64 = 0
@@ -79,10 +94,8 @@ package final class TokenFilter: Sendable {
                 rest = rest << 8 | UInt64(bytes[offset])
                 offset += 1
             }
-            return Self.mixed(hash, rest)
+            return mixed(hash, rest)
         }
-        let block = blocks.multipliedFullWidth(by: hash).high
-        return ((Int(block) * Self.wordsPerBlock, 0), Self.mixed(hash, 0x9E37_79B9_7F4A_7C15))
     }
 
     private static func mixed(_ hash: UInt64, _ word: UInt64) -> UInt64 {

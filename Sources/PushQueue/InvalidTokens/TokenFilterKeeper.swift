@@ -5,7 +5,7 @@ import Redis
 ///
 /// The scripts that change the set announce it in a stream of bounded length. The keeper reads the whole set once, then
 /// only the stream. It reads the set again if it has missed something: the stream was cut, the set has grown without an
-/// announcement because another program uses `SADD`, or an hour has passed. Until then, and whenever Redis does not
+/// announcement because another program uses `SADD`, it has outgrown the filter, or an hour has passed. Until then, and whenever Redis does not
 /// answer, the filter is not current, and lanes ask Redis.
 ///
 /// Not thread-safe. Use it only on the client's event loop.
@@ -88,7 +88,8 @@ package final class TokenFilterKeeper {
         case .empty: if now >= notBefore { begin() }
         case .filling(let filling): fill(filling)
         case .following(let filter, let followed):
-            if now - filledAt > Self.maximumAge, now >= notBefore { begin() } else { follow(filter, followed) }
+            let isWorn = now - filledAt > Self.maximumAge || followed.members > filter.capacity
+            if isWorn, now >= notBefore { begin() } else { follow(filter, followed) }
         }
     }
 
@@ -207,7 +208,7 @@ package final class TokenFilterKeeper {
         guard entry.count == 2, let id = entry[0].string else { return }
         followed.last = id
         guard entry[1].count == 2, let name = entry[1][0].string, let value = entry[1][1].bytes else { return }
-        if name == "removed" { followed.members -= entry[1][1].number ?? 0 }
+        if name == "removed" { followed.members -= entry[1][1].string.flatMap(Int.init) ?? 0 }
         guard name == "added" else { return }
         for token in value.readableBytesView.split(separator: UInt8(ascii: ",")) {
             if let token = value.getSlice(at: token.startIndex, length: token.count) { filter.insert(token) }
