@@ -109,7 +109,7 @@ public final class ChildProcess: Sendable {
     /// Waits for its end.
     /// - Throws: ``Failure`` if it has not ended by then; it is then killed.
     @discardableResult
-    public func wait(within limit: Duration = .seconds(60)) async throws -> Ending {
+    public func wait(within limit: Duration = .seconds(180)) async throws -> Ending {
         do {
             try await eventually("\(name) ends", within: limit) { ending != nil }
         } catch {
@@ -121,7 +121,7 @@ public final class ChildProcess: Sendable {
     }
 
     /// Waits for its end on this thread, for programs that take only a moment.
-    public func waitBlocking(within limit: Duration = .seconds(60)) throws -> Ending {
+    public func waitBlocking(within limit: Duration = .seconds(180)) throws -> Ending {
         let deadline = ContinuousClock.now + limit
         while true {
             if let ending { return ending }

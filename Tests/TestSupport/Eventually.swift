@@ -5,7 +5,7 @@
 /// - Throws: ``ChildProcess/Failure`` with the condition, where it was awaited, and the last output of all child
 ///   processes.
 public func eventually(
-    _ what: String = "a condition", within limit: Duration = .seconds(60), file: StaticString = #fileID,
+    _ what: String = "a condition", within limit: Duration = .seconds(180), file: StaticString = #fileID,
     line: UInt = #line, _ condition: () async throws -> Bool
 ) async throws {
     let deadline = ContinuousClock.now + limit
