@@ -47,8 +47,7 @@ struct DevicePage: DashboardPage {
             throw WebError(.badRequest, "\(token.prefix(40)) is not a device token in hex or base64")
         }
         var findings = DeviceFindings(token: token, now: Moment.now)
-        let keys = request.source.fleet.sharedKeys
-        findings.record = try await DeviceRecord.read(token, request.source.fleet.client(for: keys.invalidTokens), keys)
+        findings.record = try await DeviceRecord.read(token, request.source.fleet)
         let queues = try await request.site.data.queues(named: [])
         let time = request.query["search"] == "all" ? nil : searchTime / max(1, queues.count)
         for keys in queues {
@@ -139,7 +138,7 @@ struct InvalidTokensPage: DashboardPage {
         let filter = try InvalidTokenFilter(request.query, now: Moment.now)
         var (tokens, cursor): ([InvalidTokenSet.Listed], String?) = ([], request.query["after"])
         let end = request.searchEnd
-        if let cursor, UInt64(cursor) == nil {
+        if let cursor, InvalidTokenCursor(cursor) == nil {
             throw WebError.unknownCursor(cursor)
         }
         repeat {

@@ -15,10 +15,12 @@ extension QueueScript {
     package static let commandJobs = QueueScript("commandJobs", PackageResources.command_jobs_lua)
     package static let pageDeadLetters = QueueScript("pageDeadLetters", PackageResources.page_lua)
     static let write = QueueScript("write", PackageResources.write_lua)
+    static let divide = QueueScript("divide", PackageResources.divide_lua)
+    static let copyRegistrations = QueueScript("copyRegistrations", PackageResources.copy_registrations_lua)
 
     /// The scripts that operators run.
     package static let ofOperators = [
-        overview, pageJobs, changeJobs, countRetries, commandJobs, pageDeadLetters, write,
+        overview, pageJobs, changeJobs, countRetries, commandJobs, pageDeadLetters, write, divide, copyRegistrations,
     ]
 
     /// Runs a command that writes a key. Works on a Redis whose memory is full.

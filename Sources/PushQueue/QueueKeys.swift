@@ -83,10 +83,10 @@ public struct QueueKeys: Sendable {
                 )
             }
         }
-        guard queue != SharedKeys.tag else {
+        guard !SharedKeys.hasTag(queue) else {
             throw Invalid(
                 description:
-                    "a queue can't be named \(queue): the keys that all queues share have that name; choose another"
+                    "a queue can't be named \(queue): the keys that all queues share have such names; choose another"
             )
         }
         if let list {

@@ -47,6 +47,8 @@ extension QueueScript {
     package static let findInvalidTokens = QueueScript("findInvalidTokens", PackageResources.find_lua)
     package static let addInvalidTokens = QueueScript("addInvalidTokens", PackageResources.add_lua)
     package static let removeInvalidTokens = QueueScript("removeInvalidTokens", PackageResources.remove_lua)
+    package static let announceInvalidTokens = QueueScript("announceInvalidTokens", PackageResources.announce_lua)
+    package static let countInvalidTokens = QueueScript("countInvalidTokens", PackageResources.size_lua)
     // The state that workers share.
     package static let gate = QueueScript("gate", PackageResources.gate_lua)
     package static let reserveRate = QueueScript("reserveRate", PackageResources.reserve_rate_lua)
@@ -56,7 +58,8 @@ extension QueueScript {
     /// The scripts that workers run.
     package static let ofWorkers = [
         claim, reserve, settle, reclaim, release, gauges, findInvalidTokens, addInvalidTokens,
-        removeInvalidTokens, gate, reserveRate, throttleToken, shareProviderToken,
+        removeInvalidTokens, announceInvalidTokens, countInvalidTokens, gate, reserveRate, throttleToken,
+        shareProviderToken,
     ]
 }
 

@@ -2,7 +2,14 @@
 /// are one slot, and one script can use several of them.
 public struct SharedKeys: Sendable {
     /// The hash tag. ``QueueKeys`` refuses a queue of this name.
-    static let tag = "shared"
+    private static let tag = "shared"
+
+    /// Returns true for a name that no queue can have, because it is the hash tag of these keys or begins like that of a
+    /// shard.
+    static func hasTag(_ name: String) -> Bool { name == tag || name.hasPrefix("\(tag).") }
+
+    /// Returns the beginning of the keys of a shard of the set of invalid tokens.
+    func shardBase(_ index: Int, of shards: Int) -> String { "\(prefix):{\(Self.tag).\(shards).\(index)}:" }
 
     /// SET of invalid device tokens, lower-case hex.
     public let invalidTokens: String
@@ -15,6 +22,9 @@ public struct SharedKeys: Sendable {
     /// STREAM: the last changes of the set, for the filters of processes: `added`, tokens with commas between them, or
     /// `removed`, a number.
     public let invalidTokenChanges: String
+    /// STRING: how the set is divided: `<generation> <shards>`, and more while that is being changed. Missing until it is
+    /// divided for the first time. See `invalid reshard`.
+    public let invalidTokenDivision: String
     /// HASH: device token → the time of its device's last registration, in ms since 1970. Producers may write here.
     public let registrations: String
     /// ZSET of the device tokens that APNs throttles, by the end of the pause in ms since 1970.
@@ -23,15 +33,18 @@ public struct SharedKeys: Sendable {
     /// STREAM: the audit log, the last actions of operators; see ``AuditLog``.
     package let audit: String
 
-    private let base: String
+    let base: String
+    private let prefix: String
 
     /// - Parameter prefix: the prefix of all keys.
     public init(prefix: String = "push") {
+        self.prefix = prefix
         base = "\(prefix):{\(Self.tag)}:"
         invalidTokens = base + "invalid-tokens"
         invalidTokenDetails = base + "invalid-tokens:details"
         invalidTokenFacts = base + "invalid-tokens:facts"
         invalidTokenChanges = base + "invalid-tokens:changes"
+        invalidTokenDivision = base + "invalid-tokens:division"
         registrations = base + "registrations"
         throttledTokens = base + "throttled-tokens"
         audit = base + "audit"
@@ -42,8 +55,7 @@ public struct SharedKeys: Sendable {
     package func schema(apps: [String]) -> [(key: String, type: String)] {
         [
             (invalidTokens, "set"), (invalidTokenFacts, "hash"), (invalidTokenChanges, "stream"),
-            (registrations, "hash"),
-            (throttledTokens, "zset"), (audit, "stream"),
+            (invalidTokenDivision, "string"), (registrations, "hash"), (throttledTokens, "zset"), (audit, "stream"),
         ] + apps.flatMap { [(appPaused($0), "string"), (appRate($0), "hash")] }
     }
 

@@ -12,6 +12,8 @@ public protocol RedisSender: AnyObject {
     ///   - deadline: the timeout of the answer; `nil` for the sender's default.
     ///   - completion: called on the event loop; before `send` returns if the command cannot be sent at all.
     func send(_ command: RedisCommand, deadline: TimeAmount?, completion: @escaping RedisClient.Completion)
+    /// Calls back when the first attempt to connect has ended; at once if it has.
+    func afterFirstAttempt(_ body: @escaping () -> Void)
 }
 
 extension RedisSender {
@@ -19,6 +21,9 @@ extension RedisSender {
     public func send(_ command: RedisCommand, completion: @escaping RedisClient.Completion) {
         send(command, deadline: nil, completion: completion)
     }
+
+    /// Calls back at once: there is nothing to wait for.
+    public func afterFirstAttempt(_ body: @escaping () -> Void) { body() }
 }
 
 /// Keeps one connection to Redis open on one event loop: finds the server, connects, logs in, and does so again when
@@ -190,6 +195,13 @@ public final class RedisClient: RedisSender, @unchecked Sendable {
             onLoop { self.addWaiter(timeout: timeout) { continuation.resume(returning: $0) } }
         }
         if let error { throw error }
+    }
+
+    /// Calls back when the first attempt to connect has ended; at once if it has. Only on the event loop.
+    public func afterFirstAttempt(_ body: @escaping () -> Void) {
+        eventLoop.preconditionInEventLoop()
+        guard route.server == nil, reconnect.lastError == nil else { return body() }
+        addWaiter(timeout: configuration.connectTimeout) { _ in body() }
     }
 
     /// Closes the connection for good; unanswered commands fail. Can be called from anywhere.

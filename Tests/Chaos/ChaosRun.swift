@@ -64,6 +64,7 @@ struct ChaosRun {
         try await producer.confirm()
         try await drain()
         try await producer.close()
+        try await stage.divider.finish()
         let seconds = log.seconds
         let simulator = try await stage.simulator.stop()
         let remains = try QueueRemains(stage.servers)

@@ -40,7 +40,8 @@ final class ClusterServers: QueueServers {
         case .reshard:
             let size = try owner.run("MEMORY", "USAGE", Self.queueKey).number ?? 0
             guard size < Self.largestMove else { return "not done, the list has \(size >> 20) MiB" }
-            try await reshard()
+            try await move(slot)
+        case .moveShard: return try await moveShard()
         case .restart, .pauseWatcher, .powerCut, .clockForward, .clockBack:
             preconditionFailure("not a fault of a Cluster")
         }
@@ -75,23 +76,35 @@ final class ClusterServers: QueueServers {
         }
     }
 
-    /// Moves the queue's slot to another master.
+    /// Moves the slot of a shard of the invalid tokens, or of the whole set.
+    private func moveShard() async throws -> String {
+        let record = try connect(for: "push:{shared}:invalid-tokens:division")
+            .run("GET", "push:{shared}:invalid-tokens:division").text
+        let shards = record?.split(separator: " ").dropFirst().first.flatMap { Int($0) } ?? 1
+        let tag = shards == 1 ? "shared" : "shared.\(shards).\(Int.random(in: 0..<shards))"
+        try await move(try cluster.slot(of: "push:{\(tag)}:invalid-tokens"))
+        return tag
+    }
+
+    /// Moves a slot to another master.
     ///
     /// On a busy machine nodes sometimes consider others dead, and refuse all commands for a while. A move that has
     /// begun is repeated until it succeeds: while a slot is between two nodes, no script can reach all its keys.
-    private func reshard() async throws {
+    private func move(_ slot: Int) async throws {
         try await eventually("the slot moves", within: Self.patience) {
             // According to the owner itself: the target of a broken move does not learn of a failover of the source.
-            let owner = self.cluster.nodes.first { (try? self.cluster.owner(ofSlot: self.slot, by: $0)) === $0 }
+            let owner = self.cluster.nodes.first { (try? self.cluster.owner(ofSlot: slot, by: $0)) === $0 }
             guard let owner else { return false }
             let masters = self.cluster.nodes.filter { $0 !== owner && self.isMaster($0) }
             // After a broken move, the node that already has some of the keys.
-            guard let new = masters.max(by: { self.keys(of: $0) < self.keys(of: $1) }) else { return false }
-            return (try? self.cluster.migrate(slot: self.slot, from: owner, to: new)) != nil
+            guard let new = masters.max(by: { self.keys(of: slot, on: $0) < self.keys(of: slot, on: $1) }) else {
+                return false
+            }
+            return (try? self.cluster.migrate(slot: slot, from: owner, to: new)) != nil
         }
     }
 
-    private func keys(of node: RedisServer) -> Int {
+    private func keys(of slot: Int, on node: RedisServer) -> Int {
         (try? node.run("CLUSTER", "COUNTKEYSINSLOT", "\(slot)").number) ?? -1
     }
 

@@ -261,8 +261,9 @@ enum DocumentationTables {
         let names = [
             "invalidTokens": keys.invalidTokens, "invalidTokenDetails": keys.invalidTokenDetails + ":<part>",
             "invalidTokenFacts": keys.invalidTokenFacts, "invalidTokenChanges": keys.invalidTokenChanges,
-            "registrations": keys.registrations, "throttledTokens": keys.throttledTokens,
-            "appPaused": keys.appPaused("<app>"), "appRate": keys.appRate("<app>"),
+            "invalidTokenDivision": keys.invalidTokenDivision, "registrations": keys.registrations,
+            "throttledTokens": keys.throttledTokens, "appPaused": keys.appPaused("<app>"),
+            "appRate": keys.appRate("<app>"),
             "providerToken": keys.providerToken(team: "<team>", key: "<key>"), "audit": keys.audit,
             "session": keys.session("<digest>"),
         ]

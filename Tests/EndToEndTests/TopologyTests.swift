@@ -65,6 +65,78 @@ extension EndToEnd {
         }
 
         @Test(
+            "in a Cluster the set of invalid tokens is divided and moved while a worker sends, and no token is sent to again"
+        )
+        func shards() async throws {
+            let cluster = try await RedisCluster()
+            let simulator = try await SimulatorProcess(rules: ["1", "9", "f"].map { "prefix=\($0),answer=410" })
+            let queue = try cluster.owner(ofSlot: cluster.slot(of: "push:{default}:jobs"))
+            let worker = try WorkerProcess(redis: cluster.url, endpoint: simulator.port)
+            var random = SeededGenerator(seed: 1)
+            let tokens = (0..<900).map { _ in
+                (0..<8).map { _ in String(format: "%08x", UInt32.random(in: 0...UInt32.max, using: &random)) }.joined()
+            }
+            func invalid(_ tokens: some Sequence<String>) -> Int {
+                tokens.filter { "19f".contains($0.prefix(1)) }.count
+            }
+            var (sent, suppressed) = (0, 0)
+            func send(_ some: some Collection<String>) throws {
+                try queue.push(some.map { #"{"token":"\#($0)","alert":"x"}"# })
+                sent += some.count
+            }
+            func finish() async throws {
+                try await eventually("all have ended") {
+                    let contents = try QueueContents(queue)
+                    return ["delivered", "invalid_token", "suppressed"].reduce(0) { $0 + contents.count($1) } == sent
+                }
+            }
+            /// Sends to tokens again; no invalid one of them reaches APNs.
+            func repeatAll(_ some: some Collection<String>) async throws {
+                try send(some)
+                suppressed += invalid(some)
+                try await finish()
+                #expect(try QueueContents(queue).count("suppressed") == suppressed)
+            }
+            try send(tokens[..<300])
+            try await finish()
+            for (number, (shards, words)) in [(16, "divided into 16 shards"), (4, "divided into 4 shards")].enumerated()
+            {
+                let some = tokens[(300 * (number + 1))...].prefix(300)
+                async let resharded = apnsWorker(cluster.url, "invalid", "reshard", "--to", "\(shards)", "--yes")
+                for start in stride(from: some.startIndex, to: some.endIndex, by: 20) {
+                    try send(some[start...].prefix(20))
+                    try await Task.sleep(for: .milliseconds(20))
+                }
+                try await resharded.succeeds(words)
+                try await finish()
+                try await repeatAll(tokens[..<some.endIndex])
+            }
+            // Each shard goes to another server while its tokens are looked up.
+            for shard in 0..<4 {
+                let slot = try cluster.slot(of: "push:{shared.4.\(shard)}:invalid-tokens:0")
+                let owner = try cluster.owner(ofSlot: slot)
+                let other = try #require(cluster.nodes.first { $0 !== owner })
+                try send(tokens[..<100])
+                suppressed += invalid(tokens[..<100])
+                try cluster.migrate(slot: slot, from: owner, to: other)
+            }
+            try await repeatAll(tokens)
+            let all = invalid(tokens)
+            #expect(try await simulator.account().answers["410 Unregistered"] == all)
+            try await apnsWorker(cluster.url, "invalid", "list", "--count").succeeds("\(all) ", "Unregistered")
+            let status = try await apnsWorker(cluster.url, "status", "--json").objects
+            #expect(status.first?["invalid_tokens"] as? Int == all)
+            let one = try #require(tokens.first { $0.hasPrefix("9") })
+            try await apnsWorker(cluster.url, "device", one).succeeds("Unregistered")
+            try await apnsWorker(cluster.url, "invalid", "remove", one).succeeds("removed 1 token")
+            try await apnsWorker(cluster.url, "invalid", "reshard", "--to", "1", "--yes").succeeds("now one set")
+            let owner = try cluster.owner(ofSlot: cluster.slot(of: "push:{shared}:invalid-tokens"))
+            #expect(try owner.run("SCARD", "push:{shared}:invalid-tokens").number == all - 1)
+            #expect(try await worker.stop().delivered == QueueContents(queue).count("delivered"))
+            _ = try await simulator.stop()
+        }
+
+        @Test(
             "in a Cluster a lane has one connection per node, and one for waiting, for any number of apps and queues",
             arguments: [(apps: 1, queues: 1), (apps: 10, queues: 1), (apps: 10, queues: 3)])
         func connections(apps: Int, queues: Int) async throws {

@@ -480,6 +480,10 @@ private final class SimulatedFleet: AppPauseStore, ProviderTokenStore, InvalidTo
 
     func count(completion: @escaping Completion<Int>) { store.invalidTokens.count(completion: completion) }
 
+    func countIfUndivided(completion: @escaping Completion<Int?>) {
+        store.invalidTokens.countIfUndivided(completion: completion)
+    }
+
     func mark(_ tokens: [InvalidToken], completion: @escaping Completion<[InvalidTokenSet.Marking]>) {
         guard mutation == .settlesBeforeMarkingInvalid else {
             return store.invalidTokens.mark(tokens) { [simulation] result in

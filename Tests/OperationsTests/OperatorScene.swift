@@ -38,7 +38,10 @@ struct OperatorScene {
             topology: topology, keys: fleet.sharedKeys, maximumAge: 0, configuration: RedisClientConfiguration(),
             logger: logger)
         let scene = OperatorScene(redis: redis, fleet: fleet, tokens: tokens, connection: try redis.connect())
-        do { try await body(scene) } catch {
+        do {
+            try await tokens.waitUntilReady(timeout: .seconds(10))
+            try await body(scene)
+        } catch {
             await fleet.close()
             await tokens.close()
             throw error

@@ -23,7 +23,9 @@ struct TokenFilterKeeperTests {
             let (loop, client, slot) = (queue.client.eventLoop, queue.client, slot)
             self.loop = loop
             let keeper = TokenFilterKeeper(
-                client: client, keys: queue.sharedKeys, slot: slot, eventLoop: loop, maximumBytes: maximumBytes)
+                set: InvalidTokenSet(client: client, keys: queue.sharedKeys, maximumAge: 0), slot: slot,
+                eventLoop: loop,
+                maximumBytes: maximumBytes)
             let box = NIOLoopBoundBox.makeBoxSendingValue(
                 (keeper: keeper, reader: TokenFilterSlot.Reader(slot)), eventLoop: loop)
             self.box = box

@@ -28,6 +28,7 @@ package struct AuditEntry: Sendable, Equatable {
         // Invalid tokens.
         case addInvalidTokens = "add_invalid_tokens"
         case removeInvalidTokens = "remove_invalid_tokens"
+        case reshardInvalidTokens = "reshard_invalid_tokens"
         // Tests.
         case testSend = "test_send"
     }

@@ -110,7 +110,9 @@ package struct RemoveInvalidTokens: Change {
             }
         } else {
             for batch in batches {
-                part.count += try await client.countMembers(batch)
+                var tokens = TokenList(expecting: batch.count)
+                for token in batch { tokens.append(token) }
+                part.count += try await client.find(tokens).count
                 progress(part.count)
             }
         }
@@ -150,7 +152,7 @@ package struct RemoveInvalidTokens: Change {
 }
 
 extension Desk {
-    fileprivate func invalid() throws -> InvalidTokenClient {
+    func invalid() throws -> InvalidTokenClient {
         guard let invalidTokens else { throw ChangeRefusal(.invalid, "", "there is no set of invalid tokens here") }
         return invalidTokens
     }

@@ -99,9 +99,11 @@ extension FleetStatus {
             notes.append("the types and sizes of keys cannot be read: \(answer.message)")
         }
         do {
-            invalidTokens = try await client.call(RedisCommand("SCARD", keys.invalidTokens)).root.number ?? 0
-        } catch RedisError.server(let answer) {
+            invalidTokens = try await InvalidTokenClient.reading(fleet).count()
+        } catch QueueConnection.Failure.redis(.server(let answer)) {
             notes.append("the invalid tokens cannot be counted: \(answer.message)")
+        } catch QueueConnection.Failure.redis(let error) {
+            throw error
         }
     }
 

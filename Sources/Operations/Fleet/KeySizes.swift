@@ -23,15 +23,22 @@ package enum KeySizes {
     }
 
     /// Reads the sizes of the keys that can become large, the largest first.
-    /// - Throws: `RedisError`.
+    /// - Throws: `RedisError`, or `QueueConnection/Failure`.
     package static func read(_ fleet: Fleet, _ queues: [QueueKeys]) async throws -> [KeySize] {
         let shared = fleet.sharedKeys
-        let keys = queues.flatMap(growing) + growing(shared)
-        var sizes: [KeySize] = []
-        for key in Set(keys) {
-            let client = try await fleet.client(for: key)
-            let type = try await client.call(RedisCommand("TYPE", key)).root.string ?? "none"
-            let count: String? =
+        let shards = try await InvalidTokenClient.reading(fleet).division().shards
+        var sizes = try await sums(fleet, shards)
+        for keys in queues.map(growing) + [shards > 1 ? [shared.throttledTokens, shared.audit] : growing(shared)] {
+            sizes += try await read(fleet.client(for: keys[0]), keys)
+        }
+        return sizes.sorted { ($1.bytes, $0.key) < ($0.bytes, $1.key) }
+    }
+
+    /// Reads the sizes of keys in one slot, of those that exist.
+    private static func read(_ client: RedisClient, _ keys: [String]) async throws -> [KeySize] {
+        let types = try await client.call(keys.map { RedisCommand("TYPE", $0) }).map { $0?.root.string ?? "none" }
+        let counts = zip(keys, types).compactMap { key, type in
+            let command: String? =
                 switch type {
                 case "list": "LLEN"
                 case "zset": "ZCARD"
@@ -40,28 +47,43 @@ package enum KeySizes {
                 case "stream": "XLEN"
                 default: nil
                 }
-            guard let count else { continue }
-            let entries = try await client.call(RedisCommand(count, key)).root.number ?? 0
-            // A few samples: more would block Redis on large keys.
-            let bytes = try await client.call(RedisCommand("MEMORY", "USAGE", key, "SAMPLES", "5")).root.number ?? 0
-            sizes.append(KeySize(key: key, type: type, entries: entries, bytes: bytes))
+            return command.map { (key: key, type: type, command: RedisCommand($0, key)) }
         }
-        sizes.append(try await details(fleet))
-        return sizes.sorted { ($1.bytes, $0.key) < ($0.bytes, $1.key) }
+        let entries = try await client.call(counts.map(\.command))
+        let sizes = try await bytes(client, counts.map(\.key))
+        return zip(counts, zip(entries, sizes)).map { key, numbers in
+            KeySize(key: key.key, type: key.type, entries: numbers.0?.root.number ?? 0, bytes: numbers.1)
+        }
     }
 
-    /// Returns the sum of the hashes with the details of invalid tokens, extrapolated from some of them.
-    private static func details(_ fleet: Fleet) async throws -> KeySize {
-        let base = fleet.sharedKeys.invalidTokenDetails
-        let client = try await fleet.client(for: base)
-        let (all, some) = (4096, 16)
-        var (entries, bytes) = (0, 0)
-        for number in 0..<some {
-            let key = "\(base):00\(String(number, radix: 16))"
-            entries += try await client.call(RedisCommand("HLEN", key)).root.number ?? 0
-            bytes += try await client.call(RedisCommand("MEMORY", "USAGE", key)).root.number ?? 0
+    /// Returns Redis' estimates of the memory of keys in one slot, in bytes; 0 for missing keys.
+    fileprivate static func bytes(_ client: RedisClient, _ keys: [String]) async throws -> [Int] {
+        // A few samples: more would block Redis on large keys.
+        let commands = keys.map { RedisCommand("MEMORY", "USAGE", $0, "SAMPLES", "5") }
+        return try await client.call(commands).map { $0?.root.number ?? 0 }
+    }
+
+    /// Returns the sums of the details of invalid tokens and, if the set is divided, of its sets and registrations,
+    /// extrapolated from some hashes and one shard.
+    private static func sums(_ fleet: Fleet, _ shards: Int) async throws -> [KeySize] {
+        let shard = fleet.sharedKeys.shard(0, of: shards)
+        let client = try await fleet.client(for: shard.facts)
+        var sums: [KeySize] = []
+        func add(_ name: String, _ type: String, _ keys: [String], of all: Int) async throws {
+            let some = try await read(client, keys)
+            let factor = all / keys.count * shards
+            let name = name.replacing(".\(shards).0}", with: ".\(shards).*}")
+            sums.append(
+                KeySize(
+                    key: name, type: type, entries: some.reduce(0) { $0 + $1.entries } * factor,
+                    bytes: some.reduce(0) { $0 + $1.bytes } * factor))
         }
-        return KeySize(key: "\(base):*", type: "hash", entries: entries * (all / some), bytes: bytes * (all / some))
+        let hashes = shard.detailHashes
+        try await add("\(shard.details):*", "hash", Array(hashes.prefix(16)), of: hashes.count)
+        guard shard.isShard else { return sums }
+        try await add("\(shard.tokens):*", "set", shard.sets, of: shard.sets.count)
+        try await add("\(shard.registrations):*", "hash", shard.registrationHashes, of: shard.registrationHashes.count)
+        return sums
     }
 }
 
@@ -83,14 +105,15 @@ package struct LargeKey: Encodable, Sendable, Equatable {
     /// - Parameter keys: keys on the server.
     /// - Throws: `RedisError`.
     package static func find(_ client: RedisClient, _ keys: [String]) async throws -> [LargeKey] {
-        // A few samples: more would block Redis on large keys.
-        let replies = try await client.call(
-            [RedisCommand("CONFIG", "GET", "proto-max-bulk-len")]
-                + keys.map { RedisCommand("MEMORY", "USAGE", $0, "SAMPLES", "5") })
-        // Managed servers refuse CONFIG.
-        let limit = replies.first??.root.children.compactMap { $0.string.flatMap(Int.init) }.last ?? defaultLimit
-        return zip(keys, replies.dropFirst()).compactMap { key, reply in
-            guard let bytes = reply?.root.number, Double(bytes) >= share * Double(limit) else { return nil }
+        var limit = defaultLimit
+        do {
+            let answer = try await client.call(RedisCommand("CONFIG", "GET", "proto-max-bulk-len"))
+            limit = answer.root.children.compactMap { $0.string.flatMap(Int.init) }.last ?? limit
+        } catch RedisError.server {
+            // Managed servers refuse CONFIG.
+        }
+        return zip(keys, try await KeySizes.bytes(client, keys)).compactMap { key, bytes in
+            guard Double(bytes) >= share * Double(limit) else { return nil }
             return LargeKey(key: key, bytes: bytes, limit: limit)
         }
     }

@@ -4,37 +4,69 @@ import NIOPosix
 import PushQueue
 import Redis
 
-/// The set of invalid tokens for async code: an `InvalidTokenSet` with its own Redis client.
+/// The set of invalid tokens for async code.
 public final class InvalidTokenClient: Sendable {
+    private let clients: RedisClients
+    /// The client for the slot of the shared keys.
     private let client: RedisClient
     private let set: NIOLoopBoundBox<InvalidTokenSet>
 
-    private init(_ client: RedisClient, _ set: NIOLoopBoundBox<InvalidTokenSet>) {
-        self.client = client
-        self.set = set
+    private init(_ clients: RedisClients, _ client: RedisClient, _ keys: SharedKeys, maximumAge: Int) {
+        (self.clients, self.client) = (clients, client)
+        set = .makeBoxSendingValue(
+            InvalidTokenSet(
+                client: client, clients: { clients.client(for: $0) }, keys: keys, maximumAge: maximumAge),
+            eventLoop: clients.eventLoop)
     }
 
-    /// Makes a client, and starts to connect it.
-    /// - Parameter maximumAge: see `InvalidTokenSet/init(client:keys:maximumAge:)`.
+    /// Makes a client with connections of its own, and starts to connect it.
+    /// - Parameter maximumAge: see `InvalidTokenSet/init(client:clients:keys:maximumAge:)`.
     public static func start(
         topology: RedisTopology, keys: SharedKeys, maximumAge: Int = InvalidTokenSet.defaultMaximumAge,
         configuration: RedisClientConfiguration, logger: Logger,
         eventLoop: any EventLoop = MultiThreadedEventLoopGroup.singleton.next()
     ) -> InvalidTokenClient {
-        let client = RedisClient(
-            topology: topology, key: keys.invalidTokens, eventLoop: eventLoop, configuration: configuration,
-            logger: logger)
+        let clients = RedisClients(
+            topology: topology, eventLoop: eventLoop, configuration: configuration, logger: logger)
+        let client = clients.prepareClient(for: keys.invalidTokens)
         client.start()
-        return InvalidTokenClient(
-            client,
-            .makeBoxSendingValue(
-                InvalidTokenSet(client: client, keys: keys, maximumAge: maximumAge), eventLoop: eventLoop))
+        return InvalidTokenClient(clients, client, keys, maximumAge: maximumAge)
     }
 
-    /// Waits until the server of the set is connected. The other functions fail immediately while it is not.
+    /// Makes a client that only reads, over connections that others use too.
+    package static func reading(_ fleet: Fleet) async throws -> InvalidTokenClient {
+        let keys = fleet.sharedKeys
+        return InvalidTokenClient(
+            fleet.clients, try await fleet.client(for: keys.invalidTokens), keys,
+            maximumAge: InvalidTokenSet.defaultMaximumAge)
+    }
+
+    /// Waits until the server of the shared keys is connected. The other functions fail immediately while it is not.
     /// - Throws: `RedisError`.
     public func waitUntilReady(timeout: TimeAmount) async throws {
         try await client.waitUntilReady(timeout: timeout)
+    }
+
+    /// See `InvalidTokenSet/count(completion:)`.
+    /// - Throws: `QueueConnection/Failure`.
+    public func count() async throws(QueueConnection.Failure) -> Int { try await call { $0.count(completion: $1) } }
+
+    /// See `InvalidTokenSet/find(_:completion:)`.
+    /// - Throws: `QueueConnection/Failure`.
+    public func find(_ tokens: TokenList) async throws(QueueConnection.Failure) -> [InvalidTokenSet.Found] {
+        try await call { $0.find(tokens, completion: $1) }
+    }
+
+    /// See `InvalidTokenSet/registration(of:completion:)`.
+    /// - Throws: `QueueConnection/Failure`.
+    package func registration(of token: ByteBuffer) async throws(QueueConnection.Failure) -> Int64? {
+        try await call { $0.registration(of: token, completion: $1) }
+    }
+
+    /// See `InvalidTokenSet/readDivision(completion:)`.
+    /// - Throws: `QueueConnection/Failure`.
+    package func division() async throws(QueueConnection.Failure) -> TokenDivision {
+        try await call { $0.readDivision(completion: $1) }
     }
 
     /// See `InvalidTokenSet/mark(_:completion:)`.
@@ -57,34 +89,29 @@ public final class InvalidTokenClient: Sendable {
         try await call { $0.scan(after: cursor, count: count, withDetails: withDetails, completion: $1) }
     }
 
-    /// See `InvalidTokenSet/countMembers(_:completion:)`.
-    /// - Throws: `QueueConnection/Failure`.
-    public func countMembers(_ tokens: [ByteBuffer]) async throws(QueueConnection.Failure) -> Int {
-        try await call { $0.countMembers(tokens, completion: $1) }
-    }
-
     /// See `InvalidTokenSet/withdraw(_:completion:)`.
     /// - Throws: `QueueConnection/Failure`.
     public func withdraw(_ tokens: [ByteBuffer]) async throws(QueueConnection.Failure) -> Int {
         try await call { $0.withdraw(tokens, completion: $1) }
     }
 
-    private func call<Value: Sendable>(
+    /// Uses the set on its event loop.
+    func call<Value: Sendable>(
         _ body:
             @escaping @Sendable (
                 InvalidTokenSet, @escaping (Result<Value, QueueConnection.Failure>) -> Void
             ) -> Void
     ) async throws(QueueConnection.Failure) -> Value {
         let result: Result<Value, QueueConnection.Failure> = await withCheckedContinuation { continuation in
-            client.eventLoop.execute { body(self.set.value) { continuation.resume(returning: $0) } }
+            clients.eventLoop.execute { body(self.set.value) { continuation.resume(returning: $0) } }
         }
         return try result.get()
     }
 
-    /// Closes the connection.
+    /// Closes the connections, which must be its own.
     public func close() async {
         do {
-            try await client.close().get()
+            try await clients.eventLoop.flatSubmit { [clients] in clients.close() }.get()
         } catch {
             // A connection that did not close cleanly is closed, too.
         }

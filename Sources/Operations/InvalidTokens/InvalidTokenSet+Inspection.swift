@@ -2,6 +2,35 @@ import NIOCore
 import PushQueue
 import Redis
 
+/// A place in the set of invalid tokens, for reading it in parts.
+package struct InvalidTokenCursor: Sendable {
+    /// The number of shards of the form that is read.
+    let shards: Int
+    /// The number of the key among those of all shards, from 0.
+    var key: Int
+    /// Redis' cursor in it.
+    var cursor: String
+
+    init(shards: Int, key: Int = 0, cursor: String = "0") {
+        (self.shards, self.key, self.cursor) = (shards, key, cursor)
+    }
+
+    /// Parses a cursor, such as `48` of a set that is not divided, or `16.3.48`; `nil` for other texts.
+    package init?(_ text: String) {
+        let words = text.split(separator: ".", omittingEmptySubsequences: false).map(String.init)
+        guard words.count == 1 || words.count == 3, let last = words.last, UInt64(last) != nil else { return nil }
+        guard words.count == 3 else {
+            self.init(shards: 1, cursor: last)
+            return
+        }
+        guard let shards = Int(words[0]), TokenDivision.isNumberOfShards(shards), let key = Int(words[1]), key >= 0
+        else { return nil }
+        self.init(shards: shards, key: key, cursor: last)
+    }
+
+    package var text: String { shards == 1 ? cursor : "\(shards).\(key).\(cursor)" }
+}
+
 /// Functions for operators who inspect and repair the set.
 extension InvalidTokenSet {
     /// A token that is in the set.
@@ -20,33 +49,56 @@ extension InvalidTokenSet {
         public var tokens: [Listed]
     }
 
-    /// Reads a part of the set. A token that stays in the set is read at least once; if the set grows or shrinks, some
-    /// are read twice.
+    /// Reads a part of the set. A token that stays in the set is read at least once; if the set grows or shrinks, or is
+    /// divided anew, some are read twice.
     /// - Parameters:
     ///   - cursor: the cursor of the previous part; `nil` for the first.
     ///   - count: the approximate number of tokens.
     ///   - withDetails: true to read their details, too.
-    public func scan(
-        after cursor: String?, count: Int, withDetails: Bool,
-        completion: @escaping (Result<Page, QueueConnection.Failure>) -> Void
+    public func scan(after cursor: String?, count: Int, withDetails: Bool, completion: @escaping Completion<Page>) {
+        readDivision { [self] result in
+            switch result {
+            case .failure(let failure): completion(.failure(failure))
+            case .success(let division):
+                var place = cursor.flatMap { InvalidTokenCursor($0) } ?? InvalidTokenCursor(shards: division.shards)
+                // The form that the cursor belongs to may be incomplete by now.
+                if place.shards != division.shards { place = InvalidTokenCursor(shards: division.shards) }
+                scan(place, count: count, withDetails: withDetails, completion: completion)
+            }
+        }
+    }
+
+    private func scan(
+        _ place: InvalidTokenCursor, count: Int, withDetails: Bool, completion: @escaping Completion<Page>
     ) {
-        client.send(RedisCommand("SSCAN", keys.invalidTokens, cursor ?? "0", "COUNT", "\(count)")) { result in
+        let keysOfShard = keys.shard(0, of: place.shards).sets.count
+        let sets = keys.shard(min(place.key / keysOfShard, place.shards - 1), of: place.shards).sets
+        let key = sets[place.key % keysOfShard]
+        send(RedisCommand("SSCAN", key, place.cursor, "COUNT", "\(count)"), for: key) { [self] result in
             switch result {
             case .failure(let error): completion(.failure(.redis(error)))
             case .success(let reply):
-                guard reply.root.count == 2, let next = reply.root[0].string else {
+                guard reply.root.count == 2, let cursor = reply.root[0].string else {
                     return completion(.failure(.unexpectedReply(.findInvalidTokens)))
                 }
+                var next = place
+                next.cursor = cursor
+                if cursor == "0" { next.key += 1 }
+                let isLast = next.key >= keysOfShard * place.shards
                 let found = reply.root[1].children.compactMap(\.bytes)
+                // Shards can have empty sets.
+                if found.isEmpty, !isLast {
+                    return scan(next, count: count, withDetails: withDetails, completion: completion)
+                }
                 let page = Page(
-                    cursor: next == "0" ? nil : next, tokens: found.map { Listed(token: $0, details: .init()) })
+                    cursor: isLast ? nil : next.text, tokens: found.map { Listed(token: $0, details: .init()) })
                 guard withDetails else { return completion(.success(page)) }
                 describe(page, completion)
             }
         }
     }
 
-    private func describe(_ page: Page, _ completion: @escaping (Result<Page, QueueConnection.Failure>) -> Void) {
+    private func describe(_ page: Page, _ completion: @escaping Completion<Page>) {
         var tokens = TokenList(expecting: page.tokens.count)
         for listed in page.tokens { tokens.append(anyText: listed.token) }
         find(tokens) { result in
@@ -59,19 +111,21 @@ extension InvalidTokenSet {
         }
     }
 
-    /// Counts the candidates that are in the set.
-    public func countMembers(
-        _ candidates: [ByteBuffer], completion: @escaping (Result<Int, QueueConnection.Failure>) -> Void
-    ) {
-        guard !candidates.isEmpty else { return completion(.success(0)) }
-        var command = RedisCommand("SMISMEMBER", expecting: candidates.count + 1, bytes: candidates.count * 64 + 64)
-        command.append(keys.invalidTokens)
-        for token in candidates { command.append(token) }
-        client.send(command) { result in
-            completion(
-                result.mapError(QueueConnection.Failure.redis).map { reply in
-                    reply.root.children.reduce(0) { $0 + ($1.number ?? 0) }
-                })
+    /// Finds the time of the last registration of a token's device, in milliseconds since 1970.
+    package func registration(of token: ByteBuffer, completion: @escaping Completion<Int64?>) {
+        readDivision { [self] result in
+            switch result {
+            case .failure(let failure): completion(.failure(failure))
+            case .success(let division):
+                let shard = keys.shard(TokenDivision.shard(of: token, among: division.shards), of: division.shards)
+                let key = shard.registrations(of: token)
+                send(RedisCommand("HGET", key, String(buffer: token)), for: key) { result in
+                    completion(
+                        result.mapError(QueueConnection.Failure.redis).map {
+                            $0.root.string.flatMap { Int64(bounding: $0) }
+                        })
+                }
+            }
         }
     }
 }

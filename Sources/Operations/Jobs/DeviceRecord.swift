@@ -15,17 +15,19 @@ package struct DeviceRecord: Sendable {
     package init() {}
 
     /// Reads the record of a token.
-    /// - Parameters:
-    ///   - token: lower-case hex.
-    ///   - client: a client for the slot of the shared keys.
-    /// - Throws: `RedisError`.
-    package static func read(_ token: String, _ client: RedisClient, _ keys: SharedKeys) async throws -> DeviceRecord {
+    /// - Parameter token: lower-case hex.
+    /// - Throws: `RedisError`, or `QueueConnection/Failure`.
+    package static func read(_ token: String, _ fleet: Fleet) async throws -> DeviceRecord {
+        let keys = fleet.sharedKeys
+        let invalidTokens = try await InvalidTokenClient.reading(fleet)
+        var tokens = TokenList(expecting: 1)
+        tokens.append(ByteBuffer(string: token))
         var record = DeviceRecord()
-        record.invalid = try await InvalidTokenSet.details(of: token, client, keys)
+        record.invalid = try await invalidTokens.find(tokens).first?.details
+        record.registeredAt = try await invalidTokens.registration(of: ByteBuffer(string: token))
+        let client = try await fleet.client(for: keys.throttledTokens)
         let throttled = try await client.call(RedisCommand("ZSCORE", keys.throttledTokens, token)).root.string
         record.throttledUntil = throttled.flatMap(Double.init).map { Int64(bounding: $0) }
-        let registered = try await client.call(RedisCommand("HGET", keys.registrations, token)).root.string
-        record.registeredAt = registered.flatMap { Int64(bounding: $0) }
         return record
     }
 }

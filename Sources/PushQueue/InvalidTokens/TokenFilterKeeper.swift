@@ -3,12 +3,12 @@ import Redis
 
 /// Fills the filter of a process with the set of invalid tokens, and keeps it current while lanes use it.
 ///
-/// The scripts that change the set announce it in a stream of bounded length. The keeper reads the whole set once, then
-/// only the stream. It reads the set again if it has missed something: the stream was cut, the set has grown without an
-/// announcement because another program uses `SADD`, it has outgrown the filter, or an hour has passed. Until then, and whenever Redis does not
-/// answer, the filter is not current, and lanes ask Redis.
+/// Tokens that are added are announced in a stream of bounded length. The keeper reads the whole set once, then only the
+/// stream. It reads the set again if it has missed something: the stream was cut, a shard has grown without an
+/// announcement because another program uses `SADD`, the set has outgrown the filter or was divided anew, or an hour has
+/// passed. Until then, and whenever Redis does not answer, the filter is not current, and lanes ask Redis.
 ///
-/// Not thread-safe. Use it only on the client's event loop.
+/// Not thread-safe. Use it only on the clients' event loop.
 package final class TokenFilterKeeper {
     /// The interval of reading the stream.
     package static let interval = TimeAmount.milliseconds(250)
@@ -17,28 +17,42 @@ package final class TokenFilterKeeper {
     /// The time without a look-up after which it stops.
     private static let patience = TimeAmount.seconds(10)
     /// The time after which the set is read again, because removed tokens leave their bits, and because an addition
-    /// without an announcement can hide behind a removal without one.
+    /// without an announcement can hide behind a removal.
     private static let maximumAge = TimeAmount.hours(1)
     /// The minimum time between two readings of the set, as a multiple of the time of one.
     private static let pause = 10
     /// The number of entries of the stream that are read at a time, fewer than it has.
     private static let entries = 500
     private static let page = "1000"
+    /// The number of readings of the stream in which each shard is counted once.
+    private static let round = 40
 
     /// A filter that is being filled.
     private struct Filling {
         let filter: TokenFilter
         let followed: Followed
         let began: NIODeadline
+        /// The keys that are left to read, the last one first, and the cursor in it.
+        var keys: [String]
         var cursor = "0"
     }
 
     /// The position in the stream.
     private struct Followed {
+        let division: TokenDivision
         /// The last entry that was read; `nil` if the stream had none.
         var last: String?
-        /// The number of members that the set has if all changes were announced.
-        var members: Int
+        /// The numbers of members that the shards have at most if all additions were announced.
+        var members: [Int]
+        /// The next shard to count.
+        var next = 0
+
+        var count: Int { members.reduce(0, +) }
+
+        /// The shards to count.
+        var due: Range<Int> {
+            next..<min(next + (members.count + TokenFilterKeeper.round - 1) / TokenFilterKeeper.round, members.count)
+        }
     }
 
     private enum State {
@@ -48,8 +62,7 @@ package final class TokenFilterKeeper {
         case following(TokenFilter, Followed)
     }
 
-    private let client: any RedisSender
-    private let keys: SharedKeys
+    private let set: InvalidTokenSet
     private let slot: TokenFilterSlot
     private let eventLoop: any EventLoop
     private let maximumBytes: Int
@@ -66,13 +79,10 @@ package final class TokenFilterKeeper {
     package private(set) var fillings = 0
 
     /// - Parameters:
-    ///   - client: a client for the slot of the shared keys.
+    ///   - set: the set, which other users share.
     ///   - maximumBytes: the maximum size of the filter; 0 for none.
-    package init(
-        client: any RedisSender, keys: SharedKeys, slot: TokenFilterSlot, eventLoop: any EventLoop, maximumBytes: Int
-    ) {
-        self.client = client
-        self.keys = keys
+    package init(set: InvalidTokenSet, slot: TokenFilterSlot, eventLoop: any EventLoop, maximumBytes: Int) {
+        self.set = set
         self.slot = slot
         self.eventLoop = eventLoop
         self.maximumBytes = maximumBytes
@@ -80,7 +90,7 @@ package final class TokenFilterKeeper {
 
     /// Works if lanes want the filter. Call it several times per second.
     package func run() {
-        guard maximumBytes > 0, client.isReady else { return }
+        guard maximumBytes > 0, set.isReady else { return }
         let now = eventLoop.now
         if slot.takeWanted() { wantedAt = now }
         guard let wantedAt, now - wantedAt < Self.patience, !isAsking, now >= due else { return }
@@ -88,29 +98,49 @@ package final class TokenFilterKeeper {
         case .empty: if now >= notBefore { begin() }
         case .filling(let filling): fill(filling)
         case .following(let filter, let followed):
-            let isWorn = now - filledAt > Self.maximumAge || followed.members > filter.capacity
+            let isWorn = now - filledAt > Self.maximumAge || followed.count > filter.capacity
             if isWorn, now >= notBefore { begin() } else { follow(filter, followed) }
         }
     }
 
     /// Asks Redis, and drops the answer if the state has changed since.
-    private func ask(_ command: RedisCommand, _ apply: @escaping (RESPReply) -> Void) {
+    private func ask<Value>(
+        _ question: (@escaping InvalidTokenSet.Completion<Value>) -> Void, _ apply: @escaping (Value) -> Void
+    ) {
         isAsking = true
-        client.send(command) { [weak self, generation] result in
+        question { [weak self, generation] result in
             guard let self, generation == self.generation else { return }
             isAsking = false
             // After a failure, the next run tries again.
-            if case .success(let reply) = result { apply(reply) }
+            if case .success(let value) = result { apply(value) }
         }
     }
 
-    /// Counts the members of the set, and then asks Redis something else.
-    private func countAndAsk(_ command: RedisCommand, _ apply: @escaping (_ members: Int, RESPReply) -> Void) {
-        var members: Int?
-        client.send(RedisCommand("SCARD", keys.invalidTokens)) { result in
-            if case .success(let reply) = result { members = reply.root.number }
-        }
-        ask(command) { reply in if let members { apply(members, reply) } }
+    /// Asks Redis with a command.
+    private func ask(_ command: RedisCommand, for key: String, _ apply: @escaping (RESPReply) -> Void) {
+        ask(
+            { completion in
+                set.send(command, for: key) { completion($0.mapError(QueueConnection.Failure.redis)) }
+            }, apply)
+    }
+
+    /// Reads how the set is divided, counts shards of it, and then reads entries of the stream.
+    /// - Parameter shards: returns the shards to count; `nil` to begin anew, because the set is divided in another way.
+    private func read(
+        _ range: RedisCommand, _ shards: @escaping (TokenDivision) -> Range<Int>?,
+        _ apply: @escaping (TokenDivision, _ members: [Int], RESPReply) -> Void
+    ) {
+        ask(
+            { set.readDivision(completion: $0) },
+            { [self] division in
+                guard let shards = shards(division) else { return missed() }
+                // Counted before the stream is read, so that no announcement is missing of what is counted.
+                ask(
+                    { set.sizes(of: shards, division, completion: $0) },
+                    { [self] members in
+                        ask(range, for: set.keys.invalidTokenChanges) { apply(division, members, $0) }
+                    })
+            })
     }
 
     private func enter(_ new: State) {
@@ -126,43 +156,50 @@ package final class TokenFilterKeeper {
         let now = eventLoop.now
         generation += 1
         notBefore = now + .seconds(1)
-        // Counted before the position is read: an addition between them costs another reading of the set.
-        let latest = RedisCommand("XREVRANGE", keys.invalidTokenChanges, "+", "-", "COUNT", "1")
-        countAndAsk(latest) { [self] members, reply in
-            let last = reply.root.count > 0 ? reply.root[0][0].string : nil
-            let capacity = max(4096, members + members / 2)
-            guard TokenFilter.size(capacity: capacity) <= maximumBytes else {
-                notBefore = now + .minutes(1)
-                return drop()
-            }
-            fillings += 1
-            enter(
-                .filling(
-                    Filling(
-                        filter: TokenFilter(capacity: capacity), followed: Followed(last: last, members: members),
-                        began: now)))
-            run()
-        }
+        let latest = RedisCommand("XREVRANGE", set.keys.invalidTokenChanges, "+", "-", "COUNT", "1")
+        read(
+            latest, { 0..<$0.shards },
+            { [self] division, members, reply in
+                let followed = Followed(
+                    division: division, last: reply.root.count > 0 ? reply.root[0][0].string : nil, members: members)
+                let capacity = max(4096, followed.count + followed.count / 2)
+                guard TokenFilter.size(capacity: capacity) <= maximumBytes else {
+                    notBefore = now + .minutes(1)
+                    return drop()
+                }
+                fillings += 1
+                let keys = (0..<division.shards).flatMap { set.keys.shard($0, of: division.shards).sets }
+                enter(
+                    .filling(
+                        Filling(
+                            filter: TokenFilter(capacity: capacity), followed: followed, began: now,
+                            keys: keys.reversed())))
+                run()
+            })
     }
 
     private func fill(_ filling: Filling) {
-        ask(RedisCommand("SSCAN", keys.invalidTokens, filling.cursor, "COUNT", Self.page)) { [self] reply in
+        guard let key = filling.keys.last else { return follow(filling) }
+        ask(RedisCommand("SSCAN", key, filling.cursor, "COUNT", Self.page), for: key) { [self] reply in
             guard reply.root.count == 2, let next = reply.root[0].string else { return drop() }
             for token in reply.root[1].children { if let token = token.bytes { filling.filter.insert(token) } }
-            guard next == "0" else {
-                var filling = filling
-                filling.cursor = next
-                enter(.filling(filling))
-                // Not at once: the lane has other work, and so has Redis.
-                return soon(in: .milliseconds(2))
-            }
-            let now = eventLoop.now
-            filledAt = now
-            notBefore = now + .nanoseconds((now - filling.began).nanoseconds * Int64(Self.pause))
-            enter(.following(filling.filter, filling.followed))
-            slot.replace(with: filling.filter)
-            run()
+            var filling = filling
+            filling.cursor = next
+            if next == "0" { filling.keys.removeLast() }
+            enter(.filling(filling))
+            // Not at once, unless there was little to read: the lane has other work, and so has Redis.
+            if reply.root[1].count < 100 { run() } else { soon(in: .milliseconds(2)) }
         }
+    }
+
+    /// Uses the filter, which is filled, once the stream has been read.
+    private func follow(_ filling: Filling) {
+        let now = eventLoop.now
+        filledAt = now
+        notBefore = now + .nanoseconds((now - filling.began).nanoseconds * Int64(Self.pause))
+        enter(.following(filling.filter, filling.followed))
+        slot.replace(with: filling.filter)
+        run()
     }
 
     private func soon(in time: TimeAmount) {
@@ -179,40 +216,50 @@ package final class TokenFilterKeeper {
 
     private func follow(_ filter: TokenFilter, _ followed: Followed) {
         let sent = eventLoop.now
-        // Counted before the stream is read, so that no announcement is missing of what is counted.
         let range = RedisCommand(
-            "XRANGE", keys.invalidTokenChanges, followed.last ?? "-", "+", "COUNT", "\(Self.entries)")
-        countAndAsk(range) { [self] members, reply in
-            var followed = followed
-            var rest = Array(reply.root.children)[...]
-            if let last = followed.last {
-                // It is read again, which shows that the stream has not been cut after it.
-                guard let first = rest.popFirst(), first.count == 2, first[0].string == last else { return missed() }
-            } else if rest.count >= Self.entries {
-                return missed()
-            }
-            for entry in rest { apply(entry, to: filter, &followed) }
-            let isComplete = rest.count < Self.entries - 1
-            if isComplete, members > followed.members { return missed() }
-            // It may have shrunk without an announcement, which does no harm.
-            if rest.isEmpty { followed.members = members }
-            enter(.following(filter, followed))
-            guard isComplete else { return run() }
-            filter.extend(until: sent + Self.validity)
-            soon(in: Self.interval)
-        }
+            "XRANGE", set.keys.invalidTokenChanges, followed.last ?? "-", "+", "COUNT", "\(Self.entries)")
+        read(
+            range, { $0 == followed.division ? followed.due : nil },
+            { [self] _, members, reply in
+                var followed = followed
+                var rest = Array(reply.root.children)[...]
+                if let last = followed.last {
+                    // It is read again, which shows that the stream has not been cut after it.
+                    guard let first = rest.popFirst(), first.count == 2, first[0].string == last else {
+                        return missed()
+                    }
+                } else if rest.count >= Self.entries {
+                    return missed()
+                }
+                for entry in rest { apply(entry, to: filter, &followed) }
+                let isComplete = rest.count < Self.entries - 1
+                for (shard, members) in zip(followed.due, members) {
+                    if isComplete, members > followed.members[shard] { return missed() }
+                    // Some tokens that were announced were in the set, and shards announce no removals.
+                    if rest.isEmpty { followed.members[shard] = members }
+                }
+                followed.next = followed.due.upperBound == followed.members.count ? 0 : followed.due.upperBound
+                enter(.following(filter, followed))
+                guard isComplete else { return run() }
+                filter.extend(until: sent + Self.validity)
+                soon(in: Self.interval)
+            })
     }
 
-    /// Applies an entry: `added` has tokens with commas between them, `removed` a number.
+    /// Applies an entry: `added` has tokens with commas between them, `removed` the number of those that a set lost which
+    /// is not divided.
     private func apply(_ entry: RESPReply.Element, to filter: TokenFilter, _ followed: inout Followed) {
         guard entry.count == 2, let id = entry[0].string else { return }
         followed.last = id
         guard entry[1].count == 2, let name = entry[1][0].string, let value = entry[1][1].bytes else { return }
-        if name == "removed" { followed.members -= entry[1][1].string.flatMap(Int.init) ?? 0 }
+        if name == "removed", followed.members.count == 1 {
+            followed.members[0] -= entry[1][1].string.flatMap(Int.init) ?? 0
+        }
         guard name == "added" else { return }
         for token in value.readableBytesView.split(separator: UInt8(ascii: ",")) {
-            if let token = value.getSlice(at: token.startIndex, length: token.count) { filter.insert(token) }
-            followed.members += 1
+            guard let token = value.getSlice(at: token.startIndex, length: token.count) else { continue }
+            filter.insert(token)
+            followed.members[TokenDivision.shard(of: token, among: followed.members.count)] += 1
         }
     }
 

@@ -47,6 +47,7 @@ protocol InvalidTokenStore {
     /// True while tokens can be added.
     var isReady: Bool { get }
     func count(completion: @escaping Completion<Int>)
+    func countIfUndivided(completion: @escaping Completion<Int?>)
     func mark(_ tokens: [InvalidToken], completion: @escaping Completion<[InvalidTokenSet.Marking]>)
     func find(_ tokens: TokenList, completion: @escaping Completion<[InvalidTokenSet.Found]>)
     func register(_ devices: [InvalidTokenSet.Registration], completion: @escaping Completion<Void>)
@@ -76,21 +77,25 @@ struct FleetStore {
 extension FleetStore {
     /// - Parameters:
     ///   - client: the client for the slot of the shared keys.
+    ///   - clients: returns the client for the slot of a key; `nil` if `client` serves all keys.
     ///   - name: the lane's name, recorded with pauses.
     ///   - clock: the clock used by the scripts.
-    init(_ client: any RedisSender, of lane: LaneContext, name: String, clock: ClockSource = .server) {
+    init(
+        _ client: any RedisSender, clients: ((_ key: String) -> any RedisSender)? = nil, of lane: LaneContext,
+        name: String, clock: ClockSource = .server
+    ) {
         let configuration = lane.configuration
         let keys = configuration.sharedKeys
         pauses = AppPauses(client: client, keys: keys, worker: name, durations: configuration.appPause, clock: clock)
         rates = AppRates(client: client, keys: keys, clock: clock)
         throttledTokens = ThrottledTokens(client: client, keys: keys, clock: clock)
         providerTokens = SharedProviderTokens(client: client, keys: keys, clock: clock)
-        invalidTokens = InvalidTokenSet(
-            client: client, keys: keys, maximumAge: configuration.invalidTokenAge, clock: clock)
+        let set = InvalidTokenSet(
+            client: client, clients: clients, keys: keys, maximumAge: configuration.invalidTokenAge, clock: clock)
+        invalidTokens = set
         guard lane.index == 0 else { return }
         filterKeeper = TokenFilterKeeper(
-            client: client, keys: keys, slot: lane.tokenFilters, eventLoop: lane.eventLoop,
-            maximumBytes: configuration.tokenFilterBytes)
+            set: set, slot: lane.tokenFilters, eventLoop: lane.eventLoop, maximumBytes: configuration.tokenFilterBytes)
     }
 }
 
@@ -118,7 +123,7 @@ final class Fleet {
 
     let refusals: Refusals<Request>
     let store: FleetStore
-    /// The number of invalid tokens in the set; `nil` if unknown.
+    /// The number of invalid tokens in the set; `nil` if unknown, as for a divided set.
     var invalidTokenCount: Int?
     /// The number of tokens in the set of those that APNs throttles; `nil` if unknown.
     private var throttledTokenCount: Int?
@@ -149,7 +154,7 @@ final class Fleet {
         guard lane.now - readAt >= Self.maximumAge, !lane.isStopped else { return }
         readAt = lane.now
         (invalidTokenCount, throttledTokenCount) = (nil, nil)
-        store.invalidTokens.count { [self] result in
+        store.invalidTokens.countIfUndivided { [self] result in
             refusals.record(.invalidTokens, result)
             if case .success(let count) = result { invalidTokenCount = count }
         }

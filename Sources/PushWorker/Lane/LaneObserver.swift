@@ -208,7 +208,8 @@ final class LaneObserver {
         else { return context.eventLoop.makeSucceededVoidFuture() }
         gauges.readAt = context.now
         let reading = EventLoopFuture.andAllComplete(
-            consumers.map(read) + [readInvalidTokenCount()], on: context.eventLoop)
+            // One number for the process.
+            consumers.map(read) + (context.index == 0 ? [readInvalidTokenCount()] : []), on: context.eventLoop)
         gauges.reading = reading
         reading.assumeIsolated().whenComplete { [self] _ in
             gauges.reading = nil

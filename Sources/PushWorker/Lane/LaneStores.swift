@@ -31,7 +31,10 @@ final class RedisLaneStores: LaneStores {
             topology: configuration.redis, eventLoop: context.eventLoop, configuration: redis,
             logger: Self.quiet(context.logger))
         shared = clients.prepareClient(for: configuration.sharedKeys.invalidTokens)
-        fleet = FleetStore(shared, of: context, name: "\(configuration.workerName).\(context.index)")
+        let clients = clients
+        fleet = FleetStore(
+            shared, clients: { clients.client(for: $0) }, of: context,
+            name: "\(configuration.workerName).\(context.index)")
     }
 
     /// Returns a logger for Redis clients that reports only errors: the lanes log the state of their connections

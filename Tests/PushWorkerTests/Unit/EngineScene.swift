@@ -674,6 +674,8 @@ final class FakeFleet: AppPauseStore, AppRateStore, ProviderTokenStore, InvalidT
 
     func count(completion: @escaping Completion<Int>) { later(completion) { [self] in invalid.count } }
 
+    func countIfUndivided(completion: @escaping Completion<Int?>) { later(completion) { [self] in invalid.count } }
+
     func mark(_ tokens: [InvalidToken], completion: @escaping Completion<[InvalidTokenSet.Marking]>) {
         let refusal = refusesInvalidTokens ? .unexpectedReply(.addInvalidTokens) : queues.compactMap(\.refusal).first
         if let refusal {

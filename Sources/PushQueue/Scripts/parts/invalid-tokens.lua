@@ -1,4 +1,8 @@
--- The details of invalid tokens.
+-- The set of invalid tokens, or a shard of it.
+--
+-- The set can be divided into shards, each in a slot of its own. In a shard, the set and the hash of registrations are sixteen keys
+-- each, by the fifth digit of the token, so that none of them blocks Redis for long when it is moved to another server. How the set is
+-- divided is in the key `division`, in the slot of each shard too: `<generation> <shards>`, and more while that is being changed.
 --
 -- The details of a token are a field of one of 4,096 small hashes, which Redis stores as compact lists:
 --   key    <details>:<the first 3 digits of the token's SHA-1>
@@ -33,26 +37,72 @@ local function details_at(key, field)
     return at, day, facts, nil
 end
 
--- The entries of the stream of changes that are kept, and the tokens of each.
-local CHANGES, TOKENS_OF_CHANGE = 2000, 50
-
--- Announces changes of the set to the processes that keep a filter of it: `added`, tokens with commas between them, and `removed`, a
--- number.
-local function announce(changes, added, removed)
-    for i = 1, #added, TOKENS_OF_CHANGE do
-        local tokens = table.concat(added, ',', i, math.min(i + TOKENS_OF_CHANGE - 1, #added))
-        redis.call('XADD', changes, 'MAXLEN', '~', CHANGES, '*', 'added', tokens)
+-- Returns an error reply if the set has been divided anew since the caller read how it is divided.
+local function divided_anew(division, generation)
+    local text = redis.pcall('GET', division)
+    if type(text) == 'table' then
+        return wrong_type({ [division] = 'string' }) or text
     end
-    if removed > 0 then
+    if text and (tonumber(string.match(text, '^%d+')) or 0) > tonumber(generation) then
+        return redis.error_reply('DIVISION ' .. text)
+    end
+    return nil
+end
+
+-- Returns the key that holds a token. `is_shard` is true if the set or hash consists of several keys.
+local function key_of(base, token, is_shard)
+    return is_shard and base .. ':' .. (string.match(token, '^....([0-9a-f])') or '0') or base
+end
+
+-- Returns tokens by the keys that hold them, and with them their places in the list.
+local function by_key(base, tokens, is_shard)
+    local groups = {}
+    for place, token in ipairs(tokens) do
+        local key = key_of(base, token, is_shard)
+        local group = groups[key] or { tokens = {}, places = {} }
+        groups[key] = group
+        group.tokens[#group.tokens + 1] = token
+        group.places[#group.places + 1] = place
+    end
+    return groups
+end
+
+-- Asks a set (SMISMEMBER) or a hash (HMGET) about tokens. Returns the answers in their order; nil and an error reply if a key has
+-- another type.
+local function ask(command, base, tokens, is_shard)
+    local answers = {}
+    local groups = is_shard and by_key(base, tokens, true) or { [base] = { tokens = tokens } }
+    for key, group in pairs(groups) do
+        local found = redis.pcall(command, key, unpack(group.tokens))
+        if found.err then
+            return nil, wrong_type({ [key] = command == 'HMGET' and 'hash' or 'set' }) or found
+        end
+        if not is_shard then
+            return found, nil
+        end
+        for index, answer in ipairs(found) do
+            answers[group.places[index]] = answer
+        end
+    end
+    return answers, nil
+end
+
+-- The number of entries that the stream of changes has at least.
+local CHANGES = 2000
+
+-- Announces a number of removed tokens, so that an addition without an announcement can't hide behind them. `changes` is nil for a
+-- shard, whose slot has no stream.
+local function announce_removed(changes, removed)
+    if changes and removed > 0 then
         redis.call('XADD', changes, 'MAXLEN', '~', CHANGES, '*', 'removed', removed)
     end
 end
 
--- Removes members of a set and their details. Returns the number of members.
-local function remove_tokens(set, details, tokens)
+-- Removes members of a set, which were found to be sets, and their details. Returns the number of members.
+local function remove_tokens(set, details, tokens, is_shard)
     local removed = 0
     for _, token in ipairs(tokens) do
-        removed = removed + redis.call('SREM', set, token)
+        removed = removed + redis.call('SREM', key_of(set, token, is_shard), token)
         redis.call('HDEL', place_of_details(details, token))
     end
     return removed
@@ -63,11 +113,15 @@ end
 --
 -- They are found the way Redis finds expired keys: a few are sampled at random, and more while many of them are too old. So they
 -- remain a small part, and no call takes long.
-local function remove_old(set, details, registrations, oldest)
+local function remove_old(set, details, registrations, oldest, is_shard)
     if not oldest then
         return 0
     end
     local removed = 0
+    if is_shard then
+        local part = string.format(':%x', now_us() % 16)
+        set, registrations = set .. part, registrations .. part
+    end
     -- The size of a sample, the number of old ones in it that leads to another round, and the maximum number of rounds.
     local SAMPLE, MANY, ROUNDS = 10, 3, 50
     local function remove(sample)
@@ -80,7 +134,7 @@ local function remove_old(set, details, registrations, oldest)
     -- With a negative count, each is chosen independently, at a cost that does not depend on the number of members.
     remove(function()
         local old = {}
-        for _, token in ipairs(redis.call('SRANDMEMBER', set, -SAMPLE)) do
+        for _, token in ipairs(redis.pcall('SRANDMEMBER', set, -SAMPLE)) do
             local _, day = details_at(place_of_details(details, token))
             if day and day < math.floor(oldest / MS_PER_DAY) then
                 old[#old + 1] = token
@@ -91,7 +145,7 @@ local function remove_old(set, details, registrations, oldest)
     end)
     remove(function()
         local old = {}
-        local sample = redis.call('HRANDFIELD', registrations, -SAMPLE, 'WITHVALUES')
+        local sample = redis.pcall('HRANDFIELD', registrations, -SAMPLE, 'WITHVALUES')
         for i = 1, #sample, 2 do
             local at = tonumber(sample[i + 1])
             if at and at < oldest then

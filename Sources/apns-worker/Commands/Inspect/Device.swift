@@ -50,8 +50,8 @@ struct Device: AsyncParsableCommand {
         let hex = try hex
         var findings = DeviceFindings(token: hex, now: Moment.now)
         let settings = try queue.settings()
-        try await settings.withClient(for: settings.sharedKeys.invalidTokens) { client in
-            findings.record = try await DeviceRecord.read(hex, client, settings.sharedKeys)
+        try await FleetOptions.withFleet(settings, searches: false) { fleet in
+            findings.record = try await DeviceRecord.read(hex, fleet)
         }
         try await QueueChoice.withEach(queue) { fleet, keys in
             try await findings.search(fleet.jobs(of: keys), fleet.client(for: keys.results), limit: limit)

@@ -9,7 +9,7 @@ struct Invalid: ParsableCommand {
         discussion: """
             All queues share the set. Workers do not send to the tokens in it.
             """,
-        subcommands: [InvalidList.self, InvalidAdd.self, InvalidRemove.self, InvalidExport.self])
+        subcommands: [InvalidList.self, InvalidAdd.self, InvalidRemove.self, InvalidReshard.self, InvalidExport.self])
 }
 
 struct InvalidList: AsyncParsableCommand {

@@ -1,0 +1,168 @@
+import NIOCore
+import PushQueue
+import Redis
+
+/// Functions that divide the set anew while workers use it. Each of them can be repeated.
+extension InvalidTokenSet {
+    /// The time for which the shards of a former division refuse calls of processes that know only that one, in
+    /// milliseconds.
+    private static let formerLifetime = 7 * 86_400_000
+
+    /// Records a division: in the slot of the shared keys, and then in those of all shards, so that each refuses calls of
+    /// an earlier one.
+    /// - Parameter completion: gets the division that is in effect: a later one, if another process has recorded it.
+    func record(_ division: TokenDivision, completion: @escaping Completion<TokenDivision>) {
+        record(division, lifetime: 0, at: keys.invalidTokenDivision) { [self] result in
+            guard case .success(let recorded) = result, recorded == division else { return completion(result) }
+            let forms = Set([division.shards] + (division.other.map { [$0.shards] } ?? [])).subtracting([1])
+            let slots = forms.flatMap { shards in
+                let isFormer = division.other.map { $0.step == .deleting && $0.shards == shards } ?? false
+                return (0..<shards).map { index in
+                    (key: keys.shard(index, of: shards).division, lifetime: isFormer ? Self.formerLifetime : 0)
+                }
+            }
+            join(
+                slots, completion: { completion($0.map { _ in division }) },
+                { (slot: (key: String, lifetime: Int), completion: @escaping Completion<TokenDivision>) in
+                    record(division, lifetime: slot.lifetime, at: slot.key, completion: completion)
+                })
+        }
+    }
+
+    private func record(
+        _ division: TokenDivision, lifetime: Int, at key: String, completion: @escaping Completion<TokenDivision>
+    ) {
+        run(
+            .divide, [key],
+            arguments: { command in
+                command.append(division.text)
+                command.append(lifetime)
+            }, completion: completion,
+            reading: { reply in
+                if let recorded = TokenDivision(reply.text()) { return recorded }
+                reply.refuse()
+                return division
+            })
+    }
+
+    /// Copies the registrations of a part of a hash to the other form.
+    /// - Parameter completion: gets the next cursor.
+    func copyRegistrations(
+        _ key: String, after cursor: String, _ division: TokenDivision, completion: @escaping Completion<String>
+    ) {
+        guard let other = division.other else { return completion(.success("0")) }
+        send(RedisCommand("HSCAN", key, cursor, "COUNT", "1000"), for: key) { [self] result in
+            guard let (next, found) = Self.page(result, completion) else { return }
+            let pairs = stride(from: 0, to: found.count - 1, by: 2).map { (token: found[$0], at: found[$0 + 1]) }
+            join(
+                Self.places(pairs.map(\.token), among: other.shards), completion: { completion($0.map { _ in next }) },
+                { (place: (shard: Int, indexes: [Int]), completion: @escaping Completion<Int>) in
+                    let shard = keys.shard(place.shard, of: other.shards)
+                    run(
+                        .copyRegistrations, [shard.registrations, shard.division], expecting: place.indexes.count * 2,
+                        arguments: { command in
+                            shard.append(division, to: &command)
+                            for index in place.indexes {
+                                command.append(pairs[index].token)
+                                command.append(pairs[index].at)
+                            }
+                        }, completion: completion, reading: { $0.number() })
+                })
+        }
+    }
+
+    /// Copies the tokens of a part of a set to the other form.
+    /// - Parameter completion: gets the next cursor, and the number of tokens.
+    func copyTokens(
+        _ key: String, after cursor: String, _ division: TokenDivision,
+        completion: @escaping Completion<(cursor: String, count: Int)>
+    ) {
+        guard let other = division.other else { return completion(.success(("0", 0))) }
+        send(RedisCommand("SSCAN", key, cursor, "COUNT", "1000"), for: key) { [self] result in
+            guard let (next, found) = Self.page(result, completion) else { return }
+            var tokens = TokenList(expecting: found.count)
+            for token in found { tokens.append(anyText: token) }
+            stored(tokens, among: division.shards, division) { [self] result in
+                guard let present = Self.value(result, completion) else { return }
+                add(present, among: other.shards, division) { [self] result in
+                    guard Self.value(result, completion) != nil else { return }
+                    settle(present.map(\.token), among: other.shards, division) { result in
+                        completion(result.map { (next, present.count) })
+                    }
+                }
+            }
+        }
+    }
+
+    /// Makes the other form have of some tokens what the form that is read has.
+    ///
+    /// Others can remove a token between its reading and its copying, and can add it again while it is being removed
+    /// here. They change the form that is read first, so the forms agree once it was read after the last copy and had
+    /// the same.
+    private func settle(
+        _ copied: [ByteBuffer], among shards: Int, _ division: TokenDivision, completion: @escaping Completion<Void>
+    ) {
+        var tokens = TokenList(expecting: copied.count)
+        for token in copied { tokens.append(token) }
+        stored(tokens, among: division.shards, division) { [self] result in
+            guard let present = Self.value(result, completion) else { return }
+            let places = Set(present.map(\.place))
+            let removed = copied.indices.filter { !places.contains($0) }.map { copied[$0] }
+            guard !removed.isEmpty else { return completion(.success(())) }
+            remove(removed.map { ($0, nil) }, among: shards, division) { [self] result in
+                guard Self.value(result, completion) != nil else { return }
+                var again = TokenList(expecting: removed.count)
+                for token in removed { again.append(token) }
+                stored(again, among: division.shards, division) { [self] result in
+                    guard let back = Self.value(result, completion) else { return }
+                    guard !back.isEmpty else { return completion(.success(())) }
+                    add(back, among: shards, division) { [self] result in
+                        guard Self.value(result, completion) != nil else { return }
+                        settle(back.map(\.token), among: shards, division, completion: completion)
+                    }
+                }
+            }
+        }
+    }
+
+    /// Deletes the keys of a shard of the former form.
+    func deleteShard(_ index: Int, _ division: TokenDivision, completion: @escaping Completion<Void>) {
+        guard let former = division.other, former.step == .deleting else { return completion(.success(())) }
+        let shard = keys.shard(index, of: former.shards)
+        let all = shard.sets + shard.registrationHashes + [shard.facts] + shard.detailHashes
+        let batches = stride(from: 0, to: all.count, by: 512).map { Array(all[$0...].prefix(512)) }
+        join(
+            batches, completion: { completion($0.map { _ in }) },
+            { (batch: [String], completion: @escaping Completion<Void>) in
+                var command = RedisCommand("UNLINK", expecting: batch.count + 1, bytes: batch.count * 64)
+                for key in batch { command.append(key) }
+                send(command, for: shard.division) {
+                    completion($0.mapError(QueueConnection.Failure.redis).map { _ in })
+                }
+            })
+    }
+
+    /// Reads a reply of SSCAN or HSCAN.
+    private static func page<Value>(
+        _ result: Result<RESPReply, RedisError>, _ completion: Completion<Value>
+    ) -> (cursor: String, found: [ByteBuffer])? {
+        guard let reply = value(result.mapError(QueueConnection.Failure.redis), completion) else { return nil }
+        guard reply.root.count == 2, let cursor = reply.root[0].string else {
+            completion(.failure(.unexpectedReply(.findInvalidTokens)))
+            return nil
+        }
+        return (cursor, reply.root[1].children.compactMap(\.bytes))
+    }
+
+    /// Returns a value; passes a failure on.
+    private static func value<Some, Value>(
+        _ result: Result<Some, QueueConnection.Failure>, _ completion: Completion<Value>
+    ) -> Some? {
+        switch result {
+        case .success(let value): return value
+        case .failure(let failure):
+            completion(.failure(failure))
+            return nil
+        }
+    }
+}
