@@ -91,6 +91,7 @@ extension Fault {
         case .redisOf: "way to Redis"
         case .apnsOf: "way to APNs"
         case .redis: "Redis"
+        case .division: "invalid tokens"
         }
     }
 }

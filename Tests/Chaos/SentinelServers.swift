@@ -28,7 +28,7 @@ final class SentinelServers: QueueServers {
             }
             try affected.begin(fault, on: replica)
         case .pauseWatcher: try affected.begin(fault, on: redis.sentinels[1])
-        case .restart, .reshard, .powerCut, .clockForward, .clockBack:
+        case .restart, .reshard, .moveShard, .powerCut, .clockForward, .clockBack:
             preconditionFailure("not a fault of Sentinels")
         }
         return nil
