@@ -121,10 +121,7 @@ struct Feedback: AsyncParsableCommand {
     }
 
     private func duration(_ text: String, _ flag: String) throws -> TimeAmount {
-        guard let seconds = JobDuration.seconds(text), (1...2_592_000).contains(seconds) else {
-            throw ValidationError("\(flag) must be a duration from 1s to 30d, such as 45s, 30m or 1h30m")
-        }
-        return .seconds(seconds)
+        .milliseconds(Int64(try DurationText.option(text, flag, 1...30 * 86_400)))
     }
 
     private func allSettings() throws -> Settings {

@@ -1,4 +1,5 @@
 import PrintableText
+import PushJob
 
 /// A setting: its names, its values, and its effect. All settings are in ``Setting/all``.
 ///
@@ -294,7 +295,10 @@ extension Setting.Kind {
             return Int(digits).flatMap { range.contains($0) ? .number($0) : nil }
         case .size(let range): return SizeText.bytes(text).flatMap { range.contains($0) ? .number($0) : nil }
         case .duration(let bare, let range):
-            let milliseconds = DurationText.milliseconds(text, bare: bare)
+            // A number without a unit. Digits are checked, because `Int` also reads a sign.
+            let number = text.allSatisfy { $0.isASCII && $0.isNumber } ? Int(text) : nil
+            if let number { return range.contains(number) ? .number(number * bare.milliseconds) : nil }
+            let milliseconds = DurationText.milliseconds(text)
             return milliseconds.flatMap { self.milliseconds(bare, range).contains($0) ? .number($0) : nil }
         case .choice(let known):
             // YAML's other words for on and off.
@@ -330,9 +334,7 @@ extension Setting.Kind {
         case .percentage(let range): "a percentage from \(range.lowerBound)% to \(range.upperBound)%"
         case .size(let range):
             "a size from \(SizeText.text(range.lowerBound)) to \(SizeText.text(range.upperBound)), such as 64MiB, or in bytes"
-        case .duration(let bare, let range):
-            "a duration from \(DurationText.text(range.lowerBound * bare.milliseconds)) to "
-                + DurationText.text(range.upperBound * bare.milliseconds)
+        case .duration(let bare, let range): DurationText.range(milliseconds(bare, range))
         case .choice(let known):
             known.count > 1 ? known.dropLast().joined(separator: ", ") + " or " + (known.last ?? "") : known.joined()
         }

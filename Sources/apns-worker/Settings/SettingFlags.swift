@@ -1,4 +1,5 @@
 import ArgumentParser
+import PushJob
 import PushQueue
 import PushWorker
 import Redis
@@ -55,7 +56,7 @@ struct SettingFlags<Sections: SettingFlagSections>: ParsableArguments, CustomRef
 
     // Here, because the parser reports an error of its own for one that is thrown while it decodes.
     mutating func validate() throws {
-        timeout = try timeoutText.map { try DurationText.option($0, "--timeout", bare: .seconds, 1...86_400) }
+        timeout = try timeoutText.map { try DurationText.option($0, "--timeout", 1...86_400) }
     }
 
     var customMirror: Mirror {

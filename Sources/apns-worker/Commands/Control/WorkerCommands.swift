@@ -1,6 +1,7 @@
 import ArgumentParser
 import FoundationEssentials
 import Operations
+import PushJob
 import PushQueue
 import Redis
 

@@ -47,10 +47,8 @@ struct Status: AsyncParsableCommand {
     @Flag(help: "Refresh until Ctrl-C.")
     var watch = false
 
-    @Argument(
-        help: ArgumentHelp("Time between refreshes, with --watch. (default: 2s)", valueName: "interval"),
-        transform: { try Self.seconds($0) })
-    var seconds: Double?
+    @Argument(help: "Time between refreshes, with --watch. (default: 2s)")
+    var interval: String?
 
     @Flag(help: "Print JSON.")
     var json = false
@@ -71,24 +69,26 @@ struct Status: AsyncParsableCommand {
     var maxDeadRate: String?
 
     func validate() throws {
-        if seconds != nil, !watch { throw ValidationError("an interval needs --watch") }
+        _ = try pause()
+        if interval != nil, !watch { throw ValidationError("an interval needs --watch") }
         if check, watch { throw ValidationError("--check and --watch cannot be combined") }
-        if let maxAge, JobDuration.seconds(maxAge) == nil {
-            throw ValidationError("--max-age is \(maxAge); it must be a duration such as 30s, 5m or 1h30m")
-        }
+        _ = try age()
         if let maxDead, maxDead < 0 { throw ValidationError("--max-dead must be at least 0") }
         if let maxDeadRate, Self.share(maxDeadRate) == nil {
             throw ValidationError("--max-dead-rate is \(maxDeadRate); it must be a percentage such as 1% or 0.5%")
         }
     }
 
-    /// Reads a duration, or a number of seconds.
-    private static func seconds(_ text: String) throws -> Double {
-        let number = Double(text) ?? DurationText.milliseconds(text).map { Double($0) / 1000 }
-        guard let number, (0.1...86_400).contains(number) else {
-            throw ValidationError("the interval of --watch is \(text); it must be a duration from 100ms to 1d")
-        }
-        return number
+    /// Returns the time between refreshes.
+    private func pause() throws -> Duration {
+        let flag = "the interval of --watch"
+        return .milliseconds(
+            try interval.map { try DurationText.option($0, flag, 100...86_400_000, .milliseconds) } ?? 2000)
+    }
+
+    /// Returns the maximum age of a job in milliseconds.
+    private func age() throws -> Int64? {
+        try maxAge.map { Int64(try DurationText.option($0, "--max-age", 1...365 * 86_400)) }
     }
 
     private static func share(_ text: String) -> Double? {
@@ -96,9 +96,9 @@ struct Status: AsyncParsableCommand {
         return (0...100).contains(number) ? number / 100 : nil
     }
 
-    private var limits: FleetStatus.Limits {
+    private func limits() throws -> FleetStatus.Limits {
         var limits = FleetStatus.Limits()
-        limits.age = maxAge.flatMap(JobDuration.seconds).map { $0 * 1000 }
+        limits.age = try age()
         limits.dead = maxDead
         limits.deadShare = maxDeadRate.flatMap(Self.share)
         return limits
@@ -114,7 +114,7 @@ struct Status: AsyncParsableCommand {
                 return NagiosStatus.ok
             }
             let (queues, incomplete) = try await fleet.queues()
-            var status = try await FleetStatus.read(fleet, queues, apps: apps, limits: limits)
+            var status = try await FleetStatus.read(fleet, queues, apps: apps, limits: try limits())
             if let incomplete { status.notes.append(incomplete) }
             let screen = StatusScreen()
             if json {
@@ -160,7 +160,7 @@ struct Status: AsyncParsableCommand {
         let signals = await UnixSignalsSequence(trapping: .sigint, .sigterm, .sighup)
         if isDrawn, !screen.open() { return }
         defer { if isDrawn { screen.close() } }
-        let pause = Duration.seconds(seconds ?? 2)
+        let pause = try pause()
         try await withThrowingTaskGroup(of: Void.self) { group in
             group.addTask { for await _ in signals { return Interruption.request() } }
             group.addTask { [self] in
@@ -174,7 +174,7 @@ struct Status: AsyncParsableCommand {
                             (queues, incomplete) = try await fleet.queues()
                             searched = .now
                         }
-                        var status = try await FleetStatus.read(fleet, queues, apps: apps, limits: limits)
+                        var status = try await FleetStatus.read(fleet, queues, apps: apps, limits: try limits())
                         if let incomplete { status.notes.append(incomplete) }
                         if let last { status.compare(with: last) }
                         last = status
