@@ -32,7 +32,7 @@ struct Status: AsyncParsableCommand {
             Dead letters are too many above 1 % of the day's outcomes (UTC) and ten, or above --max-dead or --max-dead-rate.
 
             With --json it prints one object on a line, with --watch one for each refresh. Its members: at, redis, prefix, \
-            rate, invalid_tokens, problems (kind, subject, message, advice), notes, shared_error, servers (address, queues, version, \
+            rate, invalid_tokens, problems (kind, subject, message, advice), notes, shared_error, search_error, servers (address, queues, version, \
             role, full, used_memory_bytes, max_memory_bytes (0 for no limit), eviction_policy, append_only, replicas, \
             replicas_in_step, writes_refused, error), queues (name, waiting, due, later, retrying, scheduled, deferred, claimed, dead, dead_bytes, cancelled, \
             oldest_age_ms, paused, workers, delivered_rate, today, dead_reasons, dead_sampled, error, unreachable), workers (name, host, pid, \
@@ -113,9 +113,7 @@ struct Status: AsyncParsableCommand {
                 try await watch(fleet, apps)
                 return NagiosStatus.ok
             }
-            let (queues, incomplete) = try await fleet.queues()
-            var status = try await FleetStatus.read(fleet, queues, apps: apps, limits: try limits())
-            if let incomplete { status.notes.append(incomplete) }
+            let status = try await FleetStatus.read(fleet, fleet.queues(), apps: apps, limits: limits())
             let screen = StatusScreen()
             if json {
                 _ = screen.write(try JSONLine.text(status, keys: .convertToSnakeCase) + "\n")
@@ -154,7 +152,7 @@ struct Status: AsyncParsableCommand {
 
     private func watch(_ fleet: Fleet, _ apps: [String]) async throws {
         // The first read may throw, before there is a screen on which to show an error.
-        let found = try await fleet.queues()
+        let queues = try await fleet.queues()
         let screen = StatusScreen()
         let isDrawn = !json && screen.isTerminal
         let signals = await UnixSignalsSequence(trapping: .sigint, .sigterm, .sighup)
@@ -164,18 +162,17 @@ struct Status: AsyncParsableCommand {
         try await withThrowingTaskGroup(of: Void.self) { group in
             group.addTask { for await _ in signals { return Interruption.request() } }
             group.addTask { [self] in
-                var (queues, incomplete) = found
+                var queues = queues
                 var last: FleetStatus?
                 var searched = ContinuousClock.now
                 while !Task.isCancelled {
                     var failure: String?
                     do {
                         if ContinuousClock.now - searched > .seconds(60) {
-                            (queues, incomplete) = try await fleet.queues()
+                            queues = try await fleet.queues()
                             searched = .now
                         }
-                        var status = try await FleetStatus.read(fleet, queues, apps: apps, limits: try limits())
-                        if let incomplete { status.notes.append(incomplete) }
+                        var status = try await FleetStatus.read(fleet, queues, apps: apps, limits: limits())
                         if let last { status.compare(with: last) }
                         last = status
                     } catch let error as RedisError {
