@@ -117,6 +117,11 @@ struct Setting: Sendable {
     ) {
         let unit: DurationUnit? = if case .duration(let bare, _) = kind { stored ?? bare } else { nil }
         let scale = unit?.milliseconds ?? 1
+        // Values of a setting that is declared wrongly would be ignored without an error.
+        assert(section.scope == .worker || section.scope == Root.scope, "\(path) has another scope than its member")
+        assert(
+            kind.examples.allSatisfy { Value($0.divided(by: scale)) != nil },
+            "\(path) has another kind than its member")
         self.init(
             path, kind, section, help,
             initial: initial ?? Root.initial[keyPath: keyPath].content?.multiplied(by: scale),
@@ -324,6 +329,16 @@ extension Setting.Kind {
         range.lowerBound * unit.milliseconds...range.upperBound * unit.milliseconds
     }
 
+    /// Valid values: all of a choice, otherwise one.
+    fileprivate var examples: [SettingContent] {
+        switch self {
+        case .text, .file, .list: [.text("")]
+        case .number(let range), .percentage(let range), .size(let range): [.number(range.lowerBound)]
+        case .duration(let bare, let range): [.number(range.lowerBound * bare.milliseconds)]
+        case .choice(let known): known.map { .text($0) }
+        }
+    }
+
     /// The description of valid values, such as `a duration from 7s to 1h`.
     var expectation: String {
         switch self {
@@ -360,6 +375,8 @@ extension Setting.Kind {
 protocol ConfigurationRoot: Sendable {
     /// The configuration with all its defaults.
     static var initial: Self { get }
+    /// The part of a deployment that each such configuration is about.
+    static var scope: Setting.Scope { get }
 }
 
 /// The member to which a setting's value is written.
