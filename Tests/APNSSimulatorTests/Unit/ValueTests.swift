@@ -268,7 +268,7 @@ struct JSONObjectCheckTests {
         "accepts objects",
         arguments: [
             "{}", " {\"a\" : [1, -2.5e+3, true, false, null, {}, []] }\n", #"{"a":"\u00e9\n\"","b":{"c":[[]]}}"#,
-            #"{"ü":0.1}"#,
+            #"{"ü":0.1}"#, #"{"a":"\ud83d\uDE00\ud83d\ude00x"}"#,
         ])
     func takes(_ text: String) { #expect(accepts(text)) }
 
@@ -278,6 +278,9 @@ struct JSONObjectCheckTests {
             "", "[]", "1", "{", "{}}", "{\"a\"}", "{\"a\":}", "{\"a\":1,}", "{a:1}", "{\"a\":01}", "{\"a\":1.}",
             "{\"a\":tru}",
             #"{"a":"\x"}"#, #"{"a":"\u12g4"}"#, "{\"a\":\"\n\"}", "{\"a\":\"", "{\"a\":[1,]}", #"{"a":"\u12"#,
+            #"{"a":"\ud83d"}"#, #"{"a":"\ude00"}"#, #"{"a":"\ud83dx"}"#, #"{"a":"\ud83d\n"}"#, #"{"a":"\ud83d\ud83d"}"#,
+            #"{"a":"\ud83d\u0041"}"#, #"{"a":"\ude00\ud83d"}"#, #"{"\ud83d":1}"#, #"{"a":"\ud83d\"#,
+            #"{"a":"\ud83d\u"}"#,
             String(repeating: "{\"a\":", count: 100) + "1" + String(repeating: "}", count: 100),
         ])
     func refuses(_ text: String) { #expect(!accepts(text)) }
