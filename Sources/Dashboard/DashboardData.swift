@@ -18,8 +18,8 @@ actor DashboardData {
     private var changes = 0
     private var histories: [String: Kept<QueueHistory>] = [:]
     private var historyReads: [String: Task<QueueHistory, any Error>] = [:]
-    private var queueList: Kept<(keys: [QueueKeys], incomplete: String?)>?
-    private var queueSearch: Task<(keys: [QueueKeys], incomplete: String?), any Error>?
+    private var queueList: Kept<Fleet.Found>?
+    private var queueSearch: Task<Fleet.Found, any Error>?
 
     /// The last status, however old; `nil` before the first.
     var lastStatus: FleetStatus? { status?.value }
@@ -29,7 +29,7 @@ actor DashboardData {
     /// Returns the queues in Redis. The result is at most ten seconds old, because finding the queues scans all keys.
     func queues() async throws -> [QueueKeys] { try await foundQueues().keys }
 
-    private func foundQueues() async throws -> (keys: [QueueKeys], incomplete: String?) {
+    private func foundQueues() async throws -> Fleet.Found {
         if let queueList, queueList.at.duration(to: .now) < .seconds(10) { return queueList.value }
         // Several pages share one search.
         let search = queueSearch ?? Task { [fleet = source.fleet] in try await fleet.queues() }
@@ -67,13 +67,12 @@ actor DashboardData {
     func fleetStatus() async throws -> FleetStatus {
         if let status, status.at.duration(to: .now) < .seconds(1) { return status.value }
         if let reading { return try await reading.value }
-        let (keys, incomplete) = try await foundQueues()
+        let found = try await foundQueues()
         let before = status
         // Another page may have started the read in the meantime.
         if let reading { return try await reading.value }
         let task = Task { [source] in
-            var status = try await FleetStatus.read(source.fleet, keys, apps: source.appNames)
-            if let incomplete { status.notes.append(incomplete) }
+            var status = try await FleetStatus.read(source.fleet, found, apps: source.appNames)
             if let before { status.compare(with: before.value) }
             return status
         }

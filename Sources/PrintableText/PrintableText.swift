@@ -23,6 +23,10 @@ extension StringProtocol {
         String(drop(while: \.isWhitespace).reversed().drop(while: \.isWhitespace).reversed())
     }
 
+    /// True if each character is a hex digit of ASCII, as for programs; `Character.isHexDigit` also accepts those of
+    /// other scripts.
+    package var isHexadecimal: Bool { allSatisfy { $0.isASCII && $0.isHexDigit } }
+
     /// The text without unprintable characters, safe for a terminal or a log line.
     package var printable: String {
         String(String.UnicodeScalarView(unicodeScalars.filter { !$0.isUnprintable }))

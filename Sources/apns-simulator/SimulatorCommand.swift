@@ -304,7 +304,7 @@ struct SimulatorCommand: AsyncParsableCommand {
         configuration.rules = try rule.map { try FaultRule($0) }
         if let delay {
             guard let value = AnswerDelay(delay) else {
-                throw ValidationError("--delay must be a time such as 20ms or 20ms±5ms, up to an hour")
+                throw ValidationError("--delay must be \(AnswerDelay.form)")
             }
             configuration.delay = value
         }

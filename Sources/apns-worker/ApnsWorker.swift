@@ -27,6 +27,8 @@ struct ApnsWorker: AsyncParsableCommand {
 
             Any language can enqueue (`schema` prints the JSON Schema of a job): RPUSH push:{default}:jobs \
             '{"token":"…","payload":{"aps":{"alert":"Hello"}},"enqueued_at":1795279247}'
+
+            `apns-worker help <topic>` explains: \(HelpTopic.names).
             """,
         version: WorkerVersion.current,
         groupedSubcommands: [

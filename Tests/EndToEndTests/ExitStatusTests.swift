@@ -44,7 +44,7 @@ extension EndToEnd {
         @Test("a name that does not resolve exits with 69")
         func unresolvable() async throws {
             let result = try await CommandLineTests.run(
-                ["status", "--timeout", "1", "--redis", "redis://no-such-host.invalid"])
+                ["status", "--timeout", "1s", "--redis", "redis://no-such-host.invalid"])
             #expect(result.ending == .exited(69) && result.errors.contains("no-such-host.invalid"), "\(result)")
             #expect(!result.errors.contains("Usage"))
         }

@@ -52,6 +52,26 @@ extension EndToEnd {
             #expect(try await Self.output(program, ["--generate-completion-script", "fish"]).contains("apns-\(name)"))
         }
 
+        @Test("--help of each script prints its usage, and builds nothing")
+        func scripts() async throws {
+            let folder = try ConfigurationTests.Folder()
+            let swift = folder.url.appending(path: "swift")
+            try folder.write("#!/bin/sh\ntouch \"$0.started\"\nexit 1\n", as: "swift")
+            try FileManager.default.setAttributes([.posixPermissions: 0o755], ofItemAtPath: swift.path)
+            let directory = DeployFolder.root.appending(path: "scripts").path
+            let scripts = try FileManager.default.contentsOfDirectory(atPath: directory).filter {
+                !$0.contains(".")
+            }
+            #expect(scripts.count > 10)
+            for script in scripts {
+                let help = try await Self.output(
+                    "/bin/sh",
+                    ["-c", "PATH=$1:$PATH exec \"$2\" --help", "sh", folder.url.path, "\(directory)/\(script)"])
+                #expect(help.contains(script), "\(script): \(help)")
+            }
+            #expect(!FileManager.default.fileExists(atPath: swift.path + ".started"))
+        }
+
         @Test("an archive of the commit names it in the file that programs read")
         func commit() async throws {
             let root = DeployFolder.root.path

@@ -51,7 +51,7 @@ extension EndToEnd {
             #expect(
                 result.errors.contains(
                     """
-                    , but 0 of 1 replicas confirmed within 1 s: a failover may lose it; enqueueing it again may send it twice
+                    , but 0 of 1 replicas confirmed within 1s: a failover may lose it; enqueueing it again may send it twice
 
                     """), "\(result.errors)")
             #expect(try QueueContents(pair.master).jobs.count == 1)
@@ -70,7 +70,7 @@ extension EndToEnd {
             #expect(
                 result.errors.hasSuffix(
                     """
-                    lines 3 to 1002: 0 of 1 replicas confirmed within 1 s: a failover may lose their jobs; enqueueing \
+                    lines 3 to 1002: 0 of 1 replicas confirmed within 1s: a failover may lose their jobs; enqueueing \
                     them again may send them twice; no later line was enqueued
 
                     """), "\(result.errors)")

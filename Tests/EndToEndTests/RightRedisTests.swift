@@ -20,28 +20,35 @@ extension EndToEnd {
         @Test("a node of a Cluster that is unavailable hides only its own queues, and is a problem")
         func nodeAway() async throws {
             let cluster = try await RedisCluster()
-            var owners: [String: RedisServer] = [:]
-            for number in 0..<100 where Set(owners.values.map(\.port)).count < 2 {
-                let queue = "q\(number)"
-                let owner = try cluster.owner(ofSlot: cluster.slot(of: "push:{\(queue)}:jobs"))
-                if !owners.values.contains(where: { $0 === owner }) { owners[queue] = owner }
+            func owner(_ queue: String) throws -> RedisServer {
+                try cluster.owner(ofSlot: cluster.slot(of: "push:{\(queue)}:jobs"))
             }
-            let shared = try cluster.owner(ofSlot: cluster.slot(of: "push:{shared}:throttled-tokens"))
-            let away = try #require(owners.first { $0.value !== shared } ?? owners.first)
-            let other = try #require(owners.first { $0.key != away.key })
+            // The search for queues asks the server of this queue first.
+            let away = try owner("default")
+            let other = try #require((0..<100).map { "q\($0)" }.first { try owner($0) !== away })
             // Otherwise no node answers.
             for node in cluster.nodes { try node.run("CONFIG", "SET", "cluster-require-full-coverage", "no") }
-            try other.value.run("RPUSH", "push:{\(other.key)}:jobs", TestJob.many(1)[0])
-            away.value.kill()
+            try owner(other).run("RPUSH", "push:{\(other)}:jobs", TestJob.many(1)[0])
+            away.kill()
             let url = "redis+cluster://" + cluster.nodes.map { "127.0.0.1:\($0.port)" }.joined(separator: ",")
-            let queues = ["--queue", "\(away.key),\(other.key)"]
-            let problems = try await Self.problems(url, queues)
-            let message = try #require(problems["queue_unreadable"], "\(problems)")
-            #expect(message.contains("queue \(away.key) cannot be read") && message.contains("\(away.value.port)"))
-            #expect(problems["no_worker"]?.contains("queue \(other.key): 1 job waits") == true, "\(problems)")
-            let check = try await CommandLineTests.run(
-                ["status", "--check"] + queues, environment: ["APNS_WORKER_REDIS_URL": url])
-            #expect(check.ending == .exited(2) && check.output.hasPrefix("CRITICAL"), "\(check)")
+            for (queues, kind) in [
+                (["--queue", "default,\(other)"], "queue_unreadable"), ([], "server_unreachable"),
+            ] {
+                let options = queues + ["--timeout", "3s"]
+                let problems = try await Self.problems(url, options)
+                let message = try #require(problems[kind], "\(problems)")
+                #expect(message.contains("127.0.0.1:\(away.port)"), "\(message)")
+                #expect(problems["no_worker"]?.contains("queue \(other): 1 job waits") == true, "\(problems)")
+                let check = try await CommandLineTests.run(
+                    ["status", "--check"] + options, environment: ["APNS_WORKER_REDIS_URL": url])
+                #expect(check.ending == .exited(2) && check.output.hasPrefix("CRITICAL"), "\(check)")
+            }
+            for list in [["jobs", "list"], ["campaign", "list"], ["results"]] {
+                let result = try await CommandLineTests.run(
+                    list + ["--timeout", "3s"], environment: ["APNS_WORKER_REDIS_URL": url]
+                ).succeeds()
+                #expect(result.errors.contains("could not search all servers for queues"), "\(result)")
+            }
         }
 
         @Test("a URL of one server that names a Sentinel or a node of a Cluster gets the right form in the error")

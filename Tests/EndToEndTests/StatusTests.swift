@@ -197,7 +197,7 @@ extension EndToEnd {
         func watch() async throws {
             let redis = try RedisServer()
             let watch = try ChildProcess(
-                BuiltProgram.path("apns-worker"), ["status", "--watch", "0.1", "--redis", redis.url])
+                BuiltProgram.path("apns-worker"), ["status", "--watch", "100ms", "--redis", redis.url])
             try await eventually("several pages are there") { watch.output.components(separatedBy: "QUEUE").count > 3 }
             // In a pipe it prints plain pages without escape codes.
             #expect(!watch.output.contains("\u{1B}"))
@@ -220,7 +220,7 @@ extension EndToEnd {
             let file = redis.directory.appending(path: "watch")
             let command = """
                 stty rows 16 cols 70; echo $$ > \(file.path); \
-                exec \(try BuiltProgram.path("apns-worker")) status --watch 0.1 --redis \(redis.url)
+                exec \(try BuiltProgram.path("apns-worker")) status --watch 100ms --redis \(redis.url)
                 """
             let terminal = try ChildProcess("script", ["-qec", command, "/dev/null"], environment: ["TERM": "xterm"])
             let home = "\u{1B}[H"

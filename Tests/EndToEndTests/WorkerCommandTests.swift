@@ -12,7 +12,7 @@ extension EndToEnd {
             try redis.push(TestJob.many(100))
             try await eventually("it is at work") { try QueueContents(redis).count("delivered") > 10 }
             let pid = "\(worker.process.processIdentifier)"
-            try await apnsWorker(redis.url, "quiet", pid, "--wait", "--timeout", "120").succeeds(
+            try await apnsWorker(redis.url, "quiet", pid, "--wait", "--timeout", "2m").succeeds(
                 "is quiet, with nothing in flight")
             let view = try await FleetView(redis.url)
             let seen = try #require(view.worker(worker))
@@ -123,7 +123,7 @@ extension EndToEnd {
             try await eventually("it is there") { try await FleetView(redis.url).worker(worker) != nil }
             try await worker.process.pause()
             let pid = "\(worker.process.processIdentifier)"
-            try await apnsWorker(redis.url, "quiet", pid, "--wait", "--timeout", "1").fails(
+            try await apnsWorker(redis.url, "quiet", pid, "--wait", "--timeout", "1s").fails(
                 1, "has not finished after 1s; state: running")
             worker.process.kill()
         }

@@ -1,6 +1,6 @@
 /// Checks that bytes are one JSON object (RFC 8259) without building it.
 ///
-/// Checks the whole grammar, but not that strings are valid UTF-8.
+/// Checks the whole grammar, and that escaped surrogates are in pairs, but not that strings are valid UTF-8.
 struct JSONObjectCheck {
     private var position: UnsafePointer<UInt8>
     private let end: UnsafePointer<UInt8>
@@ -159,14 +159,34 @@ struct JSONObjectCheck {
                 switch peek {
                 case 0x22, 0x5C, 0x2F, 0x62, 0x66, 0x6E, 0x72, 0x74: position += 1
                 case 0x75:
-                    guard end - position >= 5 else { return false }
-                    for offset in 1...4 where Hexadecimal.value(position[offset]) > 15 { return false }
-                    position += 5
+                    guard let unit = escapedUnit() else { return false }
+                    switch unit {
+                    case 0xD800..<0xDC00:
+                        // The second half of the pair must follow.
+                        guard peek == 0x5C else { return false }
+                        position += 1
+                        guard peek == 0x75, let second = escapedUnit(), 0xDC00..<0xE000 ~= second else { return false }
+                    case 0xDC00..<0xE000: return false
+                    default: break
+                    }
                 default: return false
                 }
             }
         }
         return false
+    }
+
+    /// Reads `u` and four hex digits, a code unit of UTF-16.
+    private mutating func escapedUnit() -> UInt16? {
+        guard end - position >= 5 else { return nil }
+        var unit: UInt16 = 0
+        for offset in 1...4 {
+            let digit = Hexadecimal.value(position[offset])
+            guard digit <= 15 else { return nil }
+            unit = unit << 4 | UInt16(digit)
+        }
+        position += 5
+        return unit
     }
 
     private mutating func word(_ expected: StaticString) -> Bool {

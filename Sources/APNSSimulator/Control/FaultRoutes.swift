@@ -79,7 +79,7 @@ struct DelayRoutes: ControlConcern {
             service.delay = try body.delay.map { text in
                 guard let delay = AnswerDelay(text) else {
                     throw ControlError(
-                        .badRequest, "delay must be a time such as 20ms or 20ms±5ms, up to an hour, not '\(text)'")
+                        .badRequest, "delay must be \(AnswerDelay.form), not '\(text)'")
                 }
                 return delay
             }

@@ -1,17 +1,22 @@
+import PushJob
+
 /// The delay of an answer: a mean and the largest deviation from it.
 package struct AnswerDelay: Equatable, Sendable {
-    /// The mean, in microseconds.
-    package var microseconds: Int64
-    /// The largest deviation from the mean, in microseconds; all deviations are equally likely.
-    package var jitterMicroseconds: Int64
+    /// The mean.
+    package var milliseconds: Int
+    /// The largest deviation from the mean; all deviations are equally likely.
+    package var jitterMilliseconds: Int
 
-    /// Creates a delay of so many microseconds, plus or minus the jitter.
-    package init(microseconds: Int64, jitterMicroseconds: Int64 = 0) {
-        self.microseconds = microseconds
-        self.jitterMicroseconds = jitterMicroseconds
+    /// Creates a delay of so many milliseconds, plus or minus the jitter.
+    package init(milliseconds: Int, jitterMilliseconds: Int = 0) {
+        self.milliseconds = milliseconds
+        self.jitterMilliseconds = jitterMilliseconds
     }
 
-    /// Reads `20ms`, `1.5s±500ms`, `800us` or `20ms+-5ms` (for keyboards without `±`).
+    /// The form of a delay, for errors.
+    package static let form = "a duration such as 20ms or 20ms±5ms, at most 1h"
+
+    /// Reads `20ms`, `1s500ms±500ms` or `20ms+-5ms` (for keyboards without `±`).
     /// - Returns: nil for any other text, for more than an hour, and for a jitter that exceeds the delay.
     package init?(_ text: some StringProtocol) {
         let text = String(text)
@@ -19,50 +24,32 @@ package struct AnswerDelay: Equatable, Sendable {
         if parts.count == 1, let sign = text.firstRange(of: "+-") {
             parts = [String(text[..<sign.lowerBound]), String(text[sign.upperBound...])]
         }
-        guard parts.count <= 2, let middle = Self.microseconds(parts[0]) else { return nil }
-        var jitter: Int64 = 0
+        guard parts.count <= 2, let middle = DurationText.milliseconds(parts[0]), middle <= Self.longest else {
+            return nil
+        }
+        var jitter = 0
         if parts.count == 2 {
-            guard let distance = Self.microseconds(parts[1]), distance <= middle else { return nil }
+            guard let distance = DurationText.milliseconds(parts[1]), distance <= middle else { return nil }
             jitter = distance
         }
-        self.init(microseconds: middle, jitterMicroseconds: jitter)
+        self.init(milliseconds: middle, jitterMilliseconds: jitter)
     }
 
-    /// Reads a duration with its unit, `us`, `ms`, `s`, `m` or `h`, up to an hour.
-    static func microseconds(_ text: some StringProtocol) -> Int64? {
-        let units: [(String, Double)] = [
-            ("us", 1), ("ms", 1_000), ("s", 1_000_000), ("m", 60_000_000), ("h", 3_600_000_000),
-        ]
-        for (suffix, factor) in units where text.hasSuffix(suffix) {
-            let number = text.dropLast(suffix.count)
-            // Double's own parser also accepts "nan", "inf" and hexadecimal.
-            guard !number.isEmpty, number.allSatisfy({ $0.isASCII && ($0.isNumber || $0 == ".") }),
-                let value = Double(number)
-            else { continue }
-            let microseconds = value * factor
-            return microseconds <= 3_600_000_000 ? Int64(microseconds.rounded()) : nil
-        }
-        return nil
-    }
-
-    private static func text(_ microseconds: Int64) -> String {
-        if microseconds % 1_000_000 == 0, microseconds > 0 { return "\(microseconds / 1_000_000)s" }
-        return microseconds % 1000 == 0 ? "\(microseconds / 1000)ms" : "\(microseconds)us"
-    }
+    private static let longest = DurationUnit.hours.milliseconds
 
     /// Returns a random delay within the range, in microseconds.
     func draw(_ generator: inout SeededGenerator) -> Int64 {
-        guard jitterMicroseconds > 0 else { return microseconds }
-        let stray = (generator.fraction() * 2 - 1) * Double(jitterMicroseconds)
-        return microseconds + Int64(stray)
+        let microseconds = Int64(milliseconds) * 1000
+        guard jitterMilliseconds > 0 else { return microseconds }
+        return microseconds + Int64((generator.fraction() * 2 - 1) * Double(jitterMilliseconds) * 1000)
     }
 }
 
 extension AnswerDelay: CustomStringConvertible {
     /// The delay in the form that `init(_:)` reads, such as `20ms±5ms`.
     package var description: String {
-        let middle = Self.text(microseconds)
-        return jitterMicroseconds == 0 ? middle : "\(middle)±\(Self.text(jitterMicroseconds))"
+        let middle = milliseconds == 0 ? "0ms" : DurationText.text(milliseconds)
+        return jitterMilliseconds == 0 ? middle : "\(middle)±\(DurationText.text(jitterMilliseconds))"
     }
 }
 

@@ -19,7 +19,7 @@ package struct FeedbackAction: RuleAction {
 
     /// Reads `slow`, `pieces`, `cut` and `hang`.
     package init(_ reader: inout RuleReader, at point: RulePoint) throws(RuleError) {
-        slow = try reader.take("slow", "must be a time such as 10ms or 10ms±5ms, up to an hour") { AnswerDelay($0) }
+        slow = try reader.take("slow", "must be \(AnswerDelay.form)") { AnswerDelay($0) }
         pieces = try reader.take("pieces", "must be a number of bytes from 1, or a range such as 1..7", Self.range)
         cut = try reader.take("cut", "must be a whole number of bytes") { Int($0).flatMap { $0 >= 0 ? $0 : nil } }
         hangs = try reader.flag("hang") ?? false

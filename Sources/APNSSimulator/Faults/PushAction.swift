@@ -1,5 +1,6 @@
 import APNS
 import CNghttp2
+import PushJob
 
 /// A rule of the HTTP/2 interface, in the form of `--rule`.
 package typealias FaultRule = Rule<PushAction>
@@ -103,7 +104,9 @@ package struct PushAction: RuleAction {
         delay = try reader.delay()
         streams = try reader.take("streams", "must be a whole number") { Int($0).flatMap { $0 >= 0 ? $0 : nil } }
         if streams != nil {
-            streamsDuration = try reader.take("for", "must be a time such as 500ms") { AnswerDelay.microseconds($0) }
+            streamsDuration = try reader.take("for", "must be a duration such as 500ms") {
+                DurationText.milliseconds($0).map { Int64($0) * 1000 }
+            }
         }
         answer = try Self.answer(&reader)
         switch answer {

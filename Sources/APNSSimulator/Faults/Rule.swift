@@ -310,6 +310,6 @@ extension RuleReader {
     }
 
     mutating func delay() throws(RuleError) -> AnswerDelay? {
-        try take("delay", "must be a time such as 20ms or 20ms±5ms, up to an hour") { AnswerDelay($0) }
+        try take("delay", "must be \(AnswerDelay.form)") { AnswerDelay($0) }
     }
 }

@@ -1,4 +1,5 @@
 import APNS
+import PushJob
 
 /// A simulator's behaviour without rules. Each property has a key of `--set`.
 package struct SimulatorSettings: Equatable, Sendable {
@@ -75,8 +76,9 @@ package struct SimulatorSettings: Equatable, Sendable {
     }
 
     private static func seconds(_ key: String, _ reader: inout RuleReader) throws(RuleError) -> Int64?? {
-        try reader.take(key, "must be a time such as 20m, up to an hour, or off") { text -> Int64?? in
-            text == "off" ? .some(nil) : AnswerDelay.microseconds(text).map { $0 / 1_000_000 }
+        try reader.take(key, "must be a duration from 0s to 1h, such as 20m, or off") { text -> Int64?? in
+            guard text != "off" else { return .some(nil) }
+            return JobDuration.seconds(String(text)).flatMap { $0 <= 3600 ? $0 : nil }
         }
     }
 

@@ -144,7 +144,7 @@ extension Fields {
     /// - Parameter now: the time from which durations count back.
     package func time(_ name: String, now: Int64) throws(FieldMistake) -> Int64? {
         guard let text = self[name] else { return nil }
-        if let age = JobDuration.seconds(text) { return max(0, now - age * 1000) }
+        if let age = DurationText.milliseconds(text) { return max(0, now - Int64(age)) }
         guard let time = JobTime.milliseconds(text), time >= 0 else {
             throw FieldMistake { "\($0(name)) must be \(Self.timeForm), not \(text.printable)" }
         }

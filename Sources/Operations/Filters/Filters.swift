@@ -35,7 +35,7 @@ extension JobFilter {
         texts = try fields.texts("match")
         (since, until) = try fields.range(now: now)
         guard let text = fields["due_before"] else { return }
-        dueBefore = JobTime.milliseconds(text) ?? JobDuration.seconds(text).map { now + $0 * 1000 }
+        dueBefore = JobTime.milliseconds(text) ?? DurationText.milliseconds(text).map { now + Int64($0) }
         if dueBefore == nil {
             throw FieldMistake {
                 "\($0("due_before")) must be a time such as 2026-11-21T08:00:00Z, seconds since 1970, or a duration such as 2h,"

@@ -68,10 +68,24 @@ package struct Fleet: Sendable {
         try? await clients.eventLoop.flatSubmit { clients.close() }.get()
     }
 
+    /// The queues of a fleet.
+    package struct Found: Sendable {
+        package var keys: [QueueKeys]
+        /// The reason why there may be more queues, if there may.
+        package var incomplete: String?
+        /// The error of a server that could not be searched for queues.
+        package var unsearched: RedisError?
+
+        /// A note for lists that may lack queues.
+        package var note: String? {
+            unsearched.map { "could not search all servers for queues (\($0)): name them with --queue" } ?? incomplete
+        }
+    }
+
     /// Returns the queues.
-    /// - Returns: their keys, and the reason why there may be more queues, if there may.
-    package func queues() async throws -> (keys: [QueueKeys], incomplete: String?) {
-        guard searches else { return (named, nil) }
+    /// - Throws: `RedisError` if no server can be searched.
+    package func queues() async throws -> Found {
+        guard searches else { return Found(keys: named) }
         var found = try await search()
         // The default queue matters only if there are no others.
         let isOfInterest = isNamed || found.names.isEmpty
@@ -85,7 +99,7 @@ package struct Fleet: Sendable {
             found.incomplete = "there are \(queues.count) queues; only \(Self.maximumQueues) are shown"
             queues = Array(queues.prefix(Self.maximumQueues))
         }
-        return (queues, found.incomplete)
+        return Found(keys: queues, incomplete: found.incomplete, unsearched: found.unsearched)
     }
 
     /// The settings name other jobs than those that the workers of a queue claim.
@@ -147,7 +161,7 @@ package struct Fleet: Sendable {
                 try await search(client(for: key), &found)
             } catch let error as RedisError where failures + 1 < keys.count {
                 failures += 1
-                found.incomplete = "could not search all servers for queues (\(error)): name them with --queue"
+                found.unsearched = error
             }
         }
         return found
@@ -179,13 +193,26 @@ package struct Fleet: Sendable {
         } while cursor != "0"
     }
 
+    /// Asks a server for the slots of all: the one that has a key or, if that one is unreachable, others.
+    private func clusterSlots(_ key: String) async throws -> RESPReply {
+        // The slots of these keys are far apart.
+        var keys = [key, "0", "1", "2", "3"]
+        while true {
+            do {
+                return try await client(for: keys.removeFirst()).call(RedisCommand("CLUSTER", "SLOTS"))
+            } catch let error as RedisError where !error.isAnswer && !keys.isEmpty {
+                continue
+            }
+        }
+    }
+
     /// Returns one key for each server with slots: one that it has, or would have.
     private func masterKeys(_ found: inout QueueSearch) async throws -> [String] {
         let any = named.first?.jobs ?? "0"
         guard case .cluster = clients.topology else { return [any] }
         let reply: RESPReply
         do {
-            reply = try await client(for: any).call(RedisCommand("CLUSTER", "SLOTS"))
+            reply = try await clusterSlots(any)
         } catch let error as RedisError {
             guard case .server(let answer) = error else { throw error }
             found.incomplete = "could not search for queues (\(answer.message)): name them with --queue"
@@ -222,6 +249,8 @@ package struct QueueSearch {
     package private(set) var names: Set<String> = []
     /// The reason why there may be more queues.
     package var incomplete: String?
+    /// The error of a server that could not be searched.
+    package var unsearched: RedisError?
 
     package init(prefix: String) { self.prefix = prefix }
 

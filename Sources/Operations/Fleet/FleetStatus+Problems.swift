@@ -30,6 +30,13 @@ extension FleetStatus {
                     advice: "bring that server back; until then pauses of apps, rates and invalid tokens are not known")
             )
         }
+        if let searchError {
+            problems.append(
+                Problem(
+                    kind: .serverUnreachable, subject: redis,
+                    message: "a server cannot be searched for queues: \(searchError)",
+                    advice: "bring that server back; until then its queues are shown only if --queue names them"))
+        }
         for worker in workers where !worker.isSilent {
             guard let reason = worker.failoverWatch else { continue }
             problems.append(

@@ -20,6 +20,18 @@ extension FleetStatus {
         }
     }
 
+    /// Reads the status of all queues from Redis.
+    /// - Throws: `RedisError` if no server can be reached.
+    package static func read(
+        _ fleet: Fleet, _ found: Fleet.Found, apps: [String] = [], limits: Limits = Limits()
+    ) async throws -> FleetStatus {
+        var status = try await read(fleet, found.keys, apps: apps)
+        if let incomplete = found.incomplete { status.notes.append(incomplete) }
+        status.searchError = found.unsearched?.headline
+        status.problems = status.findProblems(limits)
+        return status
+    }
+
     /// Reads the status from Redis.
     /// - Parameters:
     ///   - queues: the queues to read.

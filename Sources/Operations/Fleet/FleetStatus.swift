@@ -16,6 +16,7 @@ package struct FleetStatus: Encodable, Sendable {
             case redisEvicts = "redis_evicts"
             case queueUnreadable = "queue_unreadable"
             case sharedUnreadable = "shared_unreadable"
+            case serverUnreachable = "server_unreachable"
             case wrongKey = "wrong_key"
             case largeKey = "large_key"
             case noWorker = "no_worker"
@@ -38,7 +39,8 @@ package struct FleetStatus: Encodable, Sendable {
                     .deadLetters, .largeKey:
                     false
                 case .redisTooOld, .redisCluster, .redisReplica, .redisFull, .redisRefusesWrites, .queueUnreadable,
-                    .sharedUnreadable, .wrongKey, .noWorker, .workerNotReady, .workerSilent, .appPaused,
+                    .sharedUnreadable, .serverUnreachable, .wrongKey, .noWorker, .workerNotReady, .workerSilent,
+                    .appPaused,
                     .appUnconnected, .appUnanswered, .appServerErrors:
                     true
                 }
@@ -253,6 +255,8 @@ package struct FleetStatus: Encodable, Sendable {
     package var largeKeys: [LargeKey] = []
     /// The error because of which the state that all queues share could not be read.
     package var sharedError: String?
+    /// The error of a server that could not be searched for queues.
+    package var searchError: String?
     package var queues: [Queue] = []
     package var workers: [Worker] = []
     package var apps: [App] = []

@@ -1,4 +1,5 @@
 import NIOCore
+import PrintableText
 import PushJob
 import PushQueue
 

@@ -173,9 +173,3 @@ extension UnsafeRawBufferPointer {
         return UnsafeRawPointer(found) - baseAddress
     }
 }
-
-extension StringProtocol {
-    /// True if each character is a hex digit of ASCII, as for programs; `Character.isHexDigit` also accepts those of
-    /// other scripts.
-    package var isHexadecimal: Bool { utf8.allSatisfy { JSONText.hexValue($0) != nil } }
-}

@@ -27,10 +27,10 @@ public enum Expiration: Equatable, Sendable {
     }
 }
 
-/// Durations in jobs and on the command line, such as `45s`, `30m`, `1h30m`, `7d` or `2w`.
+/// Durations in jobs, such as `45s`, `30m`, `1h30m`, `7d` or `2w`: whole seconds.
 public enum JobDuration {
     /// The longest valid duration, 100 years in seconds.
-    public static let longest: Int64 = 3_153_600_000
+    public static let longest = Int64(DurationText.longest / 1000)
 
     /// The range of `unique_for` in seconds: up to 30 days, because each reservation is a key in Redis' memory.
     public static let uniqueFor: ClosedRange<Int64> = 1...(30 * 86_400)
@@ -39,39 +39,11 @@ public enum JobDuration {
     /// - Parameter text: the text.
     /// - Returns: seconds, or nil if it is not a duration.
     public static func seconds(_ text: String) -> Int64? {
-        var text = text
-        return text.withUTF8 { seconds(UnsafeRawBufferPointer($0)) }
+        DurationText.milliseconds(text, smallest: .seconds).map { Int64($0 / 1000) }
     }
 
     /// Parses a duration: numbers with the units w, d, h, m and s, each at most once and the larger ones first.
     static func seconds(_ text: UnsafeRawBufferPointer) -> Int64? {
-        var total: Int64 = 0
-        var number: Int64?
-        var smallest = Int64.max
-        for byte in text {
-            if byte &- UInt8(ascii: "0") < 10 {
-                let value = (number ?? 0) * 10 + Int64(byte - UInt8(ascii: "0"))
-                guard value <= longest else { return nil }
-                number = value
-                continue
-            }
-            guard let count = number, let unit = length(ofUnit: byte), unit < smallest else { return nil }
-            total += count * unit
-            guard total <= longest else { return nil }
-            smallest = unit
-            number = nil
-        }
-        return number == nil && smallest != .max ? total : nil
-    }
-
-    private static func length(ofUnit unit: UInt8) -> Int64? {
-        switch unit {
-        case UInt8(ascii: "s"): 1
-        case UInt8(ascii: "m"): 60
-        case UInt8(ascii: "h"): 3600
-        case UInt8(ascii: "d"): 86400
-        case UInt8(ascii: "w"): 604_800
-        default: nil
-        }
+        DurationText.milliseconds(text, smallest: .seconds).map { Int64($0 / 1000) }
     }
 }

@@ -22,10 +22,7 @@ public struct ConfigurationDigest: Hashable, Sendable {
 
     /// Parses the text in Redis; `nil` if it is not a digest.
     public init?(_ text: some StringProtocol) {
-        let digits = text.utf8
-        guard digits.count == 16, digits.allSatisfy({ $0.isHexDigit }), let value = UInt64(text, radix: 16) else {
-            return nil
-        }
+        guard text.utf8.count == 16, text.isHexadecimal, let value = UInt64(text, radix: 16) else { return nil }
         (routing, rules) = (UInt32(value >> 32), UInt32(truncatingIfNeeded: value))
     }
 
@@ -57,11 +54,5 @@ extension ConfigurationDigest {
     /// Returns the text of a list of digests.
     package static func text(_ list: Set<ConfigurationDigest>) -> String {
         list.map(\.text).sorted().joined(separator: " ")
-    }
-}
-
-extension UInt8 {
-    fileprivate var isHexDigit: Bool {
-        (UInt8(ascii: "0")...UInt8(ascii: "9")).contains(self) || (UInt8(ascii: "a")...UInt8(ascii: "f")).contains(self)
     }
 }

@@ -74,7 +74,7 @@ public struct JobCheck {
         if hints.contains(where: { $0.rule == .unknownPushType }), let mistyped = mistypedPushType(of: job) {
             return Review(job: job, defect: mistyped)
         }
-        return Review(job: job, hints: hints + JobHints.of(body, as: format, now: now))
+        return Review(job: job, hints: hints + JobHints.of(job, body, as: format, now: now))
     }
 
     /// Returns an error if a job's unknown push type resembles a known one. Otherwise it may be new.
@@ -89,13 +89,15 @@ public struct JobCheck {
     ///   - name: its name in the findings, such as `job, line 3`.
     ///   - now: milliseconds since 1970.
     public func run(_ body: ByteBuffer, name: String, now: Int64) -> (verdicts: [CheckVerdict], plan: Plan?) {
-        let hints = JobHints.of(body, as: format, now: now).map { CheckVerdict(.warning, name, $0.detail) }
+        func warnings(_ hints: [Hint]) -> [CheckVerdict] { hints.map { CheckVerdict(.warning, name, $0.detail) } }
         let job: Job
         do throws(JobError) {
             job = try JobDecoder.decode(body, as: format)
         } catch {
-            return ([Self.dead(name, Reason(error))] + hints, nil)
+            // The names of members are hints that need no job.
+            return ([Self.dead(name, Reason(error))] + warnings(JobHints.unknownMembers(body, format)), nil)
         }
+        let hints = warnings(JobHints.of(job, body, as: format, now: now))
         do throws(Reason) {
             let plan = try plan(job, now: now)
             let explanation = JobExplanation(
@@ -109,8 +111,8 @@ public struct JobCheck {
                         + (plan.notifications.isEmpty ? "" : "; the others would be sent"))
             }
             let facts = plan.notifications.isEmpty ? [] : explanation.facts.map { CheckVerdict(.ok, name, $0) }
-            let warnings = (plan.hints.map(\.detail) + explanation.warnings).map { CheckVerdict(.warning, name, $0) }
-            return (facts + refused + warnings + hints, plan)
+            let unlikely = explanation.warnings.map { CheckVerdict(.warning, name, $0) }
+            return (facts + refused + warnings(plan.hints) + unlikely + hints, plan)
         } catch {
             return ([Self.dead(name, error)] + hints, nil)
         }

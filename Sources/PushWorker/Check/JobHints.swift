@@ -6,18 +6,12 @@ import PushQueue
 
 /// Likely mistakes in the members of a job, as opposed to those in its payload.
 enum JobHints {
-    /// Returns hints about a job, whether or not it can be sent; an empty list if it contains no object.
-    /// - Parameter now: milliseconds since 1970.
-    static func of(_ body: ByteBuffer, as format: JobFormat, now: Int64) -> [Hint] {
-        let job: Job
-        do throws(JobError) {
-            job = try JobDecoder.decode(body, as: format)
-        } catch {
-            // The identity is enough for the hints that do not need more.
-            return unknownMembers(body, format)
-        }
-        return unknownMembers(body, format) + ignored(job) + times(job, now: now) + expirations(job, now: now)
-            + tokens(job)
+    /// Returns hints about a job, whether or not it can be sent.
+    /// - Parameters:
+    ///   - body: the text of the job.
+    ///   - now: milliseconds since 1970.
+    static func of(_ job: Job, _ body: ByteBuffer, as format: JobFormat, now: Int64) -> [Hint] {
+        unknownMembers(body, format) + ignored(job) + times(job, now: now) + expirations(job, now: now) + tokens(job)
     }
 
     /// Returns hints about members that resemble those of a job.

@@ -1,3 +1,4 @@
+import PrintableText
 import Sockets
 
 /// The parts of a Redis URL. Errors never repeat its text.
@@ -56,7 +57,7 @@ enum RedisURLText {
             host = text[text.index(after: text.startIndex)..<end]
             let rest = text[text.index(after: end)...]
             guard rest.isEmpty || rest.first == ":" else { throw .host }
-            guard host.utf8.allSatisfy({ $0.isHexDigit || $0 == UInt8(ascii: ":") || $0 == UInt8(ascii: ".") }) else {
+            guard host.split(whereSeparator: { $0 == ":" || $0 == "." }).allSatisfy(\.isHexadecimal) else {
                 throw .host
             }
             port = rest.isEmpty ? nil : rest.dropFirst()
@@ -106,10 +107,6 @@ extension StringProtocol where SubSequence == Substring {
 }
 
 extension UInt8 {
-    fileprivate var isHexDigit: Bool {
-        (0x30...0x39).contains(self) || (0x41...0x46).contains(self) || (0x61...0x66).contains(self)
-    }
-
     /// Letters, digits, `-`, `.`, and `_`, which occurs in service names of compose files.
     fileprivate var isHostNameByte: Bool {
         (0x30...0x39).contains(self) || (0x41...0x5a).contains(self) || (0x61...0x7a).contains(self)

@@ -39,8 +39,8 @@ struct Feedback: AsyncParsableCommand {
             """)
 
     @OptionGroup(title: "Redis") var redis: SettingFlags<FeedbackRedisFlags>
-    @OptionGroup(title: "App") var settings: SettingFlags<HiddenFlags<AppFlags>>
-    @OptionGroup(title: "Binary gateway (--transport gateway)") var gateway: SettingFlags<HiddenFlags<GatewayFlags>>
+    @OptionGroup(title: "App") var settings: SettingFlags<WorkerFlags<AppFlags>>
+    @OptionGroup(title: "Binary gateway (--transport gateway)") var gateway: SettingFlags<WorkerFlags<GatewayFlags>>
 
     @Option(help: "App. Repeatable. (default: all apps with a certificate)")
     var app: [String] = []
@@ -51,13 +51,13 @@ struct Feedback: AsyncParsableCommand {
         help: "Repeat at this interval, such as 1h. The first run starts within a tenth of it, and within a minute.")
     var interval: String?
 
-    @Option(help: "Maximum records per write to Redis. (default: 1000)")
+    @Option(help: "Maximum records per write to Redis.")
     var batch = 1000
 
-    @Option(help: "Maximum time in which a service sends nothing and does not close the connection. (default: 60s)")
+    @Option(help: "Maximum time in which a service sends nothing and does not close the connection.")
     var timeout = "60s"
 
-    @Option(help: "Maximum time to wait for Redis. (default: 5m)")
+    @Option(help: "Maximum time to wait for Redis.")
     var redisPatience = "5m"
 
     @Option(
@@ -121,10 +121,7 @@ struct Feedback: AsyncParsableCommand {
     }
 
     private func duration(_ text: String, _ flag: String) throws -> TimeAmount {
-        guard let seconds = JobDuration.seconds(text), (1...2_592_000).contains(seconds) else {
-            throw ValidationError("\(flag) must be a duration from 1s to 30d, such as 45s, 30m or 1h30m")
-        }
-        return .seconds(seconds)
+        .milliseconds(Int64(try DurationText.option(text, flag, 1...30 * 86_400)))
     }
 
     private func allSettings() throws -> Settings {

@@ -10,18 +10,15 @@ enum CommandEnd {
         guard ApnsWorker.exitCode(for: error) == .success else {
             if let error = error as? CommandFailure { end(error.status.rawValue, "Error: \(error.message)") }
             if isCheck(arguments) { end(NagiosStatus.unknown, ApnsWorker.message(for: error)) }
-            end(ExitStatus.usage.rawValue, HelpText.suggesting(ApnsWorker.fullMessage(for: error), arguments))
+            end(ExitStatus.usage.rawValue, ApnsWorker.fullMessage(for: error))
         }
-        answer(error, arguments)
+        answer(error)
     }
 
     /// Prints the answer to a request such as `--help`.
-    private static func answer(_ request: any Error, _ arguments: [String]) -> Never {
+    private static func answer(_ request: any Error) -> Never {
         let isTerminal = isatty(STDOUT_FILENO) == 1
-        let text = ApnsWorker.fullMessage(for: request, columns: isTerminal ? nil : HelpText.columns)
-        // Unknown command names were refused earlier.
-        let command = (try? CommandNames.find(arguments).command) ?? ApnsWorker.self
-        print(HelpText.arranged(text, command))
+        print(ApnsWorker.fullMessage(for: request, columns: isTerminal ? nil : HelpText.columns))
         Glibc.exit(EXIT_SUCCESS)
     }
 
@@ -33,7 +30,7 @@ enum CommandEnd {
             }
             end(failure.status.rawValue, "Error: \(failure.message)")
         }
-        if ApnsWorker.exitCode(for: error) == .success { answer(error, arguments) }
+        if ApnsWorker.exitCode(for: error) == .success { answer(error) }
         if let error = error as? ExitCode {
             do { try Terminal.checkOutput() } catch let failure as CommandFailure {
                 end(failure.status.rawValue, "Error: \(failure.message)")

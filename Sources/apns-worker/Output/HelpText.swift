@@ -32,7 +32,7 @@ enum CommandNames {
 
     private static func unknown(_ name: String, _ path: [String], _ names: [String]) -> CommandFailure {
         let program = ([Self.name(ApnsWorker.self)] + path).joined(separator: " ")
-        let meant = name.nearest(of: names).map { "; did you mean `\($0)`?" } ?? ""
+        let meant = name.nearest(of: names).map { "; did you mean `\($0)`?" } ?? "."
         return CommandFailure(
             .usage, "unknown command `\(name.printable)`\(meant) `\(program) --help` lists the commands")
     }
@@ -60,64 +60,8 @@ enum HelpText {
             }
             throw CommandFailure(.usage, "no help on `\(names[0].printable)`; did you mean `help \(topic)`?")
         }
-        print(
-            arranged(ApnsWorker.helpMessage(for: command, columns: StatusScreen().isTerminal ? nil : columns), command))
+        print(ApnsWorker.helpMessage(for: command, columns: StatusScreen().isTerminal ? nil : columns))
         return true
-    }
-
-    /// Moves a command's own options to the beginning, and replaces the settings shared with other commands by one
-    /// line.
-    static func arranged(_ text: String, _ command: any ParsableCommand.Type) -> String {
-        guard text.hasPrefix("OVERVIEW:") else { return text }
-        var blocks = text.split(separator: "\n\n").map(String.init)
-        if let options = blocks.firstIndex(where: { $0.hasPrefix("OPTIONS:") }),
-            let usage = blocks.firstIndex(where: { $0.hasPrefix("USAGE:") })
-        {
-            let block = blocks.remove(at: options)
-            let first = blocks.index(after: usage)
-            let hasArguments = first < blocks.endIndex && blocks[first].hasPrefix("ARGUMENTS:")
-            blocks.insert(block, at: hasArguments ? first + 1 : first)
-        }
-        let hidden = hiddenSettings(text, command)
-        if !hidden.isEmpty {
-            blocks.append(
-                """
-                SETTINGS:
-                  \(hidden.joined(separator: ", ")) and others that commands share:
-                  `\(CommandNames.name(ApnsWorker.self)) help settings`
-                """)
-        } else if command == ApnsWorker.self {
-            let topics = HelpTopic.allCases.map(\.rawValue).joined(separator: ", ")
-            blocks.append("  See 'apns-worker help <topic>' for: \(topics).")
-        }
-        return blocks.map(trimmed).joined(separator: "\n\n")
-    }
-
-    /// Corrects the suggestion in the message about an unknown option. The parser does not suggest hidden options such
-    /// as `--redis`.
-    static func suggesting(_ message: String, _ arguments: [String]) -> String {
-        guard let unknown = message.prefixMatch(of: /Error: Unknown option '(--[^' ]+)'(\. Did you mean '[^']*'\?)?/),
-            let command = try? CommandNames.find(arguments).command
-        else { return message }
-        let help = ApnsWorker.helpMessage(for: command, includeHidden: true)
-        let names = Set(help.matches(of: /--[a-z][a-z-]+/).map { String($0.0) })
-        let meant = unknown.1.nearest(of: names.sorted()).map { ". Did you mean '\($0)'?" } ?? ""
-        return "Error: Unknown option '\(unknown.1)'\(meant)" + message[unknown.range.upperBound...]
-    }
-
-    /// Returns the best-known settings of a command that its help omits.
-    private static func hiddenSettings(_ text: String, _ command: any ParsableCommand.Type) -> [String] {
-        let all = ApnsWorker.helpMessage(for: command, includeHidden: true)
-        return [
-            ("--redis <url>", "--redis <url> (APNS_WORKER_REDIS_URL)"), ("--prefix <", "--prefix"),
-            ("--topic <", "--topic"), ("--key <", "--key"), ("--config <", "--config"),
-        ].compactMap { flag, name in all.contains(flag) && !text.contains(flag) ? name : nil }
-    }
-
-    private static func trimmed(_ block: String) -> String {
-        var block = block[...]
-        while block.hasSuffix("\n") { block.removeLast() }
-        return String(block)
     }
 }
 
@@ -126,6 +70,9 @@ enum HelpTopic: String, CaseIterable {
     case settings, jobs
     case exitCodes = "exit-codes"
     case environment
+
+    /// The names of all topics.
+    static var names: String { allCases.map(\.rawValue).joined(separator: ", ") }
 
     var text: String {
         switch self {

@@ -3,6 +3,7 @@ import FoundationEssentials
 import Glibc
 import NIOCore
 import Operations
+import PushJob
 import PushQueue
 import PushWorker
 import TLS
@@ -113,7 +114,7 @@ struct CallbackOptions: ParsableArguments {
         if let batch, !(1...1000).contains(batch) { throw ValidationError("--batch must be from 1 to 1000") }
         if let tries, !(1...1000).contains(tries) { throw ValidationError("--tries must be from 1 to 1000") }
         let claimAfter = try self.claimAfter.map {
-            try DurationText.option($0, "--claim-after", bare: .seconds, 1...86_400)
+            try DurationText.option($0, "--claim-after", 1...86_400)
         }
         let patience = try patience()
         let silence = claimAfter ?? max(60_000, 3 * patience)
@@ -126,7 +127,7 @@ struct CallbackOptions: ParsableArguments {
 
     /// Returns the maximum time for a request, in milliseconds.
     private func patience() throws -> Int {
-        try timeout.map { try DurationText.option($0, "--answer-timeout", bare: .seconds, 1...3600) } ?? 10_000
+        try timeout.map { try DurationText.option($0, "--answer-timeout", 1...3600) } ?? 10_000
     }
 
     private func address() throws -> HTTPAddress? {

@@ -55,7 +55,7 @@ struct Results: AsyncParsableCommand {
         if callbacks.isOn { return try await handOver() }
         let found = try await fleet.withFleet { fleet in
             var queues: [(keys: QueueKeys, client: RedisClient)] = []
-            for keys in try await fleet.queues().keys {
+            for keys in try await fleet.notedQueues() {
                 queues.append((keys, try await fleet.client(for: keys.results)))
             }
             return try await show(queues)

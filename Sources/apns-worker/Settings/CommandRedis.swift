@@ -2,6 +2,7 @@ import Logging
 import NIOCore
 import NIOPosix
 import Operations
+import PushJob
 import PushQueue
 import Redis
 import Synchronization

@@ -357,6 +357,7 @@ extension Setting {
 // MARK: - Configurations with the defaults
 
 extension WorkerConfiguration: ConfigurationRoot {
+    static let scope = Setting.Scope.worker
     static var initial: WorkerConfiguration {
         let redis = RedisTopology.single(RedisEndpoint(location: .host("localhost", port: 0)))
         return WorkerConfiguration(redis: redis, queues: [], sharedKeys: SharedKeys(), apps: [], workerName: "")
@@ -364,14 +365,17 @@ extension WorkerConfiguration: ConfigurationRoot {
 }
 
 extension AppConfiguration: ConfigurationRoot {
+    static let scope = Setting.Scope.app
     static var initial: AppConfiguration { AppConfiguration(name: "", topic: "", credential: .providerTokens([])) }
 }
 
 extension QueueLimits: ConfigurationRoot {
+    static let scope = Setting.Scope.queue
     static var initial: QueueLimits { QueueLimits() }
 }
 
 extension GatewayOptions: ConfigurationRoot {
+    static let scope = Setting.Scope.app
     static var initial: GatewayOptions { GatewayOptions() }
 }
 

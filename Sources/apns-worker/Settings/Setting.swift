@@ -1,4 +1,5 @@
 import PrintableText
+import PushJob
 
 /// A setting: its names, its values, and its effect. All settings are in ``Setting/all``.
 ///
@@ -116,6 +117,11 @@ struct Setting: Sendable {
     ) {
         let unit: DurationUnit? = if case .duration(let bare, _) = kind { stored ?? bare } else { nil }
         let scale = unit?.milliseconds ?? 1
+        // Values of a setting that is declared wrongly would be ignored without an error.
+        assert(section.scope == .worker || section.scope == Root.scope, "\(path) has another scope than its member")
+        assert(
+            kind.examples.allSatisfy { Value($0.divided(by: scale)) != nil },
+            "\(path) has another kind than its member")
         self.init(
             path, kind, section, help,
             initial: initial ?? Root.initial[keyPath: keyPath].content?.multiplied(by: scale),
@@ -294,7 +300,10 @@ extension Setting.Kind {
             return Int(digits).flatMap { range.contains($0) ? .number($0) : nil }
         case .size(let range): return SizeText.bytes(text).flatMap { range.contains($0) ? .number($0) : nil }
         case .duration(let bare, let range):
-            let milliseconds = DurationText.milliseconds(text, bare: bare)
+            // A number without a unit. Digits are checked, because `Int` also reads a sign.
+            let number = text.allSatisfy { $0.isASCII && $0.isNumber } ? Int(text) : nil
+            if let number { return range.contains(number) ? .number(number * bare.milliseconds) : nil }
+            let milliseconds = DurationText.milliseconds(text)
             return milliseconds.flatMap { self.milliseconds(bare, range).contains($0) ? .number($0) : nil }
         case .choice(let known):
             // YAML's other words for on and off.
@@ -320,6 +329,16 @@ extension Setting.Kind {
         range.lowerBound * unit.milliseconds...range.upperBound * unit.milliseconds
     }
 
+    /// Valid values: all of a choice, otherwise one.
+    fileprivate var examples: [SettingContent] {
+        switch self {
+        case .text, .file, .list: [.text("")]
+        case .number(let range), .percentage(let range), .size(let range): [.number(range.lowerBound)]
+        case .duration(let bare, let range): [.number(range.lowerBound * bare.milliseconds)]
+        case .choice(let known): known.map { .text($0) }
+        }
+    }
+
     /// The description of valid values, such as `a duration from 7s to 1h`.
     var expectation: String {
         switch self {
@@ -330,9 +349,7 @@ extension Setting.Kind {
         case .percentage(let range): "a percentage from \(range.lowerBound)% to \(range.upperBound)%"
         case .size(let range):
             "a size from \(SizeText.text(range.lowerBound)) to \(SizeText.text(range.upperBound)), such as 64MiB, or in bytes"
-        case .duration(let bare, let range):
-            "a duration from \(DurationText.text(range.lowerBound * bare.milliseconds)) to "
-                + DurationText.text(range.upperBound * bare.milliseconds)
+        case .duration(let bare, let range): DurationText.range(milliseconds(bare, range))
         case .choice(let known):
             known.count > 1 ? known.dropLast().joined(separator: ", ") + " or " + (known.last ?? "") : known.joined()
         }
@@ -358,6 +375,8 @@ extension Setting.Kind {
 protocol ConfigurationRoot: Sendable {
     /// The configuration with all its defaults.
     static var initial: Self { get }
+    /// The part of a deployment that each such configuration is about.
+    static var scope: Setting.Scope { get }
 }
 
 /// The member to which a setting's value is written.

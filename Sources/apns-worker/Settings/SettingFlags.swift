@@ -1,4 +1,5 @@
 import ArgumentParser
+import PushJob
 import PushQueue
 import PushWorker
 import Redis
@@ -10,8 +11,9 @@ protocol SettingFlagSections {
     static var haveFile: Bool { get }
     /// True for a command's group that includes `--timeout`: for commands that wait for Redis.
     static var haveTimeout: Bool { get }
-    /// The settings shown by `--help`; the others are in `apns-worker help settings`. `nil` for all.
-    static var shown: [Setting]? { get }
+    /// True for the settings that the command is about: `--help` shows all of them. Of settings that most commands
+    /// have, it shows the ``Setting/bestKnown``; the others are in `apns-worker help settings`.
+    static var showsAll: Bool { get }
     /// Returns the help of a setting whose meaning for the command differs from that for a worker.
     static func help(of setting: Setting) -> String?
 }
@@ -19,7 +21,7 @@ protocol SettingFlagSections {
 extension SettingFlagSections {
     static var haveFile: Bool { false }
     static var haveTimeout: Bool { false }
-    static var shown: [Setting]? { nil }
+    static var showsAll: Bool { true }
     static func help(of setting: Setting) -> String? { nil }
 }
 
@@ -54,7 +56,7 @@ struct SettingFlags<Sections: SettingFlagSections>: ParsableArguments, CustomRef
 
     // Here, because the parser reports an error of its own for one that is thrown while it decodes.
     mutating func validate() throws {
-        timeout = try timeoutText.map { try DurationText.option($0, "--timeout", bare: .seconds, 1...86_400) }
+        timeout = try timeoutText.map { try DurationText.option($0, "--timeout", 1...86_400) }
     }
 
     var customMirror: Mirror {
@@ -68,8 +70,9 @@ struct SettingFlags<Sections: SettingFlagSections>: ParsableArguments, CustomRef
             name: .customLong(Key.file.stringValue),
             help: ArgumentHelp(
                 """
-                YAML file with settings; flags and variables override it. See `apns-worker config --help`. (APNS_WORKER_CONFIG)
-                """, valueName: "file", visibility: Sections.shown == nil ? .default : .hidden))
+                YAML file with settings, which `apns-worker help settings` lists; flags and variables override it. \
+                (APNS_WORKER_CONFIG)
+                """, valueName: "file"))
     }
 
     private static var timeoutOption: Option<String?> {
@@ -85,7 +88,7 @@ struct SettingFlags<Sections: SettingFlagSections>: ParsableArguments, CustomRef
             help: ArgumentHelp(
                 "\(Sections.help(of: setting) ?? setting.help) (\(setting.variable)\(initial))",
                 valueName: setting.valueName,
-                visibility: Sections.shown.map { $0.contains(setting) } ?? true ? .default : .hidden))
+                visibility: Sections.showsAll || Setting.bestKnown.contains(setting) ? .default : .hidden))
     }
 
     private struct Key: CodingKey {
@@ -110,17 +113,22 @@ typealias QueuesOptions = SettingFlags<QueuesFlags>
 /// An app, or the common settings of several.
 typealias AppOptions = SettingFlags<AppFlags>
 
+extension Setting {
+    /// The settings that `--help` shows of those that most commands have.
+    fileprivate static let bestKnown = [redisURL, prefix, queueNames, topic, key]
+}
+
 enum RedisFlags: SettingFlagSections {
     static let sections = [Setting.Section.redis]
     static let haveFile = true
     static let haveTimeout = true
-    static let shown: [Setting]? = []
+    static let showsAll = false
 }
 enum QueueFlags: SettingFlagSections {
     static let sections = [Setting.Section.redis, .queues, .format]
     static let haveFile = true
     static let haveTimeout = true
-    static let shown: [Setting]? = [.queueNames]
+    static let showsAll = false
     static func help(of setting: Setting) -> String? {
         setting == .queueNames ? "The queue, or several such as critical,default." : nil
     }
@@ -129,14 +137,14 @@ enum QueueFlags: SettingFlagSections {
 enum FeedbackRedisFlags: SettingFlagSections {
     static let sections = [Setting.Section.redis]
     static let haveFile = true
-    static let shown: [Setting]? = []
+    static let showsAll = false
 }
-/// The settings that a command has but `--help` does not show.
-enum HiddenFlags<Sections: SettingFlagSections>: SettingFlagSections {
+/// The settings of a worker that another command uses too.
+enum WorkerFlags<Sections: SettingFlagSections>: SettingFlagSections {
     static var sections: [Setting.Section] { Sections.sections }
     static var haveFile: Bool { Sections.haveFile }
     static var haveTimeout: Bool { Sections.haveTimeout }
-    static var shown: [Setting]? { [] }
+    static var showsAll: Bool { false }
 }
 enum QueuesFlags: SettingFlagSections {
     static let sections = [Setting.Section.redis, .queues, .queueOrder, .format]

@@ -1,80 +1,21 @@
 import ArgumentParser
-import PushQueue
+import PushJob
 
-/// A unit of durations.
-enum DurationUnit: String, CaseIterable, Sendable {
-    // Larger units first, as in a duration.
-    case weeks = "w"
-    case days = "d"
-    case hours = "h"
-    case minutes = "m"
-    case seconds = "s"
-    case milliseconds = "ms"
-
-    var milliseconds: Int {
-        switch self {
-        case .milliseconds: 1
-        case .seconds: 1000
-        case .minutes: 60_000
-        case .hours: 3_600_000
-        case .days: 86_400_000
-        case .weeks: 7 * 86_400_000
-        }
-    }
-
-    /// The unit's name in a sentence.
-    var name: String { "\(self)" }
-}
-
-/// Durations in text form, such as `500ms`, `45s`, `1h30m` or `90d`.
-enum DurationText {
-    /// Reads a duration: numbers with the units w, d, h, m, s and ms, each at most once and larger units first.
-    /// - Parameter bare: the unit of a number without one; `nil` if a unit is required.
-    /// - Returns: milliseconds; `nil` if the text is not a duration.
-    static func milliseconds(_ text: String, bare: DurationUnit? = nil) -> Int? {
-        if let number = count(text[...]) { return bare.flatMap { product(number, $0) } }
-        var rest = text[...]
-        var total = 0
-        var units = DurationUnit.allCases[...]
-        repeat {
-            let digits = rest.prefix { $0.isASCII && $0.isNumber }
-            let letters = rest.dropFirst(digits.count).prefix { $0.isLetter }
-            rest = rest.dropFirst(digits.count + letters.count)
-            guard let number = count(digits), let place = units.firstIndex(where: { $0.rawValue == letters }),
-                let part = product(number, units[place])
-            else { return nil }
-            units = units[(place + 1)...]
-            total += part
-            guard total <= Int.bound else { return nil }
-        } while !rest.isEmpty
-        return total
-    }
-
-    /// Reads the duration of a flag that is not a setting.
-    /// - Parameter range: in the unit of a bare number.
+extension DurationText {
+    /// Reads the duration of a flag that is not a setting. It must have a unit.
+    /// - Parameters:
+    ///   - range: in the unit.
+    ///   - smallest: the smallest unit that is valid.
     /// - Returns: milliseconds.
-    static func option(_ text: String, _ flag: String, bare: DurationUnit, _ range: ClosedRange<Int>) throws -> Int {
-        let kind = Setting.Kind.duration(bare, range)
-        guard case .number(let milliseconds) = kind.content(text) else {
-            throw ValidationError("\(flag) is \(text); it must be \(kind.expectation)")
+    static func option(
+        _ text: String, _ flag: String, _ range: ClosedRange<Int>, _ unit: DurationUnit = .seconds,
+        smallest: DurationUnit = .milliseconds
+    ) throws -> Int {
+        let range = range.lowerBound * unit.milliseconds...range.upperBound * unit.milliseconds
+        guard let milliseconds = milliseconds(text, smallest: smallest), range.contains(milliseconds) else {
+            throw ValidationError("\(flag) is \(text); it must be \(self.range(range))")
         }
         return milliseconds
-    }
-
-    private static func count(_ digits: Substring) -> Int? {
-        digits.allSatisfy { $0.isASCII && $0.isNumber } ? Int(digits) : nil
-    }
-
-    private static func product(_ number: Int, _ unit: DurationUnit) -> Int? {
-        let (product, overflows) = number.multipliedReportingOverflow(by: unit.milliseconds)
-        return overflows || product > Int.bound ? nil : product
-    }
-
-    /// Returns the duration in the largest unit that needs no fraction, such as `5m`, `90s` or `90d`.
-    static func text(_ milliseconds: Int) -> String {
-        guard milliseconds != 0 else { return "0" }
-        let unit = DurationUnit.allCases.first { $0 != .weeks && milliseconds % $0.milliseconds == 0 } ?? .milliseconds
-        return "\(milliseconds / unit.milliseconds)\(unit.rawValue)"
     }
 }
 

@@ -164,24 +164,30 @@ struct RecentCountsTests {
 struct AnswerDelayTests {
     @Test("is read with its unit and jitter")
     func reads() {
-        #expect(AnswerDelay("20ms±5ms") == AnswerDelay(microseconds: 20_000, jitterMicroseconds: 5_000))
-        #expect(AnswerDelay("20ms+-5ms") == AnswerDelay(microseconds: 20_000, jitterMicroseconds: 5_000))
-        #expect(AnswerDelay("1.5s") == AnswerDelay(microseconds: 1_500_000))
-        #expect(AnswerDelay("800us") == AnswerDelay(microseconds: 800))
-        #expect(AnswerDelay("20m") == AnswerDelay(microseconds: 1_200_000_000))
-        #expect(AnswerDelay("1h") == AnswerDelay(microseconds: 3_600_000_000))
+        #expect(AnswerDelay("20ms±5ms") == AnswerDelay(milliseconds: 20, jitterMilliseconds: 5))
+        #expect(AnswerDelay("20ms+-5ms") == AnswerDelay(milliseconds: 20, jitterMilliseconds: 5))
+        #expect(AnswerDelay("1s500ms") == AnswerDelay(milliseconds: 1500))
+        #expect(AnswerDelay("20m") == AnswerDelay(milliseconds: 1_200_000))
+        #expect(AnswerDelay("1h") == AnswerDelay(milliseconds: 3_600_000))
+    }
+
+    @Test("is written as it is read", arguments: ["0ms", "20ms", "20ms±5ms", "90s±1500ms", "1h"])
+    func writes(_ text: String) {
+        #expect(AnswerDelay(text)?.description == text)
     }
 
     @Test(
         "is refused otherwise",
-        arguments: ["", "20", "ms", "-1ms", "nans", "1ms±2ms", "1ms±", "61m", "2h", "1ms±1ms±1ms", "infs"])
+        arguments: [
+            "", "20", "ms", "-1ms", "nans", "1ms±2ms", "1ms±", "61m", "2h", "1.5s", "800us", "1ms±1ms±1ms", "infs",
+        ])
     func refuses(_ text: String) { #expect(AnswerDelay(text) == nil) }
 
     @Test("varies within its jitter, and uses all of it")
     func draws() {
         var generator = SeededGenerator(seed: 7)
         let draws = (0..<1000).map { _ in
-            AnswerDelay(microseconds: 20_000, jitterMicroseconds: 5_000).draw(&generator)
+            AnswerDelay(milliseconds: 20, jitterMilliseconds: 5).draw(&generator)
         }
         #expect(draws.allSatisfy { (15_000...25_000).contains($0) })
         #expect((draws.min() ?? 0) < 15_500 && (draws.max() ?? 0) > 24_500)
@@ -262,7 +268,7 @@ struct JSONObjectCheckTests {
         "accepts objects",
         arguments: [
             "{}", " {\"a\" : [1, -2.5e+3, true, false, null, {}, []] }\n", #"{"a":"\u00e9\n\"","b":{"c":[[]]}}"#,
-            #"{"ü":0.1}"#,
+            #"{"ü":0.1}"#, #"{"a":"\ud83d\uDE00\ud83d\ude00x"}"#,
         ])
     func takes(_ text: String) { #expect(accepts(text)) }
 
@@ -272,6 +278,9 @@ struct JSONObjectCheckTests {
             "", "[]", "1", "{", "{}}", "{\"a\"}", "{\"a\":}", "{\"a\":1,}", "{a:1}", "{\"a\":01}", "{\"a\":1.}",
             "{\"a\":tru}",
             #"{"a":"\x"}"#, #"{"a":"\u12g4"}"#, "{\"a\":\"\n\"}", "{\"a\":\"", "{\"a\":[1,]}", #"{"a":"\u12"#,
+            #"{"a":"\ud83d"}"#, #"{"a":"\ude00"}"#, #"{"a":"\ud83dx"}"#, #"{"a":"\ud83d\n"}"#, #"{"a":"\ud83d\ud83d"}"#,
+            #"{"a":"\ud83d\u0041"}"#, #"{"a":"\ude00\ud83d"}"#, #"{"\ud83d":1}"#, #"{"a":"\ud83d\"#,
+            #"{"a":"\ud83d\u"}"#,
             String(repeating: "{\"a\":", count: 100) + "1" + String(repeating: "}", count: 100),
         ])
     func refuses(_ text: String) { #expect(!accepts(text)) }

@@ -21,4 +21,10 @@ struct PrintableTextTests {
 
     @Test("can be cut by Unicode characters, not by bytes")
     func cut() { #expect("éé\u{0}éé".printable(replacing: "?", atMost: 4) == "éé?é") }
+
+    @Test("are hexadecimal only with digits of ASCII")
+    func hexadecimal() {
+        for text in ["0", "09afAF"] { #expect(text.isHexadecimal, "\(text)") }
+        for text in ["g", "0x1", "+1", "０", "é", "1 "] { #expect(!text.isHexadecimal, "\(text)") }
+    }
 }

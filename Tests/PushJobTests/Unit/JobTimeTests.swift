@@ -65,4 +65,24 @@ struct JobTimeTests {
             "36501d", "99999999999999999999s", "9223372036854775807w", "1700000000000", "never",
         ])
     func badDurations(text: String) { #expect(Expiration(text) == nil) }
+
+    @Test(
+        "milliseconds are the smallest unit of durations outside of jobs",
+        arguments: [
+            ("500ms", 500), ("1s500ms", 1500), ("1m1ms", 60_001), ("1h30m", 5_400_000), ("0ms", 0),
+            ("36500d", 3_153_600_000_000), ("1ms1s", nil), ("1ms1ms", nil), ("1m1m", nil), ("1500", nil), ("1.5s", nil),
+            ("36500d1ms", nil), ("3153600000001ms", nil), ("9999999999999w", nil), ("800us", nil), ("ms", nil),
+        ] as [(String, Int?)])
+    func milliseconds(text: String, expected: Int?) {
+        #expect(DurationText.milliseconds(text) == expected)
+        if text.hasSuffix("ms") { #expect(JobDuration.seconds(text) == nil) }
+    }
+
+    @Test(
+        "a duration is written in its largest unit without a fraction, and read as it is written",
+        arguments: [(500, "500ms"), (1000, "1s"), (90_000, "90s"), (3_600_000, "1h"), (14 * 86_400_000, "14d")])
+    func written(milliseconds: Int, text: String) {
+        #expect(DurationText.text(milliseconds) == text)
+        #expect(DurationText.milliseconds(text) == milliseconds)
+    }
 }

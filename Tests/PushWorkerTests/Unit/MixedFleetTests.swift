@@ -194,5 +194,8 @@ struct MixedFleetTests {
             #expect(changed.routing == base.routing && changed.rules != base.rules)
         }
         #expect(ConfigurationDigest(base.text) == base && base.text.utf8.count == 16)
+        for other in ["", "0", "+123456789abcdef", "０123456789abcde", "0123456789abcdeg", "0123456789abcdef0"] {
+            #expect(ConfigurationDigest(other) == nil, "\(other)")
+        }
     }
 }

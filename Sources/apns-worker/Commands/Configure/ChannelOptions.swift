@@ -8,8 +8,8 @@ import PushWorker
 
 /// The options that select an app's channels, and the form of output.
 struct ChannelOptions: ParsableArguments {
-    @OptionGroup(title: "App") var settings: SettingFlags<HiddenFlags<AppFlags>>
-    @OptionGroup(title: "Binary gateway (--transport gateway)") var gateway: SettingFlags<HiddenFlags<GatewayFlags>>
+    @OptionGroup(title: "App") var settings: SettingFlags<WorkerFlags<AppFlags>>
+    @OptionGroup(title: "Binary gateway (--transport gateway)") var gateway: SettingFlags<WorkerFlags<GatewayFlags>>
 
     @Option(help: "App. (default: the only app)")
     var app: String?

@@ -25,9 +25,9 @@ struct Check: AsyncParsableCommand {
               apns-worker check --job job.json --send     (to its devices, without the queue)
             """)
 
-    @OptionGroup(title: "Queues") var queues: SettingFlags<HiddenFlags<QueuesFlags>>
-    @OptionGroup(title: "App") var app: SettingFlags<HiddenFlags<AppFlags>>
-    @OptionGroup(title: "Binary gateway (--transport gateway)") var gateway: SettingFlags<HiddenFlags<GatewayFlags>>
+    @OptionGroup(title: "Queues") var queues: SettingFlags<WorkerFlags<QueuesFlags>>
+    @OptionGroup(title: "App") var app: SettingFlags<WorkerFlags<AppFlags>>
+    @OptionGroup(title: "Binary gateway (--transport gateway)") var gateway: SettingFlags<WorkerFlags<GatewayFlags>>
 
     @Option(help: "File with jobs, one per line; - for standard input.") var job: String?
     @Flag(help: "Send the notifications of the job and print the answers of APNs.") var send = false

@@ -1,6 +1,7 @@
 import ArgumentParser
 import FoundationEssentials
 import Operations
+import PushJob
 import PushQueue
 import Redis
 
@@ -112,8 +113,7 @@ struct CommandOptions: ParsableArguments {
     func send(_ kind: WorkerCommand.Kind, _ texts: CommandTexts) async throws {
         let (change, settings) = (try change(kind), try fleet.settings())
         let isDone: Bool = try await fleet.withFleet { fleet in
-            let (queues, incomplete) = try await fleet.queues()
-            if let incomplete { Terminal.note("note: \(incomplete)\n") }
+            let queues = try await fleet.notedQueues()
             var names: [String] = []
             let command = ChangeCommand(isConfirmed: yes, asks: { _ in all }) { part in
                 names.append(part.subject ?? "")

@@ -1,5 +1,6 @@
 import ArgumentParser
 import Operations
+import PushQueue
 import Redis
 
 /// The options that select queues for commands about the whole fleet.
@@ -36,5 +37,14 @@ struct FleetOptions: ParsableArguments {
             await fleet.close()
             throw error
         }
+    }
+}
+
+extension Fleet {
+    /// Returns the queues, and prints a note if there may be more.
+    func notedQueues() async throws -> [QueueKeys] {
+        let found = try await queues()
+        if let note = found.note { Terminal.note("note: \(note)\n") }
+        return found.keys
     }
 }

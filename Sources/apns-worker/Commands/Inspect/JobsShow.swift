@@ -21,7 +21,7 @@ struct JobsShow: AsyncParsableCommand {
 
     @Option(help: "Jobs with this ID. Repeatable.") var id: [String] = []
 
-    @Option(help: "Maximum number. (default: 20)") var limit: Int = 20
+    @Option(help: "Maximum number.") var limit = 20
 
     @Flag(help: "Print one JSON object per line.") var json = false
 

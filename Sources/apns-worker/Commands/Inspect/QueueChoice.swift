@@ -13,7 +13,7 @@ enum QueueChoice {
     ) async throws -> Result {
         let settings = try options.settings()
         return try await FleetOptions.withFleet(settings, searches: !settings.namesQueues) { fleet in
-            try await body(fleet, queues(fleet))
+            try await body(fleet, fleet.notedQueues())
         }
     }
 
@@ -44,15 +44,9 @@ enum QueueChoice {
                 "\(named.count) queues are configured: choose with --queue \(names), or pass \(flag)")
         }
         return try await FleetOptions.withFleet(settings, searches: all && !settings.namesQueues) { fleet in
-            guard !all else { return try await body(fleet, queues(fleet)) }
+            guard !all else { return try await body(fleet, fleet.notedQueues()) }
             if !force { try await Desk(fleet, named, settings).checkExistence(of: named) }
             return try await body(fleet, named)
         }
-    }
-
-    private static func queues(_ fleet: Fleet) async throws -> [QueueKeys] {
-        let (keys, incomplete) = try await fleet.queues()
-        if let incomplete { Terminal.note("note: \(incomplete)\n") }
-        return keys
     }
 }

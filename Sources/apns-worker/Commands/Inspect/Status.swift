@@ -32,7 +32,7 @@ struct Status: AsyncParsableCommand {
             Dead letters are too many above 1 % of the day's outcomes (UTC) and ten, or above --max-dead or --max-dead-rate.
 
             With --json it prints one object on a line, with --watch one for each refresh. Its members: at, redis, prefix, \
-            rate, invalid_tokens, problems (kind, subject, message, advice), notes, shared_error, servers (address, queues, version, \
+            rate, invalid_tokens, problems (kind, subject, message, advice), notes, shared_error, search_error, servers (address, queues, version, \
             role, full, used_memory_bytes, max_memory_bytes (0 for no limit), eviction_policy, append_only, replicas, \
             replicas_in_step, writes_refused, error), queues (name, waiting, due, later, retrying, scheduled, deferred, claimed, dead, dead_bytes, cancelled, \
             oldest_age_ms, paused, workers, delivered_rate, today, dead_reasons, dead_sampled, error, unreachable), workers (name, host, pid, \
@@ -47,10 +47,8 @@ struct Status: AsyncParsableCommand {
     @Flag(help: "Refresh until Ctrl-C.")
     var watch = false
 
-    @Argument(
-        help: ArgumentHelp("Time between refreshes, with --watch. (default: 2s)", valueName: "interval"),
-        transform: { try Self.seconds($0) })
-    var seconds: Double?
+    @Argument(help: "Time between refreshes, with --watch. (default: 2s)")
+    var interval: String?
 
     @Flag(help: "Print JSON.")
     var json = false
@@ -71,24 +69,26 @@ struct Status: AsyncParsableCommand {
     var maxDeadRate: String?
 
     func validate() throws {
-        if seconds != nil, !watch { throw ValidationError("an interval needs --watch") }
+        _ = try pause()
+        if interval != nil, !watch { throw ValidationError("an interval needs --watch") }
         if check, watch { throw ValidationError("--check and --watch cannot be combined") }
-        if let maxAge, JobDuration.seconds(maxAge) == nil {
-            throw ValidationError("--max-age is \(maxAge); it must be a duration such as 30s, 5m or 1h30m")
-        }
+        _ = try age()
         if let maxDead, maxDead < 0 { throw ValidationError("--max-dead must be at least 0") }
         if let maxDeadRate, Self.share(maxDeadRate) == nil {
             throw ValidationError("--max-dead-rate is \(maxDeadRate); it must be a percentage such as 1% or 0.5%")
         }
     }
 
-    /// Reads a duration, or a number of seconds.
-    private static func seconds(_ text: String) throws -> Double {
-        let number = Double(text) ?? DurationText.milliseconds(text).map { Double($0) / 1000 }
-        guard let number, (0.1...86_400).contains(number) else {
-            throw ValidationError("the interval of --watch is \(text); it must be a duration from 100ms to 1d")
-        }
-        return number
+    /// Returns the time between refreshes.
+    private func pause() throws -> Duration {
+        let flag = "the interval of --watch"
+        return .milliseconds(
+            try interval.map { try DurationText.option($0, flag, 100...86_400_000, .milliseconds) } ?? 2000)
+    }
+
+    /// Returns the maximum age of a job in milliseconds.
+    private func age() throws -> Int64? {
+        try maxAge.map { Int64(try DurationText.option($0, "--max-age", 1...365 * 86_400)) }
     }
 
     private static func share(_ text: String) -> Double? {
@@ -96,9 +96,9 @@ struct Status: AsyncParsableCommand {
         return (0...100).contains(number) ? number / 100 : nil
     }
 
-    private var limits: FleetStatus.Limits {
+    private func limits() throws -> FleetStatus.Limits {
         var limits = FleetStatus.Limits()
-        limits.age = maxAge.flatMap(JobDuration.seconds).map { $0 * 1000 }
+        limits.age = try age()
         limits.dead = maxDead
         limits.deadShare = maxDeadRate.flatMap(Self.share)
         return limits
@@ -113,9 +113,7 @@ struct Status: AsyncParsableCommand {
                 try await watch(fleet, apps)
                 return NagiosStatus.ok
             }
-            let (queues, incomplete) = try await fleet.queues()
-            var status = try await FleetStatus.read(fleet, queues, apps: apps, limits: limits)
-            if let incomplete { status.notes.append(incomplete) }
+            let status = try await FleetStatus.read(fleet, fleet.queues(), apps: apps, limits: limits())
             let screen = StatusScreen()
             if json {
                 _ = screen.write(try JSONLine.text(status, keys: .convertToSnakeCase) + "\n")
@@ -154,28 +152,27 @@ struct Status: AsyncParsableCommand {
 
     private func watch(_ fleet: Fleet, _ apps: [String]) async throws {
         // The first read may throw, before there is a screen on which to show an error.
-        let found = try await fleet.queues()
+        let queues = try await fleet.queues()
         let screen = StatusScreen()
         let isDrawn = !json && screen.isTerminal
         let signals = await UnixSignalsSequence(trapping: .sigint, .sigterm, .sighup)
         if isDrawn, !screen.open() { return }
         defer { if isDrawn { screen.close() } }
-        let pause = Duration.seconds(seconds ?? 2)
+        let pause = try pause()
         try await withThrowingTaskGroup(of: Void.self) { group in
             group.addTask { for await _ in signals { return Interruption.request() } }
             group.addTask { [self] in
-                var (queues, incomplete) = found
+                var queues = queues
                 var last: FleetStatus?
                 var searched = ContinuousClock.now
                 while !Task.isCancelled {
                     var failure: String?
                     do {
                         if ContinuousClock.now - searched > .seconds(60) {
-                            (queues, incomplete) = try await fleet.queues()
+                            queues = try await fleet.queues()
                             searched = .now
                         }
-                        var status = try await FleetStatus.read(fleet, queues, apps: apps, limits: limits)
-                        if let incomplete { status.notes.append(incomplete) }
+                        var status = try await FleetStatus.read(fleet, queues, apps: apps, limits: limits())
                         if let last { status.compare(with: last) }
                         last = status
                     } catch let error as RedisError {

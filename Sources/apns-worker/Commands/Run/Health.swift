@@ -1,6 +1,7 @@
 import ArgumentParser
 import FoundationEssentials
 import NIOCore
+import PushJob
 
 /// Queries a worker's admin port, for images and machines without an HTTP client.
 struct Health: AsyncParsableCommand {
@@ -21,9 +22,15 @@ struct Health: AsyncParsableCommand {
     var ready = false
 
     @Option(
-        help: ArgumentHelp("Maximum time to wait for the answer. (default: 5s)", valueName: "duration"),
-        transform: { try DurationText.option($0, "--timeout", bare: .milliseconds, 1...3_600_000) })
-    var timeout = 5000
+        help: ArgumentHelp("Maximum time to wait for the answer. (default: 5s)", valueName: "duration"))
+    var timeout: String?
+
+    func validate() throws { _ = try patience() }
+
+    /// Returns the maximum time to wait, in milliseconds.
+    private func patience() throws -> Int {
+        try timeout.map { try DurationText.option($0, "--timeout", 1...3_600_000, .milliseconds) } ?? 5000
+    }
 
     func run() async throws {
         guard let (host, port) = try address() else {
@@ -37,7 +44,7 @@ struct Health: AsyncParsableCommand {
         let address = AdminAddress(host: host, port: port)
         let answer: AdminAnswer
         do {
-            answer = try await address.get(ready ? "/readyz" : "/healthz", within: .milliseconds(Int64(timeout)))
+            answer = try await address.get(ready ? "/readyz" : "/healthz", within: .milliseconds(Int64(try patience())))
         } catch {
             Terminal.note("\(error)\n")
             throw ExitCode.failure

@@ -43,7 +43,7 @@ struct CampaignOptions: ParsableArguments {
 
     /// Runs `body` with all queues, or with those of `--queue`.
     func withQueues(_ body: (Fleet, [QueueKeys]) async throws -> Void) async throws {
-        try await fleet.withFleet { fleet in try await body(fleet, fleet.queues().keys) }
+        try await fleet.withFleet { fleet in try await body(fleet, fleet.notedQueues()) }
     }
 
     /// Reports that no queue knows the campaign, and names known ones.
@@ -74,7 +74,7 @@ struct CampaignList: AsyncParsableCommand {
 
     func run() async throws {
         try await fleet.withFleet { fleet in
-            let campaigns = try await CampaignStatus.latest(limit, in: fleet.queues().keys, fleet)
+            let campaigns = try await CampaignStatus.latest(limit, in: fleet.notedQueues(), fleet)
             if json {
                 for campaign in campaigns { print(try JSONLine.text(campaign, keys: .convertToSnakeCase)) }
                 return

@@ -84,20 +84,18 @@ struct Enqueue: AsyncParsableCommand {
             return
         }
         guard (1...1000).contains(replicas) else { throw ValidationError("--replicas must be from 1 to 1000") }
-        // To Redis, 0 means forever.
-        guard let replicasTimeout else { return }
-        guard let seconds = JobDuration.seconds(replicasTimeout), (1...3600).contains(seconds) else {
-            throw ValidationError("--replicas-timeout must be a duration from 1s to 1h, such as 5s or 1m")
-        }
+        _ = try confirmation()
     }
 
-    /// The confirmation for which a push waits; `nil` for only the master's answer.
-    private var confirmation: PushConfirmation? {
-        replicas.map { .init(replicas: $0, seconds: replicasTimeout.flatMap(JobDuration.seconds) ?? 5) }
+    /// Returns the confirmation for which a push waits; `nil` for only the master's answer.
+    private func confirmation() throws -> PushConfirmation? {
+        // To Redis, 0 means forever.
+        let timeout = try replicasTimeout.map { try DurationText.option($0, "--replicas-timeout", 1...3600) }
+        return replicas.map { PushConfirmation(replicas: $0, milliseconds: timeout ?? 5000) }
     }
 
     private func waitLimit() throws -> Int? {
-        try wait.map { try DurationText.option($0, "--wait", bare: .seconds, 1...86_400) }
+        try wait.map { try DurationText.option($0, "--wait", 1...86_400) }
     }
 
     func run() async throws {
@@ -234,11 +232,10 @@ struct Enqueue: AsyncParsableCommand {
             encoder.expiration = parsed
         }
         if let uniqueFor {
-            guard let seconds = JobDuration.seconds(uniqueFor), JobDuration.uniqueFor.contains(seconds) else {
-                throw ValidationError("--unique-for is a duration from 1s to 30d, such as 45s, 30m, 1h30m or 7d")
-            }
+            let range = Int(JobDuration.uniqueFor.lowerBound)...Int(JobDuration.uniqueFor.upperBound)
+            let milliseconds = try DurationText.option(uniqueFor, "--unique-for", range, smallest: .seconds)
             guard self.id != nil else { throw ValidationError("--unique-for needs --id") }
-            encoder.uniqueFor = seconds
+            encoder.uniqueFor = Int64(milliseconds / 1000)
         }
         if let traceparent {
             guard TraceParent(ByteBuffer(string: traceparent)) != nil else {
@@ -401,7 +398,7 @@ struct Enqueue: AsyncParsableCommand {
         // At the head, the job that is pushed last is claimed first.
         for job in first ? batch.reversed() : batch { command.append(job) }
         var outcome = PushConfirmation.Outcome.unasked
-        if let confirmation {
+        if let confirmation = try confirmation() {
             outcome = try await confirmation.push(command, client)
         } else {
             _ = try await client.call(command, deadline: .seconds(30))

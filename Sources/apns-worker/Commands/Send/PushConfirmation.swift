@@ -1,4 +1,5 @@
 import NIOCore
+import PushJob
 import Redis
 
 /// The replicas that must confirm a push, and the time to wait for them.
@@ -27,17 +28,18 @@ struct PushConfirmation {
     private static let maximumMoves = 100
 
     var replicas: Int
-    /// The time to wait, in seconds.
-    var seconds: Int64
+    /// The time to wait, in milliseconds.
+    var milliseconds: Int
 
     /// Pushes, and waits for replicas on the same connection.
     /// - Throws: `RedisError` if the push may not have been executed.
     func push(_ command: RedisCommand, _ client: RedisClient) async throws -> Outcome {
-        let wait = RedisCommand("WAIT", "\(replicas)", "\(seconds * 1000)")
+        let wait = RedisCommand("WAIT", "\(replicas)", "\(milliseconds)")
         var moves = 0
         while true {
             do {
-                let (_, answer) = try await client.call(command, then: wait, deadline: .seconds(seconds + 30))
+                let (_, answer) = try await client.call(
+                    command, then: wait, deadline: .milliseconds(Int64(milliseconds) + 30_000))
                 return outcome(answer)
             } catch RedisError.server(let error)
                 where ["MOVED", "ASK", "TRYAGAIN"].contains(error.prefix) && moves < Self.maximumMoves
@@ -54,7 +56,8 @@ struct PushConfirmation {
         case .success(let reply):
             let count = reply.root.number ?? 0
             return count >= replicas
-                ? .confirmed(count) : .unconfirmed("\(count) of \(replicas) replicas confirmed within \(seconds) s")
+                ? .confirmed(count)
+                : .unconfirmed("\(count) of \(replicas) replicas confirmed within \(DurationText.text(milliseconds))")
         case .failure(let error):
             return .unconfirmed("it is unknown whether replicas have it (\(error))")
         }
