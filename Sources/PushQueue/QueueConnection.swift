@@ -95,6 +95,9 @@ public final class QueueConnection {
     private let limits: QueueLimits
     private let random: () -> UInt32
     let scripts: ScriptRunner
+    /// The scripts in the slot of the shared keys.
+    private let sharedScripts: ScriptRunner
+    private let sharedKeys: SharedKeys
 
     /// - Parameter client: a client for commands that do not block.
     public convenience init(client: any RedisSender, keys: QueueKeys, worker: String, limits: QueueLimits) {
@@ -103,12 +106,14 @@ public final class QueueConnection {
 
     /// - Parameters:
     ///   - client: a client for commands that do not block.
+    ///   - shared: a client for the slot of the shared keys; `nil` if `client` serves it.
     ///   - waiter: a client for commands that block; `nil` if the lane never waits.
     ///   - holdsInvalidTokens: true if the set of invalid tokens is on the queue's server.
     ///   - clock: the clock that the scripts read.
     ///   - random: the source of the random part of stamps.
     package init(
-        client: any RedisSender, waiter: RedisClient? = nil, keys: QueueKeys, worker: String, limits: QueueLimits,
+        client: any RedisSender, shared: (any RedisSender)? = nil, waiter: RedisClient? = nil, keys: QueueKeys,
+        worker: String, limits: QueueLimits,
         holdsInvalidTokens: Bool = false, clock: ClockSource = .server,
         random: @escaping () -> UInt32 = { .random(in: .min ... .max) }
     ) {
@@ -120,6 +125,8 @@ public final class QueueConnection {
         self.worker = worker
         self.limits = limits
         scripts = ScriptRunner(client: client, clock: clock)
+        sharedScripts = shared.map { ScriptRunner(client: $0, clock: clock) } ?? scripts
+        sharedKeys = SharedKeys(prefix: keys.prefix)
     }
 
     /// True while Redis can be reached.
@@ -306,7 +313,7 @@ public final class QueueConnection {
         ) { reply in Released(released: reply.number(), left: reply.number()) }
     }
 
-    /// Assigns send times to jobs of a campaign with a rate limit.
+    /// Assigns send times to jobs of a campaign with a rate limit, which is of all queues together.
     /// - Parameters:
     ///   - amounts: the number of notifications of each job.
     ///   - since: the time at which the limit was set, in milliseconds since 1970.
@@ -315,8 +322,8 @@ public final class QueueConnection {
         campaign: String, perSecond: Int, since: Int64, amounts: [Int],
         completion: @escaping (Result<[Int], Failure>) -> Void
     ) {
-        scripts.reserve(
-            amounts, of: keys.campaign(campaign), perSecond: perSecond, since: since,
+        sharedScripts.reserve(
+            amounts, of: sharedKeys.campaignRate(campaign), perSecond: perSecond, since: since,
             lifetime: QueueKeys.campaignLifetime,
             completion: completion)
     }

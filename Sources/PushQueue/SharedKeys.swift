@@ -66,6 +66,10 @@ public struct SharedKeys: Sendable {
     /// HASH: the time up to which an app's rate is used up, as `next_us` in µs since 1970, and when it was reserved.
     public func appRate(_ app: String) -> String { "\(base)apps:\(app):rate" }
 
+    /// HASH: the time up to which the rate of a limited campaign is used up, as `next_us` in µs since 1970, and when it was
+    /// reserved.
+    public func campaignRate(_ campaign: String) -> String { "\(base)campaigns:\(campaign):rate" }
+
     /// STRING: JSON of a session of the dashboard: `name`, `user` and `until`, until it ends. `digest` is the SHA-256 of
     /// the value that its browser has.
     package func session(_ digest: String) -> String { "\(base)web-session:\(digest)" }

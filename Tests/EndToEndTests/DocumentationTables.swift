@@ -264,6 +264,7 @@ enum DocumentationTables {
             "invalidTokenDivision": keys.invalidTokenDivision, "registrations": keys.registrations,
             "throttledTokens": keys.throttledTokens, "appPaused": keys.appPaused("<app>"),
             "appRate": keys.appRate("<app>"),
+            "campaignRate": keys.campaignRate("<name>"),
             "providerToken": keys.providerToken(team: "<team>", key: "<key>"), "audit": keys.audit,
             "session": keys.session("<digest>"),
         ]

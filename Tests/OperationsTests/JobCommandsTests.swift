@@ -127,13 +127,29 @@ struct JobCommandsTests {
         #expect(second <= 160 && second > 0)
         #expect(try await turns(1, since: 2, 1, 1) == [0, 1000])
         // A clock that was set back by an hour does not delay them.
-        let key = queue.keys.campaignPrefix + "spring"
+        let key = queue.sharedKeys.campaignRate("spring")
         for field in ["next_us", "reserved_us"] {
             let time = try #require(try queue.redis.run("HGET", key, field).text.flatMap { Int64($0) })
             try queue.redis.run("HSET", key, field, "\(time + 3_600_000_000)")
         }
         let third = try #require(try await turns(1, since: 2, 1).first)
         #expect(third <= 2000 && third > 0)
+    }
+
+    @Test("limit a campaign to one rate in all queues, which learn of the limit at different times")
+    func fleetRate() async throws {
+        let prefix = String(queue.keys.jobs.prefix { $0 != ":" })
+        let workers = try ["a", "b"].map { name in
+            TestWorker(
+                name, client: queue.client, keys: try QueueKeys(prefix: prefix, queue: name), limits: QueueLimits())
+        }
+        #expect(try await workers[0].limit("spring", 1, since: 7, [2]) == [0])
+        // The second queue's command was written a moment later.
+        #expect(try await workers[1].limit("spring", 1, since: 8, [3]) == [0])
+        let wait = try #require(try await workers[0].limit("spring", 1, since: 7, [1]).first)
+        #expect(wait > 0 && wait <= 3000)
+        let next = try #require(try await workers[1].limit("spring", 1, since: 8, [1]).first)
+        #expect(next > wait && next <= 4000)
     }
 
     // MARK: Counters

@@ -35,7 +35,6 @@ public struct CampaignCounts: Sendable, Equatable {
             case "total": counts.total = Int(bounding: value)
             case "started_at": counts.startedAt = Int64(bounding: value)
             case "updated_at": counts.updatedAt = Int64(bounding: value)
-            case "next_us", "per_second", "reserved_us", "limited_at": break
             default: counts.counters[field] = Int(bounding: value)
             }
         }

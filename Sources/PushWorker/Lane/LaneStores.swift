@@ -54,8 +54,8 @@ final class RedisLaneStores: LaneStores {
         if let waiter { waiters.append(waiter) }
         let client = client(of: queue.keys)
         return QueueConnection(
-            client: client, waiter: waiter, keys: queue.keys, worker: queue.holder, limits: queue.limits,
-            holdsInvalidTokens: client === shared)
+            client: client, shared: shared, waiter: waiter, keys: queue.keys, worker: queue.holder,
+            limits: queue.limits, holdsInvalidTokens: client === shared)
     }
 
     /// A blocked connection delays later commands, so each queue's wait has its own.
@@ -75,7 +75,7 @@ final class RedisLaneStores: LaneStores {
             for consumer in consumers where self.client(of: consumer.queue.keys) === client {
                 consumer.redisChanged(state)
             }
-            if case .ready = state { for consumer in consumers { consumer.outbox.writeInvalidTokens() } }
+            if case .ready = state { for consumer in consumers { consumer.otherRedisReady() } }
         }
         clients.start()
         for waiter in waiters { waiter.start() }

@@ -115,6 +115,12 @@ final class QueueConsumer {
         report(.changed)
     }
 
+    /// Continues with what needs a connection to another server than that of the queue.
+    func otherRedisReady() {
+        outbox.writeInvalidTokens()
+        waiting.ask()
+    }
+
     private func settled(_ event: Outbox.Event) {
         switch event {
         case .progressed: report(.changed)
