@@ -121,7 +121,7 @@ extension EndToEnd {
                 (["--lanes", "257"], "lanes must be"),
                 (["--connections", "9223372036854775807"], "connections must be"),
                 (["--streams", "0"], "streams must be"), (["--constants", "missing.json"], "cannot read missing.json"),
-                (["--constants", "/dev/null"], "/dev/null does not have the constants"),
+                (["--constants", "/etc/passwd"], "/etc/passwd does not have the constants"),
                 (["--constants", "x", "--measure"], "cannot be combined"),
                 (["--measure"], "--measure writes to Redis"),
             ])

@@ -1,7 +1,7 @@
 /// The workers, connections and Redis that a number of notifications within a time needs. A calculation, with no I/O.
 ///
-/// Costs are linear in 1 / job size between the measured sizes: a part for each job and a part for each token. A notification
-/// costs less at a higher rate, because a busy program does more each time it wakes up.
+/// Costs are linear in 1 / job size between the measured sizes: a part for each job and a part for each token. A
+/// notification costs less at a higher rate, because a busy program does more each time it wakes up.
 package struct CapacityPlan: Sendable, Equatable {
     /// The notifications that must be sent.
     package struct Work: Sendable, Equatable {
@@ -45,8 +45,8 @@ package struct CapacityPlan: Sendable, Equatable {
 
     /// The error for work or parts that are not valid.
     package struct Invalid: Error, Equatable, CustomStringConvertible {
-        /// The name of the value: `tokens`, `within`, `job size`, `latency`, `masters`, `workers`, `lanes`, `connections`
-        /// or `streams`.
+        /// The name of the value: `tokens`, `within`, `job size`, `latency`, `masters`, `workers`, `lanes`,
+        /// `connections` or `streams`.
         package let name: String
         package let range: ClosedRange<Int>
         package var description: String { "\(name) must be from \(range.lowerBound) to \(range.upperBound)" }
@@ -196,7 +196,8 @@ extension CapacityPlan {
                 ? "Raise max_connections above \(connections), or add lanes."
                 : "Add lanes: each has its own connections."
         case .redis where work.jobSize < Self.largestPart:
-            "Use larger jobs, up to \(Words.number(Self.largestPart)) tokens, where many devices get the same payload\(divide)."
+            "Use larger jobs, up to \(Words.number(Self.largestPart)) tokens, where many devices get the same payload"
+                + "\(divide)."
         case .redis: "Divide the queue\(divide)."
         case .jobs: "Use smaller jobs: only one lane sends a job, and there are fewer jobs than lanes."
         }

@@ -2,8 +2,8 @@ import FoundationEssentials
 
 /// The cost of a notification as it was measured on one machine, from which ``CapacityPlan`` calculates.
 ///
-/// `scripts/bench --constants` writes those of the program to `constants.json`, and `apns-worker plan --measure` measures
-/// those of another machine. In JSON times of CPU are in microseconds (`…_us`).
+/// `scripts/bench --constants` writes those of the program to `constants.json`, and `apns-worker plan --measure`
+/// measures those of another machine. In JSON times of CPU are in microseconds (`…_us`).
 package struct PlanConstants: Codable, Sendable, Equatable {
     /// A measurement of a worker with one lane.
     package struct Sample: Codable, Sendable, Equatable {
@@ -35,7 +35,7 @@ package struct PlanConstants: Codable, Sendable, Equatable {
         package var jobBytes: Double
         /// With answers at once, so that one of the CPUs is the limit.
         package var atOnce: Sample
-        /// With answers after ``PlanConstants/answerMilliseconds`` on one connection, so that its streams are the limit.
+        /// With answers after ``PlanConstants/answerMilliseconds`` on one connection, whose streams are the limit.
         package var delayed: Sample
 
         package init(tokens: Int, jobBytes: Double, atOnce: Sample, delayed: Sample) {

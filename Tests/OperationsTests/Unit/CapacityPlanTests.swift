@@ -10,8 +10,8 @@ struct CapacityPlanTests {
 
     /// Constants with which a plan can be calculated by hand.
     ///
-    /// A request occupies its stream for 5 ms longer than the answer takes. With one token per job, a lane at 70 % load sends
-    /// 175,000 per second, and Redis executes 350,000; with 1,000 tokens 350,000 and 3,500,000.
+    /// A request occupies its stream for 5 ms longer than the answer takes. With one token per job, a lane at 70 % load
+    /// sends 175,000 per second, and Redis executes 350,000; with 1,000 tokens 350,000 and 3,500,000.
     static let constants = PlanConstants(
         machine: "example", commit: "abc", measuredAt: 1_795_478_400_000, answerMilliseconds: 20, streams: 500,
         workerBytes: 1 << 25,

@@ -7,13 +7,13 @@ struct Plan: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         abstract: "Calculate the workers, connections and Redis that a number of notifications needs.",
         discussion: """
-            The calculation uses the costs of a notification that `scripts/bench` measured on the machine that the last line names. \
-            Yours has others: --measure measures them here, in less than a minute, with a simulated APNs in this process and with \
-            keys of its own in Redis, which it deletes at the end. Measure on a Redis without other work, because its whole CPU \
-            time counts.
+            The calculation uses the costs of a notification that `scripts/bench` measured on the machine named in the last \
+            line. --measure measures them on this machine, in less than a minute, with a simulated APNs in this process and \
+            with keys of its own in Redis, which it deletes at the end. Measure on a Redis without other work, because its \
+            whole CPU time counts.
 
-            Each part of the fleet is as large as 70 % of it needs; the rest is for retries and unevenness. --workers, --lanes, \
-            --connections and --streams give a part instead, which answers how fast a fleet is.
+            Each part is sized so that at most 70 % of it is used; the rest is for retries and unevenness. --workers, --lanes, \
+            --connections and --streams set a part, to calculate how fast an existing fleet is.
 
             The exit status is 1 if the fleet is too slow.
 

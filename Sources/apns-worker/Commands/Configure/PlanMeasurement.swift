@@ -12,8 +12,8 @@ import PushWorker
 import Redis
 import Telemetry
 
-/// Measures the constants of a plan on this machine: a worker in this process sends from a queue of its own in Redis to a
-/// simulated APNs in this process. The CPU time of the worker is that of its lane's thread.
+/// Measures the constants of a plan on this machine: a worker in this process sends from a queue of its own in Redis to
+/// a simulated APNs in this process. The CPU time of the worker is that of its lane's thread.
 struct PlanMeasurement {
     /// The measured numbers of tokens per job.
     private static let sizes = [1, 10, 100, 1000]
@@ -39,8 +39,8 @@ struct PlanMeasurement {
         sharedKeys = SharedKeys(prefix: prefix)
     }
 
-    /// - Throws: a ``CommandFailure``, or an exit code if the process was asked to stop. The keys are deleted in any case,
-    ///   unless Redis cannot be reached.
+    /// - Throws: a ``CommandFailure``, or an exit code if the process was asked to stop. The keys are deleted in any
+    ///   case, unless Redis cannot be reached.
     func run() async throws -> PlanConstants {
         Interruption.watch()
         var result: PlanConstants?
@@ -66,6 +66,9 @@ struct PlanMeasurement {
         Terminal.note("measuring on this machine, for up to a minute\n")
         let atOnce = try await samples(client, delay: nil, Self.counts.atOnce)
         let delayed = try await samples(client, delay: Self.delay, Self.counts.delayed)
+        if atOnce[0].sample.perSecond < 1.5 * delayed[0].sample.perSecond {
+            Terminal.note("warning: this machine or Redis is busy, or has few cores, so the constants are too high\n")
+        }
         var constants = try PlanConstants.ofProgram()
         constants.machine = Self.machine
         constants.commit = WorkerVersion.current
