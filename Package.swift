@@ -69,7 +69,7 @@ let package = Package(
             dependencies: [
                 "COpenSSL", "PrintableText", "PushJob", "PushQueue", "Redis", logging, nioConcurrency, nioCore,
                 nioPosix,
-            ], resources: [.embedInCode("Scripts")]),
+            ], resources: [.embedInCode("Scripts"), .embedInCode("Plan/constants.json")]),
         .target(
             name: "Dashboard",
             dependencies: [

@@ -42,7 +42,8 @@ struct ApnsWorker: AsyncParsableCommand {
             CommandGroup(name: "Repair", subcommands: [Requeue.self, Feedback.self]),
             CommandGroup(name: "Control", subcommands: [Pause.self, Resume.self, Quiet.self, Stop.self]),
             CommandGroup(
-                name: "Configure", subcommands: [Check.self, Config.self, Schema.self, Channels.self, WebUser.self]),
+                name: "Configure",
+                subcommands: [Check.self, Config.self, Plan.self, Schema.self, Channels.self, WebUser.self]),
         ])
 
     static func main() async {

@@ -9,6 +9,7 @@ import sys
 import tempfile
 
 import figures
+import plans
 import plot
 import report
 from programs import Failed, Program, Unavailable
@@ -16,7 +17,7 @@ from servers import SERVERS
 
 FIGURES = (
     "limit", "worker", "go", "python", "gateway", "lookup", "fanout", "lookup_fanout", "encode", "decode", "claim", "settle",
-    "large", "latency", "scale", "idle", "profile")
+    "large", "latency", "scale", "plan", "idle", "profile")
 MICRO = {"encode", "decode", "claim", "settle"}
 
 
@@ -36,10 +37,11 @@ def arguments():
   large    the time for which a claim and a settlement block Redis, with jobs of up to 6.7 MB
   latency  from RPUSH to the server at 1,000 jobs per second
   scale    worker at backlogs of 1,000 to 2,000,000; 2 lanes; 2 and 4 processes
+  plan     worker with 1 to 1,000 tokens per job, and how far off `apns-worker plan` is with these constants for other fleets
   idle     a worker without jobs
   profile  shares of libraries and modules in the worker's CPU time, sampled with perf; one token and 1,000 per job
 Most are measured twice: with a server that answers at once, and with one that answers after 20±5 ms, out of order. The parts,
-gateway, large, idle and profile are measured once.
+gateway, large, plan's fleets, idle and profile are measured once.
 
 servers:
   simulator   apns-simulator, which reads the body and checks each request as APNs does
@@ -49,6 +51,7 @@ servers:
     # Prints what this measurement needs in addition, as arguments of `need` in scripts/lib.sh: one line per figure or server.
     parser.add_argument("--needs", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--json", metavar="FILE", help="write all measurements as JSON")
+    parser.add_argument("--constants", metavar="FILE", help="write the constants of `apns-worker plan` as JSON")
     parser.add_argument("--plot", metavar="FILE.svg", help="draw the costs")
     parser.add_argument("--server", choices=tuple(SERVERS), default="simulator", help="see below (default: simulator)")
     parser.add_argument("--rounds", type=int, metavar="N", help="5 unless --quick, then 2")
@@ -63,7 +66,9 @@ servers:
     options.only = set(options.only.split(",")) if options.only else set(FIGURES)
     if unknown := options.only - set(FIGURES):
         parser.error(f"--only: {', '.join(sorted(unknown))} is not a figure; the figures are {', '.join(FIGURES)}")
-    for path in (options.json, options.plot):
+    if options.constants and not ("plan" in options.only and options.server == "simulator"):
+        parser.error("--constants needs the figure plan, with the simulator")
+    for path in (options.json, options.constants, options.plot):
         if path and not os.path.isdir(os.path.dirname(os.path.abspath(path))):
             parser.error(f"{path}: its directory does not exist")
     return options
@@ -96,6 +101,8 @@ class Bench:
             "at once": (6, 60_000), "delayed": (6, 15_000)}
         # The bytes of each backlog of large jobs.
         self.large_backlog = 20_000_000 if options.quick else 100_000_000
+        # The last measurements of the plan's constants.
+        self.samples = {}
         self.cores = sorted(os.sched_getaffinity(0))
         self.server_cores = self.cores[:1]
 
@@ -123,6 +130,10 @@ class Bench:
         if "scale" in only:
             for setting in settings:
                 plan += self.scale(setting)
+        if "plan" in only and self.server == "simulator":
+            plan += [
+                (f"plan.size {tokens}", setting, with_size(tokens)) for tokens in plans.SIZES for setting in settings]
+            plan += [(f"plan.{name}", "", with_prediction(name)) for name in plans.PREDICTED]
         if "idle" in only:
             plan.append(("idle", "", figures.idle))
         if "profile" in only:
@@ -143,6 +154,14 @@ def with_options(**options):
 
 def with_tokens(tokens):
     return lambda bench, _: figures.profile(bench, tokens)
+
+
+def with_size(tokens):
+    return lambda bench, setting: plans.measure_size(bench, setting, tokens)
+
+
+def with_prediction(name):
+    return lambda bench, _: plans.predict(bench, name)
 
 
 def with_mix(mix):
@@ -214,6 +233,9 @@ def main():
     if options.json:
         with open(options.json, "w", encoding="utf-8") as file:
             file.write(report.as_json(page) + "\n")
+    if options.constants and "plan" not in left_out:
+        with open(options.constants, "w", encoding="utf-8") as file:
+            file.write(report.as_json(plans.medians(values)) + "\n")
     if options.plot:
         with open(options.plot, "w", encoding="utf-8") as file:
             file.write(plot.svg(page))

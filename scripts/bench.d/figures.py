@@ -60,12 +60,11 @@ def limit(bench, setting):
 class Worker:
     """apns-worker run."""
 
-    def __init__(self, bench, redis, peer, lanes=1, cores=1, settings=None):
+    def __init__(self, bench, redis, peer, lanes=1, cores=1, settings=None, streams=None, connections=1):
         certificates = bench.certificates
         credential = {
             "APNS_WORKER_KEY": bench.key, "APNS_WORKER_KEY_ID": bench.key_id, "APNS_WORKER_TEAM_ID": bench.team_id,
         }
-        connections = 1
         if isinstance(peer, Gateway):
             credential = {
                 "APNS_WORKER_TRANSPORT": "gateway", "APNS_WORKER_CERTIFICATE": f"{certificates}/client.pem",
@@ -80,7 +79,7 @@ class Worker:
         self.program = Program(
             "apns-worker", [
                 f"{bench.bin}/apns-worker", "run", "--lanes", lanes, "--max-connections", connections,
-                "--max-streams", STREAMS, "--account", self.account_file,
+                "--max-streams", streams or STREAMS, "--account", self.account_file,
             ], bench.client_cores(cores), bench.directory, {
                 "APNS_WORKER_REDIS_URL": redis.url, "APNS_WORKER_TOPIC": "com.example.app",
                 "APNS_WORKER_ENDPOINT": f"localhost:{peer.port}", "APNS_WORKER_CA": f"{certificates}/ca.pem",
@@ -103,15 +102,21 @@ end
 """
 
 
-def work(bench, setting, jobs=None, tokens=1, lanes=1, processes=1, peer=None):
-    """From a backlog in Redis to settlement."""
+def work(bench, setting, jobs=None, tokens=1, lanes=1, processes=1, peer=None, streams=None, connections=1):
+    """From a backlog in Redis to settlement.
+
+    connections: of each lane.
+    """
     jobs = jobs or bench.notifications[setting] // tokens
     redis = RedisServer(bench)
     queue = Queue(redis.client, tokens)
     queue.push(jobs)
+    job_bytes = redis.client("MEMORY", "USAGE", PREFIX + "jobs", "SAMPLES", 0) / jobs
     peer = (peer or server)(bench, setting)
     redis_before, reads_before = redis.client.cpu_us(), redis.client.others_reads()
-    workers = [Worker(bench, redis, peer, lanes, lanes * processes) for _ in range(processes)]
+    workers = [
+        Worker(bench, redis, peer, lanes, lanes * processes, streams=streams, connections=connections)
+        for _ in range(processes)]
     began = drain(queue, workers, jobs)
     seconds = time.monotonic() - began
     redis_us = redis.client.cpu_us() - redis_before
@@ -125,6 +130,7 @@ def work(bench, setting, jobs=None, tokens=1, lanes=1, processes=1, peer=None):
     result = {
         "cpu_us": sum(worker.program.used_us() for worker in workers) / delivered,
         "rate": delivered / seconds, "peak_kib": max(peaks), "redis_cpu_us": redis_us / delivered,
+        "job_bytes": job_bytes,
     }
     if tokens == 1:
         result["redis_trips_per_256_jobs"] = trips_per_256_jobs
