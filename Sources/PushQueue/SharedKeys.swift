@@ -13,7 +13,7 @@ public struct SharedKeys: Sendable {
 
     /// SET of invalid device tokens, lower-case hex.
     public let invalidTokens: String
-    /// HASH: 8 bytes of an invalid token's SHA-1 → the details in 10 bytes: `at` (invalid since, by APNs, in ms since
+    /// HASH: 5 bytes of an invalid token's SHA-1 → the details in 10 bytes: `at` (invalid since, by APNs, in ms since
     /// 1970, 6 bytes), the day on which it was marked (since 1970, 2 bytes) and the number of its facts (2 bytes). There
     /// are 4,096 keys, by the first three hex digits of the SHA-1; this is their name up to the last colon.
     public let invalidTokenDetails: String

@@ -102,7 +102,7 @@ public struct StoredInvalidTokens {
         var digest = [UInt8](repeating: 0, count: 20)
         _ = SHA1(Array(token.utf8), token.utf8.count, &digest)
         let digits = digest.prefix(10).map { String(format: "%02x", $0) }.joined()
-        let field = stride(from: 3, to: 19, by: 2).map { start in
+        let field = stride(from: 3, to: 13, by: 2).map { start in
             UInt8(digits.dropFirst(start).prefix(2), radix: 16) ?? 0
         }
         return (String(digits.prefix(3)), field)

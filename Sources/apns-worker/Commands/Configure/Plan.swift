@@ -1,6 +1,7 @@
 import ArgumentParser
 import FoundationEssentials
 import Operations
+import PushJob
 import PushQueue
 
 struct Plan: AsyncParsableCommand {
@@ -102,9 +103,9 @@ struct Plan: AsyncParsableCommand {
         }
         return CapacityPlan.Work(
             tokens: try count(tokens, "--tokens"),
-            within: try DurationText.option(within, "--within", bare: .seconds, 1...31_536_000),
+            within: try DurationText.option(within, "--within", 1...31_536_000),
             jobSize: try count(jobSize, "--job-size"),
-            latency: try DurationText.option(latency, "--latency", bare: .milliseconds, 0...600_000),
+            latency: try DurationText.option(latency, "--latency", 0...600_000, .milliseconds),
             clusterMasters: try masters())
     }
 

@@ -20,7 +20,7 @@ struct PlanMeasurement {
     /// The notifications of a measurement.
     private static let counts = (atOnce: 40_000, delayed: 20_000)
     /// The answers of the delayed measurements, on one connection with this number of streams.
-    private static let delay = AnswerDelay(microseconds: 20_000, jitterMicroseconds: 5000)
+    private static let delay = AnswerDelay(milliseconds: 20, jitterMilliseconds: 5)
     private static let streams = 500
     /// The time without a delivery after which the measurement has failed.
     private static let patience = Duration.seconds(30)
@@ -73,7 +73,7 @@ struct PlanMeasurement {
         constants.machine = Self.machine
         constants.commit = WorkerVersion.current
         constants.measuredAt = Moment.now
-        constants.answerMilliseconds = Double(Self.delay.microseconds) / 1000
+        constants.answerMilliseconds = Double(Self.delay.milliseconds)
         constants.streams = Self.streams
         constants.jobSizes = zip(Self.sizes, zip(atOnce, delayed)).map { tokens, samples in
             PlanConstants.JobSize(
