@@ -153,7 +153,7 @@ public final class ConnectionPool: Transport {
     public func check(now: NIODeadline) {
         let keepsUniqueIDs = delegate?.keepsUniqueIDs ?? false
         for connection in connections.all {
-            connection.session.keepsUniqueIDs = keepsUniqueIDs
+            connection.session.streams.headers.keepsUniqueIDs = keepsUniqueIDs
             noteAnswers(connection, now: now)
             noteWindow(connection, now: now)
             noteAge(connection, now: now)
@@ -206,7 +206,7 @@ extension ConnectionPool: PoolOwner {
             id: ids.next(), endpoint: endpoint, maximumStreams: configuration.maximumStreams,
             firstStream: configuration.firstStream,
             limits: configuration.connectionLimits(jitter: Double.random(in: 0..<1)), owner: self)
-        connection.session.keepsUniqueIDs = delegate?.keepsUniqueIDs ?? false
+        connection.session.streams.headers.keepsUniqueIDs = delegate?.keepsUniqueIDs ?? false
         return connection
     }
 

@@ -108,9 +108,9 @@ package final class HTTP2Connection: ChannelDuplexHandler {
     /// Cancels the requests that have not been written, so that they can be sent on another connection at once.
     func takeBackUnwritten() {
         guard state.phase != .closed else { return }
-        var index = session.slots.oldest
+        var index = session.streams.slots.oldest
         while index >= 0 {
-            let slot = session.slots.pointer(index)
+            let slot = session.streams.slots.pointer(index)
             if !slot.pointee.isWritten { session.cancel(index, because: .unresponsive) }
             index = slot.pointee.next
         }
@@ -131,13 +131,13 @@ package final class HTTP2Connection: ChannelDuplexHandler {
 
     /// Cancels requests past their deadline, and pings a silent peer. Call this several times per second.
     func check(now: NIODeadline) {
-        var index = session.slots.oldest
-        while index >= 0, session.slots.pointer(index).pointee.deadline <= now {
+        var index = session.streams.slots.oldest
+        while index >= 0, session.streams.slots.pointer(index).pointee.deadline <= now {
             session.cancel(index, because: .timedOut)
-            index = session.slots.pointer(index).pointee.next
+            index = session.streams.slots.pointer(index).pointee.next
         }
         // Writing the resets closes the streams; an answer that arrives before that counts.
-        if session.slots.oldest != index { flush() }
+        if session.streams.slots.oldest != index { flush() }
         switch state.check(now: now) {
         case .nothing: break
         case .sendPing:
@@ -157,9 +157,9 @@ package final class HTTP2Connection: ChannelDuplexHandler {
     func stoodStill(for time: TimeAmount, latestDeadline latest: NIODeadline, now: NIODeadline) {
         guard state.phase != .closed else { return }
         state.stoodStill(for: time, now: now)
-        var index = session.slots.oldest
+        var index = session.streams.slots.oldest
         while index >= 0 {
-            let slot = session.slots.pointer(index)
+            let slot = session.streams.slots.pointer(index)
             slot.pointee.deadline = min(slot.pointee.deadline + time, latest)
             index = slot.pointee.next
         }
