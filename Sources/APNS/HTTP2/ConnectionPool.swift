@@ -203,8 +203,7 @@ extension ConnectionPool: PoolOwner {
 
     package func makeConnection() -> HTTP2Connection {
         let connection = HTTP2Connection(
-            id: ids.next(), endpoint: endpoint, maximumStreams: configuration.maximumStreams,
-            firstStream: configuration.firstStream,
+            id: ids.next(), endpoint: endpoint, firstStream: configuration.firstStream,
             limits: configuration.connectionLimits(jitter: Double.random(in: 0..<1)), owner: self)
         connection.session.streams.headers.keepsUniqueIDs = delegate?.keepsUniqueIDs ?? false
         return connection
@@ -365,6 +364,7 @@ extension ConnectionPool {
         /// - Parameter jitter: from 0 to 1, evenly distributed.
         func connectionLimits(jitter: Double) -> HTTP2ConnectionState.Limits {
             var limits = HTTP2ConnectionState.Limits()
+            limits.maximumStreams = maximumStreams
             limits.pingAfter = pingAfter
             limits.idlePingAfter = idlePingAfter
             limits.wakeAfter = wakeAfter

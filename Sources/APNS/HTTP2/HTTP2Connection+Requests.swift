@@ -85,25 +85,15 @@ extension HTTP2Connection {
         owner?.connection(self, completed: tag, with: result)
     }
 
-    /// The number of requests that the server may be processing.
-    private var writtenRequests: Int {
-        var (count, index) = (0, session.streams.slots.oldest)
-        while index >= 0 {
-            let slot = session.streams.slots.pointer(index)
-            if slot.pointee.isWritten, slot.pointee.status == 0 { count += 1 }
-            index = slot.pointee.next
-        }
-        return count
-    }
-
     /// Ends all requests in flight, and reports the end of the connection to the owner.
-    /// - Parameter isStale: true if its requests are not suspected of being the cause.
-    func end(_ error: any Error, isStale: Bool = false) {
+    func end(_ error: any Error) {
         guard state.phase != .closed else { return }
         takeEvents()
         let why = "\(error)"
+        // The requests on a stale connection are not suspected of being the cause.
         let failure: RequestFailure =
-            isStale ? .stale(why) : writtenRequests > 1 ? .lostWithOthers(why) : .connectionLost(why)
+            state.isStale
+            ? .stale(why) : session.streams.writtenCount > 1 ? .lostWithOthers(why) : .connectionLost(why)
         while case let index = session.streams.slots.oldest, index >= 0 { lose(index, failure, why: why) }
         state.closed()
         owner?.connectionClosed(self, error: error)

@@ -106,6 +106,27 @@ struct HTTP2Streams: ~Copyable {
         if slot.pointee.isOpen { openCount -= 1 }
     }
 
+    /// The number of requests that the server may be processing.
+    var writtenCount: Int {
+        var (count, index) = (0, slots.oldest)
+        while index >= 0 {
+            let slot = slots.pointer(index)
+            if slot.pointee.isWritten, slot.pointee.status == 0 { count += 1 }
+            index = slot.pointee.next
+        }
+        return count
+    }
+
+    /// Moves the deadlines of all requests, up to the latest that a request can have now.
+    func moveDeadlines(by time: TimeAmount, latest: NIODeadline) {
+        var index = slots.oldest
+        while index >= 0 {
+            let slot = slots.pointer(index)
+            slot.pointee.deadline = min(slot.pointee.deadline + time, latest)
+            index = slot.pointee.next
+        }
+    }
+
     // MARK: DATA (§6.1)
 
     /// Reads DATA of a stream; ignores that of one that has ended.

@@ -10,7 +10,7 @@ struct ConnectionWearTests {
     private func open(_ change: (inout HTTP2ConnectionState.Limits) -> Void = { _ in }) -> HTTP2ConnectionState {
         var limits = HTTP2ConnectionState.Limits()
         change(&limits)
-        var state = HTTP2ConnectionState(ownStreamLimit: 10, limits: limits)
+        var state = HTTP2ConnectionState(limits)
         state.handshakeCompleted(now: start)
         state.settings(maximumStreams: 10)
         return state
