@@ -55,7 +55,7 @@ package final class HTTP2Connection: ChannelDuplexHandler {
     static let writeSize = 256 * 1024
 
     init(
-        id: Int, endpoint: APNSEndpoint, firstStream: Int32 = 1, limits: HTTP2ConnectionState.Limits,
+        id: Int, endpoint: APNSEndpoint, firstStream: Int32 = 1, limits: HTTP2Limits,
         owner: any HTTP2ConnectionOwner
     ) {
         self.id = id
@@ -95,7 +95,7 @@ package final class HTTP2Connection: ChannelDuplexHandler {
     }
 
     /// Finishes the requests in flight and closes.
-    func retire(reason: String) {
+    package func retire(reason: String) {
         guard state.phase != .closed else { return }
         state.retire(reason: reason)
         owner?.connectionChanged(self)
@@ -302,6 +302,7 @@ extension HTTP2Connection: PooledConnection {
     package var isUsable: Bool { state.isUsable }
     package var isDraining: Bool { if case .draining = state.phase { true } else { false } }
     package var load: (inFlight: Int, limit: Int) { (state.inFlight, state.streamLimit) }
+    package var lastUsed: NIODeadline { state.lastUsed }
     package var endsAsExpected: Bool { state.isRetired }
 
     /// The preference over other connections; 0 if it has no free stream.
@@ -314,7 +315,6 @@ extension HTTP2Connection: PooledConnection {
         try secure()
     }
 
-    package func finish() { retire(reason: "shutdown") }
 }
 
 /// Decides how long to wait before the next read. While many requests are in flight and their answers arrive one by

@@ -5,30 +5,6 @@ import TLS
 /// The state of a connection to APNs and its decisions, without any I/O: how many streams it may open, whether the peer
 /// is alive, and what the end of a stream means.
 struct HTTP2ConnectionState {
-    /// The timeouts of a connection, and the limit of its streams.
-    struct Limits: Sendable {
-        /// The maximum number of open streams, even if the server allows more.
-        var maximumStreams = 1000
-        /// The time without a read after which the peer is sent a PING while requests are in flight.
-        var pingAfter: TimeAmount = .seconds(15)
-        /// The same while none is in flight: Apple allows a PING after an hour of inactivity ("Sending notification
-        /// requests to APNs").
-        var idlePingAfter: TimeAmount = .hours(1)
-        /// The time without a read after which a PING goes with the next request: a NAT or a firewall on the way may have
-        /// forgotten the connection.
-        var wakeAfter: TimeAmount = .seconds(5)
-        /// The timeout of the answer to that PING, or four times the duration of the TLS handshake if that is longer.
-        var wakeTimeout: TimeAmount = .milliseconds(1500)
-        /// The timeout of the answer to another PING.
-        var pingTimeout: TimeAmount = .seconds(5)
-        /// The timeout from the end of the TLS handshake to the server's SETTINGS.
-        var settingsTimeout: TimeAmount = .seconds(5)
-        /// The time for which the server may read so little that nothing more can be written.
-        var stallTimeout: TimeAmount = .seconds(20)
-        /// The age at which the connection is replaced; `nil` for never.
-        var maximumAge: TimeAmount?
-    }
-
     /// The stream from which the connection is replaced: half a million requests before identifiers run out at 2³¹ (RFC
     /// 9113 §5.1.1), because replacing it may take a while.
     static let wornOutStream = Int32.max - (1 << 20)
@@ -71,7 +47,7 @@ struct HTTP2ConnectionState {
     /// True if this side wants the connection to end.
     private(set) var isRetired = false
 
-    private let limits: Limits
+    private let limits: HTTP2Limits
     /// The time of the end of the TLS handshake; until then that of its start.
     private var connectedAt = NIODeadline.distantPast
     private var liveness = PeerLiveness()
@@ -87,7 +63,7 @@ struct HTTP2ConnectionState {
         var reason: String?
     }
 
-    init(_ limits: Limits = Limits()) { self.limits = limits }
+    init(_ limits: HTTP2Limits = HTTP2Limits()) { self.limits = limits }
 
     /// The number of streams that can be opened now. A lowered limit can be below the number in flight, which must not
     /// give a negative number.
@@ -164,7 +140,7 @@ struct HTTP2ConnectionState {
     func replacementReason(now: NIODeadline) -> String? {
         guard isUsable else { return nil }
         if lastStream >= Self.wornOutStream { return Self.wornOutReason }
-        if let age = limits.maximumAge, now - connectedAt >= age { return "it has reached its maximum age" }
+        if let age = limits.lifetime, now - connectedAt >= age { return "it has reached its maximum age" }
         return nil
     }
 

@@ -53,7 +53,7 @@ struct PeerLiveness {
     /// Returns what must be done for a server that is silent or does not read.
     /// - Parameter isBusy: true if requests are in flight.
     mutating func check(
-        isBusy: Bool, _ limits: HTTP2ConnectionState.Limits, now: NIODeadline
+        isBusy: Bool, _ limits: HTTP2Limits, now: NIODeadline
     ) -> HTTP2ConnectionState.Check {
         // Applies even if the server still sends: it is alive, but useless.
         if let stalledSince, now - stalledSince > limits.stallTimeout {
