@@ -71,7 +71,7 @@ final class Lane: @unchecked Sendable {
         consumers = queues.map { queue in
             let store = stores.store(of: queue, waits: polls)
             return QueueConsumer(
-                QueueLink(queue, store: store, lane: context), ledger,
+                QueueLink(queue, store: store, lane: context), ledger, intake,
                 invalidTokens: stores.fleet.invalidTokens, delegate: self, polls: polls)
         }
         ledger.outboxes = consumers.map(\.outbox)
@@ -392,12 +392,6 @@ extension Lane: QueueConsumerDelegate {
         case .handBack: for sender in senders { sender.waiting.handBack(jobsOf: consumer.queue) }
         }
     }
-
-    func accept(_ claimed: ClaimedJob, from queue: QueueContext) -> Prerequisite? {
-        intake.accept(claimed, from: queue)
-    }
-
-    func accept(_ waiting: UnsentJob) -> Prerequisite? { intake.accept(waiting) }
 
     func heartbeat(for queue: QueueContext) -> WorkerHeartbeat { observer.heartbeat(for: queue) }
 
