@@ -115,9 +115,10 @@ public struct Settlement: Sendable {
         self.campaign = campaign
     }
 
-    /// Ends a job that had one notification left. Such ends are written first, so the claim must not be one that the same
-    /// batch makes with `keep`.
+    /// Ends a job that had one notification left.
     public mutating func end(_ claim: ClaimID, _ outcome: Outcome) {
+        // Acknowledgements are written first, so they cannot end a claim that this batch makes.
+        guard rests.isEmpty || !rests.contains(claim) else { return end(claim, counting: outcome.rawValue, 1) }
         count += 1
         group.acknowledged[outcome.index].append(claim)
     }

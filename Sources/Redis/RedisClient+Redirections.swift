@@ -43,20 +43,9 @@ extension RedisClient {
     private func ask(_ node: RedisEndpoint.Location, for request: RedisRequest, because error: RedisServerError) {
         guard let command = request.command else { return request.completion(.failure(.server(error))) }
         route.asks()
-        nodes.use(node) { result in
-            guard case .success(let link) = result else { return self.asked(.failure(.server(error)), for: request) }
-            // ASKING fails only together with the command after it.
-            link.connection.send(RedisCommand("ASKING", expecting: 0), timeout: request.timeout) { _ in }
-            link.connection.send(command, timeout: request.timeout) { result in
-                link.release()
-                switch result {
-                // Not executed: the caller can repeat it, as after any refusal.
-                case .failure(.notConnected), .failure(.connectionLost(_, sent: false, _)):
-                    self.asked(.failure(.server(error)), for: request)
-                case .success, .failure:
-                    self.asked(result, for: request)
-                }
-            }
+        nodes.ask(node, command, timeout: request.timeout) { result in
+            // If it was not executed, the caller can repeat it, as after any refusal.
+            self.asked(result ?? .failure(.server(error)), for: request)
         }
     }
 

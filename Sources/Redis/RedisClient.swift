@@ -74,22 +74,7 @@ public final class RedisClient: RedisSender, @unchecked Sendable {
     private let random: @Sendable () -> Double
     private(set) var reconnect: ReconnectState
     private var retry: Scheduled<Void>?
-    /// The next question to the seeds about the deployment.
-    private var refresh: Scheduled<Void>?
-    private var waiters: [ReadinessWaiter] = []
-
-    /// Creates a client of one server. It does nothing before `start`.
-    ///
-    /// - Parameter random: the source of jitter, from 0 to 1.
-    public convenience init(
-        endpoint: RedisEndpoint, eventLoop: any EventLoop,
-        configuration: RedisClientConfiguration = RedisClientConfiguration(), logger: Logger,
-        random: @escaping @Sendable () -> Double = { Double.random(in: 0..<1) }
-    ) {
-        self.init(
-            topology: .single(endpoint), key: "", eventLoop: eventLoop, configuration: configuration, logger: logger,
-            random: random)
-    }
+    private let waiters = ReadinessWaiters()
 
     /// Creates a client. It does nothing before `start`.
     ///
@@ -98,7 +83,7 @@ public final class RedisClient: RedisSender, @unchecked Sendable {
     ///     `MOVED`.
     ///   - random: the source of jitter, from 0 to 1.
     public convenience init(
-        topology: RedisTopology, key: String, eventLoop: any EventLoop,
+        topology: RedisTopology, key: String = "", eventLoop: any EventLoop,
         configuration: RedisClientConfiguration = RedisClientConfiguration(), logger: Logger,
         random: @escaping @Sendable () -> Double = { Double.random(in: 0..<1) }
     ) {
@@ -131,7 +116,7 @@ public final class RedisClient: RedisSender, @unchecked Sendable {
         onLoop {
             guard self.reconnect.start() else { return }
             self.connect()
-            self.scheduleRefresh()
+            self.discovery.keepChecking(random: self.random) { [weak self] in self?.route.server != nil }
         }
     }
 
@@ -166,7 +151,8 @@ public final class RedisClient: RedisSender, @unchecked Sendable {
     public func send(_ command: RedisCommand, deadline: TimeAmount? = nil, completion: @escaping Completion) {
         eventLoop.preconditionInEventLoop()
         let timeout = deadline ?? configuration.commandTimeout
-        let request = RedisRequest(command: isCluster ? command : nil, timeout: timeout, completion: completion)
+        let request = RedisRequest(
+            command: topology.isCluster ? command : nil, timeout: timeout, completion: completion)
         switch route.send(request) {
         case .server(let link): transmit(command, request, over: link)
         case .kept: break
@@ -214,13 +200,13 @@ public final class RedisClient: RedisSender, @unchecked Sendable {
             let error = RedisError.notConnected(address: self.topology.address, reason: "the client was closed")
             self.reconnect.close(because: error)
             self.retry?.cancel()
-            self.refresh?.cancel()
+            self.discovery.stopChecking()
             self.masterWatch?.remove(ObjectIdentifier(self))
             self.masterWatch = nil
             let (links, kept) = self.route.close()
             self.onStateChange?(.closed)
             self.onStateChange = nil
-            self.resumeWaiters(with: error)
+            self.waiters.resume(with: error)
             for request in kept { request.completion(.failure(error)) }
             let end = self.ownsNodes ? self.nodes.close() : self.eventLoop.makeSucceededVoidFuture()
             for link in links { link.release() }
@@ -228,19 +214,7 @@ public final class RedisClient: RedisSender, @unchecked Sendable {
         }
     }
 
-    private var isCluster: Bool {
-        if case .cluster = topology { true } else { false }
-    }
-
-    private var notConnected: RedisError {
-        let reason =
-            switch reconnect.lastError {
-            case nil: "no connection has been made yet"
-            case .notConnected(_, let reason): reason
-            case let error?: error.description
-            }
-        return .notConnected(address: topology.address, reason: reason)
-    }
+    private var notConnected: RedisError { reconnect.notConnected(address: topology.address) }
 
     private func connect() {
         retry = nil
@@ -267,7 +241,7 @@ public final class RedisClient: RedisSender, @unchecked Sendable {
         }
         watchMaster()
         onStateChange?(.ready)
-        resumeWaiters(with: nil)
+        waiters.resume(with: nil)
         followMaster()
     }
 
@@ -302,19 +276,7 @@ public final class RedisClient: RedisSender, @unchecked Sendable {
             if self.reconnect.waited() { self.connect() }
         }
         onStateChange?(.disconnected(error, retryIn: retry.delay))
-        if case .authentication = error { resumeWaiters(with: error) }
-    }
-
-    /// Schedules the next question to the seeds. They can all be replaced while the connection lasts, and must not seem
-    /// to be of another deployment then.
-    private func scheduleRefresh() {
-        if case .single = topology { return }
-        let delay = Double(configuration.seedInterval.nanoseconds) * (0.8 + 0.4 * random())
-        refresh = eventLoop.assumeIsolated().scheduleTask(in: .nanoseconds(Int64(delay))) { [weak self] in
-            guard let self, self.reconnect.phase != .closed else { return }
-            if self.route.server != nil { self.discovery.check { _ in } }
-            self.scheduleRefresh()
-        }
+        if case .authentication = error { waiters.resume(with: error) }
     }
 
     // MARK: The master
@@ -349,26 +311,12 @@ public final class RedisClient: RedisSender, @unchecked Sendable {
         if route.server != nil { return resume(nil) }
         if reconnect.phase == .closed { return resume(notConnected) }
         if case .authentication = reconnect.lastError { return resume(reconnect.lastError) }
-        let waiter = ReadinessWaiter(resume)
-        waiter.timer = eventLoop.assumeIsolated().scheduleTask(in: timeout) {
-            self.waiters.removeAll { $0 === waiter }
-            waiter.resume(with: self.reconnect.lastError ?? self.notConnected)
-        }
-        waiters.append(waiter)
-    }
-
-    private func resumeWaiters(with error: RedisError?) {
-        let resumed = waiters
-        waiters = []
-        for waiter in resumed { waiter.resume(with: error) }
+        waiters.add(
+            for: timeout, on: eventLoop, expired: { self.reconnect.lastError ?? self.notConnected }, resume: resume)
     }
 
     private func onLoop(_ body: @escaping @Sendable () -> Void) {
-        if eventLoop.inEventLoop {
-            body()
-        } else {
-            eventLoop.execute(body)
-        }
+        if eventLoop.inEventLoop { body() } else { eventLoop.execute(body) }
     }
 }
 
@@ -398,9 +346,8 @@ extension RedisClient {
             await withCheckedContinuation { continuation in
                 eventLoop.execute {
                     guard let server = self.route.server else {
-                        let error = RedisError.notConnected(
-                            address: self.topology.address, reason: "no connection is ready")
-                        return continuation.resume(returning: (.failure(error), .failure(error)))
+                        return continuation.resume(
+                            returning: (.failure(self.notConnected), .failure(self.notConnected)))
                     }
                     var answer: Result<RESPReply, RedisError>?
                     self.transmit(
@@ -414,18 +361,5 @@ extension RedisClient {
                 }
             }
         return (try first.get(), second)
-    }
-}
-
-/// A caller that waits until commands can be sent.
-private final class ReadinessWaiter {
-    var timer: Scheduled<Void>?
-    private let resume: (RedisError?) -> Void
-
-    init(_ resume: @escaping (RedisError?) -> Void) { self.resume = resume }
-
-    func resume(with error: RedisError?) {
-        timer?.cancel()
-        resume(error)
     }
 }

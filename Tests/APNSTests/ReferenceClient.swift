@@ -204,20 +204,20 @@ final class OwnClient {
         }
         session.events = []
         // Includes open streams.
-        var index = session.slots.oldest
+        var index = session.streams.slots.oldest
         while index >= 0 {
-            let slot = session.slots.pointer(index)
+            let slot = session.streams.slots.pointer(index)
             if slot.pointee.stream != 0 {
                 view.answers[slot.pointee.stream]?.status = slot.pointee.status
                 view.answers[slot.pointee.stream]?.body = slot.pointee.body.map { Array($0.readableBytesView) } ?? []
             }
             index = slot.pointee.next
         }
-        for closed in session.closedStreams {
-            view.answers[session.slots.pointer(closed.slot).pointee.stream]?.code = closed.code
-            session.release(closed.slot)
+        for closed in session.streams.closed {
+            view.answers[session.streams.slots.pointer(closed.slot).pointee.stream]?.code = closed.code
+            session.streams.release(closed.slot)
         }
-        session.closedStreams = []
+        session.streams.closed = []
     }
 
     /// Returns the frames that were sent since the last call.

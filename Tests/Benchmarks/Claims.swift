@@ -21,7 +21,7 @@ struct Claims: AsyncParsableCommand {
     func run() async throws {
         let loop = MultiThreadedEventLoopGroup.singleton.next()
         let client = RedisClient(
-            endpoint: try RedisEndpoint(url: redis), eventLoop: loop,
+            topology: try RedisTopology(url: redis), eventLoop: loop,
             logger: Logger(label: "claims", factory: { _ in SwiftLogNoOpLogHandler() }))
         client.start()
         try await client.waitUntilReady(timeout: .seconds(10))

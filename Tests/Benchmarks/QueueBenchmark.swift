@@ -14,7 +14,7 @@ enum QueueBenchmark {
     static func run(_ sample: SampleJob, redis: String, batches: Int) async throws -> (Cost, Cost) {
         let group = MultiThreadedEventLoopGroup(numberOfThreads: 1)
         let client = RedisClient(
-            endpoint: try RedisEndpoint(url: redis), eventLoop: group.any(),
+            topology: try RedisTopology(url: redis), eventLoop: group.any(),
             logger: Logger(label: "bench", factory: { _ in SwiftLogNoOpLogHandler() }))
         client.start()
         try await client.waitUntilReady(timeout: .seconds(10))

@@ -36,7 +36,7 @@ struct QueueGaugesTests {
 
     private func withClient(_ body: (RedisClient) async throws -> QueueGauges) async throws -> QueueGauges {
         let client = RedisClient(
-            endpoint: try RedisEndpoint(url: server.url), eventLoop: MultiThreadedEventLoopGroup.singleton.next(),
+            topology: try RedisTopology(url: server.url), eventLoop: MultiThreadedEventLoopGroup.singleton.next(),
             logger: Logger(label: "gauges", factory: { _ in SwiftLogNoOpLogHandler() }))
         client.start()
         do {

@@ -184,6 +184,21 @@ struct SettleTests {
         #expect(try queue.claims("w").isEmpty && queue.stats() == ["delivered": 3, "mixed": 1])
     }
 
+    @Test("A batch can end a claim that it has made itself")
+    func endOfKept() async throws {
+        let worker = try await queue.worker("w", claiming: ["xfan-outx", "plain"])
+        let rest = worker.id(1).rest(afterPart: 1)
+        let batch = worker.filled {
+            $0.keep(worker.id(1), as: rest, head: ByteBuffer(string: "<"), original: 1..<8)
+            $0.addCount("delivered", 3)
+            $0.end(worker.id(2), .delivered)
+            $0.end(rest, .delivered)
+        }
+        #expect(batch.count == 3)
+        #expect(try await worker.settle(batch) == 0)
+        #expect(try queue.claims("w").isEmpty && queue.stats() == ["delivered": 5])
+    }
+
     @Test("The rest of a job is released and reclaimed like any job", arguments: [true, false])
     func restOfJob(isReleased: Bool) async throws {
         let worker = try await queue.worker("w", claiming: [#"{"tokens":["aa","bb"],"payload":{}}"#])

@@ -251,7 +251,7 @@ package struct TestWorker: Sendable {
 package func withQueue(on server: RedisServer? = nil, _ body: (TestQueue) async throws -> Void) async throws {
     let server = try server ?? TestQueue.server.get()
     let client = RedisClient(
-        endpoint: try RedisEndpoint(url: server.url), eventLoop: MultiThreadedEventLoopGroup.singleton.next(),
+        topology: try RedisTopology(url: server.url), eventLoop: MultiThreadedEventLoopGroup.singleton.next(),
         logger: Logger(label: "test", factory: { _ in SwiftLogNoOpLogHandler() }))
     client.start()
     let result: Result<Void, any Error>

@@ -15,6 +15,8 @@ package protocol PooledConnection: AnyObject {
     var isDraining: Bool { get }
     /// The number of notifications in flight, and their maximum.
     var load: (inFlight: Int, limit: Int) { get }
+    /// The last time at which a notification was in flight.
+    var lastUsed: NIODeadline { get }
     /// True if its end is expected: this side wanted it, or the server gave the reason.
     var endsAsExpected: Bool { get }
 
@@ -25,7 +27,8 @@ package protocol PooledConnection: AnyObject {
     /// - Parameter secure: adds TLS, below the handlers that the channel has by then.
     func install(on channel: any Channel, secure: () throws -> Void) throws
     /// Finishes what is in flight, and closes.
-    func finish()
+    /// - Parameter reason: for the log.
+    func retire(reason: String)
     /// Closes it at once.
     func close(_ error: any Error)
     /// Records that the connection could not be made.
@@ -43,7 +46,7 @@ package struct PoolMembership {
     /// The time at which it became usable; `nil` until then.
     fileprivate(set) var usableSince: NIODeadline?
     /// True while another connection is taking its place.
-    var isBeingReplaced = false
+    fileprivate(set) var isBeingReplaced = false
     /// Closes it if the TLS handshake takes too long.
     fileprivate var handshakeTimer: TimeLimit?
 
@@ -185,6 +188,50 @@ package final class PoolConnections<Owner: PoolOwner> {
         }
     }
 
+    // MARK: Replacing
+
+    /// Replaces connections with new ones. Each works until its replacement is ready.
+    /// - Parameter reason: for the log.
+    func replace(_ old: [Connection], reason: String, now: NIODeadline) {
+        let old = old.filter(\.isUsable)
+        guard !isClosing, !old.isEmpty else { return }
+        let inUse = all.count {
+            $0.isUsable && ($0.load.inFlight > 0 || now - $0.lastUsed < ConnectionPoolState.inUse)
+        }
+        for connection in old { connection.membership.isBeingReplaced = true }
+        state.replace(old.count, inUse: inUse)
+        logger.info(
+            "replacing connections to \(service): \(reason)",
+            metadata: [
+                "event": "apns_connections_replaced", "endpoint": "\(configuration.endpoint)",
+                "connections": "\(old.count)",
+            ])
+        retireOutgoing()
+        open(now: now)
+    }
+
+    /// Retires the outgoing connections that have been replaced.
+    func retireOutgoing() {
+        // Each retirement changes the count, and may call this function again.
+        while state.outgoing > 0, state.outgoingToRetire(ready: readyConnections) > 0,
+            let next = all.first(where: { $0.membership.isBeingReplaced && $0.isUsable })
+        {
+            next.retire(reason: "another one replaces it")
+        }
+    }
+
+    /// Connections that stay and have received the server's SETTINGS: before that they cannot take over requests.
+    private var readyConnections: Int { all.count { $0.isUsable && !$0.membership.isBeingReplaced } }
+
+    /// Returns the connection that has been idle for the longest time, if it is not needed.
+    package func superfluous(now: NIODeadline) -> Connection? {
+        let idle = all.lazy.filter { $0.isUsable && $0.load.inFlight == 0 }
+        guard let idlest = idle.min(by: { $0.lastUsed < $1.lastUsed }),
+            state.isSuperfluous(lastUsed: idlest.lastUsed, now: now)
+        else { return nil }
+        return idlest
+    }
+
     /// Marks all present connections, and those being made, as outdated.
     package func outdate() { generation += 1 }
 
@@ -270,7 +317,7 @@ package final class PoolConnections<Owner: PoolOwner> {
         let promise = eventLoop.makePromise(of: Void.self)
         closing = promise
         state.close()
-        for connection in all { connection.finish() }
+        for connection in all { connection.retire(reason: "shutdown") }
         finishClosing()
         return promise.futureResult
     }

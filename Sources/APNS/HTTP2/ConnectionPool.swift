@@ -9,6 +9,9 @@ import TLS
 /// Not thread-safe: call everything on the event loop, on which the pool calls back. Call ``check(now:)`` several times
 /// per second: it enforces deadlines, pings silent servers, and opens connections when they are due.
 public final class ConnectionPool: Transport {
+    /// The settings of a pool.
+    public typealias Configuration = HTTP2PoolConfiguration
+
     /// The server.
     public var endpoint: APNSEndpoint { configuration.endpoint }
     /// The receiver of completions. Held strongly until ``close()`` has completed.
@@ -22,8 +25,8 @@ public final class ConnectionPool: Transport {
     /// The state of the answers to its requests.
     var answerState: AnswerDrought.State {
         // A server that can no longer be reached is another problem.
-        drought.state == .unanswered && connections.state.usable == 0 && !connections.failures.isOfAnswers
-            ? .unansweredLately : drought.state
+        answers.state == .unanswered && connections.state.usable == 0 && !connections.failures.isOfAnswers
+            ? .unansweredLately : answers.state
     }
 
     let configuration: Configuration
@@ -33,8 +36,7 @@ public final class ConnectionPool: Transport {
     private let ids: ConnectionIDs
     /// The pools of isolated notifications, ``Isolation/withFew`` and ``Isolation/alone``; empty until there are some.
     private(set) var isolated: [ConnectionPool] = []
-    var drought = AnswerDrought()
-    var unanswered = UnansweredRequests()
+    var answers = AnswerWatch()
     /// The tags of requests that were accepted, and are returned because there was no connection to send them on.
     var toGiveBack: [UInt64] = []
     private var authorization: HeaderText?
@@ -121,7 +123,7 @@ public final class ConnectionPool: Transport {
         guard isolation == .shared else {
             return pool(isolation)?.submit(consume notification, tag: tag, in: .shared) ?? false
         }
-        if !unanswered.isEmpty, let id = notification.apnsID {
+        if answers.hasUnanswered, let id = notification.apnsID {
             return submitElsewhere(consume notification, id, tag: tag)
         }
         var best: HTTP2Connection?
@@ -153,15 +155,13 @@ public final class ConnectionPool: Transport {
     public func check(now: NIODeadline) {
         let keepsUniqueIDs = delegate?.keepsUniqueIDs ?? false
         for connection in connections.all {
-            connection.session.keepsUniqueIDs = keepsUniqueIDs
-            noteAnswers(connection, now: now)
-            noteWindow(connection, now: now)
-            noteAge(connection, now: now)
+            connection.session.streams.headers.keepsUniqueIDs = keepsUniqueIDs
+            answers.record(connection, now: now)
+            answers.recordWindow(of: connection, configuration, now: now)
+            recordAge(of: connection, now: now)
             connection.check(now: now)
         }
-        let before = drought.state
-        drought.look(inFlight: inFlight, now: now)
-        if before == .answered, drought.state == .unanswered { suspectConnections() }
+        if answers.check(connections.all, inFlight: inFlight, now: now) { connections.state.wantConnection() }
         giveUpConnections(now: now)
         connections.open(now: now)
         for pool in isolated { pool.check(now: now) }
@@ -169,7 +169,7 @@ public final class ConnectionPool: Transport {
 
     /// See ``Transport/stoodStill(for:now:)``.
     public func stoodStill(for time: TimeAmount, now: NIODeadline) {
-        drought.stoodStill(for: time, now: now)
+        answers.stoodStill(for: time, now: now)
         for connection in connections.all {
             connection.record.responsiveness.stoodStill(for: time, now: now)
             connection.stoodStill(for: time, latestDeadline: now + configuration.requestTimeout, now: now)
@@ -202,11 +202,11 @@ extension ConnectionPool: PoolOwner {
     package var canClose: Bool { isolated.isEmpty }
 
     package func makeConnection() -> HTTP2Connection {
+        var limits = configuration.limits
+        limits.lifetime = configuration.connections.age(jitter: .random(in: 0..<1))
         let connection = HTTP2Connection(
-            id: ids.next(), endpoint: endpoint, maximumStreams: configuration.maximumStreams,
-            firstStream: configuration.firstStream,
-            limits: configuration.connectionLimits(jitter: Double.random(in: 0..<1)), owner: self)
-        connection.session.keepsUniqueIDs = delegate?.keepsUniqueIDs ?? false
+            id: ids.next(), endpoint: endpoint, firstStream: configuration.firstStream, limits: limits, owner: self)
+        connection.session.streams.headers.keepsUniqueIDs = delegate?.keepsUniqueIDs ?? false
         return connection
     }
 
@@ -239,7 +239,7 @@ extension ConnectionPool: HTTP2ConnectionOwner {
             connections.worked()
         }
         if connection.state.serverErrorsInARow >= HTTP2ConnectionState.serverErrorLimit { recycle(connection) }
-        if connections.state.outgoing > 0 { retireOutgoing() }
+        connections.retireOutgoing()
         delegate?.transportChanged(self)
     }
 
@@ -251,12 +251,8 @@ extension ConnectionPool: HTTP2ConnectionOwner {
     func connection(
         _ connection: HTTP2Connection, didNotAnswer apnsID: APNSID?, deadline: NIODeadline, isRefusal: Bool
     ) {
-        // A connection that accepts no more requests need not be avoided.
-        guard connection.isUsable else { return }
-        if let apnsID { unanswered.insert(apnsID, connection: connection.id, isRefusal: isRefusal) }
-        guard !isRefusal else { return }
-        let timeout = configuration.requestTimeout
-        connection.record.responsiveness.missedDeadline(submitted: deadline - timeout, timeout: timeout)
+        answers.recordMissing(
+            apnsID, on: connection, deadline: deadline, timeout: configuration.requestTimeout, isRefusal: isRefusal)
     }
 
     func connectionIsStale(_ connection: HTTP2Connection) {
@@ -283,8 +279,7 @@ extension ConnectionPool: HTTP2ConnectionOwner {
     }
 
     func connectionClosed(_ connection: HTTP2Connection, error: any Error) {
-        noteAnswers(connection, now: eventLoop.now)
-        unanswered.forget(connection: connection.id)
+        answers.recordEnd(of: connection, now: eventLoop.now)
         connections.closed(connection, error)
     }
 }
@@ -292,13 +287,6 @@ extension ConnectionPool: HTTP2ConnectionOwner {
 // MARK: Isolation
 
 extension ConnectionPool {
-    /// The maximum number of requests that share a connection with few others.
-    private static let few = 32
-    /// The maximum number of connections of each isolation.
-    private static let maximumIsolated = 4
-    /// The longest pause before the next connection, because each may meet another such notification.
-    private static let longestPause = TimeAmount.seconds(1)
-
     private func pool(_ isolation: Isolation) -> ConnectionPool? {
         switch isolation {
         case .shared: self
@@ -310,71 +298,13 @@ extension ConnectionPool {
     private func makePool(of isolation: Isolation) -> ConnectionPool {
         var own = configuration
         own.connections = connections.configuration
-        own.minimumConnections = 0
-        own.maximumConnections = min(own.maximumConnections, Self.maximumIsolated)
-        own.maximumStreams = isolation == .alone ? 1 : min(own.maximumStreams, Self.few)
-        own.reconnect.longest = max(own.reconnect.first, Self.longestPause)
         // Its connections are expected to be lost; the sender logs which notifications are the cause.
         var quiet = logger
         quiet.logLevel = .critical
-        let pool = ConnectionPool(own, ids: ids, eventLoop: eventLoop, logger: quiet)
+        let pool = ConnectionPool(own.isolated(isolation), ids: ids, eventLoop: eventLoop, logger: quiet)
         pool.delegate = delegate
         pool.authorization = authorization
         return pool
-    }
-}
-
-extension ConnectionPool {
-    /// Settings for connections and timeouts.
-    @dynamicMemberLookup
-    public struct Configuration: Sendable {
-        /// The settings of its connections.
-        public var connections: PoolConfiguration
-        /// Maximum concurrent requests per connection, even if the server allows more.
-        public var maximumStreams = 1000
-        /// The time after which an unanswered request is cancelled.
-        public var requestTimeout = TimeAmount.seconds(20)
-        /// The time without data from the server after which it is sent a PING while requests are in flight.
-        public var pingAfter = TimeAmount.seconds(15)
-        /// The same while none is in flight.
-        public var idlePingAfter = TimeAmount.hours(1)
-        /// The time without a read after which a PING goes with the next request.
-        public var wakeAfter = TimeAmount.seconds(5)
-        /// The timeout of the answer to that PING, or four times the duration of the TLS handshake if that is longer.
-        public var wakeTimeout = TimeAmount.milliseconds(1500)
-        /// The timeout of the answer to a PING.
-        public var pingTimeout = TimeAmount.seconds(5)
-        /// The timeout from the end of the TLS handshake to the server's SETTINGS.
-        public var settingsTimeout = TimeAmount.seconds(5)
-        /// The time for which the server may read nothing of what is written to it.
-        public var stallTimeout = TimeAmount.seconds(20)
-        /// The time for which a flow-control window may block a request.
-        public var windowTimeout = TimeAmount.seconds(5)
-        /// The stream identifier of the first request; odd.
-        var firstStream: Int32 = 1
-
-        /// Creates a configuration.
-        public init(_ connections: PoolConfiguration) { self.connections = connections }
-
-        /// The settings of its connections, by their names.
-        public subscript<Value>(dynamicMember path: WritableKeyPath<PoolConfiguration, Value>) -> Value {
-            get { connections[keyPath: path] }
-            set { connections[keyPath: path] = newValue }
-        }
-
-        /// - Parameter jitter: from 0 to 1, evenly distributed.
-        func connectionLimits(jitter: Double) -> HTTP2ConnectionState.Limits {
-            var limits = HTTP2ConnectionState.Limits()
-            limits.pingAfter = pingAfter
-            limits.idlePingAfter = idlePingAfter
-            limits.wakeAfter = wakeAfter
-            limits.wakeTimeout = wakeTimeout
-            limits.pingTimeout = pingTimeout
-            limits.settingsTimeout = settingsTimeout
-            limits.stallTimeout = stallTimeout
-            limits.maximumAge = connections.age(jitter: jitter)
-            return limits
-        }
     }
 }
 

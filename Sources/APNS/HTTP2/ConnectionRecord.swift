@@ -28,23 +28,3 @@ struct ConnectionRecord {
         }
     }
 }
-
-extension HTTP2Connection: PooledConnection {
-    package var isConnecting: Bool { state.phase == .connecting }
-    package var isUsable: Bool { state.isUsable }
-    package var isDraining: Bool { if case .draining = state.phase { true } else { false } }
-    package var load: (inFlight: Int, limit: Int) { (state.inFlight, state.streamLimit) }
-    package var endsAsExpected: Bool { state.isRetired }
-
-    /// The preference over other connections; 0 if it has no free stream.
-    var preference: Int { record.isSuspect ? min(freeStreams, 1) : freeStreams }
-
-    package func hasWorked(lasted: Bool) -> Bool { state.hasAnswered || lasted || isStale }
-
-    package func install(on channel: any Channel, secure: () throws -> Void) throws {
-        try channel.pipeline.syncOperations.addHandler(self)
-        try secure()
-    }
-
-    package func finish() { retire(reason: "shutdown") }
-}

@@ -20,19 +20,19 @@ extension HTTP2Connection {
     }
 
     private func completeClosed() {
-        guard !session.closedStreams.isEmpty else { return }
+        guard !session.streams.closed.isEmpty else { return }
         // The owner may close further streams upon a completion; the next round handles them.
-        var closed: [HTTP2Session.ClosedStream] = []
-        swap(&closed, &session.closedStreams)
+        var closed: [ClosedStream] = []
+        swap(&closed, &session.streams.closed)
         for stream in closed { complete(stream.slot, code: stream.code) }
-        if session.closedStreams.isEmpty {
+        if session.streams.closed.isEmpty {
             closed.removeAll(keepingCapacity: true)
-            swap(&closed, &session.closedStreams)
+            swap(&closed, &session.streams.closed)
         }
     }
 
     private func complete(_ index: Int32, code: UInt32) {
-        let slot = session.slots.pointer(index)
+        let slot = session.streams.slots.pointer(index)
         guard slot.pointee.stream != 0 else { return }
         var result = state.ended(
             stream: slot.pointee.stream, code: slot.pointee.isCut ? 0 : code, isWritten: slot.pointee.isWritten,
@@ -51,7 +51,7 @@ extension HTTP2Connection {
                 isRefusal: result == .notProcessed(.refusedStream))
         default: break
         }
-        session.release(index)
+        session.streams.release(index)
         owner?.connection(self, completed: tag, with: result)
         if let refusal { owner?.connectionIsRefused(self, reason: refusal) }
     }
@@ -65,9 +65,9 @@ extension HTTP2Connection {
 
     /// Completes the requests above the last stream that the server processes.
     private func giveUp(above lastStream: Int32) {
-        var index = session.slots.oldest
+        var index = session.streams.slots.oldest
         while index >= 0 {
-            let slot = session.slots.pointer(index)
+            let slot = session.streams.slots.pointer(index)
             let next = slot.pointee.next
             if slot.pointee.stream > lastStream { lose(index, why: "GOAWAY") }
             index = next
@@ -76,35 +76,25 @@ extension HTTP2Connection {
     }
 
     private func lose(_ index: Int32, _ failure: RequestFailure? = nil, why: String) {
-        let slot = session.slots.pointer(index)
+        let slot = session.streams.slots.pointer(index)
         let tag = slot.pointee.tag
         let result = state.lost(
             stream: slot.pointee.stream, isWritten: slot.pointee.isWritten, status: slot.pointee.status,
             failure: failure, why: why)
-        session.release(index)
+        session.streams.release(index)
         owner?.connection(self, completed: tag, with: result)
     }
 
-    /// The number of requests that the server may be processing.
-    private var writtenRequests: Int {
-        var (count, index) = (0, session.slots.oldest)
-        while index >= 0 {
-            let slot = session.slots.pointer(index)
-            if slot.pointee.isWritten, slot.pointee.status == 0 { count += 1 }
-            index = slot.pointee.next
-        }
-        return count
-    }
-
     /// Ends all requests in flight, and reports the end of the connection to the owner.
-    /// - Parameter isStale: true if its requests are not suspected of being the cause.
-    func end(_ error: any Error, isStale: Bool = false) {
+    func end(_ error: any Error) {
         guard state.phase != .closed else { return }
         takeEvents()
         let why = "\(error)"
+        // The requests on a stale connection are not suspected of being the cause.
         let failure: RequestFailure =
-            isStale ? .stale(why) : writtenRequests > 1 ? .lostWithOthers(why) : .connectionLost(why)
-        while case let index = session.slots.oldest, index >= 0 { lose(index, failure, why: why) }
+            state.isStale
+            ? .stale(why) : session.streams.writtenCount > 1 ? .lostWithOthers(why) : .connectionLost(why)
+        while case let index = session.streams.slots.oldest, index >= 0 { lose(index, failure, why: why) }
         state.closed()
         owner?.connectionClosed(self, error: error)
         owner = nil

@@ -42,7 +42,6 @@ package final class HTTP2Connection: ChannelDuplexHandler {
     /// Held strongly until the connection ends: a weak reference would cost as much per completion as a header field.
     var owner: (any HTTP2ConnectionOwner)?
     var context: ChannelHandlerContext?
-    private var startedAt = NIODeadline.distantPast
     private var pacing = ReadPacing()
     private var output = ByteBuffer()
     private var isFlushScheduled = false
@@ -50,23 +49,21 @@ package final class HTTP2Connection: ChannelDuplexHandler {
     /// True during a read, at the end of which everything is flushed.
     private var isReading = false
     private var isClosing = false
-    /// True if it closes because it was forgotten on the way while it was idle.
-    private(set) var isStale = false
 
     /// The number of bytes after which writing waits for the channel. The session bounds what it keeps in the meantime,
     /// which it cannot do for what it has passed on.
     static let writeSize = 256 * 1024
 
     init(
-        id: Int, endpoint: APNSEndpoint, maximumStreams: Int, firstStream: Int32 = 1,
-        limits: HTTP2ConnectionState.Limits, owner: any HTTP2ConnectionOwner
+        id: Int, endpoint: APNSEndpoint, firstStream: Int32 = 1, limits: HTTP2Limits,
+        owner: any HTTP2ConnectionOwner
     ) {
         self.id = id
         self.endpoint = endpoint
         self.owner = owner
-        state = HTTP2ConnectionState(ownStreamLimit: maximumStreams, limits: limits)
+        state = HTTP2ConnectionState(limits)
         session = HTTP2Session(
-            authority: HeaderText(endpoint.authority), maximumStreams: maximumStreams, firstStream: firstStream)
+            authority: HeaderText(endpoint.authority), maximumStreams: limits.maximumStreams, firstStream: firstStream)
     }
 
     var freeStreams: Int { state.freeStreams }
@@ -98,7 +95,7 @@ package final class HTTP2Connection: ChannelDuplexHandler {
     }
 
     /// Finishes the requests in flight and closes.
-    func retire(reason: String) {
+    package func retire(reason: String) {
         guard state.phase != .closed else { return }
         state.retire(reason: reason)
         owner?.connectionChanged(self)
@@ -108,9 +105,9 @@ package final class HTTP2Connection: ChannelDuplexHandler {
     /// Cancels the requests that have not been written, so that they can be sent on another connection at once.
     func takeBackUnwritten() {
         guard state.phase != .closed else { return }
-        var index = session.slots.oldest
+        var index = session.streams.slots.oldest
         while index >= 0 {
-            let slot = session.slots.pointer(index)
+            let slot = session.streams.slots.pointer(index)
             if !slot.pointee.isWritten { session.cancel(index, because: .unresponsive) }
             index = slot.pointee.next
         }
@@ -120,24 +117,21 @@ package final class HTTP2Connection: ChannelDuplexHandler {
 
     /// Closes the connection; requests in flight are lost immediately. TLS may need a second to send close_notify:
     /// requests submitted in that time would never be written, but count as written.
-    package func close(_ reason: any Error) { close(reason, isStale: false) }
-
-    /// - Parameter isStale: see ``end(_:isStale:)``.
-    private func close(_ reason: any Error, isStale: Bool) {
+    package func close(_ reason: any Error) {
         guard let context, state.phase != .closed else { return }
-        end(reason, isStale: isStale)
+        end(reason)
         closeChannel(context)
     }
 
     /// Cancels requests past their deadline, and pings a silent peer. Call this several times per second.
     func check(now: NIODeadline) {
-        var index = session.slots.oldest
-        while index >= 0, session.slots.pointer(index).pointee.deadline <= now {
+        var index = session.streams.slots.oldest
+        while index >= 0, session.streams.slots.pointer(index).pointee.deadline <= now {
             session.cancel(index, because: .timedOut)
-            index = session.slots.pointer(index).pointee.next
+            index = session.streams.slots.pointer(index).pointee.next
         }
         // Writing the resets closes the streams; an answer that arrives before that counts.
-        if session.slots.oldest != index { flush() }
+        if session.streams.slots.oldest != index { flush() }
         switch state.check(now: now) {
         case .nothing: break
         case .sendPing:
@@ -145,9 +139,8 @@ package final class HTTP2Connection: ChannelDuplexHandler {
             scheduleFlush()
         case .close(let why): close(APNSConnectionError.unresponsive(endpoint, why))
         case .closeStale(let why):
-            isStale = true
             owner?.connectionIsStale(self)
-            close(APNSConnectionError.unresponsive(endpoint, why), isStale: true)
+            close(APNSConnectionError.unresponsive(endpoint, why))
         }
         closeIfDrained()
     }
@@ -157,12 +150,7 @@ package final class HTTP2Connection: ChannelDuplexHandler {
     func stoodStill(for time: TimeAmount, latestDeadline latest: NIODeadline, now: NIODeadline) {
         guard state.phase != .closed else { return }
         state.stoodStill(for: time, now: now)
-        var index = session.slots.oldest
-        while index >= 0 {
-            let slot = session.slots.pointer(index)
-            slot.pointee.deadline = min(slot.pointee.deadline + time, latest)
-            index = slot.pointee.next
-        }
+        session.streams.moveDeadlines(by: time, latest: latest)
         // A deferred read would be later still.
         if pacing.isPausing { context?.read() }
     }
@@ -171,7 +159,7 @@ package final class HTTP2Connection: ChannelDuplexHandler {
 
     package func handlerAdded(context: ChannelHandlerContext) {
         self.context = context
-        startedAt = context.eventLoop.now
+        state.handshakeStarted(now: context.eventLoop.now)
     }
 
     package func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
@@ -179,7 +167,7 @@ package final class HTTP2Connection: ChannelDuplexHandler {
             guard handshake.applicationProtocol == "h2" else {
                 return close(APNSConnectionError.noHTTP2(endpoint, offered: handshake.applicationProtocol))
             }
-            state.handshakeCompleted(started: startedAt, now: context.eventLoop.now)
+            state.handshakeCompleted(now: context.eventLoop.now)
             owner?.connectionChanged(self)
             flush()
         }
@@ -307,6 +295,26 @@ package final class HTTP2Connection: ChannelDuplexHandler {
         owner?.connectionChanged(self)
         context.close(promise: nil)
     }
+}
+
+extension HTTP2Connection: PooledConnection {
+    package var isConnecting: Bool { state.phase == .connecting }
+    package var isUsable: Bool { state.isUsable }
+    package var isDraining: Bool { if case .draining = state.phase { true } else { false } }
+    package var load: (inFlight: Int, limit: Int) { (state.inFlight, state.streamLimit) }
+    package var lastUsed: NIODeadline { state.lastUsed }
+    package var endsAsExpected: Bool { state.isRetired }
+
+    /// The preference over other connections; 0 if it has no free stream.
+    var preference: Int { record.isSuspect ? min(freeStreams, 1) : freeStreams }
+
+    package func hasWorked(lasted: Bool) -> Bool { state.hasAnswered || lasted || state.isStale }
+
+    package func install(on channel: any Channel, secure: () throws -> Void) throws {
+        try channel.pipeline.syncOperations.addHandler(self)
+        try secure()
+    }
+
 }
 
 /// Decides how long to wait before the next read. While many requests are in flight and their answers arrive one by

@@ -5,28 +5,6 @@ import TLS
 /// The state of a connection to APNs and its decisions, without any I/O: how many streams it may open, whether the peer
 /// is alive, and what the end of a stream means.
 struct HTTP2ConnectionState {
-    /// Timeouts of a connection.
-    struct Limits: Sendable {
-        /// The time without a read after which the peer is sent a PING while requests are in flight.
-        var pingAfter: TimeAmount = .seconds(15)
-        /// The same while none is in flight: Apple allows a PING after an hour of inactivity ("Sending notification
-        /// requests to APNs").
-        var idlePingAfter: TimeAmount = .hours(1)
-        /// The time without a read after which a PING goes with the next request: a NAT or a firewall on the way may have
-        /// forgotten the connection.
-        var wakeAfter: TimeAmount = .seconds(5)
-        /// The timeout of the answer to that PING, or four times the duration of the TLS handshake if that is longer.
-        var wakeTimeout: TimeAmount = .milliseconds(1500)
-        /// The timeout of the answer to another PING.
-        var pingTimeout: TimeAmount = .seconds(5)
-        /// The timeout from the end of the TLS handshake to the server's SETTINGS.
-        var settingsTimeout: TimeAmount = .seconds(5)
-        /// The time for which the server may read so little that nothing more can be written.
-        var stallTimeout: TimeAmount = .seconds(20)
-        /// The age at which the connection is replaced; `nil` for never.
-        var maximumAge: TimeAmount?
-    }
-
     /// The stream from which the connection is replaced: half a million requests before identifiers run out at 2³¹ (RFC
     /// 9113 §5.1.1), because replacing it may take a while.
     static let wornOutStream = Int32.max - (1 << 20)
@@ -69,35 +47,29 @@ struct HTTP2ConnectionState {
     /// True if this side wants the connection to end.
     private(set) var isRetired = false
 
-    private let limits: Limits
-    private let ownStreamLimit: Int
+    private let limits: HTTP2Limits
+    /// The time of the end of the TLS handshake; until then that of its start.
     private var connectedAt = NIODeadline.distantPast
-    private var lastRead = NIODeadline.distantPast
-    private var pingSent: NIODeadline?
-    /// True if that PING went with the first request after idleness.
-    private var isWaking = false
-    private var handshakeTime = TimeAmount.zero
-    /// The highest stream that the server has said it will process; higher ones are certainly not processed.
-    private var lastProcessedStream = Int32.max
-    private var goAwayReason: String?
-    /// True once the server has sent GOAWAY.
-    private(set) var isSentAway = false
+    private var liveness = PeerLiveness()
+    /// The server's GOAWAY; `nil` until it sends one.
+    private var goAway: GoAway?
     private var requestsAtCheck = 0
     private var lastStream: Int32 = 0
-    /// The time since which nothing more could be written; `nil` if more can be.
-    private var stalledSince: NIODeadline?
     private var gauge = FloodGauge()
 
-    init(ownStreamLimit: Int, limits: Limits = Limits()) {
-        self.ownStreamLimit = ownStreamLimit
-        self.limits = limits
+    private struct GoAway {
+        /// The highest stream that the server has said it will process; higher ones are certainly not processed.
+        var lastStream = Int32.max
+        var reason: String?
     }
+
+    init(_ limits: HTTP2Limits = HTTP2Limits()) { self.limits = limits }
 
     /// The number of streams that can be opened now. A lowered limit can be below the number in flight, which must not
     /// give a negative number.
     var freeStreams: Int {
         // Nothing is added to what the server does not read.
-        isUsable && stalledSince == nil ? max(0, streamLimit - inFlight) : 0
+        isUsable && !liveness.isStalled ? max(0, streamLimit - inFlight) : 0
     }
 
     var isUsable: Bool { phase == .open }
@@ -105,20 +77,26 @@ struct HTTP2ConnectionState {
     /// True if the connection has got an answer: it works, and was not only accepted.
     var hasAnswered: Bool { answers > 0 }
 
-    /// - Parameter started: when the TLS handshake began; `nil` if unknown.
-    mutating func handshakeCompleted(started: NIODeadline? = nil, now: NIODeadline) {
+    /// True once the server has sent GOAWAY.
+    var isSentAway: Bool { goAway != nil }
+
+    /// True if it was forgotten on the way while it was idle.
+    var isStale: Bool { liveness.isStale }
+
+    mutating func handshakeStarted(now: NIODeadline) { connectedAt = now }
+
+    mutating func handshakeCompleted(now: NIODeadline) {
         guard phase == .connecting else { return }
-        handshakeTime = started.map { now - $0 } ?? .zero
         phase = .awaitingSettings
+        liveness.connected(after: connectedAt > .distantPast ? now - connectedAt : .zero, now: now)
         connectedAt = now
-        lastRead = now
         lastUsed = now
     }
 
     /// Applies the server's SETTINGS, the first or later ones; `nil` means no limit.
     mutating func settings(maximumStreams: Int?) {
         if phase == .awaitingSettings { phase = .open }
-        streamLimit = min(ownStreamLimit, maximumStreams ?? ownStreamLimit)
+        streamLimit = min(limits.maximumStreams, maximumStreams ?? .max)
     }
 
     /// Records that a request was submitted.
@@ -138,17 +116,15 @@ struct HTTP2ConnectionState {
     /// Records that a PING goes with a request if it is the first after idleness.
     /// - Returns: true if the PING must be sent.
     mutating func wakes(now: NIODeadline) -> Bool {
-        guard pingSent == nil, isIdle(now: now) else { return false }
-        (pingSent, isWaking) = (now, true)
-        return true
+        guard isIdle(now: now) else { return false }
+        return liveness.wakes(now: now)
     }
 
     /// True if nothing was read for so long that a PING goes with the next request.
-    func isIdle(now: NIODeadline) -> Bool { isUsable && inFlight == 0 && now - lastRead > limits.wakeAfter }
+    func isIdle(now: NIODeadline) -> Bool { isUsable && inFlight == 0 && liveness.silence(now: now) > limits.wakeAfter }
 
     mutating func bytesRead(_ count: Int = 0, now: NIODeadline) {
-        lastRead = now
-        (pingSent, isWaking) = (nil, false)
+        liveness.recordRead(now: now)
         gauge.received(count)
     }
 
@@ -157,24 +133,25 @@ struct HTTP2ConnectionState {
 
     /// Records whether more can be written.
     mutating func writability(_ isWritable: Bool, now: NIODeadline) {
-        stalledSince = isWritable ? nil : stalledSince ?? now
+        liveness.recordWritability(isWritable, now: now)
     }
 
     /// Returns the reason to replace this connection, if there is one.
     func replacementReason(now: NIODeadline) -> String? {
         guard isUsable else { return nil }
         if lastStream >= Self.wornOutStream { return Self.wornOutReason }
-        if let age = limits.maximumAge, now - connectedAt >= age { return "it has reached its maximum age" }
+        if let age = limits.lifetime, now - connectedAt >= age { return "it has reached its maximum age" }
         return nil
     }
 
     private static let wornOutReason = "its stream identifiers have run out"
 
     mutating func goAway(lastStream: Int32, reason: String?) {
-        isSentAway = true
-        lastProcessedStream = min(lastProcessedStream, lastStream)
-        goAwayReason = reason ?? goAwayReason
-        drain(reason: goAwayReason)
+        var goAway = goAway ?? GoAway()
+        goAway.lastStream = min(goAway.lastStream, lastStream)
+        goAway.reason = reason ?? goAway.reason
+        self.goAway = goAway
+        drain(reason: goAway.reason)
     }
 
     mutating func drain(reason: String?) {
@@ -201,9 +178,7 @@ struct HTTP2ConnectionState {
     /// Records that the process did not run for some time, in which nothing could be read.
     mutating func stoodStill(for time: TimeAmount, now: NIODeadline) {
         if phase == .awaitingSettings { connectedAt = connectedAt.moved(by: time, now: now) }
-        lastRead = lastRead.moved(by: time, now: now)
-        pingSent = pingSent?.moved(by: time, now: now)
-        stalledSince = stalledSince?.moved(by: time, now: now)
+        liveness.stoodStill(for: time, now: now)
     }
 
     /// Checks whether the peer is still alive. Call this periodically.
@@ -217,22 +192,7 @@ struct HTTP2ConnectionState {
                 "it set up TLS and sent no HTTP/2 SETTINGS within \(limits.settingsTimeout.formatted); "
                     + "check the endpoint, and the proxy or load balancer in front of it")
         }
-        // Applies even if the server still sends: it is alive, but useless.
-        if let stalledSince, now - stalledSince > limits.stallTimeout {
-            return .close("the server has read nothing for \(limits.stallTimeout.formatted)")
-        }
-        if let pingSent, isWaking {
-            let timeout = min(limits.pingTimeout, max(limits.wakeTimeout, handshakeTime * 4))
-            return now - pingSent > timeout
-                ? .closeStale("the server did not answer a PING within \(timeout.formatted) after idleness") : .nothing
-        }
-        if let pingSent {
-            return now - pingSent > limits.pingTimeout
-                ? .close("the server did not answer a PING within \(limits.pingTimeout.formatted)") : .nothing
-        }
-        guard now - lastRead > (inFlight > 0 ? limits.pingAfter : limits.idlePingAfter) else { return .nothing }
-        pingSent = now
-        return .sendPing
+        return liveness.check(isBusy: inFlight > 0, limits, now: now)
     }
 
     /// Returns the result of a request whose stream has ended.
@@ -253,7 +213,7 @@ struct HTTP2ConnectionState {
             serverErrorsInARow = response.status == 500 ? serverErrorsInARow + 1 : 0
             return .response(response)
         }
-        if stream > lastProcessedStream { return .notProcessed(.goingAway(reason: goAwayReason)) }
+        if let goAway, stream > goAway.lastStream { return .notProcessed(.goingAway(reason: goAway.reason)) }
         if code == HTTP2ErrorCode.refusedStream.rawValue { return .notProcessed(.refusedStream) }
         let failure = cancelled ?? .reset(code: code)
         return isWritten ? .uncertain(failure) : .notProcessed(failure)
@@ -271,7 +231,7 @@ struct HTTP2ConnectionState {
         if status == 200 { return .response(Response(status: 200)) }
         // A refusal whose reason was cut off: it is safe to resend, and the next answer has the reason.
         if status != 0 { return .notProcessed(.connectionLost(why)) }
-        if stream > lastProcessedStream { return .notProcessed(.goingAway(reason: goAwayReason)) }
+        if let goAway, stream > goAway.lastStream { return .notProcessed(.goingAway(reason: goAway.reason)) }
         guard isWritten else { return .notProcessed(.connectionLost(why)) }
         return .uncertain(failure ?? .connectionLost(why))
     }

@@ -47,9 +47,21 @@ struct HTTP2ErrorCode: RawRepresentable, Equatable {
     static let enhanceYourCalm = HTTP2ErrorCode(rawValue: 0xB)
 }
 
+/// The server's violation of HTTP/2.
+enum HTTP2Violation: Error {
+    /// Ends the session with a GOAWAY (RFC 9113 §5.4.1).
+    case connection(HTTP2ErrorCode, String)
+    /// Ends the stream of a slot (RFC 9113 §5.4.2).
+    case stream(HTTP2ErrorCode, slot: Int32)
+    /// The server makes the client queue more answers than it reads, or continues header blocks without end.
+    case flood(String)
+}
+
 /// The nine bytes before each frame's payload (RFC 9113 §4.1).
 struct HTTP2FrameHeader {
     static let size = 9
+    /// The maximum length of a payload in both directions: the smallest that SETTINGS can set (RFC 9113 §6.5.2).
+    static let maximumLength = 16_384
     /// The largest window, and the largest stream identifier (RFC 9113 §6.9.1, §5.1.1).
     static let maximum31Bits = 0x7FFF_FFFF
 
@@ -74,6 +86,18 @@ struct HTTP2FrameHeader {
 
     func has(_ flag: UInt8) -> Bool { flags & flag != 0 }
 
+    /// Returns the content without padding (RFC 9113 §6.1).
+    /// - Parameter fields: the number of bytes that the content must have.
+    func content(
+        of payload: UnsafeBufferPointer<UInt8>, fields: Int = 0
+    ) throws(HTTP2Violation) -> UnsafeBufferPointer<UInt8> {
+        guard has(HTTP2Flag.padded) else { return payload }
+        guard let padding = payload.first, Int(padding) + fields < payload.count else {
+            throw .connection(.protocolError, "it sent more padding than its frame has room for")
+        }
+        return UnsafeBufferPointer(rebasing: payload[1..<payload.count - Int(padding)])
+    }
+
     /// - Parameter bytes: memory for ``size`` bytes.
     func write(to bytes: UnsafeMutablePointer<UInt8>) {
         bytes[0] = UInt8(truncatingIfNeeded: length >> 16)
@@ -87,5 +111,13 @@ struct HTTP2FrameHeader {
     /// Returns four bytes in network order as a number.
     static func number(_ bytes: UnsafePointer<UInt8>) -> UInt32 {
         UInt32(bigEndian: UnsafeRawPointer(bytes).loadUnaligned(as: UInt32.self))
+    }
+}
+
+extension UnsafeBufferPointer<UInt8> {
+    /// Returns four bytes in network order as a number; `nil` if there are fewer.
+    func number(_ offset: Int) -> UInt32? {
+        guard let baseAddress, count >= offset + 4 else { return nil }
+        return HTTP2FrameHeader.number(baseAddress + offset)
     }
 }

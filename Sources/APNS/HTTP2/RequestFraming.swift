@@ -28,12 +28,12 @@ package final class RequestFraming {
     package func receive(_ bytes: ByteBuffer) -> Int {
         bytes.withUnsafeReadableBytes { bytes in try? session.receive(bytes) }
         var answered = 0
-        for stream in session.closedStreams {
-            if session.slots.pointer(stream.slot).response()?.status == 200 { answered += 1 }
-            session.release(stream.slot)
+        for stream in session.streams.closed {
+            if session.streams.slots.pointer(stream.slot).response()?.status == 200 { answered += 1 }
+            session.streams.release(stream.slot)
         }
         session.events.removeAll(keepingCapacity: true)
-        session.closedStreams.removeAll(keepingCapacity: true)
+        session.streams.closed.removeAll(keepingCapacity: true)
         return answered
     }
 }

@@ -35,7 +35,7 @@ struct RequestSlot {
     /// The number of bytes of the response's body so far, and of DATA since the last WINDOW_UPDATE.
     var bodySize: Int64 = 0
     var unacknowledged = 0
-    /// The part of the response's body that is kept.
+    /// The part of the response's body that is kept, at most ``maximumBodySize`` bytes.
     var body: ByteBuffer?
     /// True if the stream was reset because the body is longer than any of APNs': the status is the answer.
     var isCut = false
@@ -45,6 +45,9 @@ struct RequestSlot {
     var deadline: NIODeadline = .distantFuture
     /// The result to report if this side has cancelled the stream.
     var failure: RequestFailure?
+
+    /// The maximum number of bytes kept of a response's body; APNs' bodies are under 100 bytes.
+    static let maximumBodySize = 16 * 1024
 }
 
 extension UnsafeMutablePointer<RequestSlot> {
@@ -58,6 +61,14 @@ extension UnsafeMutablePointer<RequestSlot> {
         response.uniqueID = pointee.uniqueID
         if response.status == 200, !pointee.hasID { response.origin = pointee.bodySize > 0 ? .doubtful : .unnamed }
         return response
+    }
+
+    /// Keeps a part of the answer's body, up to the maximum.
+    func keep(_ content: UnsafeBufferPointer<UInt8>) {
+        if pointee.body == nil { pointee.body = ByteBuffer() }
+        let room = Swift.max(0, RequestSlot.maximumBodySize - (pointee.body?.readableBytes ?? 0))
+        pointee.body?.writeBytes(UnsafeRawBufferPointer(content).prefix(room))
+        if content.count > room { pointee.isCut = true }
     }
 }
 

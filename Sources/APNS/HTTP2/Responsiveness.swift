@@ -18,7 +18,7 @@ struct Responsiveness {
     private var answers = 0
     /// The time of the last answer, rounded up to the next call of ``look(requests:answers:now:)``.
     private var lastAnswer = NIODeadline.distantPast
-    private var blockage: HTTP2Session.Blockage?
+    private var blockage: Blockage?
     private var blockedSince = NIODeadline.distantPast
 
     /// Records the connection's requests and answers so far.
@@ -59,7 +59,7 @@ struct Responsiveness {
 
     /// Records whether a flow-control window blocks a request.
     /// - Parameter patience: the time for which it may be blocked without progress.
-    mutating func look(_ blockage: HTTP2Session.Blockage?, patience: TimeAmount, now: NIODeadline) {
+    mutating func look(_ blockage: Blockage?, patience: TimeAmount, now: NIODeadline) {
         guard let blockage, blockage == self.blockage else {
             (self.blockage, blockedSince) = (blockage, now)
             return

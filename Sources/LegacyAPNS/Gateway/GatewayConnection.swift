@@ -69,6 +69,7 @@ package final class GatewayConnection: ChannelInboundHandler, PooledConnection {
     package var isUsable: Bool { state.isUsable }
     package var isDraining: Bool { state.phase == .draining }
     package var load: (inFlight: Int, limit: Int) { (state.window.count, state.windowCount) }
+    package var lastUsed: NIODeadline { state.lastUsed }
     package var endsAsExpected: Bool { state.isRetired || (state.isProven && hasAnswer) }
 
     package func hasWorked(lasted: Bool) -> Bool { state.isProven || (lasted && !state.hasSent) }
@@ -80,7 +81,7 @@ package final class GatewayConnection: ChannelInboundHandler, PooledConnection {
         try channel.pipeline.syncOperations.addHandler(written, position: .first)
     }
 
-    package func finish() {
+    package func retire(reason _: String) {
         if isConnecting { close(APNSConnectionError.shutdown(endpoint)) } else { drain() }
     }
 

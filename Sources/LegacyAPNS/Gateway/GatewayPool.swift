@@ -131,11 +131,7 @@ public final class GatewayPool: Transport {
                 metadata: ["event": "apns_connections_replaced", "endpoint": "\(endpoint)", "connections": "1"])
             connection.drain()
         }
-        let idle = connections.all.first {
-            $0.state.isUsable && $0.state.window.count == 0
-                && connections.state.isSuperfluous(lastUsed: $0.state.lastUsed, now: now)
-        }
-        idle?.drain()
+        connections.superfluous(now: now)?.drain()
         connections.open(now: now)
     }
 

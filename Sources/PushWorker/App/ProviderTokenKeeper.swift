@@ -22,7 +22,12 @@ final class ProviderTokenKeeper {
     /// Keeps a valid provider token: asks the fleet for one in time, and signs one if the fleet has none.
     func keep() {
         let wall = lane.wallClock()
+        // First, because another lane may have renewed the token, which all lanes of the process share.
+        refresh(wall: wall)
         share(wall: wall)
+    }
+
+    private func refresh(wall: Int64) {
         do {
             // Without an answer from Redis there are no jobs to send either.
             let isAwaited = !ledger.knowsTime || app.credential.sharing.isAwaited(now: lane.now)

@@ -33,9 +33,6 @@ struct RateBudget {
     /// Returns how many notifications may be sent now.
     func available(now: NIODeadline) -> Int { now >= usableFrom && now < usableUntil ? credit : 0 }
 
-    /// Returns the time at which the reserved portion becomes usable, if that is in the future.
-    func next(now: NIODeadline) -> NIODeadline? { credit > 0 && usableFrom > now ? usableFrom : nil }
-
     /// The maximum number of notifications that wait in the lane. The excess is deferred, so that it does not crowd out
     /// other apps' jobs.
     var maximumWaiting: Int { max(2, perSecond * 2) }

@@ -26,10 +26,6 @@ final class Lane: @unchecked Sendable {
         var due: @Sendable (_ queue: QueueID, _ time: NIODeadline) -> Void = { _, _ in }
     }
 
-    private static let tickInterval = TimeAmount.milliseconds(100)
-    /// The interval while there is nothing to do, because each tick wakes a processor.
-    private static let idleTickInterval = TimeAmount.seconds(1)
-
     let context: LaneContext
     let stores: any LaneStores
     let ledger: Ledger
@@ -42,24 +38,14 @@ final class Lane: @unchecked Sendable {
     let observer: LaneObserver
     /// The promise of the drain's end; `nil` before a drain begins.
     private var drained: EventLoopPromise<Void>?
-    private var clock: TickClock
+    private var clock = TickClock()
+    private let pumpSoon: SoonTask
+    private var isPumping = false
+    /// The number of rounds of claims.
+    private var turn = 0
     private let makeTransport: MakeTransport
 
     typealias MakeTransport = @Sendable (TransportConfiguration, any EventLoop, Logger) -> any Transport
-
-    /// The state of the lane's timers.
-    private struct TickClock {
-        var next: Scheduled<Void>?
-        var nextAt = NIODeadline.distantFuture
-        /// True if the next tick is later than it would be with work to do.
-        var isSlow = false
-        var lastFullSecond = NIODeadline.distantPast
-        /// The number of rounds of claims.
-        var turn = 0
-        var isPumping = false
-        let pump: SoonTask
-        var thread = ThreadClock()
-    }
 
     /// - Parameters:
     ///   - laneCount: the number of lanes of the worker.
@@ -81,11 +67,11 @@ final class Lane: @unchecked Sendable {
             weights: context.configuration.queues.map(\.weight),
             isStrict: context.configuration.queueOrder == .strict)
         observer = LaneObserver(context, of: laneCount, intake: intake, fleet: fleet)
-        clock = TickClock(pump: SoonTask(context.eventLoop))
+        pumpSoon = SoonTask(context.eventLoop)
         consumers = queues.map { queue in
             let store = stores.store(of: queue, waits: polls)
             return QueueConsumer(
-                QueueLink(queue, store: store, lane: context), ledger,
+                QueueLink(queue, store: store, lane: context), ledger, intake,
                 invalidTokens: stores.fleet.invalidTokens, delegate: self, polls: polls)
         }
         ledger.outboxes = consumers.map(\.outbox)
@@ -115,7 +101,7 @@ final class Lane: @unchecked Sendable {
         context.schedulePump = { [unowned self] in schedulePump() }
         context.pump = { [unowned self] in
             // Requests submitted now are written by the connection's own flush. A pump must not run inside another.
-            if clock.isPumping || !(context.isWorking || context.isDraining) { schedulePump() } else { pump() }
+            if isPumping || !(context.isWorking || context.isDraining) { schedulePump() } else { pump() }
         }
         context.reportSoon = { [unowned self] in for consumer in consumers { consumer.reportSoon() } }
         route(to: apps.enumerated().map { sender(of: $1, id: AppID(index: $0)) })
@@ -151,11 +137,9 @@ final class Lane: @unchecked Sendable {
         guard !context.isStopped else { return }
         let now = context.now
         observer.pulse.beat(now)
-        if let time = Standstill.duration(due: clock.nextAt, now: now) { stoodStill(for: time, now: now) }
-        clock.nextAt = .distantFuture
+        let (standstill, isFullSecond) = clock.recordTick(now: now)
+        if let standstill { stoodStill(for: standstill, now: now) }
         defer { keepTicking() }
-        let isFullSecond = now - clock.lastFullSecond >= .seconds(1)
-        if isFullSecond { clock.lastFullSecond = now }
         for sender in senders { sender.check(isFullSecond: isFullSecond) }
         if intake.inFlight > 0 || senders.contains(where: \.gate.app.isOpen) || !fleet.refusals.isEmpty {
             readFleetState()
@@ -202,34 +186,18 @@ final class Lane: @unchecked Sendable {
     /// Schedules the next tick: soon while there is something to do, otherwise when there may be.
     private func keepTicking() {
         guard context.isWorking || context.isDraining else { return }
-        let now = context.now
-        var next = now + Self.tickInterval
-        if isIdle { next = max(next, min(now + Self.idleTickInterval, nextPoll)) }
-        guard next < clock.nextAt else { return }
-        clock.isSlow = next - now > Self.tickInterval
-        scheduleTick(at: next)
+        if let next = clock.next(now: context.now, polls: isIdle ? consumers.map(\.nextClaim) : nil) {
+            scheduleTick(at: next)
+        }
     }
 
-    /// The time at which the first queue is due to be polled, delayed slightly if others are due then: polls in one
-    /// write cost Redis half as much.
-    private var nextPoll: NIODeadline {
-        let times = consumers.map(\.nextClaim)
-        guard let first = times.min(), first < .distantFuture else { return .distantFuture }
-        return times.filter { $0 <= first + Self.tickInterval }.max() ?? first
-    }
-
-    private func scheduleTick(at time: NIODeadline) {
-        clock.next?.cancel()
-        clock.nextAt = time
-        clock.next = eventLoop.assumeIsolated().scheduleTask(deadline: time) { self.tick() }
-    }
+    private func scheduleTick(at time: NIODeadline) { clock.schedule(at: time, on: eventLoop) { self.tick() } }
 
     /// Opens another connection if there is more work than streams and the processor has time: with slow answers, a
     /// connection's streams are all busy while the processor is not.
     private func growIfStarved() {
-        let used = clock.thread.sinceLast()
-        guard consumers.contains(where: \.hasBacklog), context.isWorking, used < Self.tickInterval.nanoseconds / 2
-        else { return }
+        let hasTime = clock.hasProcessorTime()
+        guard consumers.contains(where: \.hasBacklog), context.isWorking, hasTime else { return }
         let sending = senders.filter { $0.gate.sendsFreely && !$0.isRemoved }
         guard sending.reduce(0, { $0 + $1.transport.capacity }) <= intake.inFlight else { return }
         sending.min { $0.transport.capacity < $1.transport.capacity }?.transport.requestCapacity()
@@ -239,10 +207,10 @@ final class Lane: @unchecked Sendable {
 
     /// Does all that can be done now. Called after a change; cheap if there was none.
     private func pump() {
-        clock.isPumping = true
+        isPumping = true
         context.metrics.turned()
         defer {
-            clock.isPumping = false
+            isPumping = false
             context.metrics.turned()
             // Work arrived although none was expected.
             if clock.isSlow { keepTicking() }
@@ -264,10 +232,10 @@ final class Lane: @unchecked Sendable {
         case .starting, .draining, .stopped: return
         }
         let busy = intake.inFlight
-        clock.turn &+= 1
-        while let next = schedule.next({ consumers[$0].availability(turn: clock.turn) }) {
+        turn &+= 1
+        while let next = schedule.next({ consumers[$0].availability(turn: turn) }) {
             let expected = consumers.reduce(0) { $0 + $1.expected }
-            consumers[next].claim(free: max(0, capacity - expected), busy: busy, turn: clock.turn)
+            consumers[next].claim(free: max(0, capacity - expected), busy: busy, turn: turn)
         }
     }
 
@@ -275,8 +243,8 @@ final class Lane: @unchecked Sendable {
     private func repeatClaims() { for consumer in consumers { consumer.repeatClaim() } }
 
     private func schedulePump() {
-        guard !clock.pump.isScheduled else { return }
-        clock.pump.schedule { [self] in if context.isWorking || context.isDraining { pump() } }
+        guard !pumpSoon.isScheduled else { return }
+        pumpSoon.schedule { [self] in if context.isWorking || context.isDraining { pump() } }
     }
 
     // MARK: Other lanes
@@ -388,7 +356,7 @@ final class Lane: @unchecked Sendable {
         guard drain.isGivenUp || consumers.allSatisfy(\.outbox.isEmpty) else { return }
         context.state = .stopped
         observer.pulse.stop()
-        clock.next?.cancel()
+        clock.cancel()
         EventLoopFuture.andAllComplete(consumers.map { $0.release() }, on: eventLoop).assumeIsolated().whenComplete {
             _ in
             let closing = self.senders.map { $0.close() } + [self.stores.close()]
@@ -424,12 +392,6 @@ extension Lane: QueueConsumerDelegate {
         case .handBack: for sender in senders { sender.waiting.handBack(jobsOf: consumer.queue) }
         }
     }
-
-    func accept(_ claimed: ClaimedJob, from queue: QueueContext) -> Prerequisite? {
-        intake.accept(claimed, from: queue)
-    }
-
-    func accept(_ waiting: UnsentJob) -> Prerequisite? { intake.accept(waiting) }
 
     func heartbeat(for queue: QueueContext) -> WorkerHeartbeat { observer.heartbeat(for: queue) }
 

@@ -1,4 +1,3 @@
-import Glibc
 import Logging
 import NIOCore
 import PushQueue
@@ -36,20 +35,6 @@ final class SoonTask {
         } else {
             eventLoop.assumeIsolated().execute(task)
         }
-    }
-}
-
-/// The processor time used by the calling thread.
-struct ThreadClock {
-    private var last: Int64 = 0
-
-    /// Returns the nanoseconds of processor time since the last call.
-    mutating func sinceLast() -> Int64 {
-        var time = timespec()
-        clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time)
-        let now = Int64(time.tv_sec) * 1_000_000_000 + Int64(time.tv_nsec)
-        defer { last = now }
-        return now - last
     }
 }
 

@@ -191,9 +191,11 @@ final class LaneObserver {
                 gauges: gauges.queues[queue])
         }
         return LaneReport(
-            lane: context.index, isReady: problems.isEmpty, counters: metrics.counters, apps: apps, queues: queues,
-            notifications: metrics.notifications, redisConnections: metrics.redisConnections,
-            redisFailures: metrics.redisFailures, invalidTokens: gauges.invalidTokens)
+            lane: context.index, isReady: problems.isEmpty, apps: apps, queues: queues,
+            notifications: metrics.notifications, submitted: metrics.submitted,
+            possibleDuplicates: metrics.possibleDuplicates, lostClaims: metrics.lostClaims,
+            redisConnections: metrics.redisConnections, redisFailures: metrics.redisFailures,
+            invalidTokens: gauges.invalidTokens)
     }
 
     // MARK: Gauges

@@ -41,10 +41,13 @@ struct LaneReport: Sendable {
     var lane: Int
     /// True if the lane can work.
     var isReady: Bool
-    var counters: LaneCounters
     var apps: [App]
     var queues: [Queue]
     var notifications: [LaneMetrics.Key: Int]
+    /// Submitted requests, including resends.
+    var submitted: Int
+    var possibleDuplicates: Int
+    var lostClaims: Int
     var redisConnections: Int
     var redisFailures: Int
     var invalidTokens: Int?

@@ -127,10 +127,9 @@ actor MetricsCollector {
         }
         for (labels, count) in notifications { page.set(WorkerMetric.notifications, by: labels, count) }
         writeOutcomes(notifications, apps: Set(reports.flatMap { $0.apps.map(\.name) }))
-        let sum = reports.reduce(LaneCounters()) { $0 + $1.counters }
-        page.set(WorkerMetric.lostClaims, sum.lostClaims)
-        page.set(WorkerMetric.possibleDuplicates, sum.possibleDuplicates)
-        page.set(WorkerMetric.requests, sum.submitted)
+        page.set(WorkerMetric.lostClaims, reports.reduce(0) { $0 + $1.lostClaims })
+        page.set(WorkerMetric.possibleDuplicates, reports.reduce(0) { $0 + $1.possibleDuplicates })
+        page.set(WorkerMetric.requests, reports.reduce(0) { $0 + $1.submitted })
         page.set(WorkerMetric.redisConnections, reports.reduce(0) { $0 + $1.redisConnections })
         page.set(WorkerMetric.redisFailures, reports.reduce(0) { $0 + $1.redisFailures })
     }

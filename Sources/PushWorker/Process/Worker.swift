@@ -26,13 +26,19 @@ public final class Worker: Service {
     private let commands = NIOLockedValueBox((seen: WorkerCommands(), isQuiet: false))
     /// Ends when the worker is asked to stop.
     private let stopping = AsyncStream.makeStream(of: Never.self)
-    private let hasStarted = Atomic(false)
-    /// The last counters before the event loops stopped; `nil` before.
-    private let final = NIOLockedValueBox<LaneCounters?>(nil)
-    private let isDraining = NIOLockedValueBox(false)
+    private let phase = NIOLockedValueBox(Phase.starting)
     private let servers: ServerWatch
     private let collector: MetricsCollector?
     private let spans: SpanQueue?
+
+    private enum Phase {
+        case starting
+        /// All lanes have started.
+        case working
+        case draining
+        /// The event loops have stopped, or are about to.
+        case stopped(LaneCounters)
+    }
 
     /// - Parameters:
     ///   - isMeasured: false for a worker whose `metrics()` is never read; it measures no times.
@@ -107,7 +113,7 @@ public final class Worker: Service {
         metadata["redis"] = "\(configuration.redis)"
         metadata["apps"] = "\(apps)"
         logger.info("started", metadata: metadata)
-        hasStarted.store(true, ordering: .releasing)
+        phase.withLockedValue { $0 = .working }
         let keeper = Task { await keepAllCredentials() }
         let watch = Task { [servers, queueClients] in await servers.run(queueClients) }
         let interval = configuration.summaryInterval
@@ -194,7 +200,7 @@ public final class Worker: Service {
     /// - Parameter watch: a cancelled task that uses the lanes' clients. It ends when they are closed, and must end
     ///   before the event loops do.
     private func drain(then watch: Task<Void, Never>) async {
-        isDraining.withLockedValue { $0 = true }
+        phase.withLockedValue { $0 = .draining }
         logger.info("draining", metadata: ["event": "draining", "limit_ms": "\(configuration.drainTimeout)"])
         let limit = TimeAmount.milliseconds(Int64(configuration.drainTimeout))
         let futures = lanes.map { $0.drain(within: limit) }
@@ -206,7 +212,7 @@ public final class Worker: Service {
         await watch.value
         let total = await counters()
         _ = await collector?.collect(isLast: true)
-        final.withLockedValue { $0 = total }
+        phase.withLockedValue { $0 = .stopped(total) }
         issues.logOverdue(logger, all: true, now: .now())
         logger.info(
             "drained",
@@ -226,13 +232,16 @@ public final class Worker: Service {
     }
 
     /// True if all lanes have started, so nothing made a start impossible. Safe to call from any thread.
-    public var isWorking: Bool { hasStarted.load(ordering: .acquiring) }
+    public var isWorking: Bool { if case .starting = phase.withLockedValue({ $0 }) { false } else { true } }
 
     /// Returns the worker's readiness and its problems. Answers within seconds in any state.
     public func health() async -> WorkerHealth {
         var health = WorkerHealth()
-        health.isDraining = isDraining.withLockedValue { $0 }
-        guard final.withLockedValue({ $0 == nil }) else {
+        switch phase.withLockedValue({ $0 }) {
+        case .starting, .working: break
+        case .draining: health.isDraining = true
+        case .stopped:
+            health.isDraining = true
             health.add(.init(sentence: "the worker has stopped", seconds: 0))
             return health
         }
@@ -302,7 +311,7 @@ public final class Worker: Service {
 
     /// Returns the counters of all lanes since the start.
     public func counters() async -> LaneCounters {
-        if let final = final.withLockedValue({ $0 }) { return final }
+        if case .stopped(let counters) = phase.withLockedValue({ $0 }) { return counters }
         var sum = LaneCounters()
         for lane in lanes {
             if let counters = try? await lane.eventLoop.submit({ lane.context.metrics.counters }).get() {

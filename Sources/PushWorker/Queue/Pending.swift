@@ -70,16 +70,14 @@ final class WaitingJobs {
     private var reservations = Pending<Reservation>()
     private var turns = Pending<Prerequisite.Turn>()
     private let soon: SoonTask
-    /// Accepts a job after a step, or ends it, and returns the next step.
-    private let accept: (UnsentJob) -> Prerequisite?
+    private let intake: Intake
     /// Called when all answers of a call were handled.
     var report: () -> Void = {}
 
-    /// - Parameter accept: accepts a job after a step, or ends it, and returns the next step.
-    init(_ link: QueueLink, _ ledger: Ledger, accept: @escaping (UnsentJob) -> Prerequisite?) {
+    init(_ link: QueueLink, _ ledger: Ledger, _ intake: Intake) {
         self.link = link
         self.ledger = ledger
-        self.accept = accept
+        self.intake = intake
         soon = SoonTask(link.lane.eventLoop)
     }
 
@@ -145,7 +143,7 @@ final class WaitingJobs {
             guard link.lane.isWorking else { return }
             var job = entry.job
             job.recordReservation(entry.question)
-            append(accept(job))
+            append(intake.accept(job))
         case .duplicate: ledger.recordDuplicate(entry.job)
         case .lost: link.lane.metrics.lostClaims += 1
         }
@@ -177,6 +175,6 @@ final class WaitingJobs {
         if wait > 0 { return ledger.record(.deferred(Reason(.campaignLimited), delay: Int64(wait)), of: waiting) }
         var job = waiting
         job.claimed.hasTurn = true
-        append(accept(job))
+        append(intake.accept(job))
     }
 }

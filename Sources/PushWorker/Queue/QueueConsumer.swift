@@ -29,12 +29,6 @@ enum QueueEvent {
 /// The interface of a queue's consumer to its lane.
 protocol QueueConsumerDelegate: AnyObject {
     func consumer(_ consumer: QueueConsumer, reports event: QueueEvent)
-    /// Accepts a claimed job, or ends it.
-    /// - Returns: the step that must come first; `nil` if there is none.
-    func accept(_ claimed: ClaimedJob, from queue: QueueContext) -> Prerequisite?
-    /// Accepts a job after a step, or ends it.
-    /// - Returns: the next step; `nil` if the job was accepted or has ended.
-    func accept(_ waiting: UnsentJob) -> Prerequisite?
     func heartbeat(for queue: QueueContext) -> WorkerHeartbeat
     /// The number of notifications that could be in flight in addition.
     var capacity: Int { get }
@@ -50,6 +44,7 @@ final class QueueConsumer {
     let outbox: Outbox
     private let link: QueueLink
     private let lane: LaneContext
+    private let intake: Intake
     private unowned let delegate: any QueueConsumerDelegate
     private var window: ClaimWindow
     private var lease: Lease
@@ -79,16 +74,17 @@ final class QueueConsumer {
 
     /// - Parameter polls: true for the lane of a worker that polls: see ``ClaimWindow``.
     init(
-        _ link: QueueLink, _ ledger: Ledger, invalidTokens: any InvalidTokenStore, delegate: any QueueConsumerDelegate,
-        polls: Bool
+        _ link: QueueLink, _ ledger: Ledger, _ intake: Intake, invalidTokens: any InvalidTokenStore,
+        delegate: any QueueConsumerDelegate, polls: Bool
     ) {
         self.link = link
         lane = link.lane
+        self.intake = intake
         self.delegate = delegate
         window = ClaimWindow(polls: polls)
         lease = Lease(link.queue.limits)
         outbox = Outbox(link, invalidTokens: invalidTokens)
-        waiting = WaitingJobs(link, ledger, accept: { [unowned delegate] in delegate.accept($0) })
+        waiting = WaitingJobs(link, ledger, intake)
         recovery = ClaimRecovery(link)
         outbox.report = { [unowned self] in settled($0) }
         waiting.report = { [unowned self] in report(.changed) }
@@ -261,7 +257,7 @@ final class QueueConsumer {
     func stoodStill(for time: TimeAmount, now: NIODeadline) { window.recordStandstill(of: time, now: now) }
 
     private func accept(_ claimed: ClaimedJob) {
-        if let first = delegate.accept(claimed, from: queue) { waiting.append(first) }
+        if let first = intake.accept(claimed, from: queue) { waiting.append(first) }
     }
 
     private func considerReclaiming(_ expired: String) {

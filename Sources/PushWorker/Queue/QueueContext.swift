@@ -14,13 +14,8 @@ final class QueueContext {
     let isSidekiq: Bool
     let limits: QueueLimits
     let logger: Logger
-    /// The name of the lane among all lanes of the fleet: `<worker>.<lane>`.
-    private let laneName: String
     private let eventLoop: any EventLoop
-    /// The number of times that the lease was lost. Each time the lane continues under another name.
-    private(set) var generation = 0
-    /// The current name of the lease holder.
-    private(set) var holder: String
+    private var names: HolderNames
     /// The digest of the configuration by which the lane accepts the queue's jobs.
     var configuration = ConfigurationDigest(routing: [], rules: [])
     /// The configurations of other living workers that differ from it, at the time of the last claim with jobs.
@@ -40,8 +35,7 @@ final class QueueContext {
         format = queue.format
         isSidekiq = queue.format != .native
         limits = queue.limits
-        laneName = "\(lane.configuration.workerName).\(lane.index)"
-        holder = laneName
+        names = HolderNames(lane: "\(lane.configuration.workerName).\(lane.index)")
         eventLoop = lane.eventLoop
         var logger = lane.logger
         if lane.configuration.queues.count > 1 { logger[metadataKey: "queue"] = "\(queue.keys.queue)" }
@@ -100,22 +94,20 @@ final class QueueContext {
 
     // MARK: Names
 
-    /// Switches to another name, because the lease was lost.
-    func rejoin() {
-        generation += 1
-        holder = name(ofGeneration: generation)
-    }
+    /// The number of times that the lease was lost. Each time the lane continues under another name.
+    var generation: Int { names.generation }
 
-    private func name(ofGeneration generation: Int) -> String {
-        generation > 0 ? "\(laneName).\(generation)" : laneName
-    }
+    /// The current name of the lease holder.
+    var holder: String { names.current }
+
+    /// Switches to another name, because the lease was lost.
+    func rejoin() { names.renew() }
 
     /// Returns the bytes from which `apns-id`s are derived: the job's id or, for a job without one, its first claim.
     /// - Parameter generation: the generation of the claim.
     func identity(of job: Job, claim: ClaimID, generation: Int) -> ByteBuffer {
         if let id = job.id ?? job.envelope.origin { return job.text(id) }
-        let holder = generation == self.generation ? holder : name(ofGeneration: generation)
-        return ByteBuffer(string: "\(holder):\(claim)")
+        return ByteBuffer(string: "\(names.name(ofGeneration: generation)):\(claim)")
     }
 
     /// Returns the beginning of the wrapper for the next attempt.
@@ -151,5 +143,24 @@ final class QueueContext {
         if let error = envelope.error { writer.write(error: fanOut.job.bytes(error)) }
         writer.write(tokens: tokens)
         return writer.head()
+    }
+}
+
+/// The names under which a lane holds its leases of a queue, one after another.
+private struct HolderNames {
+    private(set) var generation = 0
+    private(set) var current: String
+    private let lane: String
+
+    /// - Parameter lane: the name of the lane among all lanes of the fleet: `<worker>.<lane>`.
+    init(lane: String) { (self.lane, current) = (lane, lane) }
+
+    mutating func renew() {
+        generation += 1
+        current = "\(lane).\(generation)"
+    }
+
+    func name(ofGeneration generation: Int) -> String {
+        generation == self.generation ? current : generation > 0 ? "\(lane).\(generation)" : lane
     }
 }

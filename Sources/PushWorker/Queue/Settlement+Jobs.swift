@@ -24,7 +24,7 @@ extension Settlement {
     private mutating func addNotifications(of ended: EndedJob, _ queue: QueueContext) {
         let (claim, tally, fate) = (ended.claim, ended.tally, ended.fate)
         var counted = tally.outcomes.counted
-        // The claim of a job with many tokens may be one that the same batch makes.
+        // One notification: nothing more to count than its outcome.
         if case .ended(let outcome) = fate, ended.job.tokens == nil, !counted.isEmpty, tally.possibleDuplicates == 0 {
             return end(claim, outcome, results: tally.results)
         }

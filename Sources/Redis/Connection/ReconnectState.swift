@@ -45,6 +45,18 @@ struct ReconnectState {
         self.backoff = backoff
     }
 
+    /// Returns the error of a command that cannot be sent.
+    /// - Parameter address: the server's.
+    func notConnected(address: String) -> RedisError {
+        let reason =
+            switch lastError {
+            case nil: "no connection has been made yet"
+            case .notConnected(_, let reason): reason
+            case let error?: error.description
+            }
+        return .notConnected(address: address, reason: reason)
+    }
+
     /// - Returns: true if the caller should connect.
     mutating func start() -> Bool {
         guard phase == .idle else { return false }

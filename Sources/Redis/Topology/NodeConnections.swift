@@ -27,9 +27,7 @@ final class NodeConnections: @unchecked Sendable {
     }
 
     /// True if there is one connection per server, and not one per client.
-    private var isShared: Bool {
-        if case .cluster = topology { true } else { false }
-    }
+    private var isShared: Bool { topology.isCluster }
 
     /// Provides a connection to a server. The caller must release it.
     ///
@@ -66,6 +64,27 @@ final class NodeConnections: @unchecked Sendable {
                 connection.send(RedisCommand("CLUSTER", "SLOTS"), timeout: timeout) { result in
                     connection.close()
                     answered(result)
+                }
+            }
+        }
+    }
+
+    /// Sends a command to the node to which its key has already moved, ahead of its slot.
+    ///
+    /// - Parameter completion: called with the result; `nil` if the command was not executed.
+    func ask(
+        _ node: Location, _ command: RedisCommand, timeout: TimeAmount?,
+        completion: @escaping (Result<RESPReply, RedisError>?) -> Void
+    ) {
+        use(node) { result in
+            guard case .success(let link) = result else { return completion(nil) }
+            // ASKING fails only together with the command after it.
+            link.connection.send(RedisCommand("ASKING", expecting: 0), timeout: timeout) { _ in }
+            link.connection.send(command, timeout: timeout) { result in
+                link.release()
+                switch result {
+                case .failure(.notConnected), .failure(.connectionLost(_, sent: false, _)): completion(nil)
+                case .success, .failure: completion(result)
                 }
             }
         }

@@ -9,6 +9,8 @@ public enum RedisTopology: Sendable, Equatable {
     /// The nodes of a Cluster; each key belongs to one of them.
     case cluster(Cluster)
 
+    var isCluster: Bool { if case .cluster = self { true } else { false } }
+
     /// The Sentinels to ask for a master, and the access to it.
     public struct Sentinel: Sendable, Equatable {
         /// The Sentinels to ask first; they name others.

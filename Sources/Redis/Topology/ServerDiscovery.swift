@@ -13,6 +13,9 @@ final class ServerDiscovery {
     /// Called when another deployment has taken the place of the one that was known.
     var onReplacement: (() -> Void)?
 
+    /// The next question to the seeds about the deployment.
+    private var nextCheck: Scheduled<Void>?
+
     init(_ nodes: NodeConnections, slot: Int) {
         self.nodes = nodes
         self.slot = slot
@@ -97,6 +100,23 @@ final class ServerDiscovery {
         }
         follow(inquiry.beginInquiry())
     }
+
+    /// Asks the seeds at intervals, while there is a connection. They can all be replaced while it lasts, and must not
+    /// seem to be of another deployment then.
+    /// - Parameters:
+    ///   - random: the source of jitter, from 0 to 1.
+    ///   - isConnected: true while there is a connection.
+    func keepChecking(random: @escaping () -> Double, while isConnected: @escaping () -> Bool) {
+        if case .single = nodes.topology { return }
+        let delay = Double(nodes.configuration.seedInterval.nanoseconds) * (0.8 + 0.4 * random())
+        nextCheck = nodes.eventLoop.assumeIsolated().scheduleTask(in: .nanoseconds(Int64(delay))) { [weak self] in
+            guard let self else { return }
+            if isConnected() { check { _ in } }
+            keepChecking(random: random, while: isConnected)
+        }
+    }
+
+    func stopChecking() { nextCheck?.cancel() }
 
     private func follow(_ step: ServerDiscoveryState.Step, _ completion: @escaping NodeConnections.Completion) {
         switch step {

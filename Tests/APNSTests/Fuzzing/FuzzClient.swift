@@ -183,7 +183,7 @@ final class FuzzClient {
             hasGoneAway = hasGoneAway || session.phase != .ended
             session.goAway()
             isOver = true
-        case .keepUniqueIDs: session.keepsUniqueIDs = true
+        case .keepUniqueIDs: session.streams.headers.keepsUniqueIDs = true
         }
     }
 
@@ -213,13 +213,14 @@ final class FuzzClient {
                 isFlooded = true
             }
             // Less than a frame.
-            try check(session.reader.partial.count < 9 + 16_384, "\(session.reader.partial.count) bytes are kept")
+            try check(session.partial.count < 9 + 16_384, "\(session.partial.count) bytes are kept")
             if isFlooded { break }
         }
         if session.phase == .ended || isFlooded { isOver = true }
         server.sent(bytes, isRead: !isOver)
         try takeEvents()
-        try check(isOver || server.answers.count <= HTTP2Session.maximumAnswers, "\(server.answers.count) answers wait")
+        try check(
+            isOver || server.answers.count <= ControlFrames.maximumAnswers, "\(server.answers.count) answers wait")
     }
 
     private func submit(_ number: Int) throws(FuzzViolation) {
@@ -237,13 +238,13 @@ final class FuzzClient {
         try check(Int(stream) == nextStream, "stream \(stream) follows \(nextStream - 2)")
         nextStream += 2
         requests[stream] = Request(number: number, size: size)
-        slots[stream] = session.streams.slot(of: stream, session.slots)
+        slots[stream] = session.streams.index(of: stream)
     }
 
     private func release(_ stream: Int32) {
         guard let slot = slots.removeValue(forKey: stream) else { return }
         if requests[stream]?.answer == nil { requests[stream]?.isLost = true }
-        session.release(slot)
+        session.streams.release(slot)
     }
 
     /// Takes all output, and releases the slots that have ended, as the session's owner does after each read.
@@ -251,7 +252,8 @@ final class FuzzClient {
         try take()
         for (stream, slot) in slots.sorted(by: { $0.key < $1.key }) {
             guard let answer = requests[stream]?.answer else { continue }
-            try check(answer == Answer(session.slots.pointer(slot)), "the answer to \(stream) changed after its end")
+            try check(
+                answer == Answer(session.streams.slots.pointer(slot)), "the answer to \(stream) changed after its end")
             release(stream)
         }
     }
@@ -268,10 +270,11 @@ final class FuzzClient {
         try collect()
         try checkState()
         try check(
-            slots.isEmpty && session.slots.inUse == 0 && session.slots.oldest == -1, "\(slots.count) slots are in use")
+            slots.isEmpty && session.streams.slots.inUse == 0 && session.streams.slots.oldest == -1,
+            "\(slots.count) slots are in use")
         try check(session.streams.openCount == 0, "\(session.streams.openCount) streams are open")
         for stream in requests.keys {
-            try check(session.streams.slot(of: stream, session.slots) == -1, "stream \(stream) has a slot")
+            try check(session.streams.index(of: stream) == -1, "stream \(stream) has a slot")
         }
         guard !isFlooded else { return session.release() }
         try check(session.isFinished == (session.phase != .open), "the session is not finished")
@@ -291,13 +294,13 @@ final class FuzzClient {
         try check(isOver || session.events == expected, "events \(session.events) instead of \(expected)")
         records += session.events.map(Record.event)
         session.events = []
-        for closed in session.closedStreams {
-            let slot = session.slots.pointer(closed.slot)
+        for closed in session.streams.closed {
+            let slot = session.streams.slots.pointer(closed.slot)
             let stream = slot.pointee.stream
             try check(slots[stream] == closed.slot, "stream \(stream) ends, which has no slot")
             try check(requests[stream]?.answer == nil, "stream \(stream) ends twice")
             try check(slot.pointee.hasEnded, "stream \(stream) ends, and is open")
-            try check(session.streams.slot(of: stream, session.slots) == -1, "stream \(stream) has ended, and is known")
+            try check(session.streams.index(of: stream) == -1, "stream \(stream) has ended, and is known")
             let answer = Answer(slot)
             if let status = answer.response?.status {
                 try check((200...999).contains(status), "stream \(stream) has status \(status)")
@@ -305,7 +308,7 @@ final class FuzzClient {
             requests[stream]?.answer = answer
             records.append(.ended(stream: stream, code: closed.code, answer))
         }
-        session.closedStreams = []
+        session.streams.closed = []
     }
 
     private func checkState() throws(FuzzViolation) {
@@ -314,31 +317,32 @@ final class FuzzClient {
                 session.phase, complaint: session.complaint, openStreams: session.streams.openCount,
                 isFlooded: isFlooded))
         // The list of slots in use: all of them, in the order of streams.
-        var (index, previous, count) = (session.slots.oldest, Int32(-1), 0)
+        var (index, previous, count) = (session.streams.slots.oldest, Int32(-1), 0)
         while index >= 0, count <= slots.count {
-            let slot = session.slots.pointer(index)
+            let slot = session.streams.slots.pointer(index)
             let stream = slot.pointee.stream
             try check(slots[stream] == index && slot.pointee.previous == previous, "the list of slots is broken")
             try check(
-                previous < 0 || session.slots.pointer(previous).pointee.stream < stream, "the slots have no order")
+                previous < 0 || session.streams.slots.pointer(previous).pointee.stream < stream,
+                "the slots have no order")
             try checkSlot(slot)
             (previous, index, count) = (index, slot.pointee.next, count + 1)
         }
         try check(
-            count == slots.count && session.slots.inUse == count,
-            "\(slots.count) slots are in use, but \(session.slots.inUse) are counted and \(count) listed")
+            count == slots.count && session.streams.slots.inUse == count,
+            "\(slots.count) slots are in use, but \(session.streams.slots.inUse) are counted and \(count) listed")
         let open = openStreams.count
         try check(session.streams.openCount == open, "\(open) streams are open, not \(session.streams.openCount)")
         try check(
             isOver || session.peer.window == server.windows[0], "the connection's window is \(session.peer.window)")
         try check(isOver || session.peer.maximumStreams == server.maximumStreams, "another limit of streams")
         try check(
-            nghttp2_hd_inflate_get_dynamic_table_size(session.reader.inflater) <= 4096
-                && session.encoder.capacity <= 4096,
+            nghttp2_hd_inflate_get_dynamic_table_size(session.streams.headers.inflater) <= 4096
+                && session.writer.encoder.capacity <= 4096,
             "a table of HPACK's is larger than 4,096 bytes")
         // A GOAWAY, PINGs and their answers, resets, and at most one WINDOW_UPDATE per half a window.
         let limit =
-            100 + 17 * (HTTP2Session.maximumAnswers + pendingPings) + 2 * 13 * requests.count
+            100 + 17 * (ControlFrames.maximumAnswers + pendingPings) + 2 * 13 * requests.count
             + 26 * (server.received[0] ?? 0) / 32_768
         try check(session.control.bytes.readableBytes <= limit, "\(session.control.bytes.readableBytes) bytes wait")
         if isFlooded || (session.phase == .ended && !hasGoneAway) {
@@ -351,11 +355,11 @@ final class FuzzClient {
     private func checkSlot(_ slot: UnsafeMutablePointer<RequestSlot>) throws(FuzzViolation) {
         let stream = slot.pointee.stream
         try check(
-            slot.pointee.body?.readableBytes ?? 0 <= HTTP2Session.maximumBodySize, "the body of \(stream) is too long")
+            slot.pointee.body?.readableBytes ?? 0 <= RequestSlot.maximumBodySize, "the body of \(stream) is too long")
         try check(slot.pointee.hasEnded == (requests[stream]?.answer != nil), "\(stream) ended without an event")
         guard !isOver, !slot.pointee.hasEnded else { return }
         try check(
-            slot.pointee.headerSize <= HTTP2Session.maximumHeaderSize, "the fields of \(stream) are larger than allowed"
+            slot.pointee.headerSize <= HeaderBlock.maximumSize, "the fields of \(stream) are larger than allowed"
         )
         try check(
             slot.pointee.isOpen == requests[stream]?.isOpen, "\(stream) is open without HEADERS, or not with them")
@@ -385,7 +389,7 @@ final class FuzzClient {
         try check(server.answers.isEmpty, "\(server.answers.count) answers are not sent")
         var blocked = false
         for (stream, index) in slots where requests[stream]?.isInFlight == true {
-            let slot = session.slots.pointer(index)
+            let slot = session.streams.slots.pointer(index)
             guard slot.pointee.isOpen else {
                 try check(session.streams.openCount >= server.maximumStreams, "\(stream) could be opened")
                 continue

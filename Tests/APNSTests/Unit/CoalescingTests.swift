@@ -57,7 +57,7 @@ struct CoalescingTests {
     ) throws {
         let owner = Owner()
         let counter = FlushCounter()
-        let connection = HTTP2Connection(id: 0, endpoint: .sandbox, maximumStreams: 1000, limits: .init(), owner: owner)
+        let connection = HTTP2Connection(id: 0, endpoint: .sandbox, limits: .init(), owner: owner)
         let channel = EmbeddedChannel()
         try channel.pipeline.syncOperations.addHandlers([counter, connection])
         channel.pipeline.fireUserInboundEventTriggered(

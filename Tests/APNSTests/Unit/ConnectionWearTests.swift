@@ -7,10 +7,10 @@ import Testing
 struct ConnectionWearTests {
     private let start = NIODeadline.uptimeNanoseconds(1_000_000_000_000)
 
-    private func open(_ change: (inout HTTP2ConnectionState.Limits) -> Void = { _ in }) -> HTTP2ConnectionState {
-        var limits = HTTP2ConnectionState.Limits()
+    private func open(_ change: (inout HTTP2Limits) -> Void = { _ in }) -> HTTP2ConnectionState {
+        var limits = HTTP2Limits()
         change(&limits)
-        var state = HTTP2ConnectionState(ownStreamLimit: 10, limits: limits)
+        var state = HTTP2ConnectionState(limits)
         state.handshakeCompleted(now: start)
         state.settings(maximumStreams: 10)
         return state
@@ -51,7 +51,7 @@ struct ConnectionWearTests {
 
     @Test("is its age, if a maximum is set")
     func age() {
-        let state = open { $0.maximumAge = .minutes(30) }
+        let state = open { $0.lifetime = .minutes(30) }
         #expect(state.replacementReason(now: start + .minutes(30) - .nanoseconds(1)) == nil)
         #expect(state.replacementReason(now: start + .minutes(30)) == "it has reached its maximum age")
         #expect(open().replacementReason(now: start + .hours(10_000)) == nil)
@@ -64,10 +64,10 @@ struct ConnectionWearTests {
     func jitter() throws {
         var configuration = ConnectionPool.Configuration(
             PoolConfiguration(endpoint: APNSEndpoint(host: "localhost", port: 1), tls: try .client(.init())))
-        #expect(configuration.connectionLimits(jitter: 0.5).maximumAge == nil)
+        #expect(configuration.connections.age(jitter: 0.5) == nil)
         configuration.maximumAge = .hours(1)
-        #expect(configuration.connectionLimits(jitter: 0).maximumAge == .hours(1))
-        #expect(configuration.connectionLimits(jitter: 1).maximumAge == .minutes(54))
+        #expect(configuration.connections.age(jitter: 0) == .hours(1))
+        #expect(configuration.connections.age(jitter: 1) == .minutes(54))
     }
 
     @Test("is consecutive answers with status 500, and any other answer resets the count")

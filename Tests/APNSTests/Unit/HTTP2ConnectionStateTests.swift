@@ -10,7 +10,7 @@ struct HTTP2ConnectionStateTests {
     private let start = NIODeadline.uptimeNanoseconds(1_000_000_000_000)
 
     private func open(ownLimit: Int = 100, serverLimit: Int? = 50) -> HTTP2ConnectionState {
-        var state = HTTP2ConnectionState(ownStreamLimit: ownLimit)
+        var state = HTTP2ConnectionState(.init(maximumStreams: ownLimit))
         state.handshakeCompleted(now: start)
         state.settings(maximumStreams: serverLimit)
         return state
@@ -18,7 +18,7 @@ struct HTTP2ConnectionStateTests {
 
     @Test("allows no stream before the first SETTINGS")
     func beforeSettings() {
-        var state = HTTP2ConnectionState(ownStreamLimit: 100)
+        var state = HTTP2ConnectionState(.init(maximumStreams: 100))
         #expect(state.freeStreams == 0)
         #expect(!state.isUsable)
         state.handshakeCompleted(now: start)
@@ -157,7 +157,7 @@ struct HTTP2ConnectionStateTests {
 
     @Test("gives a server a limited time to send its SETTINGS, also if it sends them byte by byte")
     func settingsTimeout() {
-        var state = HTTP2ConnectionState(ownStreamLimit: 1)
+        var state = HTTP2ConnectionState(.init(maximumStreams: 1))
         #expect(state.check(now: start + .hours(1)) == .nothing)
         state.handshakeCompleted(now: start)
         state.bytesRead(now: start + .seconds(4))
@@ -172,7 +172,7 @@ struct HTTP2ConnectionStateTests {
     @Test("never allows more streams than any limit, in any order of events", arguments: 0..<200)
     func anyOrder(seed: Int) {
         var generator = SeededGenerator(seed: UInt64(seed))
-        var state = HTTP2ConnectionState(ownStreamLimit: Int.random(in: 1...20, using: &generator))
+        var state = HTTP2ConnectionState(.init(maximumStreams: Int.random(in: 1...20, using: &generator)))
         var now = start
         var limit = 0
         var inFlight: [Int32] = []

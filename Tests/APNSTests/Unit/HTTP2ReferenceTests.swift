@@ -44,7 +44,7 @@ struct HTTP2ReferenceTests {
             guard afterEach || number == pieces.count - 1 else { continue }
             let differences = own.view.differences(from: reference.view)
             guard !differences.isEmpty else { continue }
-            if own.session.reader.block != nil || !own.session.reader.partial.isEmpty {
+            if own.session.streams.headers.incomplete != nil || !own.session.partial.isEmpty {
                 return .equalUntil(.incomplete)
             }
             let ownResets = own.view.resets.filter { reference.view.resets[$0.key] != $0.value }

@@ -299,7 +299,7 @@ struct HTTP2SessionTests {
         #expect(client.session.blockage(dueBefore: .uptimeNanoseconds(1)) == nil)
         // Its slot is still in use.
         try HTTP2Frame.answer(1, status: 413).bytes.withUnsafeBytes { try client.session.receive($0) }
-        #expect(client.session.blockage(dueBefore: .distantFuture) == nil && client.session.slots.inUse == 1)
+        #expect(client.session.blockage(dueBefore: .distantFuture) == nil && client.session.streams.slots.inUse == 1)
     }
 
     @Test("9113 §6.8: GOAWAY in two steps ends what is above its stream, and opens nothing more")
@@ -321,7 +321,7 @@ struct HTTP2SessionTests {
     func ownGoAway() {
         let client = Self.client()
         client.session.goAway()
-        client.session.cancel(client.session.slots.oldest, because: .timedOut)
+        client.session.cancel(client.session.streams.slots.oldest, because: .timedOut)
         client.session.ping()
         client.takeOutput()
         #expect(client.frames().map(\.kind) == [.goAway])

@@ -64,8 +64,8 @@ struct ResponsivenessTests {
     @Test("ends when a window has held a request up for five seconds without progress")
     func window() {
         var state = Responsiveness()
-        let blockage = HTTP2Session.Blockage(stream: 33, written: 100)
-        func look(_ state: inout Responsiveness, _ blockage: HTTP2Session.Blockage?, _ milliseconds: Int64) {
+        let blockage = Blockage(stream: 33, written: 100)
+        func look(_ state: inout Responsiveness, _ blockage: Blockage?, _ milliseconds: Int64) {
             state.look(blockage, patience: .seconds(5), now: start + .milliseconds(milliseconds))
         }
         look(&state, nil, 0)
@@ -77,7 +77,7 @@ struct ResponsivenessTests {
         #expect(state.fault == "it has granted no flow-control window for 5 s")
         // A few more bytes, another request, or none: each restarts the wait.
         for (number, next) in [
-            HTTP2Session.Blockage(stream: 33, written: 107), HTTP2Session.Blockage(stream: 35, written: 0), nil,
+            Blockage(stream: 33, written: 107), Blockage(stream: 35, written: 0), nil,
             blockage,
         ].enumerated() {
             look(&other, next, 5100 + Int64(number) * 5000)

@@ -1,0 +1,192 @@
+import CNghttp2
+import NIOCore
+
+/// A header block while it is read (RFC 9113 §4.3, §8.1).
+struct HeaderBlock {
+    let stream: Int32
+    let endsStream: Bool
+    /// True for fields that follow the answer's body.
+    let isTrailer: Bool
+    fileprivate var hasStatus = false
+    /// True for an interim response (RFC 9110 §15.2), which is not the answer yet.
+    fileprivate var isInterim = false
+    fileprivate var hasOtherFields = false
+    /// True if a field is malformed (RFC 9113 §8.1.1).
+    fileprivate var hasMalformedField = false
+    fileprivate var continuations = 0
+    /// The size of the block's fields in bytes. Streams that have ended have no slot to count them in.
+    fileprivate var size: Int32 = 0
+
+    /// No server needs this many for 16 KiB of fields.
+    static let maximumContinuations = 64
+    /// The maximum size in bytes of a response's header fields, including those of interim responses.
+    static let maximumSize: Int32 = 16 * 1024
+
+    init(stream: Int32, endsStream: Bool, isTrailer: Bool) {
+        (self.stream, self.endsStream, self.isTrailer) = (stream, endsStream, isTrailer)
+    }
+
+    /// True if the complete block is malformed. An answer is interim responses, one final response, a body, and trailers
+    /// (RFC 9113 §8.1).
+    var isMalformed: Bool {
+        hasMalformedField || !(hasStatus || isTrailer) || (isTrailer && !endsStream) || (isInterim && endsStream)
+    }
+}
+
+/// Reads header blocks into the slots of their requests: decodes HPACK, and checks and keeps the fields of answers
+/// (RFC 9113 §8).
+struct HeaderBlockReader: ~Copyable {
+    /// True if `apns-unique-id` is read from answers.
+    var keepsUniqueIDs = false
+    /// The block that CONTINUATION frames will complete, if there is one.
+    private(set) var incomplete: HeaderBlock?
+    /// The HPACK table of the peer's header fields. This is nghttp2's decoder, because it is proven, and Huffman
+    /// decoding is most of the work.
+    let inflater: OpaquePointer?
+
+    init() {
+        var inflater: OpaquePointer?
+        nghttp2_hd_inflate_new(&inflater)
+        self.inflater = inflater
+    }
+
+    deinit { nghttp2_hd_inflate_del(inflater) }
+
+    /// Returns the incomplete block for its next CONTINUATION (§6.10).
+    func continued() throws(HTTP2Violation) -> HeaderBlock {
+        guard var block = incomplete else { throw .connection(.protocolError, "it sent CONTINUATION without HEADERS") }
+        block.continuations += 1
+        guard block.continuations <= HeaderBlock.maximumContinuations else {
+            throw .flood("it sent header fields in more than \(HeaderBlock.maximumContinuations) frames")
+        }
+        return block
+    }
+
+    /// Reads a part of a block. Blocks of streams that have ended are read too, because they change HPACK's table
+    /// (§4.3).
+    /// - Parameters:
+    ///   - isLast: true for the block's last part.
+    ///   - slot: the slot of the block's stream; `nil` if that has ended.
+    /// - Returns: the block if it is complete.
+    mutating func read(
+        _ fragment: UnsafeBufferPointer<UInt8>, isLast: Bool, of block: HeaderBlock,
+        into slot: UnsafeMutablePointer<RequestSlot>?
+    ) throws(HTTP2Violation) -> HeaderBlock? {
+        var block = block
+        var (next, rest) = (fragment.baseAddress, fragment.count)
+        while true {
+            var field = nghttp2_nv()
+            var flags: Int32 = 0
+            let taken = nghttp2_hd_inflate_hd2(inflater, &field, &flags, next, rest, isLast ? 1 : 0)
+            guard taken >= 0 else { throw .connection(.compressionError, "its header fields cannot be decoded") }
+            next = next.map { $0 + taken }
+            rest -= taken
+            let isField = flags & Int32(NGHTTP2_HD_INFLATE_EMIT.rawValue) != 0
+            if isField { try take(field, of: slot, &block) }
+            if flags & Int32(NGHTTP2_HD_INFLATE_FINAL.rawValue) != 0 {
+                nghttp2_hd_inflate_end_headers(inflater)
+                break
+            }
+            if !isField, rest == 0 || taken == 0 { break }
+        }
+        incomplete = isLast ? nil : block
+        return isLast ? block : nil
+    }
+
+    private func take(
+        _ field: nghttp2_nv, of slot: UnsafeMutablePointer<RequestSlot>?, _ block: inout HeaderBlock
+    ) throws(HTTP2Violation) {
+        // The overhead is that of §6.5.2. The server knows the limit from SETTINGS, but need not respect it.
+        let size = Int32(clamping: field.namelen + field.valuelen + 32)
+        block.size += size
+        slot?.pointee.headerSize += size
+        guard max(block.size, slot?.pointee.headerSize ?? 0) <= HeaderBlock.maximumSize else {
+            throw .connection(
+                .enhanceYourCalm, "an answer's header fields are larger than \(HeaderBlock.maximumSize) bytes")
+        }
+        guard let slot, !block.hasMalformedField else { return }
+        let name = UnsafeBufferPointer<UInt8>(start: field.name, count: field.namelen)
+        let value = UnsafeBufferPointer<UInt8>(start: field.value, count: field.valuelen)
+        block.hasMalformedField =
+            name.first == UInt8(ascii: ":")
+            ? !takeStatus(name, value, of: slot, &block) : !takeField(name, value, of: slot, &block)
+    }
+
+    /// Reads `:status`, the only pseudo-header field of answers: once, and before all other fields (§8.3, §8.3.2).
+    /// - Returns: false if it is malformed.
+    private func takeStatus(
+        _ name: UnsafeBufferPointer<UInt8>, _ value: UnsafeBufferPointer<UInt8>,
+        of slot: UnsafeMutablePointer<RequestSlot>, _ block: inout HeaderBlock
+    ) -> Bool {
+        guard name.equals(":status"), !block.hasStatus, !block.hasOtherFields, !block.isTrailer,
+            value.count == 3, let status = value.decimal, status >= 100, status != 101
+        else { return false }
+        block.hasStatus = true
+        block.isInterim = status < 200
+        if !block.isInterim { slot.pointee.status = Int32(status) }
+        return true
+    }
+
+    /// - Returns: false if it is malformed (§8.2).
+    private func takeField(
+        _ name: UnsafeBufferPointer<UInt8>, _ value: UnsafeBufferPointer<UInt8>,
+        of slot: UnsafeMutablePointer<RequestSlot>, _ block: inout HeaderBlock
+    ) -> Bool {
+        block.hasOtherFields = true
+        guard block.hasStatus || block.isTrailer, name.isFieldName, value.isFieldValue else { return false }
+        switch name.count {
+        case 2 where name.equals("te"): return value.equals("trailers")
+        case 7 where name.equals("apns-id"): slot.pointee.hasID = true
+        // §8.2.2: fields about an HTTP/1 connection.
+        case 7 where name.equals("upgrade"), 10 where name.equals("connection"),
+            10 where name.equals("keep-alive"), 16 where name.equals("proxy-connection"),
+            17 where name.equals("transfer-encoding"):
+            return false
+        case 11 where name.equals("retry-after"):
+            slot.pointee.retryAfter = RetryAfter.seconds(value) ?? -1
+        case 14 where name.equals("content-length"):
+            guard let length = value.decimal, slot.pointee.contentLength < 0 || slot.pointee.contentLength == length
+            else {
+                return false
+            }
+            if !block.isInterim { slot.pointee.contentLength = length }
+        case 14 where keepsUniqueIDs && name.equals("apns-unique-id"):
+            slot.pointee.uniqueID = APNSID(value)
+        default: break
+        }
+        return true
+    }
+}
+
+extension UnsafeBufferPointer<UInt8> {
+    /// The value of a decimal number of at most 18 digits; `nil` for other text.
+    fileprivate var decimal: Int64? {
+        guard count > 0, count <= 18 else { return nil }
+        var value: Int64 = 0
+        for byte in self {
+            let digit = byte &- 0x30
+            guard digit < 10 else { return nil }
+            value = value * 10 + Int64(digit)
+        }
+        return value
+    }
+
+    /// True for a token without upper-case letters (§8.2.1, RFC 9110 §5.6.2).
+    fileprivate var isFieldName: Bool {
+        count > 0
+            && allSatisfy { byte in
+                switch byte {
+                case 0x61...0x7A, 0x30...0x39, 0x2D: true
+                case 0x21, 0x23...0x27, 0x2A, 0x2B, 0x2E, 0x5E...0x60, 0x7C, 0x7E: true
+                default: false
+                }
+            }
+    }
+
+    /// True without NUL, line feed or carriage return, and without white space at either end (§8.2.1).
+    fileprivate var isFieldValue: Bool {
+        guard let first, let last else { return true }
+        func isSpace(_ byte: UInt8) -> Bool { byte == 0x20 || byte == 0x09 }
+        return !isSpace(first) && !isSpace(last) && allSatisfy { $0 != 0 && $0 != 0x0A && $0 != 0x0D }
+    }
+}

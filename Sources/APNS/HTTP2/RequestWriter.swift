@@ -1,0 +1,95 @@
+import NIOCore
+
+/// Writes the frames of requests: HEADERS, compressed with the session's own table, and DATA.
+struct RequestWriter: ~Copyable {
+    var encoder = HPACKEncoder()
+
+    private let authority: HeaderText
+    /// Every authorization so far; the last one is for new requests.
+    private var authorizations: [HeaderText] = []
+
+    init(authority: HeaderText) { self.authority = authority }
+
+    /// Returns the place of a request's authorization, which is for new requests from now on; -1 for none.
+    mutating func place(of authorization: HeaderText?) -> Int {
+        guard let authorization else { return -1 }
+        if authorization !== authorizations.last { authorizations.append(authorization) }
+        return authorizations.count - 1
+    }
+
+    /// Writes HEADERS, and CONTINUATION if they do not fit in one frame (RFC 9113 §6.2, §6.10).
+    mutating func writeHeaders(of slot: UnsafeMutablePointer<RequestSlot>, into buffer: inout ByteBuffer) {
+        let stream = slot.pointee.stream
+        let place = slot.pointee.authorization
+        let authorization = place >= 0 ? authorizations[place].bytes : nil
+        let bound = RequestHeaders.bound(slot, authority: authority.bytes, authorization: authorization)
+        let start = buffer.writerIndex
+        buffer.writeWithUnsafeMutableBytes(minimumWritableBytes: HTTP2FrameHeader.size + bound) { bytes in
+            guard let base = bytes.baseAddress?.assumingMemoryBound(to: UInt8.self) else { return 0 }
+            var writer = ByteWriter(at: base + HTTP2FrameHeader.size)
+            encoder.begin(&writer)
+            RequestHeaders.write(
+                slot, authority: authority.bytes, authorization: authorization, &encoder, &writer)
+            let length = writer.at - base - HTTP2FrameHeader.size
+            HTTP2FrameHeader(HTTP2FrameKind.headers, length: length, flags: HTTP2Flag.endHeaders, stream: stream)
+                .write(to: base)
+            return HTTP2FrameHeader.size + length
+        }
+        if buffer.writerIndex - start - HTTP2FrameHeader.size > HTTP2FrameHeader.maximumLength {
+            splitHeaders(stream, from: start, &buffer)
+        }
+    }
+
+    private func splitHeaders(_ stream: Int32, from start: Int, _ buffer: inout ByteBuffer) {
+        let from = start + HTTP2FrameHeader.size
+        guard var block = buffer.getSlice(at: from, length: buffer.writerIndex - from) else { return }
+        buffer.moveWriterIndex(to: start)
+        var kind = HTTP2FrameKind.headers
+        while let part = block.readSlice(length: min(block.readableBytes, HTTP2FrameHeader.maximumLength)),
+            part.readableBytes > 0
+        {
+            let header = HTTP2FrameHeader(
+                kind, length: part.readableBytes, flags: block.readableBytes == 0 ? HTTP2Flag.endHeaders : 0,
+                stream: stream)
+            write(header, into: &buffer)
+            buffer.writeImmutableBuffer(part)
+            kind = HTTP2FrameKind.continuation
+        }
+    }
+
+    private func write(_ header: HTTP2FrameHeader, into buffer: inout ByteBuffer) {
+        buffer.writeWithUnsafeMutableBytes(minimumWritableBytes: HTTP2FrameHeader.size) { bytes in
+            if let start = bytes.baseAddress?.assumingMemoryBound(to: UInt8.self) { header.write(to: start) }
+            return HTTP2FrameHeader.size
+        }
+    }
+
+    /// Writes DATA as far as both windows allow (RFC 9113 §6.1, §6.9).
+    /// - Parameter window: the connection's.
+    /// - Returns: true if the request is completely written.
+    func writeBody(
+        of slot: UnsafeMutablePointer<RequestSlot>, window: inout Int, into buffer: inout ByteBuffer
+    ) -> Bool {
+        guard let size = slot.pointee.notification?.payload.readableBytes else { return true }
+        repeat {
+            let offset = slot.pointee.bodyOffset
+            let rest = size - offset
+            let count = max(0, min(rest, slot.pointee.window, window, HTTP2FrameHeader.maximumLength))
+            guard count > 0 || rest == 0 else { return false }
+            let isEnd = count == rest
+            write(
+                HTTP2FrameHeader(
+                    HTTP2FrameKind.data, length: count, flags: isEnd ? HTTP2Flag.endStream : 0,
+                    stream: slot.pointee.stream),
+                into: &buffer)
+            slot.pointee.notification?.payload.withUnsafeReadableBytes { payload in
+                _ = buffer.writeBytes(UnsafeRawBufferPointer(rebasing: payload[offset..<offset + count]))
+            }
+            slot.pointee.bodyOffset = offset + count
+            slot.pointee.window -= count
+            window -= count
+            slot.pointee.isWritten = isEnd
+        } while !slot.pointee.isWritten
+        return true
+    }
+}

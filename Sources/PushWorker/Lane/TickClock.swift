@@ -1,0 +1,71 @@
+import Glibc
+import NIOCore
+import Sockets
+
+/// The timer of a lane's ticks: decides when the next one is due, and detects that the process did not run.
+struct TickClock {
+    private static let interval = TimeAmount.milliseconds(100)
+    /// The interval while there is nothing to do, because each tick wakes a processor.
+    private static let idleInterval = TimeAmount.seconds(1)
+
+    /// True if the next tick is later than it would be with work to do.
+    private(set) var isSlow = false
+    private var scheduled: Scheduled<Void>?
+    private var dueAt = NIODeadline.distantFuture
+    private var lastFullSecond = NIODeadline.distantPast
+    private var thread = ThreadClock()
+
+    /// Records a tick.
+    /// - Returns: the time for which the process did not run, if it did not; and true about once per second.
+    mutating func recordTick(now: NIODeadline) -> (standstill: TimeAmount?, isFullSecond: Bool) {
+        let standstill = Standstill.duration(due: dueAt, now: now)
+        dueAt = .distantFuture
+        let isFullSecond = now - lastFullSecond >= .seconds(1)
+        if isFullSecond { lastFullSecond = now }
+        return (standstill, isFullSecond)
+    }
+
+    /// Returns the time to schedule the next tick for; `nil` if one is scheduled early enough.
+    /// - Parameter polls: the times at which the queues are due to be polled; `nil` while there is something to do.
+    mutating func next(now: NIODeadline, polls: [NIODeadline]?) -> NIODeadline? {
+        var next = now + Self.interval
+        if let polls { next = max(next, min(now + Self.idleInterval, Self.firstPoll(of: polls))) }
+        guard next < dueAt else { return nil }
+        isSlow = next - now > Self.interval
+        return next
+    }
+
+    /// Returns the time of the first poll, delayed slightly if others are due then: polls in one write cost Redis half as
+    /// much.
+    private static func firstPoll(of times: [NIODeadline]) -> NIODeadline {
+        guard let first = times.min(), first < .distantFuture else { return .distantFuture }
+        return times.filter { $0 <= first + interval }.max() ?? first
+    }
+
+    /// Schedules the next tick instead of the scheduled one.
+    mutating func schedule(at time: NIODeadline, on eventLoop: any EventLoop, _ tick: @escaping () -> Void) {
+        scheduled?.cancel()
+        dueAt = time
+        scheduled = eventLoop.assumeIsolated().scheduleTask(deadline: time, tick)
+    }
+
+    mutating func cancel() { scheduled?.cancel() }
+
+    /// Returns true if the thread has used less than half of the processor's time since the last call, at the interval of
+    /// a lane that works.
+    mutating func hasProcessorTime() -> Bool { thread.sinceLast() < Self.interval.nanoseconds / 2 }
+}
+
+/// The processor time used by the calling thread.
+struct ThreadClock {
+    private var last: Int64 = 0
+
+    /// Returns the nanoseconds of processor time since the last call.
+    mutating func sinceLast() -> Int64 {
+        var time = timespec()
+        clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time)
+        let now = Int64(time.tv_sec) * 1_000_000_000 + Int64(time.tv_nsec)
+        defer { last = now }
+        return now - last
+    }
+}
