@@ -77,7 +77,7 @@ extension EndToEnd {
             let scene = try await Scene()
             try await scene.finish(jobs("a"), ended: 4)
             #expect(try QueueContents(scene.redis).counters["delivered"] == 4)
-            #expect(scene.worker.lines(of: "payload_hint").count >= 1, "\(scene.worker.log)")
+            try await scene.worker.logs("payload_hint")
             try await scene.reload("strict_payloads: on")
             try await scene.finish(jobs("b"), ended: 8)
             let queue = try QueueContents(scene.redis)
@@ -144,7 +144,7 @@ extension EndToEnd {
             #expect(try await FleetView(scene.redis.url).notes.isEmpty)
             try await scene.finish((0..<3).map { job("b", $0, #","expiration":"1h""#) }, ended: 6)
             // With the next heartbeat.
-            try await eventually("status counts them", within: .seconds(15)) {
+            try await eventually("status counts them") {
                 try await FleetView(scene.redis.url).notes.contains {
                     $0.hasPrefix("3 jobs had a duration as `expiration` and no `enqueued_at`")
                 }

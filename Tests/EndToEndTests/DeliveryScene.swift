@@ -36,10 +36,9 @@ struct DeliveryScene {
 extension RedisServer {
     /// Waits until this many notifications of the default queue have an outcome.
     func has(
-        _ count: Int, _ outcome: String = "delivered", within limit: Duration = .seconds(60),
-        file: StaticString = #fileID, line: UInt = #line
+        _ count: Int, _ outcome: String = "delivered", file: StaticString = #fileID, line: UInt = #line
     ) async throws {
-        try await eventually("\(count) are counted as \(outcome)", within: limit, file: file, line: line) {
+        try await eventually("\(count) are counted as \(outcome)", file: file, line: line) {
             try QueueContents(self).count(outcome) == count
         }
     }

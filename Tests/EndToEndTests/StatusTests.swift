@@ -267,7 +267,7 @@ extension EndToEnd {
                     redis.call('ZADD', KEYS[2], unpack(letters))
                 end
                 """
-            _ = try RedisTestConnection(port: redis.port, timeout: 60).run(
+            _ = try RedisTestConnection(port: redis.port).run(
                 "EVAL", fill, "2", "push:{shared}:invalid-tokens", "push:{default}:dead")
             try redis.run("CONFIG", "SET", "slowlog-log-slower-than", "50000")
             try redis.run("SLOWLOG", "RESET")
