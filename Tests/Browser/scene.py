@@ -30,7 +30,8 @@ def eventually(what, condition):
             last = value
         except Exception as error:
             # A live update can replace a part of the page while it is read.
-            if not isinstance(error, (AssertionError, OSError, LookupError)) and "stale element" not in str(error):
+            is_replaced = any(words in str(error) for words in ("stale element", "not interactable"))
+            if not is_replaced and not isinstance(error, (AssertionError, OSError, LookupError)):
                 raise
             last = error
         time.sleep(0.05)

@@ -76,7 +76,6 @@ class Actions(unittest.TestCase):
         self.assertIn("wrong", str(self.redis("GET", "push:{default}:paused")
                                    if self.redis("TYPE", "push:{default}:paused") == "string"
                                    else self.redis("HGETALL", "push:{default}:paused")))
-        time.sleep(1)
         self.scene.push(job("a1"))
         time.sleep(2)
         self.assertEqual(notifications(self.control, token("a1")), [])
@@ -93,7 +92,9 @@ class Actions(unittest.TestCase):
         self.browser.submit("pause-app", reason="a new key")
         self.browser.sees("a new key")
         self.browser.sees("an operator")
-        time.sleep(2)
+        # The lane sends until it has read the pause; then it defers a job, and claims no more.
+        eventually("a job is deferred", lambda: self.scene.push(job("a5")) or any(
+            token("a5") in one for one in self.redis("ZRANGE", "push:{default}:retry", 0, -1)))
         self.scene.push(job("a2"))
         time.sleep(2)
         self.assertEqual(notifications(self.control, token("a2")), [])
