@@ -84,11 +84,11 @@ extension EndToEnd {
             let account = try await scene.worker.stop()
             #expect(scene.worker.lines(of: "release_skipped").count == 1)
             try scene.redis.start()
-            let left = try QueueContents(scene.redis)
-            let claims = left.claims
-            // Simulates the end of its lease, to avoid waiting for it.
-            for name in left.workers { try scene.redis.run("ZADD", "push:{default}:workers", "XX", "1", name) }
-            let second = try await OutageScene.worker(scene.redis, scene.simulator).finish()
+            let claims = try QueueContents(scene.redis).claims
+            try scene.redis.endLeases()
+            let second = try await OutageScene.worker(
+                scene.redis, scene.simulator, environment: WorkerProcess.reclaimsSoon
+            ).finish()
             let queue = try QueueContents(scene.redis)
             let simulated = try await scene.simulator.stop()
             #expect(queue.isSettled && queue.workers.isEmpty && queue.count("delivered") == scene.count)
