@@ -5,31 +5,19 @@ import time
 import unittest
 
 from browser import Browser
-from scene import LIMIT, Scene, eventually, get_json, notifications, send_json, token
+from scene import LIMIT, eventually, notifications, send_json, token
+from test_pages import Live, job
 
 JOBS, DEAD, INVALID = "push:{default}:jobs", "push:{default}:dead", "push:{shared}:invalid-tokens"
 CANCELLED = "push:{default}:cancelled"
 
 
-def job(prefix, number=0, **members):
-    return {"token": token(prefix, number), "payload": {"aps": {"alert": f"job {number}"}}, **members}
+class Actions(Live):
+    queues = "default"
 
-
-class Actions(unittest.TestCase):
     @classmethod
-    def setUpClass(cls):
-        cls.scene = Scene()
-        cls.addClassCleanup(cls.scene.close)
-        cls.scene.start_redis()
-        cls.worker, cls.control = cls.scene.start_worker(
-            "--simulate-rule", "prefix=410,answer=410", "--simulate-rule", "prefix=503,answer=503", "--retry-base", "1h",
-            "--retry-cap", "1h", "--results", "all", "--lease", "7s")
-        cls.web, cls.address = cls.scene.start_web()
-        cls.browser = Browser(cls.address)
-        cls.addClassCleanup(cls.browser.close)
-
-    def tearDown(self):
-        self.assertEqual(self.browser.problems(), [], "console messages and refusals")
+    def fill(cls):
+        pass
 
     @property
     def redis(self):
@@ -308,6 +296,8 @@ class Actions(unittest.TestCase):
         found = eventually("it is sent", lambda: notifications(self.control, token("ad")))
         self.assertEqual(found[0]["payload"]["aps"]["alert"]["body"], "Grüße 😀")
 
+
+del Live
 
 if __name__ == "__main__":
     unittest.main(verbosity=2)

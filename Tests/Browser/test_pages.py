@@ -19,7 +19,7 @@ HOSTILE = [
 ]
 
 
-def job(prefix, number, **members):
+def job(prefix, number=0, **members):
     return {"token": token(prefix, number), "payload": {"aps": {"alert": f"job {number}"}}, **members}
 
 
@@ -33,7 +33,7 @@ def hostile(index, text, **members):
 class Live(unittest.TestCase):
     """A scene and a browser that all tests of a class share."""
 
-    web_options = ()
+    queues = "default,other"
 
     @classmethod
     def setUpClass(cls):
@@ -44,7 +44,7 @@ class Live(unittest.TestCase):
             "--simulate-rule", "prefix=410,answer=410",
             "--simulate-rule", "prefix=503,answer=503", "--retry-base", "1h", "--retry-cap", "1h", "--results", "all",
             "--lease", "7s")
-        cls.web, cls.address = cls.scene.start_web(*cls.web_options, queue="default,other")
+        cls.web, cls.address = cls.scene.start_web(queue=cls.queues)
         cls.fill()
         cls.browser = Browser(cls.address)
         cls.addClassCleanup(cls.browser.close)

@@ -104,16 +104,6 @@ extension EndToEnd {
             _ = try await worker.stop()
         }
 
-        @Test("a full Redis is reported first even without any worker")
-        func fullWithoutWorker() async throws {
-            let redis = try RedisServer()
-            try redis.push(TestJob.many(3))
-            try redis.run("CONFIG", "SET", "maxmemory", "1")
-            let view = try await FleetView(redis.url, "--max-age", "1s")
-            #expect(view.kinds == ["redis_full 127.0.0.1:\(redis.port)", "no_worker default"])
-            #expect(!view.problems.contains { $0.advice.contains("start ") }, "\(view.problems)")
-        }
-
         @Test("a key that soon can't be moved is named, with its size")
         func largeKey() async throws {
             let redis = try RedisServer()

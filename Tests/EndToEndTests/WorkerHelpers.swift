@@ -75,49 +75,48 @@ extension RedisServer {
 }
 
 extension EndToEnd.CommandLineTests.Output {
+    private func expect(
+        _ isRight: Bool, _ words: [String], in text: String, _ location: SourceLocation
+    ) -> Self {
+        #expect(isRight, "\(self)", sourceLocation: location)
+        for word in words { #expect(text.contains(word), "\(self)", sourceLocation: location) }
+        return self
+    }
+
     /// Expects the exit status, and words in the output.
     @discardableResult
     func ends(_ status: Int32, _ words: String..., sourceLocation: SourceLocation = #_sourceLocation) -> Self {
-        #expect(ending == .exited(status), "\(self)", sourceLocation: sourceLocation)
-        for word in words { #expect(output.contains(word), "\(self)", sourceLocation: sourceLocation) }
-        return self
+        expect(ending == .exited(status), words, in: output, sourceLocation)
     }
 
     /// Expects that the command succeeded, and that its output has these words.
     @discardableResult
     func succeeds(_ words: String..., sourceLocation: SourceLocation = #_sourceLocation) -> Self {
-        for word in words { #expect(output.contains(word), "\(self)", sourceLocation: sourceLocation) }
-        return ends(0, sourceLocation: sourceLocation)
+        expect(ending == .exited(0), words, in: output, sourceLocation)
     }
 
     /// Expects that the command failed, and that its errors have these words.
     @discardableResult
     func fails(_ words: String..., sourceLocation: SourceLocation = #_sourceLocation) -> Self {
-        #expect(ending != .exited(0), "\(self)", sourceLocation: sourceLocation)
-        for word in words { #expect(errors.contains(word), "\(self)", sourceLocation: sourceLocation) }
-        return self
+        expect(ending != .exited(0), words, in: errors, sourceLocation)
     }
 
     /// Expects that the command failed with this status, and that its errors have these words.
     @discardableResult
     func fails(_ status: Int32, _ words: String..., sourceLocation: SourceLocation = #_sourceLocation) -> Self {
-        #expect(ending == .exited(status), "\(self)", sourceLocation: sourceLocation)
-        for word in words { #expect(errors.contains(word), "\(self)", sourceLocation: sourceLocation) }
-        return self
+        expect(ending == .exited(status), words, in: errors, sourceLocation)
     }
 
     /// Expects words in the output, whatever the exit status.
     @discardableResult
     func shows(_ words: String..., sourceLocation: SourceLocation = #_sourceLocation) -> Self {
-        for word in words { #expect(output.contains(word), "\(self)", sourceLocation: sourceLocation) }
-        return self
+        expect(true, words, in: output, sourceLocation)
     }
 
     /// Expects words in the errors, whatever the exit status.
     @discardableResult
     func reports(_ words: String..., sourceLocation: SourceLocation = #_sourceLocation) -> Self {
-        for word in words { #expect(errors.contains(word), "\(self)", sourceLocation: sourceLocation) }
-        return self
+        expect(true, words, in: errors, sourceLocation)
     }
 
     /// Expects the whole output.
