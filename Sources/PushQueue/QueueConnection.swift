@@ -391,6 +391,9 @@ public struct QueueLimits: Sendable {
     public var lease = 30_000
     /// The lease of a lane that has no claims, in milliseconds: it protects nothing, so it is long and seldom renewed.
     public var idleLease: Int { 30 * lease }
+    /// The time in milliseconds for which a lane must have renewed its lease without a gap before it reclaims from
+    /// others: longer than they need to return after an outage.
+    package var steadyTime = 15_000
     /// The maximum size of a job in bytes. A claim makes larger jobs dead letters and does not return them.
     public var maximumJobSize = 16 * 1024 * 1024
     /// The size of a claim in bytes: it ends with the job that reaches it.

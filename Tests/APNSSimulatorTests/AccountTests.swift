@@ -28,7 +28,7 @@ struct AccountTests {
         }
     }
 
-    @Test("adds up over 50,000 requests of a foreign client", .timeLimit(.minutes(2)))
+    @Test("adds up over 50,000 requests of a foreign client", .timeLimit(.minutes(10)))
     func load() async throws {
         try await withSimulator(streams: 1000) { server in
             let report = try await h2load(server, requests: 50_000, streams: 200)
@@ -42,7 +42,7 @@ struct AccountTests {
         }
     }
 
-    @Test("keeps only the newest IDs, and counts all", .timeLimit(.minutes(3)))
+    @Test("keeps only the newest IDs, and counts all", .timeLimit(.minutes(10)))
     func memory() async throws {
         try await withSimulator(streams: 1000) {
             $0.accountLimit = 1000
@@ -81,7 +81,7 @@ struct AccountTests {
             let garbage = try await Command.run(
                 "/usr/bin/openssl",
                 ["s_client", "-quiet", "-alpn", "h2", "-connect", "127.0.0.1:\(server.port)"],
-                input: Data(("GET / HTTP/1.1\r\n\r\n" + String(repeating: " ", count: 64)).utf8), timeout: 10)
+                input: Data(("GET / HTTP/1.1\r\n\r\n" + String(repeating: " ", count: 64)).utf8))
             #expect(!garbage.output.contains("HTTP/1.1"))
             #expect(try await Push().send(to: server).status == 200)
             #expect(server.account.protocolErrors == 2 && server.account.requests == 1)

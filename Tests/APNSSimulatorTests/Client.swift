@@ -55,12 +55,9 @@ struct Command {
     let output: String
     let errors: String
 
-    /// - Parameter timeout: seconds after which the process is killed, so that a test fails rather than hangs.
-    static func run(
-        _ path: String, _ arguments: [String], input: Data? = nil, timeout: Double = 60
-    ) async throws -> Command {
+    static func run(_ path: String, _ arguments: [String], input: Data? = nil) async throws -> Command {
         let process = try ChildProcess(path, arguments, input: input)
-        guard case .exited(let status) = try await process.wait(within: .seconds(timeout)) else {
+        guard case .exited(let status) = try await process.wait() else {
             throw process.failure("was ended by a signal")
         }
         return Command(status: status, output: process.output, errors: process.errors)
@@ -197,7 +194,7 @@ func nghttp(
             "--verbose", "--null-out", "--timeout=\(patience)s", "--data", "/dev/stdin",
             "--header", "authorization: bearer " + TestTokens.unsigned(), "--header", "apns-topic: com.example.app",
         ] + tokens.map { "https://127.0.0.1:\(server.port)/3/device/\($0)" },
-        input: Data(body.utf8), timeout: Double(patience) + 20)
+        input: Data(body.utf8))
 }
 
 /// Sends many requests with h2load on one connection, and returns its report.

@@ -3,7 +3,7 @@ import TestSupport
 import Testing
 
 /// The command with its own process for each test.
-@Suite("The apns-simulator command", .timeLimit(.minutes(2)))
+@Suite("The apns-simulator command", .timeLimit(.minutes(10)))
 struct CommandLineTests {
     private struct Announcement: Decodable {
         let port, pid: Int
@@ -160,7 +160,7 @@ struct CommandLineTests {
         ])
     func refuses(_ hasIdentity: Bool, _ arguments: [String], _ words: String) async throws {
         let result = try await Command.run(
-            try BuiltProgram.path("apns-simulator"), (hasIdentity ? try Self.identity() : []) + arguments, timeout: 50)
+            try BuiltProgram.path("apns-simulator"), (hasIdentity ? try Self.identity() : []) + arguments)
         #expect(result.status != 0)
         #expect(result.errors.contains(words), "\(result.errors)")
     }
@@ -200,7 +200,7 @@ struct CommandLineTests {
 
     @Test("describes its gateway and its feedback service in its help")
     func help() async throws {
-        let result = try await Command.run(try BuiltProgram.path("apns-simulator"), ["--help"], timeout: 20)
+        let result = try await Command.run(try BuiltProgram.path("apns-simulator"), ["--help"])
         for words in ["GATEWAY", "FEEDBACK", "--gateway-rule <rule>", "at=connect", "cut=50", "--feedback-fault"] {
             #expect(result.output.contains(words), "\(words)")
         }

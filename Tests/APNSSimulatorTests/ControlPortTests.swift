@@ -46,7 +46,7 @@ extension APNSSimulatorServer {
     }
 }
 
-@Suite("The control port", .timeLimit(.minutes(5)))
+@Suite("The control port", .timeLimit(.minutes(10)))
 struct ControlPortTests {
     @Test("lists received notifications, and clears them on request; returns the account")
     func notifications() async throws {

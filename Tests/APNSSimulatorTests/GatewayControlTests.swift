@@ -4,7 +4,7 @@ import Testing
 
 @testable import APNSSimulator
 
-@Suite("The control port of a simulator with a gateway", .timeLimit(.minutes(2)))
+@Suite("The control port of a simulator with a gateway", .timeLimit(.minutes(10)))
 struct GatewayControlTests {
     private func withControl(
         _ rules: [String] = [], _ change: (inout SimulatorConfiguration) throws -> Void = { _ in },

@@ -5,7 +5,7 @@ import Testing
 
 @testable import APNSSimulator
 
-@Suite("The inbox", .timeLimit(.minutes(5)))
+@Suite("The inbox", .timeLimit(.minutes(10)))
 struct InboxTests {
     private static let browser = "Accept: text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
     private static let other = String(repeating: "f", count: 64)
@@ -171,20 +171,21 @@ struct InboxTests {
         try await withSimulator(hasControlPort: true) { server in
             try await press(answer, server)
             let start = ContinuousClock.now
-            let first = try await Push { $0.arguments = ["--max-time", "8"] }.send(to: server)
+            let first = try await Push { $0.arguments = ["--max-time", answer == "silence" ? "8" : "180"] }.send(
+                to: server)
             let time = ContinuousClock.now - start
             switch answer {
             case "slow": #expect(first.status == 200 && time > .seconds(4.9))
             case "silence": #expect(first.exit == 28 && first.status == 0)
-            default: #expect(first.exit != 0 && first.status == 0 && time < .seconds(5))
+            default: #expect(first.exit != 0 && first.exit != 28 && first.status == 0)
             }
-            let again = ContinuousClock.now
             #expect(try await Push().send(to: server).status == 200)
-            #expect(ContinuousClock.now - again < .seconds(4))
             let words = [
                 "slow": "answered after 5.0 s", "silence": "no answer", "drop": "connection lost, but accepted",
             ]
-            #expect(try await ask("/", server).body.contains(try #require(words[answer])))
+            let count = try await ask("/", server).body.ranges(of: try #require(words[answer])).count
+            // The words of a button, too.
+            #expect(answer == "silence" ? count > 1 : count == 1)
         }
     }
 
@@ -240,11 +241,11 @@ struct InboxTests {
             // Live updates do not count as waiting requests.
             #expect(recorder.waiting == 0)
         }
-        try await #require(stream).wait(within: .seconds(10))
+        try await #require(stream).wait()
     }
 }
 
-@Suite("A line per notification", .timeLimit(.minutes(1)))
+@Suite("A line per notification", .timeLimit(.minutes(10)))
 struct NotificationLinesTests {
     private final class Lines: Sendable {
         let all = Mutex<[String]>([])

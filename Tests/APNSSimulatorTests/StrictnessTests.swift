@@ -12,7 +12,7 @@ private func push(token: String, topic: String = "com.example.app") -> Push {
     Push(token: token) { $0.set("apns-topic", topic) }
 }
 
-@Suite("By default, like APNs, the simulator", .timeLimit(.minutes(5)))
+@Suite("By default, like APNs, the simulator", .timeLimit(.minutes(10)))
 struct StrictnessTests {
     private static let gone = deviceToken("aa")
     private static let foreign = deviceToken("bb")
@@ -205,7 +205,7 @@ struct StrictnessTests {
     }
 }
 
-@Suite("With credentials, the simulator", .timeLimit(.minutes(5)))
+@Suite("With credentials, the simulator", .timeLimit(.minutes(10)))
 struct CredentialStrictnessTests {
     /// Keys by their identifiers; the files are among the test certificates.
     private static let files = [
@@ -308,7 +308,7 @@ struct CredentialStrictnessTests {
     }
 }
 
-@Suite("Through its control port the simulator", .timeLimit(.minutes(2)))
+@Suite("Through its control port the simulator", .timeLimit(.minutes(10)))
 struct StateControlTests {
     @Test("shows and changes its settings, topics and devices, and reports mistakes in them")
     func state() async throws {

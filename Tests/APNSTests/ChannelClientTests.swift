@@ -7,7 +7,7 @@ import Testing
 @testable import APNS
 
 /// Requests and answers of Apple's "Sending channel management requests to APNs".
-@Suite("Channel management", .timeLimit(.minutes(2)))
+@Suite("Channel management", .timeLimit(.minutes(10)))
 struct ChannelClientTests {
     private static let id = "dHN0LXNyY2gtY2hubA=="
 

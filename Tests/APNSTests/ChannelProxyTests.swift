@@ -4,7 +4,7 @@ import Testing
 
 @testable import APNS
 
-@Suite("Channel management through a proxy", .timeLimit(.minutes(2)))
+@Suite("Channel management through a proxy", .timeLimit(.minutes(10)))
 struct ChannelProxyTests {
     @Test("is asked for the server's name and port, also if its answer arrives slowly", arguments: [true, false])
     func works(slowly: Bool) async throws {

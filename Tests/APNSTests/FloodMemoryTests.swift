@@ -3,7 +3,7 @@ import Testing
 
 @testable import APNS
 
-@Suite("A pool's memory", .serialized, .timeLimit(.minutes(5)))
+@Suite("A pool's memory", .serialized, .timeLimit(.minutes(10)))
 struct FloodMemoryTests {
     static let floods: [(name: String, frames: [HTTP2Frame])] = [
         ("PING", [HTTP2Frame(kind: .ping, payload: Array(repeating: 1, count: 8))]),

@@ -4,7 +4,7 @@ import Testing
 
 @testable import APNS
 
-@Suite("A server that sends too much", .serialized, .timeLimit(.minutes(3)))
+@Suite("A server that sends too much", .serialized, .timeLimit(.minutes(10)))
 struct FloodTests {
     struct Flood: Sendable, CustomTestStringConvertible {
         let testDescription: String

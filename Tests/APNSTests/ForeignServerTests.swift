@@ -5,7 +5,7 @@ import Testing
 
 @testable import APNS
 
-@Suite("Third-party servers", .timeLimit(.minutes(3)), .serialized)
+@Suite("Third-party servers", .timeLimit(.minutes(10)), .serialized)
 struct ForeignServerTests {
     /// Sends until each notification is answered. Like a worker, resends what was certainly not processed.
     /// - Parameter inBetween: called after each batch with the number sent so far.

@@ -4,7 +4,7 @@ import Testing
 
 @testable import APNS
 
-@Suite("A connection that ends with GOAWAY", .timeLimit(.minutes(2)))
+@Suite("A connection that ends with GOAWAY", .timeLimit(.minutes(10)))
 struct GoAwayTests {
     /// Sends ten requests to a server that waits for all of them and sends GOAWAY on its first connection, and then
     /// five to the next connection, which takes over.

@@ -5,7 +5,7 @@ import Testing
 @testable import APNS
 
 /// ``HTTP2SessionTests`` has the rules of HTTP/2 that a server can break.
-@Suite("A server that breaks HTTP/2", .timeLimit(.minutes(2)))
+@Suite("A server that breaks HTTP/2", .timeLimit(.minutes(10)))
 struct HostileServerTests {
     @Test(
         "is disconnected with the reason, and the request is sent on another connection",

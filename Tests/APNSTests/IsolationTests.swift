@@ -5,7 +5,7 @@ import Testing
 @testable import APNS
 
 /// Against a server that closes the connection when it reads a certain payload, as a proxy with rules may.
-@Suite("Isolated notifications", .timeLimit(.minutes(2)))
+@Suite("Isolated notifications", .timeLimit(.minutes(10)))
 struct IsolationTests {
     private static let poison = Notification.example(payload: String(repeating: "x", count: 666))
 

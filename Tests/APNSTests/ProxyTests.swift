@@ -4,7 +4,7 @@ import Testing
 
 @testable import APNS
 
-@Suite("Through a proxy", .timeLimit(.minutes(2)))
+@Suite("Through a proxy", .timeLimit(.minutes(10)))
 struct ProxyTests {
     @Test("notifications are delivered, also when its answer arrives byte by byte", arguments: [true, false])
     func delivered(slowly: Bool) async throws {

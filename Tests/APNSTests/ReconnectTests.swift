@@ -4,7 +4,7 @@ import Testing
 
 @testable import APNS
 
-@Suite("Connecting to APNs", .timeLimit(.minutes(2)))
+@Suite("Connecting to APNs", .timeLimit(.minutes(10)))
 struct ReconnectTests {
     @Test("is repeated while no server listens, one attempt at a time, each counted once, and then works")
     func refused() async throws {

@@ -5,7 +5,7 @@ import Testing
 @testable import APNS
 
 /// The pool's clock does not run by itself here: the test decides when the next attempt is due.
-@Suite("A server that accepts and closes", .timeLimit(.minutes(2)))
+@Suite("A server that accepts and closes", .timeLimit(.minutes(10)))
 struct RejectionTests {
     struct Manner: Sendable, CustomTestStringConvertible {
         var testDescription: String

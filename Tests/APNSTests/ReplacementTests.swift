@@ -7,7 +7,7 @@ import Testing
 @testable import APNS
 
 /// The pool's clock does not run by itself here: each test sets the time.
-@Suite("A pool's connections", .timeLimit(.minutes(2)))
+@Suite("A pool's connections", .timeLimit(.minutes(10)))
 struct ReplacementTests {
     /// A notification and its connection.
     private struct Sent: Sendable, Equatable {

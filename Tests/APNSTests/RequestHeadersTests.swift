@@ -6,7 +6,7 @@ import Testing
 @testable import APNS
 
 /// Apple, "Sending notification requests to APNs": the fields as they arrive at the server.
-@Suite("A request's header fields", .timeLimit(.minutes(2)))
+@Suite("A request's header fields", .timeLimit(.minutes(10)))
 struct RequestHeadersTests {
     private func sent(
         _ notifications: [Notification], token: String? = "e30.e30.c2ln"

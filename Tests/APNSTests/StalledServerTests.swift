@@ -5,7 +5,7 @@ import Testing
 
 @testable import APNS
 
-@Suite("A server that reads nothing more", .serialized, .timeLimit(.minutes(2)))
+@Suite("A server that reads nothing more", .serialized, .timeLimit(.minutes(10)))
 struct StalledServerTests {
     /// By far more than sockets and buffers hold.
     private static let payload = #"{"aps":{"alert":""# + String(repeating: "x", count: 4000) + #""}}"#

@@ -19,7 +19,7 @@ let answersAll: ScriptedPeer.Script = { connection, event in
     }
 }
 
-@Suite("A request's stream", .timeLimit(.minutes(2)))
+@Suite("A request's stream", .timeLimit(.minutes(10)))
 struct StreamTests {
     @Test("is answered by its status when the body does not end, and the others on the connection by theirs")
     func endlessBody() async throws {

@@ -6,7 +6,7 @@ import Testing
 
 @testable import APNS
 
-@Suite("A connection that is alive but unusable", .timeLimit(.minutes(2)))
+@Suite("A connection that is alive but unusable", .timeLimit(.minutes(10)))
 struct UnresponsiveTests {
     /// Answers SETTINGS and PINGs, but no request.
     private static func wedged(_ connection: PeerConnection, _ event: ScriptedPeer.Event) {

@@ -7,7 +7,7 @@ from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 from selenium.webdriver.support.ui import Select
 
-from scene import eventually
+from scene import LIMIT, eventually
 
 # Collects violations of the Content-Security-Policy and errors; runs before the scripts of the page.
 RECORDER = """
@@ -36,7 +36,8 @@ class Browser:
         options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
         self.driver = webdriver.Chrome(
             options=options, service=Service(os.environ.get("CHROMEDRIVER", "/usr/bin/chromedriver")))
-        self.driver.set_page_load_timeout(30)
+        self.driver.set_page_load_timeout(LIMIT)
+        self.driver.set_script_timeout(LIMIT)
         self.base, self.has_scripts = base, scripts
         if scripts:
             self.driver.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": RECORDER})
@@ -75,14 +76,28 @@ class Browser:
 
     @property
     def text(self):
-        return self.one("main").text
+        return eventually("the page has a text", lambda: self.one("main").text)
 
     @property
     def title(self):
         return self.one("h1").text
 
-    def sees(self, text, seconds=20):
-        eventually(f"{self.driver.current_url} shows {text}", lambda: text in self.text, seconds)
+    def sees(self, text):
+        eventually(f"{self.driver.current_url} shows {text}", lambda: text in self.text)
+
+    def pages(self, path=None):
+        """Opens a list and yields on each of its pages. A page may have no row, because its search ends after a short time."""
+        if path:
+            self.open(path)
+        yield
+        while links := self.all("a[rel=next]"):
+            self.press(links[0])
+            yield
+
+    def search(self, path=None):
+        """Opens a list and searches until a page has rows, or to the end."""
+        any(self.all("tbody tr") for _ in self.pages(path))
+        return self
 
     def form(self, action, within=""):
         """Returns the form of an action that contains an element. Live updates can replace it at any time."""
@@ -140,5 +155,4 @@ class Browser:
         button = eventually("the question", lambda: self.all('form[action$="/actions/confirm-run"] button'))[0]
         assert text in button.text, f"the button is {button.text}, not {text}"
         self.press(button)
-        eventually("the end of the run", lambda: self.all(".notice[role=status]"))
-        return self.one(".notice[role=status]").text
+        return eventually("the end of the run", lambda: self.one(".notice[role=status]").text)

@@ -15,9 +15,13 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def eventually(what, condition, seconds=30):
+# A generous limit in seconds, so that a slow machine fails no test.
+LIMIT = 180
+
+
+def eventually(what, condition):
     """Waits for the condition's first true value and returns it. Raises AssertionError after a timeout."""
-    end, last = time.monotonic() + seconds, None
+    end, last = time.monotonic() + LIMIT, None
     while time.monotonic() < end:
         try:
             value = condition()
@@ -26,11 +30,12 @@ def eventually(what, condition, seconds=30):
             last = value
         except Exception as error:
             # A live update can replace a part of the page while it is read.
-            if not isinstance(error, (AssertionError, OSError, LookupError)) and "stale element" not in str(error):
+            is_replaced = any(words in str(error) for words in ("stale element", "not interactable"))
+            if not is_replaced and not isinstance(error, (AssertionError, OSError, LookupError)):
                 raise
             last = error
         time.sleep(0.05)
-    raise AssertionError(f"not within {seconds} s: {what}; last: {last!r}")
+    raise AssertionError(f"not within {LIMIT} s: {what}; last: {last!r}")
 
 
 def free_port():
@@ -78,6 +83,10 @@ class Scene:
 
     def log(self, name):
         return (self.directory / f"{name}.log").read_text(errors="replace")
+
+    def logs(self, name, text):
+        """Waits until a text is in a log: a line may be written after the answer to its request."""
+        eventually(f"{name} logs {text}", lambda: text in self.log(name))
 
     def logged(self, name, pattern, process):
         """Waits until a pattern is in a log and returns its first group."""
@@ -132,7 +141,7 @@ class Scene:
     def run(self, *arguments, text=None, check=True):
         environment = {**os.environ, "APNS_WORKER_REDIS_URL": self.redis_url or ""}
         return subprocess.run(
-            [self.worker_program, *arguments], input=text, text=True, capture_output=True, check=check, timeout=60,
+            [self.worker_program, *arguments], input=text, text=True, capture_output=True, check=check, timeout=LIMIT,
             env=environment, cwd=self.directory)
 
     def user(self, name, role, password):
@@ -141,7 +150,7 @@ class Scene:
 
 
 def get_json(url):
-    with urllib.request.urlopen(url, timeout=60) as answer:
+    with urllib.request.urlopen(url, timeout=LIMIT) as answer:
         return json.load(answer)
 
 
@@ -152,5 +161,5 @@ def notifications(control, device):
 
 def send_json(url, value, method="PUT"):
     request = urllib.request.Request(url, json.dumps(value).encode(), {"Content-Type": "application/json"}, method=method)
-    with urllib.request.urlopen(request, timeout=60) as answer:
+    with urllib.request.urlopen(request, timeout=LIMIT) as answer:
         return json.load(answer)

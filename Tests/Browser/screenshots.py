@@ -67,7 +67,7 @@ def main():
         _, address = scene.start_web()
         scene.push(*jobs(int(time.time())))
         eventually("all are settled or wait", lambda: scene.redis("LLEN", "push:{default}:jobs") == 0
-                   and scene.redis("ZCARD", "push:{default}:dead") == 6, 120)
+                   and scene.redis("ZCARD", "push:{default}:dead") == 6)
         time.sleep(3)  # the worker's next heartbeat
         fill_hour(scene)
         for number, one in enumerate(PUSHES):
@@ -84,9 +84,9 @@ def main():
                 print(f"{path}: {path.stat().st_size // 1024} KiB")
             browser.open("/")
             picture("dashboard-overview")
-            browser.open("/jobs?state=retrying")
+            browser.search("/jobs?state=retrying")
             picture("dashboard-jobs")
-            browser.open("/dead?reason=PayloadTooLarge")
+            browser.search("/dead?reason=PayloadTooLarge")
             browser.press(browser.one("tbody a[href*='/dead/default/']"))
             browser.sees("On a device")
             picture("dashboard-dead-letter")

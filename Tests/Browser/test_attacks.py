@@ -10,7 +10,7 @@ import time
 import unittest
 import urllib.parse
 
-from scene import Scene, eventually, token
+from scene import LIMIT, Scene, eventually, token
 from test_login import PASSWORD, Client
 
 COOKIE = "apns-worker-session"
@@ -20,13 +20,13 @@ class Stream:
     """An open stream of a page's updates."""
 
     def __init__(self, client, path="/"):
-        self.connection = http.client.HTTPConnection(client.address.hostname, client.address.port, timeout=120)
+        self.connection = http.client.HTTPConnection(client.address.hostname, client.address.port, timeout=LIMIT)
         cookies = "; ".join(f"{name}={value}" for name, value in client.cookies.items())
         self.connection.request("GET", path, headers={"Accept": "text/event-stream", "Cookie": cookies})
         self.answer = self.connection.getresponse()
         self.status = self.answer.status
 
-    def ends(self, seconds=15):
+    def ends(self, seconds=LIMIT):
         """Reads until the stream ends; returns False after a timeout."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:
@@ -86,9 +86,7 @@ class Attacker(unittest.TestCase):
     def test_strangers_do_not_keep_a_user_out(self):
         address = self.start()
         self.guess(address, [(f"name {number}", "wrong") for number in range(150)])
-        began = time.monotonic()
         self.client(address, "vic")
-        self.assertLess(time.monotonic() - began, 20)
         # An unknown name looks the same.
         self.assertEqual(Client(address).log_in("nobody", "wrong"), 403)
 
@@ -102,7 +100,7 @@ class Attacker(unittest.TestCase):
         # What a client wrote itself is not believed.
         forged = {"X-Forwarded-For": "203.0.113.1, 198.51.100.1"}
         self.assertEqual(client.ask("POST", "/login", {"name": "olga", "password": PASSWORD}, forged)[0], 429)
-        self.assertIn("198.51.100.1", self.scene.log("web"))
+        self.scene.logs("web", "198.51.100.1")
         other = self.start(name="web-2")
         self.guess(other, [("olga", "wrong")], first)
         eventually("a warning", lambda: "--trusted-proxy 127.0.0.1" in self.scene.log("web-2"))
@@ -156,7 +154,7 @@ class Attacker(unittest.TestCase):
         client = self.client(address)
         process = self.scene.processes[-1]
         process.terminate()
-        process.wait(15)
+        process.wait(LIMIT)
         again = Client(self.start(name="web-2"))
         again.cookies = dict(client.cookies)
         status, page = again.ask("GET", "/try")
@@ -164,7 +162,7 @@ class Attacker(unittest.TestCase):
         stranger = Client(again.address.geturl())
         stranger.cookies[COOKIE] = "0" * 64
         self.scene.processes[0].terminate()
-        self.scene.processes[0].wait(15)
+        self.scene.processes[0].wait(LIMIT)
         self.assertEqual(again.ask("GET", "/runs/1")[0], 404, "admitted")
         self.assertEqual(stranger.ask("GET", "/runs/1")[0], 303, "unknown")
         self.assertEqual(stranger.ask("GET", "/healthz")[0], 200)
@@ -183,13 +181,13 @@ class Attacker(unittest.TestCase):
         self.scene.redis("CONFIG", "SET", "maxmemory", "1")
         client = self.client(address)
         self.assertEqual(client.ask("GET", "/")[0], 200)
-        self.assertIn("web_session_not_stored", self.scene.log("web"))
+        self.scene.logs("web", "web_session_not_stored")
 
     def test_a_session_does_not_come_back_with_its_user(self):
         address = self.start()
         client = self.client(address, "vic")
         self.write("olga")
-        eventually("vic's session has ended", lambda: client.ask("GET", "/")[0] == 303, 5)
+        eventually("vic's session has ended", lambda: client.ask("GET", "/")[0] == 303)
         made = self.scene.run("web-user", "ci", "--role", "viewer", "--token")
         self.lines["ci"] = made.stdout
         self.write("olga", "vic", "ci")
@@ -200,7 +198,7 @@ class Attacker(unittest.TestCase):
 
     # Users who are removed
 
-    def check_removal(self, change, seconds):
+    def check_removal(self, change):
         """Removes vic and a token; olga stays if the change keeps her."""
         made = self.scene.run("web-user", "ci", "--role", "viewer", "--token", "--users", str(self.users))
         bearer = {"Authorization": "Bearer " + made.stderr.split()[1]}
@@ -209,28 +207,28 @@ class Attacker(unittest.TestCase):
         stream = Stream(client)
         self.assertEqual(client.ask("GET", "/api/v1/status", headers=bearer)[0], 200)
         change()
-        eventually("vic's session has ended", lambda: client.ask("GET", "/")[0] == 303, seconds)
+        eventually("vic's session has ended", lambda: client.ask("GET", "/")[0] == 303)
         eventually("the token is refused", lambda: Client(address).ask("GET", "/api/v1/status", headers=bearer)[0] == 401)
         self.assertEqual(Client(address).log_in("vic"), 403)
         self.assertTrue(stream.ends())
         return address
 
     def test_a_removed_user_is_out(self):
-        address = self.check_removal(lambda: self.write("olga"), 5)
+        address = self.check_removal(lambda: self.write("olga"))
         self.client(address)
 
     def test_a_bad_line_takes_only_its_user(self):
         def change():
             self.write("olga")
             self.users.write_text(self.users.read_text() + "vic viewer\n")
-        address = self.check_removal(change, 5)
+        address = self.check_removal(change)
         client = self.client(address)
         self.assertIn("line 2: a user is a name, a role and a credential", client.ask("GET", "/")[1])
-        self.assertIn("web_users_unusable", self.scene.log("web"))
+        self.scene.logs("web", "web_users_unusable")
 
     def test_a_deleted_file_keeps_nobody_for_long(self):
-        self.check_removal(self.users.unlink, 90)
-        self.assertIn("web_users_unusable", self.scene.log("web"))
+        self.check_removal(self.users.unlink)
+        self.scene.logs("web", "web_users_unusable")
 
     def test_a_secret_of_kubernetes_is_followed(self):
         mount = self.scene.directory / "mount"
@@ -246,14 +244,14 @@ class Attacker(unittest.TestCase):
         client = self.client(address, "vic")
         (mount / "..new").symlink_to("..2")
         (mount / "..new").rename(mount / "..data")
-        eventually("vic's session has ended", lambda: client.ask("GET", "/")[0] == 303, 5)
+        eventually("vic's session has ended", lambda: client.ask("GET", "/")[0] == 303)
         self.client(address)
 
     def test_another_role_or_password_ends_the_sessions_of_that_user(self):
         address = self.start()
         olga, vic = self.client(address), self.client(address, "vic")
         self.scene.run("web-user", "olga", "--role", "viewer", "--users", str(self.users), text=PASSWORD + "\n")
-        eventually("olga's session has ended", lambda: olga.ask("GET", "/")[0] == 303, 5)
+        eventually("olga's session has ended", lambda: olga.ask("GET", "/")[0] == 303)
         self.assertEqual(vic.ask("GET", "/")[0], 200)
         self.assertEqual(self.client(address).ask("GET", "/try")[0], 200)
 
@@ -262,9 +260,9 @@ class Attacker(unittest.TestCase):
         address = self.start()
         client = self.client(address)
         self.assertIn("can be read or changed by", client.ask("GET", "/")[1])
-        self.assertIn("can be read or changed by", self.scene.log("web"))
+        self.scene.logs("web", "can be read or changed by")
         self.users.chmod(0o600)
-        eventually("no problem", lambda: "can be read or changed by" not in client.ask("GET", "/")[1], 10)
+        eventually("no problem", lambda: "can be read or changed by" not in client.ask("GET", "/")[1])
         new = self.scene.directory / "new"
         self.scene.run("web-user", "ada", "--role", "viewer", "--users", str(new), text=PASSWORD + "\n")
         self.assertEqual(new.stat().st_mode & 0o777, 0o600)

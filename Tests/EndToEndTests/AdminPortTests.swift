@@ -7,10 +7,11 @@ extension EndToEnd {
     struct AdminPortTests {
         @Test("a worker that ends right after its start leaves nothing on a loop that has ended")
         func strictEnd() async throws {
-            let scene = try await DeliveryScene()
+            let (redis, simulator) = try await startServers()
             for _ in 0..<10 {
                 // NIO then traps where it would print an error.
-                let worker = try scene.worker(["--admin-port", "0"], environment: ["SWIFTNIO_STRICT": "1"])
+                let worker = try WorkerProcess(
+                    redis, simulator, ["--admin-port", "0"], environment: ["SWIFTNIO_STRICT": "1"])
                 try await worker.logs("started")
                 _ = try await worker.stop()
                 #expect(!worker.log.contains("ERROR: "), "\(worker.log)")

@@ -321,7 +321,7 @@ extension EndToEnd {
             },
             Scene("an operator has paused the queue", ["QueuePaused"]) { stage in
                 try await stage.restart {
-                    try await stage.redis.output(of: ["pause", "--reason", "maintenance"])
+                    try await stage.redis.apnsWorker(["pause", "--reason", "maintenance"]).succeeds()
                     try stage.redis.push(oldJobs(1, age: 400))
                 }
                 try await stage.record("it is seen") {

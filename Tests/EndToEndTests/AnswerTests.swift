@@ -120,20 +120,20 @@ extension EndToEnd {
 
         @Test("tokens of any length arrive whole, are marked whole, and appear whole in the results")
         func longTokens() async throws {
-            let scene = try await DeliveryScene(rules: ["prefix=dead,answer=410"])
+            let (redis, simulator) = try await startServers(rules: ["prefix=dead,answer=410"])
             let tokens = [64, 160, 256, 512, 2048].map { String(repeating: "ab", count: $0 / 2) }
             let gone = "dead" + String(repeating: "cd", count: 254)
             // Each of these is repeated, and gets one notification.
             let others = tokens.map { "cd" + $0.dropFirst(2) }
             let list = (others + others.map { $0.uppercased() }).map { "\"\($0)\"" }.joined(separator: ",")
-            try scene.redis.push((tokens + [gone]).map { TestJob.text($0) } + [#"{"tokens":[\#(list)],"alert":"x"}"#])
-            let account = try await scene.finish(["--results", "all"])
-            let (queue, seen) = (try QueueContents(scene.redis), try await scene.simulator.stop())
+            try redis.push((tokens + [gone]).map { TestJob.text($0) } + [#"{"tokens":[\#(list)],"alert":"x"}"#])
+            let account = try await WorkerProcess(redis, simulator, ["--exit-when-done", "--results", "all"]).finish()
+            let (queue, seen) = (try QueueContents(redis), try await simulator.stop())
             expectAgreement(account, queue, seen)
             #expect(account.delivered == 10 && account.invalidToken == 1 && queue.dead.isEmpty)
             #expect(Set(seen.acceptedByToken.keys) == Set(tokens + others))
             #expect(queue.invalidTokens == [gone])
-            #expect(Set(try storedResults(scene.redis).compactMap { $0["token"] }) == Set(tokens + others + [gone]))
+            #expect(Set(try storedResults(redis).compactMap { $0["token"] }) == Set(tokens + others + [gone]))
         }
 
         @Test("an expired notification is neither sent nor retried")

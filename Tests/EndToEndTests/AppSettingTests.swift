@@ -77,7 +77,7 @@ extension EndToEnd {
             let scene = try await Scene()
             try await scene.finish(jobs("a"), ended: 4)
             #expect(try QueueContents(scene.redis).counters["delivered"] == 4)
-            #expect(scene.worker.lines(of: "payload_hint").count >= 1, "\(scene.worker.log)")
+            try await scene.worker.logs("payload_hint")
             try await scene.reload("strict_payloads: on")
             try await scene.finish(jobs("b"), ended: 8)
             let queue = try QueueContents(scene.redis)
@@ -144,17 +144,17 @@ extension EndToEnd {
             #expect(try await FleetView(scene.redis.url).notes.isEmpty)
             try await scene.finish((0..<3).map { job("b", $0, #","expiration":"1h""#) }, ended: 6)
             // With the next heartbeat.
-            try await eventually("status counts them", within: .seconds(15)) {
+            try await eventually("status counts them") {
                 try await FleetView(scene.redis.url).notes.contains {
                     $0.hasPrefix("3 jobs had a duration as `expiration` and no `enqueued_at`")
                 }
             }
-            let page = try await scene.redis.output(of: ["status"])
+            let page = try await scene.redis.apnsWorker(["status"]).succeeds().output
             // Lines are wrapped.
             let words = page.split(whereSeparator: \.isWhitespace).joined(separator: " ")
             #expect(words.contains("have producers set `enqueued_at`"), "\(page)")
             // It is no problem.
-            try await scene.redis.output(of: ["status", "--check"])
+            try await scene.redis.apnsWorker(["status", "--check"]).succeeds()
             #expect(try await scene.stop().delivered == 6)
         }
 
@@ -162,44 +162,48 @@ extension EndToEnd {
         func otherEnvironment() async throws {
             let old = try TestCertificates.path("server-key.pem")
             // Both keys are valid; one is for the sandbox, which this simulator is not.
-            let scene = try await DeliveryScene(
-                options: ["--provider-key", "OLDKEY1234:TEAM123456:\(old),environment=sandbox"])
-            try scene.redis.push(TestJob.many(300, members: #""max_attempts":1,"#))
-            let worker = try scene.worker(
-                ["--exit-when-done"],
+            let (redis, simulator) = try await startServers(
+                simulator: ["--provider-key", "OLDKEY1234:TEAM123456:\(old),environment=sandbox"])
+            try redis.push(TestJob.many(300, members: #""max_attempts":1,"#))
+            let worker = try WorkerProcess(
+                redis, simulator, ["--exit-when-done"],
                 environment: [
                     "APNS_WORKER_KEY": old, "APNS_WORKER_KEY_ID": "OLDKEY1234",
                     "APNS_WORKER_NEXT_KEY": try TestCertificates.path("AuthKey_ABC123DEFG.p8"),
                 ])
             let account = try await worker.finish()
-            let seen = try await scene.simulator.stop()
-            expectAgreement(account, try QueueContents(scene.redis), seen)
+            let seen = try await simulator.stop()
+            expectAgreement(account, try QueueContents(redis), seen)
             #expect(account.delivered == 300 && account.deferred == 0 && account.retried == 0)
             #expect((seen.answers["403 BadEnvironmentKeyInToken"] ?? 0) >= 1, "\(seen.answers)")
             #expect(
                 worker.lines(of: "key_refused").contains {
                     $0.contains("OLDKEY1234") && $0.contains("BadEnvironmentKeyInToken")
                 }, "\(worker.log)")
-            #expect(try BreakerTests.pause("default", scene.redis) == nil)
+            #expect(try BreakerTests.pause("default", redis) == nil)
         }
 
         @Test("apps of two teams never share a connection, which APNs would refuse")
         func teams() async throws {
             let other = try TestCertificates.path("server-key.pem")
-            let scene = try await DeliveryScene(options: ["--provider-key", "OTHERKEY12:OTHERTEAM1:\(other)"])
+            let (redis, simulator) = try await startServers(simulator: [
+                "--provider-key", "OTHERKEY12:OTHERTEAM1:\(other)",
+            ])
             func jobs(_ app: String, _ prefix: String) -> [String] {
                 TestJob.many(500, prefix: prefix, members: #""app":"\#(app)","#)
             }
-            try scene.redis.push(zip(jobs("one", "a"), jobs("two", "b")).flatMap { [$0, $1] })
-            let account = try await scene.finish(
+            try redis.push(zip(jobs("one", "a"), jobs("two", "b")).flatMap { [$0, $1] })
+            let account = try await WorkerProcess(
+                redis, simulator, ["--exit-when-done"],
                 environment: [
                     "APNS_WORKER_APPS": "one,two", "APNS_WORKER_TOPIC": "",
                     "APNS_WORKER_APPS_ONE_TOPIC": "com.example.one",
                     "APNS_WORKER_APPS_TWO_TOPIC": "com.example.two", "APNS_WORKER_APPS_TWO_KEY": other,
                     "APNS_WORKER_APPS_TWO_KEY_ID": "OTHERKEY12", "APNS_WORKER_APPS_TWO_TEAM_ID": "OTHERTEAM1",
-                ])
+                ]
+            ).finish()
             #expect(account.delivered == 1000)
-            let seen = try await scene.simulator.stop()
+            let seen = try await simulator.stop()
             #expect(seen.answers == ["200": 1000] && seen.connections >= 2, "\(seen.answers)")
         }
 

@@ -24,15 +24,15 @@ extension EndToEnd {
 
         @Test("a refused credential pauses its app for the fleet; other apps continue, and a new credential is used")
         func credential() async throws {
-            let scene = try await DeliveryScene()
-            let (redis, folder) = (scene.redis, try ConfigurationTests.Folder())
+            let (redis, simulator) = try await startServers()
+            let folder = try ConfigurationTests.Folder()
             func key(_ name: String) throws -> String {
                 try folder.write(String(contentsOfFile: TestCertificates.path(name), encoding: .utf8), as: "key.p8")
             }
             let environment = Self.apps.merging([
                 "APNS_WORKER_APPS_OTHER_KEY": try key("server-key.pem"), "APNS_WORKER_APPS_OTHER_KEY_ID": "ABC123DEFG",
             ]) { $1 }
-            let workers = try (0..<2).map { _ in try scene.worker(environment: environment) }
+            let workers = try (0..<2).map { _ in try WorkerProcess(redis, simulator, environment: environment) }
             try redis.push(Self.jobs(1, "other", prefix: "b"))
             try await eventually("the app is paused") { try Self.pause("other", redis) != nil }
             let pause = try #require(try Self.pause("other", redis))
@@ -46,19 +46,19 @@ extension EndToEnd {
                 return queue.jobs.isEmpty && queue.retries.count + queue.claims == 201
             }
             // Two workers with up to a thousand streams each have sent only a few requests.
-            #expect((try await scene.simulator.account().answers["403 InvalidProviderToken"] ?? 0) < 20)
+            #expect((try await simulator.account().answers["403 InvalidProviderToken"] ?? 0) < 20)
             for worker in workers {
-                #expect(worker.lines(of: "app_paused").contains { $0.contains("InvalidProviderToken") })
+                try await worker.logs("app_paused", "InvalidProviderToken")
             }
 
             _ = try key("AuthKey_ABC123DEFG.p8")
-            try await redis.has(2201, within: .seconds(120))
+            try await redis.has(2201)
             try await eventually("nothing is paused any more") { try Self.pause("other", redis) == nil }
-            #expect(workers.allSatisfy { $0.lines(of: "credential_replaced").count == 1 })
             for worker in workers { _ = try await worker.stop() }
+            #expect(workers.allSatisfy { $0.lines(of: "credential_replaced").count == 1 })
             let queue = try QueueContents(redis)
             #expect(queue.isSettled && queue.dead.isEmpty && queue.count("retried") == 0)
-            #expect(try await scene.simulator.stop().distinctTokens == 2201)
+            #expect(try await simulator.stop().distinctTokens == 2201)
         }
 
         @Test("a worker in the wrong environment marks few of 100,000 tokens, and continues once it is corrected")
@@ -85,14 +85,14 @@ extension EndToEnd {
             let right = try await SimulatorProcess(manyTokens: true)
             let worker = try WorkerProcess(
                 redis: redis.url, endpoint: right.port, options: options + ["--exit-when-done"])
-            let account = try await worker.finish(within: .seconds(200))
+            let account = try await worker.finish()
             #expect(account.delivered == 100_000 - queue.invalidTokens.count)
         }
 
         @Test("when all tokens are refused at once, at most two per lane are marked")
         func suddenly() async throws {
-            let scene = try await DeliveryScene(rules: ["prefix=b,answer=DeviceTokenNotForTopic"])
-            let (redis, worker) = (scene.redis, try scene.worker())
+            let (redis, simulator) = try await startServers(rules: ["prefix=b,answer=DeviceTokenNotForTopic"])
+            let worker = try WorkerProcess(redis, simulator)
             try redis.push(TestJob.many(500, prefix: "a"))
             try await redis.has(500)
             try redis.push(TestJob.many(500, prefix: "b"))
@@ -120,27 +120,27 @@ extension EndToEnd {
 
         @Test("an app that an operator paused sends nothing until it is resumed, and its notifications may expire")
         func byHand() async throws {
-            let scene = try await DeliveryScene()
-            let redis = scene.redis
-            let paused = try await redis.output(of: ["pause", "--app", "other", "--reason", "maintenance"])
+            let (redis, simulator) = try await startServers()
+            let paused = try await redis.apnsWorker(["pause", "--app", "other", "--reason", "maintenance"]).succeeds()
+                .output
             #expect(paused.hasPrefix("app other is paused: maintenance\n"), "\(paused)")
             let soon = Int(Date().timeIntervalSince1970) + 20
             let brief = #""app":"other","expiration":\#(soon),"#
             try redis.push(
                 TestJob.many(50, prefix: "e", members: brief) + [#"{\#(brief)"tokens":["aa","bb"],"payload":{}}"#]
                     + Self.jobs(100, "other", prefix: "b") + Self.jobs(100, "good", prefix: "a"))
-            let worker = try scene.worker(environment: Self.apps)
+            let worker = try WorkerProcess(redis, simulator, environment: Self.apps)
             try await redis.has(100)
             #expect(try QueueContents(redis).count("deferred:AppPaused") > 0)
             // They are not deferred beyond their expiration.
             try await redis.has(52, "expired")
-            #expect(try await scene.simulator.account().accepted == 100)
-            let resumed = try await redis.output(of: ["resume", "--app", "other"])
+            #expect(try await simulator.account().accepted == 100)
+            let resumed = try await redis.apnsWorker(["resume", "--app", "other"]).succeeds().output
             #expect(resumed.hasPrefix("app other is resumed; it was paused: maintenance"), "\(resumed)")
             // A deferred job is due within a minute.
-            try await redis.has(200, within: .seconds(120))
+            try await redis.has(200)
             let account = try await worker.stop()
-            expectAgreement(account, try QueueContents(redis), try await scene.simulator.stop())
+            expectAgreement(account, try QueueContents(redis), try await simulator.stop())
             #expect(account.expired == 52 && account.dead == 0)
         }
     }

@@ -77,7 +77,7 @@ extension EndToEnd {
                     redis: url, endpoint: simulator.port,
                     options: ["--max-connections", "1", "--max-streams", "50", "--lease", "60s"])
             }
-            try await eventually("the campaign is under way", within: .seconds(60)) {
+            try await eventually("the campaign is under way") {
                 try await simulator.account().accepted > 5000
             }
             let start = ContinuousClock.now
@@ -97,7 +97,7 @@ extension EndToEnd {
             #expect(change?.inFlight ?? 0 <= 4 * 50)
             // Requests in flight are answered within their delay.
             let atReturn = try await simulator.account().accepted
-            try await eventually("all jobs are gone", within: .seconds(120)) { try QueueContents(redis).isSettled }
+            try await eventually("all jobs are gone") { try QueueContents(redis).isSettled }
             let account = try await simulator.account()
             #expect(account.accepted - atReturn <= (change?.inFlight ?? 0) + others + 50, "\(duration)")
             let campaign = try await Self.show("wrong", redis: url)
@@ -172,7 +172,7 @@ extension EndToEnd {
             result = try await Self.run("campaign", "resume", "spring", redis: redis.url)
             #expect(result.status == 0 && result.output.contains("is resumed"), "\(result)")
             // Soon, not only when they would have been due.
-            try await eventually("all are delivered", within: .seconds(20)) {
+            try await eventually("all are delivered") {
                 try QueueContents(redis).count("delivered") == 50
             }
             result = try await Self.run("campaign", "resume", "spring", redis: redis.url)

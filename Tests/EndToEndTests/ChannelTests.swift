@@ -5,24 +5,24 @@ import Testing
 extension EndToEnd {
     @Suite("Broadcasts on channels")
     struct ChannelTests {
-        private let scene: DeliveryScene
         private let redis: RedisServer
         private let simulator: SimulatorProcess
 
         init() async throws {
-            scene = try await DeliveryScene(options: ["--topic", "com.example.app"])
-            (redis, simulator) = (scene.redis, scene.simulator)
+            (redis, simulator) = try await startServers(simulator: ["--topic", "com.example.app"])
         }
 
         private func run(
             _ arguments: String..., environment: [String: String] = [:], input: String? = nil
         ) async throws -> CommandLineTests.Output {
             try await CommandLineTests.run(
-                arguments, environment: scene.environment.merging(environment) { $1 }, input: input)
+                arguments, environment: keyEnvironment(redis, simulator).merging(environment) { $1 }, input: input)
         }
 
         private func output(_ arguments: String..., environment: [String: String] = [:]) async throws -> String {
-            try await redis.output(of: arguments, environment: scene.environment.merging(environment) { $1 })
+            try await redis.apnsWorker(
+                arguments, environment: keyEnvironment(redis, simulator).merging(environment) { $1 }
+            ).succeeds().output
         }
 
         private func object(_ text: String) throws -> NSDictionary? {
@@ -38,7 +38,7 @@ extension EndToEnd {
 
         private func enqueue(_ channel: String, _ more: String...) async throws {
             let state = ["--event", "update", "--timestamp", "now", "--content-state", #"{"score":3}"#]
-            _ = try await redis.output(of: ["enqueue", "--channel", channel] + state + more)
+            _ = try await redis.apnsWorker(["enqueue", "--channel", channel] + state + more).succeeds()
         }
 
         @Test("are delivered to a channel that a command created, and become dead letters after it is deleted")
@@ -49,7 +49,7 @@ extension EndToEnd {
             try redis.push(TestJob.many(5))
             // An invalid token does not affect broadcasts.
             try redis.run("SADD", "push:{shared}:invalid-tokens", TestJob.token("ff", 1), "")
-            var account = try await scene.finish()
+            var account = try await WorkerProcess(redis, simulator, ["--exit-when-done"]).finish()
             #expect(account.delivered == 7 && account.dead == 0)
             var accepted = try await simulator.account()
             #expect(accepted.broadcasts == 2 && accepted.acceptedByChannel == [channel: 1, storing: 1])
@@ -60,7 +60,7 @@ extension EndToEnd {
                     == "deleted channel \(channel) of com.example.app (localhost:\(simulator.port))\n")
             try await enqueue(channel, "--id", "two")
             try redis.push(TestJob.many(5, prefix: "1"))
-            account = try await scene.finish()
+            account = try await WorkerProcess(redis, simulator, ["--exit-when-done"]).finish()
             #expect(account.delivered == 5 && account.dead == 1 && account.invalidToken == 0)
             let queue = try QueueContents(redis)
             let letter = try #require(queue.dead.first)
@@ -81,7 +81,7 @@ extension EndToEnd {
                 #"{"id":"path","channel":"\#(channel)","topic":"com.example.app/../x",\#(payload)}"#,
                 #"{"id":"other","channel":"\#(channel)","topic":"com.example.other",\#(payload)}"#,
             ])
-            let account = try await scene.finish()
+            let account = try await WorkerProcess(redis, simulator, ["--exit-when-done"]).finish()
             #expect(account.delivered == 0 && account.dead == 4)
             let queue = try QueueContents(redis)
             #expect(
@@ -138,7 +138,8 @@ extension EndToEnd {
                 input: String? = nil, sourceLocation: SourceLocation = #_sourceLocation
             ) async throws {
                 let result = try await CommandLineTests.run(
-                    ["channels"] + arguments, environment: scene.environment.merging(environment) { $1 }, input: input)
+                    ["channels"] + arguments, environment: keyEnvironment(redis, simulator).merging(environment) { $1 },
+                    input: input)
                 #expect(result.ending == .exited(status), "\(result)", sourceLocation: sourceLocation)
                 #expect(result.errors.contains(words), "\(result)", sourceLocation: sourceLocation)
             }
@@ -188,7 +189,8 @@ extension EndToEnd {
             let command = "\(try BuiltProgram.path("apns-worker")) channels delete \(channel)"
             // script(1) gives the command a terminal and types the input.
             let terminal = try ChildProcess(
-                "script", ["--quiet", "--return", "--command", command, "/dev/null"], environment: scene.environment,
+                "script", ["--quiet", "--return", "--command", command, "/dev/null"],
+                environment: keyEnvironment(redis, simulator),
                 input: Data((answer + "\n").utf8))
             let ending = try await terminal.wait()
             #expect(terminal.output.contains("Delete channel \(channel) of com.example.app"), "\(terminal.output)")

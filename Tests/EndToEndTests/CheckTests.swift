@@ -5,21 +5,30 @@ import Testing
 extension EndToEnd {
     @Suite("Checking a configuration")
     struct CheckTests {
+        private static func check(
+            _ redis: RedisServer, _ simulator: SimulatorProcess, _ arguments: [String] = [],
+            _ more: [String: String] = [:], job: String? = nil
+        ) async throws -> CommandLineTests.Output {
+            try await redis.apnsWorker(
+                ["check"] + arguments + (job == nil ? [] : ["--job", "-"]),
+                environment: keyEnvironment(redis, simulator).merging(more) { $1 }, input: job)
+        }
+
         @Test("a good one prints a verdict per line, changes nothing in Redis, and exits with 0")
         func good() async throws {
-            let scene = try await DeliveryScene()
-            try scene.redis.push(TestJob.many(3))
-            let result = try await scene.check()
+            let (redis, simulator) = try await startServers()
+            try redis.push(TestJob.many(3))
+            let result = try await Self.check(redis, simulator)
             #expect(result.ending == .exited(0), "\(result.errors)\(result.output)")
             for line in [
                 "ok       redis: redis://", "ok       redis: memory ", " (no limit), append-only file off",
-                "warning  redis: Redis at 127.0.0.1:\(scene.redis.port) keeps no append-only file",
+                "warning  redis: Redis at 127.0.0.1:\(redis.port) keeps no append-only file",
                 "ok       redis: queue default: 3 jobs wait",
                 "ok       app default: signing key ABC123DEFG of team TEAM123456",
-                "ok       app default: connected to localhost:\(scene.simulator.port) with TLS",
+                "ok       app default: connected to localhost:\(simulator.port) with TLS",
                 "ok       app default: APNs accepts the key ABC123DEFG for com.example.app",
             ] { #expect(result.output.contains(line), "\(result.output)") }
-            #expect(try scene.redis.run("KEYS", "*") == .array(["push:{default}:jobs"]))
+            #expect(try redis.run("KEYS", "*") == .array(["push:{default}:jobs"]))
         }
 
         static func der(_ pem: String) -> String {
@@ -29,7 +38,7 @@ extension EndToEnd {
 
         @Test("authorities can be base64, of PEM or of DER")
         func authorities() async throws {
-            let scene = try await DeliveryScene()
+            let (redis, simulator) = try await startServers()
             let pem = try String(contentsOfFile: TestCertificates.path("ca.pem"), encoding: .utf8)
             var environment: [String: String] = [:]
             for (app, value) in [
@@ -40,7 +49,7 @@ extension EndToEnd {
                 environment["APNS_WORKER_APPS_\(app)_TOPIC"] = "com.example.\(app.lowercased())"
             }
             environment["APNS_WORKER_APPS"] = "pem,der,none"
-            let result = try await scene.check(["--no-redis"], environment)
+            let result = try await Self.check(redis, simulator, ["--no-redis"], environment)
             for app in ["pem", "der", "none"] {
                 let isConnected = result.output.contains("ok       app \(app): connected to localhost:")
                 #expect(isConnected == (app != "none"), "\(app): \(result)")
@@ -50,15 +59,15 @@ extension EndToEnd {
 
         @Test("an app that APNs refuses or that cannot be reached is named, and the others are still checked")
         func bad() async throws {
-            let scene = try await DeliveryScene()
+            let (redis, simulator) = try await startServers()
             let stranger = try TestCertificates.path("server-key.pem")
             let apps = [
                 "APNS_WORKER_APPS": "good,wrong,away", "APNS_WORKER_APPS_WRONG_KEY": stranger,
                 "APNS_WORKER_APPS_WRONG_TOPIC": "com.example.wrong", "APNS_WORKER_APPS_WRONG_KEY_ID": "ABC123DEFG",
                 "APNS_WORKER_APPS_AWAY_ENDPOINT": "127.0.0.1:1", "APNS_WORKER_APPS_AWAY_TOPIC": "com.example.away",
             ]
-            try scene.redis.run("SET", "push:{shared}:apps:good:paused", "maintenance")
-            let result = try await scene.check([], apps)
+            try redis.run("SET", "push:{shared}:apps:good:paused", "maintenance")
+            let result = try await Self.check(redis, simulator, [], apps)
             #expect(result.ending == .exited(1))
             for line in [
                 "warning  app good: it is paused: maintenance, until an operator resumes it",
@@ -66,7 +75,7 @@ extension EndToEnd {
                 "FAILED   app wrong: APNs refuses the key ABC123DEFG for com.example.wrong: 403 InvalidProviderToken",
                 "FAILED   app away: 127.0.0.1:1: ", "Connection refused",
             ] { #expect(result.output.contains(line), "\(result.output)") }
-            let noConnect = try await scene.check(["--no-connect", "--no-redis"], apps)
+            let noConnect = try await Self.check(redis, simulator, ["--no-connect", "--no-redis"], apps)
             #expect(noConnect.ending == .exited(0) && !noConnect.output.contains("redis:"))
         }
 
@@ -78,44 +87,45 @@ extension EndToEnd {
                 ("TopicDisallowed", "Check the key, key ID, team ID, topic and environment"),
             ])
         func advice(reason: String, words: String) async throws {
-            let scene = try await DeliveryScene(rules: ["answer=\(reason)"])
-            let result = try await scene.check(["--no-redis"])
+            let (redis, simulator) = try await startServers(rules: ["answer=\(reason)"])
+            let result = try await Self.check(redis, simulator, ["--no-redis"])
             #expect(result.ending == .exited(1) && result.output.contains(words), "\(result.output)")
             #expect(result.output.contains("clock") == words.contains("clock"), "\(result.output)")
         }
 
         @Test("problems with Redis are reported with a suggestion")
         func redis() async throws {
-            let scene = try await DeliveryScene()
-            try scene.redis.run("SET", "push:{default}:retry", "x")
-            try scene.redis.run("CONFIG", "SET", "maxmemory", "1gb")
-            try scene.redis.run("CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
-            try scene.redis.run("SET", "push:{default}:paused", "lunch")
-            let result = try await scene.check(["--no-connect"])
+            let (redis, simulator) = try await startServers()
+            try redis.run("SET", "push:{default}:retry", "x")
+            try redis.run("CONFIG", "SET", "maxmemory", "1gb")
+            try redis.run("CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
+            try redis.run("SET", "push:{default}:paused", "lunch")
+            let result = try await Self.check(redis, simulator, ["--no-connect"])
             #expect(result.ending == .exited(1))
             for words in [
                 "FAILED   redis: push:{default}:retry holds a string",
                 "evicts any key, waiting jobs included, when its memory is full (maxmemory-policy allkeys-lru): set max",
                 "warning  redis: the queue default is paused: lunch",
             ] { #expect(result.output.contains(words), "\(result.output)") }
-            let away = try await scene.check(["--no-connect"], ["APNS_WORKER_REDIS_URL": "redis://127.0.0.1:1"])
+            let away = try await Self.check(
+                redis, simulator, ["--no-connect"], ["APNS_WORKER_REDIS_URL": "redis://127.0.0.1:1"])
             #expect(away.output.contains("FAILED   redis: redis://127.0.0.1:1: cannot connect"), "\(away.output)")
             #expect(away.ending == .exited(1))
         }
 
         @Test("a Redis user with only a worker's permissions is enough")
         func rights() async throws {
-            let scene = try await DeliveryScene()
-            try scene.redis.run(
+            let (redis, simulator) = try await startServers()
+            try redis.run(
                 "ACL", "SETUSER", "worker", "on", ">s3cret", "~push:*", "+@connection", "+@scripting", "+@read",
                 "+@write", "+time", "+select", "+info")
-            try scene.redis.run("CONFIG", "SET", "appendonly", "yes")
-            let url = scene.redis.url.replacing("redis://", with: "redis://worker:s3cret@")
-            let result = try await scene.check(["--no-connect"], ["APNS_WORKER_REDIS_URL": url])
+            try redis.run("CONFIG", "SET", "appendonly", "yes")
+            let url = redis.url.replacing("redis://", with: "redis://worker:s3cret@")
+            let result = try await Self.check(redis, simulator, ["--no-connect"], ["APNS_WORKER_REDIS_URL": url])
             #expect(result.ending == .exited(0), "\(result.output)")
             #expect(!result.output.contains("warning"), "\(result.output)")
-            try scene.redis.run("ACL", "SETUSER", "worker", "-info")
-            let blind = try await scene.check(["--no-connect"], ["APNS_WORKER_REDIS_URL": url])
+            try redis.run("ACL", "SETUSER", "worker", "-info")
+            let blind = try await Self.check(redis, simulator, ["--no-connect"], ["APNS_WORKER_REDIS_URL": url])
             #expect(blind.ending == .exited(0), "\(blind.output)")
             let words = "denies INFO to this user; its memory, eviction policy and persistence are not checked: "
             #expect(blind.output.contains(words + "add +info to the ACL of the user"), "\(blind.output)")
@@ -152,7 +162,8 @@ extension EndToEnd {
                 ),
             ] as [(String, Int32, [String])])
         func job(_ text: String, status: Int32, words: [String]) async throws {
-            let result = try await DeliveryScene().check(["--no-connect", "--no-redis"], job: text)
+            let (redis, simulator) = try await startServers()
+            let result = try await Self.check(redis, simulator, ["--no-connect", "--no-redis"], job: text)
             #expect(result.ending == .exited(status), "\(result)")
             for part in words { #expect(result.output.contains(part), "\(result)") }
         }
@@ -172,10 +183,11 @@ extension EndToEnd {
 
         @Test("--send sends a job and prints the answer of APNs, also as JSON")
         func send() async throws {
-            let scene = try await DeliveryScene(rules: ["prefix=dead,answer=410"], options: ["--set", "unique-id=on"])
+            let (redis, simulator) = try await startServers(
+                rules: ["prefix=dead,answer=410"], simulator: ["--set", "unique-id=on"])
             let tokens = [TestJob.token("a", 1), TestJob.token("dead", 2)]
             let job = #"{"id":"x","tokens":["\#(tokens[0])","\#(tokens[1])"],"payload":{"aps":{"alert":"hi"}}}"#
-            let result = try await scene.check(["--send", "--json"], job: job)
+            let result = try await Self.check(redis, simulator, ["--send", "--json"], job: job)
             #expect(result.ending == .exited(1), "\(result.errors)")
             let lines = try result.objects
             func has(_ level: String, _ sentence: String) -> Bool {
@@ -194,17 +206,7 @@ extension EndToEnd {
             }
             #expect(lines.allSatisfy { ($0["sentence"] as? String)?.contains(tokens[0]) == false })
             // The made-up token, which the simulator accepts, and the two of the job.
-            #expect(try await scene.simulator.stop().requests == 3)
+            #expect(try await simulator.stop().requests == 3)
         }
-    }
-}
-
-extension DeliveryScene {
-    fileprivate func check(
-        _ arguments: [String] = [], _ more: [String: String] = [:], job: String? = nil
-    ) async throws -> EndToEnd.CommandLineTests.Output {
-        try await redis.apnsWorker(
-            ["check"] + arguments + (job == nil ? [] : ["--job", "-"]), environment: environment.merging(more) { $1 },
-            input: job)
     }
 }

@@ -61,11 +61,11 @@ extension EndToEnd {
             let redis = try RedisServer()
             let token = TestJob.token("ab", 1)
             let before = Date().timeIntervalSince1970
-            let text = try await redis.output(of: [
+            let text = try await redis.apnsWorker([
                 "enqueue", "--token", token, "--token", TestJob.token("cd", 2), "--alert", "Say \"hé\"", "--id", "x",
                 "--topic", "com.example.app", "--push-type", "alert", "--priority", "5", "--expiration", "1h",
                 "--collapse-id", "c", "--max-attempts", "3", "--app", "default", "--unique-for", "1h30m",
-            ])
+            ]).succeeds().output
             #expect(text == "enqueued 1 job on default, id x\n")
             let (job, time) = try Self.enqueued(QueueContents(redis).jobs.first)
             #expect(time >= before - 0.001 && time <= Date().timeIntervalSince1970)
@@ -116,7 +116,7 @@ extension EndToEnd {
         func timestampNow() async throws {
             let redis = try RedisServer()
             let before = Int(Date().timeIntervalSince1970)
-            try await redis.output(of: ["enqueue", "--token", "ab", "--event", "end", "--timestamp", "now"])
+            try await redis.apnsWorker(["enqueue", "--token", "ab", "--event", "end", "--timestamp", "now"]).succeeds()
             let after = Int(Date().timeIntervalSince1970)
             let job = try Self.object(try #require(QueueContents(redis).jobs.first))
             #expect((before...after).contains(try #require(job["timestamp"] as? Int)))
@@ -134,9 +134,9 @@ extension EndToEnd {
             let numbers = try QueueContents(redis).jobs.map { try Self.object($0)["number"] as? Int }
             #expect(numbers == [3, 4, 1, 2])
 
-            let other = try await redis.output(of: [
+            let other = try await redis.apnsWorker([
                 "enqueue", "--prefix", "p", "--queue", "q", "--token", "ab", "--payload", #"{"a": 1}"#,
-            ])
+            ]).succeeds().output
             #expect(other.hasPrefix("enqueued 1 job on q, id "))
             let text = try #require(try redis.run("LINDEX", "p:{q}:jobs", "0").text)
             // The payload is unchanged.

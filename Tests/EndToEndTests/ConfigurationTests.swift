@@ -83,30 +83,6 @@ extension EndToEnd {
             #expect(settings["lease"]?.reloaded == false && settings["max_attempts"]?.reloaded == true)
         }
 
-        @Test("bounds of dead letters by number, size and age, and of invalid tokens by age")
-        func kept() async throws {
-            try await Self.expect(
-                [
-                    "dead_letters_limit": "5000 (line 5)",
-                    "dead_letters_bytes": "2000000 (APNS_WORKER_DEAD_LETTERS_BYTES)",
-                    "dead_letters_days": "30d (--dead-letters-days)", "invalid_tokens_days": "0 (line 6)",
-                    "queues.a.dead_letters_bytes": "1000000 (line 8)", "queues.b.dead_letters_days": "7d (line 9)",
-                ],
-                from: """
-                    dead_letters_limit: 5000
-                    invalid_tokens_days: 0
-                    queues:
-                      a: {dead_letters_bytes: 1000000}
-                      b: {dead_letters_days: 7}
-                    """, flags: ["--dead-letters-days", "30"],
-                environment: ["APNS_WORKER_DEAD_LETTERS_BYTES": "2000000"])
-            try await Self.expect(
-                [
-                    "dead_letters_limit": "1000000 (default)", "dead_letters_bytes": "1GiB (default)",
-                    "dead_letters_days": "90d (default)", "invalid_tokens_days": "365d (default)",
-                ], from: "")
-        }
-
         @Test("durations, sizes and percentages have units; numbers without a unit keep their old meaning")
         func units() async throws {
             try await Self.expect(
@@ -130,11 +106,14 @@ extension EndToEnd {
                 ])
         }
 
-        @Test("an app's own setting overrides the common one, in the file and in variables")
+        @Test("an app's or a queue's own setting overrides the common one, in the file and in variables")
         func ofItsOwn() async throws {
             let folder = try Folder(
                 try Self.credential() + """
                     max_connections: 2
+                    queues:
+                      a: {dead_letters_bytes: 1000000}
+                      b: {dead_letters_days: 7}
                     apps:
                       shop.example: {topic: com.example.shop, max_connections: 3}
                       news:
@@ -147,6 +126,8 @@ extension EndToEnd {
             ]
             let settings = try await Self.settings([], environment: environment)
             #expect(settings["max_connections"]?.value == "9")
+            #expect(settings["queues.a.dead_letters_bytes"]?.value == "1000000")
+            #expect(settings["queues.b.dead_letters_days"]?.value == "7d")
             #expect(settings["apps.shop.example.max_connections"]?.value == "3")
             #expect(settings["apps.shop.example.endpoint"]?.source == "APNS_WORKER_APPS_SHOP_EXAMPLE_ENDPOINT")
             #expect(settings["apps.news.max_per_second"]?.value == "5")

@@ -36,8 +36,10 @@ extension EndToEnd {
             let claims = try await lastClaims(redis)
             #expect(claims >= 400 && claims <= 400 + 256)
 
-            let second = try WorkerProcess(redis, simulator, options + ["--exit-when-done"])
-            let account = try await second.finish()
+            try redis.endLeases()
+            let account = try await WorkerProcess(
+                redis, simulator, options + ["--exit-when-done"], environment: WorkerProcess.reclaimsSoon
+            ).finish()
             let queue = try QueueContents(redis)
             let accepted = try await simulator.stop()
 
@@ -63,8 +65,10 @@ extension EndToEnd {
             try await redis.has(pieces * 999)
             #expect(try QueueContents(redis).claims == pieces)
             first.process.kill()
-            let second = try WorkerProcess(redis, simulator, ["--exit-when-done"])
-            let account = try await second.finish()
+            try redis.endLeases()
+            let account = try await WorkerProcess(
+                redis, simulator, ["--exit-when-done"], environment: WorkerProcess.reclaimsSoon
+            ).finish()
             let queue = try QueueContents(redis)
             let requests = try await simulator.stop()
             #expect(queue.isSettled && queue.count("delivered") == tokens.count && queue.dead.isEmpty)
@@ -108,8 +112,10 @@ extension EndToEnd {
             }
             try await zombie.process.pause()
             let claims = try await lastClaims(redis)
-            let second = try WorkerProcess(redis, simulator, options + ["--exit-when-done"])
-            let other = try await second.finish()
+            try redis.endLeases()
+            let other = try await WorkerProcess(
+                redis, simulator, options + ["--exit-when-done"], environment: WorkerProcess.reclaimsSoon
+            ).finish()
             zombie.process.send(SIGCONT)
             let account = try await zombie.stop()
             let queue = try QueueContents(redis)

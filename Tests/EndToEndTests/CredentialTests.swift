@@ -67,17 +67,17 @@ extension EndToEnd {
 
         @Test("a token from Redis is verified, and a worker that finds one of another key signs its own")
         func hostile() async throws {
-            let scene = try await DeliveryScene()
+            let (redis, simulator) = try await startServers()
             let now = Self.now
             let pem = try Data(contentsOf: URL(filePath: TestCertificates.path("server-key.pem")))
             let token = try ProviderToken(
                 key: SigningKey(pem: pem), keyID: "ABC123DEFG", teamID: "TEAM123456", issuedAt: now)
-            try scene.redis.run("SET", "push:" + Self.key, "\(now) \(token.jwt)")
-            try scene.redis.push(TestJob.many(50))
-            let worker = try scene.worker(["--exit-when-done"])
+            try redis.run("SET", "push:" + Self.key, "\(now) \(token.jwt)")
+            try redis.push(TestJob.many(50))
+            let worker = try WorkerProcess(redis, simulator, ["--exit-when-done"])
             #expect(try await worker.finish().delivered == 50)
             #expect(worker.log.contains("event=provider_token_untrusted"), "\(worker.log)")
-            #expect(try await scene.simulator.stop().answers == ["200": 50])
+            #expect(try await simulator.stop().answers == ["200": 50])
         }
 
         @Test("during a key rotation the next key is used when APNs refuses the first, and nothing is deferred")
@@ -127,7 +127,7 @@ extension EndToEnd {
             try workshop.openssl(
                 "pkcs12", "-export", "-in", "client.pem", "-inkey", "client.key", "-out", "client.p12", "-passout",
                 "pass:secret", "-legacy", "-keypbe", "PBE-SHA1-3DES", "-certpbe", "PBE-SHA1-RC2-40")
-            let scene = try await DeliveryScene(options: ["--client-ca", workshop.path("client.pem")])
+            let (redis, simulator) = try await startServers(simulator: ["--client-ca", workshop.path("client.pem")])
             let settings =
                 switch form {
                 case "pem": ["": workshop.path("client.pem"), "_KEY": workshop.path("client.key")]
@@ -137,8 +137,8 @@ extension EndToEnd {
                 }
             var environment = Self.keyless
             for (name, value) in settings { environment["APNS_WORKER_CERTIFICATE\(name)"] = value }
-            try scene.redis.push(TestJob.many(50))
-            let worker = try scene.worker(["--exit-when-done"], environment: environment)
+            try redis.push(TestJob.many(50))
+            let worker = try WorkerProcess(redis, simulator, ["--exit-when-done"], environment: environment)
             #expect(try await worker.finish().delivered == 50)
             #expect(worker.log.contains("expires in"), "\(worker.log)")
         }

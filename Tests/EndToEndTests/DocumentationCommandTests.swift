@@ -128,7 +128,7 @@ private struct Sandbox {
         let file = folder.appending(path: "script")
         try script.write(to: file, atomically: true, encoding: .utf8)
         let process = try ChildProcess("unshare", Self.unshare + ["bash", file.path])
-        let ending = try await process.wait(within: .seconds(180))
+        let ending = try await process.wait()
         return ending == .exited(0) ? nil : process.output + process.errors
     }
 

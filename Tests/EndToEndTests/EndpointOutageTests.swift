@@ -35,7 +35,7 @@ extension EndToEnd {
             try await eventually("it is not ready") {
                 try await body(port).contains("- the app default gets server errors from APNs: ServiceUnavailable (")
             }
-            try await eventually("status reports it", within: .seconds(10)) {
+            try await eventually("status reports it") {
                 try await FleetView(redis.url).kinds == ["app_server_errors default"]
             }
             let view = try await FleetView(redis.url)
@@ -49,7 +49,7 @@ extension EndToEnd {
             // From now on, one request at a time.
             let before = try await simulator.account().requests
             #expect(before <= 300)
-            try await eventually("probes go on", within: .seconds(30)) {
+            try await eventually("probes go on") {
                 try await simulator.account().requests >= before + 12
             }
             #expect(try QueueContents(redis).dead.isEmpty)
@@ -76,13 +76,13 @@ extension EndToEnd {
             }
             let before = try await simulator.account().requests
             // Each probe has a new connection, and the pauses between connections grow.
-            try await eventually("probes go on", within: .seconds(60)) {
+            try await eventually("probes go on") {
                 try await simulator.account().requests >= before + 4
             }
             #expect(try await simulator.account().requests < 500)
             // The problem is reported between probes, too.
             #expect(try await body(port).contains("gets no answers from APNs"))
-            try await eventually("status reports it", within: .seconds(10)) {
+            try await eventually("status reports it") {
                 try await FleetView(redis.url).kinds == ["app_unanswered default"]
             }
             #expect(try QueueContents(redis).dead.isEmpty)
@@ -126,7 +126,7 @@ extension EndToEnd {
             #expect((pause["detail"] as? String)?.contains("may come from another server") == true)
             try await eventually("it is not ready") { try await body(port).contains("may come from another server") }
             try await simulator.control("DELETE", "/rules")
-            try await eventually("all are delivered", within: .seconds(90)) { try redis.counted("delivered") == 200 }
+            try await eventually("all are delivered") { try redis.counted("delivered") == 200 }
             let account = try await worker.stop()
             #expect(account.delivered == 200 && account.dead == 0 && account.retried == 0)
             _ = try await simulator.stop()

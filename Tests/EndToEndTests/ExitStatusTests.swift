@@ -16,7 +16,6 @@ extension EndToEnd {
             arguments: commands)
         func unavailable(command: [String]) async throws {
             let port = try RedisServer.refusedPort()
-            let started = ContinuousClock.now
             let result = try await CommandLineTests.run(
                 command + ["--timeout", "1s"],
                 environment: ["APNS_WORKER_REDIS_URL": "redis://:s3cret@127.0.0.1:\(port)"])
@@ -25,7 +24,6 @@ extension EndToEnd {
             try #require(lines.count == 2, "\(result.errors)")
             #expect(lines[0].hasPrefix("waiting up to 1s for Redis: cannot connect to Redis at 127.0.0.1:\(port)"))
             #expect(lines[1] == "Error: cannot connect to Redis at 127.0.0.1:\(port): Connection refused")
-            #expect(ContinuousClock.now - started < .seconds(8))
         }
 
         @Test("a Redis that appears while a command waits is used")

@@ -29,7 +29,7 @@ extension EndToEnd {
             process.send(SIGTERM)
             let ending: ChildProcess.Ending
             do {
-                ending = try await process.wait(within: .seconds(30))
+                ending = try await process.wait()
             } catch { return "\(program) \(arguments) does not end: \(error)" }
             guard case .signalled(let signal) = ending, signal != SIGTERM else { return nil }
             return "\(program) \(arguments) \(environment.filter { $0.key != "APNS_WORKER_REDIS_URL" }): \(ending)\n"
@@ -230,7 +230,7 @@ extension EndToEnd {
                 found.subtract(pages)
                 seen.formUnion(pages)
                 let curl = try ChildProcess(
-                    "curl", ["-s", "-g", "--noproxy", "*", "--max-time", "20"] + pages.map { address + $0 })
+                    "curl", ["-s", "-g", "--noproxy", "*", "--max-time", "180"] + pages.map { address + $0 })
                 _ = try await curl.wait()
                 for match in curl.output.matches(of: /href="(\/[^"#]*)"/) {
                     let link = String(match.1).replacing("&amp;", with: "&")

@@ -114,7 +114,7 @@ extension EndToEnd {
             try await eventually("the wait is told of") { process.errors.contains("waiting for Redis") }
             process.send(SIGTERM)
             // Well before the default of five minutes.
-            #expect(try await process.wait(within: .seconds(120)) == .exited(1))
+            #expect(try await process.wait() == .exited(1))
             #expect(try scene.spilled == (20..<50).map(FeedbackScene.token))
             #expect(process.errors.contains("the next run writes them to Redis first"), "\(process.errors)")
         }

@@ -257,7 +257,7 @@ extension EndToEnd {
             let simulator = try await SimulatorProcess(feedback: [], options: ["--feedback", file.path])
             let port = try #require(simulator.feedbackPort)
             #expect(try await simulator.account().feedback.waiting == 5)
-            try await redis.output(of: ["feedback"], environment: FeedbackScene.environment(redis.url, port))
+            try await redis.apnsWorker(["feedback"], environment: FeedbackScene.environment(redis.url, port)).succeeds()
             #expect(try QueueContents(redis).invalidTokens == FeedbackScene.tokens(0..<5))
             #expect(try await simulator.stop().feedback.waiting == 0)
         }

@@ -27,7 +27,7 @@ enum ForeignProgram {
         let build = try ChildProcess(
             "/usr/bin/go", ["build", "-o", path] + files.sorted().map { sources.appending(path: "go/\($0)").path },
             environment: ["GO111MODULE": "off", "GOPATH": "/usr/share/gocode", "GOCACHE": path + "-cache"])
-        guard try await build.wait(within: .seconds(180)) == .exited(0) else { throw build.failure("does not build") }
+        guard try await build.wait() == .exited(0) else { throw build.failure("does not build") }
         return path
     }
 
@@ -38,12 +38,12 @@ enum ForeignProgram {
     static func installed(_ name: String, _ packages: [String]) async throws -> String? {
         let path = try makeWorkshop() + "/" + name
         let environment = try ChildProcess("/usr/bin/python3", ["-m", "venv", path])
-        guard try await environment.wait(within: .seconds(90)) == .exited(0) else {
+        guard try await environment.wait() == .exited(0) else {
             throw environment.failure("failed")
         }
         let install = try ChildProcess(
             path + "/bin/python", ["-m", "pip", "install", "--retries", "1", "--timeout", "20"] + packages)
-        if try await install.wait(within: .seconds(180)) == .exited(0) { return path + "/bin" }
+        if try await install.wait() == .exited(0) { return path + "/bin" }
         // pip's message for every failure below HTTP.
         if install.errors.contains("after connection broken by") { return nil }
         throw install.failure("cannot install \(name)")

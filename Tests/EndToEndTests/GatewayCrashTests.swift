@@ -22,7 +22,10 @@ extension EndToEnd {
             let claims = try scene.queue().claims
             #expect(claims > 600 && claims <= 1000)
 
-            let account = try await scene.worker(options: ["--exit-when-done"]).finish()
+            try scene.redis.endLeases()
+            let account = try await scene.worker(
+                options: ["--exit-when-done"], environment: WorkerProcess.reclaimsSoon
+            ).finish()
             let queue = try scene.queue()
             let accepted = try await scene.simulator.stop()
             #expect(queue.isSettled && queue.workers.isEmpty && queue.dead.isEmpty)

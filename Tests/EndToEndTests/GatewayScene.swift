@@ -52,7 +52,7 @@ extension EndToEnd {
             _ worker: WorkerProcess, exactlyOnce: Bool = true, sourceLocation: SourceLocation = #_sourceLocation
         ) async throws -> Result {
             let account: WorkerProcess.Account
-            do { account = try await worker.finish(within: .seconds(150)) } catch {
+            do { account = try await worker.finish() } catch {
                 let queue = try queue()
                 Issue.record("\(queue.jobs.count) jobs, \(queue.retries.count) retries, \(queue.claims) claims left")
                 throw error

@@ -14,7 +14,7 @@ extension EndToEnd {
                 try ["a", "b", "c"].allSatisfy { try connection.run("ZCARD", "push:{\($0)}:workers") == 8 }
             }
             // A lane has started when it has renewed its leases after its first claim: they are then long.
-            try await eventually("the lanes without claims have long leases", within: .seconds(60)) {
+            try await eventually("the lanes without claims have long leases") {
                 try ["a", "b", "c"].allSatisfy { queue in
                     let later = try connection.run(
                         "EVAL",
@@ -24,7 +24,7 @@ extension EndToEnd {
                 }
             }
             let (before, start) = (try connection.calls(), ContinuousClock.now)
-            try await eventually("some rounds of polls have been made", within: .seconds(60)) {
+            try await eventually("some rounds of polls have been made") {
                 try connection.calls()["evalsha", default: 0] >= before["evalsha", default: 0] + 9
             }
             let after = try connection.calls()

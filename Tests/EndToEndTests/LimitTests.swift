@@ -26,7 +26,7 @@ extension EndToEnd {
             for (body, id) in zip(ids, ["first", "next-0", "next-1", "next-2", "next-3"]) {
                 #expect(body.contains(#""id":"\#(id)""#))
             }
-            try await eventually("all are delivered", within: .seconds(60)) {
+            try await eventually("all are delivered") {
                 try QueueContents(redis).count("delivered") == 107
             }
             let account = try await worker.stop()
@@ -56,7 +56,7 @@ extension EndToEnd {
             let workers = try (0..<2).map { _ in
                 try WorkerProcess(redis, simulator, ["--lanes", "2", "--max-per-second", "100"])
             }
-            try await eventually("all are delivered", within: .seconds(60)) {
+            try await eventually("all are delivered") {
                 try QueueContents(redis).count("delivered") == 600
             }
             // Permits for a tenth of a second may have accumulated.

@@ -77,7 +77,7 @@ extension EndToEnd {
             let bad = (0..<10_000).map { $0 % 2 == 0 ? "no job \($0)" : #"{"token":"xyz\#($0)","payload":{}}"# }
             try redis.push(bad + TestJob.many(100, prefix: "a"))
             let worker = try WorkerProcess(redis, simulator, ["--exit-when-done"])
-            let account = try await worker.finish(within: .seconds(300))
+            let account = try await worker.finish()
             #expect(account.dead == 10_000 && account.delivered == 100)
             let lines = worker.log.split(separator: "\n")
             let letters = worker.lines(of: "dead_letter")

@@ -19,7 +19,7 @@ extension EndToEnd {
             let redis = try RedisServer()
             try redis.push(TestJob.many(Self.count))
             let worker = try WorkerProcess(redis: redis.url, endpoint: server.port, options: ["--exit-when-done"])
-            let account = try await worker.finish(within: .seconds(180))
+            let account = try await worker.finish()
             let queue = try QueueContents(redis)
             let seen = try await server.stop()
 

@@ -28,10 +28,12 @@ struct OutageScene {
 
     /// Starts a worker like the first.
     static func worker(
-        _ redis: RedisServer, _ simulator: SimulatorProcess, _ options: [String] = []
+        _ redis: RedisServer, _ simulator: SimulatorProcess, _ options: [String] = [],
+        environment: [String: String] = [:]
     ) throws -> WorkerProcess {
         try WorkerProcess(
-            redis, simulator, ["--max-connections", "1", "--max-streams", "200", "--exit-when-done"] + options)
+            redis, simulator, ["--max-connections", "1", "--max-streams", "200", "--exit-when-done"] + options,
+            environment: environment)
     }
 
     /// Waits until APNs receives no more requests, because all claimed jobs have been answered.

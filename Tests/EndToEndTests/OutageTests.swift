@@ -47,18 +47,19 @@ extension EndToEnd {
             try await eventually("they are delivered") { try redis.counted("delivered") == 10 }
             let name = try #require(try QueueContents(redis).workers.first)
             try redis.run("HSET", "push:{default}:claimed:\(name)", "3.late", TestJob.text(TestJob.token("fade", 0)))
-            try await eventually("it is delivered", within: .seconds(30)) { try redis.counted("delivered") == 11 }
+            try await eventually("it is delivered") { try redis.counted("delivered") == 11 }
             let account = try await worker.stop()
             #expect(try QueueContents(redis).isSettled && account.delivered == 11 && account.possibleDuplicates == 1)
             #expect(try await simulator.stop().accepted == 11)
             worker.expectComplaints(1...1)
         }
 
-        @Test("a drain without Redis ends in time, and the next worker finishes the remaining jobs")
+        @Test(
+            "a drain without Redis ends long before its timeout once Redis is back, and the next worker finishes the remaining jobs"
+        )
         func drainWithoutRedis() async throws {
-            let scene = try await OutageScene(arguments: Self.durable)
+            let scene = try await OutageScene(arguments: Self.durable, options: ["--drain-timeout", "1h"])
             scene.redis.kill()
-            let start = ContinuousClock.now
             try await scene.apnsIsQuiet()
             scene.worker.process.send(SIGTERM)
             let ended = scene.worker
@@ -67,7 +68,6 @@ extension EndToEnd {
             #expect(ended.process.ending == nil)
             try scene.redis.start()
             let account = try await ended.finish()
-            #expect(ContinuousClock.now - start < .seconds(20))
             let second = try await OutageScene.worker(scene.redis, scene.simulator).finish()
             let queue = try QueueContents(scene.redis)
             let simulated = try await scene.simulator.stop()
@@ -81,16 +81,14 @@ extension EndToEnd {
             let scene = try await OutageScene(arguments: Self.durable, options: ["--drain-timeout", "1000"])
             scene.redis.kill()
             try await scene.apnsIsQuiet()
-            let start = ContinuousClock.now
             let account = try await scene.worker.stop()
-            #expect(ContinuousClock.now - start < .seconds(10))
             #expect(scene.worker.lines(of: "release_skipped").count == 1)
             try scene.redis.start()
-            let left = try QueueContents(scene.redis)
-            let claims = left.claims
-            // Simulates the end of its lease, to avoid waiting for it.
-            for name in left.workers { try scene.redis.run("ZADD", "push:{default}:workers", "XX", "1", name) }
-            let second = try await OutageScene.worker(scene.redis, scene.simulator).finish()
+            let claims = try QueueContents(scene.redis).claims
+            try scene.redis.endLeases()
+            let second = try await OutageScene.worker(
+                scene.redis, scene.simulator, environment: WorkerProcess.reclaimsSoon
+            ).finish()
             let queue = try QueueContents(scene.redis)
             let simulated = try await scene.simulator.stop()
             #expect(queue.isSettled && queue.workers.isEmpty && queue.count("delivered") == scene.count)

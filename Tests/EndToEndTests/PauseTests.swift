@@ -26,10 +26,7 @@ extension EndToEnd {
             try redis.push(TestJob.many(20))
             if worker == nil { worker = try WorkerProcess(redis, simulator) }
             let before = try redis.scriptCalls()
-            let start = ContinuousClock.now
             try await eventually("the worker has looked again and again") { try redis.scriptCalls() >= before + 4 }
-            // Paused queues are checked about once per second.
-            #expect(ContinuousClock.now - start < .seconds(20))
             let queue = try QueueContents(redis)
             #expect(queue.jobs.count + queue.claims == 20)
             #expect(try await simulator.account().accepted == (isRunningBefore ? 1 : 0))
@@ -37,7 +34,7 @@ extension EndToEnd {
             let resumed = try await Self.command("resume", redis: redis)
             #expect(resumed.hasPrefix("queue default is resumed; it was paused: the [1mmoonis full, since 20"))
             let running = try #require(worker)
-            try await eventually("all are delivered", within: .seconds(10)) {
+            try await eventually("all are delivered") {
                 try QueueContents(redis).count("delivered") == (isRunningBefore ? 21 : 20)
             }
             try await redis.apnsWorker(["resume"]).fails(1).prints("queue default was not paused\n")

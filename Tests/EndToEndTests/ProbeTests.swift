@@ -52,7 +52,7 @@ extension EndToEnd {
                     "localhost:\(port)", "--cacert", try TestCertificates.path("ca.pem"), "--topic", "com.example.app",
                     "--pause", "0",
                 ] + options)
-            return (try await process.wait(within: .seconds(180)), process)
+            return (try await process.wait(), process)
         }
 
         private func rows(_ process: ChildProcess) throws -> [Row] {

@@ -104,16 +104,6 @@ extension EndToEnd {
             _ = try await worker.stop()
         }
 
-        @Test("a full Redis is reported first even without any worker")
-        func fullWithoutWorker() async throws {
-            let redis = try RedisServer()
-            try redis.push(TestJob.many(3))
-            try redis.run("CONFIG", "SET", "maxmemory", "1")
-            let view = try await FleetView(redis.url, "--max-age", "1s")
-            #expect(view.kinds == ["redis_full 127.0.0.1:\(redis.port)", "no_worker default"])
-            #expect(!view.problems.contains { $0.advice.contains("start ") }, "\(view.problems)")
-        }
-
         @Test("a key that soon can't be moved is named, with its size")
         func largeKey() async throws {
             let redis = try RedisServer()
@@ -186,10 +176,10 @@ extension EndToEnd {
                     let server = ["server": "127.0.0.1:\(redis.port)"]
                     return page.value("apns_worker_redis_append_only", server) == (isOn ? 1 : 0)
                 }
+                _ = try await worker.stop()
                 let lines = worker.lines(of: "redis_not_persistent")
                 #expect(lines.count == (isOn ? 0 : 1), "\(worker.log)")
                 #expect(lines.allSatisfy { $0.contains(" warning ") && $0.contains("appendonly") })
-                _ = try await worker.stop()
                 #expect(try await apnsWorker(redis.url, "status").output.contains(isOn ? "AOF on" : "AOF off"))
             }
         }
@@ -225,6 +215,7 @@ extension EndToEnd {
             #expect(page.value("apns_worker_redis_memory_max_bytes", server) == 1)
             #expect(page.value("apns_worker_redis_memory_used_bytes", server) ?? 0 > 100_000)
             #expect(page.value("apns_worker_redis_evicts", server) == 0)
+            try await worker.logs("redis_full")
             #expect(worker.lines(of: "redis_full").count == 1)
             try redis.run("CONFIG", "SET", "maxmemory", "0")
             try redis.run("CONFIG", "SET", "maxmemory-policy", "allkeys-lru")

@@ -128,7 +128,7 @@ extension EndToEnd {
                     try redis.run("REPLICAOF", "NO", "ONE")
                 }
                 try redis.push(TestJob.many(100, prefix: "\(round)"))
-                try await eventually("they are delivered", within: .seconds(10)) {
+                try await eventually("they are delivered") {
                     try redis.counted("delivered") == 100 * (round + 1)
                 }
             }

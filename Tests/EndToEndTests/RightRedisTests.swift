@@ -78,7 +78,7 @@ extension EndToEnd {
                 return try redis.run("ZCARD", "push:{default}:workers") == 1
             }
             try await worker.process.pause()
-            try await eventually("it is reported", within: .seconds(90)) {
+            try await eventually("it is reported") {
                 try await Self.problems(redis.url)["worker_silent"] != nil
             }
             try await apnsWorker(redis.url, "status", "--check").fails()

@@ -54,7 +54,7 @@ extension EndToEnd {
         ) async throws -> (text: String, ending: ChildProcess.Ending) {
             let process = try ChildProcess(
                 BuiltProgram.path("apns-worker"), arguments, environment: environment, input: Data())
-            let ending = try await process.wait(within: .seconds(30))
+            let ending = try await process.wait()
             return (process.output + process.errors, ending)
         }
 

@@ -31,7 +31,7 @@ extension EndToEnd {
         private func ask(_ url: String, _ arguments: String...) async throws -> Object {
             let curl = try ChildProcess(
                 "/usr/bin/curl", ["-sS", "--noproxy", "*", "--max-time", "100"] + arguments + [url])
-            try #require(try await curl.wait(within: .seconds(120)) == .exited(0), "\(curl.errors)")
+            try #require(try await curl.wait() == .exited(0), "\(curl.errors)")
             return try #require(
                 try JSONSerialization.jsonObject(with: Data(curl.output.utf8)) as? Object, "\(curl.output)")
         }

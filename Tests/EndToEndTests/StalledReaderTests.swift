@@ -49,7 +49,7 @@ extension EndToEnd {
                 try redis.run("CLIENT", "LIST").text?.contains("name=apns-worker:") == true
             }
             process.send(SIGTERM)
-            try await process.wait(within: .seconds(20))
+            try await process.wait()
         }
 
         @Test("A simulator answers and ends at SIGTERM, and reports that it can't record", arguments: [1, 2])
@@ -70,7 +70,7 @@ extension EndToEnd {
                 .finish()
             #expect(account.delivered == 2000)
             simulator.send(SIGTERM)
-            #expect(try await simulator.wait(within: .seconds(20)) == .exited(0))
+            #expect(try await simulator.wait() == .exited(0))
         }
     }
 }

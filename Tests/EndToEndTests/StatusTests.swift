@@ -78,6 +78,7 @@ extension EndToEnd {
             try await eventually("it has taken them") { try await FleetView(redis.url).worker(killed)?.claimed == 4 }
             let name = try #require(try await FleetView(redis.url).worker(killed)).name
             killed.process.kill()
+            try redis.endLeases()
             try await eventually("it is seen to be gone, and that this needs somebody") {
                 let view = try await FleetView(redis.url)
                 return view.worker(killed)?.state == "gone" && view.kinds == ["worker_gone \(name)"]
@@ -85,7 +86,8 @@ extension EndToEnd {
             let page = try await apnsWorker(redis.url, "status").output
             #expect(page.contains("! the lease of worker") && page.contains("it had 4 jobs"), "\(page)")
             try await apnsWorker(redis.url, "status", "--check").fails(1)
-            let next = try WorkerProcess(redis, simulator, ["--drain-timeout", "500"])
+            let next = try WorkerProcess(
+                redis, simulator, ["--drain-timeout", "500"], environment: WorkerProcess.reclaimsSoon)
             try await eventually("another has taken over") {
                 let view = try await FleetView(redis.url)
                 return view.workers.map(\.pid) == [Int(next.process.processIdentifier)] && view.problems.isEmpty
@@ -267,7 +269,7 @@ extension EndToEnd {
                     redis.call('ZADD', KEYS[2], unpack(letters))
                 end
                 """
-            _ = try RedisTestConnection(port: redis.port, timeout: 60).run(
+            _ = try RedisTestConnection(port: redis.port).run(
                 "EVAL", fill, "2", "push:{shared}:invalid-tokens", "push:{default}:dead")
             try redis.run("CONFIG", "SET", "slowlog-log-slower-than", "50000")
             try redis.run("SLOWLOG", "RESET")

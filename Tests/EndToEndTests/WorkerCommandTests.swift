@@ -128,29 +128,6 @@ extension EndToEnd {
             worker.process.kill()
         }
 
-        @Test("an idle worker costs Redis one script every few seconds")
-        func cost() async throws {
-            let (redis, simulator) = try await startServers()
-            let worker = try WorkerProcess(redis, simulator)
-            try await eventually("it is there") { try await FleetView(redis.url).worker(worker) != nil }
-            let before = try redis.calls()
-            let start = ContinuousClock.now
-            func grown(_ name: String, _ now: [String: Int]) -> Int { now[name, default: 0] - before[name, default: 0] }
-            var now = before
-            try await eventually("it has looked often") {
-                now = try redis.calls()
-                return grown("evalsha", now) >= 4
-            }
-            let seconds = Double((ContinuousClock.now - start) / .milliseconds(1)) / 1000
-            let scripts = grown("evalsha", now) + grown("eval", now)
-            // A poll every 5 s; a slow machine polls less often.
-            #expect(Double(scripts) <= seconds / 4 + 3)
-            #expect(grown("hset", now) <= scripts && grown("hset", now) >= 1)
-            #expect(grown("set", now) + grown("ping", now) + grown("expire", now) <= scripts + 2)
-            #expect(Double(grown("hkeys", now) + grown("blmove", now)) <= seconds / 2 + 3)
-            _ = try await worker.stop()
-        }
-
         @Test("status, pauses and commands work in a Cluster, on queues of several servers")
         func cluster() async throws {
             let cluster = try await RedisCluster()

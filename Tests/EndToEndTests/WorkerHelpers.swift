@@ -13,7 +13,21 @@ func startServers(
     (try RedisServer(arguments: arguments), try await SimulatorProcess(rules: rules, options: options))
 }
 
+/// Returns the variables of an app with a key, for commands between two servers.
+func keyEnvironment(_ redis: RedisServer, _ simulator: SimulatorProcess) throws -> [String: String] {
+    [
+        "APNS_WORKER_REDIS_URL": redis.url, "APNS_WORKER_ENDPOINT": "localhost:\(simulator.port)",
+        "APNS_WORKER_CA": try TestCertificates.path("ca.pem"),
+        "APNS_WORKER_KEY": try TestCertificates.path("AuthKey_ABC123DEFG.p8"),
+        "APNS_WORKER_TEAM_ID": "TEAM123456", "APNS_WORKER_TOPIC": "com.example.app",
+    ]
+}
+
 extension WorkerProcess {
+    /// The variable of a worker that reclaims after a second, so that a test need not wait. For tests without an outage:
+    /// after one, such a worker would reclaim from others that are about to return.
+    static let reclaimsSoon = ["APNS_WORKER_TEST_STEADY_TIME": "1000"]
+
     /// Starts a worker between two servers. The other parameters are those of the designated initializer.
     convenience init(
         _ redis: RedisServer, _ simulator: SimulatorProcess, _ options: [String] = [],
@@ -37,6 +51,20 @@ func apnsWorker(_ redis: String, _ arguments: String...) async throws -> EndToEn
 }
 
 extension RedisServer {
+    /// Ends the leases of all lanes, as if their time had passed.
+    func endLeases() throws {
+        for name in try QueueContents(self).workers { try run("ZADD", "push:{default}:workers", "XX", "1", name) }
+    }
+
+    /// Waits until this many notifications of the default queue have an outcome.
+    func has(
+        _ count: Int, _ outcome: String = "delivered", file: StaticString = #fileID, line: UInt = #line
+    ) async throws {
+        try await eventually("\(count) are counted as \(outcome)", file: file, line: line) {
+            try QueueContents(self).count(outcome) == count
+        }
+    }
+
     /// Runs a command of `apns-worker` on this server.
     func apnsWorker(
         _ arguments: [String], environment: [String: String] = [:], input: String? = nil
@@ -47,49 +75,48 @@ extension RedisServer {
 }
 
 extension EndToEnd.CommandLineTests.Output {
+    private func expect(
+        _ isRight: Bool, _ words: [String], in text: String, _ location: SourceLocation
+    ) -> Self {
+        #expect(isRight, "\(self)", sourceLocation: location)
+        for word in words { #expect(text.contains(word), "\(self)", sourceLocation: location) }
+        return self
+    }
+
     /// Expects the exit status, and words in the output.
     @discardableResult
     func ends(_ status: Int32, _ words: String..., sourceLocation: SourceLocation = #_sourceLocation) -> Self {
-        #expect(ending == .exited(status), "\(self)", sourceLocation: sourceLocation)
-        for word in words { #expect(output.contains(word), "\(self)", sourceLocation: sourceLocation) }
-        return self
+        expect(ending == .exited(status), words, in: output, sourceLocation)
     }
 
     /// Expects that the command succeeded, and that its output has these words.
     @discardableResult
     func succeeds(_ words: String..., sourceLocation: SourceLocation = #_sourceLocation) -> Self {
-        for word in words { #expect(output.contains(word), "\(self)", sourceLocation: sourceLocation) }
-        return ends(0, sourceLocation: sourceLocation)
+        expect(ending == .exited(0), words, in: output, sourceLocation)
     }
 
     /// Expects that the command failed, and that its errors have these words.
     @discardableResult
     func fails(_ words: String..., sourceLocation: SourceLocation = #_sourceLocation) -> Self {
-        #expect(ending != .exited(0), "\(self)", sourceLocation: sourceLocation)
-        for word in words { #expect(errors.contains(word), "\(self)", sourceLocation: sourceLocation) }
-        return self
+        expect(ending != .exited(0), words, in: errors, sourceLocation)
     }
 
     /// Expects that the command failed with this status, and that its errors have these words.
     @discardableResult
     func fails(_ status: Int32, _ words: String..., sourceLocation: SourceLocation = #_sourceLocation) -> Self {
-        #expect(ending == .exited(status), "\(self)", sourceLocation: sourceLocation)
-        for word in words { #expect(errors.contains(word), "\(self)", sourceLocation: sourceLocation) }
-        return self
+        expect(ending == .exited(status), words, in: errors, sourceLocation)
     }
 
     /// Expects words in the output, whatever the exit status.
     @discardableResult
     func shows(_ words: String..., sourceLocation: SourceLocation = #_sourceLocation) -> Self {
-        for word in words { #expect(output.contains(word), "\(self)", sourceLocation: sourceLocation) }
-        return self
+        expect(true, words, in: output, sourceLocation)
     }
 
     /// Expects words in the errors, whatever the exit status.
     @discardableResult
     func reports(_ words: String..., sourceLocation: SourceLocation = #_sourceLocation) -> Self {
-        for word in words { #expect(errors.contains(word), "\(self)", sourceLocation: sourceLocation) }
-        return self
+        expect(true, words, in: errors, sourceLocation)
     }
 
     /// Expects the whole output.

@@ -42,7 +42,7 @@ extension EndToEnd {
                     "APNS_WORKER_PREFIX": prefix, "APNS_WORKER_MAX_PER_SECOND": "1000", "APNS_WORKER_RESULTS": "all",
                 ])
             var lane = ""
-            try await eventually("\(prefix) has joined", within: .seconds(60)) {
+            try await eventually("\(prefix) has joined") {
                 lane = try redis.run("ZRANGE", "\(prefix):{default}:workers", "0", "0").elements?.first?.text ?? ""
                 return !lane.isEmpty
             }

@@ -8,7 +8,7 @@ import Testing
 
 @testable import HTTPPort
 
-@Suite("A port for HTTP", .timeLimit(.minutes(3)))
+@Suite("A port for HTTP", .timeLimit(.minutes(10)))
 struct HTTPPortTests {
     /// The logged events.
     private final class Lines: LogHandler, @unchecked Sendable {
@@ -284,12 +284,10 @@ struct HTTPPortTests {
     @Test("stops despite slow connections")
     func stops() async throws {
         var dripper: RawConnection?
-        let began = ContinuousClock.now
-        try await withPort { port in
+        try await withPort(Self.limits(request: .hours(1))) { port in
             dripper = try Self.dripper(port)
             #expect(try await Self.probe(port) == "here\n")
         }
-        #expect(ContinuousClock.now - began < .seconds(30))
         #expect(try #require(dripper).hasEnded())
     }
 }

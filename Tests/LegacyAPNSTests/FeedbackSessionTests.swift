@@ -7,7 +7,7 @@ import Testing
 @testable import APNS
 @testable import LegacyAPNS
 
-@Suite("A connection to a feedback service", .timeLimit(.minutes(2)))
+@Suite("A connection to a feedback service", .timeLimit(.minutes(10)))
 struct FeedbackSessionTests {
     static func configuration(
         _ port: Int, certificate: String? = "client",

@@ -14,7 +14,7 @@ struct InvalidTokenClientTests {
         let inspector = InvalidTokenClient.start(
             topology: queue.client.topology, keys: queue.sharedKeys, configuration: RedisClientConfiguration(),
             logger: Logger(label: "test", factory: { _ in SwiftLogNoOpLogHandler() }))
-        try await inspector.waitUntilReady(timeout: .seconds(10))
+        try await inspector.waitUntilReady(timeout: .minutes(3))
         try await body(inspector)
         await inspector.close()
     }

@@ -33,7 +33,7 @@ struct OperatorScene {
                 let keys = try QueueKeys(
                     queue: name, list: isSidekiq ? "queue:\(name)" : nil, head: isSidekiq ? .right : .left)
                 return (QueueSource(keys: keys, format: isSidekiq ? .sidekiq(classes: []) : .native), isSidekiq)
-            }, waitUntilReady: { try await $0.waitUntilReady(timeout: .seconds(10)) })
+            }, waitUntilReady: { try await $0.waitUntilReady(timeout: .minutes(3)) })
         let tokens = InvalidTokenClient.start(
             topology: topology, keys: fleet.sharedKeys, maximumAge: 0, configuration: RedisClientConfiguration(),
             logger: logger)

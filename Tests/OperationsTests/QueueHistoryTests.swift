@@ -348,7 +348,7 @@ struct QueueHistoryTests {
                 eventLoop: MultiThreadedEventLoopGroup.singleton.next(),
                 logger: .init(label: "test", factory: { _ in SwiftLogNoOpLogHandler() }))
             client.start()
-            try await client.waitUntilReady(timeout: .seconds(10))
+            try await client.waitUntilReady(timeout: .minutes(3))
             _ = try await client.call(RedisCommand("RPUSH", keys.jobs, "a", "b"))
             let worker = TestWorker("w", client: client, keys: keys, limits: QueueLimits())
             _ = try await worker.claim(1)

@@ -40,7 +40,7 @@ struct QueueGaugesTests {
             logger: Logger(label: "gauges", factory: { _ in SwiftLogNoOpLogHandler() }))
         client.start()
         do {
-            try await client.waitUntilReady(timeout: .seconds(10))
+            try await client.waitUntilReady(timeout: .minutes(3))
             let gauges = try await body(client)
             try await client.close().get()
             return gauges

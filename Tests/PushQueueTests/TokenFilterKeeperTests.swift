@@ -77,7 +77,7 @@ struct TokenFilterKeeperTests {
             for number in 0..<40 {
                 let token = "bb\(number)"
                 try await scene.add([token])
-                try await eventually("it is known", within: .seconds(20)) { try await scene.mayFind(token) }
+                try await eventually("it is known") { try await scene.mayFind(token) }
             }
             // More than an entry of the stream has.
             let many = (0..<321).map { "cc\($0)" }
@@ -120,7 +120,7 @@ struct TokenFilterKeeperTests {
                 try await scene.add(["bb", "bc"])
             default: try queue.redis.run("SADD", set, "bb", "bc")
             }
-            try await eventually("the filter is current, and has the tokens", within: .seconds(30)) {
+            try await eventually("the filter is current, and has the tokens") {
                 for token in ["bb", "bc"] { guard try await scene.mayFind(token) else { return false } }
                 return try await scene.isCurrent()
             }
@@ -138,7 +138,7 @@ struct TokenFilterKeeperTests {
             for start in stride(from: 0, to: many.count, by: 1000) {
                 try await scene.add(Array(many[start..<start + 1000]))
             }
-            try await eventually("it was read again, and is current", within: .seconds(60)) {
+            try await eventually("it was read again, and is current") {
                 guard try await scene.fillings > 1 else { return false }
                 return try await scene.isCurrent()
             }
@@ -157,7 +157,7 @@ struct TokenFilterKeeperTests {
             try await eventually("it is current") { try await scene.isCurrent() }
             try queue.redis.run("CLIENT", "PAUSE", "3000", "ALL")
             try await eventually("it is not current") { try await !scene.isCurrent() }
-            try await eventually("it is current", within: .seconds(30)) { try await scene.isCurrent() }
+            try await eventually("it is current") { try await scene.isCurrent() }
         }
     }
 
@@ -168,7 +168,7 @@ struct TokenFilterKeeperTests {
             try await scene.add(["aa"])
             try await eventually("it is current") { try await scene.isCurrent() }
             func reads() throws -> Int { try queue.redis.calls()["xrange"] ?? 0 }
-            try await eventually("it stops to read", within: .seconds(60)) {
+            try await eventually("it stops to read") {
                 let before = try reads()
                 try await Task.sleep(for: .seconds(1))
                 return try reads() == before

@@ -256,7 +256,7 @@ package func withQueue(on server: RedisServer? = nil, _ body: (TestQueue) async 
     client.start()
     let result: Result<Void, any Error>
     do {
-        try await client.waitUntilReady(timeout: .seconds(10))
+        try await client.waitUntilReady(timeout: .minutes(3))
         try await body(TestQueue(redis: server.connect(), client: client))
         result = .success(())
     } catch {
@@ -275,7 +275,7 @@ package func addInvalidTokensToSet(_ tokens: [InvalidToken], _ keys: SharedKeys,
         topology: topology, key: keys.invalidTokens, eventLoop: loop,
         logger: Logger(label: "test", factory: { _ in SwiftLogNoOpLogHandler() }))
     client.start()
-    try await client.waitUntilReady(timeout: .seconds(10))
+    try await client.waitUntilReady(timeout: .minutes(3))
     let result: Result<[InvalidTokenSet.Marking], QueueConnection.Failure> = await withCheckedContinuation {
         continuation in
         loop.execute {

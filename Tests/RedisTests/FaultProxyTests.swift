@@ -4,7 +4,7 @@ import TestSupport
 import Testing
 
 /// The proxy used by other tests and by `scripts/chaos`: each fault must look to a client as on a real network.
-@Suite("A fault proxy", .timeLimit(.minutes(1)))
+@Suite("A fault proxy", .timeLimit(.minutes(10)))
 struct FaultProxyTests {
     private let redis: RedisServer
     private let proxy: FaultProxy

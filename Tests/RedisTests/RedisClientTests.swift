@@ -4,7 +4,7 @@ import Redis
 import TestSupport
 import Testing
 
-@Suite("A client against a real server", .timeLimit(.minutes(2)))
+@Suite("A client against a real server", .timeLimit(.minutes(10)))
 struct RedisClientTests {
     @Test("answers 10,000 pipelined commands in order")
     func pipelining() async throws {
@@ -108,7 +108,7 @@ struct RedisClientTests {
         let server = try RedisServer(password: password)
         try await withClient("redis://\(credentials)127.0.0.1:\(server.port)", waiting: false) { client in
             let error = await #expect(throws: RedisError.self) {
-                try await client.waitUntilReady(timeout: .seconds(60))
+                try await client.waitUntilReady(timeout: .minutes(3))
             }
             guard case .authentication = error else {
                 Issue.record("\(String(describing: error))")

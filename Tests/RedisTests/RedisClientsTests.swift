@@ -7,7 +7,7 @@ import Testing
 
 @testable import Redis
 
-@Suite("The clients of an event loop", .timeLimit(.minutes(2)))
+@Suite("The clients of an event loop", .timeLimit(.minutes(10)))
 struct RedisClientsTests {
     private static let name = "the-clients"
 
@@ -39,7 +39,7 @@ struct RedisClientsTests {
         let failure: (any Error)?
         do {
             for (_, client, pipeline) in pipelines {
-                try await client.waitUntilReady(timeout: .seconds(10))
+                try await client.waitUntilReady(timeout: .minutes(3))
                 pipeline.start()
             }
             try await body(Load(pipelines: pipelines))

@@ -4,7 +4,7 @@ import Synchronization
 import TestSupport
 import Testing
 
-@Suite("A client of a Cluster", .timeLimit(.minutes(2)))
+@Suite("A client of a Cluster", .timeLimit(.minutes(10)))
 struct RedisClusterTests {
     @Test("computes the slots that Redis does")
     func slots() throws {
@@ -147,7 +147,7 @@ struct RedisClusterTests {
                 states.failures.contains { "\($0)".contains("another deployment of Redis") }
             }
             for node in own.nodes { try node.start() }
-            try await client.waitUntilReady(timeout: .seconds(30))
+            try await client.waitUntilReady(timeout: .minutes(3))
             #expect(places.contains(try #require(await place(of: client))))
         }
     }

@@ -2,7 +2,7 @@ import Redis
 import TestSupport
 import Testing
 
-@Suite("A command and one behind it on the same connection", .timeLimit(.minutes(2)))
+@Suite("A command and one behind it on the same connection", .timeLimit(.minutes(10)))
 struct RedisPairTests {
     private static let wait = RedisCommand("WAIT", "1", "300")
 
@@ -63,7 +63,7 @@ struct RedisPairTests {
             } catch RedisError.server(let error) {
                 #expect(error.prefix == "MOVED")
             }
-            try await client.waitUntilReady(timeout: .seconds(10))
+            try await client.waitUntilReady(timeout: .minutes(3))
             try await push()
             #expect(try new.run("LLEN", "{queue}list") == 2)
         }

@@ -6,7 +6,7 @@ import Synchronization
 import TestSupport
 import Testing
 
-@Suite("A client whose server becomes unavailable", .timeLimit(.minutes(2)))
+@Suite("A client whose server becomes unavailable", .timeLimit(.minutes(10)))
 struct RedisReconnectTests {
     @Test("reconnects after a restart, and logs two lines, and at debug each connection and each failed attempt")
     func restart() async throws {
@@ -23,7 +23,7 @@ struct RedisReconnectTests {
             // Several attempts fail, but only the first is logged at info.
             try await eventually { states.failures.count >= 4 }
             try server.start()
-            try await client.waitUntilReady(timeout: .seconds(20))
+            try await client.waitUntilReady(timeout: .minutes(3))
             let pong = try await client.call(RedisCommand("PING"))
             #expect(pong.root.string == "PONG")
         }
@@ -49,7 +49,7 @@ struct RedisReconnectTests {
             // The kernel still accepts connections for the stopped server.
             try await eventually { states.failures.last?.description.contains("no answer within 300 ms") == true }
             server.resume()
-            try await client.waitUntilReady(timeout: .seconds(20))
+            try await client.waitUntilReady(timeout: .minutes(3))
             let pong = try await client.call(RedisCommand("PING"))
             #expect(pong.root.string == "PONG")
         }

@@ -6,7 +6,7 @@ import Redis
 import TestSupport
 import Testing
 
-@Suite("A client of a master under Sentinels", .timeLimit(.minutes(2)))
+@Suite("A client of a master under Sentinels", .timeLimit(.minutes(10)))
 struct RedisSentinelTests {
     @Test("follows the master when it is killed, and after a failover by command")
     func failover() async throws {
@@ -96,7 +96,7 @@ struct RedisSentinelTests {
         }
         func listeners() throws -> Int { try set.sentinels.reduce(0) { try $0 + self.listeners(to: $1) } }
         for client in clients { client.start() }
-        for client in clients { try await client.waitUntilReady(timeout: .seconds(10)) }
+        for client in clients { try await client.waitUntilReady(timeout: .minutes(3)) }
         try await eventually { try listeners() == 1 }
         let old = try set.master()
         try await set.failOver()
@@ -126,7 +126,7 @@ struct RedisSentinelTests {
             try await eventually { try old.run("INFO", "clients").text?.contains("blocked_clients:1") == true }
             try await set.failOver()
             await #expect(throws: RedisError.self) { _ = try await blocked.value }
-            try await client.waitUntilReady(timeout: .seconds(20))
+            try await client.waitUntilReady(timeout: .minutes(3))
             async let moved = client.call(
                 RedisCommand("BLMOVE", "jobs", "inbox", "LEFT", "RIGHT", "20"), deadline: .seconds(30))
             try set.master().run("RPUSH", "jobs", "job")
@@ -175,7 +175,7 @@ struct RedisSentinelTests {
             }
             #expect(none?.description.contains("no master named \"m\"; check ?master=") == true)
             try sentinel.run("SENTINEL", "MONITOR", "m", "127.0.0.1", "\(servers[1].port)", "1")
-            try await client.waitUntilReady(timeout: .seconds(20))
+            try await client.waitUntilReady(timeout: .minutes(3))
             _ = try await client.call(RedisCommand("SET", "c", "3"))
         }
         #expect(try servers[1].run("GET", "c") == "3")
@@ -195,7 +195,7 @@ struct RedisSentinelTests {
                 states.failures.contains { "\($0)".contains("another deployment of Redis") }
             }
             for server in own.servers + own.sentinels { try server.start() }
-            try await client.waitUntilReady(timeout: .seconds(30))
+            try await client.waitUntilReady(timeout: .minutes(3))
             #expect(try await place(of: client) == .host("127.0.0.1", port: own.servers[0].port))
         }
     }
@@ -248,7 +248,7 @@ struct RedisSentinelTests {
             // Sentinel eventually follows from a monitored replica to its master.
             if let error { #expect(error.description.contains("it is a replica")) }
             try replica.run("REPLICAOF", "NO", "ONE")
-            try await client.waitUntilReady(timeout: .seconds(20))
+            try await client.waitUntilReady(timeout: .minutes(3))
         }
     }
 
@@ -263,7 +263,7 @@ struct RedisSentinelTests {
         let url = "redis+sentinel://\(place)?master=mymaster&sentinel_password=sentinel&password_file=\(file.path)"
         try await withClient(url, waiting: false) { client in
             let error = await #expect(throws: RedisError.self) {
-                try await client.waitUntilReady(timeout: .seconds(20))
+                try await client.waitUntilReady(timeout: .minutes(3))
             }
             guard case .authentication = error else { throw ChildProcess.Failure(description: "\(error as Any)") }
             try "server\n".write(to: file, atomically: true, encoding: .utf8)
@@ -322,7 +322,7 @@ func place(of client: RedisClient) async throws -> RedisEndpoint.Location? {
 func writeAll(_ numbers: Range<Int>, to key: String, by client: RedisClient) async throws -> [Int] {
     var acknowledged: [Int] = []
     for number in numbers {
-        let deadline = ContinuousClock.now + .seconds(30)
+        let deadline = ContinuousClock.now + .seconds(180)
         while true {
             do {
                 _ = try await client.call(RedisCommand("RPUSH", key, "\(number)"))
@@ -330,7 +330,7 @@ func writeAll(_ numbers: Range<Int>, to key: String, by client: RedisClient) asy
             } catch let error as RedisError {
                 guard ContinuousClock.now < deadline else { throw error }
                 if case .server = error { try await Task.sleep(for: .milliseconds(20)) }
-                try await client.waitUntilReady(timeout: .seconds(30))
+                try await client.waitUntilReady(timeout: .minutes(3))
             }
         }
         acknowledged.append(number)

@@ -2,7 +2,7 @@ import Foundation
 import TestSupport
 import Testing
 
-@Suite("A redis-server of the tests", .timeLimit(.minutes(2)))
+@Suite("A redis-server of the tests", .timeLimit(.minutes(10)))
 struct RedisServerPortTests {
     @Test("starts on the next port when another server has the first", arguments: [false, true])
     func takenPort(cluster: Bool) throws {

@@ -4,7 +4,7 @@ import TLS
 import TestSupport
 import Testing
 
-@Suite("A client over TLS", .timeLimit(.minutes(2)), .enabled(if: RedisServer.hasTLS))
+@Suite("A client over TLS", .timeLimit(.minutes(10)), .enabled(if: RedisServer.hasTLS))
 struct RedisTLSTests {
     let server: RedisServer
     let port: Int

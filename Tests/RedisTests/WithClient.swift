@@ -21,7 +21,7 @@ func withClient(
     client.start()
     let result: Result<Void, any Error>
     do {
-        if waiting { try await client.waitUntilReady(timeout: .seconds(10)) }
+        if waiting { try await client.waitUntilReady(timeout: .minutes(3)) }
         try await body(client)
         result = .success(())
     } catch {

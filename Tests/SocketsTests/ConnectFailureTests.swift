@@ -5,7 +5,7 @@ import Testing
 
 @testable import Sockets
 
-@Suite("Errors of connecting", .serialized, .timeLimit(.minutes(1)))
+@Suite("Errors of connecting", .serialized, .timeLimit(.minutes(10)))
 struct ConnectFailureTests {
     /// Briefly opens all file descriptors that this process may have.
     private final class Hoard {

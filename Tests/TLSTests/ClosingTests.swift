@@ -4,7 +4,7 @@ import NIOPosix
 import TLS
 import Testing
 
-@Suite("Closing", .timeLimit(.minutes(1)))
+@Suite("Closing", .timeLimit(.minutes(10)))
 struct ClosingTests {
     @Test("is clean on both sides, and loses nothing that was flushed before")
     func clean() async throws {

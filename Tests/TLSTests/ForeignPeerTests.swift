@@ -2,7 +2,7 @@ import NIOCore
 import TLS
 import Testing
 
-@Suite("With openssl s_client", .timeLimit(.minutes(1)))
+@Suite("With openssl s_client", .timeLimit(.minutes(10)))
 struct OpenSSLClientTests {
     private func connect(to server: SocketServer, _ arguments: [String] = []) throws -> OpenSSLCommand {
         try OpenSSLCommand(
@@ -86,7 +86,7 @@ struct OpenSSLClientTests {
     }
 }
 
-@Suite("With openssl s_server", .timeLimit(.minutes(1)))
+@Suite("With openssl s_server", .timeLimit(.minutes(10)))
 struct OpenSSLServerTests {
     @Test("a client sends SNI, negotiates a protocol, sends data, and closes", arguments: ["-tls1_2", "-tls1_3"])
     func client(version: String) async throws {

@@ -113,7 +113,7 @@ struct RecordTests {
     }
 }
 
-@Suite("Transfer", .timeLimit(.minutes(1)))
+@Suite("Transfer", .timeLimit(.minutes(10)))
 struct TransferTests {
     @Test("answers one read with data, however many packets are needed")
     func manualReads() async throws {

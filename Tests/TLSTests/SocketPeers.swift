@@ -44,7 +44,7 @@ final class Application: ChannelInboundHandler {
 
     func handlerAdded(context: ChannelHandlerContext) {
         // Waiting for a future cannot be cancelled: without a deadline, a failing test would hang.
-        deadline = context.eventLoop.assumeIsolated().scheduleTask(in: .seconds(15)) {
+        deadline = context.eventLoop.assumeIsolated().scheduleTask(in: .minutes(3)) {
             self.errorCaught(context: context, error: Overdue())
             context.close(promise: nil)
         }

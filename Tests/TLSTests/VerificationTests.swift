@@ -3,7 +3,7 @@ import TLS
 import TestSupport
 import Testing
 
-@Suite("Verification", .timeLimit(.minutes(1)))
+@Suite("Verification", .timeLimit(.minutes(10)))
 struct VerificationTests {
     /// Connects to a server with the named certificate; returns the error of each side, which it must report once.
     private func refusal(
@@ -123,7 +123,7 @@ struct VerificationTests {
     }
 }
 
-@Suite("Client certificates", .timeLimit(.minutes(1)))
+@Suite("Client certificates", .timeLimit(.minutes(10)))
 struct ClientCertificateTests {
     @Test("may be missing if they are only requested")
     func requested() throws {

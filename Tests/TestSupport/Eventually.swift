@@ -32,7 +32,8 @@ public func eventually(
 ///   - isDone: true once the command has had its effect.
 /// - Throws: like ``eventually(_:within:file:line:_:)``.
 public func eventually(
-    _ what: String, within limit: Duration, orderingEvery interval: Duration, _ order: () async throws -> Bool,
+    _ what: String, within limit: Duration = .seconds(180), orderingEvery interval: Duration,
+    _ order: () async throws -> Bool,
     until isDone: () async throws -> Bool
 ) async throws {
     var orderedAt: ContinuousClock.Instant?

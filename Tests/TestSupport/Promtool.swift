@@ -8,7 +8,7 @@ public enum Promtool {
         try page.write(to: file, atomically: true, encoding: .utf8)
         defer { try? FileManager.default.removeItem(at: file) }
         let tool = try ChildProcess("/bin/sh", ["-c", "promtool check metrics <\"$0\" 2>&1", file.path])
-        let ending = try await tool.wait(within: .seconds(60))
+        let ending = try await tool.wait()
         return ending == .exited(0) ? tool.output : "\(ending): \(tool.output)"
     }
 }

@@ -76,7 +76,7 @@ public final class RedisSentinelSet: Sendable {
         let old = try master()
         // Right after another failover, a Sentinel refuses for a while (INPROG, NOGOODSLAVE). On a slow machine it may
         // also begin, and abandon the failover silently.
-        try await eventually("the Sentinels fail over", within: .seconds(120), orderingEvery: .seconds(15)) {
+        try await eventually("the Sentinels fail over", orderingEvery: .seconds(15)) {
             try self.sentinels[0].run("SENTINEL", "FAILOVER", self.name) == .status("OK")
         } until: {
             try self.isNamed(otherThan: old)

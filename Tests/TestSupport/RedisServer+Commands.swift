@@ -65,7 +65,7 @@ public final class RedisTestConnection {
 
     /// Connects.
     /// - Parameter timeout: the limit in seconds on this and on every command.
-    public init(port: Int, password: String? = nil, timeout: Double = 10) throws {
+    public init(port: Int, password: String? = nil, timeout: Double = 60) throws {
         let limit = timeval(tv_sec: Int(timeout), tv_usec: Int(timeout.truncatingRemainder(dividingBy: 1) * 1e6))
         guard let context = redisConnectWithTimeout("127.0.0.1", Int32(port), limit) else {
             throw RedisServer.Failure(description: "no memory for a connection to redis-server")

@@ -91,7 +91,7 @@ public final class RedisServer: Sendable {
     /// Starts the server again after `stop` or `kill`, with the same port and directory.
     public func start() throws {
         guard processIdentifier == nil else { return }
-        let deadline = ContinuousClock.now + .seconds(15)
+        let deadline = ContinuousClock.now + .seconds(180)
         while true {
             if let process = try program.start() { return running.withLock { $0 = process } }
             guard ContinuousClock.now < deadline else {
@@ -105,7 +105,7 @@ public final class RedisServer: Sendable {
     public func stop() {
         resume()
         running.withLock { $0 }?.send(SIGTERM)
-        end(afterGrace: .seconds(10))
+        end(afterGrace: .seconds(180))
     }
 
     /// Kills the server, as a crash would, and waits for its end.
@@ -125,7 +125,7 @@ public final class RedisServer: Sendable {
         _ = Foundation.kill(processIdentifier, SIGSTOP)
         // The main thread's state; it executes all commands.
         let state = "/proc/\(processIdentifier)/stat"
-        let deadline = ContinuousClock.now + .seconds(10)
+        let deadline = ContinuousClock.now + .seconds(180)
         while (try? String(contentsOfFile: state, encoding: .utf8))?.contains(") T ") == false,
             ContinuousClock.now < deadline
         {
@@ -237,7 +237,7 @@ private struct ServerProgram {
         let process = try ChildProcess(
             name, try configurationFile + defaultArguments + tlsArguments + arguments, environment: environment)
         func newLog() -> String { String(decoding: log.utf8.dropFirst(logged), as: UTF8.self) }
-        let deadline = ContinuousClock.now + .seconds(15)
+        let deadline = ContinuousClock.now + .seconds(180)
         while true {
             if answers(process, log: newLog) { return process }
             guard process.ending == nil else {
@@ -247,7 +247,7 @@ private struct ServerProgram {
             }
             guard ContinuousClock.now < deadline else {
                 throw RedisServer.Failure(
-                    description: "redis-server did not answer within 15 s; its log says:\n\(log.suffix(1000))")
+                    description: "redis-server did not answer within 180 s; its log says:\n\(log.suffix(1000))")
             }
             usleep(5000)
         }

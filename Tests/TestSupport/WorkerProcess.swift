@@ -100,8 +100,8 @@ public final class WorkerProcess: Sendable {
     /// Waits until it ends by itself, after `--exit-when-done`.
     /// - Returns: its statistics.
     /// - Throws: ``ChildProcess/Failure`` if it does not exit with 0, or not in time.
-    public func finish(within limit: Duration = .seconds(90)) async throws -> Account {
-        let ending = try await process.wait(within: limit)
+    public func finish() async throws -> Account {
+        let ending = try await process.wait(within: .seconds(300))
         guard ending == .exited(0) else { throw process.failure("ended with \(ending)") }
         let decoder = JSONDecoder()
         decoder.keyDecodingStrategy = .convertFromSnakeCase

@@ -8,8 +8,6 @@ import PushQueue
 /// not reclaim from the others, which are alive. So a lane reclaims only after its own lease has been renewed without a
 /// gap for longer than the others need to return: a reconnect pause of up to 5 s, and the login.
 struct Lease {
-    /// The time for which the lease must have been renewed without a gap.
-    static let steadyTime = TimeAmount.seconds(15)
     /// The maximum number of expired lanes that are remembered.
     private static let maximumExpired = 100
     /// The maximum interval between renewals by a polling lane, which receives operators' commands.
@@ -21,6 +19,7 @@ struct Lease {
 
     private let length: TimeAmount
     private let idleLength: TimeAmount
+    private let steadyTime: TimeAmount
     /// The time between renewals above which there is a gap. Less than the lease, because after a longer outage others
     /// may have lost theirs.
     private let longestGap: TimeAmount
@@ -39,6 +38,7 @@ struct Lease {
     init(_ limits: QueueLimits) {
         length = .milliseconds(Int64(limits.lease))
         idleLength = .milliseconds(Int64(limits.idleLease))
+        steadyTime = .milliseconds(Int64(limits.steadyTime))
         longestGap = min(.seconds(10), .nanoseconds(length.nanoseconds / 2))
     }
 
@@ -84,7 +84,7 @@ struct Lease {
     /// True if the lease was renewed for long enough without a gap.
     func isSteady(now: NIODeadline) -> Bool {
         guard let steadySince, now - renewedAt <= longestGap else { return false }
-        return now - steadySince >= Self.steadyTime
+        return now - steadySince >= steadyTime
     }
 
     /// Records that another lane's lease has expired.

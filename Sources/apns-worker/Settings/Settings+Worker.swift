@@ -207,6 +207,7 @@ extension Settings {
             keys: try keys(of: name, isOnly: isOnly), weight: weight ?? number(.weight, queue: name) ?? 1)
         queue.format = try format(of: name)
         fill(&queue.limits, queue: name)
+        if let time = variables.steadyTime { queue.limits.steadyTime = time }
         return queue
     }
 

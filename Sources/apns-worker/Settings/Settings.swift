@@ -9,7 +9,7 @@ struct Settings: Sendable {
     /// The path of the file; `nil` if there is none.
     let filePath: String?
     private let flags: [Setting: SettingValue]
-    private let variables: SettingsVariables
+    let variables: SettingsVariables
     private let file: SettingsFile?
     /// The time for which a command waits for Redis.
     var redisPatience = RedisPatience()

@@ -4,9 +4,14 @@ import PrintableText
 struct SettingsVariables: Sendable {
     /// The variable of the secret with which `results --webhook` signs; it is not a setting.
     static let webhookSecret = "APNS_WORKER_WEBHOOK_SECRET"
+    /// The variable that replaces ``QueueLimits/steadyTime``. It is not a setting: only tests, which would wait for that
+    /// time, set it.
+    static let testSteadyTime = "APNS_WORKER_TEST_STEADY_TIME"
 
     /// Values by the names of their variables, without the suffix `_FILE` of variables that name a file.
     private(set) var values: [String: SettingValue] = [:]
+    /// The value of ``testSteadyTime``, in milliseconds.
+    private(set) var steadyTime: Int?
     private(set) var problems: [String] = []
     /// The names of variables that are ignored.
     private(set) var ignored: [String] = []
@@ -31,7 +36,11 @@ struct SettingsVariables: Sendable {
                 }
             }
         }
-        let toNowhere: Set = ["APNS_WORKER_CONFIG", Self.webhookSecret]
+        if let text = given[Self.testSteadyTime] {
+            steadyTime = Int(text)
+            if steadyTime == nil { problems.append("\(Self.testSteadyTime) must be a number of milliseconds") }
+        }
+        let toNowhere: Set = ["APNS_WORKER_CONFIG", Self.webhookSecret, Self.testSteadyTime]
         for (name, text) in given.sorted(by: { $0.key < $1.key }) where !toNowhere.contains(name) {
             let setting = known[name] ?? (name.hasSuffix("_FILE") ? known[String(name.dropLast(5))] : nil)
             if let setting, ignoring.contains(setting) {

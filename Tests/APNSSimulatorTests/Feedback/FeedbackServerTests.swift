@@ -3,7 +3,7 @@ import Testing
 
 @testable import APNSSimulator
 
-@Suite("The simulator's feedback service", .timeLimit(.minutes(2)))
+@Suite("The simulator's feedback service", .timeLimit(.minutes(10)))
 struct FeedbackServerTests {
     private func drain(_ server: APNSSimulatorServer) async throws -> BinaryClient.Ending {
         try await BinaryClient.connect(server.feedbackPort).ending()

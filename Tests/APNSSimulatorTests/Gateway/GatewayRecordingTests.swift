@@ -3,7 +3,7 @@ import Foundation
 import TestSupport
 import Testing
 
-@Suite("The recording of the gateway", .timeLimit(.minutes(2)))
+@Suite("The recording of the gateway", .timeLimit(.minutes(10)))
 struct GatewayRecordingTests {
     @Test("has all fields of the three kinds of frame")
     func members() async throws {

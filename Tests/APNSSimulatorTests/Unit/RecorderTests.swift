@@ -82,7 +82,7 @@ struct NotificationRingTests {
     }
 }
 
-@Suite("The recorder", .timeLimit(.minutes(2)))
+@Suite("The recorder", .timeLimit(.minutes(10)))
 struct RecorderTests {
     /// Longer than any test can take: only a wait that is woken ends in time.
     private static let forever = Duration.seconds(3600)

@@ -6,7 +6,7 @@ import Testing
 @testable import APNS
 
 /// Feeds the same bytes to nghttp2's client and to ours, and compares all answers.
-@Suite("HTTP/2, compared with nghttp2", .timeLimit(.minutes(5)))
+@Suite("HTTP/2, compared with nghttp2", .timeLimit(.minutes(10)))
 struct HTTP2ReferenceTests {
     private static let requests = 6
 

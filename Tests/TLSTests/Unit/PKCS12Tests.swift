@@ -6,7 +6,7 @@ import Testing
 
 @testable import TLS
 
-@Suite("PKCS#12 files", .timeLimit(.minutes(2)))
+@Suite("PKCS#12 files", .timeLimit(.minutes(10)))
 struct PKCS12Tests {
     private static let modern: [String] = []
     private static let keychain = ["-legacy", "-keypbe", "PBE-SHA1-3DES", "-certpbe", "PBE-SHA1-RC2-40"]
