@@ -24,14 +24,6 @@ struct HTTP2ConnectionState {
         case closed
     }
 
-    enum Check: Equatable {
-        case nothing
-        case sendPing
-        case close(String)
-        /// Close it, and send its requests on another connection.
-        case closeStale(String)
-    }
-
     private(set) var phase = Phase.connecting
     /// The maximum number of open streams: the lesser of the server's limit and our own.
     private(set) var streamLimit = 0
@@ -182,7 +174,7 @@ struct HTTP2ConnectionState {
     }
 
     /// Checks whether the peer is still alive. Call this periodically.
-    mutating func check(now: NIODeadline) -> Check {
+    mutating func check(now: NIODeadline) -> PeerLiveness.Check {
         guard phase != .connecting, phase != .closed else { return .nothing }
         if inFlight > 0 || requests != requestsAtCheck { lastUsed = now }
         requestsAtCheck = requests

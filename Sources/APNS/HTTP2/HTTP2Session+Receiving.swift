@@ -100,10 +100,10 @@ extension HTTP2Session {
         }
         // §6.9.1: padding counts, and so does the DATA of streams that have ended.
         peer.unacknowledged += header.length
-        guard peer.unacknowledged <= Self.defaultWindow else {
+        guard peer.unacknowledged <= HTTP2Streams.defaultWindow else {
             throw .connection(.flowControlError, "it sent more DATA than the connection's window allows")
         }
-        if peer.unacknowledged > Self.defaultWindow / 2 {
+        if peer.unacknowledged > HTTP2Streams.defaultWindow / 2 {
             control.allow(peer.unacknowledged, on: 0)
             peer.unacknowledged = 0
         }

@@ -18,16 +18,13 @@ final class HTTP2Session {
     /// Thrown if the server makes the client queue more answers than it reads, or continues header blocks without end.
     struct Flood: Error, Equatable {}
 
-    /// The initial windows, until SETTINGS or WINDOW_UPDATE change them (RFC 9113 §6.9.2).
-    static let defaultWindow = 65_535
-
     /// The state of the connection that the server's frames set (RFC 9113 §6.5.2, §6.8, §6.9).
     struct Peer {
         var maximumStreams = Int.max
         /// The initial window of a stream, in bytes of DATA.
-        var streamWindow = HTTP2Session.defaultWindow
+        var streamWindow = HTTP2Streams.defaultWindow
         /// The remaining window of the connection.
-        var window = HTTP2Session.defaultWindow
+        var window = HTTP2Streams.defaultWindow
         /// True once its SETTINGS, which are its preface, have arrived (RFC 9113 §3.4).
         var hasSettings = false
         /// True until it has acknowledged this side's SETTINGS.

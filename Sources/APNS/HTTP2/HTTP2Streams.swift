@@ -17,6 +17,9 @@ struct Blockage: Equatable {
 /// The streams of a session: the slots of their requests, which of them are open or have ended, and what the server sends
 /// on them (RFC 9113 §5.1, §8.1).
 struct HTTP2Streams: ~Copyable {
+    /// The initial windows, until SETTINGS or WINDOW_UPDATE change them (RFC 9113 §6.9.2).
+    static let defaultWindow = 65_535
+
     /// The slots of all streams. Those of streams that have ended are kept until the owner has read the answers.
     private(set) var slots: RequestSlots
     /// The streams that have ended since the owner last cleared them, one per notification.
@@ -140,7 +143,7 @@ struct HTTP2Streams: ~Copyable {
         // §8.1: header fields come first.
         guard slot.pointee.status > 0 else { throw .stream(.protocolError, slot: index) }
         slot.pointee.unacknowledged += header.length
-        guard slot.pointee.unacknowledged <= HTTP2Session.defaultWindow else {
+        guard slot.pointee.unacknowledged <= Self.defaultWindow else {
             throw .stream(.flowControlError, slot: index)
         }
         slot.pointee.bodySize += Int64(content.count)
@@ -152,7 +155,7 @@ struct HTTP2Streams: ~Copyable {
             try finish(index, &control)
         } else if slot.pointee.isCut {
             reset(index, .cancel, &control)
-        } else if slot.pointee.unacknowledged > HTTP2Session.defaultWindow / 2 {
+        } else if slot.pointee.unacknowledged > Self.defaultWindow / 2 {
             control.allow(slot.pointee.unacknowledged, on: header.stream)
             slot.pointee.unacknowledged = 0
         }
