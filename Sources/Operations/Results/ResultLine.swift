@@ -21,7 +21,7 @@ package struct ResultLine {
         json.writeJSONString(queue)
         if !others.contains("entry") {
             json.writeString(",\"entry\":")
-            json.writeJSONString(result.entry)
+            json.writeJSONString(result.id)
         }
         for (name, value) in result.fields where value.readableBytes > 0 && !others.contains(name) {
             json.writeString(",")
