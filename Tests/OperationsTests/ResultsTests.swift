@@ -283,6 +283,52 @@ struct ResultsTests {
         }
     }
 
+    @Test("are listed in parts that can end within an entry, in both directions", arguments: [1, 7, 100, 5000])
+    func listing(limit: Int) async throws {
+        let worker = try await queue.worker("w", claiming: (0..<30).map { "job \($0)" }, Self.limits)
+        for number in 1...30 {
+            try await worker.settle { settlement in
+                settlement.endMixed(number)
+                var results = PackedResults()
+                for token in 0..<(number % 3 == 0 ? 40 : 1) {
+                    results.append(Self.result(token: token, token % 4 == 3 ? .dead : .delivered))
+                }
+                settlement.addResults(results)
+            }
+        }
+        let all = try await Self.page(queue).results
+        #expect(all.count == 420)
+        var dead = ResultFilter()
+        dead.outcomes = ["dead"]
+        for (filter, newestFirst) in [(ResultFilter(), false), (ResultFilter(), true), (dead, false), (dead, true)] {
+            var order = ResultListing.Order()
+            order.newestFirst = newestFirst
+            var (found, looked, cursor) = ([String](), 0, String?.none)
+            repeat {
+                let part = try await ResultListing.read(
+                    filter, order, after: cursor.flatMap { StoredResult.Place(id: $0) }, limit: limit,
+                    until: .now + .seconds(60), queue.client, queue.keys)
+                #expect(part.results.count <= limit)
+                found += part.results.map(\.id)
+                looked += part.looked
+                cursor = part.cursor
+            } while cursor != nil
+            let expected = all.filter(filter.matches).map(\.id)
+            #expect(found == (newestFirst ? expected.reversed() : expected) && looked == 420)
+        }
+        var order = ResultListing.Order()
+        order.since = all[200].time
+        order.until = all[300].time
+        let period = try await ResultListing.read(
+            ResultFilter(), order, after: nil, limit: 9999, until: .now + .seconds(60), queue.client, queue.keys)
+        let times = try #require(order.since)...(try #require(order.until))
+        #expect(period.results.map(\.id) == all.filter { times.contains($0.time ?? 0) }.map(\.id))
+        #expect(
+            ["", "x", "1-1", "1-1/x", "1-1/-1", "a-b/0", "1-1/0/0", "01-1/0"].allSatisfy { text in
+                StoredResult.Place(id: text) == nil
+            })
+    }
+
     @Test("of jobs that end in Redis itself, unread: too large, or claimed too often", arguments: [true, false])
     func unread(areKept: Bool) async throws {
         var limits = Self.limits

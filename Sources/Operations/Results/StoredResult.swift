@@ -78,16 +78,32 @@ public struct StoredResult: Sendable {
         let number: UInt64
         let index: Int
 
+        /// - Parameter entry: the id of an entry.
+        init(_ entry: String, index: Int) {
+            let parts = entry.split(separator: "-").map { UInt64($0) ?? 0 }
+            (milliseconds, number) = (parts.first ?? 0, parts.count > 1 ? parts[1] : 0)
+            self.index = index
+        }
+
+        /// Parses the id of a result.
+        /// - Returns: `nil` for a text of another form.
+        package init?(id: String) {
+            let parts = id.split(separator: "/", omittingEmptySubsequences: false)
+            guard parts.count == 2, let index = Int(parts[1]), index >= 0 else { return nil }
+            self.init(String(parts[0]), index: index)
+            guard entry == parts[0] else { return nil }
+        }
+
+        /// The id of the entry.
+        var entry: String { "\(milliseconds)-\(number)" }
+
         package static func < (left: Place, right: Place) -> Bool {
             (left.milliseconds, left.number, left.index) < (right.milliseconds, right.number, right.index)
         }
     }
 
     /// The position of the result.
-    package var place: Place {
-        let parts = entry.split(separator: "-").map { UInt64($0) ?? 0 }
-        return Place(milliseconds: parts.first ?? 0, number: parts.count > 1 ? parts[1] : 0, index: index)
-    }
+    package var place: Place { Place(entry, index: index) }
 
     /// Waits until there is a new result.
     /// - Parameters:
