@@ -200,28 +200,35 @@ struct ResultDelivery {
     private mutating func deliver(_ results: [StoredResult]) async throws {
         try await acknowledge(results.filter { !filter.matches($0) })
         var wanted = results.filter(filter.matches)[...]
-        while !wanted.isEmpty, !stop.isStopped, !hasGivenUp {
+        // The entry that was handed over in part. A process that is stopped still hands over the rest of it, so that the
+        // results before that are not repeated.
+        var open: String?
+        while let next = wanted.first, !hasGivenUp, !stop.isStopped || next.entry == open {
             let batch = Array(wanted.prefix(limits.batch))
             wanted = wanted.dropFirst(batch.count)
-            try await deliverBatch(batch)
+            open = try await deliverBatch(batch) ? batch.last?.entry : nil
             try await renewIfDue()
         }
     }
 
-    private mutating func deliverBatch(_ wanted: [StoredResult]) async throws {
+    /// - Returns: true if the receiver accepted the batch.
+    private mutating func deliverBatch(_ wanted: [StoredResult]) async throws -> Bool {
         var (failures, backoff) = (0, Backoff())
         while failures < Self.triesTogether {
             let reception = await handOver(wanted)
             switch reception {
-            case .accepted: return try await acknowledge(wanted)
+            case .accepted:
+                try await acknowledge(wanted)
+                return true
             case .refused: failures = Self.triesTogether
             case .failed: failures = wanted.count == 1 ? Self.triesTogether : failures + 1
             case .unreachable: break
             }
             if case .refused = reception { break }
-            guard try await rest(&backoff, after: reception) else { return }
+            guard try await rest(&backoff, after: reception) else { return false }
         }
         try await deliverOneByOne(wanted)
+        return false
     }
 
     /// Hands over results singly, each after its own pauses, and new results together in between. These also show
