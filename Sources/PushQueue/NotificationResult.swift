@@ -1,7 +1,7 @@
 import NIOCore
 import PushJob
 
-/// The result of one notification, for producers: an entry of ``QueueKeys/results``.
+/// The result of one notification, for producers; an entry of ``QueueKeys/results`` has those of many.
 public struct NotificationResult: Sendable {
     /// The producer's id, if the job has one.
     public var id: ByteBuffer?
@@ -25,7 +25,7 @@ public struct NotificationResult: Sendable {
     public var trace: TraceParent?
     /// The campaign of its job.
     public var campaign: ByteBuffer?
-    /// The labels of its job: a JSON object.
+    /// The labels of its job: a valid JSON object in one line.
     public var labels: ByteBuffer?
 
     /// Makes a result whose other members are not known yet.
@@ -55,10 +55,29 @@ public enum ResultsKept: String, CaseIterable, Sendable {
     }
 }
 
-/// Results encoded for Redis as MessagePack: one array per result, with its values in the order of the stream's fields.
-/// Redis' Lua can decode MessagePack, and it holds any bytes.
+/// The results of a job, encoded for Redis: a JSON array of groups. A group is an object with the members that its results
+/// share, and `notifications`, an array with an object for the other members of each.
 public struct PackedResults: Sendable {
-    private var values = ByteBuffer()
+    /// The JSON of a group, without its end, and the first of its results.
+    private struct Group: Sendable {
+        let first: NotificationResult
+        var text: ByteBuffer
+
+        init(_ first: NotificationResult) {
+            self.first = first
+            text = ByteBuffer(string: "{")
+            first.writeShared(to: &text, withJob: true)
+            text.writeStaticString("\"notifications\":[")
+            first.writeOwn(to: &text, withJob: false)
+        }
+    }
+
+    /// The number of groups that are compared with a result. More only cost memory.
+    private static let comparedGroups = 8
+
+    /// The only result, which is not encoded yet.
+    private(set) var only: NotificationResult?
+    private var groups: [Group] = []
     /// The number of results.
     public private(set) var count = 0
 
@@ -68,67 +87,130 @@ public struct PackedResults: Sendable {
     /// True if there are no results.
     public var isEmpty: Bool { count == 0 }
 
-    /// In bytes. A malformed token can be as long as its job; this much of it is enough to recognize it.
-    private static let maximumTokenLength = 2048
-
     /// Adds a result.
     public mutating func append(_ result: NotificationResult) {
         count += 1
-        values.writeInteger(UInt8(0x9D))
-        write(result.id)
-        write(result.token.map { $0.getSlice(at: $0.readerIndex, length: Self.maximumTokenLength) ?? $0 })
-        write(result.outcome.rawValue)
-        write(result.reason)
-        write(result.status.map { String($0) })
-        write(result.apnsID)
-        write(result.app)
-        write(String(result.attempt))
-        write(result.trace?.traceID)
-        write(result.trace?.parentID)
-        write(result.apnsUniqueID)
-        write(result.campaign)
-        write(result.labels)
+        guard count > 1 else { return only = result }
+        if let first = only {
+            only = nil
+            groups.append(Group(first))
+        }
+        for index in groups.indices.suffix(Self.comparedGroups).reversed() where groups[index].first.isLike(result) {
+            groups[index].text.writeStaticString(",")
+            return result.writeOwn(to: &groups[index].text, withJob: false)
+        }
+        groups.append(Group(result))
     }
 
     /// Adds other results.
-    mutating func append(_ other: PackedResults) {
-        count += other.count
-        values.writeImmutableBuffer(other.values)
+    mutating func append(_ others: PackedResults) {
+        guard count > 0 else { return self = others }
+        groups = allGroups + others.allGroups
+        count += others.count
+        only = nil
     }
 
-    /// The size in memory, in bytes.
-    var size: Int { values.readableBytes }
+    private var allGroups: [Group] { only.map { [Group($0)] } ?? groups }
 
-    /// The encoded results, as scripts read them.
+    /// The approximate size in memory, in bytes.
+    package var size: Int { groups.reduce(only == nil ? 0 : 300) { $0 + $1.text.readableBytes } }
+
+    /// The encoded results, as scripts read them; empty without results.
     package var argument: ByteBuffer {
         var argument = ByteBuffer()
-        argument.reserveCapacity(values.readableBytes + 5)
-        argument.writeInteger(UInt8(0xDD))
-        argument.writeInteger(UInt32(count))
-        argument.writeImmutableBuffer(values)
+        guard count > 0 else { return argument }
+        let groups = allGroups
+        argument.reserveCapacity(groups.reduce(2) { $0 + $1.text.readableBytes + 3 })
+        for (index, group) in groups.enumerated() {
+            argument.writeStaticString(index == 0 ? "[" : ",")
+            argument.writeImmutableBuffer(group.text)
+            argument.writeStaticString("]}")
+        }
+        argument.writeStaticString("]")
         return argument
     }
+}
 
-    private mutating func write(_ text: String?) {
-        let text = text ?? ""
-        writeLength(text.utf8.count)
-        values.writeString(text)
+extension NotificationResult {
+    /// In bytes. A malformed token can be as long as its job; this much of it is enough to recognize it.
+    private static let maximumTokenLength = 2048
+
+    /// True if the result of another notification of the same job differs only in members that are a result's own.
+    fileprivate func isLike(_ other: NotificationResult) -> Bool {
+        endedLike(other) && id == other.id && campaign == other.campaign && labels == other.labels
+            && trace == other.trace
     }
 
-    private mutating func write(_ text: ByteBuffer?) {
-        writeLength(text?.readableBytes ?? 0)
-        if let text { values.writeImmutableBuffer(text) }
+    /// True if the result of another job of the same campaign has the same shared members.
+    func endedLike(_ other: NotificationResult) -> Bool {
+        outcome == other.outcome && status == other.status && attempt == other.attempt && reason == other.reason
+            && app == other.app
     }
 
-    private mutating func writeLength(_ length: Int) {
-        switch length {
-        case ..<32: values.writeInteger(0xA0 | UInt8(length))
-        case ..<65536:
-            values.writeInteger(UInt8(0xDA))
-            values.writeInteger(UInt16(length))
-        default:
-            values.writeInteger(UInt8(0xDB))
-            values.writeInteger(UInt32(length))
-        }
+    /// Writes the members that results share, each with a comma behind it.
+    /// - Parameter withJob: true if the results are of one job.
+    func writeShared(to json: inout ByteBuffer, withJob: Bool) {
+        if withJob { writeJob(to: &json) }
+        json.writeMember("outcome", outcome.rawValue)
+        json.writeMember("reason", reason)
+        json.writeMember("status", status)
+        json.writeMember("app", app)
+        json.writeMember("attempt", attempt)
+        json.writeMember("campaign", campaign)
+    }
+
+    /// Writes the members that are the result's own as an object, after a line feed.
+    /// - Parameter withJob: true if the results are of different jobs.
+    func writeOwn(to json: inout ByteBuffer, withJob: Bool) {
+        json.writeStaticString("\n{")
+        let start = json.writerIndex
+        if withJob { writeJob(to: &json) }
+        json.writeMember("token", token.map { $0.getSlice(at: $0.readerIndex, length: Self.maximumTokenLength) ?? $0 })
+        json.writeMember("apns_id", apnsID)
+        json.writeMember("apns_unique_id", apnsUniqueID)
+        // Instead of the last comma.
+        if json.writerIndex > start { json.moveWriterIndex(to: json.writerIndex - 1) }
+        json.writeStaticString("}")
+    }
+
+    private func writeJob(to json: inout ByteBuffer) {
+        json.writeMember("id", id)
+        json.writeMember("trace_id", trace?.traceID)
+        json.writeMember("parent_id", trace?.parentID)
+        guard let labels else { return }
+        json.writeStaticString("\"labels\":")
+        json.writeImmutableBuffer(labels)
+        json.writeStaticString(",")
+    }
+}
+
+extension ByteBuffer {
+    /// Writes the name of a JSON member.
+    private mutating func writeName(_ name: StaticString) {
+        writeStaticString("\"")
+        writeStaticString(name)
+        writeStaticString("\":")
+    }
+
+    /// Writes a member of a JSON object with a comma behind it, if it has a value.
+    fileprivate mutating func writeMember(_ name: StaticString, _ text: String?) {
+        guard let text else { return }
+        writeName(name)
+        writeJSONString(text)
+        writeStaticString(",")
+    }
+
+    fileprivate mutating func writeMember(_ name: StaticString, _ text: ByteBuffer?) {
+        guard let text else { return }
+        writeName(name)
+        writeJSONString(text)
+        writeStaticString(",")
+    }
+
+    fileprivate mutating func writeMember(_ name: StaticString, _ number: Int?) {
+        guard let number else { return }
+        writeName(name)
+        writeString(String(number))
+        writeStaticString(",")
     }
 }

@@ -213,7 +213,7 @@ public final class QueueConnection {
         scripts.run(
             .reserve, [keys.claimed(worker), keys.statsPrefix, keys.results],
             then: reservations.map { keys.unique($0.id) },
-            expecting: reservations.count * 9 + 4,
+            expecting: reservations.count * 10 + 4,
             arguments: { [worker, limits] command in
                 command.append(worker)
                 command.append(limits.maximumResults)
@@ -224,7 +224,8 @@ public final class QueueConnection {
                     command.append(reservation.head)
                     command.append(reservation.original.lowerBound)
                     command.append(reservation.original.count)
-                    command.append(reservation.results.isEmpty ? ByteBuffer() : reservation.results.argument)
+                    command.append(reservation.results.argument)
+                    command.append(reservation.results.count)
                     command.append(reservation.notifications)
                 }
             },

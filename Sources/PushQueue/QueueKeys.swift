@@ -36,6 +36,9 @@ public struct QueueKeys: Sendable {
     public let gauges: String
     /// STREAM of results: the outcomes of those notifications that the setting `results` selects.
     public let results: String
+    /// ZSET of entries of `results` by the number of results up to them, by which old ones are removed; with their number
+    /// (`added`).
+    public let resultsMarks: String
     /// STRING pausing the queue while it exists: JSON with `reason`, `since` and `by`, or any text.
     public let paused: String
     /// HASH: lane → its heartbeat, for `status`.
@@ -111,6 +114,7 @@ public struct QueueKeys: Sendable {
         cancelledBytes = base + "cancelled-bytes"
         gauges = base + "gauges"
         results = base + "results"
+        resultsMarks = base + "results-marks"
         paused = base + "paused"
         workerInfo = base + "worker-info"
         configurations = base + "configurations"
@@ -128,7 +132,7 @@ public struct QueueKeys: Sendable {
         [
             (jobs, "list"), (retry, "zset"), (workers, "zset"), (inbox, "list"), (dead, "zset"), (deadBytes, "string"),
             (cancelled, "zset"), (cancelledBytes, "string"),
-            (gauges, "string"), (results, "stream"), (paused, "string"), (workerInfo, "hash"),
+            (gauges, "string"), (results, "stream"), (resultsMarks, "zset"), (paused, "string"), (workerInfo, "hash"),
             (configurations, "hash"), (jobCommands, "hash"), (campaigns, "zset"), (source, "string"),
         ] + lanes.flatMap { [(claimed($0), "hash"), (next($0), "string")] }
     }
@@ -150,6 +154,10 @@ public struct QueueKeys: Sendable {
         key.writeImmutableBuffer(id)
         return key
     }
+
+    /// STREAM: results that no receiver of a consumer group has accepted, an entry for each; see `ResultGroup`.
+    /// - Parameter group: the name of the group.
+    public func parkedResults(_ group: String) -> String { "\(base)results-parked:\(group)" }
 
     /// STRING: `<next> <first> <stamp> <size>` of the lane's last claim, so that a late command cannot claim twice.
     public func next(_ worker: String) -> String { "\(base)next:\(worker)" }

@@ -20,20 +20,75 @@ public struct Settlement: Sendable {
     /// The settlements of the jobs of one campaign, or of those without a campaign.
     private struct Group {
         var acknowledged: [[ClaimID]] = Array(repeating: [], count: Outcome.allCases.count)
+        /// The same with a result for each.
+        var reports: [Report] = []
         var arguments = RedisArguments()
         /// The end of the job that was added last, which still gets counts and results.
         var open: Ending?
 
         /// The approximate size in memory, in bytes, without the acknowledged claims.
-        var size: Int { arguments.size + (open?.results.size ?? 0) }
+        var size: Int {
+            reports.reduce(arguments.size + (open?.results.size ?? 0)) { $0 + $1.results.readableBytes }
+        }
 
         /// The approximate number of arguments.
-        var argumentCount: Int { acknowledged.reduce(arguments.count + 16) { $0 + $1.count } }
+        var argumentCount: Int {
+            acknowledged.reduce(arguments.count + 16) { $0 + $1.count } + reports.reduce(0) { $0 + $1.claims.count + 4 }
+        }
 
         /// Writes the end of the job that was added last.
         mutating func close() {
             if let open, open.isComplete { open.append(to: &arguments) }
             open = nil
+        }
+
+        /// Ends a claim with the only result of its job.
+        mutating func report(_ claim: ClaimID, _ result: NotificationResult) {
+            for index in reports.indices.suffix(Report.compared).reversed() where reports[index].accepts(result) {
+                reports[index].results.writeStaticString(",")
+                return reports[index].add(claim, result)
+            }
+            var report = Report(result)
+            report.add(claim, result)
+            reports.append(report)
+        }
+    }
+
+    /// Claims of jobs with one notification left that ended alike, and their results.
+    private struct Report {
+        /// The number of reports that are compared with a result. More only cost arguments.
+        static let compared = 8
+        /// The size at which a report is complete, in bytes.
+        private static let maximumSize = 48 << 10
+
+        private let first: NotificationResult
+        var claims: [ClaimID] = []
+        /// An array of one group, without its end.
+        var results = ByteBuffer(string: "[{")
+
+        init(_ first: NotificationResult) {
+            self.first = first
+            first.writeShared(to: &results, withJob: false)
+            results.writeStaticString("\"notifications\":[")
+        }
+
+        func accepts(_ result: NotificationResult) -> Bool {
+            results.readableBytes < Self.maximumSize && first.endedLike(result) && first.campaign == result.campaign
+        }
+
+        mutating func add(_ claim: ClaimID, _ result: NotificationResult) {
+            claims.append(claim)
+            result.writeOwn(to: &results, withJob: true)
+        }
+
+        func append(to command: inout RedisCommand) {
+            var results = results
+            results.writeStaticString("]}]")
+            command.append("report")
+            command.append(first.outcome.rawValue)
+            command.append(results)
+            command.append(claims.count)
+            for claim in claims { command.append(claim) }
         }
     }
 
@@ -56,7 +111,8 @@ public struct Settlement: Sendable {
                 arguments.append(rest.original.lowerBound)
                 arguments.append(rest.original.count)
             }
-            arguments.append(results.isEmpty ? ByteBuffer() : results.argument)
+            arguments.append(results.argument)
+            arguments.append(results.count)
             arguments.append(counts.count)
             for (field, amount) in counts {
                 arguments.append(field)
@@ -78,8 +134,8 @@ public struct Settlement: Sendable {
     public private(set) var count = 0
     /// The number of bytes of jobs that the script copies.
     public private(set) var copiedBytes = 0
-    /// The number of results for producers, each of which is an entry of a stream.
-    public private(set) var resultCount = 0
+    /// The approximate size of the results for producers, in bytes.
+    public private(set) var resultBytes = 0
     /// Tokens that these jobs have found to be invalid. They are not part of the settlement: they are added to the set
     /// before it is written. A master that takes over in a failover may lack them, so they must be added again before
     /// this is written there.
@@ -123,12 +179,18 @@ public struct Settlement: Sendable {
         group.acknowledged[outcome.index].append(claim)
     }
 
-    /// Ends a job that had one notification left.
-    /// - Parameter results: the notification's result for producers; empty if it is not kept.
+    /// Ends a job that had one notification left. Such ends are written first, too.
+    /// - Parameter results: the notification's result for producers, with the same outcome; empty if it is not kept.
     public mutating func end(_ claim: ClaimID, _ outcome: Outcome, results: PackedResults) {
         guard !results.isEmpty else { return end(claim, outcome) }
-        end(claim, counting: outcome.rawValue, 1)
-        addResults(results)
+        guard let result = results.only, result.outcome == outcome else {
+            end(claim, counting: outcome.rawValue, 1)
+            return addResults(results)
+        }
+        count += 1
+        otherClaims.append(claim)
+        resultBytes += results.size
+        group.report(claim, result)
     }
 
     /// Ends a job whose notifications all had the same outcome.
@@ -155,11 +217,11 @@ public struct Settlement: Sendable {
         group.open = Ending(claim: claim)
     }
 
-    /// Adds results for producers to the job that was added last, other than with ``end(_:_:)``. They apply only if its
-    /// claim is found.
+    /// Adds results for producers to the job that was added last, other than with ``end(_:_:)`` and
+    /// ``end(_:_:results:)``. They apply only if its claim is found.
     public mutating func addResults(_ results: PackedResults) {
         group.open?.results.append(results)
-        resultCount += results.count
+        resultBytes += results.size
     }
 
     /// Postpones a job.
@@ -281,8 +343,8 @@ public struct Settlement: Sendable {
         if outcome == .dead { addCount("dead:\(reason)", 1) }
     }
 
-    /// Adds to a counter of the job that was added last, other than with ``end(_:_:)``. It applies only if its claim is
-    /// found.
+    /// Adds to a counter of the job that was added last, other than with ``end(_:_:)`` and ``end(_:_:results:)``. It
+    /// applies only if its claim is found.
     public mutating func addCount(_ field: String, _ amount: Int) { group.open?.counts.append((field, amount)) }
 
     /// Appends the script's arguments after those that all batches have.
@@ -303,6 +365,7 @@ public struct Settlement: Sendable {
             command.append(claims.count)
             for claim in claims { command.append(claim) }
         }
+        for report in group.reports { report.append(to: &command) }
         group.arguments.append(to: &command)
         // Apart, because closing a copy of the group would copy all of its arguments.
         guard let open = group.open, open.isComplete else { return }

@@ -71,7 +71,7 @@ struct QueueRemains {
         case _ where rest.hasPrefix("claimed:"): try keep(queue.run("HVALS", key), key)
         case _ where rest.hasPrefix("stats:"): try Self.add(hash: queue.run("HGETALL", key), to: &counters)
         case _ where key == Producer.batchesKey || rest.hasPrefix("unique:") || rest.hasPrefix("next:"): return
-        case "dead-bytes", "cancelled-bytes", "gauges", "results", "configurations", "source": return
+        case "dead-bytes", "cancelled-bytes", "gauges", "results", "results-marks", "configurations", "source": return
         case _ where rest.hasPrefix("minute:"): return
         // A killed lane without claims keeps its long lease for a while. Its claims would be found below.
         case "workers", "worker-info": return

@@ -246,7 +246,8 @@ enum DocumentationTables {
         let names = [
             "jobs": keys.jobs, "retry": keys.retry, "workers": keys.workers, "inbox": keys.inbox, "dead": keys.dead,
             "deadBytes": keys.deadBytes, "cancelled": keys.cancelled, "cancelledBytes": keys.cancelledBytes,
-            "gauges": keys.gauges, "results": keys.results, "paused": keys.paused,
+            "gauges": keys.gauges, "results": keys.results, "resultsMarks": keys.resultsMarks, "paused": keys.paused,
+            "parkedResults": keys.parkedResults("<group>"),
             "workerInfo": keys.workerInfo, "claimed": keys.claimed("<lane>"),
             "unique": String(buffer: keys.unique(.init(string: "<id>"))), "next": keys.next("<lane>"),
             "order": keys.order("<process>"), "stats": keys.stats("<day>"), "minute": keys.minute("<minute>"),

@@ -233,12 +233,11 @@ struct QueueJobsTests {
         #expect(try queue.redis.run("LLEN", keys.inbox).number == 0)
         #expect(try queue.redis.run("ZCARD", keys.retry).number == 600)
         #expect(try queue.redis.run("ZCARD", keys.cancelled).number == 1601)
-        #expect(try queue.redis.run("XLEN", keys.results).number == 1001 + 1200)
-        let entry = try #require(queue.redis.run("XREVRANGE", keys.results, "+", "-", "COUNT", "1").elements?.first)
-        let fields = try Self.texts(#require(entry.elements?[1]))
-        #expect(
-            fields.contains("cancelled") && fields.contains("Cancelled")
-                && fields.contains("aa") != fields.contains("bb"))
+        let results = try await StoredResult.read(after: StoredResult.beginning, count: 9999, queue.client, keys)
+            .results
+        #expect(results.count == 1001 + 1200)
+        #expect(results.allSatisfy { $0["outcome"] == "cancelled" && $0["reason"] == "Cancelled" })
+        #expect(results.count { $0["token"] == "aa" } == 600 && results.count { $0["token"] == "bb" } == 600)
         let day = try #require(queue.redis.run("KEYS", keys.statsPrefix + "*").elements?.first?.text)
         #expect(try Self.texts(queue.redis.run("HGETALL", day)) == ["cancelled", "2201"])
 

@@ -25,7 +25,7 @@ struct ResultGroupTests {
         for number in 0..<count { try queue.redis.run("XADD", queue.keys.results, "*", "id", "\(number)") }
     }
 
-    private func ids(_ results: [StoredResult]) -> [String] { results.map { $0["id"] ?? "" } }
+    private func ids(_ page: ResultPage) -> [String] { page.results.map { $0["id"] ?? "" } }
 
     @Test("is created once, from now on or from a time, even if the stream does not exist")
     func creation() async throws {
@@ -44,52 +44,80 @@ struct ResultGroupTests {
         #expect(ids(try await later.take(10, waiting: 1)) == ["c"])
         let all = group("all")
         #expect(try await all.create(since: 0))
-        #expect(try await all.take(2, waiting: nil).count == 2)
+        #expect(try await all.take(2, waiting: nil).entries.count == 2)
     }
 
-    @Test("delivers each result to one consumer, until it is acknowledged or reclaimed")
+    @Test("delivers each entry to one consumer, until it is acknowledged or reclaimed")
     func consumers() async throws {
         let (a, b) = (try await newGroup(), group("g", "b"))
         try add(6)
-        let taken = try await a.take(4, waiting: nil)
-        #expect(ids(taken) == ["0", "1", "2", "3"])
+        let page = try await a.take(4, waiting: nil)
+        #expect(ids(page) == ["0", "1", "2", "3"])
+        let taken = page.entries
         #expect(ids(try await b.take(10, waiting: nil)) == ["4", "5"])
-        #expect(try await a.take(10, waiting: 1).isEmpty)
-        try await a.acknowledge([taken[0].entry])
+        #expect(try await a.take(10, waiting: 1).entries.isEmpty)
+        try await a.acknowledge([taken[0]])
         let pending = try await b.pending(of: "a", count: 10)
-        #expect(pending.map(\.entry) == taken.dropFirst().map(\.entry) && pending.allSatisfy { $0.deliveries == 1 })
+        #expect(pending.map(\.entry) == Array(taken.dropFirst()) && pending.allSatisfy { $0.deliveries == 1 })
         // No consumer takes over from one that is active.
-        #expect(try await b.reclaim(pending.map(\.entry), idle: 60_000).isEmpty)
+        #expect(try await b.reclaim(pending.map(\.entry), idle: 60_000).entries.isEmpty)
         #expect(try await b.pending(of: "a", count: 10).count == 3)
         #expect(ids(try await b.reclaim([pending[0].entry], idle: 0)) == ["1"])
         #expect(try await b.pending(of: "b", count: 10).map(\.deliveries) == [2, 1, 1])
         #expect(try await b.pending(after: pending[0].entry, count: 1).map(\.entry) == [pending[1].entry])
     }
 
-    @Test("renewing keeps results with their consumer; parking assigns them to none")
+    @Test("renewing keeps entries with their consumer; parking copies a result, which keeps its id")
     func parking() async throws {
         let group = try await newGroup()
         try add(3)
-        let entries = try await group.take(3, waiting: nil).map(\.entry)
+        let page = try await group.take(3, waiting: nil)
+        let entries = page.entries
         try await eventually("they have been idle") { try await group.pending(idle: 20, count: 9).count == 3 }
         try await group.renew([entries[0]])
         #expect(!(try await group.pending(idle: 20, count: 9)).map(\.entry).contains(entries[0]))
         #expect(try await group.pending(count: 9).allSatisfy { $0.deliveries == 1 })
-        try await group.park([entries[1]])
-        #expect(try await group.pending(of: ResultGroup.parked, count: 9).map(\.entry) == [entries[1]])
+        for result in page.results { try await group.park(result) }
+        let parked = try await group.parked(count: 2)
+        #expect(parked.map(\.id) == page.results.prefix(2).map(\.id) && parked[1]["id"] == "1")
+        #expect(try await group.parked(after: parked[1], count: 9).map(\.id) == [page.results[2].id])
+        // One that was read from there is not added again.
+        try await group.park(parked[0])
+        try await group.removeParked([parked[1], page.results[0]])
+        #expect(try await group.parked(count: 9).map { $0["id"] } == ["0", "2"])
+        #expect(try await self.group("other").parked(count: 9).isEmpty)
         try await group.leave()
         #expect(try await group.pending(count: 9).count == 3)
-        try await group.acknowledge([entries[0], entries[2]])
+        try await group.acknowledge(entries)
         try await group.leave()
-        let consumers = try queue.redis.run("XINFO", "CONSUMERS", queue.keys.results, "g").elements ?? []
-        #expect(consumers.compactMap { $0.elements?[1].text } == [ResultGroup.parked])
+        #expect(try queue.redis.run("XINFO", "CONSUMERS", queue.keys.results, "g").elements?.isEmpty == true)
+    }
+
+    @Test("a parked result keeps all of its fields, also one of an entry that can't be read")
+    func parkedFields() async throws {
+        let group = try await newGroup()
+        try queue.redis.run(
+            "XADD", queue.keys.results, "*", "results",
+            #"[{"outcome":"dead","status":400,"labels":{"a":"b"},"notifications":[{},{"id":"\u00fc"}]}]"#)
+        try queue.redis.run("XADD", queue.keys.results, "*", "results", "[", "entry", "own")
+        let results = try await group.take(9, waiting: nil).results
+        #expect(results.count == 3)
+        for result in results { try await group.park(result) }
+        let parked = try await group.parked(count: 9)
+        for (result, parked) in zip(results, parked) {
+            #expect(parked.id == result.id)
+            for name in ["id", "outcome", "status", "labels", "time", "results"] {
+                #expect(parked[name] == result[name], "\(name)")
+            }
+        }
+        #expect(parked.map { $0["id"] } == [nil, "ü", nil] && parked[2]["results"] == "[")
     }
 
     @Test("drops results that the stream has evicted in the meantime")
     func dropped() async throws {
         let group = try await newGroup()
         try add(3)
-        let entries = try await group.take(3, waiting: nil).map(\.entry)
+        let entries = try await group.take(3, waiting: nil).entries
         try queue.redis.run("XDEL", queue.keys.results, entries[1])
         #expect(ids(try await group.reclaim(entries, idle: 0)) == ["0", "2"])
         #expect(try await group.pending(count: 9).map(\.entry) == [entries[0], entries[2]])

@@ -43,6 +43,7 @@ struct DashboardAPI: Sendable {
         get(api, "/dead-letters/{queue}/{key}") { request in
             Response.json(bytes: try await DeadLetterPage.find(request).json(isWhole: request.visitor.seesContent).utf8)
         }
+        get(api, "/results") { request in try await results(request) }
         get(api, "/devices/{token}") { request in
             Response.json(
                 bytes: try await DevicePage.findings(TokenText.normalized(request.parameters("token") ?? ""), request)
@@ -182,6 +183,31 @@ struct DashboardAPI: Sendable {
         guard request.visitor.seesContent else { return .json(bytes: try row.json(nil).utf8) }
         let check = await request.source.check(row.job.original, queue)
         return .json(bytes: try row.json(check.verdicts.map { .init(level: $0.level, sentence: $0.sentence) }).utf8)
+    }
+
+    /// The maximum number of results in an answer.
+    private static let results = 500
+
+    private func results(_ request: PageRequest) async throws -> Response {
+        let filter = try ResultFilter(request.query)
+        var order = ResultListing.Order()
+        order.newestFirst = request.query.isSet("newest_first")
+        (order.since, order.until) = try request.query.range(now: Moment.now)
+        let end = request.searchEnd
+        let part = try await ListPart<ResultLine>.of(
+            request.site.data.queues(named: request.query.all("queue")), after: request.query["after"],
+            limit: Self.results, until: end
+        ) { [order] keys, cursor, missing in
+            let place = cursor.flatMap { StoredResult.Place(id: $0) }
+            if let cursor, place == nil { throw WebError.unknownCursor(cursor) }
+            let found = try await ResultListing.read(
+                filter, order, after: place, limit: missing, until: end,
+                request.source.fleet.client(for: keys.results), keys)
+            return ListPart(
+                rows: found.results.map { ResultLine(queue: keys.queue, result: $0) }, looked: found.looked,
+                cursor: found.cursor)
+        }
+        return list("results", part.rows.map { $0.json(token: request.token) }, looked: part.looked, part.cursor)
     }
 
     private func activity(_ request: PageRequest) async throws -> Response {

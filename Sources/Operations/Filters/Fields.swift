@@ -152,7 +152,7 @@ extension Fields {
     }
 
     /// Returns the range of `since` and `until`.
-    func range(now: Int64) throws(FieldMistake) -> (since: Int64?, until: Int64?) {
+    package func range(now: Int64) throws(FieldMistake) -> (since: Int64?, until: Int64?) {
         let (since, until) = (try time("since", now: now), try time("until", now: now))
         if let since, let until, until < since {
             throw FieldMistake { "nothing can match, because \($0("until")) is before \($0("since"))" }

@@ -37,23 +37,26 @@ extension StoredResult {
     /// - Parameters:
     ///   - token: lower-case hex.
     ///   - limit: the maximum number.
-    ///   - most: the maximum number of entries to examine.
+    ///   - most: the number of results to examine, after which the search ends with the entry.
     ///   - end: the time at which the search ends; `nil` for none.
-    /// - Returns: the results, the number of entries that were examined, and true if `end` ended the search.
+    /// - Returns: the results, the number of results that were examined, and true if `end` ended the search.
     /// - Throws: `RedisError`.
     package static func of(
         token: String, limit: Int, lookingAt most: Int, until end: ContinuousClock.Instant?, _ client: RedisClient,
         _ keys: QueueKeys
     ) async throws -> (results: [StoredResult], looked: Int, isPartial: Bool) {
-        var (found, looked, last) = ([StoredResult](), 0, "+")
+        var (found, looked, last) = ([StoredResult](), 0, ResultPage?.none)
         while looked < most, found.count < limit {
-            let count = min(1000, most - looked)
-            let page = try await read(from: last, to: "-", newestFirst: true, count: count, client, keys)
-            looked += page.count
-            let own = page.filter { $0["token"].map { $0 == token || TokenText.normalized($0) == token } ?? false }
+            let count = ResultPage.size(for: min(1000, most - looked), after: last)
+            let start = last?.entries.last.map { "(\($0)" } ?? "+"
+            let page = try await read(from: start, to: "-", newestFirst: true, count: count, client, keys)
+            looked += page.results.count
+            let own = page.results.filter {
+                $0["token"].map { $0 == token || TokenText.normalized($0) == token } ?? false
+            }
             found += own.prefix(limit - found.count)
-            guard page.count == count, let oldest = page.last?.entry else { break }
-            last = "(\(oldest)"
+            guard page.entries.count == count else { break }
+            last = page
             if let end, .now >= end { return (found, looked, true) }
         }
         return (found, looked, false)

@@ -247,7 +247,7 @@ package struct QueueJobs: Sendable {
         return try await change(
             action.name, other: other, passing: passing,
             counter: action.isCancellation ? Outcome.cancelled.rawValue : "",
-            expecting: jobs.count * 7
+            expecting: jobs.count * 8
         ) { command in
             for job in jobs {
                 command.append(job.body)
@@ -255,7 +255,9 @@ package struct QueueJobs: Sendable {
                 command.append(text(action, job))
                 command.append(job.envelope.original.lowerBound)
                 command.append(job.envelope.original.count)
-                command.append(action.isCancellation ? results(of: job) : ByteBuffer())
+                let results = action.isCancellation ? results(of: job) : PackedResults()
+                command.append(results.argument)
+                command.append(results.count)
                 command.append(job.job?.campaignName ?? ByteBuffer())
             }
         }
@@ -327,8 +329,8 @@ package struct QueueJobs: Sendable {
     /// The maximum number of results for one job.
     private static let maximumResults = 1000
 
-    private func results(of stored: StoredJob) -> ByteBuffer {
-        guard limits.results != .off else { return ByteBuffer() }
+    private func results(of stored: StoredJob) -> PackedResults {
+        guard limits.results != .off else { return PackedResults() }
         var result = NotificationResult(
             .cancelled, reason: Self.cancelledReason, attempt: max(0, stored.envelope.attempt - 1))
         result.id = stored.id
@@ -341,7 +343,7 @@ package struct QueueJobs: Sendable {
             result.token = token
             packed.append(result)
         }
-        return packed.argument
+        return packed
     }
 }
 

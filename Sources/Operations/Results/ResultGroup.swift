@@ -2,12 +2,13 @@ import NIOCore
 import PushQueue
 import Redis
 
-/// A consumer group of a queue's results. It delivers each result to one of several consumers.
+/// A consumer group of a queue's results. It delivers each entry of the stream, with the results of many notifications,
+/// to one of several consumers.
 ///
-/// A result is pending until its consumer acknowledges it. When a consumer has been idle for some time, others take
-/// over its pending results.
+/// An entry is pending until its consumer acknowledges it. When a consumer has been idle for some time, others take over
+/// its pending entries. A result that can't be handled is parked: copied to a stream of the group's own.
 public struct ResultGroup: Sendable {
-    /// A pending result.
+    /// A pending entry.
     public struct Pending: Sendable, Equatable {
         /// The entry's id.
         public var entry: String
@@ -17,8 +18,8 @@ public struct ResultGroup: Sendable {
         public var deliveries: Int
     }
 
-    /// The consumer that holds parked results: no other takes them over from it.
-    public static let parked = "parked"
+    /// The approximate maximum number of parked results; the oldest are removed.
+    private static let maximumParked = 10_000
 
     private let client: RedisClient
     private let keys: QueueKeys
@@ -52,12 +53,12 @@ public struct ResultGroup: Sendable {
         }
     }
 
-    /// Reads results that were not delivered to any consumer before.
+    /// Reads entries that were not delivered to any consumer before.
     /// - Parameters:
     ///   - count: their maximum number.
     ///   - milliseconds: the maximum time to wait for the first of them; `nil` to return at once.
     /// - Throws: `RedisError`.
-    public func take(_ count: Int, waiting milliseconds: Int?) async throws -> [StoredResult] {
+    public func take(_ count: Int, waiting milliseconds: Int?) async throws -> ResultPage {
         var command = RedisCommand("XREADGROUP", "GROUP", group, consumer, "COUNT", "\(count)")
         if let milliseconds {
             command.append("BLOCK")
@@ -66,11 +67,11 @@ public struct ResultGroup: Sendable {
         for word in ["STREAMS", keys.results, ">"] { command.append(word) }
         let reply = try await client.call(command, deadline: .milliseconds(Int64(milliseconds ?? 0) + 10_000))
         // An array with one stream, which is its name and its entries; nil without results.
-        guard reply.root.count == 1, reply.root[0].count == 2 else { return [] }
-        return reply.root[0][1].children.compactMap(StoredResult.init)
+        guard reply.root.count == 1, reply.root[0].count == 2 else { return ResultPage() }
+        return ResultPage(reply.root[0][1])
     }
 
-    /// Returns the consumers that have pending results.
+    /// Returns the consumers that have pending entries.
     /// - Throws: `RedisError`.
     public func holders() async throws -> [String] {
         let consumers = try await client.call(RedisCommand("XINFO", "CONSUMERS", keys.results, group)).root.children
@@ -86,7 +87,7 @@ public struct ResultGroup: Sendable {
         }
     }
 
-    /// Lists pending results, the oldest first.
+    /// Lists pending entries, the oldest first.
     /// - Parameters:
     ///   - other: the consumer that has them; `nil` for any.
     ///   - idle: the minimum time since they were last delivered or renewed, in milliseconds.
@@ -113,60 +114,88 @@ public struct ResultGroup: Sendable {
         }
     }
 
-    /// Takes over pending results.
+    /// Takes over pending entries.
     /// - Parameter idle: the minimum time since they were last delivered or renewed, in milliseconds. If several
-    ///   consumers take over the same result, only one gets it.
-    /// - Returns: the results that this consumer has now. Entries that the stream has dropped in the meantime are
+    ///   consumers take over the same entry, only one gets it.
+    /// - Returns: the entries that this consumer has now. Those that the stream has dropped in the meantime are
     ///   acknowledged.
     /// - Throws: `RedisError`.
-    public func reclaim(_ entries: [String], idle: Int) async throws -> [StoredResult] {
-        guard !entries.isEmpty else { return [] }
-        let reply = try await client.call(claim(entries, by: consumer, idle: idle))
-        let results = reply.root.children.compactMap(StoredResult.init)
+    public func reclaim(_ entries: [String], idle: Int) async throws -> ResultPage {
+        guard !entries.isEmpty else { return ResultPage() }
+        let page = ResultPage(try await client.call(claim(entries, idle: idle)).root)
         // Redis 7 drops them itself; 6.2 replies with nil in their places.
-        if results.count < entries.count { try await acknowledgeDropped(entries) }
-        return results
+        if page.entries.count < entries.count { try await acknowledgeDropped(entries) }
+        return page
     }
 
     private func acknowledgeDropped(_ entries: [String]) async throws {
         var dropped: [String] = []
         for entry in entries {
             let found = try await StoredResult.read(from: entry, to: entry, count: 1, client, keys)
-            if found.isEmpty { dropped.append(entry) }
+            if found.entries.isEmpty { dropped.append(entry) }
         }
         try await acknowledge(dropped)
     }
 
-    /// Renews results that this consumer still works on, so that no other takes them over.
+    /// Renews entries that this consumer still works on, so that no other takes them over.
     /// - Throws: `RedisError`.
     public func renew(_ entries: [String]) async throws {
         guard !entries.isEmpty else { return }
-        var command = claim(entries, by: consumer, idle: 0)
+        var command = claim(entries, idle: 0)
         command.append("JUSTID")
         _ = try await client.call(command)
     }
 
-    /// Parks results: they stay pending, and no consumer takes them over.
-    /// - Throws: `RedisError`.
-    public func park(_ entries: [String]) async throws {
-        guard !entries.isEmpty else { return }
-        var command = claim(entries, by: Self.parked, idle: 0)
-        command.append("JUSTID")
-        _ = try await client.call(command)
-    }
-
-    private func claim(_ entries: [String], by consumer: String, idle: Int) -> RedisCommand {
+    private func claim(_ entries: [String], idle: Int) -> RedisCommand {
         var command = RedisCommand("XCLAIM", keys.results, group, consumer, "\(idle)")
         for entry in entries { command.append(entry) }
         return command
     }
 
-    /// Acknowledges results: the group has handled them.
+    /// Acknowledges entries: the group has handled all of their results.
     /// - Throws: `RedisError`.
     public func acknowledge(_ entries: [String]) async throws {
         guard !entries.isEmpty else { return }
         var command = RedisCommand("XACK", keys.results, group)
         for entry in entries { command.append(entry) }
+        _ = try await client.call(command)
+    }
+
+    // MARK: Parked results
+
+    /// Parks a result, unless it was read from there. Its entry can then be acknowledged.
+    /// - Throws: `RedisError`.
+    public func park(_ result: StoredResult) async throws {
+        guard result.parkedAs == nil else { return }
+        var command = RedisCommand(
+            "XADD", keys.parkedResults(group), "MAXLEN", "~", "\(Self.maximumParked)", "*", "entry", result.id)
+        for (name, value) in result.fields where name != "entry" && value.readableBytes > 0 {
+            command.append(name)
+            command.append(value)
+        }
+        _ = try await client.call(command)
+    }
+
+    /// Reads parked results, the oldest first.
+    /// - Parameter last: the result after which to begin; `nil` to begin with the oldest.
+    /// - Throws: `RedisError`.
+    public func parked(after last: StoredResult? = nil, count: Int) async throws -> [StoredResult] {
+        let start = last?.parkedAs.map { "(\($0)" } ?? "-"
+        let reply = try await client.call(
+            RedisCommand("XRANGE", keys.parkedResults(group), start, "+", "COUNT", "\(count)"))
+        return reply.root.children.compactMap { element in
+            guard let entry = ResultEntry(element) else { return nil }
+            return StoredResult(parkedAs: entry.id, entry.fields)
+        }
+    }
+
+    /// Removes parked results: the group has handled them.
+    /// - Throws: `RedisError`.
+    public func removeParked(_ results: [StoredResult]) async throws {
+        let parked = results.compactMap(\.parkedAs)
+        guard !parked.isEmpty else { return }
+        var command = RedisCommand("XDEL", keys.parkedResults(group))
+        for id in parked { command.append(id) }
         _ = try await client.call(command)
     }
 

@@ -12,6 +12,19 @@ package struct ResultLine {
         self.result = result
     }
 
+    /// Returns the JSON object with the token in another form.
+    package func json(token: (String) -> String) -> String {
+        var json = ByteBuffer()
+        guard let text = result["token"] else {
+            writeJSON(to: &json)
+            return String(buffer: json)
+        }
+        let fields = result.fields.map { ($0.name, $0.name == "token" ? ByteBuffer(string: token(text)) : $0.value) }
+        ResultLine(queue: queue, result: StoredResult(entry: result.entry, index: result.index, fields: fields))
+            .writeJSON(to: &json)
+        return String(buffer: json)
+    }
+
     /// Appends a JSON object: the known fields, `queue`, and `entry`, which is unique in a queue. `at` is in
     /// milliseconds since 1970.
     /// - Parameter others: members to omit.
@@ -21,7 +34,7 @@ package struct ResultLine {
         json.writeJSONString(queue)
         if !others.contains("entry") {
             json.writeString(",\"entry\":")
-            json.writeJSONString(result.entry)
+            json.writeJSONString(result.id)
         }
         for (name, value) in result.fields where value.readableBytes > 0 && !others.contains(name) {
             json.writeString(",")

@@ -2,12 +2,35 @@ import NIOCore
 import PushQueue
 import Redis
 
-/// A result in a queue's stream.
+/// A result in a queue's stream. An entry of the stream has the results of many notifications.
 public struct StoredResult: Sendable {
-    /// The entry's id, `<milliseconds since 1970>-<number>`.
+    /// The id of its entry, `<milliseconds since 1970>-<number>`.
     public let entry: String
+    /// The number of the result in its entry, from 0.
+    public let index: Int
     /// The fields in their order; unknown ones are empty.
     public let fields: [(name: String, value: ByteBuffer)]
+    /// The id of its entry in the stream of parked results; `nil` if it was not read from there.
+    package var parkedAs: String?
+
+    init(entry: String, index: Int, fields: [(name: String, value: ByteBuffer)]) {
+        self.entry = entry
+        self.index = index
+        self.fields = fields
+    }
+
+    /// A result that was read from the stream of parked results, where the field `entry` is its ``id``.
+    init(parkedAs parked: String, _ fields: [(name: String, value: ByteBuffer)]) {
+        let id = fields.first { $0.name == "entry" }.map { String(buffer: $0.value) } ?? parked
+        let parts = id.split(separator: "/", maxSplits: 1)
+        self.init(
+            entry: parts.first.map(String.init) ?? parked, index: parts.count > 1 ? Int(parts[1]) ?? 0 : 0,
+            fields: fields.filter { $0.name != "entry" })
+        parkedAs = parked
+    }
+
+    /// A text that no other result of the queue has: `<entry>/<index>`.
+    public var id: String { "\(entry)/\(index)" }
 
     /// The value of a field; `nil` if unknown.
     public subscript(name: String) -> String? {
@@ -21,49 +44,66 @@ public struct StoredResult: Sendable {
     /// An id before those of all entries.
     public static let beginning = "0-0"
 
-    /// Reads some results, the oldest first.
+    /// Reads the results of some entries, the oldest first.
     /// - Parameters:
     ///   - entry: the entry after which to begin.
-    ///   - count: their maximum number.
+    ///   - count: the maximum number of entries.
     /// - Throws: `RedisError`.
     public static func read(
         after entry: String, count: Int, _ client: RedisClient, _ keys: QueueKeys
-    ) async throws -> [StoredResult] {
+    ) async throws -> ResultPage {
         try await read(from: "(\(entry)", to: "+", count: count, client, keys)
     }
 
-    /// Reads some results of a period.
+    /// Reads the results of some entries of a period.
     /// - Parameters:
-    ///   - start: the first one: an entry's id, or a time in milliseconds; `(` before an id excludes that entry; `-` is
-    ///     the oldest and `+` the newest.
-    ///   - end: the last one, in the same form.
+    ///   - start: the first entry: its id, or a time in milliseconds; `(` before an id excludes that entry; `-` is the
+    ///     oldest and `+` the newest.
+    ///   - end: the last entry, in the same form.
     ///   - newestFirst: true to go back in time; `start` is then the newest.
-    ///   - count: their maximum number.
+    ///   - count: the maximum number of entries.
     /// - Throws: `RedisError`.
     public static func read(
         from start: String, to end: String, newestFirst: Bool = false, count: Int, _ client: RedisClient,
         _ keys: QueueKeys
-    ) async throws -> [StoredResult] {
+    ) async throws -> ResultPage {
         let name = newestFirst ? "XREVRANGE" : "XRANGE"
         let reply = try await client.call(RedisCommand(name, keys.results, start, end, "COUNT", "\(count)"))
-        return reply.root.children.compactMap(StoredResult.init)
+        return ResultPage(reply.root, newestFirst: newestFirst)
     }
 
-    /// The position of an entry in the stream.
+    /// The position of a result in the stream.
     package struct Place: Comparable, Sendable {
         let milliseconds: UInt64
         let number: UInt64
+        let index: Int
+
+        /// - Parameter entry: the id of an entry.
+        init(_ entry: String, index: Int) {
+            let parts = entry.split(separator: "-").map { UInt64($0) ?? 0 }
+            (milliseconds, number) = (parts.first ?? 0, parts.count > 1 ? parts[1] : 0)
+            self.index = index
+        }
+
+        /// Parses the id of a result.
+        /// - Returns: `nil` for a text of another form.
+        package init?(id: String) {
+            let parts = id.split(separator: "/", omittingEmptySubsequences: false)
+            guard parts.count == 2, let index = Int(parts[1]), index >= 0 else { return nil }
+            self.init(String(parts[0]), index: index)
+            guard entry == parts[0] else { return nil }
+        }
+
+        /// The id of the entry.
+        var entry: String { "\(milliseconds)-\(number)" }
 
         package static func < (left: Place, right: Place) -> Bool {
-            (left.milliseconds, left.number) < (right.milliseconds, right.number)
+            (left.milliseconds, left.number, left.index) < (right.milliseconds, right.number, right.index)
         }
     }
 
-    /// The position of the entry.
-    package var place: Place {
-        let parts = entry.split(separator: "-").map { UInt64($0) ?? 0 }
-        return Place(milliseconds: parts.first ?? 0, number: parts.count > 1 ? parts[1] : 0)
-    }
+    /// The position of the result.
+    package var place: Place { Place(entry, index: index) }
 
     /// Waits until there is a new result.
     /// - Parameters:
@@ -76,14 +116,5 @@ public struct StoredResult: Sendable {
         _ = try await client.call(
             RedisCommand("XREAD", "COUNT", "1", "BLOCK", "\(milliseconds)", "STREAMS", keys.results, entry),
             deadline: .milliseconds(Int64(milliseconds) + 10_000))
-    }
-
-    init?(_ element: RESPReply.Element) {
-        guard element.count == 2, let entry = element[0].string else { return nil }
-        self.entry = entry
-        var values = element[1].children
-        var fields: [(String, ByteBuffer)] = []
-        while let name = values.next()?.string, let value = values.next()?.bytes { fields.append((name, value)) }
-        self.fields = fields
     }
 }

@@ -31,7 +31,7 @@ final class Ledger {
     /// Jobs of which some notifications have ended and others have not, with the times of the first unwritten ends, the
     /// oldest first. Most of them have been settled since.
     private var unwritten = CircularBuffer<(job: JobID, tally: JobTally, since: NIODeadline)>()
-    /// True if the unwritten results of a job have reached ``Outbox/resultBatch``.
+    /// True if the unwritten results of a job have reached ``Outbox/resultBytes``.
     private var hasManyResults = false
     private var log: NotificationLog
     /// The most inclusive setting of all queues.
@@ -197,7 +197,7 @@ final class Ledger {
 
     private func watchUnwritten(_ id: JobID) {
         guard let tally = lane.jobs[id].tally, !tally.isEmpty else { return }
-        if tally.results.count >= Outbox.resultBatch { hasManyResults = true }
+        if tally.results.size >= Outbox.resultBytes { hasManyResults = true }
         guard !tally.isWatched else { return }
         tally.isWatched = true
         unwritten.append((id, tally, lane.now))
@@ -209,7 +209,7 @@ final class Ledger {
         guard hasManyResults else { return [] }
         hasManyResults = false
         return unwritten.filter { next in
-            lane.jobs[next.job].tally === next.tally && next.tally.results.count >= Outbox.resultBatch
+            lane.jobs[next.job].tally === next.tally && next.tally.results.size >= Outbox.resultBytes
                 && outboxes[lane.jobs[next.job].queue.index].canSettlePart
         }.map(\.job)
     }

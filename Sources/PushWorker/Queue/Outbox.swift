@@ -7,8 +7,8 @@ import PushQueue
 final class Outbox {
     /// The number of claims at which a batch is written.
     static let batch = 256
-    /// The number of results per write: each is an entry of a stream, and Redis must not be busy for long.
-    static let resultBatch = 128
+    /// The bytes of results at which a batch, or a part of a job, is written. A job with 1,000 tokens has half as many.
+    static let resultBytes = 1 << 18
     /// The bytes of copied jobs at which a batch is written: its script blocks Redis for some milliseconds.
     private static let batchBytes = 1 << 20
     /// The time after its first claim at which a batch is written.
@@ -149,7 +149,7 @@ final class Outbox {
 
     private func flushIfFull() {
         if settlement.count >= Self.batch || settlement.copiedBytes >= Self.batchBytes
-            || settlement.resultCount >= Self.resultBatch
+            || settlement.resultBytes >= Self.resultBytes
         {
             return flush()
         }

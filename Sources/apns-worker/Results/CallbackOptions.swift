@@ -102,9 +102,6 @@ struct CallbackOptions: ParsableArguments {
                 throw ValidationError("--\(flag) must have 1 to 100 printable ASCII characters without spaces")
             }
         }
-        if consumer == ResultGroup.parked {
-            throw ValidationError("--consumer can't be \(ResultGroup.parked), the name under which results are parked")
-        }
         _ = try limits()
         _ = try address()
     }

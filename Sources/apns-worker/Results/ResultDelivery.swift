@@ -8,6 +8,10 @@ import Redis
 /// A batch that the receiver does not accept is handed over again, with growing pauses. If the receiver answers but
 /// never accepts the batch, its results are handed over one by one, so that one bad result does not hold up the others.
 /// A result that is not accepted on its own either is parked.
+///
+/// Consumers share the stream's entries, each of which has the results of many notifications, and an entry is acknowledged
+/// once all of its results were accepted or parked. After a crash, the results of an entry that was handed over in part are
+/// handed over again.
 struct ResultDelivery {
     struct Limits: Sendable {
         /// The maximum number of results in a batch.
@@ -53,10 +57,10 @@ struct ResultDelivery {
         }
 
         mutating func fails(_ single: Single) {
-            if failed.count < ResultDelivery.failuresInRow { failed.insert(single.result.entry) }
+            if failed.count < ResultDelivery.failuresInRow { failed.insert(single.result.id) }
         }
 
-        mutating func forget(_ entry: String) { failed.remove(entry) }
+        mutating func forget(_ result: StoredResult) { failed.remove(result.id) }
 
         /// Returns true if others were accepted while this result failed.
         func isAtFault(_ single: Single) -> Bool {
@@ -77,10 +81,13 @@ struct ResultDelivery {
 
     private var log: DeliveryLog
     private var blame = Blame()
-    /// The results that this consumer is working on, and the time at which it last confirmed that.
-    private var held: [String] = []
+    /// The entries that this consumer is working on, with the number of results that are left of each.
+    private var held: [String: Int] = [:]
+    /// The time at which this consumer last confirmed that it is working on them.
     private var renewed = ContinuousClock.now
-    /// True if this consumer may have pending results that it is not working on, because it was restarted or Redis did
+    /// The entries that were read last.
+    private var lastPage: ResultPage?
+    /// True if this consumer may have pending entries that it is not working on, because it was restarted or Redis did
     /// not answer.
     private var mayHaveLeftovers = true
     private var nextReclaim = ContinuousClock.now
@@ -117,13 +124,14 @@ struct ResultDelivery {
                     try await retryParked()
                     retriesParked = false
                 }
-                let results = try await nextResults()
-                if results.isEmpty, limits.once, !mayHaveLeftovers { break }
-                try await deliver(results)
+                let page = try await nextPage()
+                if page.entries.isEmpty, limits.once, !mayHaveLeftovers { break }
+                hold(page)
+                try await deliver(page.results)
                 log.redisAnswers()
             } catch let error as RedisError {
                 mayHaveLeftovers = true
-                held = []
+                held = [:]
                 // The stream, and with it the group, can be deleted at any time.
                 if case .server(let answer) = error, answer.prefix == "NOGROUP" { isNew = true }
                 if limits.once { throw error }
@@ -134,70 +142,93 @@ struct ResultDelivery {
         // A stopped consumer leaves its results to others, or to itself after a restart.
         do { try await group.leave() } catch let error as RedisError { log.redisFails(error) }
         log.finish()
-        return log.parked == 0 && held.isEmpty
+        return log.parked == 0 && held.isEmpty && !hasGivenUp
     }
 
     // MARK: Results to hand over
 
-    private mutating func nextResults() async throws -> [StoredResult] {
+    /// The number of entries that have about as many results as a batch.
+    private var pageSize: Int { ResultPage.size(for: limits.batch, after: lastPage) }
+
+    private mutating func nextPage() async throws -> ResultPage {
+        let count = pageSize
         if mayHaveLeftovers {
-            let own = try await group.pending(of: consumer, count: limits.batch)
-            mayHaveLeftovers = own.count == limits.batch
-            let results = try await group.reclaim(own.map(\.entry), idle: 0)
-            if !results.isEmpty { return results }
+            let own = try await group.pending(of: consumer, count: count)
+            mayHaveLeftovers = own.count == count
+            let page = try await group.reclaim(own.map(\.entry), idle: 0)
+            if !page.entries.isEmpty { return page }
         }
         if ContinuousClock.now >= nextReclaim {
-            let others = try await silentConsumersResults()
-            if !others.isEmpty { return others }
+            let others = try await silentConsumersPage(count)
+            if !others.entries.isEmpty { return others }
             nextReclaim = .now + .milliseconds(max(100, limits.claimAfter / 4))
         }
-        return try await group.take(limits.batch, waiting: limits.once ? nil : 1000)
+        return try await group.take(count, waiting: limits.once ? nil : 1000)
     }
 
-    /// Takes over results of silent consumers. `XAUTOCLAIM` would also claim the parked ones.
-    private func silentConsumersResults() async throws -> [StoredResult] {
-        for other in try await group.holders() where other != ResultGroup.parked && other != consumer {
-            let pending = try await group.pending(of: other, idle: limits.claimAfter, count: limits.batch)
-            let results = try await group.reclaim(pending.map(\.entry), idle: limits.claimAfter)
-            if !results.isEmpty { return results }
+    /// Takes over entries of silent consumers.
+    private func silentConsumersPage(_ count: Int) async throws -> ResultPage {
+        for other in try await group.holders() where other != consumer {
+            let pending = try await group.pending(of: other, idle: limits.claimAfter, count: count)
+            let page = try await group.reclaim(pending.map(\.entry), idle: limits.claimAfter)
+            if !page.entries.isEmpty { return page }
         }
-        return []
+        return ResultPage()
     }
 
     private mutating func retryParked() async throws {
-        var (last, count): (String?, Int) = (nil, 0)
+        var (last, count): (StoredResult?, Int) = (nil, 0)
         while !stop.isStopped, !hasGivenUp {
-            let parked = try await group.pending(of: ResultGroup.parked, after: last, count: limits.batch)
-            guard let end = parked.last?.entry else { break }
+            let parked = try await group.parked(after: last, count: limits.batch)
+            guard let end = parked.last else { break }
             last = end
             count += parked.count
-            try await deliver(try await group.reclaim(parked.map(\.entry), idle: 0))
+            try await deliver(parked)
         }
         log.retried(count)
+    }
+
+    /// Records that this consumer is working on the entries of a page.
+    private mutating func hold(_ page: ResultPage) {
+        if held.isEmpty { renewed = .now }
+        if !page.entries.isEmpty { lastPage = page }
+        for result in page.results { held[result.entry, default: 0] += 1 }
     }
 
     // MARK: Handing over
 
     private mutating func deliver(_ results: [StoredResult]) async throws {
-        held = results.map(\.entry)
-        renewed = .now
-        let unwanted = results.filter { !filter.matches($0) }
-        try await acknowledge(unwanted)
-        let wanted = unwanted.isEmpty ? results : results.filter(filter.matches)
-        guard !wanted.isEmpty else { return }
+        try await acknowledge(results.filter { !filter.matches($0) })
+        var wanted = results.filter(filter.matches)[...]
+        // The entry that was handed over in part. A process that is stopped still hands over the rest of it, so that the
+        // results before that are not repeated.
+        var open: String?
+        while let next = wanted.first, !hasGivenUp, !stop.isStopped || next.entry == open {
+            let batch = Array(wanted.prefix(limits.batch))
+            wanted = wanted.dropFirst(batch.count)
+            open = try await deliverBatch(batch) ? batch.last?.entry : nil
+            try await renewIfDue()
+        }
+    }
+
+    /// - Returns: true if the receiver accepted the batch.
+    private mutating func deliverBatch(_ wanted: [StoredResult]) async throws -> Bool {
         var (failures, backoff) = (0, Backoff())
         while failures < Self.triesTogether {
             let reception = await handOver(wanted)
             switch reception {
-            case .accepted: return try await acknowledge(wanted)
+            case .accepted:
+                try await acknowledge(wanted)
+                return true
             case .refused: failures = Self.triesTogether
             case .failed: failures = wanted.count == 1 ? Self.triesTogether : failures + 1
             case .unreachable: break
             }
             if case .refused = reception { break }
-            guard try await rest(&backoff, after: reception) else { return }
+            guard try await rest(&backoff, after: reception) else { return false }
         }
         try await deliverOneByOne(wanted)
+        return false
     }
 
     /// Hands over results singly, each after its own pauses, and new results together in between. These also show
@@ -217,17 +248,21 @@ struct ResultDelivery {
             let wait = max(1, min(1000, Int((next - .now) / .milliseconds(1))))
             try await renewIfDue()
             let more = try await group.take(
-                left.count < Self.maximumSingles ? limits.batch : 1, waiting: limits.once ? nil : wait)
-            held += more.map(\.entry)
-            try await acknowledge(more.filter { !filter.matches($0) })
-            let wanted = more.filter(filter.matches)
-            if !wanted.isEmpty {
-                if await handOver(wanted) == .accepted {
-                    try await acknowledge(wanted)
+                left.count < Self.maximumSingles ? pageSize : 1, waiting: limits.once ? nil : wait)
+            hold(more)
+            try await acknowledge(more.results.filter { !filter.matches($0) })
+            var wanted = more.results.filter(filter.matches)[...]
+            while !wanted.isEmpty {
+                let batch = Array(wanted.prefix(limits.batch))
+                wanted = wanted.dropFirst(batch.count)
+                if await handOver(batch) == .accepted {
+                    try await acknowledge(batch)
                 } else {
-                    left += wanted.map { Single(result: $0) }
+                    left += (batch + wanted).map { Single(result: $0) }
+                    wanted = []
                 }
-            } else if limits.once, more.isEmpty {
+            }
+            if limits.once, more.entries.isEmpty {
                 if left.contains(where: { $0.tries >= limits.tries && !blame.isAtFault($0) }) {
                     hasGivenUp = true
                     return
@@ -246,7 +281,8 @@ struct ResultDelivery {
             if stop.isStopped { return nil }
             let reception = await handOver([single.result])
             if case .unreachable = reception { return reception }
-            left.removeAll { $0.result.entry == single.result.entry }
+            // A result may be parked and in an entry that was handed over in part before a crash.
+            left.removeAll { $0.result.id == single.result.id && $0.result.parkedAs == single.result.parkedAs }
             if reception == .accepted {
                 failuresInRow = 0
                 try await acknowledge([single.result])
@@ -284,17 +320,21 @@ struct ResultDelivery {
     }
 
     private mutating func acknowledge(_ results: [StoredResult]) async throws {
-        guard !results.isEmpty else { return }
-        try await group.acknowledge(results.map(\.entry))
-        let ended = Set(results.map(\.entry))
-        held.removeAll(where: ended.contains)
+        try await group.removeParked(results)
+        var complete: [String] = []
+        for result in results where result.parkedAs == nil {
+            guard let left = held[result.entry] else { continue }
+            held[result.entry] = left > 1 ? left - 1 : nil
+            if left == 1 { complete.append(result.entry) }
+        }
+        try await group.acknowledge(complete)
     }
 
     private mutating func park(_ result: StoredResult, _ reception: ResultReception, tries: Int) async throws {
-        try await group.park([result.entry])
-        blame.forget(result.entry)
-        held.removeAll { $0 == result.entry }
-        log.parked(result.entry, reception.problem ?? "", tries: tries)
+        try await group.park(result)
+        blame.forget(result)
+        if result.parkedAs == nil { try await acknowledge([result]) }
+        log.parked(result.id, reception.problem ?? "", tries: tries)
     }
 
     // MARK: Pauses
@@ -319,7 +359,7 @@ struct ResultDelivery {
 
     private mutating func renewIfDue() async throws {
         guard ContinuousClock.now - renewed >= .milliseconds(renewal) else { return }
-        try await group.renew(held)
+        try await group.renew(Array(held.keys))
         renewed = .now
     }
 

@@ -5,13 +5,14 @@ import Redis
 
 /// Reads the results of several queues in order of time, one page per queue at a time.
 struct ResultSearch {
-    /// The number of results per read, which Redis copies within a few milliseconds.
+    /// The approximate number of results per read, which Redis copies within a millisecond.
     private static let page = 500
 
     private struct Stream {
         let keys: QueueKeys
         let client: RedisClient
-        var page: ArraySlice<StoredResult> = []
+        var results: ArraySlice<StoredResult> = []
+        var page: ResultPage?
         /// The entry after which to continue; `nil` before the first page.
         var position: String?
         /// True once a page was incomplete.
@@ -48,12 +49,12 @@ struct ResultSearch {
     mutating func next() async throws -> Found? {
         var best: (index: Int, entry: StoredResult.Place)?
         for index in streams.indices {
-            if streams[index].page.isEmpty { try await read(index) }
-            guard let place = streams[index].page.first?.place else { continue }
+            if streams[index].results.isEmpty { try await read(index) }
+            guard let place = streams[index].results.first?.place else { continue }
             if let other = best?.entry, newestFirst ? place <= other : place >= other { continue }
             best = (index, place)
         }
-        guard let index = best?.index, let result = streams[index].page.popFirst() else { return nil }
+        guard let index = best?.index, let result = streams[index].results.popFirst() else { return nil }
         searched += 1
         return Found(queue: streams[index].keys.queue, result: result)
     }
@@ -67,11 +68,13 @@ struct ResultSearch {
         } else {
             bounds = (stream.position.map { "(\($0)" } ?? since.map { "\($0)" } ?? "-", until.map { "\($0)" } ?? "+")
         }
-        let results = try await StoredResult.read(
-            from: bounds.first, to: bounds.last, newestFirst: newestFirst, count: Self.page, stream.client, stream.keys)
-        streams[index].page = results[...]
-        streams[index].position = results.last?.entry ?? stream.position
-        streams[index].isAtEnd = results.count < Self.page
+        let count = ResultPage.size(for: Self.page, after: stream.page)
+        let page = try await StoredResult.read(
+            from: bounds.first, to: bounds.last, newestFirst: newestFirst, count: count, stream.client, stream.keys)
+        streams[index].results = page.results[...]
+        streams[index].page = page
+        streams[index].position = page.entries.last ?? stream.position
+        streams[index].isAtEnd = page.entries.count < count
     }
 
     /// Waits until there may be more results for ``next()`` to return.

@@ -381,8 +381,10 @@ final class FakeQueue: QueueStore {
     private(set) var pieces: [String] = []
     private(set) var results = 0
     private(set) var holders: [String] = []
-    /// The numbers of results in the settlements.
-    private(set) var resultCounts: [Int] = []
+    /// The number of results in all settlements.
+    private(set) var resultCount = 0
+    /// The sizes of the results in the settlements, in bytes.
+    private(set) var resultSizes: [Int] = []
     private(set) var settlements = 0
     /// The sums for the history, and the number of claims that were settled with each.
     private(set) var minutes: [(counts: MinuteCounts, claims: Int)] = []
@@ -455,7 +457,7 @@ final class FakeQueue: QueueStore {
     func settle(_ settlement: Settlement, completion: @escaping Completion<QueueConnection.Settled>) {
         reply(completion) { [self] in
             settlements += 1
-            resultCounts.append(settlement.resultCount)
+            resultSizes.append(settlement.resultBytes)
             if let counts = settlement.minute { minutes.append((counts, settlement.count)) }
             return QueueConnection.Settled(lost: apply(settlement), evicted: 0)
         }
@@ -483,8 +485,10 @@ final class FakeQueue: QueueStore {
             return body
         }
         func addFacts(_ isFound: Bool) {
-            let packed = next()
-            if isFound, !packed.isEmpty { results += 1 }
+            let (packed, number) = (next(), Int(next()) ?? 0)
+            precondition(packed.isEmpty == (number == 0), "\(number) results: \(packed)")
+            resultCount += number
+            if isFound, number > 0 { results += 1 }
             for _ in 0..<(Int(next()) ?? 0) {
                 let (name, amount) = (next(), Int(next()) ?? 0)
                 if isFound { count(name, amount) }
@@ -496,6 +500,13 @@ final class FakeQueue: QueueStore {
             case "ack":
                 let (outcome, number) = (next(), Int(next()) ?? 0)
                 for _ in 0..<number where take(next()) != nil { count(outcome, 1) }
+            case "report":
+                let (outcome, _, number) = (next(), next(), Int(next()) ?? 0)
+                resultCount += number
+                for _ in 0..<number where take(next()) != nil {
+                    count(outcome, 1)
+                    results += 1
+                }
             case "end": addFacts(take(next()) != nil)
             case "keep":
                 let body = take(next())

@@ -6,7 +6,7 @@
 --       4 cancelled       ZSET   cancelled jobs by time (ms), kept like dead letters
 --       5 cancelled-bytes STRING sum of their lengths
 --       6 stats:          prefix of the day's counters
---       7 results         STREAM outcomes of notifications
+--       7 results         STREAM outcomes of notifications; `results-marks` is beside it
 --       8 campaigns       ZSET   campaigns by the time of their last settlement
 --       9 campaign:       prefix of a campaign's counters
 --      10 minute:         prefix of the minutes' counters
@@ -27,10 +27,10 @@
 --      11 counter         the counter of their notifications; '' for none
 --      12 reason          of the cancelled jobs
 --       then for each job
---         job notifications text start length results campaign
+--         job notifications text start length results n campaign
 --                         `text` with bury: JSON members about the job, each with a leading comma; with run:
 --                         the job in its new wrapper. The original is the `length` bytes of the job from `start` (from
---                         0). `results`, if not '', are added (see add_results); `campaign`, if not '', counts the
+--                         0). `results` are an array of groups with n results; `campaign`, if not '', counts the
 --                         notifications, too
 -- Reply { changed, passed, evicted }
 --       changed           the number of jobs that were still in place, and are changed
@@ -47,7 +47,7 @@ local jobs, inbox, retry, cancelled, cancelled_bytes, stats, results, campaigns,
 local action, place, head, other_head, page, stamp, max_dead, max_dead_age, max_dead_bytes, max_results, counter,
     reason = unpack(ARGV, 1, 12)
 page, max_results = tonumber(page), tonumber(max_results)
-local FIRST_JOB, ARGUMENTS = 13, 7
+local FIRST_JOB, ARGUMENTS = 13, 8
 local MOST_JOBS, MOST_BYTES = 1000, 1048576
 local now = now_ms()
 
@@ -85,7 +85,7 @@ local changed, notifications, by_campaign, moved, buried = 0, 0, {}, {}, false
 
 -- Applies the action to a job that has left its place.
 local function change(job, score)
-    local _, number, text, start, length, packed, campaign = unpack(ARGV, at[job], at[job] + ARGUMENTS - 1)
+    local _, number, text, start, length, array, n, campaign = unpack(ARGV, at[job], at[job] + ARGUMENTS - 1)
     changed = changed + 1
     notifications = notifications + number
     if campaign ~= '' then
@@ -102,8 +102,8 @@ local function change(job, score)
     elseif action == 'move' then
         moved[#moved + 1] = job
     end
-    if packed ~= '' and max_results > 0 then
-        add_results(results, max_results, now, packed)
+    if tonumber(n) > 0 and max_results > 0 then
+        add_results(results, max_results, array, n)
     end
 end
 
@@ -138,6 +138,7 @@ else
     call_in_chunks(push_head(other_head == 'LEFT' and 'RIGHT' or 'LEFT'), other_jobs, moved)
 end
 
+write_results(results, max_results)
 if counter ~= '' then
     count(stats, now, counter, notifications)
     add_to_minute(minutes, now, { counter, notifications })

@@ -12,7 +12,7 @@
 --      10 next:<lane>     STRING `<next> <first> <stamp> <size>` of the last claim that returned jobs; the size is
 --                        about
 --                         that of the largest job that recent claims have seen
---      11 results         STREAM outcomes of notifications
+--      11 results         STREAM outcomes of notifications; `results-marks` is beside it
 --      12 job-commands    HASH   commands of operators about jobs, and their `version`
 --      13 minute:         prefix of the minutes' counters
 --      14 configurations  HASH   digest of a configuration -> the time until which its workers count as living (ms)
@@ -288,7 +288,7 @@ for i = 1, kept do
                 string.format(',"attempts":0,"detail":"the job has %d bytes, more than max_job_bytes (%d)"', #body, max_job_bytes)
                     .. text,
                 original)
-            add_dead_results(results, tonumber(max_results), now, wrapped, 'JobTooLarge')
+            add_dead_results(results, tonumber(max_results), wrapped, 'JobTooLarge')
             buried = buried + notifications
         end
     else
@@ -315,6 +315,7 @@ if deferred > 0 then
     add_to_minute(minutes, now, { 'deferred:JobTooLarge', deferred })
 end
 if buried > 0 then
+    write_results(results, max_results)
     count(stats, now, 'dead', buried)
     count(stats, now, 'dead:JobTooLarge', buried)
     add_to_minute(minutes, now, { 'dead', buried })

@@ -6,7 +6,7 @@
 --       4 dead            ZSET   dead letters by time (ms)
 --       5 dead-bytes      STRING sum of their lengths
 --       6 stats:          prefix of the day's counters
---       7 results         STREAM outcomes of notifications
+--       7 results         STREAM outcomes of notifications; `results-marks` is beside it
 --       8 worker-info     HASH   lane -> its heartbeat
 --       9 minute:         prefix of the minutes' counters
 -- ARGV  1 lane            the lane whose lease has expired
@@ -84,10 +84,11 @@ for index, letter in ipairs(letters) do
     -- An unreadable field can be any bytes.
     local claim = claim_number(field) and lane .. ':' .. field or lane .. ':' .. now .. '.' .. index
     bury(dead, dead_bytes, now, claim, reason, string.format(',"attempts":0,"detail":"%s"', detail) .. text, original)
-    add_dead_results(results, tonumber(max_results), now, members, reason)
+    add_dead_results(results, tonumber(max_results), members, reason)
     notifications = notifications + number
     by_reason[reason] = (by_reason[reason] or 0) + number
 end
+write_results(results, max_results)
 call_in_chunks('HDEL', claimed, fields)
 if #fields == all then
     end_lease(workers, worker_info, lane)

@@ -3,17 +3,17 @@
 --
 -- KEYS  1 claimed:<lane>  HASH   `<number>.<stamp>` -> job
 --       2 stats:          prefix of the day's counters
---       3 results         STREAM outcomes of notifications
+--       3 results         STREAM outcomes of notifications; `results-marks` is beside it
 --       then one for each claim
 --         unique:<id>     STRING the claim that has the reservation, `<lane>:<number>.<stamp>`; it expires with it
 -- ARGV  1 lane            its name
 --       2 max results     the approximate number of results that are kept
 --       then for each claim, in the order of their keys
---         claim reserved ttl head start length results notifications
+--         claim reserved ttl head start length results n notifications
 --                         the reservation lasts for `ttl` ms, and the claim is replaced by the claim `reserved` of the
 --                         reserved job: `head`, the original, which is the `length` bytes of the claimed job from
---                         `start` (from 0), and '}'; `results` (see add_results), if not '', are added for a duplicate,
---                         and its `notifications` are counted
+--                         `start` (from 0), and '}'; for a duplicate its `results`, an array of groups with n results,
+--                         are added, and its `notifications` are counted
 -- Reply { result... }     for each claim:
 --                          1  granted: the lane has the claim `reserved`
 --                          0  duplicate: the id is taken, and the claim is settled and counted
@@ -41,8 +41,8 @@ write_when_full(claimed)
 
 local reply, duplicates = {}, 0
 for i = 1, #KEYS - COMMON_KEYS do
-    local unique, place = KEYS[COMMON_KEYS + i], COMMON_ARGUMENTS + 8 * i
-    local claim, reserved, ttl, head, start, length, packed, notifications = unpack(ARGV, place - 7, place)
+    local unique, place = KEYS[COMMON_KEYS + i], COMMON_ARGUMENTS + 9 * i
+    local claim, reserved, ttl, head, start, length, array, n, notifications = unpack(ARGV, place - 8, place)
     local body = redis.call('HGET', claimed, claim)
     if not body then
         reply[i] = redis.call('HEXISTS', claimed, reserved) == 1 and 1 or -1
@@ -52,13 +52,14 @@ for i = 1, #KEYS - COMMON_KEYS do
         reply[i] = 1
     else
         redis.call('HDEL', claimed, claim)
-        if packed ~= '' then
-            add_results(results, max_results, now, packed)
+        if tonumber(n) > 0 then
+            add_results(results, max_results, array, n)
         end
         duplicates = duplicates + notifications
         reply[i] = 0
     end
 end
+write_results(results, max_results)
 count(stats, now, 'dropped', duplicates)
 count(stats, now, 'dropped:Duplicate', duplicates)
 return reply

@@ -5,7 +5,7 @@
 --       3 dead            ZSET   dead letters by time (ms)
 --       4 dead-bytes      STRING sum of their lengths
 --       5 stats:          prefix of the day's counters
---       6 results         STREAM outcomes of notifications
+--       6 results         STREAM outcomes of notifications; `results-marks` is beside it
 --       7 campaigns       ZSET   campaigns by the time of their last settlement (ms)
 --       8 campaign:       prefix of the campaigns' counters
 --       9 cancelled       ZSET   cancelled jobs by time (ms), kept like dead letters
@@ -18,12 +18,15 @@
 --       6 max result age  their approximate maximum age, ms; 0 for none
 --       then any number of actions; `claim` is a field, `<number>.<stamp>`, and the original is the `length` bytes of
 --       the claimed job from `start` (from 0). What an action counts has its fields and amounts in `counts`: their
---       number, and (field amount)...; `results` is '', or MessagePack, an array of arrays of values (see add_results)
+--       number, and (field amount)...; `results` are an array of groups with n results (see parts/results.lua); '' and 0
+--       for none
 --         campaign name                          the actions after it are about jobs of this campaign, '' for none:
 --                                                what they count is added to its counters, too
 --         ack    outcome n claim...              n jobs have ended with this outcome, which is counted
---         end    claim results counts            the job has ended
---         keep   claim rest head start length results counts
+--         report outcome results n claim...      the same with a result for each, in this order: an array of one group, with a
+--                                                line feed before each result
+--         end    claim results n counts          the job has ended
+--         keep   claim rest head start length results n counts
 --                                                some notifications of the job have ended: the claim is replaced by the
 --                                                claim `rest` of the others, whose job is `head`, the original, and '}'
 --         retry  claim delay head start length   some or all notifications of the job are due again in `delay` ms
@@ -94,11 +97,11 @@ end
 -- Adds the results and counts that begin at an argument, if they are those of a claim that was found. Returns the index
 -- after them.
 local function add_facts(place, found)
-    local packed, first = ARGV[place], place + 2
-    local last = first + 2 * ARGV[place + 1] - 1
+    local array, n, first = ARGV[place], tonumber(ARGV[place + 1]), place + 3
+    local last = first + 2 * ARGV[place + 2] - 1
     if found then
-        if packed ~= '' then
-            add_results(results, max_results, now, packed)
+        if n > 0 then
+            add_results(results, max_results, array, n)
         end
         for pair = first, last, 2 do
             add(ARGV[pair], tonumber(ARGV[pair + 1]))
@@ -133,6 +136,25 @@ while at <= #ARGV do
         end
         ended(n, own)
         add(outcome, own)
+        at = last + 1
+    elseif action == 'report' then
+        local outcome, array, n = ARGV[at + 1], ARGV[at + 2], tonumber(ARGV[at + 3])
+        local first, last, gone, own = at + 4, at + 3 + n, {}, n
+        -- Reading each and removing all together costs replicas and the append-only file less than removing each.
+        for i = first, last do
+            if redis.call('HEXISTS', claimed, ARGV[i]) == 0 then
+                gone[i - first + 1], own = true, own - 1
+            end
+        end
+        for start = first, last, CHUNK do
+            redis.call('HDEL', claimed, unpack(ARGV, start, math.min(start + CHUNK - 1, last)))
+        end
+        ended(n, own)
+        add(outcome, own)
+        if own > 0 then
+            -- The results are not divided into strings, each of which would cost as much as its claim.
+            add_results(results, max_results, own < n and without_results(array, gone) or array, own)
+        end
         at = last + 1
     elseif action == 'end' then
         local own = redis.call('HDEL', claimed, ARGV[at + 1])
@@ -201,6 +223,7 @@ for set, set_bytes in pairs(buried) do
     evicted = evicted + trim_dead(set, set_bytes, stats, now,
         { count = tonumber(max_dead), age = tonumber(max_dead_age), bytes = tonumber(max_dead_bytes) })
 end
+write_results(results, max_results)
 for field, amount in pairs(total) do
     count(stats, now, field, amount)
 end

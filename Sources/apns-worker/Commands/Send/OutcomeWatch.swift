@@ -14,7 +14,7 @@ struct OutcomeWatch {
     private let client: RedisClient
     private let keys: QueueKeys
     private let began = ContinuousClock.now
-    /// The ID of the last result read.
+    /// The ID of the last entry read.
     private var position: String
 
     /// Records the current position. Must be called before the job is pushed, so that no result is missed.
@@ -29,29 +29,31 @@ struct OutcomeWatch {
         self.client = client
         self.keys = keys
         let newest = try await StoredResult.read(from: "+", to: "-", newestFirst: true, count: 1, client, keys)
-        position = newest.first?.entry ?? StoredResult.beginning
+        position = newest.entries.first ?? StoredResult.beginning
     }
 
     /// Prints the outcome of each notification, or the state of the queue if it takes too long.
     /// - Returns: true if all were delivered.
     /// - Throws: `RedisError`.
     mutating func follow(isJSON: Bool) async throws -> Bool {
-        var (ended, areDelivered) = (0, true)
+        var (ended, areDelivered, page) = (0, true, ResultPage?.none)
         while ended < notifications {
             let left = limit - milliseconds
             guard left > 0 else {
                 try await reportNothing(ended)
                 return false
             }
-            let results = try await StoredResult.read(after: position, count: 500, client, keys)
-            position = results.last?.entry ?? position
-            for result in results where result["id"] == id {
+            let next = try await StoredResult.read(
+                after: position, count: ResultPage.size(for: 500, after: page), client, keys)
+            position = next.entries.last ?? position
+            page = next
+            for result in next.results where result["id"] == id {
                 // A result without a token concerns the whole job.
                 ended += result["token"] == nil ? notifications : 1
                 if result["outcome"] != Outcome.delivered.rawValue { areDelivered = false }
                 print(result, isJSON)
             }
-            if results.isEmpty {
+            if next.entries.isEmpty {
                 try await StoredResult.wait(after: position, milliseconds: min(left, 1000), client, keys)
             }
         }

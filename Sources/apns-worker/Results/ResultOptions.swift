@@ -1,4 +1,3 @@
-import APNS
 import ArgumentParser
 import Operations
 import PushJob
@@ -57,40 +56,14 @@ struct ResultOptions: ParsableArguments {
     }
 
     var filter: ResultFilter {
-        // A result has the token as it was sent, or as the job has it if it is not valid.
-        let tokens = token.map { text in (try? DeviceToken(text)).map { String(buffer: $0.hex) } ?? text }
-        return ResultFilter(
-            ids: Set(id), tokens: Set(tokens), outcomes: Set(outcome), reasons: reason, apps: Set(app),
-            campaigns: Set(campaign), attempt: attempt)
-    }
-}
-
-/// A filter for results by their fields. For each field that is given, one of its values must match.
-struct ResultFilter: Equatable, Sendable {
-    var ids: Set<String> = []
-    var tokens: Set<String> = []
-    var outcomes: Set<String> = []
-    /// With a `*` at the end, a prefix.
-    var reasons: [String] = []
-    var apps: Set<String> = []
-    var campaigns: Set<String> = []
-    var attempt: Int?
-
-    var isEmpty: Bool { self == ResultFilter() }
-
-    /// True if it names jobs or devices, for which there should be results.
-    var namesOne: Bool { !ids.isEmpty || !tokens.isEmpty }
-
-    func matches(_ result: StoredResult) -> Bool {
-        func has(_ name: String, _ wanted: Set<String>) -> Bool {
-            wanted.isEmpty || result[name].map(wanted.contains) ?? false
-        }
-        guard has("id", ids), has("token", tokens), has("outcome", outcomes), has("app", apps),
-            has("campaign", campaigns)
-        else { return false }
-        if let attempt, result["attempt"].flatMap({ Int($0) }) != attempt { return false }
-        guard !reasons.isEmpty else { return true }
-        let reason = result["reason"] ?? ""
-        return reasons.contains { $0.hasSuffix("*") ? reason.hasPrefix($0.dropLast()) : reason == $0 }
+        var filter = ResultFilter()
+        filter.ids = Set(id)
+        filter.tokens = ResultFilter.forms(of: token)
+        filter.outcomes = Set(outcome)
+        filter.reasons = reason
+        filter.apps = Set(app)
+        filter.campaigns = Set(campaign)
+        filter.attempt = attempt
+        return filter
     }
 }

@@ -1,0 +1,31 @@
+/// A filter for results by their fields. For each field that is given, one of its values must match.
+package struct ResultFilter: Equatable, Sendable {
+    package var ids: Set<String> = []
+    package var tokens: Set<String> = []
+    package var outcomes: Set<String> = []
+    /// With a `*` at the end, a prefix.
+    package var reasons: [String] = []
+    package var apps: Set<String> = []
+    package var campaigns: Set<String> = []
+    package var attempt: Int?
+
+    package init() {}
+
+    package var isEmpty: Bool { self == ResultFilter() }
+
+    /// True if it names jobs or devices, for which there should be results.
+    package var namesOne: Bool { !ids.isEmpty || !tokens.isEmpty }
+
+    package func matches(_ result: StoredResult) -> Bool {
+        func has(_ name: String, _ wanted: Set<String>) -> Bool {
+            wanted.isEmpty || result[name].map(wanted.contains) ?? false
+        }
+        guard has("id", ids), has("token", tokens), has("outcome", outcomes), has("app", apps),
+            has("campaign", campaigns)
+        else { return false }
+        if let attempt, result["attempt"].flatMap({ Int($0) }) != attempt { return false }
+        guard !reasons.isEmpty else { return true }
+        let reason = result["reason"] ?? ""
+        return reasons.contains { $0.hasSuffix("*") ? reason.hasPrefix($0.dropLast()) : reason == $0 }
+    }
+}

@@ -1,0 +1,168 @@
+import NIOCore
+import PushJob
+import PushQueue
+import Redis
+
+/// The results of some entries of a queue's stream.
+public struct ResultPage: Sendable {
+    /// The results in the order of the entries.
+    public let results: [StoredResult]
+    /// The ids of the entries, each of which has at least one result.
+    public let entries: [String]
+
+    /// Makes an empty page.
+    package init() {
+        (results, entries) = ([], [])
+    }
+
+    /// Decodes an array of entries. Elements that are not entries are left out, such as the `nil` of a dropped one.
+    init(_ entries: RESPReply.Element, newestFirst: Bool = false) {
+        var (results, ids) = ([StoredResult](), [String]())
+        for element in entries.children {
+            guard let entry = ResultEntry(element) else { continue }
+            ids.append(entry.id)
+            let own = entry.results
+            results += newestFirst ? own.reversed() : own
+        }
+        (self.results, self.entries) = (results, ids)
+    }
+
+    /// The maximum number of entries of a page. The largest have some 130 KB.
+    private static let maximumEntries = 100
+
+    /// Returns the number of entries for the next page, so that it has about a given number of results.
+    /// - Parameter last: the page before; `nil` for the first page.
+    package static func size(for results: Int, after last: ResultPage?) -> Int {
+        guard let last, !last.results.isEmpty else { return min(10, max(1, results / 10)) }
+        return max(1, min(maximumEntries, results * last.entries.count / last.results.count))
+    }
+}
+
+/// An entry of the stream of results: what workers write, or other programs.
+///
+/// The field `results` of a worker's entry is a JSON array of groups. A group is an object with the members that its
+/// results share, and `notifications`, an array with an object for the other members of each. An entry without that field
+/// is one result with the entry's fields, and so is one whose field can't be read: it is shown as it is.
+struct ResultEntry {
+    let id: String
+    let fields: [(name: String, value: ByteBuffer)]
+
+    init?(_ element: RESPReply.Element) {
+        guard element.count == 2, let id = element[0].string else { return nil }
+        var values = element[1].children
+        var fields: [(name: String, value: ByteBuffer)] = []
+        while let name = values.next()?.string, let value = values.next()?.bytes { fields.append((name, value)) }
+        self.id = id
+        self.fields = fields
+    }
+
+    /// At least one.
+    var results: [StoredResult] {
+        guard let text = fields.first(where: { $0.name == "results" })?.value, let read = EncodedResults(text) else {
+            return [StoredResult(entry: id, index: 0, fields: fields)]
+        }
+        let time = (name: "time", value: ByteBuffer(substring: id.prefix { $0 != "-" }))
+        return read.results.enumerated().map { index, members in
+            StoredResult(entry: id, index: index, fields: Self.ordered([time] + members))
+        }
+    }
+
+    /// The names of a result's fields, in the order in which they are shown.
+    private static let names = [
+        "id", "token", "outcome", "reason", "status", "apns_id", "app", "attempt", "time", "trace_id", "parent_id",
+        "apns_unique_id", "campaign", "labels",
+    ]
+    private static let places = Dictionary(uniqueKeysWithValues: zip(names, names.indices))
+
+    /// Returns all known fields, and then those with other names. Of several values the last one counts.
+    private static func ordered(_ members: [EncodedResults.Member]) -> [(name: String, value: ByteBuffer)] {
+        var fields = names.map { (name: $0, value: ByteBuffer()) }
+        for (name, value) in members {
+            if let place = places[name] ?? fields.dropFirst(names.count).firstIndex(where: { $0.name == name }) {
+                fields[place].value = value
+            } else {
+                fields.append((name, value))
+            }
+        }
+        return fields
+    }
+}
+
+/// The results in the groups of an entry.
+private struct EncodedResults {
+    /// The text of a string, or the JSON of another value.
+    typealias Member = (name: String, value: ByteBuffer)
+
+    /// The members of each result: those of its group, and then its own.
+    private(set) var results: [[Member]] = []
+
+    /// - Returns: `nil` if the text is not an array of groups with results.
+    init?(_ text: ByteBuffer) {
+        let isRead = text.withUnsafeReadableBytes { bytes in
+            var scanner = JSONScanner(bytes)
+            do throws(JSONError) { return try read(&scanner, text) } catch { return false }
+        }
+        guard isRead, !results.isEmpty else { return nil }
+    }
+
+    private mutating func read(_ scanner: inout JSONScanner, _ text: ByteBuffer) throws(JSONError) -> Bool {
+        try scanner.begin()
+        guard scanner.next == UInt8(ascii: "[") else { return false }
+        var more = try scanner.enterArray()
+        while more {
+            guard let group = try Self.object(&scanner, text, isGroup: true), !group.notifications.isEmpty else {
+                return false
+            }
+            results += group.notifications.map { group.members + $0 }
+            more = try scanner.nextElement()
+        }
+        try scanner.finish()
+        return true
+    }
+
+    /// Reads an object.
+    /// - Parameter isGroup: true if its member `notifications` is an array of objects.
+    /// - Returns: `nil` if the value is not such an object.
+    private static func object(
+        _ scanner: inout JSONScanner, _ text: ByteBuffer, isGroup: Bool
+    ) throws(JSONError) -> (members: [Member], notifications: [[Member]])? {
+        guard scanner.next == UInt8(ascii: "{") else { return nil }
+        var (members, notifications) = ([Member](), [[Member]]())
+        var more = try scanner.enterObject()
+        while more {
+            let name = String(buffer: characters(of: try scanner.name(), in: text))
+            if isGroup, name == "notifications" {
+                guard scanner.next == UInt8(ascii: "[") else { return nil }
+                var moreOwn = try scanner.enterArray()
+                while moreOwn {
+                    guard let own = try object(&scanner, text, isGroup: false) else { return nil }
+                    notifications.append(own.members)
+                    moreOwn = try scanner.nextElement()
+                }
+            } else {
+                members.append((name, try value(&scanner, text)))
+            }
+            more = try scanner.nextMember()
+        }
+        return (members, notifications)
+    }
+
+    private static func value(_ scanner: inout JSONScanner, _ text: ByteBuffer) throws(JSONError) -> ByteBuffer {
+        if scanner.next == UInt8(ascii: "\"") { return characters(of: try scanner.string(), in: text) }
+        let start = scanner.offset
+        let isNull = scanner.next == UInt8(ascii: "n")
+        try scanner.skipValue()
+        return isNull ? ByteBuffer() : slice(start..<scanner.offset, of: text)
+    }
+
+    private static func characters(of string: JSONString, in text: ByteBuffer) -> ByteBuffer {
+        guard string.hasEscapes else { return slice(string.range, of: text) }
+        return text.withUnsafeReadableBytes { bytes in
+            JSONText.withCharacters(of: string, in: bytes) { ByteBuffer(bytes: $0) }
+        }
+    }
+
+    private static func slice(_ range: Range<Int>, of text: ByteBuffer) -> ByteBuffer {
+        text.getSlice(at: text.readerIndex + range.lowerBound, length: range.count) ?? ByteBuffer()
+    }
+}
