@@ -112,7 +112,7 @@ extension EndToEnd {
                 }
                 guard let token = all.range(of: "SADD") else { return }
                 if all[token.upperBound...].contains(
-                    /\r\n\$2\r\n10\r\n\$\d+\r\npush:\{default\}:claimed:(?s:.*?)\r\n(?:ack|end)\r\n/)
+                    /\r\n\$2\r\n10\r\n\$\d+\r\npush:\{default\}:claimed:(?s:.*?)\r\n(?:ack|end|report)\r\n/)
                 {
                     settles.withLock { $0 = true }
                 }

@@ -91,7 +91,7 @@ extension EndToEnd {
             try await Self.plan([
                 "--tokens", "100k", "--within", "10s", "--latency", "20ms", "--workers", "1", "--lanes", "1",
                 "--connections", "1", "--streams", "500",
-            ]).succeeds("1 with 1 lane", "1, 1 per lane", "46 % of 500 streams each  20,000 per second")
+            ]).succeeds("1 with 1 lane", "1, 1 per lane", "50 % of 500 streams each", "20,000 per second")
         }
 
         @Test("uses the constants of the program without a file")

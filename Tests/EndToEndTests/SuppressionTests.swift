@@ -53,7 +53,7 @@ extension EndToEnd {
             #expect(try await worker.finish().delivered == 100)
             #expect(
                 worker.lines(of: "redis_refused").contains {
-                    $0.contains("Redis refuses invalid tokens: Redis answered: WRONGTYPE")
+                    $0.contains("Redis answered: WRONGTYPE push:{shared}:invalid-tokens")
                 }, "\(worker.log)")
         }
     }

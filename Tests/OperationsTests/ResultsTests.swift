@@ -37,7 +37,7 @@ struct ResultsTests {
     private static func result(token number: Int, _ outcome: Outcome = .delivered) -> NotificationResult {
         var result = result("fan-out", outcome)
         let text = String(number, radix: 16)
-        result.token = ByteBuffer(string: String(repeating: "a", count: 64 - text.count) + text)
+        result.token = ByteBuffer(string: String(repeating: "0", count: 64 - text.count) + text)
         return result
     }
 

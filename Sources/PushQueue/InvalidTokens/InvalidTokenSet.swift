@@ -1,8 +1,7 @@
 import NIOCore
 import Redis
 
-/// The set of invalid tokens that all queues share, and their details. It can be divided into shards; see
-/// ``TokenDivision``.
+/// The set of invalid tokens that all queues share, and their details. It can be divided into shards.
 ///
 /// Not thread-safe. Use it only on the clients' event loop; completions are called there, too.
 public final class InvalidTokenSet {
@@ -321,19 +320,28 @@ public final class InvalidTokenSet {
         let tokens = marked.map { token in
             Stored(place: 0, token: token.token, at: token.at, day: nil, facts: token.facts)
         }
-        announce(tokens.map(\.token)) { [self] result in
-            if case .failure(let failure) = result { return completion(.failure(failure)) }
-            call(completion) { [self] division, completion in
+        call(
+            { [self] (result: Result<[Marking], QueueConnection.Failure>) in
+                guard case .success = result else { return completion(result) }
+                announce(tokens.map(\.token)) { announced in
+                    if case .failure(let failure) = announced {
+                        completion(.failure(failure))
+                    } else {
+                        completion(result)
+                    }
+                }
+            },
+            { [self] division, completion in
                 write(division, completion: completion) { [self] shards, before, completion in
                     // The other form may not have all registrations yet.
                     let some = before.map { zip(tokens, $0).filter { $1 != .registeredSince }.map(\.0) }
                     add(some ?? tokens, among: shards, division, completion: completion)
                 }
-            }
-        }
+            })
     }
 
-    /// Tells the processes that keep a filter of the set about tokens that are about to be added.
+    /// Tells the processes that keep a filter of the set about tokens that were added, or that were in the set: the process
+    /// that added them may have ended before it announced them.
     private func announce(_ tokens: [ByteBuffer], completion: @escaping Completion<Void>) {
         run(
             .announceInvalidTokens, [keys.invalidTokenChanges],

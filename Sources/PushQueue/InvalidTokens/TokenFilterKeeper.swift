@@ -46,6 +46,8 @@ package final class TokenFilterKeeper {
         var members: [Int]
         /// The next shard to count.
         var next = 0
+        /// True if one of the shards that were counted last had more members than were announced.
+        var isSuspect = false
 
         var count: Int { members.reduce(0, +) }
 
@@ -233,15 +235,20 @@ package final class TokenFilterKeeper {
                 }
                 for entry in rest { apply(entry, to: filter, &followed) }
                 let isComplete = rest.count < Self.entries - 1
-                for (shard, members) in zip(followed.due, members) {
-                    if isComplete, members > followed.members[shard] { return missed() }
+                let isSuspect = isComplete && zip(followed.due, members).contains { $1 > followed.members[$0] }
+                // Tokens are announced just after they are added; if they are not, another program has added them.
+                if isSuspect, followed.isSuspect { return missed() }
+                followed.isSuspect = isSuspect
+                if !isSuspect {
                     // Some tokens that were announced were in the set, and shards announce no removals.
-                    if rest.isEmpty { followed.members[shard] = members }
+                    if rest.isEmpty {
+                        for (shard, members) in zip(followed.due, members) { followed.members[shard] = members }
+                    }
+                    followed.next = followed.due.upperBound == followed.members.count ? 0 : followed.due.upperBound
                 }
-                followed.next = followed.due.upperBound == followed.members.count ? 0 : followed.due.upperBound
                 enter(.following(filter, followed))
                 guard isComplete else { return run() }
-                filter.extend(until: sent + Self.validity)
+                if !isSuspect { filter.extend(until: sent + Self.validity) }
                 soon(in: Self.interval)
             })
     }

@@ -1,5 +1,5 @@
--- Announces tokens that are about to be added to the set of invalid ones to the processes that keep a filter of it. What adds
--- tokens does this first: a token that is announced and not added costs only a look-up, one that is added and not announced is sent to.
+-- Announces tokens that are in the set of invalid ones to the processes that keep a filter of it. A process that adds tokens does this
+-- before it counts them as added, and also for those that it found in the set: the process that added them may have ended before.
 --
 -- KEYS  1 invalid-tokens:changes  STREAM of a bounded number of entries
 -- ARGV  1 tokens...               lower-case hex with commas between them, an entry each
