@@ -198,8 +198,8 @@ extension EndToEnd {
         @Test("an entry with many results is handed over in batches, and again from its beginning after a crash")
         func largeEntry() async throws {
             let receiver = try await Receiver("bad:400")
-            let options = ["--batch", "100", "--tries", "2", "--consumer", "one"]
-            let process = try await listening(webhook(receiver, options[0], options[1], options[2], options[3]))
+            let process = try await listening(
+                webhook(receiver, "--batch", "100", "--tries", "2", "--consumer", "one"))
             let own = (0..<1000).map { #"{"id":"\#($0)"}"# }.joined(separator: ",")
             try redis.run(
                 "XADD", stream, "*", "results", #"[{"outcome":"dead","attempt":1,"notifications":[\#(own)]}]"#)
