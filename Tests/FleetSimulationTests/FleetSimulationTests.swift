@@ -111,7 +111,8 @@ extension Mutation {
     fileprivate var firstSeed: UInt64 {
         switch self {
         case .constantStamp: 96
-        case .reclaimIgnoresLease: 19
+        case .reclaimIgnoresLease: 56
+        case .forgetsThrottles: 38
         case .hidesThrottles: 10
         case .enforcesDeadlinesLate: 9
         case .claimGivesNumbersAgain, .countsMinutesAgain: 6

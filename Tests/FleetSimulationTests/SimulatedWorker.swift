@@ -181,11 +181,16 @@ private final class SimulatedStores: LaneStores {
         if simulation.options.mutation == .trustsOldFilters { trustOldFilters(context.tokenFilters) }
     }
 
-    private func trustOldFilters(_ slot: TokenFilterSlot) {
+    /// Makes lanes use the first filter for ever.
+    private func trustOldFilters(_ slot: TokenFilterSlot, _ first: TokenFilter? = nil) {
         var reader = TokenFilterSlot.Reader(slot)
-        reader.current(at: .uptimeNanoseconds(0))?.extend(until: .distantFuture)
+        let filter = first ?? reader.current(at: .uptimeNanoseconds(0))
+        if let filter {
+            filter.extend(until: .distantFuture)
+            slot.replace(with: filter)
+        }
         worker.loop.assumeIsolated().scheduleTask(in: .milliseconds(100)) { [weak self] in
-            self?.trustOldFilters(slot)
+            self?.trustOldFilters(slot, filter)
         }
     }
 
