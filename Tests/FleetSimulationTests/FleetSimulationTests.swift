@@ -113,6 +113,7 @@ extension Mutation {
         case .constantStamp: 96
         case .reclaimIgnoresLease: 56
         case .forgetsThrottles: 38
+        case .trustsOldFilters: 7
         case .hidesThrottles: 10
         case .enforcesDeadlinesLate: 9
         case .claimGivesNumbersAgain, .countsMinutesAgain: 6
