@@ -17,6 +17,12 @@ public struct TokenList: Sendable {
         bytes = ByteBufferAllocator().buffer(capacity: expected * 65)
     }
 
+    /// A list of tokens. One that can't be in a list is never found.
+    package init(_ tokens: some Collection<ByteBuffer>) {
+        self.init(expecting: tokens.count)
+        for token in tokens { append(anyText: token) }
+    }
+
     /// True if no token is asked about.
     public var asksNothing: Bool { bytes.readableBytes == 0 }
 
@@ -41,7 +47,7 @@ public struct TokenList: Sendable {
     }
 
     /// Adds a text that another program may have written; one that can't be in the list is never found.
-    package mutating func append(anyText text: ByteBuffer) {
+    private mutating func append(anyText text: ByteBuffer) {
         guard text.readableBytes > 0, !text.readableBytesView.contains(Self.separator) else { return skip() }
         append(text)
     }

@@ -32,7 +32,7 @@ struct ReshardTests {
         return list
     }
 
-    /// The key that has a token, computed as docs/invalid-tokens.md tells other programs.
+    /// The key that has a token, computed as docs/invalid-tokens.md describes it for other programs.
     private static func key(of token: String, _ shards: Int) throws -> String {
         guard shards > 1 else { return "push:{shared}:invalid-tokens" }
         let bits = try #require(Int(token.prefix(4).padding(toLength: 4, withPad: "0", startingAt: 0), radix: 16))
@@ -172,6 +172,36 @@ struct ReshardTests {
             for shards in [0, -1, 3, 8192] {
                 #expect(throws: FieldMistake.self) { try ReshardInvalidTokens(to: shards) }
             }
+        }
+    }
+
+    @Test("a token that an interrupted attempt copied, and that was removed then, is not in the new form")
+    func leftover() async throws {
+        try await OperatorScene.with { scene in
+            let tokens = Self.tokens(20, seed: 6)
+            _ = try await scene.tokens.mark(tokens.map { Self.invalid($0) })
+            try await Self.reshard(scene, to: 16, stoppingAfter: 0)
+            // The attempt was killed before it noticed that the token was removed while it copied it.
+            let removed = Self.tokens(1, seed: 7)[0]
+            try scene.run("SADD", Self.key(of: removed, 16), removed)
+            try await Self.reshard(scene, to: 16)
+            #expect(try await Set(Self.all(scene).keys) == Set(tokens))
+        }
+    }
+
+    @Test("an attempt that another one has overtaken copies nothing more")
+    func overtaken() async throws {
+        try await OperatorScene.with { scene in
+            _ = try await scene.tokens.mark(Self.tokens(20, seed: 8).map { Self.invalid($0) })
+            let first = TokenDivision(generation: 1, shards: 1, other: (16, .copying))
+            #expect(try await scene.tokens.call { $0.record(first, completion: $1) } == first)
+            try await Self.reshard(scene, to: 16, stoppingAfter: 0)
+            let failure = await #expect(throws: QueueConnection.Failure.self) {
+                _ = try await scene.tokens.call {
+                    $0.copyTokens("push:{shared}:invalid-tokens", after: "0", first, completion: $1)
+                }
+            }
+            #expect(failure?.division?.generation == 2)
         }
     }
 

@@ -179,7 +179,7 @@ struct ResultsTests {
         #expect(page.results.count { $0["outcome"] == "invalid_token" } == 10)
         #expect(page.results.prefix(1000).allSatisfy { $0["id"] == "fan-out" && $0["attempt"] == "1" })
         #expect(page.results.prefix(1000).map(\.index) == Array(0..<1000) && page.results[1000].index == 0)
-        // What another program reads.
+        // For other programs.
         let entry = try #require(queue.redis.run("XRANGE", queue.keys.results, "-", "+", "COUNT", "1").elements?.first)
         let fields = try #require(entry.elements?[1].elements)
         #expect(fields.count == 2 && fields[0].text == "results")

@@ -1,6 +1,6 @@
 import NIOCore
 
-/// What a pool knows about answers: whether there are any, and which connections to avoid.
+/// The knowledge of a pool about answers: which connections answer, and which to avoid.
 struct AnswerWatch {
     /// The age from which a request is expected to have been written.
     private static let roundTrip = TimeAmount.milliseconds(500)

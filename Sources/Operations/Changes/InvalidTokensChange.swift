@@ -110,9 +110,7 @@ package struct RemoveInvalidTokens: Change {
             }
         } else {
             for batch in batches {
-                var tokens = TokenList(expecting: batch.count)
-                for token in batch { tokens.append(token) }
-                part.count += try await client.find(tokens).count
+                part.count += try await client.find(TokenList(batch)).count
                 progress(part.count)
             }
         }

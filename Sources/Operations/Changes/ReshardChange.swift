@@ -24,6 +24,8 @@ package struct ReshardInvalidTokens: Change {
 
     private static func form(_ shards: Int) -> String { shards == 1 ? "one set" : "\(shards) shards" }
 
+    private var state: String { shards == 1 ? "one set" : "divided into \(shards) shards" }
+
     package func plan(_ desk: Desk, _ progress: @Sendable (Int) -> Void) async throws -> ChangePlan {
         let client = try desk.invalid()
         let division = try await client.division()
@@ -42,7 +44,7 @@ package struct ReshardInvalidTokens: Change {
         plan.parts = [part]
         if division.shards == shards, division.other == nil {
             plan.isCounted = false
-            plan.notes.append("the set is \(shards == 1 ? "one set" : "divided into \(shards) shards") already")
+            plan.notes.append("the set is \(state) already")
         } else {
             plan.actsOnNothing = true
             plan.question =
@@ -55,27 +57,27 @@ package struct ReshardInvalidTokens: Change {
         let client = try desk.invalid()
         var part = ChangePart()
         var division = try await client.division()
-        if division.other == nil {
-            guard division.shards != shards else {
-                part.sentence = "the set is \(shards == 1 ? "one set" : "divided into \(shards) shards") already"
-                return ChangeResult([part], hasNoEffect: true)
-            }
+        if division.other == nil, division.shards == shards {
+            part.sentence = "the set is \(state) already"
+            return ChangeResult([part], hasNoEffect: true)
+        }
+        if division.other == nil || division.other?.step == .copying {
+            // Each attempt is a step of its own, so that a former one, which may still run, copies nothing more.
             division = try await enter(
                 TokenDivision(
                     generation: division.generation + 1, shards: division.shards, other: (shards, .copying)), client)
-        } else {
-            // The process that recorded it may have ended before all shards knew it.
-            division = try await enter(division, client)
-        }
-        if let other = division.other, other.step == .copying {
+            // A former attempt can have copied tokens that were removed since.
+            try await delete(client, shards)
             guard try await copy(division, client, control, &part) else {
                 part.sentence = "copied \(Words.count(part.count, "token"))"
                 return ChangeResult([part])
             }
             division = try await enter(
                 TokenDivision(
-                    generation: division.generation + 1, shards: other.shards, other: (division.shards, .switching)),
-                client)
+                    generation: division.generation + 1, shards: shards, other: (division.shards, .switching)), client)
+        } else {
+            // The process that recorded it may have ended before all shards knew it.
+            division = try await enter(division, client)
         }
         if let other = division.other, other.step == .switching {
             division = try await enter(
@@ -84,25 +86,30 @@ package struct ReshardInvalidTokens: Change {
                 client)
         }
         if let other = division.other {
-            for index in 0..<other.shards {
-                try await client.call { [division] in $0.deleteShard(index, division, completion: $1) }
-            }
+            try await delete(client, other.shards)
             division = try await enter(
                 TokenDivision(generation: division.generation + 1, shards: division.shards), client)
         }
-        part.sentence =
-            "copied \(Words.count(part.count, "token")); the set is now \(shards == 1 ? "one set" : "divided into \(shards) shards")"
+        part.sentence = "copied \(Words.count(part.count, "token")); the set is now \(state)"
         return ChangeResult([part])
     }
 
     /// Records a step.
     private func enter(_ division: TokenDivision, _ client: InvalidTokenClient) async throws -> TokenDivision {
         let recorded = try await client.call { $0.record(division, completion: $1) }
-        guard recorded == division else {
-            throw ChangeRefusal(
-                .conflict, Self.form(shards), "another process divides the set, too; try again when it has ended")
-        }
+        guard recorded == division else { throw overtaken }
         return division
+    }
+
+    private var overtaken: ChangeRefusal {
+        ChangeRefusal(.conflict, Self.form(shards), "another process divides the set, too; try again when it has ended")
+    }
+
+    /// Deletes the tokens and registrations of a form that is not read.
+    private func delete(_ client: InvalidTokenClient, _ shards: Int) async throws {
+        for index in 0..<shards {
+            try await client.call { $0.deleteShard(index, of: shards, completion: $1) }
+        }
     }
 
     /// Copies all registrations and tokens to the other form.
@@ -113,29 +120,35 @@ package struct ReshardInvalidTokens: Change {
         let keys = try await client.call { set, completion in completion(.success(set.keys)) }
         for index in 0..<division.shards {
             let shard = keys.shard(index, of: division.shards)
-            // First, so that no token is added whose device has registered since.
-            for key in shard.registrationHashes {
+            // Registrations first, so that no token is added whose device has registered since.
+            for (key, isSet) in shard.registrationHashes.map({ ($0, false) }) + shard.sets.map({ ($0, true) }) {
                 var cursor = "0"
                 repeat {
                     if control.isStopped() { return false }
-                    cursor = try await client.call { [cursor] in
-                        $0.copyRegistrations(key, after: cursor, division, completion: $1)
-                    }
-                } while cursor != "0"
-            }
-            for key in shard.sets {
-                var cursor = "0"
-                repeat {
-                    if control.isStopped() { return false }
-                    let page = try await client.call { [cursor] in
-                        $0.copyTokens(key, after: cursor, division, completion: $1)
-                    }
+                    let page = try await copyPage(of: key, isSet: isSet, after: cursor, division, client)
                     cursor = page.cursor
-                    part.count += page.count
+                    part.count += page.tokens
                     control.progress(part.count)
                 } while cursor != "0"
             }
         }
         return true
+    }
+
+    private func copyPage(
+        of key: String, isSet: Bool, after cursor: String, _ division: TokenDivision, _ client: InvalidTokenClient
+    ) async throws -> InvalidTokenSet.Copied {
+        do {
+            return try await client.call { set, completion in
+                if isSet {
+                    set.copyTokens(key, after: cursor, division, completion: completion)
+                } else {
+                    set.copyRegistrations(key, after: cursor, division, completion: completion)
+                }
+            }
+        } catch {
+            if error.division != nil { throw overtaken }
+            throw error
+        }
     }
 }

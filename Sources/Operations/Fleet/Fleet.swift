@@ -257,8 +257,7 @@ package struct QueueSearch {
     /// The pattern for `SCAN`: it matches a few keys of each queue, but none of the keys of which there can be a
     /// million.
     package var pattern: String {
-        let escaped = prefix.map { "*?[]\\^".contains($0) ? "\\\($0)" : "\($0)" }.joined()
-        return "\(escaped):{*}:[jrwdp]*"
+        "\(prefix.escapedForMatch):{*}:[jrwdp]*"
     }
 
     /// Records the queue of a key, if it is one of a queue's.
@@ -269,4 +268,9 @@ package struct QueueSearch {
         guard rest.hasPrefix(":"), Self.kinds.contains(rest.dropFirst()) else { return }
         names.insert(String(key[key.index(key.startIndex, offsetBy: start.count)..<end]))
     }
+}
+
+extension String {
+    /// The text as a pattern for `SCAN` that matches only itself.
+    package var escapedForMatch: String { map { "*?[]\\^".contains($0) ? "\\\($0)" : "\($0)" }.joined() }
 }

@@ -2,7 +2,7 @@ import NIOCore
 import PushQueue
 import Redis
 
-/// Functions that divide the set anew while workers use it. Each of them can be repeated.
+/// Functions that divide the set in another way while workers use it. Each of them can be repeated.
 extension InvalidTokenSet {
     /// The time for which the shards of a former division refuse calls of processes that know only that one, in
     /// milliseconds.
@@ -45,17 +45,20 @@ extension InvalidTokenSet {
             })
     }
 
+    /// The cursor after a part of a set or hash that was copied, and the number of its tokens.
+    typealias Copied = (cursor: String, tokens: Int)
+
     /// Copies the registrations of a part of a hash to the other form.
-    /// - Parameter completion: gets the next cursor.
     func copyRegistrations(
-        _ key: String, after cursor: String, _ division: TokenDivision, completion: @escaping Completion<String>
+        _ key: String, after cursor: String, _ division: TokenDivision, completion: @escaping Completion<Copied>
     ) {
-        guard let other = division.other else { return completion(.success("0")) }
+        guard let other = division.other else { return completion(.success(("0", 0))) }
         send(RedisCommand("HSCAN", key, cursor, "COUNT", "1000"), for: key) { [self] result in
             guard let (next, found) = Self.page(result, completion) else { return }
             let pairs = stride(from: 0, to: found.count - 1, by: 2).map { (token: found[$0], at: found[$0 + 1]) }
             join(
-                Self.places(pairs.map(\.token), among: other.shards), completion: { completion($0.map { _ in next }) },
+                Self.places(pairs.map(\.token), among: other.shards),
+                completion: { completion($0.map { _ in (next, 0) }) },
                 { (place: (shard: Int, indexes: [Int]), completion: @escaping Completion<Int>) in
                     let shard = keys.shard(place.shard, of: other.shards)
                     run(
@@ -72,25 +75,14 @@ extension InvalidTokenSet {
     }
 
     /// Copies the tokens of a part of a set to the other form.
-    /// - Parameter completion: gets the next cursor, and the number of tokens.
     func copyTokens(
         _ key: String, after cursor: String, _ division: TokenDivision,
-        completion: @escaping Completion<(cursor: String, count: Int)>
+        completion: @escaping Completion<Copied>
     ) {
         guard let other = division.other else { return completion(.success(("0", 0))) }
         send(RedisCommand("SSCAN", key, cursor, "COUNT", "1000"), for: key) { [self] result in
             guard let (next, found) = Self.page(result, completion) else { return }
-            var tokens = TokenList(expecting: found.count)
-            for token in found { tokens.append(anyText: token) }
-            stored(tokens, among: division.shards, division) { [self] result in
-                guard let present = Self.value(result, completion) else { return }
-                add(present, among: other.shards, division) { [self] result in
-                    guard Self.value(result, completion) != nil else { return }
-                    settle(present.map(\.token), among: other.shards, division) { result in
-                        completion(result.map { (next, present.count) })
-                    }
-                }
-            }
+            copy(found, to: other.shards, division, completion: { completion($0.map { (next, found.count) }) })
         }
     }
 
@@ -99,36 +91,35 @@ extension InvalidTokenSet {
     /// Others can remove a token between its reading and its copying, and can add it again while it is being removed
     /// here. They change the form that is read first, so the forms agree once it was read after the last copy and had
     /// the same.
-    private func settle(
-        _ copied: [ByteBuffer], among shards: Int, _ division: TokenDivision, completion: @escaping Completion<Void>
+    /// - Parameter copied: the places of the tokens that the other form has by now.
+    private func copy(
+        _ tokens: [ByteBuffer], copied: Set<Int> = [], to shards: Int, _ division: TokenDivision,
+        completion: @escaping Completion<Void>
     ) {
-        var tokens = TokenList(expecting: copied.count)
-        for token in copied { tokens.append(token) }
-        stored(tokens, among: division.shards, division) { [self] result in
+        stored(TokenList(tokens), among: division.shards, division) { [self] result in
             guard let present = Self.value(result, completion) else { return }
             let places = Set(present.map(\.place))
-            let removed = copied.indices.filter { !places.contains($0) }.map { copied[$0] }
-            guard !removed.isEmpty else { return completion(.success(())) }
-            remove(removed.map { ($0, nil) }, among: shards, division) { [self] result in
+            let changed = places.symmetricDifference(copied).sorted()
+            guard !changed.isEmpty else { return completion(.success(())) }
+            add(present.filter { !copied.contains($0.place) }, among: shards, division) { [self] result in
                 guard Self.value(result, completion) != nil else { return }
-                var again = TokenList(expecting: removed.count)
-                for token in removed { again.append(token) }
-                stored(again, among: division.shards, division) { [self] result in
-                    guard let back = Self.value(result, completion) else { return }
-                    guard !back.isEmpty else { return completion(.success(())) }
-                    add(back, among: shards, division) { [self] result in
-                        guard Self.value(result, completion) != nil else { return }
-                        settle(back.map(\.token), among: shards, division, completion: completion)
-                    }
+                let gone = changed.filter { !places.contains($0) }.map {
+                    (token: tokens[$0], registeredAt: Int64?.none)
+                }
+                remove(gone, among: shards, division) { [self] result in
+                    guard Self.value(result, completion) != nil else { return }
+                    copy(
+                        changed.map { tokens[$0] },
+                        copied: Set(changed.indices.filter { places.contains(changed[$0]) }),
+                        to: shards, division, completion: completion)
                 }
             }
         }
     }
 
-    /// Deletes the keys of a shard of the former form.
-    func deleteShard(_ index: Int, _ division: TokenDivision, completion: @escaping Completion<Void>) {
-        guard let former = division.other, former.step == .deleting else { return completion(.success(())) }
-        let shard = keys.shard(index, of: former.shards)
+    /// Deletes the tokens and registrations of a shard of a form that is not read.
+    func deleteShard(_ index: Int, of shards: Int, completion: @escaping Completion<Void>) {
+        let shard = keys.shard(index, of: shards)
         let all = shard.sets + shard.registrationHashes + [shard.facts] + shard.detailHashes
         let batches = stride(from: 0, to: all.count, by: 512).map { Array(all[$0...].prefix(512)) }
         join(
@@ -140,29 +131,5 @@ extension InvalidTokenSet {
                     completion($0.mapError(QueueConnection.Failure.redis).map { _ in })
                 }
             })
-    }
-
-    /// Reads a reply of SSCAN or HSCAN.
-    private static func page<Value>(
-        _ result: Result<RESPReply, RedisError>, _ completion: Completion<Value>
-    ) -> (cursor: String, found: [ByteBuffer])? {
-        guard let reply = value(result.mapError(QueueConnection.Failure.redis), completion) else { return nil }
-        guard reply.root.count == 2, let cursor = reply.root[0].string else {
-            completion(.failure(.unexpectedReply(.findInvalidTokens)))
-            return nil
-        }
-        return (cursor, reply.root[1].children.compactMap(\.bytes))
-    }
-
-    /// Returns a value; passes a failure on.
-    private static func value<Some, Value>(
-        _ result: Result<Some, QueueConnection.Failure>, _ completion: Completion<Value>
-    ) -> Some? {
-        switch result {
-        case .success(let value): return value
-        case .failure(let failure):
-            completion(.failure(failure))
-            return nil
-        }
     }
 }

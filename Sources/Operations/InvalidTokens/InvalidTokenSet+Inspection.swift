@@ -50,21 +50,18 @@ extension InvalidTokenSet {
     }
 
     /// Reads a part of the set. A token that stays in the set is read at least once; if the set grows or shrinks, or is
-    /// divided anew, some are read twice.
+    /// divided in another way, some are read twice.
     /// - Parameters:
     ///   - cursor: the cursor of the previous part; `nil` for the first.
     ///   - count: the approximate number of tokens.
     ///   - withDetails: true to read their details, too.
     public func scan(after cursor: String?, count: Int, withDetails: Bool, completion: @escaping Completion<Page>) {
         readDivision { [self] result in
-            switch result {
-            case .failure(let failure): completion(.failure(failure))
-            case .success(let division):
-                var place = cursor.flatMap { InvalidTokenCursor($0) } ?? InvalidTokenCursor(shards: division.shards)
-                // The form that the cursor belongs to may be incomplete by now.
-                if place.shards != division.shards { place = InvalidTokenCursor(shards: division.shards) }
-                scan(place, count: count, withDetails: withDetails, completion: completion)
-            }
+            guard let division = Self.value(result, completion) else { return }
+            var place = cursor.flatMap { InvalidTokenCursor($0) } ?? InvalidTokenCursor(shards: division.shards)
+            // The form that the cursor belongs to may be incomplete by now.
+            if place.shards != division.shards { place = InvalidTokenCursor(shards: division.shards) }
+            scan(place, count: count, withDetails: withDetails, completion: completion)
         }
     }
 
@@ -75,33 +72,24 @@ extension InvalidTokenSet {
         let sets = keys.shard(min(place.key / keysOfShard, place.shards - 1), of: place.shards).sets
         let key = sets[place.key % keysOfShard]
         send(RedisCommand("SSCAN", key, place.cursor, "COUNT", "\(count)"), for: key) { [self] result in
-            switch result {
-            case .failure(let error): completion(.failure(.redis(error)))
-            case .success(let reply):
-                guard reply.root.count == 2, let cursor = reply.root[0].string else {
-                    return completion(.failure(.unexpectedReply(.findInvalidTokens)))
-                }
-                var next = place
-                next.cursor = cursor
-                if cursor == "0" { next.key += 1 }
-                let isLast = next.key >= keysOfShard * place.shards
-                let found = reply.root[1].children.compactMap(\.bytes)
-                // Shards can have empty sets.
-                if found.isEmpty, !isLast {
-                    return scan(next, count: count, withDetails: withDetails, completion: completion)
-                }
-                let page = Page(
-                    cursor: isLast ? nil : next.text, tokens: found.map { Listed(token: $0, details: .init()) })
-                guard withDetails else { return completion(.success(page)) }
-                describe(page, completion)
+            guard let (cursor, found) = Self.page(result, completion) else { return }
+            var next = place
+            next.cursor = cursor
+            if cursor == "0" { next.key += 1 }
+            let isLast = next.key >= keysOfShard * place.shards
+            // Shards can have empty sets.
+            if found.isEmpty, !isLast {
+                return scan(next, count: count, withDetails: withDetails, completion: completion)
             }
+            let page = Page(
+                cursor: isLast ? nil : next.text, tokens: found.map { Listed(token: $0, details: .init()) })
+            guard withDetails else { return completion(.success(page)) }
+            describe(page, completion)
         }
     }
 
     private func describe(_ page: Page, _ completion: @escaping Completion<Page>) {
-        var tokens = TokenList(expecting: page.tokens.count)
-        for listed in page.tokens { tokens.append(anyText: listed.token) }
-        find(tokens) { result in
+        find(TokenList(page.tokens.map(\.token))) { result in
             completion(
                 result.map { found in
                     var page = page
@@ -114,18 +102,39 @@ extension InvalidTokenSet {
     /// Finds the time of the last registration of a token's device, in milliseconds since 1970.
     package func registration(of token: ByteBuffer, completion: @escaping Completion<Int64?>) {
         readDivision { [self] result in
-            switch result {
-            case .failure(let failure): completion(.failure(failure))
-            case .success(let division):
-                let shard = keys.shard(TokenDivision.shard(of: token, among: division.shards), of: division.shards)
-                let key = shard.registrations(of: token)
-                send(RedisCommand("HGET", key, String(buffer: token)), for: key) { result in
-                    completion(
-                        result.mapError(QueueConnection.Failure.redis).map {
-                            $0.root.string.flatMap { Int64(bounding: $0) }
-                        })
-                }
+            guard let division = Self.value(result, completion) else { return }
+            let shard = keys.shard(TokenDivision.shard(of: token, among: division.shards), of: division.shards)
+            let key = shard.registrations(of: token)
+            send(RedisCommand("HGET", key, String(buffer: token)), for: key) { result in
+                completion(
+                    result.mapError(QueueConnection.Failure.redis).map {
+                        $0.root.string.flatMap { Int64(bounding: $0) }
+                    })
             }
+        }
+    }
+
+    /// Reads a reply of SSCAN or HSCAN; passes a failure on.
+    static func page<Value>(
+        _ result: Result<RESPReply, RedisError>, _ completion: Completion<Value>
+    ) -> (cursor: String, found: [ByteBuffer])? {
+        guard let reply = value(result.mapError(QueueConnection.Failure.redis), completion) else { return nil }
+        guard reply.root.count == 2, let cursor = reply.root[0].string else {
+            completion(.failure(.unexpectedReply(.findInvalidTokens)))
+            return nil
+        }
+        return (cursor, reply.root[1].children.compactMap(\.bytes))
+    }
+
+    /// Returns a value; passes a failure on.
+    static func value<Some, Value>(
+        _ result: Result<Some, QueueConnection.Failure>, _ completion: Completion<Value>
+    ) -> Some? {
+        switch result {
+        case .success(let value): return value
+        case .failure(let failure):
+            completion(.failure(failure))
+            return nil
         }
     }
 }

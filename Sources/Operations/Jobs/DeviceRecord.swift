@@ -20,11 +20,10 @@ package struct DeviceRecord: Sendable {
     package static func read(_ token: String, _ fleet: Fleet) async throws -> DeviceRecord {
         let keys = fleet.sharedKeys
         let invalidTokens = try await InvalidTokenClient.reading(fleet)
-        var tokens = TokenList(expecting: 1)
-        tokens.append(ByteBuffer(string: token))
+        let bytes = ByteBuffer(string: token)
         var record = DeviceRecord()
-        record.invalid = try await invalidTokens.find(tokens).first?.details
-        record.registeredAt = try await invalidTokens.registration(of: ByteBuffer(string: token))
+        record.invalid = try await invalidTokens.find(TokenList([bytes])).first?.details
+        record.registeredAt = try await invalidTokens.registration(of: bytes)
         let client = try await fleet.client(for: keys.throttledTokens)
         let throttled = try await client.call(RedisCommand("ZSCORE", keys.throttledTokens, token)).root.string
         record.throttledUntil = throttled.flatMap(Double.init).map { Int64(bounding: $0) }

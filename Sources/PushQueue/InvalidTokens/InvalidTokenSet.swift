@@ -173,7 +173,7 @@ public final class InvalidTokenSet {
 
     /// Counts the tokens in the set unless it is divided: `nil` then, because that takes a call to each shard.
     package func countIfUndivided(completion: @escaping Completion<Int?>) {
-        call(completion) { [self] division, completion in
+        call(completion) { [self] _, completion in
             readDivision { [self] result in
                 guard case .success(let division) = result, division.shards == 1 else {
                     return completion(result.map { _ in nil })
@@ -237,8 +237,7 @@ public final class InvalidTokenSet {
                 completion(result.map { $0.joined().sorted { $0.place < $1.place } })
             },
             { group, completion in
-                var some = TokenList(expecting: group.indexes.count)
-                for index in group.indexes { some.append(tokens[index]) }
+                let some = TokenList(group.indexes.map { tokens[$0] })
                 stored(some, in: keys.shard(group.shard, of: shards), division) { result in
                     completion(
                         result.map { found in
@@ -347,9 +346,7 @@ public final class InvalidTokenSet {
             .announceInvalidTokens, [keys.invalidTokenChanges],
             arguments: { command in
                 for start in stride(from: 0, to: tokens.count, by: Self.tokensOfChange) {
-                    var list = TokenList(expecting: Self.tokensOfChange)
-                    for token in tokens[start...].prefix(Self.tokensOfChange) { list.append(token) }
-                    command.append(list.bytes)
+                    command.append(TokenList(tokens[start...].prefix(Self.tokensOfChange)).bytes)
                 }
             }, completion: { completion($0.map { _ in }) }, reading: { $0.number() })
     }

@@ -5,7 +5,7 @@ import Redis
 ///
 /// Tokens that are added are announced in a stream of bounded length. The keeper reads the whole set once, then only the
 /// stream. It reads the set again if it has missed something: the stream was cut, a shard has grown without an
-/// announcement because another program uses `SADD`, the set has outgrown the filter or was divided anew, or an hour has
+/// announcement because another program uses `SADD`, the set has outgrown the filter or was divided in another way, or an hour has
 /// passed. Until then, and whenever Redis does not answer, the filter is not current, and lanes ask Redis.
 ///
 /// Not thread-safe. Use it only on the clients' event loop.
@@ -127,7 +127,7 @@ package final class TokenFilterKeeper {
     }
 
     /// Reads how the set is divided, counts shards of it, and then reads entries of the stream.
-    /// - Parameter shards: returns the shards to count; `nil` to begin anew, because the set is divided in another way.
+    /// - Parameter shards: returns the shards to count; `nil` to begin again, because the set is divided in another way.
     private func read(
         _ range: RedisCommand, _ shards: @escaping (TokenDivision) -> Range<Int>?,
         _ apply: @escaping (TokenDivision, _ members: [Int], RESPReply) -> Void

@@ -14,7 +14,7 @@ local registrations, division = KEYS[1], KEYS[2]
 local is_shard = ARGV[2] == '1'
 local FIRST_TOKEN = 3
 
-local wrong = divided_anew(division, ARGV[1])
+local wrong = divided_since(division, ARGV[1])
 if wrong then
     return wrong
 end

@@ -10,16 +10,12 @@
 local division = KEYS[1]
 local text, lifetime = ARGV[1], tonumber(ARGV[2])
 
-local function generation(of)
-    return tonumber(string.match(of, '^%d+')) or 0
-end
-
 local wrong = wrong_type({ [division] = 'string' })
 if wrong then
     return wrong
 end
 local known = redis.call('GET', division)
-if known and generation(known) >= generation(text) then
+if known and generation_of(known) >= generation_of(text) then
     return known
 end
 if lifetime > 0 then

@@ -25,7 +25,7 @@ local FIRST_TOKEN, MEMBERS = 4, 4
 -- The largest time and day that details can hold.
 local LATEST, LAST_DAY = 2 ^ 48 - 1, 65535
 
-local wrong = divided_anew(division, ARGV[2]) or wrong_type({ [facts] = 'hash' })
+local wrong = divided_since(division, ARGV[2]) or wrong_type({ [facts] = 'hash' })
     or not is_shard and wrong_type({ [set] = 'set', [registrations] = 'hash', [changes] = 'stream' })
 if wrong then
     return wrong

@@ -21,7 +21,7 @@
 local set, details, facts, division = unpack(KEYS)
 local list, is_shard = ARGV[1], ARGV[3] == '1'
 
-local wrong = divided_anew(division, ARGV[2]) or wrong_type({ [facts] = 'hash' })
+local wrong = divided_since(division, ARGV[2]) or wrong_type({ [facts] = 'hash' })
 if wrong then
     return wrong
 end

@@ -19,7 +19,7 @@ local set, registrations, details, division, changes = unpack(KEYS)
 local max_age, is_shard = tonumber(ARGV[1]), ARGV[3] == '1'
 local FIRST_TOKEN = 4
 
-local wrong = divided_anew(division, ARGV[2]) or changes and wrong_type({ [changes] = 'stream' })
+local wrong = divided_since(division, ARGV[2]) or changes and wrong_type({ [changes] = 'stream' })
 if wrong then
     return wrong
 end

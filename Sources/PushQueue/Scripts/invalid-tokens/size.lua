@@ -12,12 +12,12 @@
 local set, division = KEYS[1], KEYS[2]
 local is_shard = ARGV[2] == '1'
 
-local wrong = divided_anew(division, ARGV[1])
+local wrong = divided_since(division, ARGV[1])
 if wrong then
     return wrong
 end
 local size = 0
-for part = 0, is_shard and 15 or 0 do
+for part = 0, is_shard and PARTS - 1 or 0 do
     local key = is_shard and string.format('%s:%x', set, part) or set
     local count = redis.pcall('SCARD', key)
     if type(count) == 'table' then

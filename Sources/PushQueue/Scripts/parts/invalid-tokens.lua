@@ -37,13 +37,21 @@ local function details_at(key, field)
     return at, day, facts, nil
 end
 
--- Returns an error reply if the set has been divided anew since the caller read how it is divided.
-local function divided_anew(division, generation)
-    local text = redis.pcall('GET', division)
+-- The number of keys that a set or hash of a shard consists of, by a digit of the token.
+local PARTS = 16
+
+-- Returns the number of the step that a record of the division is about; 0 if there is none.
+local function generation_of(record)
+    return tonumber(string.match(record, '^%d+')) or 0
+end
+
+-- Returns an error reply if the set has been divided in another way since the caller read how it is divided.
+local function divided_since(division, generation)
+    local text = redis.pcall('GET', division) or ''
     if type(text) == 'table' then
         return wrong_type({ [division] = 'string' }) or text
     end
-    if text and (tonumber(string.match(text, '^%d+')) or 0) > tonumber(generation) then
+    if generation_of(text) > tonumber(generation) then
         return redis.error_reply('DIVISION ' .. text)
     end
     return nil
@@ -119,7 +127,7 @@ local function remove_old(set, details, registrations, oldest, is_shard)
     end
     local removed = 0
     if is_shard then
-        local part = string.format(':%x', now_us() % 16)
+        local part = string.format(':%x', now_us() % PARTS)
         set, registrations = set .. part, registrations .. part
     end
     -- The size of a sample, the number of old ones in it that leads to another round, and the maximum number of rounds.

@@ -214,15 +214,10 @@ struct PlanMeasurement {
     /// Returns the CPU time of the server in seconds.
     private static func cpuTime(_ client: RedisClient) async throws -> Double {
         let text = try await client.call(RedisCommand("INFO", "cpu")).root.string ?? ""
-        let fields = ["used_cpu_user:", "used_cpu_sys:"].map { name in
-            text.split(whereSeparator: \.isNewline).first { $0.hasPrefix(name) }.flatMap {
-                Double($0.dropFirst(name.count))
-            }
-        }
-        guard let user = fields[0], let system = fields[1] else {
+        guard let time = ServerInfo(text).cpuTime else {
             throw CommandFailure(.attention, "Redis does not report its CPU time, so it cannot be measured here")
         }
-        return user + system
+        return time
     }
 
     private static var machine: String {
@@ -232,7 +227,7 @@ struct PlanMeasurement {
             let line = String(decoding: file, as: UTF8.self).split(separator: "\n").first { $0.hasPrefix("model name") }
             if let name = line?.split(separator: ":").last { processor = String(name.drop { $0 == " " }) }
         }
-        return "\(processor), \(cores) \(cores == 1 ? "core" : "cores")"
+        return "\(processor), \(Words.count(cores, "core"))"
     }
 
     // MARK: Keys
@@ -240,7 +235,7 @@ struct PlanMeasurement {
     /// Returns the keys of a server that begin with the prefix.
     private func ownKeys(_ client: RedisClient) async throws -> [String] {
         let own = prefix + ":"
-        let pattern = own.map { "*?[]\\".contains($0) ? "\\\($0)" : "\($0)" }.joined() + "*"
+        let pattern = own.escapedForMatch + "*"
         var keys: [String] = []
         var cursor = "0"
         repeat {

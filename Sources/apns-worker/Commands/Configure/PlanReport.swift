@@ -27,8 +27,8 @@ struct PlanReport {
         let jobs =
             plan.work.jobSize == 1
             ? "jobs of one token"
-            : "\(Words.number(plan.jobs)) \(plan.jobs == 1 ? "job" : "jobs") of \(Words.number(plan.work.jobSize)) tokens"
-        return "\(Words.number(plan.work.tokens)) \(plan.work.tokens == 1 ? "notification" : "notifications") within "
+            : "\(Words.count(plan.jobs, "job")) of \(Words.number(plan.work.jobSize)) tokens"
+        return "\(Words.count(plan.work.tokens, "notification")) within "
             + "\(Words.duration(Int64(plan.work.within))): \(rate(plan.perSecond)), in \(jobs), "
             + "with answers after \(Words.duration(Int64(plan.work.latency)))"
     }
