@@ -6,6 +6,7 @@ import Redis
 /// Not thread-safe. Use it only on the client's event loop; completions are called there, too.
 public struct ThrottledTokens {
     private let key: String
+    private let changes: String
     private let client: any RedisSender
     private let scripts: ScriptRunner
 
@@ -15,7 +16,7 @@ public struct ThrottledTokens {
     }
 
     package init(client: any RedisSender, keys: SharedKeys, clock: ClockSource) {
-        key = keys.throttledTokens
+        (key, changes) = (keys.throttledTokens, keys.invalidTokenChanges)
         self.client = client
         scripts = ScriptRunner(client: client, clock: clock)
     }
@@ -26,7 +27,7 @@ public struct ThrottledTokens {
         _ token: ByteBuffer, until: Int64, completion: @escaping (Result<Void, QueueConnection.Failure>) -> Void
     ) {
         scripts.run(
-            .throttleToken, [key],
+            .throttleToken, [key, changes],
             arguments: { command in
                 command.append(token)
                 command.append(Int(until))

@@ -311,10 +311,8 @@ final class SimulatedAPNS {
         guard simulation.hasFaults, simulation.options.faults.contains(.apns) else {
             return accept(number, delay, answer)
         }
-        // While a token is throttled, lanes look up all, and use no filter.
-        let throttles = simulation.options.mutation != .trustsOldFilters
         // Devices that receive many notifications.
-        if throttles, token.hasPrefix("dd"), random.chance(25) {
+        if token.hasPrefix("dd"), random.chance(25) {
             return refuse(.tooManyRequests, retryAfter: random.pick(1...3))
         }
         // Devices that remove the app.
@@ -327,7 +325,7 @@ final class SimulatedAPNS {
             let reason: APNSReason = random.chance(80) ? .unregistered : .badDeviceToken
             ledger.refuse(token, reason)
             refuse(reason)
-        case 20..<40 where throttles: refuse(.tooManyRequests, retryAfter: random.chance(50) ? random.pick(1...3) : nil)
+        case 20..<40: refuse(.tooManyRequests, retryAfter: random.chance(50) ? random.pick(1...3) : nil)
         case 40..<60: refuse(random.chance(50) ? .internalServerError : .serviceUnavailable)
         case 60..<70:
             // Without an answer.

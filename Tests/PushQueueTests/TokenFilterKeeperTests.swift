@@ -55,6 +55,17 @@ struct TokenFilterKeeperTests {
                 }, keys, on: client.topology)
         }
 
+        /// Records a token that APNs throttles for a time.
+        func throttle(_ token: String, until: Int64 = .max / 2_000_000) async throws {
+            let result: Result<Void, QueueConnection.Failure> = await withCheckedContinuation { continuation in
+                loop.execute { [client, keys] in
+                    ThrottledTokens(client: client, keys: keys)
+                        .add(ByteBuffer(string: token), until: until) { continuation.resume(returning: $0) }
+                }
+            }
+            _ = try result.get()
+        }
+
         func withdraw(_ tokens: [String]) async throws {
             let result: Result<Int, QueueConnection.Failure> = await withCheckedContinuation { continuation in
                 loop.execute { [client, keys] in
@@ -87,6 +98,50 @@ struct TokenFilterKeeperTests {
             try await scene.withdraw(["bb1", "bb2"])
             try await eventually("it is current") { try await scene.isCurrent() }
             #expect(try await scene.fillings == 1)
+        }
+    }
+
+    @Test("has the tokens that APNs throttles, and stays current while there are some")
+    func throttled() async throws {
+        try await withQueue { queue in
+            let scene = Scene(queue)
+            try await scene.throttle("aa")
+            try await scene.add(["ab"])
+            try await eventually("it is current") { try await scene.isCurrent() }
+            #expect(try await scene.mayFind("aa"))
+            #expect(try await scene.mayFind("ab"))
+            try await scene.throttle("bb")
+            try await eventually("it is known") { try await scene.mayFind("bb") }
+            // Only a token that was not throttled is announced.
+            try await scene.throttle("bb", until: .max / 1_000_000)
+            #expect(try queue.redis.run("XLEN", queue.sharedKeys.invalidTokenChanges) == 3)
+            try await scene.add(["cc"])
+            try await eventually("it is known") { try await scene.mayFind("cc") }
+            #expect(try await scene.isCurrent())
+            #expect(try await scene.fillings == 1)
+        }
+    }
+
+    @Test("makes a larger filter when more tokens are throttled than it has room for")
+    func manyThrottled() async throws {
+        try await withQueue { queue in
+            let scene = Scene(queue)
+            try await scene.add(["aa"])
+            try await eventually("it is current") { try await scene.isCurrent() }
+            let far = "\(Int64.max / 2_000_000)"
+            // As other workers would have announced them.
+            for start in stride(from: 0, to: 6000, by: 500) {
+                let tokens = (start..<start + 500).map { "bb\($0)" }
+                let command = ["ZADD", queue.sharedKeys.throttledTokens] + tokens.flatMap { [far, $0] }
+                try queue.redis.run(command.map { Array($0.utf8) })
+                try queue.redis.run(
+                    "XADD", queue.sharedKeys.invalidTokenChanges, "*", "throttled", tokens.joined(separator: ","))
+            }
+            try await eventually("it was read again, and is current") {
+                guard try await scene.fillings > 1 else { return false }
+                return try await scene.isCurrent()
+            }
+            for number in 0..<6000 { #expect(try await scene.mayFind("bb\(number)")) }
         }
     }
 

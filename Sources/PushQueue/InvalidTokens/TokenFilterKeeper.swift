@@ -1,9 +1,10 @@
 import NIOCore
 import Redis
 
-/// Fills the filter of a process with the set of invalid tokens, and keeps it current while lanes use it.
+/// Fills the filter of a process with the invalid tokens and those that APNs throttles, and keeps it current while lanes
+/// use it.
 ///
-/// Tokens that are added are announced in a stream of bounded length. The keeper reads the whole set once, then only the
+/// Tokens that are added to either are announced in a stream of bounded length. The keeper reads the whole set once, then only the
 /// stream. It reads the set again if it has missed something: the stream was cut, a shard has grown without an
 /// announcement because another program uses `SADD`, the set has outgrown the filter or was divided in another way, or an hour has
 /// passed. Until then, and whenever Redis does not answer, the filter is not current, and lanes ask Redis.
@@ -30,7 +31,7 @@ package final class TokenFilterKeeper {
     /// A filter that is being filled.
     private struct Filling {
         let filter: TokenFilter
-        let followed: Followed
+        var followed: Followed
         let began: NIODeadline
         /// The keys that are left to read, the last one first, and the cursor in it.
         var keys: [String]
@@ -44,12 +45,15 @@ package final class TokenFilterKeeper {
         var last: String?
         /// The numbers of members that the shards have at most if all additions were announced.
         var members: [Int]
+        /// The number of tokens in the filter that were throttled when they were read or announced.
+        var throttled = 0
         /// The next shard to count.
         var next = 0
         /// True if one of the shards that were counted last had more members than were announced.
         var isSuspect = false
 
-        var count: Int { members.reduce(0, +) }
+        /// The number of tokens in the filter, at most.
+        var count: Int { members.reduce(throttled, +) }
 
         /// The shards to count.
         var due: Range<Int> {
@@ -170,7 +174,9 @@ package final class TokenFilterKeeper {
                     return drop()
                 }
                 fillings += 1
-                let keys = (0..<division.shards).flatMap { set.keys.shard($0, of: division.shards).sets }
+                let keys =
+                    [set.keys.throttledTokens]
+                    + (0..<division.shards).flatMap { set.keys.shard($0, of: division.shards).sets }
                 enter(
                     .filling(
                         Filling(
@@ -182,10 +188,17 @@ package final class TokenFilterKeeper {
 
     private func fill(_ filling: Filling) {
         guard let key = filling.keys.last else { return follow(filling) }
-        ask(RedisCommand("SSCAN", key, filling.cursor, "COUNT", Self.page), for: key) { [self] reply in
+        let isThrottled = key == set.keys.throttledTokens
+        ask(RedisCommand(isThrottled ? "ZSCAN" : "SSCAN", key, filling.cursor, "COUNT", Self.page), for: key) {
+            [self] reply in
             guard reply.root.count == 2, let next = reply.root[0].string else { return drop() }
-            for token in reply.root[1].children { if let token = token.bytes { filling.filter.insert(token) } }
             var filling = filling
+            for (index, token) in reply.root[1].children.enumerated() {
+                // A token of a sorted set is followed by its score.
+                guard !isThrottled || index.isMultiple(of: 2), let token = token.bytes else { continue }
+                filling.filter.insert(token)
+                if isThrottled { filling.followed.throttled += 1 }
+            }
             filling.cursor = next
             if next == "0" { filling.keys.removeLast() }
             enter(.filling(filling))
@@ -253,8 +266,8 @@ package final class TokenFilterKeeper {
             })
     }
 
-    /// Applies an entry: `added` has tokens with commas between them, `removed` the number of those that a set lost which
-    /// is not divided.
+    /// Applies an entry: `added` and `throttled` have tokens with commas between them, `removed` the number of those that
+    /// a set lost which is not divided.
     private func apply(_ entry: RESPReply.Element, to filter: TokenFilter, _ followed: inout Followed) {
         guard entry.count == 2, let id = entry[0].string else { return }
         followed.last = id
@@ -262,11 +275,15 @@ package final class TokenFilterKeeper {
         if name == "removed", followed.members.count == 1 {
             followed.members[0] -= entry[1][1].string.flatMap(Int.init) ?? 0
         }
-        guard name == "added" else { return }
+        guard name == "added" || name == "throttled" else { return }
         for token in value.readableBytesView.split(separator: UInt8(ascii: ",")) {
             guard let token = value.getSlice(at: token.startIndex, length: token.count) else { continue }
             filter.insert(token)
-            followed.members[TokenDivision.shard(of: token, among: followed.members.count)] += 1
+            if name == "added" {
+                followed.members[TokenDivision.shard(of: token, among: followed.members.count)] += 1
+            } else {
+                followed.throttled += 1
+            }
         }
     }
 

@@ -176,7 +176,7 @@ final class Fleet {
     }
 
     /// Returns the filter of the tokens that may be found; `nil` if each token must be looked up.
-    func filter() -> TokenFilter? { throttledTokenCount == 0 ? tokenFilter.current(at: lane.now) : nil }
+    func filter() -> TokenFilter? { tokenFilter.current(at: lane.now) }
 
     /// False while a look-up can find nothing.
     var mayFindTokens: Bool { invalidTokenCount != 0 || throttledTokenCount != 0 }

@@ -1,15 +1,18 @@
--- Adds a device token to those that APNs throttles, and removes those whose pause has ended.
+-- Adds a device token to those that APNs throttles, removes those whose pause has ended, and announces it to the processes that keep a
+-- filter of the tokens that are looked up.
 --
--- KEYS  1 throttled-tokens  ZSET token -> the end of its pause (ms since 1970)
--- ARGV  1 token             lower-case hex
---       2 until             the end of its pause, ms since 1970
+-- KEYS  1 throttled-tokens        ZSET token -> the end of its pause (ms since 1970); expires with the last pause
+--       2 invalid-tokens:changes  STREAM of a bounded number of entries
+-- ARGV  1 token                   lower-case hex
+--       2 until                   the end of its pause, ms since 1970
 -- Reply 1
 --
 -- Run twice, the second run changes nothing.
 
-local throttled, token, ends = KEYS[1], ARGV[1], ARGV[2]
+local throttled, changes = unpack(KEYS)
+local token, ends = ARGV[1], ARGV[2]
 
-local wrong = wrong_type({ [throttled] = 'zset' })
+local wrong = wrong_type({ [throttled] = 'zset', [changes] = 'stream' })
 if wrong then
     return wrong
 end
@@ -18,5 +21,8 @@ local now = now_ms()
 write_when_full(throttled)
 redis.call('ZREMRANGEBYSCORE', throttled, '-inf', now)
 -- Never to an earlier time: another lane may have set a later one.
-redis.call('ZADD', throttled, 'GT', ends, token)
+if redis.call('ZADD', throttled, 'GT', ends, token) == 1 then
+    announce_tokens(changes, 'throttled', token)
+end
+redis.call('PEXPIREAT', throttled, redis.call('ZRANGE', throttled, -1, -1, 'WITHSCORES')[2])
 return 1

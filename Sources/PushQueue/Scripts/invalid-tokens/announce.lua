@@ -14,6 +14,6 @@ end
 
 write_when_full(changes)
 for _, tokens in ipairs(ARGV) do
-    redis.call('XADD', changes, 'MAXLEN', '~', CHANGES, '*', 'added', tokens)
+    announce_tokens(changes, 'added', tokens)
 end
 return #ARGV

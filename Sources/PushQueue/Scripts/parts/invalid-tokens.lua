@@ -98,11 +98,16 @@ end
 -- The number of entries that the stream of changes has at least.
 local CHANGES = 2000
 
+-- Announces a change of the tokens that are looked up to the processes that keep a filter of them.
+local function announce_tokens(changes, name, value)
+    redis.call('XADD', changes, 'MAXLEN', '~', CHANGES, '*', name, value)
+end
+
 -- Announces a number of removed tokens, so that an addition without an announcement can't hide behind them. `changes` is nil for a
 -- shard, whose slot has no stream.
 local function announce_removed(changes, removed)
     if changes and removed > 0 then
-        redis.call('XADD', changes, 'MAXLEN', '~', CHANGES, '*', 'removed', removed)
+        announce_tokens(changes, 'removed', removed)
     end
 end
 
