@@ -87,11 +87,9 @@ public enum PushType: String, CaseIterable, Sendable {
 
     /// Finds the type with a name; `nil` for any other bytes.
     public init?(bytes: UnsafeRawBufferPointer) {
-        for type in Self.allCases where bytes.elementsEqual(type.rawValue.utf8) {
-            self = type
-            return
-        }
-        return nil
+        let name = bytes.bindMemory(to: UInt8.self)
+        guard let type = Self.allCases.first(where: { name.equals($0.headerValue) }) else { return nil }
+        self = type
     }
 }
 

@@ -57,10 +57,15 @@ struct RequestWriter: ~Copyable {
         }
     }
 
-    private func write(_ header: HTTP2FrameHeader, into buffer: inout ByteBuffer) {
-        buffer.writeWithUnsafeMutableBytes(minimumWritableBytes: HTTP2FrameHeader.size) { bytes in
+    private func write(
+        _ header: HTTP2FrameHeader, _ payload: UnsafeRawBufferPointer = .init(start: nil, count: 0),
+        into buffer: inout ByteBuffer
+    ) {
+        let size = HTTP2FrameHeader.size + payload.count
+        buffer.writeWithUnsafeMutableBytes(minimumWritableBytes: size) { bytes in
             if let start = bytes.baseAddress?.assumingMemoryBound(to: UInt8.self) { header.write(to: start) }
-            return HTTP2FrameHeader.size
+            UnsafeMutableRawBufferPointer(rebasing: bytes[HTTP2FrameHeader.size...]).copyMemory(from: payload)
+            return size
         }
     }
 
@@ -77,13 +82,11 @@ struct RequestWriter: ~Copyable {
             let count = max(0, min(rest, slot.pointee.window, window, HTTP2FrameHeader.maximumLength))
             guard count > 0 || rest == 0 else { return false }
             let isEnd = count == rest
-            write(
-                HTTP2FrameHeader(
-                    HTTP2FrameKind.data, length: count, flags: isEnd ? HTTP2Flag.endStream : 0,
-                    stream: slot.pointee.stream),
-                into: &buffer)
+            let header = HTTP2FrameHeader(
+                HTTP2FrameKind.data, length: count, flags: isEnd ? HTTP2Flag.endStream : 0, stream: slot.pointee.stream)
             slot.pointee.notification?.payload.withUnsafeReadableBytes { payload in
-                _ = buffer.writeBytes(UnsafeRawBufferPointer(rebasing: payload[offset..<offset + count]))
+                let part = UnsafeRawBufferPointer(rebasing: payload[offset..<offset + count])
+                write(header, part, into: &buffer)
             }
             slot.pointee.bodyOffset = offset + count
             slot.pointee.window -= count

@@ -114,7 +114,9 @@ enum NotificationRules {
     ///
     /// Source: Apple, "Adding a web service to update passes": "use the pass type identifier as the topic, and an empty
     /// JSON dictionary for the payload".
-    static func isPass(_ topic: ByteBuffer) -> Bool { topic.readableBytesView.starts(with: "pass.".utf8) }
+    static func isPass(_ topic: ByteBuffer) -> Bool {
+        topic.withUnsafeReadableBytes { UnsafeRawBufferPointer(rebasing: $0.prefix(5)).isEqual(to: "pass.") }
+    }
 
     /// Checks a notification and completes its payload.
     /// - Parameters:

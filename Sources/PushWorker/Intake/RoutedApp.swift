@@ -59,7 +59,7 @@ final class RoutedApp {
     func topic(for type: PushType) -> ByteBuffer { type.topicSuffix.isEmpty ? topic : otherTopics[type] ?? topic }
 
     /// True if a topic in a job is the app's, with or without the suffix of a push type.
-    func hasTopic(_ named: ByteBuffer) -> Bool { topics.contains(named) }
+    func hasTopic(_ named: ByteBuffer) -> Bool { named == topic || topics.contains(named) }
 
     /// Makes the notification of a job with one token, or the shared parts of the notifications of a job with many.
     /// - Parameters:
