@@ -232,6 +232,35 @@ build() {
     bin=$(swift build "${flags[@]}" --show-bin-path 2>/dev/null)
 }
 
+# build_commit COMMIT PRODUCT...: builds programs of a commit as for users, in .build-against, and sets `bin_against` to their directory.
+# With this checkout's versions of packages, so that only the commits differ, unless the commit needs other packages.
+build_commit() {
+    local commit tree product flags
+    commit=$(git rev-parse --verify --quiet "$1^{commit}") || fail "$1 is not a commit of this repository"
+    tree=$PWD/.build-against/$commit
+    shift
+    if [ ! -e "$tree/.git" ]; then
+        # Forget worktrees whose directories were deleted, as this one may have been.
+        git worktree prune
+        git worktree add --quiet --no-checkout --detach "$tree" "$commit"
+    fi
+    # Without effect on unchanged files, so that a build compiles nothing again.
+    git -C "$tree" checkout --quiet --force --detach "$commit"
+    if [ "$(package_versions | cut -d ' ' -f 1)" = "$(cd "$tree" && package_versions | cut -d ' ' -f 1)" ]; then
+        cp Package.resolved "$tree"
+    else
+        note "Using the versions of packages of $commit, which needs others than this checkout"
+        (cd "$tree" && pin_versions)
+    fi
+    flags=("${release_flags[@]}" --package-path "$tree" --scratch-path "$tree/.build")
+    for product in "$@"; do
+        note "Building $product of ${commit:0:8} (release)"
+        quietly swift build "${flags[@]}" --product "$product"
+    done
+    # shellcheck disable=SC2034 # used by the scripts that source this
+    bin_against=$(swift build "${flags[@]}" --show-bin-path 2>/dev/null)
+}
+
 # module_maps DIR: prints the module maps of the C modules that the modules of a build use.
 module_maps() {
     find -L "$1" "$1/../../checkouts" "$PWD/Sources" \( -path '*/include/module.modulemap' -o -path '*.build/module.modulemap' \

@@ -8,22 +8,25 @@ import subprocess
 import sys
 import tempfile
 
+import compare
 import figures
 import plans
 import plot
 import report
-from programs import Failed, Program, Unavailable
+from programs import Failed, Program, Refused, Unavailable
 from servers import SERVERS
 
 FIGURES = (
     "limit", "worker", "go", "python", "gateway", "lookup", "fanout", "lookup_fanout", "encode", "decode", "claim", "settle",
-    "large", "latency", "scale", "plan", "idle", "profile")
+    "large", "latency", "scale", "trickle", "plan", "idle", "instructions", "profile")
 MICRO = {"encode", "decode", "claim", "settle"}
+# The figures that --against cannot compare: those of other programs, predictions, and shares.
+NOT_COMPARED = {"limit", "go", "python", "plan", "profile"}
 
 
 def arguments():
     parser = argparse.ArgumentParser(
-        prog="scripts/bench", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter,
+        prog="scripts/bench", allow_abbrev=False, description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter,
         epilog="""figures:
   limit    h2load with the same headers and body: CPU of the bare request
   worker   apns-worker from Redis to settlement, one lane
@@ -38,16 +41,26 @@ def arguments():
   latency  from RPUSH to the server at 1,000 jobs per second
   scale    worker at backlogs of 1,000 to 2,000,000; 2 lanes; 2 and 4 processes
   plan     worker with 1 to 1,000 tokens per job, and how far off `apns-worker plan` is with these constants for other fleets
+  trickle  three jobs per second on each of sixteen queues, and as many on one queue
   idle     a worker without jobs
+  instructions   of limit, worker and fanout in user space per notification: by `perf stat`, or by callgrind without permission
   profile  shares of libraries and modules in the worker's CPU time, sampled with perf; one token and 1,000 per job
 Most are measured twice: with a server that answers at once, and with one that answers after 20±5 ms, out of order. The parts,
-gateway, large, plan's fleets, idle and profile are measured once.
+gateway, large, trickle, plan's fleets, idle, instructions and profile are measured once.
+
+--against COMMIT builds the programs of COMMIT in .build-against with this checkout's versions of packages, measures them and
+this checkout's in alternation, and prints one table: each figure before and now, and the ratio, which is the median of the
+rounds' ratios. WORSE marks a change for the worse that exceeds the spread of the rounds' ratios. The exit status is 0 in any
+case, unless a measurement fails. Figures that the programs of COMMIT cannot do are left out, and so are limit, go, python,
+plan and profile.
 
 servers:
   simulator   apns-simulator, which reads the body and checks each request as APNs does
   nginx       answers 200 when it has the headers, before it has read the body; at once only, without latency
   nginx-body  nginx with its echo module: reads the whole body, then answers 200 with the apns-id; the same limits""")
     parser.add_argument("--bin", help=argparse.SUPPRESS)
+    parser.add_argument("--bin-against", help=argparse.SUPPRESS)
+    parser.add_argument("--against", metavar="COMMIT", help="compare with the programs of another commit")
     # Prints what this measurement needs in addition, as arguments of `need` in scripts/lib.sh: one line per figure or server.
     parser.add_argument("--needs", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--json", metavar="FILE", help="write all measurements as JSON")
@@ -63,15 +76,29 @@ servers:
     options.rounds = options.rounds or (2 if options.quick else 5)
     if options.rounds < 1:
         parser.error("--rounds must be at least 1")
-    options.only = set(options.only.split(",")) if options.only else set(FIGURES)
+    figure_names = [name for name in FIGURES if not (options.against and name in NOT_COMPARED)]
+    options.only = set(options.only.split(",")) if options.only else set(figure_names)
     if unknown := options.only - set(FIGURES):
         parser.error(f"--only: {', '.join(sorted(unknown))} is not a figure; the figures are {', '.join(FIGURES)}")
+    if options.against:
+        check_against(parser, options, figure_names)
     if options.constants and not ("plan" in options.only and options.server == "simulator"):
         parser.error("--constants needs the figure plan, with the simulator")
     for path in (options.json, options.constants, options.plot):
         if path and not os.path.isdir(os.path.dirname(os.path.abspath(path))):
             parser.error(f"{path}: its directory does not exist")
     return options
+
+
+def check_against(parser, options, figure_names):
+    if others := options.only - set(figure_names):
+        parser.error(f"--against cannot compare {', '.join(sorted(others))}; it compares {', '.join(figure_names)}")
+    if options.rounds < 2:
+        parser.error("--against needs at least 2 rounds, because one has no spread")
+    if options.constants or options.plot:
+        parser.error("--against cannot be combined with --constants and --plot")
+    if not (options.bin_against or options.needs):
+        parser.error("--bin-against is required; scripts/bench gives it")
 
 
 class Bench:
@@ -81,7 +108,12 @@ class Bench:
 
     def __init__(self, options, directory):
         self.server = options.server
-        self.bin = os.path.abspath(options.bin)
+        # The directory of the simulator and the other tools, and that of the programs that are measured.
+        self.bin = self.measured = os.path.abspath(options.bin)
+        self.bin_against = os.path.abspath(options.bin_against) if options.against else None
+        self.is_quick = options.quick
+        # The name of the program that counts instructions, once it has.
+        self.counter_name = None
         self.directory = directory
         self.certificates = os.path.join(directory, "certificates")
         self.key = os.path.join(self.certificates, f"AuthKey_{self.key_id}.p8")
@@ -95,6 +127,7 @@ class Bench:
         self.consumer_notifications = {"go": 20_000, "python": 2000} if options.quick else {"go": 100_000, "python": 20_000}
         self.latency_seconds = 2 if options.quick else 20
         self.idle_seconds = 3 if options.quick else 30
+        self.trickle_seconds = 3 if options.quick else 20
         self.backlogs = (1000, 10_000, 100_000) if options.quick else (1000, 100_000, 2_000_000)
         # The number of measurements at each backlog, and the notifications of each.
         self.slices = {"at once": (2, 5000), "delayed": (2, 5000)} if options.quick else {
@@ -130,12 +163,17 @@ class Bench:
         if "scale" in only:
             for setting in settings:
                 plan += self.scale(setting)
+        if "trickle" in only:
+            plan += [(f"trickle.{name}", "", with_queues(number)) for name, number in figures.TRICKLE.items()]
         if "plan" in only and self.server == "simulator":
             plan += [
                 (f"plan.size {tokens}", setting, with_size(tokens)) for tokens in plans.SIZES for setting in settings]
             plan += [(f"plan.{name}", "", with_prediction(name)) for name in plans.PREDICTED]
         if "idle" in only:
             plan.append(("idle", "", figures.idle))
+        if "instructions" in only:
+            names = ("worker", "fanout") if self.bin_against else ("limit", "worker", "fanout")
+            plan += [(f"instructions.{name}", "", with_counter(name)) for name in names]
         if "profile" in only:
             plan += [("profile.one token", "", with_tokens(1)), ("profile.1,000 tokens", "", with_tokens(1000))]
         return plan
@@ -150,6 +188,14 @@ class Bench:
 
 def with_options(**options):
     return lambda bench, setting: figures.work(bench, setting, **options)
+
+
+def with_queues(number):
+    return lambda bench, _: figures.trickle(bench, number)
+
+
+def with_counter(name):
+    return lambda bench, _: figures.instructions(bench, name)
 
 
 def with_tokens(tokens):
@@ -169,26 +215,40 @@ def with_mix(mix):
 
 
 def measure(bench, options):
-    """Runs all rounds. Returns {name: {setting: {metric: [value of each round]}}}, and {name: reason} of omitted figures."""
-    values, left_out = {}, {}
+    """Runs all rounds, each with the programs of the other commit too, if there is one.
+
+    Returns {"now" or "before": {name: {setting: {metric: [value of each round]}}}}, and {name: reason} of omitted figures.
+    """
+    programs = {"now": bench.bin}
+    if options.against:
+        programs["before"] = bench.bin_against
+    values, left_out = {program: {} for program in programs}, {}
     plan = bench.plan(options.only)
     for number in range(options.rounds):
+        # In turn, so that the drift of the machine's speed favours neither.
+        order = list(programs.items())[::1 if number % 2 else -1]
         for name, setting, measurement in plan:
             figure = name.split(".")[0]
             if figure in left_out:
                 continue
-            what = f"{name.replace('.', ' ', 1)}{', ' + setting if setting else ''}"
-            print(f"round {number + 1} of {options.rounds}: {what}", end=" … ", file=sys.stderr, flush=True)
+            results = {}
             try:
-                result = measurement(bench, setting)
-            except Unavailable as reason:
+                for program, bench.measured in order:
+                    what = f"{name.replace('.', ' ', 1)}{', ' + setting if setting else ''}"
+                    what += f", {program}" if options.against else ""
+                    print(f"round {number + 1} of {options.rounds}: {what}", end=" … ", file=sys.stderr, flush=True)
+                    results[program] = result = measurement(bench, setting)
+                    print(", ".join(f"{value:.4g} {metric}" for metric, value in result.items()), file=sys.stderr)
+            except (Unavailable, Refused) as reason:
+                if isinstance(reason, Refused) and program == "now":
+                    raise
                 Program.stop_all()
-                left_out[figure] = str(reason)
+                left_out[figure] = f"{options.against}: {reason}" if isinstance(reason, Refused) else str(reason)
                 print(f"left out: {reason}", file=sys.stderr)
                 continue
-            print(", ".join(f"{value:.4g} {metric}" for metric, value in result.items()), file=sys.stderr)
-            for metric, value in result.items():
-                values.setdefault(name, {}).setdefault(setting, {}).setdefault(metric, []).append(value)
+            for program, result in results.items():
+                for metric, value in result.items():
+                    values[program].setdefault(name, {}).setdefault(setting, {}).setdefault(metric, []).append(value)
     return values, left_out
 
 
@@ -208,6 +268,7 @@ NEEDS = {
           "package:golang-github-gomodule-redigo-dev:golang-github-gomodule-redigo-dev",
     "python": "package:python3-venv:python3-venv",
     "profile": "program:perf:linux-perf",
+    "instructions": "program:valgrind:valgrind program:strip:binutils",
 }
 
 
@@ -228,17 +289,28 @@ def main():
     finally:
         Program.stop_all()
         shutil.rmtree(directory, ignore_errors=True)
-    page = report.page(values, left_out, bench, options)
-    print(report.table(page))
+    page = report.page(values["now"], left_out, bench, options)
+    if options.against:
+        before, now = values["before"], values["now"]
+        rows = compare.rows(before, now, options.only)
+        page["against"] = {
+            "commit": options.against, "figures": report.figures_of(before, options.only),
+            "compared": [compare.as_json(row) for row in rows]}
+        print(compare.table(report.header(page), rows, {**left_out, **compare.absent(before, now)}))
+    else:
+        print(report.table(page))
     if options.json:
         with open(options.json, "w", encoding="utf-8") as file:
             file.write(report.as_json(page) + "\n")
     if options.constants and "plan" not in left_out:
         with open(options.constants, "w", encoding="utf-8") as file:
-            file.write(report.as_json(plans.medians(values)) + "\n")
+            file.write(report.as_json(plans.medians(values["now"])) + "\n")
     if options.plot:
         with open(options.plot, "w", encoding="utf-8") as file:
             file.write(plot.svg(page))
+    if options.against and not page["against"]["compared"]:
+        sys.exit(f"scripts/bench: no figure could be compared with {options.against}")
 
 
-main()
+if __name__ == "__main__":
+    main()

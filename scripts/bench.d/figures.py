@@ -9,7 +9,8 @@ import time
 from statistics import median
 
 from consumers import Consumer
-from programs import Failed, Program, Unavailable, await_true
+from counters import counter_type
+from programs import Failed, Program, Refused, Unavailable, await_true
 from resp import Redis, RedisError
 from shares import Perf
 from servers import SERVERS, Gateway, RedisServer, Simulator
@@ -34,6 +35,13 @@ def provider_token(bench):
 
 def limit(bench, setting):
     """h2load: the bare request, with the worker's headers and body."""
+    count = bench.notifications[setting]
+    h2load = bare_requests(bench, setting, count)
+    return {"cpu_us": h2load.used_us() / count, "rate": count / (h2load.ended - h2load.began)}
+
+
+def bare_requests(bench, setting, count, counter=None):
+    """Returns h2load, after its requests."""
     peer = server(bench, setting)
     body, paths = os.path.join(bench.directory, "body.json"), os.path.join(bench.directory, "paths")
     with open(body, "w", encoding="utf-8") as file:
@@ -41,26 +49,25 @@ def limit(bench, setting):
     with open(paths, "w", encoding="utf-8") as file:
         for number in range(1000):
             file.write(f"https://localhost:{peer.port}/3/device/{number * 0x9E3779B97F4A7C15 % 2**256:064x}\n")
-    count = bench.notifications[setting]
     h2load = Program(
         "h2load", [
             "h2load", "-n", count, "-c", 1, "-m", STREAMS, "-t", 1, "-d", body, "-i", paths,
             "-H", f"authorization: bearer {provider_token(bench)}", "-H", "apns-topic: com.example.app",
             "-H", "apns-push-type: alert", "-H", "apns-priority: 10",
             "-H", "apns-id: 7c2f91d0-4b1e-4a57-9d3e-0f6c2b8a1e44",
-        ], bench.client_cores(1), bench.directory)
+        ], bench.client_cores(1), bench.directory, counter=counter)
     h2load.wait(600)
     peer.stop()
     succeeded = re.search(r"(\d+) succeeded", h2load.said())
     if not succeeded or int(succeeded[1]) != count or f"{count} 2xx" not in h2load.said():
         raise Failed(f"h2load did not get {count} times 200:\n{h2load.said()}")
-    return {"cpu_us": h2load.used_us() / count, "rate": count / (h2load.ended - h2load.began)}
+    return h2load
 
 
 class Worker:
     """apns-worker run."""
 
-    def __init__(self, bench, redis, peer, lanes=1, cores=1, settings=None, streams=None, connections=1):
+    def __init__(self, bench, redis, peer, lanes=1, cores=1, settings=None, streams=None, connections=1, counter=None):
         certificates = bench.certificates
         credential = {
             "APNS_WORKER_KEY": bench.key, "APNS_WORKER_KEY_ID": bench.key_id, "APNS_WORKER_TEAM_ID": bench.team_id,
@@ -78,13 +85,13 @@ class Worker:
         self.account_file = os.path.join(bench.directory, f"worker-{Worker.account_number}.json")
         self.program = Program(
             "apns-worker", [
-                f"{bench.bin}/apns-worker", "run", "--lanes", lanes, "--max-connections", connections,
+                f"{bench.measured}/apns-worker", "run", "--lanes", lanes, "--max-connections", connections,
                 "--max-streams", streams or STREAMS, "--account", self.account_file,
             ], bench.client_cores(cores), bench.directory, {
                 "APNS_WORKER_REDIS_URL": redis.url, "APNS_WORKER_TOPIC": "com.example.app",
                 "APNS_WORKER_ENDPOINT": f"localhost:{peer.port}", "APNS_WORKER_CA": f"{certificates}/ca.pem",
                 **credential, **(settings or {}),
-            })
+            }, counter)
 
     def stop(self):
         """Stops it and returns its account."""
@@ -234,6 +241,8 @@ def at_backlog(queue, worker, held, jobs):
 def check(accounts, seen, delivered, expected):
     """Checks that all notifications were delivered, and that the simulator has the same number."""
     for field in ("dead", "invalid_token", "expired", "dropped", "retried", "deferred", "possible_duplicates", "lost_claims"):
+        if not all(field in account for account in accounts):
+            raise Refused(f"the worker's account lacks {field}")
         count = sum(account[field] for account in accounts)
         if count:
             raise Failed(f"the worker's account says {field}: {count}, where nothing went wrong")
@@ -294,7 +303,11 @@ def lookup(bench, setting, tokens=1):
     peer = server(bench, setting)
     running, warm = warm_worker(bench, redis, peer)
     # The worker reads the changes once it has read the set.
-    await_true(lambda: b"cmdstat_xrange" in redis.client("INFO", "commandstats"), "the worker has read the invalid tokens")
+    try:
+        await_true(
+            lambda: b"cmdstat_xrange" in redis.client("INFO", "commandstats"), "the worker has read the invalid tokens")
+    except Failed as failure:
+        raise Refused(str(failure)) from None
     queue = Queue(redis.client, tokens)
     # Job identifiers are unique.
     queue.made = warm.made
@@ -400,7 +413,7 @@ def large(bench, mix):
     push_mix(redis, mix, bench.large_backlog)
     watch_scripts(redis)
     pings = Pings(redis.port)
-    program = Program("claims", [f"{bench.bin}/Benchmarks", "claims", "--redis", redis.url, "--redis-pid", redis.program.pid],
+    program = Program("claims", [f"{bench.measured}/Benchmarks", "claims", "--redis", redis.url, "--redis-pid", redis.program.pid],
                       bench.client_cores(1), bench.directory)
     program.wait(300)
     worst_ping_ms = pings.stop()
@@ -543,11 +556,94 @@ def monitored(client, seconds):
     return count
 
 
+def instructions(bench, name):
+    """The instructions in user space per notification, with answers at once: the difference of a long and a short run."""
+    kind = counter_type()
+    lengths = kind.quick_lengths if bench.is_quick else kind.lengths
+    bench.counter_name = kind.name
+    counts = [count_instructions(bench, name, count, kind(bench)) for count in lengths]
+    return {"instructions": (counts[1] - counts[0]) / (lengths[1] - lengths[0])}
+
+
+# Tokens per job of the figures that count a worker's instructions.
+COUNTED = {"worker": 1, "fanout": 1000}
+
+
+def count_instructions(bench, name, notifications, counter):
+    """Returns the instructions of a program with so many notifications."""
+    if name == "limit":
+        bare_requests(bench, "at once", notifications, counter)
+        return counter.count()
+    tokens = COUNTED[name]
+    jobs = notifications // tokens
+    redis = RedisServer(bench)
+    queue = Queue(redis.client, tokens)
+    queue.push(jobs)
+    peer = server(bench, "at once")
+    running = Worker(bench, redis, peer, counter=counter)
+    drain(queue, [running], jobs)
+    account = running.stop()
+    check([account], peer.stop(), account["delivered"], jobs * tokens)
+    redis.stop()
+    return counter.count()
+
+
+# Jobs per second in all, and the numbers of queues among which they are divided.
+TRICKLE_RATE = 48
+TRICKLE = {"one queue": 1, "sixteen queues": 16}
+
+
+def trickle(bench, number):
+    """A few jobs per second on each of several queues. Redis' CPU includes the producer's RPUSH."""
+    redis = RedisServer(bench)
+    peer = server(bench, "at once")
+    names = [f"trickle-{index}" for index in range(number)]
+    queues = [Queue(redis.client, is_timed=False, name=name) for name in names]
+    running = Worker(bench, redis, peer, settings={"APNS_WORKER_QUEUE": ",".join(names)})
+
+    def push(numbers):
+        for index in numbers:
+            queue = queues[index % len(queues)]
+            redis.client("RPUSH", queue.prefix + "jobs", queue.job(index))
+
+    def delivered():
+        # Without a script, whose commands would count.
+        must_work([running])
+        keys = redis.client("KEYS", "push:*:stats:*")
+        return sum(int(redis.client("HGET", key, "delivered") or 0) for key in keys)
+
+    # As many with one queue as with several.
+    warm_up = 10 * max(TRICKLE.values())
+    push(range(warm_up))
+    await_true(lambda: delivered() == warm_up, "the worker has warmed up")
+    jobs = TRICKLE_RATE * bench.trickle_seconds
+    # Activity after the last job has ended after the worker's longest pause.
+    time.sleep(1)
+    calls, reads = redis.client.others_calls(), redis.client.others_reads()
+    redis_us, worker_us = redis.program.cpu_us(), running.program.cpu_us()
+    due, step = time.monotonic(), 1 / TRICKLE_RATE
+    for index in range(jobs):
+        time.sleep(max(0.0, due - time.monotonic()))
+        push([warm_up + index])
+        # Late ones must not follow at once, because a worker claims them together.
+        due = max(due + step, time.monotonic() + step / 2)
+    time.sleep(1)
+    await_true(lambda: delivered() == warm_up + jobs, "all jobs are settled", pause=0.2)
+    redis_us, worker_us = redis.program.cpu_us() - redis_us, running.program.cpu_us() - worker_us
+    calls, reads = redis.client.others_calls() - calls, redis.client.others_reads() - reads
+    account = running.stop()
+    check([account], peer.stop(), account["delivered"], warm_up + jobs)
+    redis.stop()
+    return {
+        "cpu_us": worker_us / jobs, "redis_cpu_us": redis_us / jobs, "redis_commands": calls / jobs, "redis_reads": reads / jobs,
+    }
+
+
 def micro(bench, _):
     """The hot parts one by one."""
     redis = RedisServer(bench)
     program = Program(
-        "micro", [f"{bench.bin}/Benchmarks", "micro", "--job", bench.job, "--redis", redis.url, "--key", bench.key,
+        "micro", [f"{bench.measured}/Benchmarks", "micro", "--job", bench.job, "--redis", redis.url, "--key", bench.key,
                   "--thousands", bench.notifications["delayed"] // 1000], bench.client_cores(1), bench.directory)
     program.wait(300)
     redis.stop()

@@ -10,6 +10,14 @@ class Failed(Exception):
     pass
 
 
+class Refused(Failed):
+    """The failure of a program that lacks what the measurement uses, such as a flag or a setting."""
+
+
+# The exit statuses for a wrong flag and for a wrong setting.
+REFUSALS = (64, 78)
+
+
 class Unavailable(Exception):
     """The reason for which a figure is omitted: a missing program or permission."""
 
@@ -28,8 +36,12 @@ class Program:
     running = []
     started = 0
 
-    def __init__(self, name, command, cores, directory, environment=None):
+    def __init__(self, name, command, cores, directory, environment=None, counter=None):
+        """counter: counts the instructions; see counters.py."""
         self.name = name
+        self.pid_file = counter.pid_file if counter else None
+        if counter:
+            command = counter.command(command)
         Program.started += 1
         path = os.path.join(directory, f"{name}-{Program.started}")
         self.output, self.errors = path + ".out", path + ".err"
@@ -50,7 +62,8 @@ class Program:
 
     def failed(self, what):
         with open(self.errors, encoding="utf-8", errors="replace") as errors:
-            return Failed(f"{self.name}: {what}\n{errors.read()[-2000:]}")
+            kind = Refused if self.process.returncode in REFUSALS else Failed
+            return kind(f"{self.name}: {what}\n{errors.read()[-2000:]}")
 
     def cpu_us(self):
         """CPU time of all its threads so far, in microseconds."""
@@ -91,8 +104,15 @@ class Program:
 
     def stop(self):
         if not self.has_ended():
-            self.process.send_signal(signal.SIGTERM)
+            self.terminate()
             self.wait(40)
+
+    def terminate(self):
+        if not self.pid_file:
+            self.process.send_signal(signal.SIGTERM)
+            return
+        with open(self.pid_file, encoding="ascii") as file:
+            os.kill(int(file.read()), signal.SIGTERM)
 
     @classmethod
     def stop_all(cls):

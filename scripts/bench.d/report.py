@@ -14,15 +14,20 @@ def summary(values):
     return {"median": round(median(values), 4), "min": round(min(values), 4), "max": round(max(values), 4)}
 
 
-def page(values, left_out, bench, options):
+def figures_of(values, only):
     figures = {}
     for name, settings in values.items():
         for setting, metrics in settings.items():
             for metric, numbers in metrics.items():
-                place(figures, name, setting, metric, options.only)[metric.split(".")[-1]] = summary(numbers)
+                place(figures, name, setting, metric, only)[metric.split(".")[-1]] = summary(numbers)
+    return figures
+
+
+def page(values, left_out, bench, options):
+    figures = figures_of(values, options.only)
     return {
         "machine": machine(), "rounds": options.rounds, "server": options.server, "quick": options.quick,
-        "notifications": {**bench.notifications, **bench.consumer_notifications},
+        "instructions_by": bench.counter_name, "notifications": {**bench.notifications, **bench.consumer_notifications},
         "pinned": {"client": bench.client_cores(1), "servers": bench.server_cores, "cores": len(bench.cores)},
         "figures": figures, "compared": compared(values), "left_out": left_out, "goals": goals(figures, values),
     }
@@ -57,8 +62,8 @@ def place(figures, name, setting, metric, only):
 
 
 def ratio(values, setting, one, other, cost="cpu_us"):
-    """Returns the median of the rounds' ratios of a figure's cost to another's CPU, because the machine's speed drifts."""
-    pairs = zip(values[one][setting][cost], values[other][setting]["cpu_us"])
+    """Returns the median of the rounds' ratios of a figure's cost to another's, because the machine's speed drifts."""
+    pairs = zip(values[one][setting][cost], values[other][setting][cost])
     return median(first / second for first, second in pairs)
 
 
@@ -117,6 +122,11 @@ def goals(figures, values):
         goal("gateway", "at once", "at most the CPU of HTTP/2", ratio(values, "at once", "gateway", "worker"), 1,
              "× worker")
     scale_goals(figures, values, goal)
+    one, several = "trickle.one queue", "trickle.sixteen queues"
+    if one in values and several in values:
+        for cost, whose in (("redis_cpu_us", "Redis'"), ("cpu_us", "the worker's")):
+            goal("trickle", "", f"16 queues at most 1.5 × {whose} CPU of one", ratio(values, "", several, one, cost), 1.5,
+                 "× one queue")
     for setting, latency in settings_of("latency"):
         goal("latency", setting, "p99 under 1 ms", latency["p99_us"]["median"] / 1000, 1, "ms")
         goal("latency", setting, "p99.9 under 5 ms", latency["p999_us"]["median"] / 1000, 5, "ms")
@@ -149,12 +159,16 @@ def scale_goals(figures, values, goal):
              MEMORY_LIMIT_KIB / 1024, "MiB")
 
 
-def table(page):
+def header(page):
+    counter = f"; instructions by {page['instructions_by']}" if page["instructions_by"] else ""
     quick = "; QUICK: too few for figures" if page["quick"] else ""
+    return (f"{page['machine']['cpu']}, {page['machine']['cores']} cores, {page['machine']['os']}; "
+            f"server: {page['server']}; median of {page['rounds']} rounds (least–most){counter}{quick}")
+
+
+def table(page):
     lines = [
-        f"{page['machine']['cpu']}, {page['machine']['cores']} cores, {page['machine']['os']}; "
-        f"server: {page['server']}; median of {page['rounds']} rounds (least–most){quick}",
-        "", f"{'figure':<24}{'answers':<9}{'CPU µs a notification':<24}{'a second':>9}{'peak MiB':>10}"
+        header(page), "", f"{'figure':<24}{'answers':<9}{'CPU µs a notification':<24}{'a second':>9}{'peak MiB':>10}"
         f"{'Redis µs':>10}{'trips/256':>11}",
     ]
     figures = page["figures"]
@@ -184,6 +198,12 @@ def table(page):
                      f"{idle['memory_kib']['median'] / 1024:.1f} MiB, "
                      f"{spread(idle['redis_commands_per_second'], 2)} Redis commands a second, "
                      f"{idle['start_cpu_ms']['median']:.1f} ms of CPU to start")
+    for name, metrics in figures.get("trickle", {}).items():
+        lines.append(f"{'trickle, ' + name:<33}{spread(metrics['cpu_us'], 0)} µs per job, Redis "
+                     f"{spread(metrics['redis_cpu_us'], 0)} µs, {metrics['redis_commands']['median']:.2f} commands and "
+                     f"{metrics['redis_reads']['median']:.2f} reads")
+    for name, metrics in figures.get("instructions", {}).items():
+        lines.append(f"{'instructions, ' + name:<33}{spread(metrics['instructions'], 0)} per notification")
     if plan := figures.get("plan"):
         lines += ["", *plan_lines(plan), ""]
     if profile := figures.get("profile"):

@@ -57,7 +57,17 @@ class Redis:
         info = self.info("cpu")
         return 1e6 * (float(info["used_cpu_user"]) + float(info["used_cpu_sys"]))
 
+    def others_calls(self):
+        """The number of commands that other clients and their scripts have called."""
+        own = self.commands
+        return calls(self.info("commandstats")) - own
+
     def others_reads(self):
         """The number of times the server has read from other clients, which may send several commands at once."""
         own = self.commands
         return int(self.info("stats")["total_reads_processed"]) - own
+
+
+def calls(commandstats):
+    """Returns the number of calls of all commands in a section of INFO: {"cmdstat_rpush": "calls=5,usec=…"}."""
+    return sum(int(fields.split(",")[0].removeprefix("calls=")) for fields in commandstats.values())

@@ -3,7 +3,14 @@
 import os
 
 TEMPLATE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "job.json")
-PREFIX = "push:{default}:"
+
+
+def prefix(queue):
+    """Returns the start of the queue's keys."""
+    return f"push:{{{queue}}}:"
+
+
+PREFIX = prefix("default")
 # A key that no worker reads.
 PREPARED = "bench:prepared"
 
@@ -62,6 +69,11 @@ def template():
         return file.read().strip()
 
 
+def token(number):
+    """Returns a number of 256 bits that is as hard to compress as a token."""
+    return number * 0x9E3779B97F4A7C15F39CC0605CEDC8341082276BF3A27251F86C6A11D0C18E95 % 2**256
+
+
 def payload():
     """Returns the request body of a notification for such a job."""
     text = template()
@@ -70,8 +82,9 @@ def payload():
 
 
 class Queue:
-    def __init__(self, redis, tokens=1, is_timed=True):
+    def __init__(self, redis, tokens=1, is_timed=True, name="default"):
         self.redis = redis
+        self.prefix = prefix(name)
         self.tokens = tokens
         self.made = 0
         self.pushed = 0
@@ -89,7 +102,7 @@ class Queue:
 
     def push(self, count):
         """Makes jobs for the workers."""
-        self.fill(PREFIX + "jobs", count)
+        self.fill(self.prefix + "jobs", count)
         self.pushed += count
 
     def prepare(self, count):
@@ -98,7 +111,7 @@ class Queue:
 
     def top_up(self, backlog):
         """Moves prepared jobs to the list until this number is waiting."""
-        self.pushed += self.redis("EVAL", TOP_UP, 2, PREPARED, PREFIX + "jobs", backlog)
+        self.pushed += self.redis("EVAL", TOP_UP, 2, PREPARED, self.prefix + "jobs", backlog)
 
     def take_back(self):
         """Removes the waiting jobs: back to the prepared ones if they are complete, otherwise deletes them."""
@@ -106,14 +119,14 @@ class Queue:
             if redis.call('EXISTS', KEYS[2]) == 0 then return end
             if redis.call('EXISTS', KEYS[1]) == 0 then redis.call('RENAME', KEYS[2], KEYS[1])
             else redis.call('UNLINK', KEYS[2]) end
-        """, 2, PREPARED, PREFIX + "jobs")
+        """, 2, PREPARED, self.prefix + "jobs")
 
     def give_all(self):
         """Makes all prepared jobs the waiting ones, at no cost."""
-        self.redis("RENAME", PREPARED, PREFIX + "jobs")
+        self.redis("RENAME", PREPARED, self.prefix + "jobs")
 
     def delivered(self):
-        return self.redis("EVAL", DELIVERED, 0, PREFIX + "stats:*")
+        return self.redis("EVAL", DELIVERED, 0, self.prefix + "stats:*")
 
     def fill(self, key, count):
         while count > 0:
@@ -122,5 +135,11 @@ class Queue:
             self.made += chunk
             count -= chunk
 
+    def job(self, number):
+        """Returns a job's text."""
+        before_id, before_token, before_time, rest = self.parts
+        return f"{before_id}job-{number}{before_token}{token(number):064x}{before_time}1790000000000000{rest}"
+
     def depth(self):
-        return self.redis("EVAL", DEPTH, 3, PREFIX + "jobs", PREFIX + "retry", PREFIX + "workers", PREFIX)
+        return self.redis(
+            "EVAL", DEPTH, 3, self.prefix + "jobs", self.prefix + "retry", self.prefix + "workers", self.prefix)
