@@ -37,7 +37,7 @@ struct ReshardTests {
         guard shards > 1 else { return "push:{shared}:invalid-tokens" }
         let bits = try #require(Int(token.prefix(4).padding(toLength: 4, withPad: "0", startingAt: 0), radix: 16))
         let digit = token.dropFirst(4).first.map { String($0) } ?? "0"
-        return "push:{shared.\(shards).\(bits * shards >> 16)}:invalid-tokens:\(digit)"
+        return "push:{shared.\(shards).\((bits * shards) >> 16)}:invalid-tokens:\(digit)"
     }
 
     private static func reshard(_ scene: OperatorScene, to shards: Int, stoppingAfter limit: Int? = nil) async throws {
@@ -77,6 +77,9 @@ struct ReshardTests {
                 #expect(try scene.run("SISMEMBER", Self.key(of: token, shards), token) == 1, "\(token)")
             }
             #expect(try await scene.tokens.count() == tokens.count)
+            let keys = try scene.texts("KEYS", "*:invalid-tokens*").filter { !$0.hasSuffix(":division") }
+            let slots = Set(keys.map { $0.split(separator: ":")[1] })
+            #expect(slots.count * 10 > min(shards, 64) * 9, "\(slots)")
             let asked = ["01"] + tokens.prefix(20) + ["02"] + tokens.suffix(4)
             let found = try await scene.tokens.find(Self.list(asked))
             #expect(found.map(\.token.text) == asked.filter { $0 != "01" && $0 != "02" })
