@@ -6,6 +6,7 @@ struct Balance {
     let notifications: Int
     let jobs: Int
     let counters: [String: Int]
+    let campaign: QueueRemains.Campaign
     let simulator: SimulatorProcess.Account
     private(set) var problems: Problems
 
@@ -16,12 +17,13 @@ struct Balance {
 
     init(
         _ ledger: Ledger, _ remains: QueueRemains, _ simulator: SimulatorProcess.Account,
-        _ options: ChaosRun.Options, problems others: Problems
+        _ options: ChaosRun.Options, _ plan: Plan, _ limit: CampaignLimit, problems others: Problems
     ) {
         sums = ledger.sums
         notifications = ledger.entries.count
         jobs = ledger.maker.count
         counters = remains.counters
+        campaign = remains.campaign
         self.simulator = simulator
         problems = others
         problems.add(ledger.problems)
@@ -30,6 +32,7 @@ struct Balance {
         for key in remains.keysLeft { problems.add("left in Redis", key) }
         compare(remains)
         compareDuplicates(options)
+        compareCampaign(options, plan, limit, total: ledger.maker.campaignTotal)
     }
 
     /// Accepted notifications that Redis counts as expired or dropped, because their answers were lost.
@@ -69,6 +72,20 @@ struct Balance {
         expect(simulator.duplicates, sums.duplicates, "notifications were sent again under another apns-id")
         if sums.duplicates > explained {
             problems.add("duplicates that nothing explains", "\(sums.duplicates - explained) of \(sums.duplicates)")
+        }
+    }
+
+    private mutating func compareCampaign(
+        _ options: ChaosRun.Options, _ plan: Plan, _ limit: CampaignLimit, total: Int
+    ) {
+        expect(campaign.total, total, "the campaign has another total than was pushed")
+        expect(campaign.ended, sums.ofCampaign, "the campaign counts other ends than it has notifications")
+        // A failover or a power cut can lose reservations of the rate, so more is sent then.
+        guard options.topology == .single, options.durability == .strict else { return }
+        let (time, shortest) = (campaign.updatedAt - limit.setAfter, limit.shortestTime(of: campaign.ended, plan))
+        if time < shortest {
+            let what = "\(campaign.ended) in \(time) ms, and not in at least \(shortest) ms"
+            problems.add("the queues together sent more of the campaign than its limit", what)
         }
     }
 

@@ -3,44 +3,48 @@ import TestSupport
 
 /// Three masters with a replica each.
 final class ClusterServers: QueueServers {
-    private static let queueKey = "push:{default}:jobs"
     /// A node does not answer while it moves a large key. With a shorter timeout it would be failed over in the middle
     /// of the move, and the keys that the other node had already received would be lost: the replica does not know of
     /// the move.
     private static let nodeTimeout = 5000
-    /// The maximum size of the list, in bytes, for a move of its slot. A key is moved as a whole, which blocks both
+    /// The maximum size of a list, in bytes, for a move of its slot. A key is moved as a whole, which blocks both
     /// nodes.
     private static let largestMove = 32 << 20
     /// Six nodes on a machine with few cores take a while to agree again.
     private static let patience = Duration.seconds(180)
 
     private let cluster: RedisCluster
-    private let slot: Int
+    private let queue: HotQueue
+    /// The slots of the queues, in their order.
+    private let slots: [Int]
+    private let sharedSlot: Int
     private let affected = AffectedServers()
 
-    init(_ durability: Durability) async throws {
+    init(_ durability: Durability, _ queue: HotQueue) async throws {
+        self.queue = queue
         replicasToWaitFor = durability == .strict ? 1 : 0
         cluster = try await RedisCluster(
             replicas: 1, nodeTimeout: Self.nodeTimeout, arguments: durability.replicationArguments)
-        slot = try cluster.slot(of: Self.queueKey)
+        let cluster = cluster
+        slots = try queue.names.map { try cluster.slot(of: HotQueue.jobsKey($0)) }
+        sharedSlot = try cluster.slot(of: "push:{shared}:invalid-tokens")
     }
 
     var url: String { cluster.url }
     let replicasToWaitFor: Int
 
     func begin(_ fault: Fault.RedisFault) async throws -> String? {
+        // Each queue can be the one whose server fails.
+        let slot = slots.randomElement() ?? sharedSlot
         let owner = try cluster.owner(ofSlot: slot)
         switch fault {
         case .kill, .pause, .fill, .killClients, .flushScripts: try affected.begin(fault, on: owner)
         case .outage: for server in cluster.nodes { server.pause() }
-        case .failOver: try await failOver(from: owner)
+        case .failOver: try await failOver(from: owner, of: slot)
         case .killReplica:
             guard let replica = try replica(of: owner) else { return "there is none" }
             try affected.begin(fault, on: replica)
-        case .reshard:
-            let size = try owner.run("MEMORY", "USAGE", Self.queueKey).number ?? 0
-            guard size < Self.largestMove else { return "not done, the list has \(size >> 20) MiB" }
-            try await move(slot)
+        case .reshard: return try await moveQueues()
         case .moveShard: return try await moveShard()
         case .restart, .pauseWatcher, .powerCut, .clockForward, .clockBack:
             preconditionFailure("not a fault of a Cluster")
@@ -65,15 +69,29 @@ final class ClusterServers: QueueServers {
     }
 
     /// Makes a replica the master in a graceful failover.
-    private func failOver(from owner: RedisServer) async throws {
+    private func failOver(from owner: RedisServer, of slot: Int) async throws {
         guard let replica = try replica(of: owner) else { return }
         // A replica abandons a failover after five seconds, silently.
         try await eventually("the replica takes over", within: Self.patience, orderingEvery: .seconds(6)) {
             _ = try? replica.run("CLUSTER", "FAILOVER")
             return true
         } until: {
-            try self.cluster.owner(ofSlot: self.slot, by: replica) === replica
+            try self.cluster.owner(ofSlot: slot, by: replica) === replica
         }
+    }
+
+    /// Moves the slot of each queue, and that of the keys that all queues share.
+    private func moveQueues() async throws -> String {
+        try await move(sharedSlot)
+        var moved = ["shared"]
+        for (name, slot) in zip(queue.names, slots) {
+            let key = HotQueue.jobsKey(name)
+            let size = try connect(for: key).run("MEMORY", "USAGE", key).number ?? 0
+            guard size < Self.largestMove else { continue }
+            try await move(slot)
+            moved.append(name)
+        }
+        return moved.joined(separator: ", ")
     }
 
     /// Moves the slot of a shard of the invalid tokens, or of the whole set.
@@ -117,16 +135,19 @@ final class ClusterServers: QueueServers {
         }
     }
 
-    /// Waits until all nodes agree on the owner of the queue's slot, and it is served, with a replica in step.
+    /// Waits until all nodes agree on the owner of each slot, and it is served, with a replica in step.
     func waitUntilWell() async throws {
         try await eventually("the Cluster serves", within: Self.patience) {
-            guard let owner = try? self.cluster.owner(ofSlot: self.slot) else { return false }
+            let slots = self.slots + [self.sharedSlot]
+            let owners = slots.map { try? self.cluster.owner(ofSlot: $0) }
             return self.cluster.nodes.allSatisfy { node in
                 guard node.processIdentifier != nil else { return false }
                 let state = try? node.run("CLUSTER", "INFO").text
                 let role = try? node.run("ROLE").elements
                 return state?.contains("cluster_state:ok") == true && (role?[0] != "slave" || role?[3] == "connected")
-                    && (try? self.cluster.owner(ofSlot: self.slot, by: node)) === owner
+                    && zip(slots, owners).allSatisfy { slot, owner in
+                        owner != nil && (try? self.cluster.owner(ofSlot: slot, by: node)) === owner
+                    }
             }
         }
     }

@@ -35,7 +35,7 @@ struct Fault: Equatable, Sendable {
         case failOver = "failover by order"
         case killReplica = "kill -9 of a replica"
         case pauseWatcher = "SIGSTOP of a Sentinel"
-        case reshard = "resharding"
+        case reshard = "the queues and the shared keys moved"
         case moveShard = "a shard of the invalid tokens moved"
         case outage = "SIGSTOP of all"
         case powerCut = "power cut"

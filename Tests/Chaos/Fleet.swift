@@ -27,6 +27,7 @@ final class Fleet: Sendable {
     }
 
     let places: [Place]
+    private let queue: HotQueue
     private let redisURL: String
     private let lease: Int
     private let logs: URL?
@@ -37,8 +38,9 @@ final class Fleet: Sendable {
     /// - Parameters:
     ///   - redisURL: for workers without a proxy of their own.
     ///   - logs: the directory for the workers' logs; `nil` to discard them.
-    init(places: [Place], redisURL: String, lease: Int, logs: URL?) {
+    init(places: [Place], queue: HotQueue, redisURL: String, lease: Int, logs: URL?) {
         self.places = places
+        self.queue = queue
         self.redisURL = redisURL
         self.lease = lease
         self.logs = logs
@@ -57,6 +59,7 @@ final class Fleet: Sendable {
                 "--lanes", "\(1 + slot % 2)", "--max-connections", "2", "--max-streams", "200",
                 "--request-timeout", "3000", "--max-attempts", "1000", "--retry-base", "200", "--retry-cap", "3000",
                 "--drain-timeout", "5000", "--lease", "\(lease)", "--config", place.settings.file,
+                "--queue", queue.names.joined(separator: ","),
             ],
             environment: place.settings.environment.merging(place.clock.environment) { $1 }, logsTo: place.logs)
         workers.withLock { $0[slot] = process }

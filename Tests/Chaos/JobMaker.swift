@@ -37,12 +37,20 @@ struct JobMaker: Sendable {
         if number >= regularCount { return .plain }
         if let always = always[number] { return always }
         let kind = Self.kinds[Int(random(number, 0) % UInt64(Self.kinds.count))]
-        return kind == .deferred && !isLong ? .plain : kind
+        // The campaign begins early, so that it would end early if nothing limited it.
+        let isEarly = number < regularCount * 2 / 5
+        return (kind == .deferred && !isLong) || (kind.isOfCampaign && !isEarly) ? .plain : kind
+    }
+
+    /// The number of the campaign's notifications.
+    var campaignTotal: Int {
+        (0..<regularCount).reduce(0) { $0 + (kind($1).isOfCampaign ? notifications($1) : 0) }
     }
 
     func notifications(_ number: Int) -> Int {
         switch kind(number) {
         case .fanOut: 10 + Int(random(number, 1) % 291)
+        case .limitedFanOut: 10 + Int(random(number, 1) % 41)
         case .fullFanOut: 1000
         case .bigFanOut: 1001 + Int(random(number, 1) % 2000)
         case .wideFanOut: 10_000 + Int(random(number, 1) % 5000)
@@ -129,6 +137,8 @@ struct JobMaker: Sendable {
             case .expiring: #"{\#(name)\#(token)"expiration":"3s",\#(payload)}"#
             case .unanswered: #"{\#(name)\#(token)"on_uncertain":"drop",\#(payload)}"#
             case .exhausted, .exhaustedUnanswered, .cutter: #"{\#(name)\#(token)"max_attempts":2,\#(payload)}"#
+            case .limited: #"{\#(name)\#(token)"campaign":"\#(HotQueue.campaign)",\#(payload)}"#
+            case .limitedFanOut: #"{\#(name)\#(tokens(number))"campaign":"\#(HotQueue.campaign)",\#(payload)}"#
             case .fanOut, .fullFanOut, .bigFanOut, .wideFanOut, .hugeFanOut: "{\(name)\(tokens(number))\(payload)}"
             case .bytes70k: #"{\#(name)\#(token)"data":"\#(filler(70_000))",\#(payload)}"#
             case .bytes1M: #"{\#(name)\#(token)"data":"\#(filler(1_000_000))",\#(payload)}"#

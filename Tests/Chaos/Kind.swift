@@ -5,6 +5,8 @@ enum Kind: CaseIterable {
     case refusedOnce, throttledTwice, failedOnce, deferred
     case answerLost, unansweredOnce, droppedOnce, takenBack
     case fanOut, fullFanOut, bigFanOut, wideFanOut, hugeFanOut
+    // Jobs of a campaign, which has one limit in all queues together. They are only among the first jobs.
+    case limited, limitedFanOut
     // Jobs with one notification and many additional bytes.
     case bytes70k, bytes1M, bytes7M
     // Jobs that are pushed twice with the same id.
@@ -30,7 +32,7 @@ enum Kind: CaseIterable {
     /// The number of jobs of this kind in 100,000. Three in four notifications are of jobs for many devices.
     var weight: Int {
         switch self {
-        case .plain: 53_000
+        case .plain: 47_900
         case .withoutID: 15_000
         case .background, .voip, .liveActivity, .collapsed, .ownAPNsID: 2000
         case .later: 3000
@@ -45,6 +47,8 @@ enum Kind: CaseIterable {
         case .bigFanOut: 30
         case .wideFanOut: 15
         case .hugeFanOut: 4
+        case .limited: 5000
+        case .limitedFanOut: 100
         case .bytes70k: 20
         case .bytes1M: 3
         case .bytes7M: 1
@@ -68,19 +72,23 @@ enum Kind: CaseIterable {
 
     /// The kinds of which each run has at least one job, however short it is.
     static let always: [Kind] = [
-        .fullFanOut, .cutter, .newApp, .bigFanOut, .wideFanOut, .newTopic, .cutter, .bytes70k, .bytes1M, .bytes7M,
+        .fullFanOut, .cutter, .limitedFanOut, .newApp, .bigFanOut, .wideFanOut, .newTopic, .cutter, .bytes70k, .bytes1M,
+        .bytes7M,
     ]
 
     /// True for a job for many devices, whose notifications are of many kinds.
     var isFanOut: Bool {
         switch self {
-        case .fanOut, .fullFanOut, .bigFanOut, .wideFanOut, .hugeFanOut: true
+        case .fanOut, .fullFanOut, .bigFanOut, .wideFanOut, .hugeFanOut, .limitedFanOut: true
         default: false
         }
     }
 
-    /// True for a job for more devices than the worker keeps in one job: its pieces have the original without its
-    /// tokens.
+    /// True for a job of the campaign.
+    var isOfCampaign: Bool { self == .limited || self == .limitedFanOut }
+
+    /// True for a job for more devices than the worker keeps in one job, or than its campaign's limit: its pieces have
+    /// the original without its tokens.
     var isSplit: Bool { isFanOut && self != .fanOut && self != .fullFanOut }
 
     /// The first four digits of its tokens, by which the simulator's rules recognize it.

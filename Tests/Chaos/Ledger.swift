@@ -30,9 +30,12 @@ struct Ledger {
         var poison = 0
         /// Copies of jobs with unique_for.
         var copies = 0
+        /// Notifications of the campaign that are not poison: Redis does not count the others for it.
+        var ofCampaign = 0
     }
 
     let maker: JobMaker
+    private let queue: HotQueue
     private(set) var entries: [Entry] = []
     /// The place of each job's first notification among the entries.
     private(set) var starts: [Int32] = []
@@ -41,8 +44,9 @@ struct Ledger {
     /// Dead letters of whole jobs with several notifications.
     private var uncountedDead = 0
 
-    init(_ maker: JobMaker) {
+    init(_ maker: JobMaker, _ queue: HotQueue) {
         self.maker = maker
+        self.queue = queue
         var total = 0
         starts.reserveCapacity(maker.count)
         for number in 0..<maker.count {
@@ -67,6 +71,9 @@ struct Ledger {
     mutating func dead(_ letter: QueueRemains.Letter) {
         guard let number = JobMaker.number(of: letter.original), number < maker.count else {
             return problems.add("a dead letter is of an unknown job", String(letter.header.reason))
+        }
+        if queue.names[queue.queue(of: number)] != letter.queue {
+            problems.add("a dead letter is in another queue than its job", "chaos-\(number) in \(letter.queue)")
         }
         let kind = maker.kind(number)
         // A piece of a split job has the original without its tokens.
@@ -117,7 +124,9 @@ struct Ledger {
             sums.copies += maker.copies(number) - 1
             for index in 0..<maker.notifications(number) {
                 let kind = maker.kind(number, index)
-                close(entries[Int(starts[number]) + index], kind.expectation, "chaos-\(number)/\(index) (\(kind))")
+                let entry = entries[Int(starts[number]) + index]
+                if maker.kind(number).isOfCampaign, !entry.isPoison { sums.ofCampaign += 1 }
+                close(entry, kind.expectation, "chaos-\(number)/\(index) (\(kind))")
             }
         }
     }

@@ -33,6 +33,7 @@ struct Outcome {
                 sums.lapsed + balance.acceptedThenLapsed
             ),
             row("  though APNs may have taken it", nil, nil, balance.acceptedThenLapsed),
+            row("of the campaign, in all queues", balance.campaign.ended, nil, sums.ofCampaign),
             "",
             row("requests", nil, simulator.requests, nil),
             row("retried", count("retried"), nil, nil),
@@ -115,10 +116,12 @@ extension Outcome: Encodable {
     func encode(to encoder: any Encoder) throws {
         let simulator = balance.simulator
         let members: [String: any Encodable] = [
-            "topology": options.topology.rawValue, "durability": options.durability.rawValue, "seed": options.seed,
+            "topology": options.topology.rawValue, "queues": options.queue.names.count,
+            "durability": options.durability.rawValue, "seed": options.seed,
             "workers": options.workers, "seconds": options.seconds, "drainedAfter": seconds, "jobs": balance.jobs,
             "notifications": balance.notifications, "balanced": isBalanced, "redis": balance.counters,
-            "ends": balance.sums, "duplicates": balance.sums.duplicates, "duplicatesExplained": balance.explained,
+            "ends": balance.sums, "campaign": balance.campaign, "duplicates": balance.sums.duplicates,
+            "duplicatesExplained": balance.explained,
             "unanswered": balance.unanswered, "takenOver": balance.takenOver, "takenBack": simulator.acceptedTakenBack,
             "requests": simulator.requests, "answers": simulator.answers, "goAways": simulator.goAways,
             "connections": simulator.connections, "pushesRepeated": producer.repeated,

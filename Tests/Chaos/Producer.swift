@@ -5,7 +5,7 @@ import NIOPosix
 import Redis
 import Synchronization
 
-/// Pushes all jobs at a steady rate, each of them once, with as many attempts as needed.
+/// Pushes all jobs of one queue at a steady rate, each of them once, with as many attempts as needed.
 final class Producer: Sendable {
     struct Progress: Sendable {
         /// Jobs that Redis has.
@@ -16,14 +16,21 @@ final class Producer: Sendable {
         var alreadyMade = 0
         /// Pushes that Redis had confirmed and lost; they are made again.
         var lostByRedis = 0
+
+        static func + (one: Self, other: Self) -> Self {
+            Self(
+                pushed: one.pushed + other.pushed, repeated: one.repeated + other.repeated,
+                alreadyMade: one.alreadyMade + other.alreadyMade, lostByRedis: one.lostByRedis + other.lostByRedis)
+        }
     }
 
-    /// The batches that Redis has, so that a push whose answer was lost is not made twice. In the queue's slot.
-    static let batchesKey = "push:{default}:chaos"
-    private static let jobsKey = "push:{default}:jobs"
+    /// The end of the key of the batches that Redis has, so that a push whose answer was lost is not made twice. It is in
+    /// the queue's slot.
+    static let batches = "chaos"
     private static let script = """
         if redis.call('SADD', KEYS[2], ARGV[1]) == 0 then return 0 end
-        for i = 2, #ARGV do redis.call('RPUSH', KEYS[1], ARGV[i]) end
+        if ARGV[2] ~= '0' then redis.call('HINCRBY', KEYS[3], 'total', ARGV[2]) end
+        for i = 3, #ARGV do redis.call('RPUSH', KEYS[1], ARGV[i]) end
         return 1
         """
     private static let batch = 100
@@ -31,21 +38,33 @@ final class Producer: Sendable {
     private struct Refused: Error {}
 
     private let maker: JobMaker
+    /// The name of the queue.
+    private let name: String
+    /// The numbers of the queue's jobs: first those that are pushed while the faults occur, then those for the drain.
+    private let numbers: [Int]
+    private let regularCount: Int
     private let client: RedisClient
     private let replicas: Int
     private let progress = Mutex(Progress())
 
-    init(_ maker: JobMaker, servers: any QueueServers) throws {
+    /// - Parameter index: the number of the queue.
+    init(_ maker: JobMaker, _ queue: HotQueue, _ index: Int, servers: any QueueServers) throws {
         self.maker = maker
+        name = queue.names[index]
+        numbers = queue.jobs(of: index, below: maker.count)
+        regularCount = queue.jobs(of: index, below: maker.regularCount).count
         replicas = servers.replicasToWaitFor
         client = RedisClient(
-            topology: try RedisTopology(url: servers.url), key: Self.jobsKey,
+            topology: try RedisTopology(url: servers.url), key: HotQueue.jobsKey(name),
             eventLoop: MultiThreadedEventLoopGroup.singleton.next(),
             logger: Logger(label: "producer", factory: { _ in SwiftLogNoOpLogHandler() }))
         client.start()
     }
 
     var soFar: Progress { progress.withLock { $0 } }
+
+    /// The number of jobs that have not been pushed.
+    var left: Int { numbers.count - soFar.pushed }
 
     /// Pushes all jobs within a time, or as soon after it as Redis accepts them.
     func run(within time: Duration) async throws {
@@ -57,30 +76,28 @@ final class Producer: Sendable {
         }
     }
 
-    /// Checks, when all has recovered, that Redis has all jobs, and pushes those that are missing.
-    func confirm() async throws {
-        for batch in 0..<batches {
+    /// Checks, when all has recovered, that Redis has all jobs that were pushed, and pushes those that are missing.
+    /// - Returns: true if none was missing.
+    func confirm() async throws -> Bool {
+        var isComplete = true
+        for batch in 0..<batches + soFar.pushed - regularCount {
             if try await isThere(batch) { continue }
+            isComplete = false
             progress.withLock { $0.lostByRedis += 1 }
             try await push(batch)
             progress.withLock { $0.pushed -= jobs(of: batch).count }
         }
+        return isComplete
     }
 
-    /// Pushes the next of the jobs that are for the drain.
-    /// - Returns: false if all have been pushed.
-    func pushOne() async throws -> Bool {
-        let number = progress.withLock { $0.pushed }
-        guard number < maker.count else { return false }
-        try await push(batches + number - maker.regularCount)
-        return true
-    }
+    /// Pushes the next of the jobs that are for the drain. There must be one.
+    func pushOne() async throws { try await push(batches + soFar.pushed - regularCount) }
 
     func close() async throws { try await client.close().get() }
 
     /// Returns true if Redis has a batch. Repeats the command, because the last fault may have killed the connection.
     private func isThere(_ batch: Int) async throws -> Bool {
-        let command = RedisCommand("SISMEMBER", Self.batchesKey, "\(batch)")
+        let command = RedisCommand("SISMEMBER", batchesKey, "\(batch)")
         let deadline = ContinuousClock.now + .seconds(30)
         while true {
             do {
@@ -91,19 +108,22 @@ final class Producer: Sendable {
         }
     }
 
-    private var batches: Int { (maker.regularCount + Self.batch - 1) / Self.batch }
+    private var batchesKey: String { HotQueue.base(name) + Self.batches }
+
+    private var batches: Int { (regularCount + Self.batch - 1) / Self.batch }
 
     /// The jobs for the drain are batches of one job.
-    private func jobs(of batch: Int) -> Range<Int> {
-        guard batch < batches else {
-            let number = maker.regularCount + batch - batches
-            return number..<(number + 1)
-        }
-        return batch * Self.batch..<min((batch + 1) * Self.batch, maker.regularCount)
+    private func jobs(of batch: Int) -> ArraySlice<Int> {
+        guard batch < batches else { return numbers.dropFirst(regularCount + batch - batches).prefix(1) }
+        return numbers[batch * Self.batch..<min((batch + 1) * Self.batch, regularCount)]
     }
 
     private func push(_ batch: Int) async throws {
-        var command = RedisCommand("EVAL", Self.script, "2", Self.jobsKey, Self.batchesKey, "\(batch)")
+        let campaigned = jobs(of: batch).filter { maker.kind($0).isOfCampaign }
+        let total = campaigned.reduce(0) { $0 + maker.notifications($1) }
+        var command = RedisCommand(
+            "EVAL", Self.script, "3", HotQueue.jobsKey(name), batchesKey, HotQueue.campaignKey(name), "\(batch)",
+            "\(total)")
         for number in jobs(of: batch) {
             let body = maker.body(number)
             for _ in 0..<maker.copies(number) { command.append(body) }

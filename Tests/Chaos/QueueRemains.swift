@@ -3,7 +3,7 @@ import NIOCore
 import PushQueue
 import TestSupport
 
-/// The contents of the queue's keys at the end.
+/// The contents of the queues' keys at the end.
 struct QueueRemains {
     struct Letter {
         /// The line of JSON about it.
@@ -12,66 +12,92 @@ struct QueueRemains {
             let tokens: [String]?
         }
 
+        /// The name of its queue.
+        let queue: String
         let header: Header
         let original: [UInt8]
     }
 
-    private static let base = "push:{default}:"
+    /// The campaign's counters, of all queues together.
+    struct Campaign: Encodable {
+        /// Notifications that were pushed, as the producer counted them.
+        var total = 0
+        /// Notifications that have an outcome.
+        var ended = 0
+        /// The time of the last settlement, in milliseconds since 1970.
+        var updatedAt = 0
+    }
 
-    /// The counters of all days.
+    private static let outcomes = [
+        "delivered", "invalid_token", "expired", "dropped", "suppressed", "dead", "cancelled",
+    ]
+
+    /// The counters of all days and queues.
     private(set) var counters: [String: Int] = [:]
     private(set) var letters: [Letter] = []
     private(set) var invalidTokens: [String] = []
     private(set) var invalidTokenDetails = 0
     /// Bodies of jobs that have not ended, with their places.
     private(set) var unsettled: [(body: [UInt8], place: String)] = []
+    private(set) var campaign = Campaign()
     /// Keys that should not exist.
     private(set) var keysLeft: [String] = []
 
-    init(_ servers: any QueueServers) throws {
-        let queue = try servers.connect(for: Self.base + "jobs")
-        for key in try Self.keys(of: queue) { try read(key, queue) }
+    init(_ servers: any QueueServers, _ hotQueue: HotQueue) throws {
+        for name in hotQueue.names {
+            let queue = try servers.connect(for: HotQueue.jobsKey(name))
+            for key in try Self.keys(of: name, queue) { try read(key, of: name, queue) }
+        }
         let set = try servers.connect(for: "push:{shared}:invalid-tokens")
         invalidTokens = try Self.scan(set, "SSCAN", "push:{shared}:invalid-tokens").compactMap(\.text)
         invalidTokenDetails = try StoredInvalidTokens(set).detailsCount()
     }
 
     /// Returns the number of jobs that have not ended. It is quick, and approximate while jobs move.
-    static func unsettledCount(_ servers: any QueueServers) throws -> Int {
-        let queue = try servers.connect(for: base + "jobs")
-        return try keys(of: queue).reduce(0) { sum, key in
-            let command: String? =
-                switch key.dropFirst(base.count) {
-                case "jobs", "inbox": "LLEN"
-                case "retry": "ZCARD"
-                case let rest where rest.hasPrefix("claimed:"): "HLEN"
-                default: nil
-                }
-            return try sum + (command.map { try queue.run($0, key).number ?? 0 } ?? 0)
+    static func unsettledCount(_ servers: any QueueServers, _ hotQueue: HotQueue) throws -> Int {
+        var count = 0
+        for name in hotQueue.names {
+            let queue = try servers.connect(for: HotQueue.jobsKey(name))
+            for key in try keys(of: name, queue) {
+                let command: String? =
+                    switch key.dropFirst(HotQueue.base(name).count) {
+                    case "jobs", "inbox": "LLEN"
+                    case "retry": "ZCARD"
+                    case let rest where rest.hasPrefix("claimed:"): "HLEN"
+                    default: nil
+                    }
+                if let command { count += try queue.run(command, key).number ?? 0 }
+            }
         }
+        return count
     }
 
-    static func counters(_ servers: any QueueServers) throws -> [String: Int] {
-        let queue = try servers.connect(for: base + "jobs")
+    static func counters(_ servers: any QueueServers, _ hotQueue: HotQueue) throws -> [String: Int] {
         var counters: [String: Int] = [:]
-        for key in try keys(of: queue) where key.hasPrefix(base + "stats:") {
-            try add(hash: queue.run("HGETALL", key), to: &counters)
+        for name in hotQueue.names {
+            let queue = try servers.connect(for: HotQueue.jobsKey(name))
+            for key in try keys(of: name, queue) where key.hasPrefix(HotQueue.base(name) + "stats:") {
+                try add(hash: queue.run("HGETALL", key), to: &counters)
+            }
         }
         return counters
     }
 
     func count(_ counter: String) -> Int { counters[counter] ?? 0 }
 
-    private mutating func read(_ key: String, _ queue: RedisTestConnection) throws {
-        let rest = key.dropFirst(Self.base.count)
+    private mutating func read(_ key: String, of name: String, _ queue: RedisTestConnection) throws {
+        let rest = key.dropFirst(HotQueue.base(name).count)
         switch rest {
         case "jobs", "inbox": try keep(queue.run("LRANGE", key, "0", "-1"), key)
         case "retry": try keep(queue.run("ZRANGE", key, "0", "-1"), key)
-        case "dead", "cancelled": letters += try Self.letters(queue, key)
+        case "dead", "cancelled": letters += try Self.letters(of: name, queue, key)
         case _ where rest.hasPrefix("claimed:"): try keep(queue.run("HVALS", key), key)
         case _ where rest.hasPrefix("stats:"): try Self.add(hash: queue.run("HGETALL", key), to: &counters)
-        case _ where key == Producer.batchesKey || rest.hasPrefix("unique:") || rest.hasPrefix("next:"): return
-        case "dead-bytes", "cancelled-bytes", "gauges", "results", "results-marks", "configurations", "source": return
+        case _ where key == HotQueue.campaignKey(name): try readCampaign(queue.run("HGETALL", key))
+        case _ where rest == Producer.batches || rest.hasPrefix("unique:") || rest.hasPrefix("next:"): return
+        case "dead-bytes", "cancelled-bytes", "gauges", "results", "results-marks", "configurations", "source",
+            "campaigns", "job-commands":
+            return
         case _ where rest.hasPrefix("minute:"): return
         // A killed lane without claims keeps its long lease for a while. Its claims would be found below.
         case "workers", "worker-info": return
@@ -79,12 +105,20 @@ struct QueueRemains {
         }
     }
 
+    private mutating func readCampaign(_ hash: RedisValue) throws {
+        var counts: [String: Int] = [:]
+        try Self.add(hash: hash, to: &counts)
+        campaign.total += counts["total"] ?? 0
+        campaign.ended += Self.outcomes.reduce(0) { $0 + (counts[$1] ?? 0) }
+        campaign.updatedAt = max(campaign.updatedAt, counts["updated_at"] ?? 0)
+    }
+
     private mutating func keep(_ value: RedisValue, _ key: String) throws {
         unsettled += (value.elements ?? []).map { ($0.rawBytes, key) }
         keysLeft.append(key)
     }
 
-    private static func letters(_ queue: RedisTestConnection, _ key: String) throws -> [Letter] {
+    private static func letters(of name: String, _ queue: RedisTestConnection, _ key: String) throws -> [Letter] {
         var letters: [Letter] = []
         // A hundred at a time: an answer must not take longer than the connection's timeout.
         while true {
@@ -96,14 +130,15 @@ struct QueueRemains {
                     throw ChildProcess.Failure(description: "a dead letter has no header: \(member)")
                 }
                 let header = try JSONDecoder().decode(Letter.Header.self, from: Data(letter.header.readableBytesView))
-                letters.append(Letter(header: header, original: Array(letter.original.readableBytesView)))
+                letters.append(
+                    Letter(queue: name, header: header, original: Array(letter.original.readableBytesView)))
             }
         }
     }
 
-    private static func keys(of queue: RedisTestConnection) throws -> [String] {
+    private static func keys(of name: String, _ queue: RedisTestConnection) throws -> [String] {
         // In a Cluster a node that has just given a slot away may still list its keys.
-        try queue.run("KEYS", "push:[{]default[}]:*").elements?.compactMap(\.text) ?? []
+        try queue.run("KEYS", "push:[{]\(name)[}]:*").elements?.compactMap(\.text) ?? []
     }
 
     private static func scan(_ connection: RedisTestConnection, _ command: String, _ key: String) throws -> [RedisValue]

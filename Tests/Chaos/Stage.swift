@@ -11,7 +11,9 @@ final class Stage: Sendable {
     let fleet: Fleet
     let divider: Divider
 
-    init(topology: Topology, durability: Durability, workers: Int, lease: Int, seed: UInt64, logs: URL?) async throws {
+    init(
+        topology: Topology, durability: Durability, queue: HotQueue, workers: Int, lease: Int, seed: UInt64, logs: URL?
+    ) async throws {
         self.topology = topology
         let single: SingleServer?
         switch topology {
@@ -19,7 +21,7 @@ final class Stage: Sendable {
             let server = try SingleServer(durability)
             (single, servers) = (server, server)
         case .sentinel: (single, servers) = (nil, try await SentinelServers(durability))
-        case .cluster: (single, servers) = (nil, try await ClusterServers(durability))
+        case .cluster: (single, servers) = (nil, try await ClusterServers(durability, queue))
         }
         simulator = try await SimulatorProcess(
             rules: SimulatorRules.all, manyTokens: true,
@@ -35,7 +37,7 @@ final class Stage: Sendable {
                     settings: try WorkerSettings(slot: slot, endpoint: apns.port),
                     logs: slot % 4 == 1 ? try StalledPipe() : nil))
         }
-        fleet = Fleet(places: places, redisURL: servers.url, lease: lease, logs: logs)
+        fleet = Fleet(places: places, queue: queue, redisURL: servers.url, lease: lease, logs: logs)
         divider = Divider(servers.url)
     }
 

@@ -37,7 +37,7 @@ struct ReshardTests {
         guard shards > 1 else { return "push:{shared}:invalid-tokens" }
         let bits = try #require(Int(token.prefix(4).padding(toLength: 4, withPad: "0", startingAt: 0), radix: 16))
         let digit = token.dropFirst(4).first.map { String($0) } ?? "0"
-        return "push:{shared.\(shards).\(bits * shards >> 16)}:invalid-tokens:\(digit)"
+        return "push:{shared.\(shards).\((bits * shards) >> 16)}:invalid-tokens:\(digit)"
     }
 
     private static func reshard(_ scene: OperatorScene, to shards: Int, stoppingAfter limit: Int? = nil) async throws {
@@ -77,6 +77,9 @@ struct ReshardTests {
                 #expect(try scene.run("SISMEMBER", Self.key(of: token, shards), token) == 1, "\(token)")
             }
             #expect(try await scene.tokens.count() == tokens.count)
+            let keys = try scene.texts("KEYS", "*:invalid-tokens*").filter { !$0.hasSuffix(":division") }
+            let slots = Set(keys.map { $0.split(separator: ":")[1] })
+            #expect(slots.count * 10 > min(shards, 64) * 9, "\(slots)")
             let asked = ["01"] + tokens.prefix(20) + ["02"] + tokens.suffix(4)
             let found = try await scene.tokens.find(Self.list(asked))
             #expect(found.map(\.token.text) == asked.filter { $0 != "01" && $0 != "02" })
@@ -234,6 +237,67 @@ struct ReshardTests {
                 #expect(calls > 100)
             }
             #expect(try await Set(Self.all(scene).keys).isSuperset(of: others))
+        }
+    }
+
+    /// Adds a range of tokens to the shards of a set, as `add.lua` stores them. The tokens are digests of the numbers.
+    private static let fill = """
+        local shards = tonumber(ARGV[3])
+        for number = tonumber(ARGV[1]), tonumber(ARGV[2]) do
+            local token = redis.sha1hex(number) .. string.rep('0', 24)
+            local shard = math.floor(tonumber(string.sub(token, 1, 4), 16) * shards / 65536)
+            local base = string.format('push:{shared.%d.%d}:invalid-tokens', shards, shard)
+            redis.call('SADD', base .. ':' .. string.sub(token, 5, 5), token)
+            local digest = redis.sha1hex(token)
+            redis.call('HSET', base .. ':details:' .. string.sub(digest, 1, 3),
+                struct.pack('>I4I1', tonumber(string.sub(digest, 4, 11), 16), tonumber(string.sub(digest, 12, 13), 16)),
+                struct.pack('>I6I2I2', 1700000000000 + number, 20000, 0))
+        end
+        """
+
+    /// Returns the memory of a token with its details, in bytes. The stream of changes is not counted: it has a bound.
+    private static func bytesPerToken(_ scene: OperatorScene, since before: Int, _ count: Int) throws -> Int {
+        let stream =
+            try scene.run("MEMORY", "USAGE", "push:{shared}:invalid-tokens:changes", "SAMPLES", "0").number ?? 0
+        return (try usedMemory(scene) - before - stream) / count
+    }
+
+    private static func usedMemory(_ scene: OperatorScene) throws -> Int {
+        let info = try scene.run("INFO", "memory").text ?? ""
+        return try #require(info.firstMatch(of: /used_memory:(\d+)/).flatMap { Int($0.1) })
+    }
+
+    @Test("200,000 tokens are divided again while others change them, and take a bounded memory")
+    func manyTokens() async throws {
+        try await OperatorScene.with { scene in
+            let (count, part) = (200_000, 20_000)
+            try await Self.reshard(scene, to: 16)
+            let before = try Self.usedMemory(scene)
+            for first in stride(from: 0, to: count, by: part) {
+                try scene.run("EVAL", Self.fill, "0", "\(first)", "\(first + part - 1)", "16")
+            }
+            #expect(try await scene.tokens.count() == count)
+            // 12,500 tokens in a shard: each small hash of details has three.
+            #expect(try Self.bytesPerToken(scene, since: before, count) <= 200)
+            let numbers = stride(from: 0, to: count, by: 100)
+            let known = try numbers.map { try #require(scene.run("EVAL", "return redis.sha1hex(\($0))", "0").text) }
+                .map { $0 + String(repeating: "0", count: 24) }
+            let asked = known + Self.tokens(2000, seed: 9)
+            let (isDone, fleet) = (Counter(), scene.fleet)
+            try await withThrowingTaskGroup(of: Int.self) { group in
+                group.addTask { try await Self.use(fleet, seed: 1, until: { isDone.value > 0 }) }
+                try await Self.reshard(scene, to: 4)
+                isDone.set(1)
+                for try await calls in group { #expect(calls > 10) }
+            }
+            let found = try await scene.tokens.find(Self.list(asked))
+            #expect(found.map(\.token.text) == known)
+            #expect(found.map(\.details.at) == numbers.map { 1_700_000_000_000 + Int64($0) })
+            #expect(try await (count...count + 40).contains(scene.tokens.count()))
+            // The former form is freed in the background.
+            try await eventually("the tokens take at most 170 bytes each") {
+                try Self.bytesPerToken(scene, since: before, count) <= 170
+            }
         }
     }
 

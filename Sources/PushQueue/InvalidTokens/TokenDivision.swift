@@ -78,7 +78,8 @@ package struct TokenDivision: Sendable, Equatable {
                 }
             bits = bits << 4 | Int(value)
         }
-        return bits * shards >> 16
+        // Without the parentheses, the shift comes first.
+        return (bits * shards) >> 16
     }
 }
 
