@@ -56,7 +56,7 @@ let package = Package(
         .target(
             name: "Redis",
             dependencies: ["CHiredis", "PrintableText", "Sockets", "TLS", nioCore, nioPosix, logging]),
-        .target(name: "APNS", dependencies: ["CNghttp2", "COpenSSL", "Sockets", "TLS", nioCore, nioPosix, logging]),
+        .target(name: "APNS", dependencies: ["COpenSSL", "Sockets", "TLS", nioCore, nioPosix, logging]),
         // Protocols that Apple has shut down and private gateways offer: the binary gateway and the feedback service.
         .target(name: "LegacyAPNS", dependencies: ["APNS", "Sockets", "TLS", nioCore, nioPosix, logging]),
         .target(name: "PushJob", dependencies: ["PrintableText", nioCore], resources: [.embedInCode("Schema")]),
@@ -151,7 +151,7 @@ let package = Package(
             dependencies: [
                 "APNS", "CNghttp2", "PoolProbe", "TLS", "TestSupport", logging, nioCore, nioEmbedded, nioPosix,
             ],
-            exclude: ["Fuzzing/Corpus"]),
+            exclude: ["Fuzzing/Corpus", "Fuzzing/HPACKCorpus"]),
         .testTarget(
             name: "LegacyAPNSTests",
             dependencies: ["APNS", "LegacyAPNS", "TLS", "TestSupport", logging, nioConcurrency, nioCore, nioPosix]),
@@ -214,6 +214,7 @@ if Context.environment["APNS_WORKER_FUZZ"] != nil {
     package.targets.append(
         .executableTarget(
             name: "HTTP2Fuzz", dependencies: ["APNS", "CNghttp2", nioCore], path: "Tests/APNSTests",
-            exclude: ["Fuzzing/Corpus"], sources: ["Fuzzing", "HTTP2Frame.swift", "HeaderDecoder.swift"],
+            exclude: ["Fuzzing/Corpus", "Fuzzing/HPACKCorpus"],
+            sources: ["Fuzzing", "HTTP2Frame.swift", "HeaderDecoder.swift"],
             swiftSettings: [.define("FUZZER")]))
 }

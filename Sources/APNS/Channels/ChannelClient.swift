@@ -120,8 +120,7 @@ public struct ChannelClient: Sendable {
         ChannelManagementError.Refusal(
             endpoint: configuration.endpoint,
             response: Response(
-                status: response.status, body: response.body,
-                retryAfter: response.headers["retry-after"].flatMap { Int($0) }),
+                status: response.status, body: response.body, retryAfter: response.retryAfter),
             // It is printed, so only a UUID is accepted.
             requestID: response.headers["apns-request-id"].flatMap { APNSID($0.utf8) == nil ? nil : $0 })
     }
@@ -145,13 +144,13 @@ public struct ChannelClient: Sendable {
 
     /// Starts the request on a channel whose TCP connection is established. Call this on the channel's event loop.
     private func start(
-        _ message: ControlExchange.Request, _ dialer: Dialer, on channel: any Channel,
+        _ message: HTTP2Request, _ dialer: Dialer, on channel: any Channel,
         _ promise: EventLoopPromise<ControlExchange.Response>
     ) {
         let address = channel.remoteAddress
         promise.futureResult.whenComplete { AddressMemory.shared.note($0, at: address) }
         do {
-            let handler = try ControlHandler(message, to: dialer.endpoint, promise: promise)
+            let handler = ControlHandler(message, to: dialer.endpoint, promise: promise)
             try channel.pipeline.syncOperations.addHandler(handler)
             let timeout = configuration.requestTimeout
             try dialer.secure(channel, onTLS: { handler.limit(timeout, channel) })

@@ -12,8 +12,8 @@ enum ChannelRequest: Equatable, Sendable {
 
     /// Returns the HTTP request.
     /// - Parameter authorization: the header's value; `nil` if the credential is a certificate.
-    func message(of app: BundleID, authority: String, authorization: String?) -> ControlExchange.Request {
-        var request = ControlExchange.Request(method: method, authority: authority, path: path(of: app))
+    func message(of app: BundleID, authority: String, authorization: String?) -> HTTP2Request {
+        var request = HTTP2Request(method: method, authority: authority, path: path(of: app))
         if let authorization { request.headers.append(("authorization", authorization)) }
         switch self {
         case .create(let policy):

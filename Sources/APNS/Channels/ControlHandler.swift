@@ -8,7 +8,7 @@ final class ControlHandler: ChannelInboundHandler {
     typealias OutboundOut = ByteBuffer
 
     private let endpoint: APNSEndpoint
-    private let exchange: ControlExchange
+    private var exchange: ControlExchange
     private let promise: EventLoopPromise<ControlExchange.Response>
     private var isConnected = false
     private var isOver = false
@@ -16,12 +16,12 @@ final class ControlHandler: ChannelInboundHandler {
 
     /// - Parameter promise: receives the answer, or an ``APNSConnectionError`` or ``TLSError``.
     init(
-        _ request: ControlExchange.Request, to endpoint: APNSEndpoint,
+        _ request: HTTP2Request, to endpoint: APNSEndpoint,
         promise: EventLoopPromise<ControlExchange.Response>
-    ) throws {
+    ) {
         self.endpoint = endpoint
         self.promise = promise
-        exchange = try ControlExchange(request)
+        exchange = ControlExchange(request)
     }
 
     /// Starts the timeout, which covers everything from now until the answer.
@@ -76,7 +76,7 @@ final class ControlHandler: ChannelInboundHandler {
         guard isConnected, !isOver else { return }
         write(exchange.output(), context)
         guard let result = exchange.result else { return }
-        end(result.mapError { APNSConnectionError.protocolViolation(endpoint, "it \($0)") })
+        end(result.mapError { APNSConnectionError.protocolViolation(endpoint, $0.description) })
         exchange.terminate()
         write(exchange.output(), context)
         context.close(promise: nil)

@@ -44,10 +44,8 @@ struct HPACKEncoder: ~Copyable {
     static let (methodPOST, schemeHTTPS): (UInt8, UInt8) = (3, 7)
     /// The first bits of a field that no table and no proxy may store (RFC 7541 §6.2.3).
     private static let neverIndexed: UInt8 = 0x10
-    /// The number of entries in the static table; the indexes of the dynamic table follow.
-    private static let staticCount = 61
     /// The size of the table in bytes unless the peer sets a smaller one: the default (RFC 9113 §6.5.2).
-    static let maximumSize = 4096
+    static let maximumSize = HPACKDynamicTable.maximumSize
 
     private struct Entry {
         var name: HeaderName
@@ -55,7 +53,9 @@ struct HPACKEncoder: ~Copyable {
         var size: Int { Self.size(name, value.count) }
 
         /// The entry's size as counted by the table (RFC 7541 §4.1).
-        static func size(_ name: HeaderName, _ length: Int) -> Int { name.text.utf8CodeUnitCount + length + 32 }
+        static func size(_ name: HeaderName, _ length: Int) -> Int {
+            name.text.utf8CodeUnitCount + length + HPACKDynamicTable.overhead
+        }
     }
 
     /// The oldest entry first.
@@ -110,6 +110,13 @@ struct HPACKEncoder: ~Copyable {
         writeLiteral(name, value, pattern: Self.neverIndexed, prefix: 4, &writer)
     }
 
+    /// Writes a field with any name, never indexed.
+    func writeUnindexed(_ name: String, _ value: String, _ writer: inout ByteWriter) {
+        writer.byte(Self.neverIndexed)
+        writer.string(name)
+        writer.string(value)
+    }
+
     /// Writes `:path` from two parts, never indexed.
     func writePath(
         _ start: UnsafeBufferPointer<UInt8>, _ end: UnsafeBufferPointer<UInt8>, _ writer: inout ByteWriter
@@ -159,7 +166,7 @@ struct HPACKEncoder: ~Copyable {
     }
 
     /// Returns an entry's index: the newest has the first one after the static table (RFC 7541 §2.3.3).
-    private func index(ofNumber number: Int) -> Int { Self.staticCount + evicted + entries.count - number }
+    private func index(ofNumber number: Int) -> Int { HPACKStaticTable.count + evicted + entries.count - number }
 
     private func index(of name: HeaderName, _ value: UnsafeBufferPointer<UInt8>) -> Int? {
         let number = newest[Int(name.rawValue)]
@@ -220,6 +227,11 @@ struct ByteWriter {
     mutating func string(_ bytes: UnsafeBufferPointer<UInt8>) {
         integer(bytes.count, prefix: 7, pattern: 0)
         copy(bytes)
+    }
+
+    mutating func string(_ text: String) {
+        integer(text.utf8.count, prefix: 7, pattern: 0)
+        for unit in text.utf8 { byte(unit) }
     }
 
     mutating func copy(_ bytes: UnsafeBufferPointer<UInt8>) {

@@ -72,6 +72,16 @@ final class HTTP2Session {
         control.writePreface()
     }
 
+    /// Creates a session for one request that is not a notification. The fields of its answer are kept.
+    /// - Parameter maximumBodySize: the maximum number of bytes of the answer's body.
+    convenience init(for request: HTTP2Request, maximumBodySize: Int) {
+        self.init(authority: HeaderText(request.authority), maximumStreams: 1)
+        writer.request = request
+        streams.headers.fields = [:]
+        streams.maximumBodySize = maximumBodySize
+        _ = openStream()
+    }
+
     /// Frees the memory, because the channel may need a while to close. The session must not be used afterwards, and
     /// none of its methods may be on the stack.
     func release() {
@@ -87,17 +97,21 @@ final class HTTP2Session {
     func submit(
         _ notification: consuming Notification, tag: UInt64, deadline: NIODeadline, authorization: HeaderText?
     ) -> Int32? {
-        let stream = waiting.next
-        guard phase == .open, stream > 0, let index = streams.insert(stream) else { return nil }
-        let slot = streams.slots.pointer(index)
-        // Negative after the last one.
-        waiting.next &+= 2
+        guard let slot = openStream() else { return nil }
         slot.pointee.tag = tag
         slot.pointee.notification = consume notification
         slot.pointee.deadline = deadline
         slot.pointee.authorization = writer.place(of: authorization)
+        return slot.pointee.stream
+    }
+
+    private func openStream() -> UnsafeMutablePointer<RequestSlot>? {
+        let stream = waiting.next
+        guard phase == .open, stream > 0, let index = streams.insert(stream) else { return nil }
+        // Negative after the last one.
+        waiting.next &+= 2
         waiting.unsent.append(stream)
-        return stream
+        return streams.slots.pointer(index)
     }
 
     /// Cancels a request. It ends when its reset is written.

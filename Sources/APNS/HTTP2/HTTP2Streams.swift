@@ -30,6 +30,8 @@ struct HTTP2Streams: ~Copyable {
     private var lastOpened: Int32 = 0
     private var table: StreamTable
     var headers = HeaderBlockReader()
+    /// The maximum number of bytes kept of a response's body. APNs' answers to notifications are under 100 bytes.
+    var maximumBodySize = 16 * 1024
 
     init(capacity: Int) {
         slots = RequestSlots(capacity: capacity)
@@ -150,7 +152,7 @@ struct HTTP2Streams: ~Copyable {
         guard slot.pointee.contentLength < 0 || slot.pointee.bodySize <= slot.pointee.contentLength else {
             throw .stream(.protocolError, slot: index)
         }
-        slot.keep(content)
+        slot.keep(content, upTo: maximumBodySize)
         if header.has(HTTP2Flag.endStream) {
             try finish(index, &control)
         } else if slot.pointee.isCut {

@@ -1,4 +1,3 @@
-import CNghttp2
 import NIOCore
 
 /// A header block while it is read (RFC 9113 §4.3, §8.1).
@@ -33,24 +32,17 @@ struct HeaderBlock {
     }
 }
 
-/// Reads header blocks into the slots of their requests: decodes HPACK, and checks and keeps the fields of answers
-/// (RFC 9113 §8).
+/// Reads header blocks into the slots of their requests: checks and keeps the fields of answers (RFC 9113 §8).
 struct HeaderBlockReader: ~Copyable {
     /// True if `apns-unique-id` is read from answers.
     var keepsUniqueIDs = false
+    /// The last value of each field of the final answer that has no place in the slot; `nil` if they are not kept.
+    var fields: [String: String]?
     /// The block that CONTINUATION frames will complete, if there is one.
     private(set) var incomplete: HeaderBlock?
-    /// The HPACK table of the peer's header fields. This is nghttp2's decoder, because it is proven, and Huffman
-    /// decoding is most of the work.
-    let inflater: OpaquePointer?
-
-    init() {
-        var inflater: OpaquePointer?
-        nghttp2_hd_inflate_new(&inflater)
-        self.inflater = inflater
-    }
-
-    deinit { nghttp2_hd_inflate_del(inflater) }
+    private(set) var decoder = HPACKDecoder()
+    /// The beginning of a field that the next CONTINUATION continues; at most two strings of the decoder's maximum size.
+    private var partial: [UInt8] = []
 
     /// Returns the incomplete block for its next CONTINUATION (§6.10).
     func continued() throws(HTTP2Violation) -> HeaderBlock {
@@ -73,31 +65,46 @@ struct HeaderBlockReader: ~Copyable {
         into slot: UnsafeMutablePointer<RequestSlot>?
     ) throws(HTTP2Violation) -> HeaderBlock? {
         var block = block
-        var (next, rest) = (fragment.baseAddress, fragment.count)
-        while true {
-            var field = nghttp2_nv()
-            var flags: Int32 = 0
-            let taken = nghttp2_hd_inflate_hd2(inflater, &field, &flags, next, rest, isLast ? 1 : 0)
-            guard taken >= 0 else { throw .connection(.compressionError, "its header fields cannot be decoded") }
-            next = next.map { $0 + taken }
-            rest -= taken
-            let isField = flags & Int32(NGHTTP2_HD_INFLATE_EMIT.rawValue) != 0
-            if isField { try take(field, of: slot, &block) }
-            if flags & Int32(NGHTTP2_HD_INFLATE_FINAL.rawValue) != 0 {
-                nghttp2_hd_inflate_end_headers(inflater)
-                break
+        if partial.isEmpty {
+            try readFields(fragment, isLast, of: slot, &block)
+        } else {
+            var bytes: [UInt8] = []
+            swap(&bytes, &partial)
+            bytes.append(contentsOf: fragment)
+            try bytes.withUnsafeBufferPointer { (bytes) throws(HTTP2Violation) in
+                try readFields(bytes, isLast, of: slot, &block)
             }
-            if !isField, rest == 0 || taken == 0 { break }
         }
         incomplete = isLast ? nil : block
         return isLast ? block : nil
     }
 
-    private func take(
-        _ field: nghttp2_nv, of slot: UnsafeMutablePointer<RequestSlot>?, _ block: inout HeaderBlock
+    private mutating func readFields(
+        _ bytes: UnsafeBufferPointer<UInt8>, _ isLast: Bool, of slot: UnsafeMutablePointer<RequestSlot>?,
+        _ block: inout HeaderBlock
+    ) throws(HTTP2Violation) {
+        var rest = bytes
+        while let field = try nextField(&rest, isLast) { try take(field, of: slot, &block) }
+        if !isLast { partial = Array(rest) }
+    }
+
+    private mutating func nextField(
+        _ rest: inout UnsafeBufferPointer<UInt8>, _ isLast: Bool
+    ) throws(HTTP2Violation) -> HPACKField? {
+        do throws(HPACKViolation) {
+            if let field = try decoder.next(&rest) { return field }
+            if isLast { try decoder.end(rest) }
+            return nil
+        } catch {
+            throw .connection(.compressionError, "its header fields cannot be decoded: \(error.rawValue)")
+        }
+    }
+
+    private mutating func take(
+        _ field: HPACKField, of slot: UnsafeMutablePointer<RequestSlot>?, _ block: inout HeaderBlock
     ) throws(HTTP2Violation) {
         // The overhead is that of §6.5.2. The server knows the limit from SETTINGS, but need not respect it.
-        let size = Int32(clamping: field.namelen + field.valuelen + 32)
+        let size = Int32(clamping: field.name.count + field.value.count + HPACKDynamicTable.overhead)
         block.size += size
         slot?.pointee.headerSize += size
         guard max(block.size, slot?.pointee.headerSize ?? 0) <= HeaderBlock.maximumSize else {
@@ -105,11 +112,10 @@ struct HeaderBlockReader: ~Copyable {
                 .enhanceYourCalm, "an answer's header fields are larger than \(HeaderBlock.maximumSize) bytes")
         }
         guard let slot, !block.hasMalformedField else { return }
-        let name = UnsafeBufferPointer<UInt8>(start: field.name, count: field.namelen)
-        let value = UnsafeBufferPointer<UInt8>(start: field.value, count: field.valuelen)
         block.hasMalformedField =
-            name.first == UInt8(ascii: ":")
-            ? !takeStatus(name, value, of: slot, &block) : !takeField(name, value, of: slot, &block)
+            field.name.first == UInt8(ascii: ":")
+            ? !takeStatus(field.name, field.value, of: slot, &block)
+            : !takeField(field.name, field.value, of: slot, &block)
     }
 
     /// Reads `:status`, the only pseudo-header field of answers: once, and before all other fields (§8.3, §8.3.2).
@@ -128,7 +134,7 @@ struct HeaderBlockReader: ~Copyable {
     }
 
     /// - Returns: false if it is malformed (§8.2).
-    private func takeField(
+    private mutating func takeField(
         _ name: UnsafeBufferPointer<UInt8>, _ value: UnsafeBufferPointer<UInt8>,
         of slot: UnsafeMutablePointer<RequestSlot>, _ block: inout HeaderBlock
     ) -> Bool {
@@ -152,6 +158,8 @@ struct HeaderBlockReader: ~Copyable {
             if !block.isInterim { slot.pointee.contentLength = length }
         case 14 where keepsUniqueIDs && name.equals("apns-unique-id"):
             slot.pointee.uniqueID = APNSID(value)
+        case _ where fields != nil && !block.isInterim:
+            fields?[String(decoding: name, as: UTF8.self)] = String(decoding: value, as: UTF8.self)
         default: break
         }
         return true

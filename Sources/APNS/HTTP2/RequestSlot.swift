@@ -35,7 +35,7 @@ struct RequestSlot {
     /// The number of bytes of the response's body so far, and of DATA since the last WINDOW_UPDATE.
     var bodySize: Int64 = 0
     var unacknowledged = 0
-    /// The part of the response's body that is kept, at most ``maximumBodySize`` bytes.
+    /// The part of the response's body that is kept.
     var body: ByteBuffer?
     /// True if the stream was reset because the body is longer than any of APNs': the status is the answer.
     var isCut = false
@@ -45,9 +45,6 @@ struct RequestSlot {
     var deadline: NIODeadline = .distantFuture
     /// The result to report if this side has cancelled the stream.
     var failure: RequestFailure?
-
-    /// The maximum number of bytes kept of a response's body; APNs' bodies are under 100 bytes.
-    static let maximumBodySize = 16 * 1024
 }
 
 extension UnsafeMutablePointer<RequestSlot> {
@@ -64,9 +61,9 @@ extension UnsafeMutablePointer<RequestSlot> {
     }
 
     /// Keeps a part of the answer's body, up to the maximum.
-    func keep(_ content: UnsafeBufferPointer<UInt8>) {
+    func keep(_ content: UnsafeBufferPointer<UInt8>, upTo maximum: Int) {
         if pointee.body == nil { pointee.body = ByteBuffer() }
-        let room = Swift.max(0, RequestSlot.maximumBodySize - (pointee.body?.readableBytes ?? 0))
+        let room = Swift.max(0, maximum - (pointee.body?.readableBytes ?? 0))
         pointee.body?.writeBytes(UnsafeRawBufferPointer(content).prefix(room))
         if content.count > room { pointee.isCut = true }
     }

@@ -1,4 +1,3 @@
-import CNghttp2
 import NIOCore
 
 @testable import APNS
@@ -337,7 +336,7 @@ final class FuzzClient {
             isOver || session.peer.window == server.windows[0], "the connection's window is \(session.peer.window)")
         try check(isOver || session.peer.maximumStreams == server.maximumStreams, "another limit of streams")
         try check(
-            nghttp2_hd_inflate_get_dynamic_table_size(session.streams.headers.inflater) <= 4096
+            session.streams.headers.decoder.table.size <= 4096
                 && session.writer.encoder.capacity <= 4096,
             "a table of HPACK's is larger than 4,096 bytes")
         // A GOAWAY, PINGs and their answers, resets, and at most one WINDOW_UPDATE per half a window.
@@ -355,7 +354,8 @@ final class FuzzClient {
     private func checkSlot(_ slot: UnsafeMutablePointer<RequestSlot>) throws(FuzzViolation) {
         let stream = slot.pointee.stream
         try check(
-            slot.pointee.body?.readableBytes ?? 0 <= RequestSlot.maximumBodySize, "the body of \(stream) is too long")
+            slot.pointee.body?.readableBytes ?? 0 <= session.streams.maximumBodySize,
+            "the body of \(stream) is too long")
         try check(slot.pointee.hasEnded == (requests[stream]?.answer != nil), "\(stream) ended without an event")
         guard !isOver, !slot.pointee.hasEnded else { return }
         try check(

@@ -1,7 +1,8 @@
 #if FUZZER
     import Glibc
 
-    /// The main program of libFuzzer with ``FuzzClient`` as its target, built by `scripts/fuzz`.
+    /// The main program of libFuzzer, built by `scripts/fuzz`. Its target is ``FuzzClient``, or ``HPACKComparison`` if
+    /// `FUZZ_HPACK` is set.
     @main
     enum LibFuzzer {
         static func main() {
@@ -9,11 +10,17 @@
             exit(
                 runDriver(&count, &arguments) { bytes, count in
                     let input = Array(UnsafeBufferPointer(start: bytes, count: count))
-                    do throws(FuzzViolation) { try FuzzClient.run(input) } catch { fatalError(error.description) }
+                    do throws(FuzzViolation) {
+                        if isHPACK { try HPACKComparison.run(input) } else { try FuzzClient.run(input) }
+                    } catch {
+                        fatalError(error.description)
+                    }
                     return 0
                 })
         }
     }
+
+    private let isHPACK = getenv("FUZZ_HPACK") != nil
 
     @_silgen_name("LLVMFuzzerRunDriver")
     private func runDriver(
@@ -28,6 +35,7 @@
     /// Changes an input: at random, or frame by frame, so that the lengths of the server's frames stay correct.
     @_cdecl("LLVMFuzzerCustomMutator")
     func mutate(_ bytes: UnsafeMutablePointer<UInt8>, _ count: Int, _ maximum: Int, _ seed: CUnsignedInt) -> Int {
+        if isHPACK { return mutateBytes(bytes, count, maximum) }
         var random = LinearGenerator(state: UInt64(seed))
         let input = Array(UnsafeBufferPointer(start: bytes, count: count))
         let server = FuzzInput(input).server

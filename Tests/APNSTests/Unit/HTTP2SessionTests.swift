@@ -48,6 +48,11 @@ struct HTTP2SessionTests {
         Breach(
             "9113 §4.3: a block that cannot be decoded", compression,
             .raw(.headers, 5, 1, [0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF])),
+        Breach(
+            "9113 §4.3: a block that ends within a field", compression, .raw(.headers, 5, 1, [0x88, 0x40, 1, 0x78])),
+        Breach(
+            "7541 §5.1: a string that is too long, before its end", compression,
+            .raw(.headers, 1, 1, [0x88, 0, 0x7F, 0x82, 0xFF, 3])),
         Breach("9113 §5.1: HEADERS on an idle stream", protocolError, .answer(99, status: 200)),
         Breach("9113 §5.1: RST_STREAM on an idle stream", protocolError, .reset(99, code: 8)),
         Breach("9113 §5.1: WINDOW_UPDATE on an idle stream", protocolError, .raw(.windowUpdate, 0, 99, [0, 0, 0, 1])),
@@ -362,6 +367,24 @@ struct HTTP2SessionTests {
     }
 
     // MARK: HPACK
+
+    @Test("9113 §4.3, §6.10: a block may be cut at any byte, and later blocks use the table that it leaves")
+    func cutBlock() {
+        // `:status: 200`, and a Huffman-coded field that is added to the table.
+        let block: [UInt8] = [
+            0x88, 0x40, 0x88, 0x25, 0xA8, 0x49, 0xE9, 0x5B, 0xA9, 0x7D, 0x7F, 0x89, 0x25, 0xA8, 0x49, 0xE9, 0x5B, 0xB8,
+            0xE8, 0xB4, 0xBF,
+        ]
+        for cut in 0...block.count {
+            let client = Self.client(requests: 2)
+            client.receive(
+                Self.bytes(
+                    .raw(.headers, 1, 1, Array(block[..<cut])), .raw(.continuation, 4, 1, Array(block[cut...])),
+                    .raw(.headers, 5, 3, [0x88, 0xBE])))
+            #expect(client.view.answers[1] == .init(status: 200, code: 0), "cut at \(cut)")
+            #expect(client.view.answers[3] == .init(status: 200, code: 0) && client.view.leaves == nil)
+        }
+    }
 
     private func fields(_ frames: [HTTP2Frame], _ decoder: HeaderDecoder) throws -> [[HeaderField]] {
         var (blocks, block): ([[HeaderField]], [UInt8]) = ([], [])
