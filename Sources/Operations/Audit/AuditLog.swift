@@ -29,6 +29,8 @@ package struct AuditEntry: Sendable, Equatable {
         case addInvalidTokens = "add_invalid_tokens"
         case removeInvalidTokens = "remove_invalid_tokens"
         case reshardInvalidTokens = "reshard_invalid_tokens"
+        // Devices.
+        case forgetDevices = "forget_devices"
         // Tests.
         case testSend = "test_send"
     }
