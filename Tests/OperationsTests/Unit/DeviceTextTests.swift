@@ -124,7 +124,7 @@ struct DeviceTextTests {
         #expect(
             rest
                 == #"[{"time":1795278873351,"outcome":"delivered","notifications":[{"id":"b","token":"\#(Self.other)"}]},"#
-                + #"{"time":1795278873351,"outcome":"dead","notifications":[{}]}]"#)
+                + #"{"time":1795278873351,"outcome":"dead","notifications":["# + "\n{}]}]")
         // Another device of the same results is forgotten later: they keep the time of the first entry.
         #expect(text(rest, "1899999999999-0").rest.map { String(buffer: $0) } == rest)
         #expect(text("[]").rest == nil && text("").rest == nil && text("{x").rest == nil)
