@@ -17,7 +17,7 @@ struct ChangeCommand {
     /// Returns true if the command asks before it carries out a plan.
     var asks: (ChangePlan) -> Bool = { $0.question != nil }
     /// The things that the command changes. They decide the members of its JSON.
-    enum Things { case jobs, deadLetters, tokens }
+    enum Things { case jobs, deadLetters, tokens, records }
 
     var things = Things.jobs
     /// The exit status if nothing matches.
@@ -78,17 +78,19 @@ struct ChangeCommand {
             let queue: String?
             let action: String
             let count: Int
-            let byReason, byState: [String: Int]?
+            let byReason, byState, byKind: [String: Int]?
             let notifications, claimed, looked: Int?
             let dryRun, interrupted: Bool
             let error: String?
         }
-        let isOfJobs = command.things == .jobs
+        let (isOfJobs, isOfRecords) = (command.things == .jobs, command.things == .records)
         return try JSONLine.text(
             Object(
                 queue: part.queue, action: plan.verb, count: part.count,
-                byReason: isOfJobs ? nil : part.groups, byState: isOfJobs ? part.groups : nil,
-                notifications: isOfJobs ? part.notifications : nil, claimed: isOfJobs ? part.claimed : nil,
+                byReason: isOfJobs || isOfRecords ? nil : part.groups, byState: isOfJobs ? part.groups : nil,
+                byKind: isOfRecords ? part.groups : nil,
+                notifications: isOfJobs ? part.notifications : nil,
+                claimed: isOfJobs || isOfRecords ? part.claimed : nil,
                 looked: command.things == .deadLetters ? part.looked : nil, dryRun: command.isDryRun,
                 interrupted: Interruption.isRequested, error: part.error), keys: .convertToSnakeCase)
     }
