@@ -24,7 +24,7 @@ ASKED = 1000
 LOOKUPS = 200
 
 FILL = """
-local shards = tonumber(ARGV[3])
+local shards, today = tonumber(ARGV[3]), math.floor(redis.call('TIME')[1] / 86400)
 for number = tonumber(ARGV[1]), tonumber(ARGV[2]) do
     local token = redis.sha1hex(number) .. string.sub(redis.sha1hex('b' .. number), 1, 24)
     local shard = math.floor(tonumber(string.sub(token, 1, 4), 16) * shards / 65536)
@@ -34,7 +34,7 @@ for number = tonumber(ARGV[1]), tonumber(ARGV[2]) do
     local digest = redis.sha1hex(token)
     redis.call('HSET', base .. ':details:' .. string.sub(digest, 1, 3),
         struct.pack('>I4I1', tonumber(string.sub(digest, 4, 11), 16), tonumber(string.sub(digest, 12, 13), 16)),
-        struct.pack('>I6I2I2', 1700000000000 + number % 1000000, 20000, 1))
+        struct.pack('>I6I2I2', 1700000000000 + number % 1000000, today, 1))
 end
 """
 
