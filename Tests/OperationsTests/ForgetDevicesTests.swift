@@ -150,7 +150,8 @@ struct ForgetDevicesTests {
             #expect(plan.question?.contains("This cannot be undone.") == true)
             let result = try await desk.apply(change, plan)
             #expect(result.error == nil && result.parts.first?.groups == groups, "\(result)")
-            #expect(try Self.traces(scene).isEmpty, "\(try Self.traces(scene))")
+            let left = try Self.traces(scene)
+            #expect(left.isEmpty, "\(left)")
 
             // The jobs of the other device are there, each with its own token only.
             let rest = #"{"id":"both","tokens":["\#(Self.other)"],"alert":"x"}"#
