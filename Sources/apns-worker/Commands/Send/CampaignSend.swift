@@ -238,8 +238,8 @@ struct CampaignSend: AsyncParsableCommand {
         }
         if list.tokens.repeated > 0 {
             Terminal.note(
-                "note: \(Words.count(list.tokens.repeated, "repeated token")) of \(Words.number(list.tokens.added)) "
-                    + "\(list.tokens.repeated == 1 ? "is" : "are") sent to once\n")
+                "dropped \(Words.count(list.tokens.repeated, "repeated token")) of \(Words.number(list.tokens.added))\n"
+            )
         }
         return list
     }
