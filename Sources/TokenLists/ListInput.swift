@@ -29,7 +29,7 @@ package final class ListInput {
         guard hasBegun else {
             hasBegun = true
             // A pipe can return a single byte.
-            let count = try read(atLeast: 2, into: raw)
+            let count = try read(minimum: 2, into: raw)
             let first = UnsafeRawBufferPointer(rebasing: raw[..<count])
             guard first.starts(with: [0x1F, 0x8B]) else { return first }
             inflation = try Inflation(first)
@@ -37,15 +37,15 @@ package final class ListInput {
         }
         if let inflation {
             return try inflation.next { () throws(TokenListFailure) in
-                UnsafeRawBufferPointer(rebasing: raw[..<(try read(atLeast: 1, into: raw))])
+                UnsafeRawBufferPointer(rebasing: raw[..<(try read(minimum: 1, into: raw))])
             }
         }
-        return UnsafeRawBufferPointer(rebasing: raw[..<(try read(atLeast: 1, into: raw))])
+        return UnsafeRawBufferPointer(rebasing: raw[..<(try read(minimum: 1, into: raw))])
     }
 
     /// Reads until there are some bytes, or none are left.
     private func read(
-        atLeast minimum: Int, into buffer: UnsafeMutableRawBufferPointer
+        minimum: Int, into buffer: UnsafeMutableRawBufferPointer
     ) throws(TokenListFailure) -> Int {
         var count = 0
         while count < minimum {
