@@ -20,6 +20,7 @@ package struct AuditEntry: Sendable, Equatable {
         case deleteDeadLetters = "delete_dead_letters"
         case editAndRequeue = "edit_and_requeue"
         // Campaigns.
+        case sendCampaign = "send_campaign"
         case cancelCampaign = "cancel_campaign"
         case pauseCampaign = "pause_campaign"
         case resumeCampaign = "resume_campaign"
