@@ -39,7 +39,9 @@ struct JobTemplate {
         if sendAt != nil, names.contains("\(JobMember.sendAt.name)") {
             throw Mistake(description: "it has the member send_at; remove it, or omit --at")
         }
-        rest = ByteBuffer(bytes: text.readableBytesView.dropFirst(members.start))
+        // A file ends with a line feed, which a job in Redis needs not.
+        let end = text.readableBytesView.lastIndex(of: UInt8(ascii: "}")) ?? text.readableBytesView.endIndex - 1
+        rest = ByteBuffer(bytes: text.readableBytesView[...end].dropFirst(members.start))
     }
 
     /// Returns the names of the members with the texts of their values, if these are strings, and the offset after the
