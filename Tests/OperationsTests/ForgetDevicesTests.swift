@@ -215,7 +215,8 @@ struct ForgetDevicesTests {
                 #expect(first.error?.contains("1 job about a device is still claimed") == true, "\(first)")
                 #expect(try await scene.audit().first?.hasPrefix("forget_devices failed") == true)
                 // The worker puts it back while the change waits.
-                async let second = scene.desk().perform(Self.change(Self.token, wait: 60))
+                let (desk, change) = (try scene.desk(), try Self.change(Self.token, wait: 60))
+                async let second = desk.perform(change)
                 _ = try await worker.release()
                 let result = try await second
                 #expect(result.error == nil && result.parts.first?.groups == ["job": 1], "\(result)")

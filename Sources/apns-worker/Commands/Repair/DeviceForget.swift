@@ -57,7 +57,7 @@ struct DeviceForget: AsyncParsableCommand {
         let settings = try queue.settings()
         try await settings.withInvalidTokens { client in
             try await FleetOptions.withFleet(settings, searches: true) { fleet in
-                var desk = try Desk(fleet, fleet.notedQueues(), settings)
+                var desk = try await Desk(fleet, fleet.notedQueues(), settings)
                 desk.invalidTokens = client
                 let command = ChangeCommand(
                     isJSON: json, isDryRun: dryRun, isConfirmed: yes, things: .records, nothing: 0)
