@@ -70,7 +70,7 @@ extension EndToEnd {
             let server = try stage.server()
             try server.push([
                 #"{"id":"both","tokens":["\#(token.uppercased())","\#(other)"],"alert":"x"}"#,
-                #"{"id":"welcome-\#(token)","unique_for":3600,"token":"\#(token)","alert":"x"}"#,
+                #"{"id":"welcome-\#(token)","unique_for":"1h","token":"\#(token)","alert":"x"}"#,
                 #"{"id":"later","tokens":["\#(token)","\#(other)"],"alert":"x","send_at":\#(inAnHour)}"#,
                 #"{"id":"broken","token":"\#(token)","payload":7}"#,
             ])

@@ -29,6 +29,8 @@ struct ForgetDevicesTests {
         "push:{default}:worker-info": false, "push:{default}:configurations": false, "push:{default}:source": false,
         "push:{default}:campaigns": false, "push:{default}:next:<lane>": false, "push:{default}:order:<process>": false,
         "push:{default}:campaign:<name>": false, "push:{default}:stats:<day>": false,
+        // Digests of a whole list.
+        "push:{default}:campaign-list:<name>": false,
         "push:{default}:minute:<minute>": false,
         "push:{shared}:invalid-tokens": true, "push:{shared}:registrations": true,
         "push:{shared}:throttled-tokens": true, "push:{shared}:invalid-tokens:changes": true,
