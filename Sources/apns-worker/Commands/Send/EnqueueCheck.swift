@@ -6,43 +6,9 @@ import PushQueue
 import PushWorker
 import Redis
 
-/// The state of the queue of an `enqueue` command: the workers that claim from it, and their apps.
-struct QueueState {
-    let queue: String
-    /// False if no worker claims from the queue; `nil` if unknown.
-    private(set) var hasWorkers: Bool?
-    /// The reason for which the queue is paused; `nil` if it is not.
-    private(set) var pause: String?
-    /// The names of the workers' apps; `nil` if unknown.
-    private(set) var apps: Set<String>?
-
-    /// Reads the state. It stays unknown for a Redis user that has permission only to push, which is not an error.
-    static func read(_ client: RedisClient, _ keys: QueueKeys, _ settings: Settings) async -> QueueState {
-        var state = QueueState(queue: keys.queue)
-        do {
-            let overview = try await QueueOverview.read(client, keys)
-            let living = overview.workers.filter(\.isLiving)
-            state.hasWorkers = !living.isEmpty || overview.workerCount > overview.workers.count
-            state.pause = overview.pause?.inWords
-            let reports = living.compactMap(\.report)
-            // Reports name a limited number of apps.
-            if !reports.isEmpty, reports.count == living.count, reports.allSatisfy({ $0.moreApps == 0 }) {
-                state.apps = Set(reports.flatMap { $0.apps.map(\.name) })
-            }
-        } catch {
-            state.hasWorkers = nil
-        }
-        if state.apps == nil, state.hasWorkers == false, let names = try? settings.appNames, !names.isEmpty {
-            state.apps = Set(names)
-        }
-        return state
-    }
-
+extension QueueState {
     /// Warns on standard error about conditions that prevent jobs from being sent.
-    func warn() {
-        if hasWorkers == false { Terminal.note("note: no worker claims jobs from queue \(queue)\n") }
-        if let pause { Terminal.note("note: queue \(queue) is paused: \(pause.printable)\n") }
-    }
+    func warn() { for note in notes { Terminal.note("note: \(note)\n") } }
 }
 
 /// Checks jobs before they are enqueued.
