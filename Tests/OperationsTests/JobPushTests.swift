@@ -22,7 +22,7 @@ struct JobPushTests {
             // More than Lua passes to a command at once.
             #expect(try await JobPush.push(Self.jobs(1...2500), client, keys) == .pushed)
             #expect(try await JobPush.push(Self.jobs(2501...2502), client, keys) == .pushed)
-            let stored = try scene.redis.run("LRANGE", keys.jobs, "0", "-1").strings()
+            let stored = try scene.redis.run("LRANGE", keys.jobs, "0", "-1").elements?.compactMap(\.text) ?? []
             #expect((isSidekiq ? stored.reversed() : stored) == Self.jobs(1...2502).map { String(buffer: $0) })
         }
     }
