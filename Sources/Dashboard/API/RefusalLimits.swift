@@ -16,7 +16,7 @@ struct RefusalLimits {
     private var credits: [String: Credit] = [:]
 
     /// Returns false while a producer has no credit.
-    mutating func mayAsk(_ producer: String, now: NIODeadline) -> Bool { credit(producer, now).left >= 1 }
+    func mayAsk(_ producer: String, now: NIODeadline) -> Bool { credit(producer, now).left >= 1 }
 
     /// Records that a request was refused.
     /// - Returns: true if the producer has just used up its credit, for the first time since it had the whole.

@@ -56,20 +56,21 @@ struct RefusalLimitsTests {
     @Test("ends after a hundred, and grows by ten per second; one producer's is not another's")
     func credit() {
         var limits = RefusalLimits()
+        func refuse(at time: NIODeadline) -> Bool { limits.recordRefusal("shop", now: time) }
+        func mayAsk(_ name: String, at time: NIODeadline) -> Bool { limits.mayAsk(name, now: time) }
         for number in 1...100 {
-            #expect(limits.mayAsk("shop", now: begin))
-            #expect(limits.recordRefusal("shop", now: begin) == (number == 100))
+            #expect(mayAsk("shop", at: begin))
+            #expect(refuse(at: begin) == (number == 100))
         }
-        #expect(!limits.mayAsk("shop", now: begin) && limits.mayAsk("blog", now: begin))
-        #expect(!limits.mayAsk("shop", now: begin + .milliseconds(99)))
+        #expect(!mayAsk("shop", at: begin) && mayAsk("blog", at: begin))
+        #expect(!mayAsk("shop", at: begin + .milliseconds(99)))
         let later = begin + .milliseconds(101)
-        #expect(limits.mayAsk("shop", now: later))
+        #expect(mayAsk("shop", at: later))
         // It is reported once, until the credit is whole again.
-        #expect(!limits.recordRefusal("shop", now: later))
-        #expect(!limits.mayAsk("shop", now: later))
+        #expect(!refuse(at: later) && !mayAsk("shop", at: later))
         let end = later + .seconds(11)
-        for number in 1...100 { #expect(limits.recordRefusal("shop", now: end) == (number == 100)) }
-        #expect(!limits.mayAsk("shop", now: end))
+        for number in 1...100 { #expect(refuse(at: end) == (number == 100)) }
+        #expect(!mayAsk("shop", at: end))
     }
 }
 
