@@ -48,15 +48,11 @@ struct JobPushTests {
             _ = try await JobPush.push(Self.jobs(1...1), client, keys)
             try scene.redis.run("CONFIG", "RESETSTAT")
             for _ in 1...3 { _ = try await JobPush.push(Self.jobs(1...100), client, keys) }
-            func calls(_ command: String) throws -> Int {
-                let info = try scene.redis.run("INFO", "commandstats").text ?? ""
-                let line = info.split(whereSeparator: \.isNewline).first { $0.hasPrefix("cmdstat_\(command):") }
-                return try line.map { try #require(Int($0.firstMatch(of: /calls=(\d+)/)?.1 ?? "")) } ?? 0
-            }
-            #expect(try calls("evalsha") == 3 && calls("eval") == 0)
+            let calls = try scene.redis.calls()
+            #expect(calls["evalsha"] == 3 && calls["eval"] == nil)
             try scene.redis.run("SCRIPT", "FLUSH")
             _ = try await JobPush.push(Self.jobs(1...1), client, keys)
-            #expect(try calls("eval") == 1)
+            #expect(try scene.redis.calls()["eval"] == 1)
             #expect(try scene.redis.run("LLEN", keys.jobs).number == 302)
         }
     }
