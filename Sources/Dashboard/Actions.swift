@@ -257,6 +257,10 @@ struct ActionKind: Sendable {
             "remove-invalid-tokens", "Remove invalid tokens.", confirms: true,
             filters: InvalidTokenFilter.fieldNames + ["token"], page: { _ in ["invalid"] }
         ) { fields, _, now in try RemoveInvalidTokens(fields, now: now) },
+        ActionKind(
+            "forget-devices", "Remove everything that Redis has about some devices.", confirms: true,
+            [Field("tokens", isRequired: true), Field("wait", .number)], page: { _ in ["devices"] }
+        ) { fields, source, _ in try ForgetDevices(fields, token: source.token) },
         enqueue,
     ]
 }

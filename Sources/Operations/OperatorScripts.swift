@@ -4,6 +4,13 @@ import PushQueue
 import Redis
 
 extension RedisServerError {
+    private static let temporary: Set = [
+        "OOM", "LOADING", "BUSY", "MISCONF", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "NOREPLICAS", "TRYAGAIN",
+    ]
+
+    /// True if the same command may succeed later.
+    package var isTemporary: Bool { Self.temporary.contains(prefix) }
+
     /// True if a script refused a cursor that none of its replies had.
     package var refusesCursor: Bool { message.hasSuffix(": a cursor that no reply had") }
 }
@@ -15,7 +22,9 @@ extension QueueScript {
     static let countRetries = QueueScript("countRetries", PackageResources.count_retries_lua)
     package static let enqueueJobs = QueueScript("enqueueJobs", PackageResources.enqueue_jobs_lua)
     package static let addTotal = QueueScript("addTotal", PackageResources.add_total_lua)
+    static let forget = QueueScript("forget", PackageResources.forget_lua)
     package static let commandJobs = QueueScript("commandJobs", PackageResources.command_jobs_lua)
+    package static let sendJobs = QueueScript("sendJobs", PackageResources.send_jobs_lua)
     package static let pageDeadLetters = QueueScript("pageDeadLetters", PackageResources.page_lua)
     static let write = QueueScript("write", PackageResources.write_lua)
     static let divide = QueueScript("divide", PackageResources.divide_lua)
@@ -23,8 +32,8 @@ extension QueueScript {
 
     /// The scripts that operators run.
     package static let ofOperators = [
-        overview, pageJobs, changeJobs, countRetries, enqueueJobs, addTotal, commandJobs, pageDeadLetters, write,
-        divide,
+        overview, pageJobs, changeJobs, countRetries, enqueueJobs, addTotal, forget, commandJobs, sendJobs,
+        pageDeadLetters, write, divide,
         copyRegistrations,
     ]
 
