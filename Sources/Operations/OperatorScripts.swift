@@ -33,8 +33,7 @@ extension QueueScript {
     /// The scripts that operators run.
     package static let ofOperators = [
         overview, pageJobs, changeJobs, countRetries, enqueueJobs, addTotal, forget, commandJobs, sendJobs,
-        pageDeadLetters, write, divide,
-        copyRegistrations,
+        pageDeadLetters, write, divide, copyRegistrations,
     ]
 
     /// Runs a command that writes a key. Works on a Redis whose memory is full.
