@@ -68,7 +68,7 @@ extension EndToEnd {
                 ]
                 for header in headers { arguments += ["-H", header] }
                 if let body {
-                    let file = path(UUID().uuidString)
+                    let file = self.path(UUID().uuidString)
                     try Data(body.utf8).write(to: URL(filePath: file))
                     arguments += ["-H", "Content-Type: application/x-ndjson", "--data-binary", "@\(file)"]
                 }
@@ -80,7 +80,10 @@ extension EndToEnd {
                 let parts = curl.output.split(separator: "\r\n\r\n", maxSplits: 1)
                 try #require(parts.count == 2, "\(curl.output)")
                 let status = try #require(parts[0].firstMatch(of: /^HTTP\/1.1 (\d+)/).flatMap { Int($0.1) })
-                let body = try JSONSerialization.jsonObject(with: Data(parts[1].utf8)) as? [String: Any]
+                // A page's error is HTML.
+                let isJSON = parts[0].contains("application/json")
+                let body =
+                    isJSON ? try JSONSerialization.jsonObject(with: Data(parts[1].utf8)) as? [String: Any] : nil
                 return Answer(status: status, headers: parts[0] + "\r\n", body: body ?? [:])
             }
 
@@ -159,7 +162,7 @@ extension EndToEnd {
 
             let broken = [jobs[0], "{\"token\":", jobs[1], #"{"alert":"x"}"#, "", "x"].joined(separator: "\n")
             for (body, status, numbers) in [
-                (jobs[0] + "\nx\n" + jobs[1] + "\n" + #"{"alert":"x"}"#, 400, [2, 4]), (broken, 400, [2]),
+                (jobs[0] + "\nx\n" + jobs[1] + "\n" + #"{"alert":"x"}"#, 400, [2, 4]), (broken, 400, [2, 4, 6]),
                 ("[\(jobs[0]),1]", 400, [2]), ("[\(jobs[0])", 400, []), ("", 400, []),
                 ((jobs + jobs).joined(separator: "\n"), 413, []),
                 (TestJob.large("ab", bytes: 2 << 20), 413, []), (TestJob.large("ab", bytes: 5000), 400, [1]),
@@ -204,7 +207,9 @@ extension EndToEnd {
                 try await web.post(shop, jobs[0]),
             ].map { $0.ids?.first ?? "" }
             #expect(Set(others + ids).count == 53)
-            #expect(try await web.post(shop, jobs[0], "", ["Idempotency-Key: "]).status == 400)
+            #expect(
+                try await web.post(shop, jobs[0], "", ["Idempotency-Key: \(String(repeating: "k", count: 256))"]).status
+                    == 400)
             let account = try await WorkerProcess(redis, simulator, ["--exit-when-done"]).finish()
             let queue = try QueueContents(redis)
             #expect(account.delivered == 53 && queue.count("dropped:Duplicate") == 250)
@@ -240,6 +245,7 @@ extension EndToEnd {
                 return answer.status == 429 && answer.error.contains("nearly full")
             }
             try redis.run("CONFIG", "SET", "maxmemory", "0")
+            try redis.run("DEL", "push:{default}:jobs")
             try await eventually("not full") { try await web.post(shop, jobs).status == 202 }
 
             // Requests with mistakes use up the credit of the token.
