@@ -172,7 +172,7 @@ extension EndToEnd {
             }
             #expect(try Self.stored(redis).count == 1003)
 
-            let mistyped = TestJob.text(TestJob.token("", 1), #""prority":5,"#)
+            let mistyped = TestJob.text(TestJob.token("", 1), #""pushtype":"alert","#)
             let hinted = try await web.post(shop, mistyped + "\n" + mistyped)
             let hints = hinted.body["hints"] as? [[String: Any]]
             #expect(hinted.status == 202 && hints?.count == 1 && hints?.first?["jobs"] as? Int == 2, "\(hinted)")
