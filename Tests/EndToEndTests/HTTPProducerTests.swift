@@ -217,6 +217,32 @@ extension EndToEnd {
             _ = try await simulator.stop()
         }
 
+        @Test("repeat a request that Redis did not confirm, and each job is sent once")
+        func unconfirmed() async throws {
+            let (redis, simulator) = try await startServers()
+            let (web, tokens) = try await Web.start(redis, ["shop": ["--role", "producer", "--queue", "default"]])
+            let shop = try #require(tokens["shop"])
+            let body = TestJob.many(10).joined(separator: "\n")
+            #expect(try await web.post(shop, TestJob.text(TestJob.token("f", 1))).status == 202)
+            redis.pause()
+            let lost = try await web.post(shop, body, "", ["Idempotency-Key: k"])
+            #expect(lost.status == 503 && lost.error.contains("Redis"), "\(lost)")
+            redis.resume()
+            try await eventually("the dashboard finds Redis again") {
+                try await web.post(shop, body, "", ["Idempotency-Key: k"]).status == 202
+            }
+            let first = try await web.post(shop, body, "", ["Idempotency-Key: k"])
+            #expect(first.status == 202 && first.ids?.count == 10)
+            let stored = try Self.stored(redis)
+            let ids = Set(first.ids ?? [])
+            #expect(stored.count(where: { job in ids.contains { job.contains(#""id":"\($0)""#) } }) == stored.count - 1)
+            let account = try await WorkerProcess(redis, simulator, ["--exit-when-done"]).finish()
+            #expect(account.delivered == 11)
+            let queue = try QueueContents(redis)
+            #expect(queue.count("dropped:Duplicate") == stored.count - 11 && queue.isSettled && queue.dead.isEmpty)
+            _ = try await simulator.stop()
+        }
+
         @Test("are asked to come back later while the queue is too long or Redis is nearly full")
         func later() async throws {
             let redis = try RedisServer()
