@@ -91,6 +91,8 @@ struct ActionKind: Sendable {
     let queues: Queues
     /// True if the operator sees the number, and confirms it, before anything changes.
     let confirms: Bool
+    /// False for an action of pages for which the API has a resource.
+    var isInAPI = true
     /// The fields besides `queue` and `force`, for the description of the API.
     let fields: [Field]
     /// The names of the filters that a list page sends as `filter_NAME`.
@@ -171,6 +173,18 @@ struct ActionKind: Sendable {
         ) { fields, _, _ in try WorkersChange(kind, fields) }
     }
 
+    /// The enqueueing of a job by a page. Programs `POST /api/v1/jobs`.
+    private static let enqueue: ActionKind = {
+        var kind = ActionKind(
+            "enqueue", "Enqueue one job.", queues: .one, [Field("job", isRequired: true)], page: { _ in ["try"] },
+            query: { fields in
+                [("sent", JobKey.of(.init(string: fields.raw("job")))), ("queue", fields["queue"])]
+            }
+        ) { fields, _, _ in try EnqueueJob(fields) }
+        kind.isInAPI = false
+        return kind
+    }()
+
     static let all: [ActionKind] = [
         ActionKind(
             "pause-queue", "Pause a queue.", queues: .one, [Field("reason"), Field("now", .flag)], page: queueField
@@ -247,18 +261,13 @@ struct ActionKind: Sendable {
             "forget-devices", "Remove everything that Redis has about some devices.", confirms: true,
             [Field("tokens", isRequired: true), Field("wait", .number)], page: { _ in ["devices"] }
         ) { fields, source, _ in try ForgetDevices(fields, token: source.token) },
-        ActionKind(
-            "enqueue", "Enqueue one job.", queues: .one, [Field("job", isRequired: true)], page: { _ in ["try"] },
-            query: { fields in
-                [("sent", JobKey.of(.init(string: fields.raw("job")))), ("queue", fields["queue"])]
-            }
-        ) { fields, _, _ in try EnqueueJob(fields) },
+        enqueue,
     ]
 }
 
 extension Site {
     /// Returns what changes need, with all queues chosen.
-    fileprivate func desk(_ visitor: Visitor) async throws -> Desk {
+    func desk(_ visitor: Visitor) async throws -> Desk {
         var desk = Desk(
             source.fleet, invalidTokens: source.invalidTokens, person: visitor.by, via: .web,
             queues: try await data.queues()

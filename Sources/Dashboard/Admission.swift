@@ -11,6 +11,8 @@ struct Visitor: Sendable, Equatable {
     var role: Role
     /// True if the visitor can see tokens and payloads.
     var seesContent: Bool
+    /// The rights of a producer; `nil` for other roles.
+    var producer: ProducerRights?
     /// The value that forms must send back, which protects against requests forged by other sites.
     var formToken = ""
 
@@ -64,6 +66,9 @@ struct Admission: Sendable {
 
         var isAPI: Bool { path.hasPrefix("/api/") }
 
+        /// True for the only request of producers.
+        var enqueuesJobs: Bool { isPost && path == "/api/v1/jobs" }
+
         /// True for what every visitor gets, logged in or not.
         var isOpen: Bool { path.hasPrefix("/assets/") || path == "/healthz" }
     }
@@ -99,6 +104,9 @@ struct Admission: Sendable {
             return .refused(.forbidden, refusal)
         }
         if let visitor = visitor(head, users, session) {
+            guard visitor.role != .producer || head.enqueuesJobs else {
+                return .refused(.forbidden, "a producer's token is only for POST /api/v1/jobs")
+            }
             let needsSession = !hasUsers && !Sessions.isValue(head.session)
             guard needsSession else { return .admitted(visitor, newSession: nil) }
             let new = Sessions.value()
@@ -121,14 +129,15 @@ struct Admission: Sendable {
             visitor = Visitor(role: .operator, seesContent: true, formToken: Self.formToken(head.session))
         } else if let token = head.bearer {
             guard let user = users.user(token: token) else { return nil }
-            visitor = Visitor(name: user.name, role: user.role, seesContent: false)
+            visitor = Visitor(name: user.name, role: user.role, seesContent: false, producer: user.producer)
         } else {
             guard let session, let user = users[session.name], user.fingerprint == session.user else { return nil }
             visitor = Visitor(
                 name: user.name, role: user.role, seesContent: false, formToken: Self.formToken(head.session))
         }
-        if isReadOnly { visitor.role = .viewer }
-        visitor.seesContent = visitor.role == .operator || viewersSeeContent
+        // A producer must not become a viewer, who can read.
+        if isReadOnly, visitor.role == .operator { visitor.role = .viewer }
+        visitor.seesContent = visitor.role == .operator || visitor.role == .viewer && viewersSeeContent
         return visitor
     }
 

@@ -60,6 +60,7 @@ package struct Dashboard: Service {
         Actions(site: site).add(to: routes)
         JobPreview.add(to: routes, site)
         DashboardAPI(site: site).add(to: routes)
+        JobsAPI(site: site).add(to: routes)
         return router
     }
 
@@ -100,7 +101,9 @@ struct ErrorPages: RouterMiddleware {
         } catch {
             let found = WebError(error)
             if request.uri.path.dropFirst(site.links.base.utf8.count).hasPrefix("/api/") {
-                return try .json(["error": found.problem], status: found.status)
+                var response = try Response.json(["error": found.problem], status: found.status)
+                if let seconds = found.retryAfter { response.headers[.retryAfter] = "\(seconds)" }
+                return response
             }
             let main: HTML = """
                 <div class="problem bad" role="alert"><strong>\(found.problem.prefix(1).uppercased() + found.problem.dropFirst()).</strong>

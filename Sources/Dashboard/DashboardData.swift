@@ -18,6 +18,10 @@ actor DashboardData {
     private var changes = 0
     private var histories: [String: Kept<QueueHistory>] = [:]
     private var historyReads: [String: Task<QueueHistory, any Error>] = [:]
+    private var destinations: [String: Kept<Destination>] = [:]
+    private var destinationReads: [String: Task<Destination, any Error>] = [:]
+    private var memories: [String: Kept<ServerInfo?>] = [:]
+    private var memoryReads: [String: Task<ServerInfo?, any Error>] = [:]
     private var queueList: Kept<Fleet.Found>?
     private var queueSearch: Task<Fleet.Found, any Error>?
 
@@ -85,6 +89,51 @@ actor DashboardData {
             status = Kept(value: read, at: .now)
         }
         return read
+    }
+
+    /// A queue for producers.
+    struct Destination: Sendable {
+        let source: QueueSource
+        let state: QueueState
+    }
+
+    /// Returns where the jobs of a queue are pushed, and its workers' apps, at most five seconds old.
+    func destination(_ keys: QueueKeys) async throws -> Destination {
+        if let kept = destinations[keys.queue], kept.at.duration(to: .now) < .seconds(5) { return kept.value }
+        let read =
+            destinationReads[keys.queue]
+            ?? Task { [source] in
+                let place = try await source.fleet.queue(keys)
+                let client = try await source.fleet.client(for: place.keys.retry)
+                return Destination(
+                    source: place,
+                    state: try await QueueState.read(client, place.keys, configured: source.appNames))
+            }
+        destinationReads[keys.queue] = read
+        defer { destinationReads[keys.queue] = nil }
+        let found = try await read.value
+        destinations[keys.queue] = Kept(value: found, at: .now)
+        return found
+    }
+
+    /// Returns the memory of the server of a key, at most one second old; `nil` if it may not be read.
+    func memory(of key: String) async throws -> ServerInfo? {
+        if let kept = memories[key], kept.at.duration(to: .now) < .seconds(1) { return kept.value }
+        let read =
+            memoryReads[key]
+            ?? Task { [fleet = source.fleet] in
+                do {
+                    let reply = try await fleet.client(for: key).call(RedisCommand("INFO", "memory"))
+                    return ServerInfo(reply.root.string ?? "")
+                } catch RedisError.server(let error) where error.prefix == "NOPERM" {
+                    return nil
+                }
+            }
+        memoryReads[key] = read
+        defer { memoryReads[key] = nil }
+        let found = try await read.value
+        memories[key] = Kept(value: found, at: .now)
+        return found
     }
 
     /// Returns the combined history of some queues, at most a few seconds old.

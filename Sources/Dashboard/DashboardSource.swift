@@ -54,6 +54,54 @@ package struct DashboardSource: Sendable {
         var failure: Verdict? { verdicts.first { $0.level == "failure" } }
     }
 
+    /// A job of a producer.
+    package struct EnqueuedJob: Sendable {
+        /// The bytes to push.
+        package var body: ByteBuffer
+        /// The ID that it had or got; `nil` for a job in a worker's wrapper without one.
+        package var id: String?
+        /// The app that it names.
+        package var app: String?
+        package var hints: [JobHint]
+
+        package init(body: ByteBuffer, id: String?, app: String?, hints: [JobHint]) {
+            (self.body, self.id, self.app, self.hints) = (body, id, app, hints)
+        }
+    }
+
+    /// A likely mistake in a job.
+    package struct JobHint: Sendable {
+        /// The rule and what it is about: the same for all jobs with the same mistake.
+        package var kind: String
+        package var rule: String
+        package var message: String
+
+        package init(kind: String, rule: String, message: String) {
+            (self.kind, self.rule, self.message) = (kind, rule, message)
+        }
+    }
+
+    /// The reason for which a job is not enqueued.
+    package struct JobRefusal: Error, Sendable {
+        package var message: String
+
+        package init(_ message: String) { self.message = message }
+    }
+
+    /// How the jobs of a request are checked, and the members that a job gets if it has none.
+    package struct JobTerms: Sendable {
+        /// The names of the workers' apps; `nil` if unknown.
+        package var apps: Set<String>?
+        /// True to refuse jobs with likely mistakes.
+        package var isStrict = false
+        package var id: String?
+        /// `unique_for`, in seconds.
+        package var uniqueFor: Int?
+        package var app: String?
+
+        package init() {}
+    }
+
     /// The queues, workers and apps, through clients that stay connected.
     package var fleet: Fleet
     package var invalidTokens: InvalidTokenClient
@@ -61,6 +109,8 @@ package struct DashboardSource: Sendable {
     package var appNames: [String] = []
     /// Checks a job of a queue, as `check --job` does.
     package var check: @Sendable (_ job: ByteBuffer, QueueSource) async -> Check
+    /// Checks and completes a producer's job, as `enqueue` does.
+    package var prepare: @Sendable (_ job: ByteBuffer, QueueSource, JobTerms) -> Result<EnqueuedJob, JobRefusal>
     /// Returns the rule behind a reason, in Apple's words for reasons of APNs; `nil` if it is unknown.
     package var explain: @Sendable (_ reason: String) -> String?
     /// Returns the name of an environment under which invalid tokens are stored: `sandbox` for its host name.
@@ -72,10 +122,11 @@ package struct DashboardSource: Sendable {
     package init(
         fleet: Fleet, invalidTokens: InvalidTokenClient, version: String,
         check: @escaping @Sendable (_ job: ByteBuffer, QueueSource) async -> Check,
+        prepare: @escaping @Sendable (_ job: ByteBuffer, QueueSource, JobTerms) -> Result<EnqueuedJob, JobRefusal>,
         explain: @escaping @Sendable (_ reason: String) -> String?,
         environment: @escaping @Sendable (String) -> String, token: @escaping @Sendable (String) -> String?
     ) {
-        self.token = token
+        (self.prepare, self.token) = (prepare, token)
         (self.fleet, self.invalidTokens, self.version) = (fleet, invalidTokens, version)
         (self.check, self.explain, self.environment) = (check, explain, environment)
     }

@@ -4,17 +4,61 @@ import Logging
 import NIOCore
 import NIOPosix
 import PushJob
+import PushQueue
 import Synchronization
 import TLS
 
 /// The rights of a visitor.
-package enum Role: String, Sendable, CaseIterable, Comparable {
+package enum Role: String, Sendable, CaseIterable {
     /// Can view.
     case viewer
     /// Can view and change.
     case `operator`
+    /// Can enqueue jobs, and nothing else: a program with a token.
+    case producer
+}
 
-    package static func < (left: Role, right: Role) -> Bool { left == .viewer && right == .operator }
+/// The jobs that a producer may enqueue.
+///
+///     shop  producer  token$…  queue=default queue=bulk app=shop max_queue_length=100000
+package struct ProducerRights: Sendable, Equatable {
+    /// The names of the queues; at least one.
+    var queues: [String] = []
+    /// The names of the apps; empty for all.
+    var apps: [String] = []
+    /// The number of waiting jobs of a queue from which it accepts no more of this producer; `nil` for no limit.
+    var maximumQueueLength: Int?
+
+    package init(queues: [String], apps: [String] = [], maximumQueueLength: Int? = nil) {
+        (self.queues, self.apps, self.maximumQueueLength) = (queues, apps, maximumQueueLength)
+    }
+
+    /// The words of a user's line after the credential.
+    package var words: String {
+        (queues.map { "queue=\($0)" } + apps.map { "app=\($0)" }
+            + (maximumQueueLength.map { ["max_queue_length=\($0)"] } ?? [])).joined(separator: " ")
+    }
+
+    /// Reads the words of a user's line after the credential.
+    fileprivate init(_ words: ArraySlice<Substring>) throws(Users.Malformed) {
+        for word in words {
+            let parts = word.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false)
+            let value = parts.count == 2 ? String(parts[1]) : ""
+            switch parts[0] {
+            case "queue" where (try? QueueKeys(queue: value)) != nil: queues.append(value)
+            case "app" where !value.isEmpty: apps.append(value)
+            case "max_queue_length":
+                guard let number = Int(value), number >= 1 else {
+                    throw Users.Malformed(description: "max_queue_length must be at least 1")
+                }
+                maximumQueueLength = number
+            default:
+                throw Users.Malformed(
+                    description: "a producer's words are queue=NAME, app=NAME and max_queue_length=NUMBER")
+            }
+        }
+        guard !queues.isEmpty else { throw Users.Malformed(description: "a producer needs queue=NAME") }
+    }
 }
 
 /// The users of the dashboard, from a file with one line per user: a name, a role and a credential.
@@ -22,6 +66,7 @@ package enum Role: String, Sendable, CaseIterable, Comparable {
 ///     # name  role      credential
 ///     ada     operator  scrypt$16384$8$1$…$…
 ///     graph   viewer    token$9f86d081884c7d65…
+///     shop    producer  token$60303ae22b998861… queue=default app=shop
 ///
 /// `apns-worker web-user` generates the lines.
 package struct Users: Sendable, Equatable {
@@ -34,6 +79,8 @@ package struct Users: Sendable, Equatable {
         let name: String
         let role: Role
         let credential: Credential
+        /// The rights of a producer; `nil` for other roles.
+        let producer: ProducerRights?
         /// The SHA-256 of the line, in hex: the sessions of a user end when it changes.
         let fingerprint: String
     }
@@ -98,17 +145,24 @@ extension Users.User {
     fileprivate init?(_ line: Substring) throws(Users.Malformed) {
         let words = line.split(whereSeparator: \.isWhitespace)
         guard let first = words.first, !first.hasPrefix("#") else { return nil }
-        guard words.count == 3 else {
+        guard words.count >= 3 else {
             throw Users.Malformed(description: "a user is a name, a role and a credential")
         }
         guard let role = Role(rawValue: String(words[1])) else {
-            throw Users.Malformed(description: "the second word is not a role; roles are viewer and operator")
+            throw Users.Malformed(description: "the second word is not a role; roles are viewer, operator and producer")
+        }
+        guard role == .producer || words.count == 3 else {
+            throw Users.Malformed(description: "only a producer has words after the credential")
         }
         guard let credential = Users.Credential(words[2]) else {
             throw Users.Malformed(description: "the credential was not made by `apns-worker web-user`")
         }
+        if role == .producer, case .password = credential {
+            throw Users.Malformed(description: "a producer has a token, not a password")
+        }
         self.init(
             name: String(first), role: role, credential: credential,
+            producer: role == .producer ? try ProducerRights(words[3...]) : nil,
             fingerprint: Digest.hex(Digest.sha256(words.joined(separator: " "))))
     }
 
@@ -374,7 +428,7 @@ package final class UserFile: Sendable {
         }
         let old = lines.indices.filter { index in
             let words = lines[index].split(whereSeparator: \.isWhitespace)
-            return words.count == 3 && words[0] == name && words[2].hasPrefix("token$") == isToken
+            return words.count >= 3 && words[0] == name && words[2].hasPrefix("token$") == isToken
         }
         while lines.last?.isEmpty == true { lines.removeLast() }
         if let line {

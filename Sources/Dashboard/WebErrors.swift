@@ -12,10 +12,13 @@ struct WebError: Error {
     let status: HTTPResponse.Status
     /// The problem and the remedy, as a sentence without a full stop.
     let problem: String
+    /// The seconds after which the request can be repeated (`Retry-After`); `nil` if that is not known.
+    var retryAfter: Int?
 
-    init(_ status: HTTPResponse.Status, _ problem: String) {
+    init(_ status: HTTPResponse.Status, _ problem: String, retryAfter: Int? = nil) {
         self.status = status
         self.problem = problem
+        self.retryAfter = retryAfter
     }
 
     /// The error for a position in a list that no page has returned.

@@ -79,8 +79,11 @@ struct DashboardAPI: Sendable {
             return try Response.json(CheckObject(verdicts: check.verdicts, isSendable: check.failure == nil))
         }
         api.post("/actions/{name}") { [site] request, context in
-            let result = try await Actions.perform(
-                context.parameters.get("name") ?? "", Self.form(context), context.visitor, site)
+            let name = context.parameters.get("name") ?? ""
+            guard ActionKind.all.first(where: { $0.name == name })?.isInAPI ?? true else {
+                throw WebError(.notFound, "there is no action \(name); programs POST jobs to /api/v1/jobs")
+            }
+            let result = try await Actions.perform(name, Self.form(context), context.visitor, site)
             return try Response.json(ActionObject(message: result.message, run: result.run.map(RunObject.init)))
         }
     }
@@ -90,7 +93,7 @@ struct DashboardAPI: Sendable {
         String(decoding: PackageResources.openapi_json, as: UTF8.self)
             .replacing("\"BASE\"", with: "\"\(base.isEmpty ? "/" : base)\"", maxReplacements: 1)
             .replacing(
-                "\"ACTIONS\": {}", with: ActionKind.all.map(\.description).joined(separator: ",\n  "),
+                "\"ACTIONS\": {}", with: ActionKind.all.filter(\.isInAPI).map(\.description).joined(separator: ",\n  "),
                 maxReplacements: 1)
     }
 

@@ -1,4 +1,5 @@
 import NIOCore
+import PushJob
 import PushQueue
 import Redis
 
@@ -54,10 +55,28 @@ public struct CampaignCounts: Sendable, Equatable {
     public static func addTotal(
         _ notifications: Int, of name: String, _ client: RedisClient, _ keys: QueueKeys
     ) async throws {
-        let key = keys.campaign(name)
-        _ = try await client.call(RedisCommand("HINCRBY", key, "total", "\(notifications)"))
-        _ = try await client.call(RedisCommand("PEXPIRE", key, "\(QueueKeys.campaignLifetime)"))
-        // A campaign exists from its first job on, and before its first settlement.
-        _ = try await client.call(RedisCommand("ZADD", keys.campaigns, "\(client.time())", name))
+        _ = try await totalScript.run(client, [keys.campaign(name), keys.campaigns]) { command in
+            command.append(name)
+            command.append(notifications)
+            command.append(QueueKeys.campaignLifetime)
+        } reading: {
+            $0.number()
+        }
+    }
+
+    private static let totalScript = FrequentScript(.addTotal)
+
+    /// Adds the notifications of pushed jobs to the totals of their campaigns.
+    /// - Throws: `RedisError`.
+    package static func addTotals(of jobs: [ByteBuffer], _ client: RedisClient, _ keys: QueueKeys) async throws {
+        var totals: [ByteBuffer: Int] = [:]
+        for body in jobs {
+            // A job that was not checked may have either format. One that can't be read ends as a single dead letter.
+            let job = (try? JobDecoder.decode(body)) ?? (try? JobDecoder.decode(body, as: .sidekiq(classes: [])))
+            guard let campaign = (job ?? JobDecoder.identify(body, as: .native)).campaignName else { continue }
+            // A repeated token is sent to only once.
+            totals[campaign, default: 0] += job?.tokens.map { tokens in Set(tokens.map { job?.text($0) }).count } ?? 1
+        }
+        for (campaign, total) in totals { try await addTotal(total, of: String(buffer: campaign), client, keys) }
     }
 }

@@ -174,12 +174,16 @@ package struct EnqueueJob: Change {
 
     package func apply(_ plan: ChangePlan, _ desk: Desk, _ control: ChangeControl) async throws -> ChangeResult {
         let source = try await desk.fleet.queue(desk.onlyQueue())
-        var command = RedisCommand(source.keys.pushCommand)
-        command.append(source.keys.jobs)
-        command.append(job)
-        _ = try await desk.fleet.client(for: source.keys.jobs).call(command)
+        let client = try await desk.fleet.client(for: source.keys.jobs)
+        _ = try await JobPush.push([job], client, source.keys)
         var part = ChangePart(source.keys.queue, count: 1)
         part.sentence = "the job is enqueued"
+        do {
+            try await CampaignCounts.addTotals(of: [job], client, source.keys)
+        } catch let error as RedisError {
+            // The job is in the queue already: if the change failed, it would be sent again.
+            part.notes = ["the total of its campaign was not counted: \(error)"]
+        }
         return ChangeResult([part])
     }
 }

@@ -74,6 +74,13 @@ public struct QueueOverview: Sendable {
     /// Reads the overview of a queue.
     /// - Throws: `RedisError`, or `QueueConnection/Failure/unexpectedReply(_:)`.
     public static func read(_ client: RedisClient, _ keys: QueueKeys) async throws -> QueueOverview {
+        try await read(client, keys, countsRetries: true)
+    }
+
+    /// Reads the overview of a queue, with or without ``retries``, which cost the most.
+    package static func read(
+        _ client: RedisClient, _ keys: QueueKeys, countsRetries: Bool
+    ) async throws -> QueueOverview {
         var overview = try await QueueScript.overview.run(
             client,
             [
@@ -89,7 +96,7 @@ public struct QueueOverview: Sendable {
         } reading: {
             QueueOverview(&$0)
         }
-        overview.retries = try await RetryCounts.read(client, keys)
+        if countsRetries { overview.retries = try await RetryCounts.read(client, keys) }
         return overview
     }
 

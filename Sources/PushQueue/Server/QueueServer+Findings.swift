@@ -120,9 +120,7 @@ extension QueueServer {
     }
 
     private func memory(_ info: ServerInfo) -> [Finding] {
-        guard !isFull, let share = info.memoryShare, share >= Self.nearlyFull, let use = info.memoryInWords,
-            !info.evicts || info.evictsExpiringKeysOnly
-        else { return [] }
+        guard !isFull, info.isNearlyFull, let use = info.memoryInWords else { return [] }
         return [
             Finding(
                 .nearlyFull, "Redis at \(address) is nearly full: \(use)",

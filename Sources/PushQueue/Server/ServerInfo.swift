@@ -81,6 +81,11 @@ public struct ServerInfo: Sendable, Equatable {
         return Double(usedMemory) / Double(memoryLimit)
     }
 
+    /// True if the memory limit is nearly reached, and the server will then refuse jobs.
+    package var isNearlyFull: Bool {
+        (memoryShare ?? 0) >= QueueServer.nearlyFull && (!evicts || evictsExpiringKeysOnly)
+    }
+
     /// True if the server evicts keys at its memory limit.
     public var evicts: Bool { (memoryLimit ?? 0) > 0 && evictionPolicy != nil && evictionPolicy != "noeviction" }
 

@@ -42,16 +42,46 @@ import Testing
         #expect(try fingerprint("  viewer", lines[0], "bob viewer \(lines[1])") == first)
     }
 
+    private static let token = "token$" + String(repeating: "0", count: 64)
+    private static let password = NewCredential.password("correct horse")
+
+    @Test("A producer's line has its queues, apps and the length at which they are full")
+    func producers() throws {
+        let (token, credential) = NewCredential.token()
+        let rights = ProducerRights(queues: ["a", "b=c"], apps: ["shop"], maximumQueueLength: 5)
+        #expect(rights.words == "queue=a queue=b=c app=shop max_queue_length=5")
+        let user = try Users("shop producer \(credential) \(rights.words)").user(token: token)
+        #expect(user?.role == .producer && user?.producer == rights)
+        let other = try Users("shop producer \(credential) queue=a").user(token: token)
+        #expect(other?.producer == ProducerRights(queues: ["a"]) && other?.fingerprint != user?.fingerprint)
+    }
+
     @Test(
         "An invalid line is reported",
         arguments: [
             ("ada operator", "line 1: a user is a name, a role and a credential"),
-            ("\r\nada admin token$00", "line 2: the second word is not a role; roles are viewer and operator"),
+            (
+                "\r\nada admin token$00",
+                "line 2: the second word is not a role; roles are viewer, operator and producer"
+            ),
             ("ada viewer secret", "line 1: the credential was not made by `apns-worker web-user`"),
             ("ada viewer scrypt$3$8$1$00$00", "line 1: the credential was not made by `apns-worker web-user`"),
             ("ada viewer token$00", "line 1: the credential was not made by `apns-worker web-user`"),
             ("# nothing", "the file has no users"), ("", "the file has no users"),
-        ])
+            ("ada viewer x queue=a", "line 1: only a producer has words after the credential"),
+            ("shop producer \(token)", "line 1: a producer needs queue=NAME"),
+            ("shop producer \(password) queue=a", "line 1: a producer has a token, not a password"),
+            (
+                "shop producer \(token) queue=a max_queue_length=0",
+                "line 1: max_queue_length must be at least 1"
+            ),
+        ]
+            + ["queue=", "queue={a}", "app=", "queues=a", "a", "="].map {
+                (
+                    "shop producer \(token) queue=a \($0)",
+                    "line 1: a producer's words are queue=NAME, app=NAME and max_queue_length=NUMBER"
+                )
+            })
     func malformed(text: String, problem: String) {
         #expect(throws: Users.Malformed(description: problem)) { try Users(text) }
     }
@@ -352,6 +382,36 @@ import Testing
         #expect(refusal.problem.contains("web-user NAME --role operator --token"))
     }
 
+    @Test("A producer's token can enqueue jobs, and nothing else", arguments: [false, true])
+    func producer(isReadOnly: Bool) throws {
+        let (token, credential) = NewCredential.token()
+        let users = try Users("shop producer \(credential) queue=a")
+        var admission = Self.admission(hasUsers: true)
+        admission = Admission(
+            hasUsers: true, isReadOnly: isReadOnly, viewersSeeContent: true, foreign: admission.foreign)
+        func entry(_ path: String, isGet: Bool = false) -> Admission.Entry {
+            let head = Admission.Head(isGet: isGet, isPost: !isGet, path: path, authorization: "Bearer \(token)")
+            return admission.entry(head, users, session: nil)
+        }
+        guard case .admitted(let visitor, nil) = entry("/api/v1/jobs") else {
+            Issue.record("it is refused")
+            return
+        }
+        #expect(visitor.role == .producer && visitor.producer?.queues == ["a"] && !visitor.seesContent)
+        let others = [
+            "", "/", "/jobs", "/try", "/try/check", "/actions/enqueue", "/api/v1/jobs/", "/api/v1/jobs/a/b",
+            "/api/v1/check",
+            "/api/v1/actions/pause-queue", "/api/v1/status", "/api/v1/openapi.json", "/API/v1/jobs", "//api/v1/jobs",
+        ]
+        let requests = others.flatMap { [($0, false), ($0, true)] } + [("/api/v1/jobs", true)]
+        for (path, isGet) in requests {
+            guard case .refused(.forbidden, _) = entry(path, isGet: isGet) else {
+                Issue.record("\(path) is not refused")
+                continue
+            }
+        }
+    }
+
     @Test("No head of random parts gets more than its credential allows")
     func random() {
         var generator = SeededGenerator(seed: 34)
@@ -413,8 +473,8 @@ import Testing
         let prefix = "/api/v1/actions/"
         let described = Set(
             description.paths.keys.filter { $0.hasPrefix(prefix) }.map { String($0.dropFirst(prefix.count)) })
-        #expect(described == Set(ActionKind.all.map(\.name)).union(["confirm-run", "stop-run"]))
-        for (path, operations) in description.paths {
+        #expect(described == Set(ActionKind.all.filter(\.isInAPI).map(\.name)).union(["confirm-run", "stop-run"]))
+        for (path, operations) in description.paths where path != "/api/v1/jobs" {
             #expect(operations.keys.sorted() == [path.hasPrefix(prefix) || path.hasSuffix("/check") ? "post" : "get"])
         }
     }

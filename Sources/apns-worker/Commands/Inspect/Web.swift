@@ -33,6 +33,9 @@ struct Web: AsyncParsableCommand {
 
             Programs use the JSON API at /api/v1/, which /api/v1/openapi.json describes, with a token: \
             apns-worker web-user ci --role viewer --token --users users
+
+            Programs that only enqueue jobs, with POST /api/v1/jobs, get the role producer: \
+            apns-worker web-user shop --role producer --token --queue default --users users
             """)
 
     @OptionGroup(title: "Queues") var queue: QueueOptions
@@ -182,7 +185,8 @@ struct ServedDashboard: Service {
         let apps = (try? settings.apps()) ?? []
         var source = DashboardSource(
             fleet: fleet, invalidTokens: tokens, version: WorkerVersion.current,
-            check: { job, queue in Self.check(job, queue, apps) }, explain: { Reason.rule(of: $0) },
+            check: { job, queue in Self.check(job, queue, apps) },
+            prepare: { job, queue, terms in Self.prepare(job, queue, terms) }, explain: { Reason.rule(of: $0) },
             environment: { APNSEndpoint($0)?.environment ?? $0 },
             token: { text in (try? DeviceToken(text)).map { String(buffer: $0.hex) } })
         source.appNames = try settings.appNames
@@ -241,6 +245,21 @@ struct ServedDashboard: Service {
         }
     }
 
+    private static func prepare(
+        _ job: ByteBuffer, _ queue: QueueSource, _ terms: DashboardSource.JobTerms
+    ) -> Result<DashboardSource.EnqueuedJob, DashboardSource.JobRefusal> {
+        let check = EnqueueCheck(
+            format: queue.format, apps: terms.apps, isStrict: terms.isStrict, id: terms.id,
+            uniqueFor: terms.uniqueFor, app: terms.app)
+        return check.prepare(job).map { accepted in
+            let hints = accepted.hints.map { hint in
+                DashboardSource.JobHint(
+                    kind: "\(hint.rule.rawValue) \(hint.subject)", rule: hint.rule.rawValue, message: hint.detail)
+            }
+            return .init(body: accepted.job, id: accepted.id, app: accepted.app, hints: hints)
+        }.mapError { .init($0.description) }
+    }
+
     private static func check(
         _ job: ByteBuffer, _ queue: QueueSource, _ apps: [AppConfiguration]
     ) -> DashboardSource.Check {
@@ -279,18 +298,33 @@ struct WebUser: AsyncParsableCommand {
 
               apns-worker web-user ada --role operator --users users
               apns-worker web-user ci --role viewer --token --users users
+              apns-worker web-user shop --role producer --token --queue default --app shop --users users
               apns-worker web-user ada --remove --users users
+
+            A producer can only enqueue jobs (POST /api/v1/jobs): on the queues that --queue names, and for the apps that \
+            --app names.
 
             A line for the same user is replaced, which ends the user's sessions. A new file is private (mode 0600).
             """)
 
-    enum GivenRole: String, CaseIterable, ExpressibleByArgument { case viewer, `operator` }
+    enum GivenRole: String, CaseIterable, ExpressibleByArgument { case viewer, `operator`, producer }
 
     @Argument(help: "Name, without white space.") var name: String
 
-    @Option(help: "viewer or operator.") var role: GivenRole?
+    @Option(help: "viewer, operator or producer.") var role: GivenRole?
 
     @Flag(help: "Make a token for a program.") var token = false
+
+    @Option(help: ArgumentHelp("Queue on which a producer can enqueue jobs. Repeatable.", valueName: "name"))
+    var queue: [String] = []
+
+    @Option(help: ArgumentHelp("App that a producer's jobs can name. Repeatable. (default: all)", valueName: "name"))
+    var app: [String] = []
+
+    @Option(
+        help: ArgumentHelp(
+            "Waiting jobs of a queue from which a producer's jobs are refused. (default: no limit)", valueName: "jobs"))
+    var maxQueueLength: Int?
 
     @Option(help: ArgumentHelp("File to change. (default: print the line)", valueName: "file")) var users: String?
 
@@ -303,6 +337,22 @@ struct WebUser: AsyncParsableCommand {
         if remove, users == nil { throw ValidationError("--remove needs --users") }
         if remove == (role != nil) {
             throw ValidationError(remove ? "--remove and --role cannot be combined" : "--role is missing")
+        }
+        guard role == .producer else {
+            guard queue.isEmpty, app.isEmpty, maxQueueLength == nil else {
+                throw ValidationError("--queue, --app and --max-queue-length are for --role producer")
+            }
+            return
+        }
+        guard token, !queue.isEmpty else { throw ValidationError("--role producer needs --token and --queue") }
+        for name in queue + app where name.isEmpty || name.contains(where: \.isWhitespace) {
+            throw ValidationError("the names of queues and apps of a producer must not be empty or have white space")
+        }
+        for name in queue {
+            do { _ = try QueueKeys(queue: name) } catch { throw ValidationError("--queue: \(error)") }
+        }
+        if let maxQueueLength, maxQueueLength < 1 {
+            throw ValidationError("--max-queue-length must be at least 1")
         }
     }
 
@@ -318,7 +368,10 @@ struct WebUser: AsyncParsableCommand {
             guard password.utf8.count >= 8 else { throw ValidationError("the password must have at least 8 bytes") }
             credential = NewCredential.password(password)
         }
-        try change(to: "\(name) \(role.rawValue) \(credential)")
+        let rights =
+            role == .producer
+            ? " " + ProducerRights(queues: queue, apps: app, maximumQueueLength: maxQueueLength).words : ""
+        try change(to: "\(name) \(role.rawValue) \(credential)\(rights)")
     }
 
     /// Replaces, adds or removes the user's line in the file, or prints the line if no file is given.

@@ -128,7 +128,8 @@ struct CampaignSend: AsyncParsableCommand {
             let source = try await fleet.queue(configuration.keys)
             // The classes of Sidekiq's jobs are known to the settings only.
             let format = source.format == configuration.format.withoutClasses ? configuration.format : source.format
-            let state = await QueueState.read(try await fleet.client(for: source.keys.jobs), source.keys, settings)
+            let state = try await QueueState.read(
+                fleet.client(for: source.keys.jobs), source.keys, configured: (try? settings.appNames) ?? [])
             state.warn()
             for hint in try check(template, format, apps: state.apps, source.keys) {
                 Terminal.note("note: \(hint.detail)\n")

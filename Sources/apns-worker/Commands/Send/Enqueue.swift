@@ -115,7 +115,7 @@ struct Enqueue: AsyncParsableCommand {
             let keys = source.keys
             let job = try jobOfFlags(keys, format)
             let client = try await fleet.client(for: keys.jobs)
-            let state = await QueueState.read(client, keys, settings)
+            let state = try await QueueState.read(client, keys, configured: (try? settings.appNames) ?? [])
             state.warn()
             let check = unchecked ? nil : EnqueueCheck(format: format, apps: state.apps, isStrict: strict)
             if let job {
@@ -394,27 +394,12 @@ struct Enqueue: AsyncParsableCommand {
             _ = try await client.call(command, deadline: .seconds(30))
         }
         do {
-            try await countCampaigns(batch, client, keys)
+            try await CampaignCounts.addTotals(of: batch, client, keys)
         } catch let error as RedisError {
             // The jobs are already in the queue: if the command failed, they would be enqueued again.
             Terminal.note("note: the totals of campaigns were not counted: \(error)\n")
         }
         return outcome
-    }
-
-    /// Adds the notifications of jobs to the totals of their campaigns.
-    private func countCampaigns(_ batch: [ByteBuffer], _ client: RedisClient, _ keys: QueueKeys) async throws {
-        var totals: [ByteBuffer: Int] = [:]
-        for body in batch {
-            // A line that was not checked may have either format. One that can't be read ends as a single dead letter.
-            let job = (try? JobDecoder.decode(body)) ?? (try? JobDecoder.decode(body, as: .sidekiq(classes: [])))
-            guard let campaign = (job ?? JobDecoder.identify(body, as: .native)).campaignName else { continue }
-            // A repeated token is sent to only once.
-            totals[campaign, default: 0] += job?.tokens.map { tokens in Set(tokens.map { job?.text($0) }).count } ?? 1
-        }
-        for (campaign, total) in totals {
-            try await CampaignCounts.addTotal(total, of: String(buffer: campaign), client, keys)
-        }
     }
 }
 

@@ -6,43 +6,9 @@ import PushQueue
 import PushWorker
 import Redis
 
-/// The state of the queue of an `enqueue` command: the workers that claim from it, and their apps.
-struct QueueState {
-    let queue: String
-    /// False if no worker claims from the queue; `nil` if unknown.
-    private(set) var hasWorkers: Bool?
-    /// The reason for which the queue is paused; `nil` if it is not.
-    private(set) var pause: String?
-    /// The names of the workers' apps; `nil` if unknown.
-    private(set) var apps: Set<String>?
-
-    /// Reads the state. It stays unknown for a Redis user that has permission only to push, which is not an error.
-    static func read(_ client: RedisClient, _ keys: QueueKeys, _ settings: Settings) async -> QueueState {
-        var state = QueueState(queue: keys.queue)
-        do {
-            let overview = try await QueueOverview.read(client, keys)
-            let living = overview.workers.filter(\.isLiving)
-            state.hasWorkers = !living.isEmpty || overview.workerCount > overview.workers.count
-            state.pause = overview.pause?.inWords
-            let reports = living.compactMap(\.report)
-            // Reports name a limited number of apps.
-            if !reports.isEmpty, reports.count == living.count, reports.allSatisfy({ $0.moreApps == 0 }) {
-                state.apps = Set(reports.flatMap { $0.apps.map(\.name) })
-            }
-        } catch {
-            state.hasWorkers = nil
-        }
-        if state.apps == nil, state.hasWorkers == false, let names = try? settings.appNames, !names.isEmpty {
-            state.apps = Set(names)
-        }
-        return state
-    }
-
+extension QueueState {
     /// Warns on standard error about conditions that prevent jobs from being sent.
-    func warn() {
-        if hasWorkers == false { Terminal.note("note: no worker claims jobs from queue \(queue)\n") }
-        if let pause { Terminal.note("note: queue \(queue) is paused: \(pause.printable)\n") }
-    }
+    func warn() { for note in notes { Terminal.note("note: \(note)\n") } }
 }
 
 /// Checks jobs before they are enqueued.
@@ -57,6 +23,8 @@ struct EnqueueCheck {
         var job: ByteBuffer
         /// Its existing or new ID; `nil` for a wrapped job without one.
         var id: String?
+        /// The app that it names.
+        var app: String?
         var hints: [Hint] = []
     }
 
@@ -65,31 +33,63 @@ struct EnqueueCheck {
     let apps: Set<String>?
     /// True to refuse jobs with likely mistakes.
     var isStrict = false
+    /// The members that a job gets if it has none: the ID instead of a new one, `unique_for` in seconds, and the app.
+    var id: String?
+    var uniqueFor: Int?
+    var app: String?
 
     func prepare(_ body: ByteBuffer) -> Result<Accepted, Refusal> {
         let review = JobCheck.review(body, as: format, now: Moment.now)
         if let defect = review.defect { return .failure(Refusal(description: defect)) }
         guard let job = review.job else { return .failure(Refusal(description: "the job cannot be read")) }
-        if let unknown = unknownApp(of: job) { return .failure(Refusal(description: unknown)) }
-        if isStrict, let hint = review.hints.first { return .failure(Refusal(description: hint.detail)) }
-        var accepted = Accepted(job: body, id: job.id.map { String(buffer: job.text($0)) }, hints: review.hints)
-        // A worker's wrapper must begin with its mark.
-        guard accepted.id == nil, !job.envelope.isWrapped else { return .success(accepted) }
-        let id = NewID.make()
-        accepted.job = NewID.insert(id, into: body, as: format)
-        accepted.id = id
-        let isReadable = (try? JobDecoder.decode(accepted.job, as: format)).map { job in
-            job.id.map { String(buffer: job.text($0)) } == id
+        let named = job.app.map { String(buffer: job.text($0)) }
+        if let name = named ?? app, let unknown = unknownApp(name) {
+            return .failure(Refusal(description: unknown))
         }
-        guard isReadable == true else { return .failure(Refusal(description: "no ID can be added to the job")) }
+        if isStrict, let hint = review.hints.first { return .failure(Refusal(description: hint.detail)) }
+        var accepted = Accepted(
+            job: body, id: job.id.map { String(buffer: job.text($0)) }, app: named ?? app, hints: review.hints)
+        let needsID = accepted.id == nil
+        var members: [(name: String, value: String)] = []
+        if job.uniqueFor == nil, let uniqueFor { members.append(("unique_for", "\(uniqueFor)")) }
+        if named == nil, let app { members.append(("app", Self.json(app))) }
+        guard needsID || !members.isEmpty else { return .success(accepted) }
+        guard !job.envelope.isWrapped else {
+            // A worker's wrapper must begin with its mark.
+            guard let member = members.first else { return .success(accepted) }
+            return .failure(Refusal(description: "`\(member.name)` cannot be added to a job in a worker's wrapper"))
+        }
+        if format != .native, let member = members.first {
+            return .failure(
+                Refusal(description: "`\(member.name)` cannot be added to a job in Sidekiq's form; set it in the job"))
+        }
+        for member in members { accepted.job = NewID.insert(member.name, member.value, into: accepted.job) }
+        if needsID {
+            let id = self.id ?? NewID.make()
+            accepted.job = NewID.insert(id, into: accepted.job, as: format)
+            accepted.id = id
+        }
+        let isComplete = (try? JobDecoder.decode(accepted.job, as: format)).map { job in
+            job.id.map { String(buffer: job.text($0)) } == accepted.id && (uniqueFor == nil || job.uniqueFor != nil)
+                && job.app.map { String(buffer: job.text($0)) } == accepted.app
+        }
+        guard isComplete == true else {
+            let names = (needsID ? ["id"] : []) + members.map(\.name)
+            return .failure(
+                Refusal(description: "\(names.joined(separator: ", ")) cannot be added to the job"))
+        }
         return .success(accepted)
     }
 
+    private static func json(_ text: String) -> String {
+        var buffer = ByteBuffer()
+        buffer.writeJSONString(text)
+        return String(buffer: buffer)
+    }
+
     /// Returns the problem of a job whose app no worker has.
-    private func unknownApp(of job: Job) -> String? {
-        guard let apps, let app = job.app else { return nil }
-        let name = String(buffer: job.text(app))
-        guard !apps.contains(name) else { return nil }
+    private func unknownApp(_ name: String) -> String? {
+        guard let apps, !apps.contains(name) else { return nil }
         let known = apps.sorted()
         let hint =
             name.nearest(of: known).map { "; did you mean \($0)?" } ?? "; they have \(known.joined(separator: ", "))"

@@ -11,21 +11,26 @@ enum NewID {
         }.joined()
     }
 
-    /// Inserts an ID into a job that has none, before its other members, or in the place of an ID that is null. All else
-    /// is unchanged.
+    /// Inserts an ID into a job that has none.
     static func insert(_ id: String, into job: ByteBuffer, as format: JobFormat) -> ByteBuffer {
-        let name = format == .native ? "id" : "jid"
+        insert(format == .native ? "id" : "jid", "\"\(id)\"", into: job)
+    }
+
+    /// Inserts a member into an object that does not have it, before its other members, or in the place of one that is
+    /// null. All else is unchanged.
+    /// - Parameter value: JSON.
+    static func insert(_ name: String, _ value: String, into job: ByteBuffer) -> ByteBuffer {
         let null = job.withUnsafeReadableBytes { bytes in try? nullValue(of: name, in: bytes) }
         let bytes = job.readableBytesView
         var text = ByteBuffer()
-        text.reserveCapacity(job.readableBytes + id.utf8.count + 12)
+        text.reserveCapacity(job.readableBytes + name.utf8.count + value.utf8.count + 4)
         if let null {
             text.writeBytes(bytes.prefix(null.lowerBound))
-            text.writeString("\"\(id)\"")
+            text.writeString(value)
             text.writeBytes(bytes.dropFirst(null.upperBound))
         } else if let brace = bytes.firstIndex(of: UInt8(ascii: "{")) {
             text.writeBytes(bytes[...brace])
-            text.writeString("\"\(name)\":\"\(id)\",")
+            text.writeString("\"\(name)\":\(value),")
             text.writeBytes(bytes[(brace + 1)...])
         }
         return text

@@ -1,0 +1,251 @@
+import HTTPTypes
+import Hummingbird
+import NIOCore
+import Operations
+import PrintableText
+import PushJob
+import PushQueue
+import Redis
+import Synchronization
+import WebPages
+
+/// `POST /api/v1/jobs`: enqueues the jobs of a request, all or none, for producers and operators.
+///
+/// The answer follows the one of Redis to the push, so that the jobs of an answered request outlive this process.
+final class JobsAPI: Sendable {
+    private let site: Site
+    private let limits = Mutex(RefusalLimits())
+
+    init(site: Site) { self.site = site }
+
+    /// The seconds after which a refused request should be repeated: when a producer has no credit, the list is too long,
+    /// or Redis is nearly full.
+    private static let (creditPause, listPause, memoryPause) = (1, 5, 10)
+    /// The time in which the jobs of an `Idempotency-Key` are sent once, in seconds.
+    private static let uniqueFor = 86_400
+
+    func add(to routes: RouterGroup<WebContext>) {
+        routes.post("/api/v1/jobs") { [self] request, context in try await answer(request, context) }
+    }
+
+    private func answer(_ request: Request, _ context: WebContext) async throws -> Response {
+        let visitor = context.visitor
+        guard !site.configuration.isReadOnly else { throw WebError(.forbidden, "this dashboard is read-only") }
+        guard visitor.role != .viewer else {
+            throw WebError(.forbidden, "only operators and producers can enqueue jobs")
+        }
+        guard visitor.role == .producer, let name = visitor.name else { return try await enqueue(request, context) }
+        guard limits.withLock({ $0.mayAsk(name, now: .now()) }) else {
+            throw WebError(
+                .tooManyRequests, "too many requests of \(name) had mistakes; fix them, or send fewer",
+                retryAfter: Self.creditPause)
+        }
+        do {
+            let response = try await enqueue(request, context)
+            if response.status.kind == .clientError { recordRefusal(of: name) }
+            return response
+        } catch let error as WebError {
+            if error.status.kind == .clientError, error.status != .tooManyRequests { recordRefusal(of: name) }
+            throw error
+        }
+    }
+
+    private func recordRefusal(of producer: String) {
+        guard limits.withLock({ $0.recordRefusal(producer, now: .now()) }) else { return }
+        site.logger.warning(
+            "too many requests of a producer have mistakes, so others are refused, too",
+            metadata: ["event": "web_producer_limited", "user": "\(producer.printable)"])
+    }
+
+    // MARK: A request
+
+    private func enqueue(_ request: Request, _ context: WebContext) async throws -> Response {
+        let visitor = context.visitor
+        let query = Form(request.uri.query ?? "")
+        let place = try await site.data.destination(destination(query, visitor))
+        let keys = place.source.keys
+        let key = try Self.idempotencyKey(request)
+        if let memory = try await site.data.memory(of: keys.jobs), memory.isNearlyFull {
+            throw WebError(
+                .tooManyRequests, "Redis is nearly full: \(memory.memoryInWords ?? ""); nothing was enqueued",
+                retryAfter: Self.memoryPause)
+        }
+        let jobs = try RequestJobs(context.body)
+        var terms = DashboardSource.JobTerms()
+        (terms.apps, terms.isStrict) = (place.state.apps, query.isSet("strict"))
+        if key != nil { terms.uniqueFor = Self.uniqueFor }
+        if let apps = visitor.producer?.apps, apps.count == 1 { terms.app = apps[0] }
+
+        var accepted: [DashboardSource.EnqueuedJob] = []
+        accepted.reserveCapacity(jobs.items.count)
+        var refused = RefusedJobs(unit: jobs.unit)
+        var hints = HintList()
+        for item in jobs.items {
+            terms.id = key.map { Self.id(visitor.name ?? "", keys.queue, $0, item.number) }
+            switch site.source.prepare(item.text, place.source, terms) {
+            case .failure(let refusal): refused.append(item.number, refusal.message)
+            case .success(let job):
+                if let problem = Self.refusal(of: job.app, visitor.producer) {
+                    refused.append(item.number, problem, isForbidden: true)
+                } else {
+                    for hint in job.hints { hints.append(hint, item.number) }
+                    accepted.append(job)
+                }
+            }
+        }
+        guard refused.count == 0 else { return try refused.response(of: jobs.items.count) }
+
+        var answer = EnqueuedAnswer(
+            queue: keys.queue, enqueued: accepted.count, ids: accepted.map(\.id), hints: hints.kinds,
+            notes: place.state.notes)
+        if let note = try await push(accepted.map(\.body), keys, visitor) { answer.notes.append(note) }
+        return try .json(answer, status: .accepted)
+    }
+
+    /// Returns the queue of a request: the one that it names, or the only one of a producer.
+    private func destination(_ query: Form, _ visitor: Visitor) async throws -> QueueKeys {
+        let named = query.all("queue")
+        guard named.count <= 1 else { throw WebError(.badRequest, "name one queue; a request has the jobs of one") }
+        guard let producer = visitor.producer else {
+            guard let name = named.first else { throw WebError(.badRequest, "queue is missing; add ?queue=NAME") }
+            return try await site.data.queues(named: [name])[0]
+        }
+        let list = producer.queues.joined(separator: ", ")
+        guard let name = named.first ?? (producer.queues.count == 1 ? producer.queues[0] : nil) else {
+            throw WebError(.badRequest, "queue is missing; add ?queue=NAME with one of \(list)")
+        }
+        guard producer.queues.contains(name) else {
+            throw WebError(.forbidden, "this token is not for queue \(name.printable); its queues: \(list)")
+        }
+        // Unlike an operator's, it need not have been used before.
+        return try QueueKeys(prefix: site.source.fleet.prefix, queue: name)
+    }
+
+    /// Returns the reason why a producer may not enqueue a job for an app; `nil` if it may.
+    private static func refusal(of app: String?, _ producer: ProducerRights?) -> String? {
+        guard let producer, !producer.apps.isEmpty else { return nil }
+        let list = producer.apps.joined(separator: ", ").printable
+        // Without `app` the topic would choose the app.
+        guard let app else { return "the job names no app; this token is for \(list)" }
+        return producer.apps.contains(app) ? nil : "this token is not for app \(app.printable); its apps: \(list)"
+    }
+
+    private static func idempotencyKey(_ request: Request) throws -> String? {
+        guard let key = request.headers[HTTPField.Name("Idempotency-Key")!] else { return nil }
+        guard (1...255).contains(key.utf8.count) else {
+            throw WebError(.badRequest, "Idempotency-Key must have 1 to 255 bytes")
+        }
+        return key
+    }
+
+    /// Returns the ID of a job without one: the same for the same number in each request with the same key.
+    private static func id(_ user: String, _ queue: String, _ key: String, _ number: Int) -> String {
+        // No part but the last can contain a line feed.
+        Digest.hex(Array(Digest.sha256("\(user)\n\(queue)\n\(number)\n\(key)").prefix(12)))
+    }
+
+    /// Pushes jobs.
+    /// - Returns: a note, if the jobs are enqueued but something else failed.
+    private func push(_ jobs: [ByteBuffer], _ keys: QueueKeys, _ visitor: Visitor) async throws -> String? {
+        let client = try await site.source.fleet.client(for: keys.jobs)
+        do {
+            let maximum = visitor.producer?.maximumQueueLength
+            if case .listIsTooLong(let length) = try await JobPush.push(jobs, client, keys, maximumLength: maximum) {
+                throw WebError(
+                    .tooManyRequests,
+                    "queue \(keys.queue) has \(Words.count(length, "waiting job")); nothing was enqueued",
+                    retryAfter: Self.listPause)
+            }
+        } catch RedisError.server(let error) where error.prefix == "OOM" {
+            throw WebError(
+                .tooManyRequests, "Redis is full; nothing was enqueued", retryAfter: Self.memoryPause)
+        } catch let error as RedisError {
+            throw WebError(
+                .serviceUnavailable,
+                error.mayHaveBeenExecuted
+                    ? "Redis did not answer: \(error). The jobs may be enqueued, all or none; repeated with the same "
+                        + "Idempotency-Key they are sent once"
+                    : "Redis: \(error). Nothing was enqueued")
+        }
+        if visitor.role == .operator {
+            let desk = try await site.desk(visitor)
+            await desk.record(
+                AuditEntry(.testSend, "queue \(keys.queue)", by: visitor.by, count: jobs.count, via: .web))
+        }
+        do {
+            try await CampaignCounts.addTotals(of: jobs, client, keys)
+            return nil
+        } catch let error as RedisError {
+            // The jobs are in the queue already: after an error, they would be enqueued again.
+            return "the totals of campaigns were not counted: \(error)"
+        }
+    }
+}
+
+/// The answer to a request whose jobs are enqueued.
+private struct EnqueuedAnswer: Encodable {
+    let queue: String
+    let enqueued: Int
+    let ids: [String?]
+    let hints: [HintList.Kind]
+    var notes: [String]
+}
+
+/// The likely mistakes in the jobs of a request, each kind once.
+struct HintList {
+    struct Kind: Encodable {
+        /// The number of the first job with it, and of all.
+        let first: Int
+        var jobs = 1
+        let hint, message: String
+    }
+
+    private(set) var kinds: [Kind] = []
+    private var places: [String: Int] = [:]
+
+    mutating func append(_ hint: DashboardSource.JobHint, _ number: Int) {
+        if let place = places[hint.kind] {
+            kinds[place].jobs += 1
+        } else {
+            places[hint.kind] = kinds.count
+            kinds.append(Kind(first: number, hint: hint.rule, message: hint.message))
+        }
+    }
+}
+
+/// The jobs of a request that cannot be enqueued.
+private struct RefusedJobs {
+    struct Job: Encodable {
+        let number: Int
+        let error: String
+    }
+
+    private struct Answer: Encodable {
+        let error: String
+        let refused: [Job]
+    }
+
+    private static let listed = 100
+
+    let unit: String
+    private(set) var count = 0
+    private var jobs: [Job] = []
+    private var areForbidden = true
+
+    init(unit: String) { self.unit = unit }
+
+    mutating func append(_ number: Int, _ error: String, isForbidden: Bool = false) {
+        count += 1
+        areForbidden = areForbidden && isForbidden
+        if jobs.count < Self.listed { jobs.append(Job(number: number, error: error)) }
+    }
+
+    /// The answer; 403 if a producer's rights are the only reason.
+    func response(of all: Int) throws -> Response {
+        let first = jobs.first.map { all == 1 ? $0.error : "\(unit) \($0.number): \($0.error)" } ?? ""
+        let rest = count > 1 ? "; \(count) of \(Words.count(all, "job")) are refused" : ""
+        return try .json(
+            Answer(error: "\(first)\(rest); nothing was enqueued", refused: jobs),
+            status: areForbidden ? .forbidden : .badRequest)
+    }
+}

@@ -1,0 +1,46 @@
+import PrintableText
+import PushQueue
+import Redis
+
+/// The facts about a queue that matter to its producers: the workers that claim from it, and their apps.
+package struct QueueState: Sendable {
+    package let queue: String
+    /// False if no worker claims from the queue; `nil` if unknown.
+    package private(set) var hasWorkers: Bool?
+    /// The reason for which the queue is paused; `nil` if it is not.
+    package private(set) var pause: String?
+    /// The names of the workers' apps; `nil` if unknown.
+    package private(set) var apps: Set<String>?
+
+    /// Reads the state. What a Redis user has no permission to read stays unknown.
+    /// - Parameter configured: the apps of the settings, in case the queue has no worker.
+    /// - Throws: `RedisError` if there is no answer.
+    package static func read(
+        _ client: RedisClient, _ keys: QueueKeys, configured: [String]
+    ) async throws -> QueueState {
+        var state = QueueState(queue: keys.queue)
+        do {
+            let overview = try await QueueOverview.read(client, keys, countsRetries: false)
+            let living = overview.workers.filter(\.isLiving)
+            state.hasWorkers = !living.isEmpty || overview.workerCount > overview.workers.count
+            state.pause = overview.pause?.inWords
+            let reports = living.compactMap(\.report)
+            // Reports name a limited number of apps.
+            if !reports.isEmpty, reports.count == living.count, reports.allSatisfy({ $0.moreApps == 0 }) {
+                state.apps = Set(reports.flatMap { $0.apps.map(\.name) })
+            }
+        } catch RedisError.server {
+            state.hasWorkers = nil
+        }
+        if state.apps == nil, state.hasWorkers == false, !configured.isEmpty { state.apps = Set(configured) }
+        return state
+    }
+
+    /// The conditions that keep jobs from being sent, as sentences without a full stop.
+    package var notes: [String] {
+        var notes: [String] = []
+        if hasWorkers == false { notes.append("no worker claims jobs from queue \(queue)") }
+        if let pause { notes.append("queue \(queue) is paused: \(pause.printable)") }
+        return notes
+    }
+}

@@ -1,0 +1,90 @@
+import NIOCore
+import Testing
+
+@testable import Dashboard
+
+@Suite("Jobs in requests")
+struct RequestJobsTests {
+    private static func read(_ text: String) throws -> (unit: String, items: [String]) {
+        // A reader index that is not 0, as of a body that arrived in parts.
+        var body = ByteBuffer(string: "?" + text)
+        body.moveReaderIndex(forwardBy: 1)
+        let jobs = try RequestJobs(body)
+        return (jobs.unit, jobs.items.map { "\($0.number) \(String(buffer: $0.text))" })
+    }
+
+    @Test(
+        "are an object, lines, objects over several lines or without a separator, or the elements of an array",
+        arguments: [
+            (#"{"a":1}"#, "line", [#"1 {"a":1}"#]), ("\n\n {\"a\":\n1}\r\n\n", "line", ["3 {\"a\":\n1}"]),
+            ("{\"a\":1}\n{\"b\":2}\n\n{\"c\":3}", "line", [#"1 {"a":1}"#, #"2 {"b":2}"#, #"4 {"c":3}"#]),
+            (#"{"a":1}{"b":2}"#, "line", [#"1 {"a":1}"#, #"1 {"b":2}"#]),
+            (" [ {\"a\":1} ,\n{\"b\":[2]}]\n", "job", [#"1 {"a":1}"#, #"2 {"b":[2]}"#]), ("[1]", "job", ["1 1"]),
+        ])
+    func forms(text: String, unit: String, items: [String]) throws {
+        let found = try Self.read(text)
+        #expect(found.unit == unit && found.items == items)
+    }
+
+    @Test(
+        "that are not valid JSON are each a job of their own, so that the others keep their numbers",
+        arguments: [
+            ("{\"a\":1}\n{\"b\n{\"c\":3}", [#"1 {"a":1}"#, #"2 {"b"#, #"3 {"c":3}"#]),
+            ("nonsense\n{}", ["1 nonsense", "2 {}"]), ("{\"a\":1} x\n{}", [#"1 {"a":1}"#, "1 x", "2 {}"]),
+            ("{}\n{\"a\":", ["1 {}", "2 {\"a\":"]), ("}\n", ["1 }"]),
+        ])
+    func invalid(text: String, items: [String]) throws { #expect(try Self.read(text).items == items) }
+
+    @Test("are at least one, at most a thousand, and in an array valid JSON")
+    func refused() throws {
+        for text in ["", " \n\n", "[]", "[ ]", "[{}", "[{},]", "[{}] {}", "[{}{}]"] {
+            #expect(throws: WebError.self, "\(text)") { try Self.read(text) }
+        }
+        let line = "{}\n"
+        #expect(try Self.read(String(repeating: line, count: 1000)).items.count == 1000)
+        for text in [String(repeating: line, count: 1001), "[{}" + String(repeating: ",{}", count: 1000) + "]"] {
+            let error = #expect(throws: WebError.self) { try Self.read(text) }
+            #expect(error?.status == .contentTooLarge)
+        }
+    }
+}
+
+@Suite("The credit of producers for requests with mistakes")
+struct RefusalLimitsTests {
+    private let begin = NIODeadline.uptimeNanoseconds(1_000_000_000)
+
+    @Test("ends after a hundred, and grows by ten per second; one producer's is not another's")
+    func credit() {
+        var limits = RefusalLimits()
+        func refuse(at time: NIODeadline) -> Bool { limits.recordRefusal("shop", now: time) }
+        func mayAsk(_ name: String, at time: NIODeadline) -> Bool { limits.mayAsk(name, now: time) }
+        for number in 1...100 {
+            #expect(mayAsk("shop", at: begin))
+            #expect(refuse(at: begin) == (number == 100))
+        }
+        #expect(!mayAsk("shop", at: begin) && mayAsk("blog", at: begin))
+        #expect(!mayAsk("shop", at: begin + .milliseconds(99)))
+        let later = begin + .milliseconds(101)
+        #expect(mayAsk("shop", at: later))
+        // It is reported once, until the credit is whole again.
+        #expect(!refuse(at: later) && !mayAsk("shop", at: later))
+        let end = later + .seconds(11)
+        for number in 1...100 { #expect(refuse(at: end) == (number == 100)) }
+        #expect(!mayAsk("shop", at: end))
+    }
+}
+
+@Suite("Hints about jobs in requests")
+struct HintListTests {
+    @Test("are reported once for each kind, with the first job and the number of jobs")
+    func kinds() {
+        var hints = HintList()
+        func hint(_ kind: String, _ message: String) -> DashboardSource.JobHint {
+            .init(kind: kind, rule: "rule", message: message)
+        }
+        hints.append(hint("a", "first"), 2)
+        hints.append(hint("b", "other"), 3)
+        hints.append(hint("a", "second"), 5)
+        #expect(hints.kinds.map { "\($0.first) \($0.jobs) \($0.message)" } == ["2 2 first", "3 1 other"])
+    }
+}

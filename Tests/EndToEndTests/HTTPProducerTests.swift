@@ -1,0 +1,359 @@
+import Foundation
+import TestSupport
+import Testing
+
+extension EndToEnd {
+    @Suite("Producers over HTTP")
+    struct HTTPProducerTests {
+        /// An answer of the dashboard.
+        private struct Answer {
+            let status: Int
+            let headers: String
+            let body: [String: Any]
+
+            var ids: [String]? { body["ids"] as? [String] }
+            var error: String { body["error"] as? String ?? "" }
+            var refused: [Int] { (body["refused"] as? [[String: Any]])?.compactMap { $0["number"] as? Int } ?? [] }
+            var retryAfter: Int? { headers.firstMatch(of: /(?i)\r\nretry-after: (\d+)\r\n/).flatMap { Int($0.1) } }
+        }
+
+        /// A dashboard with a file of users.
+        private final class Web {
+            let process: ChildProcess
+            let address: String
+            private let directory: URL
+
+            /// - Parameter users: the options of `web-user` by name.
+            static func start(
+                _ redis: RedisServer, _ users: [String: [String]], _ options: [String] = []
+            ) async throws -> (Web, tokens: [String: String]) {
+                let directory = FileManager.default.temporaryDirectory.appending(path: "web-\(UUID().uuidString)")
+                try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)
+                var tokens: [String: String] = [:]
+                for (name, options) in users {
+                    let user = try ChildProcess(
+                        BuiltProgram.path("apns-worker"),
+                        ["web-user", name, "--token", "--users", directory.appending(path: "users").path] + options)
+                    #expect(try await user.wait() == .exited(0), "\(user.errors)")
+                    tokens[name] = String(try #require(user.errors.firstMatch(of: /token +([0-9a-f]+)/)?.1))
+                }
+                return (try await Web(redis, directory, options), tokens)
+            }
+
+            private init(_ redis: RedisServer, _ directory: URL, _ options: [String]) async throws {
+                let process = try ChildProcess(
+                    BuiltProgram.path("apns-worker"),
+                    ["web", "--port", "0", "--redis", redis.url, "--users", directory.appending(path: "users").path]
+                        + options)
+                try await eventually("the dashboard is open") {
+                    if process.ending != nil { throw process.failure("the dashboard ended") }
+                    return process.output.contains("dashboard  http")
+                }
+                self.process = process
+                self.directory = directory
+                address = String(try #require(process.output.firstMatch(of: /dashboard  (http\S+)\//)?.1))
+            }
+
+            deinit { try? FileManager.default.removeItem(at: directory) }
+
+            /// Returns the path of a file that ends with the dashboard.
+            func path(_ name: String) -> String { directory.appending(path: name).path }
+
+            /// Starts a request.
+            func ask(
+                _ token: String, _ path: String = "/api/v1/jobs", _ body: String?, _ headers: [String] = []
+            ) throws -> ChildProcess {
+                var arguments = [
+                    "-sS", "-i", "-g", "--noproxy", "*", "-H", "Authorization: Bearer \(token)", "-H", "Expect:",
+                ]
+                for header in headers { arguments += ["-H", header] }
+                if let body {
+                    let file = self.path(UUID().uuidString)
+                    try Data(body.utf8).write(to: URL(filePath: file))
+                    arguments += ["-H", "Content-Type: application/x-ndjson", "--data-binary", "@\(file)"]
+                }
+                return try ChildProcess("curl", arguments + [address + path])
+            }
+
+            func answer(of curl: ChildProcess) async throws -> Answer {
+                #expect(try await curl.wait() == .exited(0), "\(curl.errors)")
+                let parts = curl.output.split(separator: "\r\n\r\n", maxSplits: 1)
+                try #require(parts.count == 2, "\(curl.output)")
+                let status = try #require(parts[0].firstMatch(of: /^HTTP\/1.1 (\d+)/).flatMap { Int($0.1) })
+                // A page's error is HTML.
+                let isJSON = parts[0].contains("application/json")
+                let body =
+                    isJSON ? try JSONSerialization.jsonObject(with: Data(parts[1].utf8)) as? [String: Any] : nil
+                return Answer(status: status, headers: parts[0] + "\r\n", body: body ?? [:])
+            }
+
+            func post(
+                _ token: String, _ body: String, _ query: String = "", _ headers: [String] = []
+            ) async throws -> Answer {
+                try await answer(of: ask(token, "/api/v1/jobs\(query)", body, headers))
+            }
+        }
+
+        private static func stored(_ redis: RedisServer, _ queue: String = "default") throws -> [String] {
+            try redis.run("LRANGE", "push:{\(queue)}:jobs", "0", "-1").strings()
+        }
+
+        @Test("can enqueue on their queues and for their apps, and nothing else")
+        func rights() async throws {
+            let redis = try RedisServer()
+            let (web, tokens) = try await Web.start(
+                redis,
+                [
+                    "shop": ["--role", "producer", "--queue", "default", "--queue", "bulk", "--app", "shop"],
+                    "blog": ["--role", "producer", "--queue", "blog", "--app", "a", "--app", "b"],
+                    "vic": ["--role", "viewer"], "ada": ["--role", "operator"],
+                ])
+            let (shop, blog) = (try #require(tokens["shop"]), try #require(tokens["blog"]))
+            let job = TestJob.text(TestJob.token("a", 1))
+            // A queue that has never been used, and the app of the token.
+            let accepted = try await web.post(shop, job, "?queue=bulk")
+            #expect(accepted.status == 202 && accepted.body["queue"] as? String == "bulk", "\(accepted)")
+            let id = try #require(accepted.ids?.first)
+            let body = try #require(try Self.stored(redis, "bulk").first)
+            #expect(body.contains(#""id":"\#(id)""#) && body.contains(#""app":"shop""#), "\(body)")
+            #expect(accepted.body["notes"] as? [String] == ["no worker claims jobs from queue bulk"])
+            let named = TestJob.text(TestJob.token("a", 1), #""app":"shop","#)
+            #expect(try await web.post(shop, named, "?queue=default").status == 202)
+            // A token for one queue need not name it; one for several apps needs the app.
+            #expect(try await web.post(blog, TestJob.text("ab", #""app":"b","#)).status == 202)
+
+            for (token, body, query, status) in [
+                (shop, job, "", 400), (shop, job, "?queue=blog", 403), (shop, job, "?queue=bulk&queue=default", 400),
+                (shop, TestJob.text("ab", #""app":"b","#), "?queue=bulk", 403), (blog, job, "", 403),
+                (blog, TestJob.text("ab", #""topic":"com.example.c","#), "", 403), ("x", job, "?queue=bulk", 401),
+                (tokens["vic"] ?? "", job, "?queue=bulk", 403), (tokens["ada"] ?? "", job, "", 400),
+                (tokens["ada"] ?? "", job, "?queue=none", 404),
+            ] {
+                let answer = try await web.post(token, body, query)
+                #expect(answer.status == status && !answer.error.isEmpty, "\(query) \(answer)")
+            }
+            #expect(try Self.stored(redis, "bulk").count == 1 && Self.stored(redis).count == 1)
+            #expect(try Self.stored(redis, "blog").count == 1)
+            #expect(try await web.post(tokens["ada"] ?? "", job, "?queue=bulk").status == 202)
+            for path in ["/api/v1/jobs", "/api/v1/status", "/api/v1/openapi.json", "/", "/jobs"] {
+                #expect(try await web.answer(of: web.ask(shop, path, nil)).status == 403, "\(path)")
+            }
+            for path in ["/api/v1/check", "/api/v1/actions/pause-queue", "/api/v1/actions/enqueue"] {
+                #expect(try await web.answer(of: web.ask(shop, path, "{}")).status == 403, "\(path)")
+            }
+            #expect(try redis.run("XLEN", "push:{shared}:audit").number == 1)
+            web.process.send(SIGTERM)
+            #expect(try await web.process.wait() == .exited(0))
+        }
+
+        @Test("enqueue all jobs of a request or none, and learn which lines are wrong")
+        func lines() async throws {
+            let redis = try RedisServer()
+            let (web, tokens) = try await Web.start(redis, ["shop": ["--role", "producer", "--queue", "default"]])
+            let shop = try #require(tokens["shop"])
+            let jobs = TestJob.many(1000)
+            let all = try await web.post(shop, jobs.joined(separator: "\n"))
+            #expect(all.status == 202 && all.body["enqueued"] as? Int == 1000)
+            let stored = try Self.stored(redis)
+            #expect(stored.count == 1000 && all.ids?.count == 1000)
+            #expect(zip(stored, all.ids ?? []).allSatisfy { $0.contains(#""id":"\#($1)""#) })
+            let array = try await web.post(shop, "[\(jobs[..<3].joined(separator: ","))]")
+            #expect(array.status == 202 && array.ids?.count == 3)
+
+            let broken = [jobs[0], "{\"token\":", jobs[1], #"{"alert":"x"}"#, "", "x"].joined(separator: "\n")
+            for (body, status, numbers) in [
+                (jobs[0] + "\nx\n" + jobs[1] + "\n" + #"{"alert":"x"}"#, 400, [2, 4]), (broken, 400, [2, 4, 6]),
+                ("[\(jobs[0]),1]", 400, [2]), ("[\(jobs[0])", 400, []), ("", 400, []),
+                ((jobs + jobs).joined(separator: "\n"), 413, []),
+                (TestJob.large("ab", bytes: 2 << 20), 413, []), (TestJob.large("ab", bytes: 5000), 400, [1]),
+            ] {
+                let answer = try await web.post(shop, body)
+                #expect(answer.status == status && answer.refused == numbers, "\(answer)")
+            }
+            #expect(try Self.stored(redis).count == 1003)
+
+            let mistyped = TestJob.text(TestJob.token("", 1), #""pushtype":"alert","#)
+            let hinted = try await web.post(shop, mistyped + "\n" + mistyped)
+            let hints = hinted.body["hints"] as? [[String: Any]]
+            #expect(hinted.status == 202 && hints?.count == 1 && hints?.first?["jobs"] as? Int == 2, "\(hinted)")
+            #expect(try await web.post(shop, mistyped, "?strict=1").status == 400)
+        }
+
+        @Test("repeat a request with its key, also at the same time, and each job is sent once")
+        func repetitions() async throws {
+            let (redis, simulator) = try await startServers()
+            let (web, tokens) = try await Web.start(
+                redis,
+                [
+                    "shop": ["--role", "producer", "--queue", "default"],
+                    "blog": ["--role", "producer", "--queue", "default"],
+                ])
+            let jobs = (0..<50).map { number in
+                TestJob.text(TestJob.token("", number), number % 2 == 0 ? "" : #""id":"own-\#(number)","#)
+            }
+            let body = jobs.joined(separator: "\n")
+            let shop = try #require(tokens["shop"])
+            let requests = try (0..<6).map { _ in
+                try web.ask(shop, "/api/v1/jobs", body, ["Idempotency-Key: order 1742"])
+            }
+            var answers: [Answer] = []
+            for request in requests { answers.append(try await web.answer(of: request)) }
+            let ids = try #require(answers[0].ids)
+            #expect(answers.allSatisfy { $0.status == 202 && $0.ids == ids } && Set(ids).count == 50)
+            // Another key, another user, and no key.
+            let others = [
+                try await web.post(shop, jobs[0], "", ["Idempotency-Key: order 1743"]),
+                try await web.post(tokens["blog"] ?? "", jobs[0], "", ["Idempotency-Key: order 1742"]),
+                try await web.post(shop, jobs[0]),
+            ].map { $0.ids?.first ?? "" }
+            #expect(Set(others + ids).count == 53)
+            #expect(
+                try await web.post(shop, jobs[0], "", ["Idempotency-Key: \(String(repeating: "k", count: 256))"]).status
+                    == 400)
+            let account = try await WorkerProcess(redis, simulator, ["--exit-when-done"]).finish()
+            let queue = try QueueContents(redis)
+            #expect(account.delivered == 53 && queue.count("dropped:Duplicate") == 250)
+            #expect(queue.isSettled && queue.dead.isEmpty)
+            _ = try await simulator.stop()
+        }
+
+        @Test("repeat a request that Redis did not confirm, and each job is sent once")
+        func unconfirmed() async throws {
+            let (redis, simulator) = try await startServers()
+            let (web, tokens) = try await Web.start(redis, ["shop": ["--role", "producer", "--queue", "default"]])
+            let shop = try #require(tokens["shop"])
+            let body = TestJob.many(10).joined(separator: "\n")
+            #expect(try await web.post(shop, TestJob.text(TestJob.token("f", 1))).status == 202)
+            redis.pause()
+            let lost = try await web.post(shop, body, "", ["Idempotency-Key: k"])
+            #expect(lost.status == 503 && lost.error.contains("Redis"), "\(lost)")
+            redis.resume()
+            try await eventually("the dashboard finds Redis again") {
+                try await web.post(shop, body, "", ["Idempotency-Key: k"]).status == 202
+            }
+            let first = try await web.post(shop, body, "", ["Idempotency-Key: k"])
+            #expect(first.status == 202 && first.ids?.count == 10)
+            let stored = try Self.stored(redis)
+            let ids = Set(first.ids ?? [])
+            #expect(stored.count(where: { job in ids.contains { job.contains(#""id":"\($0)""#) } }) == stored.count - 1)
+            let account = try await WorkerProcess(redis, simulator, ["--exit-when-done"]).finish()
+            #expect(account.delivered == 11)
+            let queue = try QueueContents(redis)
+            #expect(queue.count("dropped:Duplicate") == stored.count - 11 && queue.isSettled && queue.dead.isEmpty)
+            _ = try await simulator.stop()
+        }
+
+        @Test("are asked to come back later while the queue is too long or Redis is nearly full")
+        func later() async throws {
+            let redis = try RedisServer()
+            let (web, tokens) = try await Web.start(
+                redis, ["shop": ["--role", "producer", "--queue", "default", "--max-queue-length", "10"]])
+            let shop = try #require(tokens["shop"])
+            let jobs = TestJob.many(8).joined(separator: "\n")
+            #expect(try await web.post(shop, jobs).status == 202)
+            #expect(try await web.post(shop, jobs).status == 202)
+            let refused = try await web.post(shop, jobs)
+            #expect(refused.status == 429 && refused.retryAfter ?? 0 > 0, "\(refused)")
+            #expect(try Self.stored(redis).count == 16)
+            try redis.run("LTRIM", "push:{default}:jobs", "0", "8")
+            #expect(try await web.post(shop, jobs).status == 202)
+
+            try redis.run("DEL", "push:{default}:jobs")
+            try redis.run("CONFIG", "SET", "maxmemory", "1")
+            // The memory is known for a second; until it is read again, Redis itself refuses the jobs.
+            let full = try await web.post(shop, jobs)
+            #expect(full.status == 429 && full.retryAfter ?? 0 > 0, "\(full)")
+            let info = try #require(redis.run("INFO", "memory").text)
+            let used = try #require(info.firstMatch(of: /used_memory:(\d+)/).flatMap { Int($0.1) })
+            try redis.run("CONFIG", "SET", "maxmemory", "\(used * 105 / 100)")
+            try await eventually("nearly full") {
+                let answer = try await web.post(shop, jobs)
+                return answer.status == 429 && answer.error.contains("nearly full")
+            }
+            try redis.run("CONFIG", "SET", "maxmemory", "0")
+            try redis.run("DEL", "push:{default}:jobs")
+            try await eventually("not full") { try await web.post(shop, jobs).status == 202 }
+
+            // Requests with mistakes use up the credit of the token.
+            try await eventually("the credit is used up") {
+                let arguments = ["-sS", "--noproxy", "*", "-H", "Authorization: Bearer \(shop)", "-d", "{"]
+                let addresses = Array(repeating: web.address + "/api/v1/jobs", count: 400)
+                let curl = try ChildProcess("curl", arguments + addresses)
+                try await curl.wait()
+                return curl.output.contains("had mistakes")
+            }
+            #expect(web.process.errors.contains("web_producer_limited"))
+        }
+
+        @Test("need one command of Redis for a request, and one more for a campaign")
+        func commands() async throws {
+            let redis = try RedisServer()
+            let (web, tokens) = try await Web.start(redis, ["shop": ["--role", "producer", "--queue", "default"]])
+            let shop = try #require(tokens["shop"])
+            let jobs = TestJob.many(100, members: #""campaign":"spring","#)
+            // Redis learns the scripts.
+            #expect(try await web.post(shop, jobs[0]).status == 202)
+            try redis.run("CONFIG", "RESETSTAT")
+            for _ in 0..<5 {
+                #expect(try await web.post(shop, TestJob.many(100).joined(separator: "\n")).status == 202)
+            }
+            #expect(try redis.calls()["evalsha"] == 5)
+            #expect(try await web.post(shop, jobs.joined(separator: "\n")).status == 202)
+            #expect(try redis.calls()["evalsha"] == 7)
+            #expect(try redis.run("HGET", "push:{default}:campaign:spring", "total").text == "101")
+        }
+
+        @Test("find every job of an answered request in Redis after the dashboard was killed")
+        func crash() async throws {
+            let redis = try RedisServer()
+            let (web, tokens) = try await Web.start(redis, ["shop": ["--role", "producer", "--queue", "default"]])
+            let shop = try #require(tokens["shop"])
+            let clients = try (0..<4).map { client in
+                // One process, one connection, one request after the other.
+                let requests = (0..<5000).map { number in
+                    let job =
+                        #"{\"id\":\"c\#(client)-\#(number)\",\"token\":\"\#(TestJob.token("", number))\",\"alert\":\"x\"}"#
+                    return """
+                        url = "\(web.address)/api/v1/jobs"
+                        header = "Authorization: Bearer \(shop)"
+                        data = "\(job)"
+                        noproxy = "*"
+                        no-buffer
+                        silent
+                        """
+                }
+                let file = web.path("client-\(client)")
+                try Data(requests.joined(separator: "\nnext\n").utf8).write(to: URL(filePath: file))
+                return try ChildProcess("curl", ["-K", file])
+            }
+            func answered() -> [String] {
+                clients.flatMap { $0.output.matches(of: /"ids":\["([a-z0-9-]+)"\]/).map { String($0.1) } }
+            }
+            try await eventually("requests are answered") { answered().count >= 100 }
+            web.process.kill()
+            for client in clients { try await client.wait() }
+            let ids = answered()
+            let stored = Set(
+                try Self.stored(redis).compactMap { $0.firstMatch(of: /"id":"([a-z0-9-]+)"/).map { String($0.1) } })
+            #expect(ids.count >= 100 && ids.count < 20_000 && Set(ids).isSubset(of: stored))
+            // At most the requests in flight were not answered.
+            #expect(stored.count - ids.count <= clients.count)
+        }
+
+        @Test("can do so with the example in Python")
+        func example() async throws {
+            let redis = try RedisServer()
+            let (web, tokens) = try await Web.start(redis, ["shop": ["--role", "producer", "--queue", "default"]])
+            let path = URL(filePath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
+                .deletingLastPathComponent().appending(path: "deploy/producers/enqueue_http.py").path
+            let text = ##"a"b\c </x> Grüße 😀"##
+            let python = try ChildProcess(
+                "/usr/bin/python3", [path, TestJob.token("a", 1), text],
+                environment: ["DASHBOARD_URL": web.address, "DASHBOARD_TOKEN": try #require(tokens["shop"])])
+            #expect(try await python.wait() == .exited(0), "\(python.errors)")
+            #expect(python.output == "enqueued 100 jobs\n")
+            let stored = try Self.stored(redis)
+            #expect(stored.count == 100 && stored.allSatisfy { $0.contains(#""unique_for":86400"#) })
+        }
+    }
+}
