@@ -13,6 +13,7 @@ extension QueueScript {
     static let changeJobs = QueueScript("changeJobs", PackageResources.change_jobs_lua)
     static let countRetries = QueueScript("countRetries", PackageResources.count_retries_lua)
     package static let commandJobs = QueueScript("commandJobs", PackageResources.command_jobs_lua)
+    package static let countCampaign = QueueScript("countCampaign", PackageResources.count_campaign_lua)
     package static let pageDeadLetters = QueueScript("pageDeadLetters", PackageResources.page_lua)
     static let write = QueueScript("write", PackageResources.write_lua)
     static let divide = QueueScript("divide", PackageResources.divide_lua)
@@ -20,7 +21,8 @@ extension QueueScript {
 
     /// The scripts that operators run.
     package static let ofOperators = [
-        overview, pageJobs, changeJobs, countRetries, commandJobs, pageDeadLetters, write, divide, copyRegistrations,
+        overview, pageJobs, changeJobs, countRetries, commandJobs, countCampaign, pageDeadLetters, write, divide,
+        copyRegistrations,
     ]
 
     /// Runs a command that writes a key. Works on a Redis whose memory is full.

@@ -192,6 +192,101 @@ struct JobCommandsTests {
         #expect(try queue.redis.run("PTTL", queue.keys.campaign("spring")).number ?? 0 > 89 * 86_400_000)
     }
 
+    private func finished() async throws -> [StoredResult] {
+        let page = try await StoredResult.read(after: StoredResult.beginning, count: 100, queue.client, queue.keys)
+        return page.results.filter { $0["event"] == "campaign_finished" }
+    }
+
+    @Test("add one entry to the results when they reach the total, with the settlement that reaches it")
+    func finish() async throws {
+        let worker = try await queue.worker("w", claiming: ["a", "b", "c", "d", "e"])
+        try queue.redis.run("HSET", queue.keys.campaign("spring"), "total", "4")
+        try await worker.settle { settlement in
+            settlement.use(campaign: ByteBuffer(string: "spring"))
+            settlement.end(1, .delivered)
+            settlement.bury(2, reason: "BadPayload")
+        }
+        #expect(try await finished().isEmpty)
+        let last: (inout Settlement) -> Void = { settlement in
+            settlement.use(campaign: ByteBuffer(string: "spring"))
+            settlement.end(3, .delivered)
+            settlement.end(4, .invalidToken, results: .of(NotificationResult(.invalidToken, reason: "Unregistered")))
+        }
+        try await worker.settle(last)
+        let entry = try #require(try await finished().first)
+        #expect(entry["campaign"] == "spring" && entry["outcome"] == nil && entry["token"] == nil)
+        let report = try #require(entry["report"])
+        for member in [
+            #""total":4"#, #""ended":4"#, #""delivered":2"#, #""invalid_token":1"#, #""invalid_share":0.2500"#,
+            #""dead_reasons":{"BadPayload":1}"#, #""duration_ms":"#,
+        ] {
+            #expect(report.contains(member), "\(report)")
+        }
+        let line = ResultLine(queue: "q", result: entry).json { $0 }
+        #expect(line.contains(#""report":{"total":4,"#) && !line.contains("outcome\":\""), "\(line)")
+        #expect(try await CampaignCounts.read("spring", queue.client, queue.keys).finishedAt ?? 0 > 0)
+        // A repeated settlement, and notifications that end later, add no other entry.
+        #expect(try await worker.settle(last) == 2)
+        try await worker.settle { settlement in
+            settlement.use(campaign: ByteBuffer(string: "spring"))
+            settlement.end(5, .delivered)
+        }
+        #expect(try await finished().count == 1)
+        var filter = ResultFilter()
+        filter.outcomes = ["delivered", "dead", "invalid_token"]
+        #expect(!filter.matches(entry))
+        filter = ResultFilter()
+        filter.events = ["campaign_finished"]
+        #expect(filter.matches(entry))
+    }
+
+    @Test("of an open campaign finish it only once it is closed, by the settlement or by closing it")
+    func open() async throws {
+        let worker = try await queue.worker("w", claiming: ["a", "b", "c"])
+        for (name, settlesLast) in [("early", false), ("late", true)] {
+            try await CampaignCounts.open(name, queue.client, queue.keys)
+            try await worker.settle { settlement in
+                settlement.use(campaign: ByteBuffer(string: name))
+                settlement.end(settlesLast ? 2 : 1, .delivered)
+            }
+            try await CampaignCounts.addTotal(settlesLast ? 2 : 1, of: name, queue.client, queue.keys)
+            #expect(try await CampaignCounts.read(name, queue.client, queue.keys).isOpen)
+        }
+        #expect(try await finished().isEmpty)
+        for _ in 0..<2 {
+            for name in ["early", "late"] { try await CampaignCounts.close(name, queue.client, queue.keys) }
+            #expect(try await finished().compactMap { $0["campaign"] } == ["early"])
+        }
+        try await worker.settle { settlement in
+            settlement.use(campaign: ByteBuffer(string: "late"))
+            settlement.end(3, .expired)
+        }
+        #expect(try await finished().compactMap { $0["campaign"] } == ["early", "late"])
+        // The entry of a command that does not know how many results are kept removes none.
+        #expect(try queue.redis.run("XLEN", queue.keys.results).number == 2)
+    }
+
+    @Test("of several queues are summed in a report, which is finished when all of them are")
+    func report() throws {
+        func part(_ queue: String, delivered: Int, invalid: Int, of total: Int?, finishedAt: Int64?) -> CampaignStatus {
+            var counts = CampaignCounts(name: "spring", total: total, startedAt: 1000, updatedAt: 3000)
+            counts.finishedAt = finishedAt
+            counts.counters = ["delivered": delivered, "invalid_token": invalid]
+            return CampaignStatus(counts, nil, queue: queue, now: 4000)
+        }
+        let first = part("a", delivered: 90, invalid: 10, of: 100, finishedAt: 3000)
+        var summary = CampaignSummary([first, part("b", delivered: 250, invalid: 50, of: 400, finishedAt: nil)])
+        #expect(!summary.finished && summary.total == 500 && summary.ended == 400 && summary.left == 100)
+        #expect(summary.invalidShare == 0.15 && summary.durationMs == 2000 && summary.perSecond == 200)
+        #expect(summary.finishedAt == nil && summary.state == "100 left")
+        summary = CampaignSummary([first, part("b", delivered: 300, invalid: 100, of: 400, finishedAt: 5000)])
+        #expect(summary.finished && summary.finishedAt == 5000 && summary.durationMs == 4000)
+        #expect(summary.page.contains("State           finished"), "\(summary.page)")
+        summary = CampaignSummary([first, part("b", delivered: 1, invalid: 0, of: nil, finishedAt: nil)])
+        #expect(summary.total == nil && summary.left == nil && summary.state == "the total is unknown")
+        #expect(CampaignSummary.percent(1, of: 5000) == "<0.1%" && CampaignSummary.percent(25, of: 1000) == "2.5%")
+    }
+
     @Test("of a hostile campaign's key do not keep jobs from being settled")
     func hostileCounters() async throws {
         let worker = try await queue.worker("w", claiming: ["a", "b"])

@@ -12,6 +12,11 @@ public struct CampaignCounts: Sendable, Equatable {
     public var startedAt: Int64?
     /// The time of its last settlement, in milliseconds since 1970.
     public var updatedAt: Int64?
+    /// The time at which all of its notifications had ended, in milliseconds since 1970; `nil` before it, or if its
+    /// complete total was never recorded.
+    public var finishedAt: Int64?
+    /// True while a producer may add to the total.
+    public var isOpen = false
     /// Its counters, by outcome, by postponement, and by both with a reason, such as `dead:BadPayload`.
     public var counters: [String: Int] = [:]
 
@@ -35,6 +40,8 @@ public struct CampaignCounts: Sendable, Equatable {
             case "total": counts.total = Int(bounding: value)
             case "started_at": counts.startedAt = Int64(bounding: value)
             case "updated_at": counts.updatedAt = Int64(bounding: value)
+            case "finished_at": counts.finishedAt = Int64(bounding: value)
+            case "open": counts.isOpen = true
             default: counts.counters[field] = Int(bounding: value)
             }
         }
@@ -49,15 +56,40 @@ public struct CampaignCounts: Sendable, Equatable {
         return reply.root.children.compactMap(\.string)
     }
 
+    // MARK: Totals
+
+    /// Records that the total of a campaign will grow, before the first of its jobs is pushed. The campaign finishes only
+    /// after ``close(_:_:_:)``. A producer that knows the total beforehand sets the field `total` instead.
+    /// - Throws: `RedisError`.
+    public static func open(_ name: String, _ client: RedisClient, _ keys: QueueKeys) async throws {
+        try await count("open", 0, name, client, keys)
+    }
+
     /// Adds to the total of a campaign, for a producer that has pushed this number of notifications.
     /// - Throws: `RedisError`.
     public static func addTotal(
         _ notifications: Int, of name: String, _ client: RedisClient, _ keys: QueueKeys
     ) async throws {
-        let key = keys.campaign(name)
-        _ = try await client.call(RedisCommand("HINCRBY", key, "total", "\(notifications)"))
-        _ = try await client.call(RedisCommand("PEXPIRE", key, "\(QueueKeys.campaignLifetime)"))
-        // A campaign exists from its first job on, and before its first settlement.
-        _ = try await client.call(RedisCommand("ZADD", keys.campaigns, "\(client.time())", name))
+        try await count("add", notifications, name, client, keys)
+    }
+
+    /// Records that the total of a campaign is complete, after the last of its jobs was pushed. If all of its
+    /// notifications have ended, it has finished now.
+    /// - Throws: `RedisError`.
+    public static func close(_ name: String, _ client: RedisClient, _ keys: QueueKeys) async throws {
+        try await count("close", 0, name, client, keys)
+    }
+
+    private static func count(
+        _ action: String, _ notifications: Int, _ name: String, _ client: RedisClient, _ keys: QueueKeys
+    ) async throws {
+        _ = try await QueueScript.countCampaign.run(client, [keys.campaign(name), keys.campaigns, keys.results]) {
+            $0.append(name)
+            $0.append(action)
+            $0.append(notifications)
+            $0.append(QueueKeys.campaignLifetime)
+        } reading: {
+            $0.text()
+        }
     }
 }

@@ -29,6 +29,7 @@ package struct CampaignStatus: Encodable {
     package var retryReasons: [String: Int]
     package var startedAt: Int64?
     package var updatedAt: Int64?
+    package var finishedAt: Int64?
     /// Notifications that were delivered per second: since the last reading or, without one, since the start. `nil` while
     /// none ends.
     package var perSecond: Double?
@@ -58,7 +59,7 @@ package struct CampaignStatus: Encodable {
         }
         deadReasons = reasons(of: Outcome.dead.rawValue)
         retryReasons = reasons(of: Postponement.retried.rawValue)
-        (startedAt, updatedAt) = (counts.startedAt, counts.updatedAt)
+        (startedAt, updatedAt, finishedAt) = (counts.startedAt, counts.updatedAt, counts.finishedAt)
         if let startedAt, let updatedAt, updatedAt > startedAt, now - updatedAt < Self.idle {
             setRate(ended, count(.delivered), in: updatedAt - startedAt)
         }
@@ -136,6 +137,7 @@ package struct CampaignStatus: Encodable {
             lines.append("started    \(Moment.text(startedAt)) (\(Words.duration(max(0, now - startedAt))) ago)")
         }
         if let updatedAt { lines.append("last ended \(Moment.text(updatedAt))") }
+        if let finishedAt { lines.append("finished   \(Moment.text(finishedAt))") }
         return lines
     }
 }

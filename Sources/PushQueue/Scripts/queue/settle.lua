@@ -223,13 +223,13 @@ for set, set_bytes in pairs(buried) do
     evicted = evicted + trim_dead(set, set_bytes, stats, now,
         { count = tonumber(max_dead), age = tonumber(max_dead_age), bytes = tonumber(max_dead_bytes) })
 end
-write_results(results, max_results)
 for field, amount in pairs(total) do
     count(stats, now, field, amount)
 end
 for name, counts in pairs(by_campaign) do
-    add_to_campaign(campaigns, campaign_prefix, now, name, counts)
+    add_to_campaign(campaigns, campaign_prefix, now, name, counts, results, max_results)
 end
+write_results(results, max_results)
 -- The claims show that the sums were not added before: a second run finds none.
 if minutes and (settled > 0 or lost == 0) then
     sample_backlog(minutes, now, jobs, inbox, retry)
