@@ -13,6 +13,7 @@ extension QueueScript {
     static let changeJobs = QueueScript("changeJobs", PackageResources.change_jobs_lua)
     static let countRetries = QueueScript("countRetries", PackageResources.count_retries_lua)
     package static let commandJobs = QueueScript("commandJobs", PackageResources.command_jobs_lua)
+    static let guardCampaign = QueueScript("guardCampaign", PackageResources.guard_campaign_lua)
     package static let countCampaign = QueueScript("countCampaign", PackageResources.count_campaign_lua)
     package static let pageDeadLetters = QueueScript("pageDeadLetters", PackageResources.page_lua)
     static let write = QueueScript("write", PackageResources.write_lua)
@@ -21,7 +22,8 @@ extension QueueScript {
 
     /// The scripts that operators run.
     package static let ofOperators = [
-        overview, pageJobs, changeJobs, countRetries, commandJobs, countCampaign, pageDeadLetters, write, divide,
+        overview, pageJobs, changeJobs, countRetries, commandJobs, guardCampaign, countCampaign, pageDeadLetters, write,
+        divide,
         copyRegistrations,
     ]
 

@@ -15,6 +15,8 @@ public struct CampaignCounts: Sendable, Equatable {
     /// The time at which all of its notifications had ended, in milliseconds since 1970; `nil` before it, or if its
     /// complete total was never recorded.
     public var finishedAt: Int64?
+    /// The guard that pauses it, if it has one.
+    public var `guard`: CampaignGuard?
     /// True while a producer may add to the total.
     public var isOpen = false
     /// Its counters, by outcome, by postponement, and by both with a reason, such as `dead:BadPayload`.
@@ -42,6 +44,7 @@ public struct CampaignCounts: Sendable, Equatable {
             case "updated_at": counts.updatedAt = Int64(bounding: value)
             case "finished_at": counts.finishedAt = Int64(bounding: value)
             case "open": counts.isOpen = true
+            case "guard": counts.guard = CampaignGuard(value)
             default: counts.counters[field] = Int(bounding: value)
             }
         }

@@ -30,6 +30,12 @@ package struct CampaignStatus: Encodable {
     package var startedAt: Int64?
     package var updatedAt: Int64?
     package var finishedAt: Int64?
+    /// The rules of its guard, such as `invalid_token>5%,dead>1%`.
+    package var stopIf: String?
+    /// The number of notifications below which its guard does not pause it.
+    package var stopMin: Int?
+    /// The time at which its guard last paused it, in milliseconds since 1970.
+    package var stoppedAt: Int64?
     /// Notifications that were delivered per second: since the last reading or, without one, since the start. `nil` while
     /// none ends.
     package var perSecond: Double?
@@ -60,6 +66,9 @@ package struct CampaignStatus: Encodable {
         deadReasons = reasons(of: Outcome.dead.rawValue)
         retryReasons = reasons(of: Postponement.retried.rawValue)
         (startedAt, updatedAt, finishedAt) = (counts.startedAt, counts.updatedAt, counts.finishedAt)
+        if let rules = counts.guard {
+            (stopIf, stopMin, stoppedAt) = (rules.text, rules.minimum, rules.stoppedAt)
+        }
         if let startedAt, let updatedAt, updatedAt > startedAt, now - updatedAt < Self.idle {
             setRate(ended, count(.delivered), in: updatedAt - startedAt)
         }
@@ -114,6 +123,9 @@ package struct CampaignStatus: Encodable {
             if let reason { lines[0] += ": \(reason)" }
         }
         if let limitPerSecond { lines.append("limit      \(Words.number(limitPerSecond)) per second") }
+        if let stopIf, let stopMin {
+            lines.append("guard      \(stopIf), from \(Words.number(stopMin)) notifications on")
+        }
         if let total, let share {
             let filled = Int((share * 40).rounded(.down))
             let bar = String(repeating: "#", count: filled) + String(repeating: ".", count: 40 - filled)

@@ -1,4 +1,4 @@
--- The counters of campaigns, and the entry of the results about a campaign that has finished.
+-- The counters of campaigns, the entry of the results about a campaign that has finished, and the guards that pause one.
 
 -- Beyond this number, the campaigns that were settled longest ago lose their counters.
 local MAX_CAMPAIGNS = 10000
@@ -27,21 +27,31 @@ local function reasons_json(counters, counter)
     return '{' .. table.concat(members, ',') .. '}'
 end
 
+-- Returns the number of a campaign's notifications that have ended. `facts` are its counters by outcome.
+local function ended_of(facts)
+    local ended = 0
+    for _, outcome in ipairs(OUTCOMES) do
+        ended = ended + (tonumber(facts[outcome] or 0) or 0)
+    end
+    return ended
+end
+
 -- Adds an entry to the results once all notifications of a campaign have ended, and records that. `facts` are its
 -- `started_at`, `total`, `open`, `finished_at`, and its counters by outcome. Call write_results afterwards.
 --
 -- Only a total that will not grow says when a campaign has finished. A producer that does not know it yet sets `open`.
 local function finish_campaign(key, now, name, facts, results, limit)
-    local total, ended, outcomes = tonumber(facts.total or nil), 0, {}
+    local total = tonumber(facts.total or nil)
     if not total or total <= 0 or facts.open or facts.finished_at then
         return
     end
-    for i, outcome in ipairs(OUTCOMES) do
-        local number = tonumber(facts[outcome] or 0) or 0
-        ended, outcomes[i] = ended + number, string.format('"%s":%.0f', outcome, number)
-    end
+    local ended = ended_of(facts)
     if ended < total or type(redis.pcall('HSET', key, 'finished_at', now)) ~= 'number' then
         return
+    end
+    local outcomes = {}
+    for i, outcome in ipairs(OUTCOMES) do
+        outcomes[i] = string.format('"%s":%.0f', outcome, tonumber(facts[outcome] or 0) or 0)
     end
     local counters, all = {}, redis.pcall('HGETALL', key)
     for i = 1, #all, 2 do
@@ -59,7 +69,7 @@ end
 
 -- Returns what finish_campaign needs to know of a campaign; `wrong` is true if its key is of another type.
 local function campaign_facts(key)
-    local names = { 'started_at', 'total', 'open', 'finished_at', unpack(OUTCOMES) }
+    local names = { 'started_at', 'total', 'open', 'finished_at', 'guard', unpack(OUTCOMES) }
     local values = redis.pcall('HMGET', key, unpack(names))
     local facts = { wrong = values.err ~= nil }
     for i, name in ipairs(names) do
@@ -68,8 +78,83 @@ local function campaign_facts(key)
     return facts
 end
 
+-- Returns the JSON of an object; an empty one if the text is none.
+local function decoded_object(text)
+    local is_json, value = pcall(cjson.decode, text or '')
+    return is_json and type(value) == 'table' and value or {}
+end
+
+-- Pauses a running campaign, as an operator's command does. Returns false if it is paused or cancelled.
+local function pause_campaign(job_commands, name, by, reason)
+    local field = 'campaign:' .. name
+    local text = redis.pcall('HGET', job_commands, field)
+    local command = decoded_object(type(text) == 'string' and text)
+    if (text and type(text) ~= 'string') or command.state then
+        return false
+    end
+    local now_in_us = now_us()
+    local now = math.floor(now_in_us / 1000)
+    command.state, command.since, command.at, command.by, command.reason = 'paused', now, now, by, reason
+    redis.pcall('HSET', job_commands, field, cjson.encode(command), 'version', string.format('%.0f', now_in_us))
+    redis.pcall('PEXPIRE', job_commands, 7 * 86400000)
+    return true
+end
+
+-- A guard is JSON with `rules`, an array of counters with the share in percent that stops the campaign; `min`, the number of
+-- notifications below which it never stops; and `base`, the counters from which it counts. The shares are those of the
+-- notifications that ended, or with `retried`, of these and the retries.
+
+-- Returns the counters that a guard compares.
+local function guard_counters(key, rules, ended)
+    local counters, names = { ended = ended }, { 'retried' }
+    for _, rule in ipairs(rules) do
+        names[#names + 1] = rule[1]
+    end
+    local values = redis.pcall('HMGET', key, unpack(names))
+    for i, name in ipairs(names) do
+        counters[name] = tonumber(values[i] or 0) or 0
+    end
+    return counters
+end
+
+-- Starts the count of a guard anew.
+local function rebase_guard(key, guard, counters)
+    guard.base = counters
+    redis.pcall('HSET', key, 'guard', cjson.encode(guard))
+end
+
+-- Pauses a campaign if one of the shares of its guard is above its limit. Returns the reason, or nil. The guard then counts
+-- from here on: a campaign that is resumed is not paused again because of the same notifications.
+local function apply_guard(key, now, name, facts, job_commands)
+    local guard = decoded_object(facts.guard)
+    local minimum, base = tonumber(guard.min), guard.base
+    if type(guard.rules) ~= 'table' or type(base) ~= 'table' or not minimum then
+        return nil
+    end
+    local ended = ended_of(facts)
+    local counters = guard_counters(key, guard.rules, ended)
+    local function since_base(counter)
+        return counters[counter] - (tonumber(base[counter] or 0) or 0)
+    end
+    for _, rule in ipairs(guard.rules) do
+        local counter, limit = rule[1], tonumber(rule[2])
+        local number, all = since_base(counter), since_base('ended')
+        if string.sub(counter, 1, 7) == 'retried' then
+            all = all + since_base('retried')
+        end
+        if limit and all >= math.max(1, minimum) and number * 100 > limit * all then
+            local reason = string.format('%s is %.1f%% of %.0f, above %.14g%%', counter, number * 100 / all, all, limit)
+            guard.stopped_at, guard.reason = now, reason
+            rebase_guard(key, guard, counters)
+            return pause_campaign(job_commands, name, 'guard', reason) and reason or nil
+        end
+    end
+    return nil
+end
+
 -- Adds counts by field to a campaign's counters, which are kept for ninety days. Call write_results afterwards.
-local function add_to_campaign(campaigns, prefix, now, name, counts, results, limit)
+-- With `job_commands` its guard is applied; returns the reason if that has paused it.
+local function add_to_campaign(campaigns, prefix, now, name, counts, results, limit, job_commands)
     local key = prefix .. name
     for field, amount in pairs(counts) do
         redis.pcall('HINCRBY', key, field, amount)
@@ -90,4 +175,10 @@ local function add_to_campaign(campaigns, prefix, now, name, counts, results, li
     redis.pcall('PEXPIRE', key, 90 * 86400000)
     redis.pcall('ZADD', campaigns, now, name)
     finish_campaign(key, now, name, facts, results, limit)
+    if job_commands and facts.guard then
+        -- A guard that another client has written in another form is ignored.
+        local is_applied, reason = pcall(apply_guard, key, now, name, facts, job_commands)
+        return is_applied and reason or nil
+    end
+    return nil
 end
