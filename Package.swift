@@ -39,6 +39,7 @@ let package = Package(
         .systemLibrary(name: "CProcess"),
         .systemLibrary(name: "CNghttp2", pkgConfig: "libnghttp2", providers: [.apt(["libnghttp2-dev"])]),
         .systemLibrary(name: "CYAML", pkgConfig: "yaml-0.1", providers: [.apt(["libyaml-dev"])]),
+        .systemLibrary(name: "CZlib", pkgConfig: "zlib", providers: [.apt(["zlib1g-dev"])]),
 
         // Makes texts from other programs safe for a terminal or a log.
         .target(name: "PrintableText"),
@@ -59,6 +60,9 @@ let package = Package(
         .target(name: "APNS", dependencies: ["COpenSSL", "Sockets", "TLS", nioCore, nioPosix, logging]),
         // Protocols that Apple has shut down and private gateways offer: the binary gateway and the feedback service.
         .target(name: "LegacyAPNS", dependencies: ["APNS", "Sockets", "TLS", nioCore, nioPosix, logging]),
+        // Lists of device tokens: lines, CSV and JSON lines, without repetitions, in a bounded memory.
+        .target(
+            name: "TokenLists", dependencies: ["APNS", "COpenSSL", "CZlib", "PrintableText", "PushJob", nioCore]),
         .target(name: "PushJob", dependencies: ["PrintableText", nioCore], resources: [.embedInCode("Schema")]),
         .target(
             name: "PushQueue", dependencies: ["PrintableText", "PushJob", "Redis", "Sockets", nioCore],
@@ -100,7 +104,7 @@ let package = Package(
             dependencies: [
                 "APNS", "APNSSimulator", "COpenSSL", "CProcess", "CYAML", "Dashboard", "HTTPPort", "LegacyAPNS",
                 "Operations", "PrintableText", "PushJob", "PushQueue", "PushWorker", "Redis", "Sockets", "TLS",
-                "Telemetry", "WebPages", argumentParser, nioHTTP1, logging, lifecycle, unixSignals,
+                "Telemetry", "TokenLists", "WebPages", argumentParser, nioHTTP1, logging, lifecycle, unixSignals,
             ]),
         .executableTarget(
             name: "apns-simulator", dependencies: ["APNSSimulator", "Sockets", argumentParser, logging, lifecycle]),
@@ -165,6 +169,8 @@ let package = Package(
                 "Operations", "PrintableText", "PushJob", "PushQueue", "QueueTestSupport", "Redis", "TestSupport",
                 logging, nioCore, nioPosix,
             ]),
+        .testTarget(
+            name: "TokenListsTests", dependencies: ["CZlib", "TokenLists", "TestSupport"]),
         .testTarget(name: "PushJobTests", dependencies: ["PushJob", "TestSupport", nioCore]),
         .testTarget(
             name: "PushQueueTests",

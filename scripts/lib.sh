@@ -20,7 +20,7 @@ may_install=true
 build_needs=(
     program:git:git program:g++:g++ program:pkg-config:pkg-config
     library:openssl:libssl-dev library:hiredis:libhiredis-dev library:libnghttp2:libnghttp2-dev
-    library:yaml-0.1:libyaml-dev
+    library:yaml-0.1:libyaml-dev library:zlib:zlib1g-dev
 )
 demo_needs=(
     "${build_needs[@]}"
@@ -32,7 +32,7 @@ package_needs=(
     "${build_needs[@]}" package:python3:python3 program:dpkg-shlibdeps:dpkg-dev program:strip:binutils
     package:ca-certificates:ca-certificates package:libc6-dev:libc6-dev package:libncurses6:libncurses6
     package:libsqlite3-0:libsqlite3-0 package:libxml2:libxml2 package:libedit2:libedit2
-    package:libcurl4-openssl-dev:libcurl4-openssl-dev package:zlib1g-dev:zlib1g-dev package:tzdata:tzdata
+    package:libcurl4-openssl-dev:libcurl4-openssl-dev package:tzdata:tzdata
 )
 # shellcheck disable=SC2034 # used by the scripts that source this
 unit_needs=("${build_needs[@]}" program:openssl:openssl)

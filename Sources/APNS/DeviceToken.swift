@@ -138,33 +138,26 @@ public struct DeviceToken: Hashable, Sendable {
     /// - Parameter capitals: true to accept capital letters.
     @inlinable
     package static func areHexDigits(_ bytes: UnsafeRawBufferPointer, capitals: Bool = false) -> Bool {
-        // Eight bytes at a time, and one decision at the end: adding 0x80 - c to a byte below 0x80 sets its top bit
-        // from c on.
-        let ones: UInt64 = 0x0101_0101_0101_0101
-        let (tops, small) = (ones &* 0x80, capitals ? ones &* 0x20 : 0)
-        var foreign: UInt64 = 0
-        func look(_ word: UInt64) {
-            let letters = word | small
-            let low = word & (ones &* 0x7F)
-            let lowLetters = letters & (ones &* 0x7F)
-            let isDigit = (low &+ ones &* (0x80 - 0x30)) & ~(low &+ ones &* (0x80 - 0x3A))
-            let isLetter = (lowLetters &+ ones &* (0x80 - 0x61)) & ~(lowLetters &+ ones &* (0x80 - 0x67))
-            foreign |= (~(isDigit | isLetter) | word) & tops
-        }
+        // The constants need their types: without them the compiler compares lane by lane.
+        let (zero, ten) = (SIMD16<UInt8>(repeating: 0x30), SIMD16<UInt8>(repeating: 10))
+        let (a, six) = (SIMD16<UInt8>(repeating: 0x61), SIMD16<UInt8>(repeating: 6))
+        let caseBit: UInt8 = capitals ? 0x20 : 0
+        let caseBits = SIMD16<UInt8>(repeating: caseBit)
+        // One decision at the end.
+        var areDigits = SIMDMask<SIMD16<Int8>>(repeating: true)
         var offset = 0
-        while offset &+ 8 <= bytes.count {
-            look(bytes.loadUnaligned(fromByteOffset: offset, as: UInt64.self))
-            offset &+= 8
+        while offset &+ 16 <= bytes.count {
+            let block = bytes.loadUnaligned(fromByteOffset: offset, as: SIMD16<UInt8>.self)
+            areDigits = areDigits .& (block &- zero .< ten .| (block | caseBits) &- a .< six)
+            offset &+= 16
         }
-        if offset < bytes.count {
-            var rest = ones &* 0x30
-            while offset < bytes.count {
-                rest = rest << 8 | UInt64(bytes[offset])
-                offset &+= 1
-            }
-            look(rest)
+        let halves = unsafeBitCast(areDigits, to: SIMD2<UInt64>.self)
+        guard halves[0] & halves[1] == .max else { return false }
+        while offset < bytes.count {
+            guard bytes[offset] &- 0x30 < 10 || (bytes[offset] | caseBit) &- 0x61 < 6 else { return false }
+            offset &+= 1
         }
-        return foreign == 0
+        return true
     }
 
     private static func normalized(_ text: ByteBuffer) throws(Invalid) -> ByteBuffer {

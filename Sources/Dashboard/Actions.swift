@@ -251,6 +251,10 @@ struct ActionKind: Sendable {
             filters: InvalidTokenFilter.fieldNames + ["token"], page: { _ in ["invalid"] }
         ) { fields, _, now in try RemoveInvalidTokens(fields, now: now) },
         ActionKind(
+            "forget-devices", "Remove everything that Redis has about some devices.", confirms: true,
+            [Field("tokens", isRequired: true), Field("wait", .number)], page: { _ in ["devices"] }
+        ) { fields, source, _ in try ForgetDevices(fields, token: source.token) },
+        ActionKind(
             "enqueue", "Enqueue one job.", queues: .one, [Field("job", isRequired: true)], page: { _ in ["try"] },
             query: { fields in
                 [("sent", JobKey.of(.init(string: fields.raw("job")))), ("queue", fields["queue"])]

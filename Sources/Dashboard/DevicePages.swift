@@ -82,6 +82,8 @@ struct DevicePage: DashboardPage {
             : request.form(
                 "remove-invalid-tokens", [("token", findings.token)],
                 "<button class=\"danger\">Remove from invalid tokens</button>")
+        let forget = request.form(
+            "forget-devices", [("tokens", findings.token)], "<button class=\"danger\">Forget this device</button>")
         let test: HTML = request.isOperator ? request.link(["try"], [("token", findings.token)], "Send a test") : ""
         let results = Elements.table(
             "Results", ["Time", "Queue", "Outcome", "Reason", "Status", "App", "ID", "APNs ID"],
@@ -120,7 +122,7 @@ struct DevicePage: DashboardPage {
                 ]
             }, empty: none)
         return """
-            \(DevicesPage.form(request, findings.token))\(facts)<div class="actions">\(remove)\(test)</div>\(partial)
+            \(DevicesPage.form(request, findings.token))\(facts)<div class="actions">\(remove)\(forget)\(test)</div>\(partial)
             <h2>Results</h2>\(results)<h2>Jobs</h2>\(jobs)<h2>Dead letters</h2>\(dead)
             """
     }

@@ -3,6 +3,13 @@ import PushQueue
 import Redis
 
 extension RedisServerError {
+    private static let temporary: Set = [
+        "OOM", "LOADING", "BUSY", "MISCONF", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "NOREPLICAS", "TRYAGAIN",
+    ]
+
+    /// True if the same command may succeed later.
+    package var isTemporary: Bool { Self.temporary.contains(prefix) }
+
     /// True if a script refused a cursor that none of its replies had.
     package var refusesCursor: Bool { message.hasSuffix(": a cursor that no reply had") }
 }
@@ -12,9 +19,11 @@ extension QueueScript {
     static let pageJobs = QueueScript("pageJobs", PackageResources.page_jobs_lua)
     static let changeJobs = QueueScript("changeJobs", PackageResources.change_jobs_lua)
     static let countRetries = QueueScript("countRetries", PackageResources.count_retries_lua)
+    static let forget = QueueScript("forget", PackageResources.forget_lua)
     package static let commandJobs = QueueScript("commandJobs", PackageResources.command_jobs_lua)
     static let guardCampaign = QueueScript("guardCampaign", PackageResources.guard_campaign_lua)
     package static let countCampaign = QueueScript("countCampaign", PackageResources.count_campaign_lua)
+    package static let sendJobs = QueueScript("sendJobs", PackageResources.send_jobs_lua)
     package static let pageDeadLetters = QueueScript("pageDeadLetters", PackageResources.page_lua)
     static let write = QueueScript("write", PackageResources.write_lua)
     static let divide = QueueScript("divide", PackageResources.divide_lua)
@@ -22,8 +31,8 @@ extension QueueScript {
 
     /// The scripts that operators run.
     package static let ofOperators = [
-        overview, pageJobs, changeJobs, countRetries, commandJobs, guardCampaign, countCampaign, pageDeadLetters, write,
-        divide,
+        overview, pageJobs, changeJobs, countRetries, forget, commandJobs, guardCampaign, countCampaign, sendJobs,
+        pageDeadLetters, write, divide,
         copyRegistrations,
     ]
 

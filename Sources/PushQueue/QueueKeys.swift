@@ -170,6 +170,10 @@ public struct QueueKeys: Sendable {
     /// `open` while the total can grow, and `guard` (JSON, see `CampaignGuard`); kept for 90 days.
     public func campaign(_ name: String) -> String { campaignPrefix + name }
 
+    /// HASH: the position of `campaign send` in its list of tokens, as the number of jobs that were pushed (`next`), with
+    /// the digests of the list and of the job; kept for 90 days.
+    public func campaignList(_ name: String) -> String { "\(base)campaign-list:\(name)" }
+
     /// HASH of a day's counters by outcome and reason (`delivered`, `dead:MalformedJSON`, …); kept for 40 days.
     /// - Parameter date: such as `2026-11-21`, in UTC.
     public func stats(_ date: String) -> String { statsPrefix + date }

@@ -57,6 +57,61 @@ extension EndToEnd {
             _ = try await simulator.stop()
         }
 
+        @Test(
+            "after `device forget` no key of Redis has the token, and workers continue with the others",
+            arguments: RedisStage.Kind.allCases)
+        func forget(kind: RedisStage.Kind) async throws {
+            let stage = try await RedisStage(kind)
+            let (token, other) = (TestJob.token("dead", 1), TestJob.token("a", 2))
+            let simulator = try await SimulatorProcess(rules: ["prefix=dead,answer=410"])
+            let worker = try WorkerProcess(
+                redis: stage.url, endpoint: simulator.port, environment: ["APNS_WORKER_RESULTS": "all"])
+            let inAnHour = Int(Date().timeIntervalSince1970) + 3600
+            let server = try stage.server()
+            try server.push([
+                #"{"id":"both","tokens":["\#(token.uppercased())","\#(other)"],"alert":"x"}"#,
+                #"{"id":"welcome-\#(token)","unique_for":3600,"token":"\#(token)","alert":"x"}"#,
+                #"{"id":"later","tokens":["\#(token)","\#(other)"],"alert":"x","send_at":\#(inAnHour)}"#,
+                #"{"id":"broken","token":"\#(token)","payload":7}"#,
+            ])
+            try await eventually("they are settled, and one is scheduled") {
+                let contents = try stage.contents()
+                return try contents.count("delivered") == 1 && contents.retries.count == 1
+                    && server.run("HLEN", "push:{default}:worker-info").number ?? 0 > 0
+                    && server.run("LLEN", "push:{default}:jobs").number == 0
+                    && server.run("ZCARD", "push:{default}:dead").number == 1
+            }
+            let exported = try #require(try await stage.objects(["device", "export", token]).first)
+            #expect((exported["jobs"] as? [Any])?.count == 1 && (exported["dead_letters"] as? [Any])?.count == 1)
+            let without = try await stage.run(["device", "forget", token], input: "")
+            #expect(without.ending == .exited(64), "\(without.errors)")
+            let forgotten = try await stage.run(["device", "forget", token, "--yes", "--json"])
+            #expect(forgotten.ending == .exited(0), "\(forgotten.errors)")
+            let kinds = try #require(forgotten.objects.first?["by_kind"] as? [String: Int])
+            #expect(kinds["job"] == 1 && kinds["dead_letter"] == 1 && kinds["reserved_id"] == 1, "\(kinds)")
+            #expect(kinds["invalid_token"] == 1 && kinds["announcement"] ?? 0 > 0, "\(kinds)")
+            for server in stage.servers {
+                for key in try server.run("KEYS", "*").elements?.compactMap(\.text) ?? [] {
+                    let value =
+                        switch try server.run("TYPE", key).text {
+                        case "list": try server.run("LRANGE", key, "0", "-1")
+                        case "zset": try server.run("ZRANGE", key, "0", "-1")
+                        case "set": try server.run("SMEMBERS", key)
+                        case "hash": try server.run("HGETALL", key)
+                        case "stream": try server.run("XRANGE", key, "-", "+")
+                        default: try server.run("GET", key)
+                        }
+                    #expect(!"\(key) \(value)".lowercased().contains(token), "\(key)")
+                }
+            }
+            // The scheduled job still goes to the other device.
+            let run = try await stage.run(["jobs", "run", "--id", "later", "--yes"])
+            #expect(run.ending == .exited(0), "\(run.errors)")
+            try await eventually("it is sent") { try stage.contents().count("delivered") == 2 }
+            _ = try await worker.stop()
+            _ = try await simulator.stop()
+        }
+
         @Test("an unknown device, and a text that is not a token")
         func unknown() async throws {
             let stage = try await RedisStage(.single)

@@ -253,6 +253,7 @@ enum DocumentationTables {
             "order": keys.order("<process>"), "stats": keys.stats("<day>"), "minute": keys.minute("<minute>"),
             "jobCommands": keys.jobCommands, "configurations": keys.configurations, "source": keys.source,
             "campaigns": keys.campaigns, "campaign": keys.campaign("<name>"),
+            "campaignList": keys.campaignList("<name>"),
         ]
         return try keyTable("QueueKeys", names)
     }

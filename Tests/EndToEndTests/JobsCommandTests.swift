@@ -28,6 +28,9 @@ struct RedisStage {
         return try cluster.owner(ofSlot: cluster.slot(of: key))
     }
 
+    /// All servers.
+    var servers: [RedisServer] { single.map { [$0] } ?? cluster?.nodes ?? [] }
+
     func server(ofQueue queue: String = "default") throws -> RedisServer { try server(of: "push:{\(queue)}:jobs") }
 
     func contents(_ queue: String = "default") throws -> QueueContents {

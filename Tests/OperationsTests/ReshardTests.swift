@@ -242,7 +242,7 @@ struct ReshardTests {
 
     /// Adds a range of tokens to the shards of a set, as `add.lua` stores them. The tokens are digests of the numbers.
     private static let fill = """
-        local shards = tonumber(ARGV[3])
+        local shards, today = tonumber(ARGV[3]), math.floor(redis.call('TIME')[1] / 86400)
         for number = tonumber(ARGV[1]), tonumber(ARGV[2]) do
             local token = redis.sha1hex(number) .. string.rep('0', 24)
             local shard = math.floor(tonumber(string.sub(token, 1, 4), 16) * shards / 65536)
@@ -251,7 +251,7 @@ struct ReshardTests {
             local digest = redis.sha1hex(token)
             redis.call('HSET', base .. ':details:' .. string.sub(digest, 1, 3),
                 struct.pack('>I4I1', tonumber(string.sub(digest, 4, 11), 16), tonumber(string.sub(digest, 12, 13), 16)),
-                struct.pack('>I6I2I2', 1700000000000 + number, 20000, 0))
+                struct.pack('>I6I2I2', 1700000000000 + number, today, 0))
         end
         """
 

@@ -20,6 +20,7 @@ package struct AuditEntry: Sendable, Equatable {
         case deleteDeadLetters = "delete_dead_letters"
         case editAndRequeue = "edit_and_requeue"
         // Campaigns.
+        case sendCampaign = "send_campaign"
         case cancelCampaign = "cancel_campaign"
         case pauseCampaign = "pause_campaign"
         case resumeCampaign = "resume_campaign"
@@ -30,6 +31,8 @@ package struct AuditEntry: Sendable, Equatable {
         case addInvalidTokens = "add_invalid_tokens"
         case removeInvalidTokens = "remove_invalid_tokens"
         case reshardInvalidTokens = "reshard_invalid_tokens"
+        // Devices.
+        case forgetDevices = "forget_devices"
         // Tests.
         case testSend = "test_send"
     }
@@ -136,15 +139,26 @@ package struct AuditEntry: Sendable, Equatable {
         }
     }
 
-    /// Returns the first eight characters of a device token and an ellipsis; any other word as it is.
+    /// Returns the first eight characters of a device token and an ellipsis; any other word without the tokens in it.
     private static func masked(_ word: ArraySlice<Unicode.Scalar>) -> [Unicode.Scalar] {
         guard word.count >= tokenDigits else { return Array(word) }
-        let isHexadecimal = word.allSatisfy { $0.properties.isASCIIHexDigit }
         // A long path or name rarely has all three; base64 of 30 random bytes does.
         let isBase64 =
             word.contains { ("0"..."9").contains($0) } && word.contains { ("a"..."z").contains($0) }
             && word.contains { ("A"..."Z").contains($0) }
-        return isHexadecimal || isBase64 ? Array(word.prefix(8)) + ["…"] : Array(word)
+        return isBase64 ? Array(word.prefix(8)) + ["…"] : maskedDigits(word)
+    }
+
+    /// Returns a word in which each hexadecimal number that can be a device token is shortened, such as that in an id.
+    private static func maskedDigits(_ word: ArraySlice<Unicode.Scalar>) -> [Unicode.Scalar] {
+        var (clean, start) = ([Unicode.Scalar](), word.startIndex)
+        while start < word.endIndex {
+            let end = word[start...].firstIndex { !$0.properties.isASCIIHexDigit } ?? word.endIndex
+            clean += end - start >= tokenDigits ? Array(word[start..<start + 8]) + ["…"] : Array(word[start..<end])
+            if end < word.endIndex { clean.append(word[end]) }
+            start = min(end + 1, word.endIndex)
+        }
+        return clean
     }
 
     // MARK: The form in Redis

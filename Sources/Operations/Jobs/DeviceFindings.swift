@@ -61,23 +61,11 @@ package struct DeviceFindings {
 
     // MARK: For programs
 
-    private struct Invalid: Encodable {
-        let at: Int64?
-        let reason, topic, environment, source: String?
-    }
-
     package var json: String {
         get throws {
-            var members = ["\"token\":\(try JSONLine.text(token))"]
-            if let details = record.invalid {
-                func text(_ value: ByteBuffer?) -> String? { value.map { String(buffer: $0) } }
-                let invalid = Invalid(
-                    at: details.at, reason: text(details.reason), topic: text(details.topic),
-                    environment: text(details.environment), source: text(details.source))
-                members.append("\"invalid\":\(try JSONLine.text(invalid))")
-            }
-            if let until = record.throttledUntil, until > now { members.append("\"throttled_until\":\(until)") }
-            if let at = record.registeredAt { members.append("\"registered_at\":\(at)") }
+            var record = record
+            if let until = record.throttledUntil, until <= now { record.throttledUntil = nil }
+            var members = ["\"token\":\(try JSONLine.text(token))"] + (try record.members)
             members.append("\"results\":[\(results.map(Self.object).joined(separator: ","))]")
             if isPartial { members.append("\"partial\":true") }
             members.append("\"results_searched\":\(searched)")

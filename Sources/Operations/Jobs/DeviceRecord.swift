@@ -1,4 +1,5 @@
 import NIOCore
+import PrintableText
 import PushQueue
 import Redis
 
@@ -28,6 +29,28 @@ package struct DeviceRecord: Sendable {
         let throttled = try await client.call(RedisCommand("ZSCORE", keys.throttledTokens, token)).root.string
         record.throttledUntil = throttled.flatMap(Double.init).map { Int64(bounding: $0) }
         return record
+    }
+
+    private struct Invalid: Encodable {
+        let at: Int64?
+        let reason, topic, environment, source: String?
+    }
+
+    /// The members of a JSON object; none for what is unknown.
+    var members: [String] {
+        get throws {
+            var members: [String] = []
+            if let invalid {
+                func text(_ value: ByteBuffer?) -> String? { value.map { String(buffer: $0) } }
+                let details = Invalid(
+                    at: invalid.at, reason: text(invalid.reason), topic: text(invalid.topic),
+                    environment: text(invalid.environment), source: text(invalid.source))
+                members.append("\"invalid\":\(try JSONLine.text(details))")
+            }
+            if let throttledUntil { members.append("\"throttled_until\":\(throttledUntil)") }
+            if let registeredAt { members.append("\"registered_at\":\(registeredAt)") }
+            return members
+        }
     }
 }
 

@@ -7,6 +7,8 @@ struct JobTokenList: Equatable, Sendable {
     var count: Int
     /// The offset of the member's name, with its quote.
     var memberStart: Int
+    /// The length of each token, if all have the same length and no escapes, and only commas between them; else 0.
+    var commonLength: Int32
 
     /// Steps over an array of device tokens.
     /// - Returns: nil if it is not an array of at least one string.
@@ -16,17 +18,32 @@ struct JobTokenList: Equatable, Sendable {
         guard scanner.next == UInt8(ascii: "[") else { return nil }
         let start = scanner.offset
         var count = 0
+        var length = 0
+        var isRegular = true
         var more = try scanner.enterArray()
         while more {
             guard let first = scanner.next else { throw scanner.error(.unexpectedEnd) }
             guard first == UInt8(ascii: "\"") else { return nil }
-            _ = try scanner.string()
+            let token = try scanner.string()
+            if count == 0 { length = token.range.count }
+            let expected = firstToken(ofArrayAt: start) &+ count &* distance(ofTokensOf: length)
+            if token.range.lowerBound != expected || token.range.count != length || token.hasEscapes {
+                isRegular = false
+            }
             count &+= 1
             more = try scanner.nextElement()
         }
         guard count > 0 else { return nil }
-        return JobTokenList(array: JobField(start..<scanner.offset), count: count, memberStart: memberStart)
+        return JobTokenList(
+            array: JobField(start..<scanner.offset), count: count, memberStart: memberStart,
+            commonLength: isRegular ? Int32(truncatingIfNeeded: length) : 0)
     }
+
+    /// The offset of the first token of a regular array, after its bracket and quote.
+    static func firstToken(ofArrayAt start: Int) -> Int { start &+ 2 }
+
+    /// The distance between the beginnings of regular tokens of a length: the token, two quotes and a comma.
+    static func distance(ofTokensOf length: Int) -> Int { length &+ 3 }
 }
 
 /// A job's device tokens, read one by one from its body without making an array.
@@ -46,36 +63,48 @@ public struct JobTokens: Sequence, Sendable {
     public var underestimatedCount: Int { list.count }
 
     /// Returns an iterator at the first token.
-    public func makeIterator() -> Iterator { Iterator(body: body, next: list.array.offset + 1) }
+    public func makeIterator() -> Iterator { Iterator(body: body, list: list) }
 
     /// Reads token after token. A copy continues at the position of the original.
     public struct Iterator: IteratorProtocol, Sendable {
         private let body: ByteBuffer
-        private var position: Int?
+        private let commonLength: Int
+        private var remaining: Int
+        /// The offset of the next token: of its first character if the tokens are regular, else of its quote or of the
+        /// white space before it.
+        private var position: Int
 
-        init(body: ByteBuffer, next: Int) {
+        init(body: ByteBuffer, list: JobTokenList) {
             self.body = body
-            position = next
+            commonLength = Int(list.commonLength)
+            remaining = list.count
+            position =
+                commonLength > 0 ? JobTokenList.firstToken(ofArrayAt: list.array.offset) : list.array.offset &+ 1
         }
 
         /// Returns the next token, as it is written in the job: ``Job/text(_:)`` decodes it.
         public mutating func next() -> JobField? {
-            guard let position else { return nil }
+            guard remaining > 0 else { return nil }
+            remaining &-= 1
+            guard commonLength > 0 else { return scanToken() }
+            defer { position &+= JobTokenList.distance(ofTokensOf: commonLength) }
+            return JobField(position..<position &+ commonLength)
+        }
+
+        private mutating func scanToken() -> JobField? {
             let step = body.withUnsafeReadableBytes { bytes in Self.step(bytes, from: position) }
-            self.position = step?.next
+            position = step?.next ?? position
             return step?.field
         }
 
-        private static func step(
-            _ bytes: UnsafeRawBufferPointer, from position: Int
-        ) -> (field: JobField, next: Int?)? {
+        private static func step(_ bytes: UnsafeRawBufferPointer, from position: Int) -> (field: JobField, next: Int)? {
             var scanner = JSONScanner(bytes, in: position..<bytes.count)
             scanner.skipWhitespace()
-            // The decoder has validated the array, so neither can fail.
+            // The decoder has validated the array, so it can't fail.
             guard let string = try? scanner.string() else { return nil }
             scanner.skipWhitespace()
-            let isLast = scanner.next != UInt8(ascii: ",")
-            return (JobField(string), isLast ? nil : scanner.offset + 1)
+            // After the comma or, at the end of the array, its bracket.
+            return (JobField(string), scanner.offset &+ 1)
         }
     }
 }

@@ -17,7 +17,7 @@ struct ChangeCommand {
     /// Returns true if the command asks before it carries out a plan.
     var asks: (ChangePlan) -> Bool = { $0.question != nil }
     /// The things that the command changes. They decide the members of its JSON.
-    enum Things { case jobs, deadLetters, tokens }
+    enum Things { case jobs, deadLetters, tokens, records }
 
     var things = Things.jobs
     /// The exit status if nothing matches.
@@ -46,6 +46,7 @@ struct ChangeCommand {
         var control = ChangeControl()
         control.isStopped = { Interruption.isRequested }
         control.progress = { progress.draw($0) }
+        control.note = { progress.note($0) }
         let result = try await Self.mapping { try await desk.apply(change, plan, control) }
         progress.end()
         for part in result.parts where isJSON || !part.sentence.isEmpty { try report(part, "", plan) }
@@ -78,17 +79,19 @@ struct ChangeCommand {
             let queue: String?
             let action: String
             let count: Int
-            let byReason, byState: [String: Int]?
+            let byReason, byState, byKind: [String: Int]?
             let notifications, claimed, looked: Int?
             let dryRun, interrupted: Bool
             let error: String?
         }
-        let isOfJobs = command.things == .jobs
+        let (isOfJobs, isOfRecords) = (command.things == .jobs, command.things == .records)
         return try JSONLine.text(
             Object(
                 queue: part.queue, action: plan.verb, count: part.count,
-                byReason: isOfJobs ? nil : part.groups, byState: isOfJobs ? part.groups : nil,
-                notifications: isOfJobs ? part.notifications : nil, claimed: isOfJobs ? part.claimed : nil,
+                byReason: isOfJobs || isOfRecords ? nil : part.groups, byState: isOfJobs ? part.groups : nil,
+                byKind: isOfRecords ? part.groups : nil,
+                notifications: isOfJobs ? part.notifications : nil,
+                claimed: isOfJobs || isOfRecords ? part.claimed : nil,
                 looked: command.things == .deadLetters ? part.looked : nil, dryRun: command.isDryRun,
                 interrupted: Interruption.isRequested, error: part.error), keys: .convertToSnakeCase)
     }
@@ -108,10 +111,19 @@ struct ChangeCommand {
 
     /// The progress of a command, as one line on a terminal.
     private final class Progress: Sendable {
+        private struct State {
+            var last: ContinuousClock.Instant?
+            /// The first call, and its count.
+            var first: (at: ContinuousClock.Instant, count: Int)?
+        }
+
+        /// The time after which the time that is left can be estimated.
+        private static let settled = Duration.seconds(3)
+
         private let verb: String
         private let expected: Int
         private let isShown: Bool
-        private let last = Mutex<ContinuousClock.Instant?>(nil)
+        private let state = Mutex(State())
 
         init(_ verb: String, of expected: Int, isShown: Bool) {
             self.verb = verb
@@ -120,17 +132,32 @@ struct ChangeCommand {
         }
 
         func draw(_ count: Int) {
-            let isDue = last.withLock { last in
-                guard isShown, last.map({ $0.duration(to: .now) > .milliseconds(100) }) ?? true else { return false }
-                last = .now
-                return true
+            guard isShown else { return }
+            let now = ContinuousClock.now
+            let left: Duration?? = state.withLock { state in
+                guard state.last.map({ now - $0 > .milliseconds(100) }) ?? true else { return nil }
+                state.last = now
+                guard let first = state.first else {
+                    state.first = (now, count)
+                    return .some(nil)
+                }
+                guard now - first.at >= Self.settled, count > first.count else { return .some(nil) }
+                return (now - first.at) * (Double(max(0, expected - count)) / Double(count - first.count))
             }
-            if isDue { Terminal.note("\r\(verb) \(Words.number(count)) of \(Words.number(expected))\u{1B}[K") }
+            guard let left else { return }
+            let time = left.map { ", about \(Words.brief(Int64($0 / .milliseconds(1)))) left" } ?? ""
+            Terminal.note("\r\(verb) \(Words.number(count)) of \(Words.number(expected))\(time)\u{1B}[K")
+        }
+
+        /// Prints a line.
+        func note(_ text: String) {
+            end()
+            Terminal.note(text + "\n")
         }
 
         /// Clears the line.
         func end() {
-            if last.withLock({ $0 != nil }) { Terminal.note("\r\u{1B}[K") }
+            if state.withLock({ $0.last != nil }) { Terminal.note("\r\u{1B}[K") }
         }
     }
 }

@@ -1,4 +1,5 @@
 import ArgumentParser
+import Operations
 import PushQueue
 import Redis
 
@@ -45,10 +46,6 @@ struct CommandFailure: Error, CustomStringConvertible {
 }
 
 extension CommandFailure {
-    /// Server errors after which the same command may succeed later.
-    private static let temporary: Set = [
-        "OOM", "LOADING", "BUSY", "MISCONF", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "NOREPLICAS", "TRYAGAIN",
-    ]
     private static let refusals: Set = ["NOAUTH", "WRONGPASS", "NOPERM"]
 
     init(_ error: RedisError) {
@@ -56,7 +53,7 @@ extension CommandFailure {
             switch error {
             case .authentication: .refused
             case .server(let answer) where Self.refusals.contains(answer.prefix): .refused
-            case .server(let answer): Self.temporary.contains(answer.prefix) ? .unavailable : .attention
+            case .server(let answer): answer.isTemporary ? .unavailable : .attention
             case .commandTooLarge: .attention
             case .notConnected, .connectionLost, .timeout, .protocolViolation, .connect: .unavailable
             }

@@ -19,6 +19,8 @@ enum CommandNames {
             let children = command.configuration.subcommands
             guard !children.isEmpty, !argument.hasPrefix("-") else { break }
             guard let child = children.first(where: { name($0) == argument }) else {
+                // An argument of the subcommand that needs no name.
+                if command.configuration.defaultSubcommand != nil { break }
                 let names =
                     children.filter { $0.configuration.shouldDisplay }.map { name($0) }
                     + (path.isEmpty ? ["help"] : [])

@@ -191,6 +191,16 @@ extension QueueOptions {
         return only
     }
 
+    /// Returns the queue for jobs of a producer: `default`, if the configuration has several.
+    func ofJobs(_ settings: Settings) throws -> QueueConfiguration {
+        if given[.queueNames] == nil,
+            let common = try settings.queues().first(where: { $0.keys.queue == "default" })
+        {
+            return common
+        }
+        return try only(settings)
+    }
+
     /// Runs `body` with a connected client of the queue, which is closed afterwards.
     /// - Throws: the errors of `body`; those of Redis as a ``CommandFailure``.
     func withClient(_ body: (RedisClient, QueueKeys) async throws -> Void) async throws {

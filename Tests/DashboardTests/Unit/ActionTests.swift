@@ -44,8 +44,8 @@ struct ActionTests {
         let confirmed = ActionKind.all.filter(\.confirms).map(\.name).sorted()
         #expect(
             confirmed == [
-                "cancel-campaign", "change-dead-letters", "change-jobs", "remove-invalid-tokens", "requeue-campaign",
-                "stop-worker",
+                "cancel-campaign", "change-dead-letters", "change-jobs", "forget-devices", "remove-invalid-tokens",
+                "requeue-campaign", "stop-worker",
             ])
     }
 }

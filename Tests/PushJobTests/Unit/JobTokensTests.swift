@@ -1,3 +1,4 @@
+import Foundation
 import NIOCore
 import Testing
 
@@ -21,6 +22,21 @@ struct JobTokensTests {
         #expect(tokens.count == 1000)
         #expect(job.tokenStrings == expected)
         #expect(job.tokenStrings == expected)
+    }
+
+    @Test(
+        "are found whether or not all are written alike",
+        arguments: [
+            #"["aa","bb","cc"]"#, #"["aa","bb","c"]"#, #"["aa", "bb","cc"]"#, #"["aa","bb" ,"cc"]"#, #"[ "aa","bb"]"#,
+            #"["aa","bb" ]"#, #"["aa"]"#, #"["",""]"#, #"["\u0061","bbbbbb"]"#, #"["bbbbbb","\u0061"]"#,
+            #"["a","bb","c","dd"]"#,
+        ])
+    func spellings(list: String) throws {
+        let expected = try JSONDecoder().decode([String].self, from: Data(list.utf8))
+        #expect(try decodeJob(#"{"payload":{},"tokens":\#(list)}"#).tokenStrings == expected)
+        #expect(try decodeJob(#"{"tokens":\#(list),"payload":{}}"#).tokenStrings == expected)
+        let wrapped = #"{"apns_worker":1,"tokens":\#(list),"job":{"token":"x","payload":{}}}"#
+        #expect(try decodeJob(wrapped).tokenStrings == expected)
     }
 
     @Test("a copy of an iterator continues from where it was made")

@@ -1,6 +1,6 @@
 -- Reads the jobs of one key, a page at a time.
 --
--- KEYS  1 place           the LIST of jobs or the inbox, the ZSET of retries, or the HASH of a lane's claims
+-- KEYS  1 place           the LIST of jobs or the inbox, the ZSET of retries or of dead letters, or the HASH of a lane's claims
 -- ARGV  1 kind            list, retry or claimed
 --       2 cursor          'start', then the cursor of the reply before; with claimed any text
 --       3 limit           the maximum number of jobs
@@ -10,7 +10,7 @@
 -- Reply { now, cursor, (position size job)... }
 --       now               Redis' time, ms
 --       cursor            for the next page; '' after the last. With claimed the number of fields that were read
---       position          retry: the due time, ms; claimed: the field; list: ''
+--       position          retry: the due time, ms; claimed: the field; list: the index of the job from that end, from 0
 --       size              of the job in bytes
 --       job               its bytes; of a job beyond 16 MiB only the first 64 KiB
 --
@@ -83,8 +83,8 @@ if kind == 'list' then
     local jobs, seen, is_end = read_portions(function(from, to)
         return read(start + from, start + to)
     end, limit, max_bytes, largest)
-    for _, job in ipairs(jobs) do
-        add('', job)
+    for i, job in ipairs(jobs) do
+        add(string.format('%d', start + i - 1), job)
     end
     if not is_end then
         -- The largest is forgotten slowly: one large job must not make all later portions small.

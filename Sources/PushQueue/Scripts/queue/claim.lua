@@ -85,8 +85,11 @@ held = type(held) == 'number' and held or -1
 redis.call('ZADD', workers, now + (limit == 0 and held == 0 and idle_lease or lease), lane)
 
 -- A random one of the ten that expired first: a lane that can't be reclaimed must not shield the others.
-local expired = redis.call('ZRANGEBYSCORE', workers, '-inf', '(' .. now, 'LIMIT', 0, 10)
-expired = expired[1 + now_in_us % math.max(1, #expired)] or ''
+local expired = ''
+if redis.call('ZCOUNT', workers, '-inf', '(' .. now) > 0 then
+    local first_expired = redis.call('ZRANGEBYSCORE', workers, '-inf', '(' .. now, 'LIMIT', 0, 10)
+    expired = first_expired[1 + now_in_us % #first_expired]
+end
 
 -- The heartbeat is informational: a fault of these keys must not keep jobs from being claimed.
 local command = ''
@@ -190,10 +193,12 @@ if moved_waiting == 0 and fresh_waiting == 0 and due_waiting == 0 then
     return reply
 end
 
-local wrong = wrong_type({
-    [retry] = 'zset', [claimed] = 'hash',
-    [jobs] = 'list', [inbox] = 'list', [dead] = 'zset', [stats_key(stats, now)] = 'hash', [results] = 'stream',
-})
+-- A key that was counted has the right type.
+local wrong = wrong_type({ [dead] = 'zset', [stats_key(stats, now)] = 'hash', [results] = 'stream' })
+if not wrong and (held < 0 or type(moved_waiting) ~= 'number' or type(fresh_waiting) ~= 'number'
+    or type(due_waiting) ~= 'number') then
+    wrong = wrong_type({ [retry] = 'zset', [claimed] = 'hash', [jobs] = 'list', [inbox] = 'list' })
+end
 if wrong then
     return wrong
 end

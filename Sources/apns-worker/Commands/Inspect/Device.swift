@@ -6,9 +6,29 @@ import PrintableText
 import PushQueue
 import Redis
 
-struct Device: AsyncParsableCommand {
+struct Device: ParsableCommand {
     static let configuration = CommandConfiguration(
-        abstract: "Show everything known about a device token.",
+        abstract: "Show, export or forget everything about a device token.",
+        discussion: "`apns-worker device TOKEN` is `apns-worker device show TOKEN`.",
+        subcommands: [DeviceShow.self, DeviceExportCommand.self, DeviceForget.self], defaultSubcommand: DeviceShow.self)
+
+    /// Returns the hex of a device token in an argument.
+    static func hex(_ token: String) throws -> String {
+        guard !TokenText.isShortened(token) else {
+            throw ValidationError(
+                "\(token.printable) is the beginning of a token; a device token has 64 hex digits or more")
+        }
+        do {
+            return String(buffer: try DeviceToken(token).hex)
+        } catch {
+            throw ValidationError("\(error)")
+        }
+    }
+}
+
+struct DeviceShow: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "show", abstract: "Show everything known about a device token.",
         discussion: """
             Shows if the token is invalid, since when and why; if APNs throttles it; its last registration; its results, newest \
             first; the jobs that wait for it; and its dead letters. Searches the newest 100,000 results of each queue, and all \
@@ -29,25 +49,11 @@ struct Device: AsyncParsableCommand {
 
     func validate() throws {
         try DeadLetterOptions.check(limit: limit)
-        _ = try hex
-    }
-
-    private var hex: String {
-        get throws {
-            guard !TokenText.isShortened(token) else {
-                throw ValidationError(
-                    "\(token.printable) is the beginning of a token; a device token has 64 hex digits or more")
-            }
-            do {
-                return String(buffer: try DeviceToken(token).hex)
-            } catch {
-                throw ValidationError("\(error)")
-            }
-        }
+        _ = try Device.hex(token)
     }
 
     func run() async throws {
-        let hex = try hex
+        let hex = try Device.hex(token)
         var findings = DeviceFindings(token: hex, now: Moment.now)
         let settings = try queue.settings()
         try await FleetOptions.withFleet(settings, searches: false) { fleet in
@@ -57,6 +63,32 @@ struct Device: AsyncParsableCommand {
             try await findings.search(fleet.jobs(of: keys), fleet.client(for: keys.results), limit: limit)
         }
         Terminal.print(json ? try findings.json + "\n" : findings.page)
+    }
+}
+
+struct DeviceExportCommand: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "export", abstract: "Print everything that Redis has about a device token, as JSON.",
+        discussion: """
+            Prints one object: token, invalid, throttled_until, registered_at, jobs, dead_letters (also cancelled jobs), results, \
+            parked_results, and ids, those of jobs that contain the token. Unlike `apns-worker device show`, it searches \
+            everything, and prints jobs as they are stored. Of a job of several tokens it prints only this one.
+            """)
+
+    @OptionGroup(title: "Queues") var queue: QueueOptions
+
+    @Argument(help: "Device token, in hex or base64.") var token: String
+
+    func validate() throws { _ = try Device.hex(token) }
+
+    func run() async throws {
+        var export = DeviceExport(try Device.hex(token))
+        try await FleetOptions.withFleet(queue.settings(), searches: false) { try await export.read($0) }
+        try await QueueChoice.withEach(queue) { try await export.read($0.jobs(of: $1)) }
+        if export.large > 0 {
+            Terminal.note("note: \(Words.count(export.large, "job")) beyond 16 MiB were not searched\n")
+        }
+        Terminal.print(try export.json + "\n")
     }
 }
 

@@ -8,24 +8,26 @@ import UnixSignals
 
 struct Campaign: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        abstract: "Show, pause, limit and cancel campaigns.",
+        abstract: "Send, show, pause, limit and cancel campaigns.",
         discussion: """
             A campaign is all jobs with the same member "campaign", such as {"campaign":"spring-sale",…}. Its commands work on \
             jobs that wait, retry, are scheduled or are claimed, and on those that are enqueued later, without a scan: they are \
             one field in Redis, which workers read with every claim.
 
+              apns-worker campaign send spring-sale --job job.json --tokens devices.csv --column token
               apns-worker campaign list
               apns-worker campaign show spring-sale --watch
               apns-worker campaign cancel spring-sale --reason 'wrong price'
               apns-worker campaign requeue spring-sale
               apns-worker campaign report spring-sale --html > report.html
 
-            The counters of a campaign are kept for 90 days after its last notification. `apns-worker enqueue` counts \
-            the total. Other producers count it themselves: \
-            HINCRBY push:{default}:campaign:spring-sale total 500000
+            The counters of a campaign are kept for 90 days after its last notification. `campaign send` and \
+            `enqueue` count the total. Other producers set it before they push the first job: \
+            HSET push:{default}:campaign:spring-sale total 500000
             """,
         subcommands: [
-            CampaignList.self, CampaignShow.self, CampaignReport.self, CampaignPause.self, CampaignResume.self,
+            CampaignSend.self, CampaignList.self, CampaignShow.self, CampaignReport.self, CampaignPause.self,
+            CampaignResume.self,
             CampaignLimit.self,
             CampaignGuardCommand.self, CampaignCancel.self, CampaignRequeue.self,
         ])

@@ -101,7 +101,7 @@ struct Enqueue: AsyncParsableCommand {
     func run() async throws {
         // Mistakes in flags are reported before any wait for Redis.
         let settings = try queue.settings()
-        let configuration = try queueOfJobs(settings)
+        let configuration = try queue.ofJobs(settings)
         _ = try jobOfFlags(configuration.keys, configuration.format).map {
             if !unchecked {
                 _ = try EnqueueCheck(format: configuration.format, apps: nil, isStrict: strict).prepare($0.body)
@@ -124,16 +124,6 @@ struct Enqueue: AsyncParsableCommand {
                 try await enqueueLines(check, client, keys)
             }
         }
-    }
-
-    /// Returns the queue for the jobs: `default`, if the configuration has several.
-    private func queueOfJobs(_ settings: Settings) throws -> QueueConfiguration {
-        if queue.given[.queueNames] == nil,
-            let common = try settings.queues().first(where: { $0.keys.queue == "default" })
-        {
-            return common
-        }
-        return try queue.only(settings)
     }
 
     // MARK: A job from flags

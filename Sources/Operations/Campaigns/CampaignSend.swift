@@ -1,0 +1,106 @@
+import NIOCore
+import PushQueue
+import Redis
+
+/// The jobs of a list of tokens.
+package protocol CampaignJobs: Sendable {
+    /// The digest of the tokens in their order.
+    var listDigest: String { get }
+    /// The digest of all else that the jobs are made of.
+    var jobDigest: String { get }
+    /// The number of jobs.
+    var count: Int { get }
+    /// The number of notifications of the first jobs.
+    func notifications(ofFirst jobs: Int) -> Int
+    /// The numbers of repeated tokens, and of lines that are not tokens, of which there are no jobs.
+    var repeated: Int { get }
+    var refused: Int { get }
+    /// True if the jobs are to be sent at a later time, until which none of them ends.
+    var isScheduled: Bool { get }
+
+    /// Returns jobs, one after another, as long as there are any.
+    /// - Parameters:
+    ///   - first: the number of jobs before these. Mostly the number after the last call's.
+    ///   - count: the maximum number of jobs.
+    ///   - bytes: the size after which no further job is added.
+    func jobs(after first: Int, atMost count: Int, bytes: Int) throws -> [ByteBuffer]
+}
+
+/// The position in a list of tokens whose jobs are pushed, kept in Redis.
+package struct CampaignCursor: Sendable {
+    /// The state of the list; see `send-jobs.lua`.
+    package enum State: String, Sendable {
+        case ready, pushed, moved, full, cancelled, list, job, lost
+    }
+
+    /// The reply to a push, or to the question whether jobs could be pushed.
+    package struct Reply: Sendable {
+        package var state: State
+        /// The number of jobs that were pushed.
+        package var next: Int
+        /// The number of jobs that wait in the queue.
+        package var waiting: Int
+        /// The number of the campaign's notifications that have not ended.
+        package var unended: Int
+    }
+
+    private let campaign: String
+    private let jobs: any CampaignJobs
+    /// The maximum number of waiting jobs.
+    private let ahead: Int
+    private let by: String
+    private let client: RedisClient
+    private let keys: QueueKeys
+
+    /// - Parameters:
+    ///   - ahead: the maximum number of jobs that wait in the queue. Also, no more notifications than those of so many
+    ///     jobs are unended at a time, unless they are scheduled.
+    ///   - by: the operator.
+    package init(
+        _ campaign: String, _ jobs: any CampaignJobs, ahead: Int, by: String, _ client: RedisClient, _ keys: QueueKeys
+    ) {
+        (self.campaign, self.jobs, self.ahead, self.by) = (campaign, jobs, ahead, by)
+        (self.client, self.keys) = (client, keys)
+    }
+
+    /// Asks whether jobs can be pushed.
+    /// - Throws: `RedisError`, or `QueueConnection/Failure`.
+    package func ask(after first: Int, count: Int) async throws -> Reply {
+        try await run(after: first, count: count, [])
+    }
+
+    /// Pushes jobs if they are the next ones. Can be repeated if it is unknown whether they were pushed.
+    /// - Throws: `RedisError`, or `QueueConnection/Failure`.
+    package func push(_ bodies: [ByteBuffer], after first: Int) async throws -> Reply {
+        try await run(after: first, count: bodies.count, bodies)
+    }
+
+    private func run(after first: Int, count: Int, _ bodies: [ByteBuffer]) async throws -> Reply {
+        try await QueueScript.sendJobs.run(
+            client,
+            [
+                keys.campaignList(campaign), keys.jobs, keys.campaign(campaign), keys.campaigns, keys.jobCommands,
+            ]
+        ) { command in
+            command.append(campaign)
+            command.append(jobs.listDigest)
+            command.append(jobs.jobDigest)
+            command.append(jobs.count)
+            command.append(jobs.notifications(ofFirst: jobs.count))
+            command.append(first)
+            command.append(count)
+            command.append(ahead)
+            command.append(jobs.isScheduled ? 0 : jobs.notifications(ofFirst: first + count))
+            command.append(jobs.notifications(ofFirst: 1) * ahead)
+            command.append(keys.pushCommand)
+            command.append(by)
+            for body in bodies { command.append(body) }
+        } reading: { reply in
+            let name = reply.text()
+            let state = State(rawValue: name)
+            if state == nil { reply.refuse() }
+            return Reply(
+                state: state ?? .lost, next: reply.number(), waiting: reply.number(), unended: reply.number())
+        }
+    }
+}

@@ -1,0 +1,227 @@
+import COpenSSL
+import NIOCore
+import PrintableText
+import PushQueue
+import Redis
+
+/// Removes everything that Redis has about some devices.
+///
+/// Jobs of several tokens and entries of several results are rewritten without the devices. Records that are added after
+/// the count are removed, too: the operator confirms the devices. A job that a worker has claimed can't be changed, so the
+/// change waits for its end.
+package struct ForgetDevices: Change {
+    package let action = AuditEntry.Action.forgetDevices
+    /// Lower-case hex, without repetitions.
+    private let tokens: [String]
+    /// The time to wait for claimed jobs, in seconds.
+    private let patience: Int
+    private let finder: TokenFinder
+
+    /// The number of times that everything is searched: until a search finds nothing, but at least twice, because a job
+    /// that moves while it is searched can be missed.
+    private static let searches = 2...6
+    private static let defaultPatience = 30
+
+    /// - Parameter token: returns the hex of a device token; `nil` if it is not one.
+    package init(_ fields: Fields, token: (String) -> String?) throws(FieldMistake) {
+        let texts = fields.raw("tokens").split(whereSeparator: \.isWhitespace).map(String.init)
+        guard !texts.isEmpty else { throw FieldMistake { "\($0("tokens")) is missing" } }
+        var tokens: [String] = []
+        for text in texts {
+            guard !TokenText.isShortened(text) else {
+                throw FieldMistake { _ in
+                    "\(text.printable) is the beginning of a token; a device token has 64 hex digits or more"
+                }
+            }
+            guard let hex = token(text) else {
+                throw FieldMistake { _ in "\(text.prefix(8).printable)… is not a device token in hex or base64" }
+            }
+            tokens.append(hex)
+        }
+        self.tokens = Set(tokens).sorted()
+        patience = try fields.number("wait", 0...86_400) ?? Self.defaultPatience
+        finder = TokenFinder(self.tokens)
+    }
+
+    /// The devices for the audit log, which must not name them: the first half of the SHA-256 of their tokens in
+    /// lower-case hex, sorted, with line feeds between them.
+    private var subject: String {
+        var digest = [UInt8](repeating: 0, count: Int(SHA256_DIGEST_LENGTH))
+        let text = Array(tokens.joined(separator: "\n").utf8)
+        _ = text.withUnsafeBytes { SHA256($0.baseAddress, $0.count, &digest) }
+        let hash = digest.prefix(16).map { ($0 < 16 ? "0" : "") + String($0, radix: 16) }.joined()
+        return "\(Words.count(tokens.count, "device")), sha256 \(hash)"
+    }
+
+    private func shared(_ desk: Desk) throws -> SharedDeviceRecords {
+        SharedDeviceRecords(
+            finder: finder, tokens: tokens.map { ByteBuffer(string: $0) }, fleet: desk.fleet,
+            invalidTokens: try desk.invalid())
+    }
+
+    private func checkDivision(_ desk: Desk) async throws {
+        guard try await desk.invalid().division().other != nil else { return }
+        throw ChangeRefusal(
+            .conflict, subject,
+            "the set of invalid tokens is being divided, and both of its forms may have the token; repeat this after "
+                + "`apns-worker invalid reshard` has ended")
+    }
+
+    // MARK: Counting
+
+    package func plan(_ desk: Desk, _ progress: @Sendable (Int) -> Void) async throws -> ChangePlan {
+        try await checkDivision(desk)
+        var (plan, part) = (ChangePlan(subject), ChangePart())
+        plan.verb = "removed"
+        plan.rest = "some records remain"
+        var (counts, lost, large) = (try await shared(desk).count(), 0, 0)
+        for keys in desk.queues {
+            var search = DeviceSearch(finder, try await desk.fleet.jobs(of: keys))
+            func count(_ page: [DeviceSearch.Found]) -> Int {
+                for found in page {
+                    counts[found.kind, default: 0] += found.count
+                    switch found.kind {
+                    case .job: lost += finder.jobText(found.value, .withoutDevices).lost
+                    case .deadLetter, .cancelledJob: lost += finder.deadLetterText(found.value, .withoutDevices).lost
+                    default: break
+                    }
+                }
+                progress(counts.values.reduce(0, +))
+                return 0
+            }
+            try await search.waitingJobs(count)
+            try await search.claimedJobs(count)
+            try await search.deadLetters(count)
+            let names = try await search.variableKeys()
+            try await search.results(names, count)
+            try await search.ids(names, count)
+            large += search.large
+        }
+        part.groups = Dictionary(uniqueKeysWithValues: counts.map { ($0.key.rawValue, $0.value) })
+        part.count = counts.values.reduce(0, +)
+        part.claimed = counts[.claimedJob] ?? 0
+        part.sentence = Self.sentence(counts)
+        plan.parts = [part]
+        let devices = Words.count(tokens.count, "device")
+        if plan.isEmpty { plan.notes.append("Redis has nothing about \(tokens.count == 1 ? "this device" : devices)") }
+        if part.claimed > 0 {
+            plan.notes.append(
+                "\(Words.count(part.claimed, "job")) \(part.claimed == 1 ? "is" : "are") claimed by workers, and "
+                    + "\(part.claimed == 1 ? "its end is" : "their ends are") waited for")
+        }
+        plan.notes += Self.notes(lost: lost, large: large)
+        plan.command = "Forget \(devices)"
+        plan.question =
+            "Forget \(devices), and remove \(part.sentence) of \(desk.queues.inWords) and of the keys that all queues share? "
+            + "This cannot be undone."
+        return plan
+    }
+
+    private static func sentence(_ counts: [DeviceRecordKind: Int]) -> String {
+        let known = DeviceRecordKind.allCases.compactMap { kind in
+            counts[kind].flatMap { $0 > 0 ? Words.count($0, kind.noun) : nil }
+        }
+        return known.isEmpty ? "nothing" : known.joined(separator: ", ")
+    }
+
+    private static func notes(lost: Int, large: Int) -> [String] {
+        [
+            lost > 0
+                ? "jobs name a device in another member than their tokens: they are removed with all of their tokens, "
+                    + "\(Words.number(lost)) of other devices" : nil,
+            large > 0 ? "\(Words.count(large, "job")) beyond 16 MiB were not searched" : nil,
+        ].compactMap(\.self)
+    }
+
+    // MARK: Removing
+
+    package func apply(_ plan: ChangePlan, _ desk: Desk, _ control: ChangeControl) async throws -> ChangeResult {
+        try await checkDivision(desk)
+        var part = ChangePart()
+        var (counts, lost, left) = ([DeviceRecordKind: Int](), 0, Left())
+        let end = ContinuousClock.now + .seconds(patience)
+        func removed(_ kind: DeviceRecordKind, _ count: Int) {
+            counts[kind, default: 0] += count
+            part.count += count
+            control.progress(part.count)
+        }
+        do {
+            for number in 1...Self.searches.upperBound where !control.isStopped() {
+                left = Left()
+                for keys in desk.queues where !control.isStopped() {
+                    let jobs = try await desk.fleet.jobs(of: keys)
+                    try await forget(jobs, desk, control, until: end, &left) { kind, forgotten in
+                        removed(kind, forgotten.count)
+                        lost += forgotten.lost
+                    }
+                }
+                guard !control.isStopped() else { break }
+                for (kind, count) in try await shared(desk).forget() {
+                    removed(kind, count)
+                    left.found += count
+                }
+                if left.claimed > 0 || left.found == 0 && number >= Self.searches.lowerBound { break }
+            }
+        } catch let error as RedisError {
+            if part.count == 0 { throw error }
+            part.error = "\(error)"
+        }
+        part.groups = Dictionary(uniqueKeysWithValues: counts.map { ($0.key.rawValue, $0.value) })
+        part.claimed = left.claimed
+        part.notes = Self.notes(lost: lost, large: left.large)
+        if part.error == nil, !control.isStopped() { part.error = left.sentence }
+        part.sentence = "removed " + (part.error == nil ? "" : "at least ") + Self.sentence(counts)
+        return ChangeResult([part], hasNoEffect: part.count == 0)
+    }
+
+    /// The records that the last search has found.
+    private struct Left {
+        var found = 0
+        var claimed = 0
+        var large = 0
+
+        /// The reason why the devices are not forgotten yet; `nil` if they are.
+        var sentence: String? {
+            if claimed > 0 {
+                return "\(Words.count(claimed, "job")) about \(claimed == 1 ? "a device is" : "the devices are") still "
+                    + "claimed by workers, which write what becomes of \(claimed == 1 ? "it" : "them")"
+            }
+            return found > 0 ? "records about the devices are still being added: stop their producer" : nil
+        }
+    }
+
+    /// Removes the records of one queue: first the jobs, so that no worker claims another one; then, after those that are
+    /// claimed have ended, what became of them.
+    private func forget(
+        _ jobs: QueueJobs, _ desk: Desk, _ control: ChangeControl, until end: ContinuousClock.Instant,
+        _ left: inout Left, removed: (DeviceRecordKind, DeviceSearch.Forgotten) -> Void
+    ) async throws {
+        var search = DeviceSearch(finder, jobs)
+        let forgetting = search
+        var (found, claimed) = (0, 0)
+        func forget(_ page: [DeviceSearch.Found]) async throws -> Int {
+            guard let kind = page.first?.kind else { return 0 }
+            found += page.count
+            let forgotten = try await forgetting.forget(page, by: desk.person)
+            removed(kind, forgotten)
+            return forgotten.gone
+        }
+        repeat {
+            (search, claimed) = (forgetting, 0)
+            try await search.waitingJobs(forget)
+            try await search.claimedJobs {
+                claimed += $0.count
+                return 0
+            }
+            guard claimed > 0, ContinuousClock.now < end, !control.isStopped() else { break }
+            try await Task.sleep(for: .milliseconds(200))
+        } while true
+        try await search.deadLetters(forget)
+        let names = try await search.variableKeys()
+        try await search.results(names, forget)
+        try await search.ids(names, forget)
+        left.found += found
+        left.claimed += claimed
+        left.large += search.large
+    }
+}

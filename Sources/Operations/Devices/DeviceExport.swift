@@ -1,0 +1,95 @@
+import NIOCore
+import PrintableText
+import PushJob
+import PushQueue
+import Redis
+
+/// Everything that Redis has about one device, as JSON. It contains no token of another device: of a job of several tokens
+/// it has those of the device only.
+package struct DeviceExport {
+    private let token: String
+    private let finder: TokenFinder
+    private var record = DeviceRecord()
+    /// JSON objects.
+    private var jobs: [String] = []
+    private var deadLetters: [String] = []
+    private var results: [String] = []
+    private var parkedResults: [String] = []
+    /// JSON strings.
+    private var ids: [String] = []
+    /// The number of jobs beyond 16 MiB, of which only the beginning was searched.
+    package private(set) var large = 0
+
+    /// - Parameter token: lower-case hex.
+    package init(_ token: String) {
+        self.token = token
+        finder = TokenFinder([token])
+    }
+
+    /// Reads the records that all queues share.
+    /// - Throws: `RedisError`, or `QueueConnection/Failure`.
+    package mutating func read(_ fleet: Fleet) async throws { record = try await DeviceRecord.read(token, fleet) }
+
+    /// Reads the records of a queue.
+    /// - Throws: `RedisError`, or `QueueConnection/Failure`.
+    package mutating func read(_ queue: QueueJobs) async throws {
+        var search = DeviceSearch(finder, queue)
+        var found: [DeviceSearch.Found] = []
+        func collect(_ page: [DeviceSearch.Found]) -> Int {
+            found += page
+            return 0
+        }
+        try await search.waitingJobs(collect)
+        try await search.claimedJobs(collect)
+        try await search.deadLetters(collect)
+        let names = try await search.variableKeys()
+        try await search.results(names, collect)
+        try await search.ids(names, collect)
+        large += search.large
+        let now = try await queue.client.call(RedisCommand("TIME")).root
+        let milliseconds = (now.count == 2 ? now[0].string.flatMap { Int64($0) } ?? 0 : 0) * 1000
+        for one in found { try add(one, queue, now: milliseconds) }
+    }
+
+    private mutating func add(_ found: DeviceSearch.Found, _ queue: QueueJobs, now: Int64) throws {
+        let name = queue.keys.queue
+        switch found.kind {
+        case .job, .claimedJob:
+            let body = finder.jobText(found.value, .onlyDevices).rest ?? found.value
+            let job = StoredJob(
+                body, size: body.readableBytes, due: found.key == queue.keys.retry ? Self.time(found.place) : nil,
+                lane: found.kind == .claimedJob ? found.place : nil, format: queue.format)
+            jobs.append(try JobRow(queue: name, job: job, now: now).json([]))
+        case .deadLetter, .cancelledJob:
+            let member = finder.deadLetterText(found.value, .onlyDevices).rest ?? found.value
+            let line = DeadLetter(member: found.value)?.header ?? found.value
+            let letter =
+                DeadLetter(member: member) ?? DeadLetter(header: member, original: ByteBuffer())
+            let listed = DeadLetters.Listed(key: JobKey.of(line), at: Self.time(found.place), letter: letter)
+            deadLetters.append(try DeadLetterRow(listed, queue: name).json(isWhole: true))
+        case .result, .parkedResult:
+            let lines = found.results.map { result in
+                var json = ByteBuffer()
+                ResultLine(queue: name, result: result).writeJSON(to: &json)
+                return String(buffer: json)
+            }
+            if found.kind == .result { results += lines } else { parkedResults += lines }
+        case .reservedID, .jobCommand: ids.append(try JSONLine.text(String(buffer: found.value)))
+        case .invalidToken, .registration, .throttle, .announcement: break
+        }
+    }
+
+    private static func time(_ score: String) -> Int64 { Double(score).map { Int64(bounding: $0) } ?? 0 }
+
+    /// A JSON object.
+    package var json: String {
+        get throws {
+            var members = ["\"token\":\(try JSONLine.text(token))"] + (try record.members)
+            for (name, values) in [
+                ("jobs", jobs), ("dead_letters", deadLetters), ("results", results),
+                ("parked_results", parkedResults), ("ids", ids),
+            ] { members.append("\"\(name)\":[\(values.joined(separator: ","))]") }
+            return "{\(members.joined(separator: ","))}"
+        }
+    }
+}

@@ -1,0 +1,108 @@
+import NIOCore
+import PushQueue
+import Redis
+
+extension DeviceSearch {
+    /// The effect of forgetting some values.
+    struct Forgotten: Sendable {
+        /// The number of records that were removed.
+        var count = 0
+        /// The number of values of which nothing is left.
+        var gone = 0
+        /// The device tokens that were lost with a job that names a device in another member than its tokens.
+        var lost = 0
+    }
+
+    /// The maximum number of values of one call.
+    private static let batch = 64
+
+    /// Removes values, or replaces them by what is left of them without the devices. Values that are no longer in place
+    /// are left alone.
+    /// - Parameters:
+    ///   - found: values of one key, as a page has them; no claimed jobs.
+    ///   - by: the operator.
+    /// - Throws: `RedisError`, or `QueueConnection/Failure`.
+    func forget(_ found: [Found], by: String) async throws -> Forgotten {
+        guard let first = found.first else { return Forgotten() }
+        switch first.kind {
+        case .reservedID:
+            var command = RedisCommand("DEL")
+            for one in found { command.append(one.key) }
+            return Forgotten(count: try await jobs.client.call(command).root.number ?? 0)
+        case .jobCommand:
+            let ids = Set(found.map { String($0.place.dropFirst("id:".count)) })
+            return Forgotten(count: try await jobs.command(.uncancel, ids: ids, by: by))
+        case .job where first.key != jobs.keys.retry:
+            return try await replace("list", found, end: first.key == jobs.keys.inbox ? .right : tail) {
+                finder.jobText($0.value, .withoutDevices)
+            }
+        case .job:
+            return try await replace("sorted", found) { finder.jobText($0.value, .withoutDevices) }
+        case .deadLetter:
+            return try await replace("sorted", found, bytes: jobs.keys.deadBytes) {
+                finder.deadLetterText($0.value, .withoutDevices)
+            }
+        case .cancelledJob:
+            return try await replace("sorted", found, bytes: jobs.keys.cancelledBytes) {
+                finder.deadLetterText($0.value, .withoutDevices)
+            }
+        case .result:
+            var forgotten = Forgotten()
+            for entry in found {
+                let replaced = try await replace("results", [entry]) {
+                    finder.resultsText($0.value, entry: $0.place)
+                }
+                forgotten.count += replaced.count * entry.count
+            }
+            return forgotten
+        case .parkedResult: return try await replace("entries", found) { _ in DeviceText() }
+        case .claimedJob, .invalidToken, .registration, .throttle, .announcement: return Forgotten()
+        }
+    }
+
+    private func replace(
+        _ kind: String, _ found: [Found], end: QueueKeys.Head = .left, bytes: String? = nil,
+        rest: (Found) -> DeviceText
+    ) async throws -> Forgotten {
+        var forgotten = Forgotten()
+        for start in stride(from: 0, to: found.count, by: Self.batch) {
+            let some = found[start...].prefix(Self.batch).map { ($0, rest($0)) }
+            let count = try await QueueScript.replaceValues(
+                kind, found[start].key, bytes: bytes, end: end, most: max(1, jobs.limits.maximumResults),
+                some.map { found, text in
+                    (
+                        found.place, kind == "results" || kind == "entries" ? ByteBuffer() : found.value,
+                        text.rest ?? ByteBuffer(), text.results
+                    )
+                }, jobs.client)
+            forgotten.count += count
+            forgotten.gone += some.count { $0.1.rest == nil }
+            // An estimate if some were no longer in place; that is rare, and so is a loss.
+            forgotten.lost += some.reduce(0) { $0 + $1.1.lost }
+        }
+        return forgotten
+    }
+}
+
+extension QueueScript {
+    /// Removes or replaces values of a key.
+    /// - Returns: the number of values that were still in place.
+    static func replaceValues(
+        _ kind: String, _ key: String, bytes: String? = nil, end: QueueKeys.Head = .left, most: Int,
+        _ values: [(place: String, value: ByteBuffer, rest: ByteBuffer, results: Int)], _ client: RedisClient
+    ) async throws -> Int {
+        try await forget.run(client, [key] + (bytes.map { [$0] } ?? [])) { command in
+            command.append(kind)
+            command.append(end.rawValue)
+            command.append(most)
+            for value in values {
+                command.append(value.place)
+                command.append(value.value)
+                command.append(value.rest)
+                command.append(value.results)
+            }
+        } reading: { reply in
+            reply.number()
+        }
+    }
+}

@@ -1,0 +1,207 @@
+import NIOCore
+import PushJob
+import PushQueue
+import Redis
+
+/// A kind of record about a device. The raw value is its spelling for programs.
+package enum DeviceRecordKind: String, CaseIterable, Sendable {
+    case job
+    /// A job that a worker has claimed.
+    case claimedJob = "claimed_job"
+    case deadLetter = "dead_letter"
+    case cancelledJob = "cancelled_job"
+    case result
+    case parkedResult = "parked_result"
+    /// The reservation of a job's id that contains a token.
+    case reservedID = "reserved_id"
+    /// An operator's command about a job's id that contains a token.
+    case jobCommand = "job_command"
+    case invalidToken = "invalid_token"
+    case registration
+    case throttle
+    /// A token's entry in the stream of changes of the set of invalid tokens.
+    case announcement
+
+    /// The noun for people.
+    var noun: String { self == .reservedID ? "reserved ID" : rawValue.replacing("_", with: " ") }
+}
+
+/// Finds the values of Redis that name some devices. Redis compares nothing: values are read page by page.
+struct DeviceSearch {
+    /// A value that was found.
+    struct Found {
+        let kind: DeviceRecordKind
+        let key: String
+        /// Where it is: the index in a list, the due time or time of a member of a sorted set, the ID of an entry of a
+        /// stream, a field of a hash, or the lane that has claimed it.
+        let place: String
+        let value: ByteBuffer
+        /// The results of an entry that name a device.
+        var results: [StoredResult] = []
+
+        /// The number of records.
+        var count: Int { kind == .result ? max(1, results.count) : 1 }
+    }
+
+    /// Gets what was found in a page, all in one key. Returns the number of values that it has removed from it.
+    typealias Page = ([Found]) async throws -> Int
+
+    let finder: TokenFinder
+    let jobs: QueueJobs
+    /// The number of jobs beyond 16 MiB, of which only the beginning was searched.
+    private(set) var large = 0
+
+    private var keys: QueueKeys { jobs.keys }
+    private var client: RedisClient { jobs.client }
+
+    init(_ finder: TokenFinder, _ jobs: QueueJobs) { (self.finder, self.jobs) = (finder, jobs) }
+
+    /// The end of the list of jobs at which producers push, from which it is read.
+    var tail: QueueKeys.Head { keys.head == .left ? .right : .left }
+
+    // MARK: Jobs
+
+    /// Finds jobs that wait or are postponed.
+    mutating func waitingJobs(_ page: Page) async throws {
+        try await values(.job, keys.jobs, "list", end: tail, page)
+        try await values(.job, keys.inbox, "list", end: .right, page)
+        try await values(.job, keys.retry, "retry", page)
+    }
+
+    /// Finds jobs that workers have claimed.
+    func claimedJobs(_ page: Page) async throws {
+        var filter = JobFilter()
+        filter.states = [.claimed]
+        try await jobs.sweep(filter, decodes: false) { place, claims, _ in
+            guard case .claimed(let lane) = place else { return true }
+            let found = claims.filter { finder.isIn($0.body) }.map {
+                Found(kind: .claimedJob, key: keys.claimed(lane), place: lane, value: $0.body)
+            }
+            if !found.isEmpty { _ = try await page(found) }
+            return true
+        }
+    }
+
+    /// Finds dead letters and cancelled jobs.
+    mutating func deadLetters(_ page: Page) async throws {
+        try await values(.deadLetter, keys.dead, "retry", page)
+        try await values(.cancelledJob, keys.cancelled, "retry", page)
+    }
+
+    /// Reads a list or a sorted set.
+    private mutating func values(
+        _ kind: DeviceRecordKind, _ key: String, _ type: String, end: QueueKeys.Head = .left, _ page: Page
+    ) async throws {
+        var cursor: String?
+        repeat {
+            let read = try await QueueScript.pageJobs.run(client, [key]) { command in
+                command.append(type)
+                command.append(cursor ?? "start")
+                command.append(QueueJobs.pageSize)
+                command.append(QueueJobs.pageBytes)
+                command.append(end.rawValue)
+            } reading: { reply in
+                _ = reply.number()
+                var values: (cursor: String?, all: [(place: String, size: Int, value: ByteBuffer)])
+                values = (reply.textIfAny(), [])
+                while !reply.isAtEnd { values.all.append((reply.text(), reply.number(), reply.bytes())) }
+                return values
+            }
+            large += read.all.count { $0.size > $0.value.readableBytes }
+            let found = read.all.filter { $0.size == $0.value.readableBytes && finder.isIn($0.value) }.map {
+                Found(kind: kind, key: key, place: $0.place, value: $0.value)
+            }
+            let removed = found.isEmpty ? 0 : try await page(found)
+            cursor = type == "list" ? read.cursor.map { Self.cursor($0, after: removed) } : read.cursor
+        } while cursor != nil
+    }
+
+    /// Returns the cursor of a list from which jobs were removed that had been read: it begins with an index. A smaller
+    /// index reads jobs twice; a larger one would miss some.
+    private static func cursor(_ cursor: String, after removed: Int) -> String {
+        let parts = cursor.split(separator: " ", maxSplits: 1)
+        guard parts.count == 2, let index = Int(parts[0]) else { return cursor }
+        return "\(max(1, index - removed)) \(parts[1])"
+    }
+
+    // MARK: Results
+
+    /// The number of entries of a page. The largest have some 130 KB.
+    private static let entries = 50
+
+    /// Finds results, also parked ones.
+    /// - Parameter names: the queue's keys whose names can contain a token or are not known, as ``variableKeys()`` returns
+    ///   them.
+    func results(_ names: [String], _ page: Page) async throws {
+        try await entries(.result, keys.results, page)
+        for name in names where name.hasPrefix(keys.parkedResults("")) {
+            try await entries(.parkedResult, name, page)
+        }
+    }
+
+    private func entries(_ kind: DeviceRecordKind, _ key: String, _ page: Page) async throws {
+        try await Self.entries(of: key, client) { entries in
+            let found = entries.compactMap { entry -> Found? in
+                guard entry.fields.contains(where: { finder.isIn($0.value) }) else { return nil }
+                let text = entry.fields.first { $0.name == "results" }?.value ?? ByteBuffer()
+                let own = entry.results.filter { result in result.fields.contains { finder.isIn($0.value) } }
+                return Found(kind: kind, key: key, place: entry.id, value: text, results: own)
+            }
+            if !found.isEmpty { _ = try await page(found) }
+        }
+    }
+
+    /// Reads a stream.
+    static func entries(
+        of key: String, _ client: RedisClient, _ page: ([ResultEntry]) async throws -> Void
+    ) async throws {
+        var start = "-"
+        while true {
+            let reply = try await client.call(RedisCommand("XRANGE", key, start, "+", "COUNT", "\(entries)"))
+            let entries = reply.root.children.compactMap(ResultEntry.init)
+            try await page(entries)
+            guard let last = entries.last, reply.root.count == Self.entries else { return }
+            start = "(\(last.id)"
+        }
+    }
+
+    // MARK: Names
+
+    /// Returns the queue's keys whose names contain an id or the name of a consumer group.
+    func variableKeys() async throws -> [String] {
+        let prefixes = [keys.parkedResults(""), String(buffer: keys.unique(ByteBuffer()))]
+        var (names, cursor) = ([String](), "0")
+        // A pattern for each would read all names of the server twice.
+        let pattern = keys.retry.dropLast("retry".count) + "*"
+        repeat {
+            var command = RedisCommand("SCAN", cursor, "MATCH", String(pattern).escapedExceptLast, "COUNT")
+            command.append(QueueSearch.batch)
+            let reply = try await client.call(command)
+            guard reply.root.count == 2 else { break }
+            cursor = reply.root[0].string ?? "0"
+            for name in reply.root[1].children.compactMap(\.string) where prefixes.contains(where: name.hasPrefix) {
+                names.append(name)
+            }
+        } while cursor != "0"
+        return names
+    }
+
+    /// Finds ids that contain a token: reserved ones, and those of operators' commands.
+    func ids(_ names: [String], _ page: Page) async throws {
+        let prefix = String(buffer: keys.unique(ByteBuffer()))
+        for name in names
+        where name.hasPrefix(prefix) && finder.isIn(ByteBuffer(substring: name.dropFirst(prefix.count))) {
+            _ = try await page([Found(kind: .reservedID, key: name, place: "", value: ByteBuffer(string: name))])
+        }
+        let fields = try await client.call(RedisCommand("HKEYS", keys.jobCommands)).root.children
+        let found = fields.compactMap(\.string).filter { $0.hasPrefix("id:") && finder.isIn(ByteBuffer(string: $0)) }
+        guard !found.isEmpty else { return }
+        _ = try await page(
+            found.map { Found(kind: .jobCommand, key: keys.jobCommands, place: $0, value: ByteBuffer(string: $0)) })
+    }
+}
+
+extension String {
+    /// The text as a pattern for `SCAN` whose last character, a `*`, matches any ending.
+    fileprivate var escapedExceptLast: String { String(dropLast()).escapedForMatch + "*" }
+}

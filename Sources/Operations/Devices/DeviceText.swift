@@ -1,0 +1,121 @@
+import NIOCore
+import PushJob
+
+/// A value of Redis that names a device, and the rest of it without the device; or the other way round.
+struct DeviceText {
+    /// The part of a value that is asked for.
+    enum Part { case withoutDevices, onlyDevices }
+
+    /// The part; `nil` if nothing is left of the value.
+    var rest: ByteBuffer?
+    /// The number of results in the rest, if these are results.
+    var results = 0
+    /// The number of device tokens that are lost with a job, because it names a device in another member than its tokens.
+    var lost = 0
+}
+
+extension TokenFinder {
+    private func cuts(_ part: DeviceText.Part) -> (UnsafeRawBufferPointer) -> Bool {
+        { element in isIn(element) == (part == .withoutDevices) }
+    }
+
+    /// Returns a part of a job, or of a dead letter's line: the value with only some of its tokens. A job without a list
+    /// of tokens is a whole.
+    func jobText(_ text: ByteBuffer, _ part: DeviceText.Part) -> DeviceText {
+        guard let cut = JSONCut(text, elementsOf: "tokens", where: cuts(part)) else {
+            return DeviceText(rest: part == .onlyDevices ? text : nil)
+        }
+        if part == .onlyDevices { return DeviceText(rest: cut.text) }
+        // Of a wrapper without tokens, those that are left in the job have ended.
+        guard !cut.isEmptied else { return DeviceText() }
+        guard !isIn(cut.text) else { return DeviceText(lost: cut.kept) }
+        return DeviceText(rest: cut.text)
+    }
+
+    /// Returns a part of a dead letter: a line about the job, a line feed, and the job.
+    func deadLetterText(_ text: ByteBuffer, _ part: DeviceText.Part) -> DeviceText {
+        guard let end = text.readableBytesView.firstIndex(of: UInt8(ascii: "\n")),
+            let line = text.getSlice(at: text.readerIndex, length: end - text.readerIndex),
+            let original = text.getSlice(at: end + 1, length: text.writerIndex - end - 1)
+        else { return DeviceText(rest: part == .onlyDevices ? text : nil) }
+        var (head, job) = (jobText(line, part), jobText(original, part))
+        // A job that can't be read stays beside a line that names no device.
+        if part == .withoutDevices, !isIn(original) { job = DeviceText(rest: original) }
+        guard let newLine = head.rest, let newJob = job.rest else {
+            head.lost = max(head.lost, job.lost)
+            return DeviceText(lost: head.lost)
+        }
+        var rest = Self.line(newLine, withSize: newJob.readableBytes)
+        rest.writeInteger(UInt8(ascii: "\n"))
+        rest.writeImmutableBuffer(newJob)
+        return DeviceText(rest: rest)
+    }
+
+    /// Returns the line of a dead letter with the size of its job.
+    private static func line(_ line: ByteBuffer, withSize size: Int) -> ByteBuffer {
+        let text = String(buffer: line)
+        // The first one is the member, because quotes in a string would be escaped.
+        guard let member = text.firstRange(of: #""size":"#) else { return line }
+        let digits = text[member.upperBound...].prefix { $0.isASCII && $0.isNumber }
+        return ByteBuffer(string: text.replacingCharacters(in: digits, with: "\(size)"))
+    }
+
+    /// Returns the results of other devices of an entry: the array of groups, in which each group has the time of the
+    /// entry, because the array becomes another entry.
+    func resultsText(_ array: ByteBuffer, entry: String) -> DeviceText {
+        let groups = Self.elements(of: array)
+        var (rest, results) = (ByteBuffer(), 0)
+        for group in groups {
+            guard let cut = JSONCut(group, elementsOf: "notifications", where: { isIn($0) }), cut.kept > 0,
+                !isIn(cut.text)
+            else { continue }
+            rest.writeString(results == 0 ? "[" : ",")
+            rest.writeImmutableBuffer(Self.timed(cut.text, by: entry))
+            results += cut.kept
+        }
+        guard results > 0 else { return DeviceText() }
+        rest.writeString("]")
+        return DeviceText(rest: rest, results: results)
+    }
+
+    private static let timeMember = #"{"time":"#
+
+    private static func timed(_ group: ByteBuffer, by entry: String) -> ByteBuffer {
+        let isTimed = group.readableBytesView.starts(with: timeMember.utf8)
+        guard !isTimed, let rest = group.getSlice(at: group.readerIndex + 1, length: group.readableBytes - 1) else {
+            return group
+        }
+        var timed = ByteBuffer(string: "\(timeMember)\(entry.prefix { $0 != "-" }),")
+        timed.writeImmutableBuffer(rest)
+        return timed
+    }
+
+    /// Returns the elements of an array; none if the text is not an array.
+    private static func elements(of array: ByteBuffer) -> [ByteBuffer] {
+        let ranges: [Range<Int>] = array.withUnsafeReadableBytes { bytes in
+            var (scanner, ranges) = (JSONScanner(bytes), [Range<Int>]())
+            do throws(JSONError) {
+                try scanner.begin()
+                guard scanner.next == UInt8(ascii: "[") else { return [] }
+                var more = try scanner.enterArray()
+                while more {
+                    let start = scanner.offset
+                    try scanner.skipValue()
+                    ranges.append(start..<scanner.offset)
+                    more = try scanner.nextElement()
+                }
+                try scanner.finish()
+            } catch {
+                return []
+            }
+            return ranges
+        }
+        return ranges.compactMap { array.getSlice(at: array.readerIndex + $0.lowerBound, length: $0.count) }
+    }
+}
+
+extension String {
+    fileprivate func replacingCharacters(in part: Substring, with text: String) -> String {
+        self[..<part.startIndex] + text + self[part.endIndex...]
+    }
+}

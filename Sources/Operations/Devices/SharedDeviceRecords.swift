@@ -1,0 +1,97 @@
+import NIOCore
+import PushQueue
+import Redis
+
+/// The records about some devices in the keys that all queues share.
+struct SharedDeviceRecords {
+    /// The number of entries that the stream of changes has at least.
+    private static let changes = 2000
+    /// The number of tokens of one command.
+    private static let batch = 500
+
+    let finder: TokenFinder
+    /// Lower-case hex.
+    let tokens: [ByteBuffer]
+    let fleet: Fleet
+    let invalidTokens: InvalidTokenClient
+
+    private var keys: SharedKeys { fleet.sharedKeys }
+
+    private var batches: [[ByteBuffer]] {
+        stride(from: 0, to: tokens.count, by: Self.batch).map { Array(tokens[$0...].prefix(Self.batch)) }
+    }
+
+    /// Counts the records by kind.
+    /// - Throws: `RedisError`, or `QueueConnection/Failure`.
+    func count() async throws -> [DeviceRecordKind: Int] {
+        var counts: [DeviceRecordKind: Int] = [:]
+        for batch in batches {
+            counts[.invalidToken, default: 0] += try await invalidTokens.find(TokenList(batch)).count
+            for token in batch where try await invalidTokens.registration(of: token) != nil {
+                counts[.registration, default: 0] += 1
+            }
+            var command = RedisCommand("ZMSCORE", keys.throttledTokens)
+            for token in batch { command.append(token) }
+            let scores = try await fleet.client(for: keys.throttledTokens).call(command).root.children
+            counts[.throttle, default: 0] += scores.count { $0.string != nil }
+        }
+        try await announcements { counts[.announcement, default: 0] += $0.count }
+        return counts.filter { $0.value > 0 }
+    }
+
+    /// Removes the records. The set of invalid tokens must not be being divided.
+    /// - Returns: the numbers by kind.
+    /// - Throws: `RedisError`, or `QueueConnection/Failure`.
+    func forget() async throws -> [DeviceRecordKind: Int] {
+        var counts: [DeviceRecordKind: Int] = [:]
+        for batch in batches {
+            counts[.invalidToken, default: 0] += try await invalidTokens.withdraw(batch)
+            for (key, tokens) in Dictionary(grouping: batch, by: try await registrationKey()) {
+                counts[.registration, default: 0] += try await remove(tokens, with: "HDEL", from: key)
+            }
+            counts[.throttle, default: 0] += try await remove(batch, with: "ZREM", from: keys.throttledTokens)
+        }
+        let client = try await fleet.client(for: keys.invalidTokenChanges)
+        try await announcements { found in
+            counts[.announcement, default: 0] += try await QueueScript.replaceValues(
+                "entries", keys.invalidTokenChanges, most: Self.changes,
+                found.map { (place: $0.id, value: ByteBuffer(), rest: rest(of: $0.tokens), results: 0) }, client)
+        }
+        return counts.filter { $0.value > 0 }
+    }
+
+    /// Returns a function that returns the key of the hash with a token's registration.
+    private func registrationKey() async throws -> (ByteBuffer) -> String {
+        let shards = try await invalidTokens.division().shards
+        return { [keys] token in
+            keys.shard(TokenDivision.shard(of: token, among: shards), of: shards).registrations(of: token)
+        }
+    }
+
+    private func remove(_ tokens: [ByteBuffer], with name: String, from key: String) async throws -> Int {
+        var command = RedisCommand(name, key)
+        for token in tokens { command.append(token) }
+        return try await fleet.client(for: key).call(command).root.number ?? 0
+    }
+
+    /// Finds entries of the stream of changes.
+    private func announcements(_ page: ([(id: String, tokens: ByteBuffer)]) async throws -> Void) async throws {
+        let client = try await fleet.client(for: keys.invalidTokenChanges)
+        try await DeviceSearch.entries(of: keys.invalidTokenChanges, client) { entries in
+            let found = entries.compactMap { entry in
+                entry.fields.first { $0.name == "added" && finder.isIn($0.value) }.map {
+                    (id: entry.id, tokens: $0.value)
+                }
+            }
+            if !found.isEmpty { try await page(found) }
+        }
+    }
+
+    /// Returns the other tokens of an entry: a process that has not read it must still learn of them.
+    private func rest(of list: ByteBuffer) -> ByteBuffer {
+        let others = list.readableBytesView.split(separator: UInt8(ascii: ",")).filter { token in
+            !finder.isIn(ByteBuffer(bytes: token))
+        }
+        return ByteBuffer(bytes: others.joined(separator: [UInt8(ascii: ",")]))
+    }
+}

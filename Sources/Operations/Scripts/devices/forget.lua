@@ -1,0 +1,103 @@
+-- Removes values of one key that name a device, or replaces them by values that do not, as far as they are still in place.
+--
+-- KEYS  1 values          LIST of jobs, ZSET of jobs or dead letters, or STREAM
+--       2 bytes           sorted: STRING the sum of the lengths of dead letters; only for these
+-- ARGV  1 kind            list, sorted, results (a STREAM with `results-marks` beside it), or entries (a STREAM)
+--       2 end             list: the end from which indexes count, LEFT or RIGHT
+--       3 max entries     results: the approximate number of results that are kept; entries: that of entries
+--       then (place value rest n)...
+--         place           list: the index at which the value was read, from 0, ascending; results, entries: the ID of the entry
+--         value           list, sorted: the value
+--         rest            what replaces it, '' for nothing: a value, an array of groups of results, or the field `added`
+--         n               the number of results of the array
+-- Reply the number of values that were still in place
+--
+-- An entry of a stream can't be changed. So the entry is deleted, and the rest becomes a new entry at the end, which readers see
+-- again. A value of a list is found where it is by now: producers may have pushed others to that end since it was read. Values
+-- that have moved further, or were claimed, stay for another call. A value that is removed is replaced by the one at the end, so the
+-- last job is sent a little earlier: without a gap to close, the time does not depend on the length of the list.
+-- Run twice, the second run finds none of them.
+
+local values, bytes_key = KEYS[1], KEYS[2]
+local kind, list_end, max_entries = unpack(ARGV, 1, 3)
+local FIRST_VALUE, ARGUMENTS = 4, 4
+local types = { list = 'list', sorted = 'zset', results = 'stream', entries = 'stream' }
+-- The number and size of jobs among which a job is searched that others were pushed before, and the number that is read at once.
+local MOST_NEW, MOST_BYTES, PORTION = 2048, 1048576, 16
+
+if not types[kind] then
+    return redis.error_reply('ERR forget: unknown kind ' .. tostring(kind))
+end
+local wrong = wrong_type({ [values] = types[kind] })
+if wrong then
+    return wrong
+end
+write_when_full(values)
+
+local function index_on_left(index)
+    return list_end == 'LEFT' and index or -1 - index
+end
+
+-- Returns the index of a value of the list from its end, from `start` on; nil if it is not found.
+local function find(start, value)
+    if redis.call('LINDEX', values, index_on_left(start)) == value then
+        return start
+    end
+    local read, bytes = list_reader(values, list_end), 0
+    for first = start + 1, start + MOST_NEW, PORTION do
+        local some = read(first, first + PORTION - 1)
+        for i, one in ipairs(some) do
+            if one == value then
+                return first + i - 1
+            end
+            bytes = bytes + #one
+        end
+        if #some < PORTION or bytes > MOST_BYTES then
+            return nil
+        end
+    end
+    return nil
+end
+
+local found, freed, removed = 0, 0, 0
+
+for i = FIRST_VALUE, #ARGV, ARGUMENTS do
+    local place, value, rest, n = unpack(ARGV, i, i + ARGUMENTS - 1)
+    if kind == 'list' then
+        local index = find(math.max(0, place - removed), value)
+        if index and rest == '' then
+            local last = redis.call(list_end == 'LEFT' and 'LPOP' or 'RPOP', values)
+            if index > 0 then
+                redis.call('LSET', values, index_on_left(index - 1), last)
+            end
+            removed = removed + 1
+        elseif index then
+            redis.call('LSET', values, index_on_left(index), rest)
+        end
+        found = found + (index and 1 or 0)
+    elseif kind == 'sorted' then
+        local score = redis.call('ZSCORE', values, value)
+        if score then
+            redis.call('ZREM', values, value)
+            if rest ~= '' then
+                redis.call('ZADD', values, score, rest)
+            end
+            found, freed = found + 1, freed + #value - #rest
+        end
+    elseif redis.call('XDEL', values, place) == 1 then
+        found = found + 1
+        if rest ~= '' and kind == 'results' then
+            add_results(values, max_entries, rest, n)
+        elseif rest ~= '' then
+            redis.call('XADD', values, 'MAXLEN', '~', max_entries, '*', 'added', rest)
+        end
+    end
+end
+
+if kind == 'results' then
+    write_results(values, max_entries)
+end
+if bytes_key and freed > 0 then
+    subtract_dead_bytes(values, bytes_key, freed)
+end
+return found

@@ -1,0 +1,72 @@
+import APNS
+import NIOCore
+
+/// The device tokens of a list, each once, in their order.
+package final class ListedTokens {
+    /// A line that is not a token.
+    package struct Refusal: Sendable {
+        package let line: Int
+        package let problem: String
+    }
+
+    /// The tokens, as bytes.
+    package let tokens: UniqueTokens
+    /// The number of lines that are not tokens.
+    package private(set) var refused = 0
+
+    /// Reads a list.
+    /// - Parameters:
+    ///   - directory: for temporary files, of about 75 bytes for each token.
+    ///   - refusal: gets each line that is not a token.
+    /// - Throws: ``TokenListFailure``.
+    package init(
+        _ input: ListInput, _ format: TokenListFormat, in directory: String, refusal: (Refusal) -> Void
+    ) throws {
+        tokens = try UniqueTokens(in: directory)
+        var parser = ListParser(format)
+        func read(_ entry: ListParser.Entry, _ line: Int) throws {
+            switch entry {
+            case .token(let text):
+                if try add(text) { return }
+                // It is written in another way, such as base64.
+                let token: DeviceToken
+                do throws(DeviceToken.Invalid) {
+                    token = try DeviceToken(ByteBuffer(bytes: text))
+                } catch {
+                    refused += 1
+                    return refusal(Refusal(line: line, problem: "\(error)"))
+                }
+                _ = try token.hex.withUnsafeReadableBytes { try add($0) }
+            case .refused(let problem):
+                refused += 1
+                refusal(Refusal(line: line, problem: problem))
+            }
+        }
+        while true {
+            let piece = try input.next()
+            if piece.isEmpty { break }
+            try parser.read(piece, read)
+        }
+        try parser.finish(read)
+        try tokens.finish()
+    }
+
+    /// Adds a token of hex digits.
+    /// - Returns: false for any other text.
+    private func add(_ text: UnsafeRawBufferPointer) throws(TokenListFailure) -> Bool {
+        guard text.count > 0, text.count <= DeviceToken.maximumDigits, text.count % 2 == 0,
+            DeviceToken.areHexDigits(text, capitals: true)
+        else { return false }
+        let result = withUnsafeTemporaryAllocation(byteCount: text.count / 2, alignment: 1) { bytes in
+            for index in 0..<bytes.count {
+                bytes[index] = Self.value(text[2 &* index]) << 4 | Self.value(text[2 &* index &+ 1])
+            }
+            return Result { () throws(TokenListFailure) in try tokens.add(UnsafeRawBufferPointer(bytes)) }
+        }
+        try result.get()
+        return true
+    }
+
+    /// Returns the value of a hex digit.
+    private static func value(_ digit: UInt8) -> UInt8 { digit < 0x40 ? digit & 0x0F : digit & 0x0F &+ 9 }
+}

@@ -1,0 +1,89 @@
+import APNS
+import ArgumentParser
+import Operations
+import PushQueue
+
+struct DeviceForget: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "forget", abstract: "Remove everything that Redis has about devices.",
+        discussion: """
+            Removes tokens from waiting and postponed jobs, dead letters, cancelled jobs, results, the set of invalid tokens, \
+            registrations, throttles and ids, in all queues of Redis. A job of several tokens loses only these. The audit log keeps a hash.
+
+            A job that a worker has claimed cannot be changed: the command waits for its end (--wait), and its exit status is 1 \
+            if the job has not ended by then. Delete the token from your own database first, so that no job names it again.
+
+              apns-worker device forget 00fc13ad…
+              apns-worker device forget --tokens erased.txt --yes
+            """)
+
+    @OptionGroup(title: "Queues") var queue: QueueOptions
+
+    @Argument(help: "Device tokens, in hex or base64.") var token: [String] = []
+
+    @Option(help: ArgumentHelp("File with one token per line; - for standard input.", valueName: "file")) var tokens:
+        String?
+
+    @Option(
+        help: ArgumentHelp(
+            "Seconds to wait for jobs that workers have claimed. (default: 30)", valueName: "seconds"))
+    var wait: Int?
+
+    @Flag(help: "Show how many records would be removed, and remove none.") var dryRun = false
+
+    @Flag(help: "Do not ask for confirmation. Required without a terminal.") var yes = false
+
+    @Flag(help: "Print the result as a JSON object.") var json = false
+
+    func validate() throws {
+        guard token.isEmpty != (tokens == nil) else {
+            throw ValidationError("name tokens as arguments, or a file with --tokens")
+        }
+        // Standard input cannot supply both the tokens and the answer.
+        guard tokens != "-" || dryRun || yes else { throw ValidationError("--tokens - needs --yes or --dry-run") }
+        for text in token { _ = try Device.hex(text) }
+        try Confirmation.check(isGiven: dryRun || yes)
+    }
+
+    func run() async throws {
+        var fields = Fields()
+        fields.append("tokens", try (tokens.map(Self.lines) ?? token).joined(separator: "\n"))
+        fields.append("wait", wait.map { "\($0)" })
+        let change = try readingFlags { () throws(FieldMistake) in
+            try ForgetDevices(fields) { text in
+                do { return String(buffer: try DeviceToken(text).hex) } catch { return nil }
+            }
+        }
+        let settings = try queue.settings()
+        try await settings.withInvalidTokens { client in
+            try await FleetOptions.withFleet(settings, searches: true) { fleet in
+                var desk = try Desk(fleet, fleet.notedQueues(), settings)
+                desk.invalidTokens = client
+                let command = ChangeCommand(
+                    isJSON: json, isDryRun: dryRun, isConfirmed: yes, things: .records, nothing: 0)
+                try await command.run(change, desk)
+            }
+        }
+    }
+
+    private static func lines(_ path: String) throws -> [String] {
+        let lines: LineReader
+        do {
+            lines = LineReader(descriptor: try LineReader.open(path))
+        } catch {
+            throw ValidationError("--tokens \(error)")
+        }
+        var (number, tokens): (Int, [String]) = (0, [])
+        while let line = lines.next({ String(decoding: $0, as: UTF8.self) }) {
+            number += 1
+            let text = line.filter { !$0.isWhitespace }
+            guard !text.isEmpty else { continue }
+            do {
+                tokens.append(String(buffer: try DeviceToken(text).hex))
+            } catch {
+                throw ValidationError("--tokens \(path), line \(number): \(error); nothing was removed")
+            }
+        }
+        return tokens
+    }
+}

@@ -1,0 +1,246 @@
+import ArgumentParser
+import FoundationEssentials
+import Glibc
+import NIOCore
+import Operations
+import PrintableText
+import PushJob
+import PushQueue
+import PushWorker
+import Redis
+import TokenLists
+
+struct CampaignSend: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "send", abstract: "Send a job to a list of device tokens.",
+        discussion: """
+            The job is a JSON object without tokens and ID, such as {"alert":"Hello"}. The command makes jobs of up to 1000 \
+            tokens with the IDs NAME-000001, NAME-000002, …, and enqueues them in the order of the list. A repeated token is \
+            sent to once.
+
+              apns-worker campaign send spring-sale --job job.json --tokens tokens.txt
+              apns-worker campaign send spring-sale --job job.json --tokens devices.csv.gz --column token
+              psql -c 'COPY (SELECT token FROM devices ORDER BY id) TO STDOUT' |
+                apns-worker campaign send spring-sale --job job.json --tokens -
+
+            The list is read completely before the first job is enqueued: into files without names in TMPDIR (default: \
+            /var/tmp), which need about 75 bytes per token. Lines that are not device tokens are reported with their numbers \
+            and skipped; the exit status is then 1.
+
+            The position in the list is kept in Redis, and moves in the same step in which jobs are enqueued. After Ctrl-C, a \
+            crash or an error, repeat the command with the same job and the same tokens: it continues, and sends nothing \
+            twice. A campaign that was sent to its end is not sent again under the same name.
+            """)
+
+    @Argument(help: "Name of the campaign.") var campaign: String
+
+    @Option(help: ArgumentHelp("File with the job, a JSON object without tokens.", valueName: "file"))
+    var job: String
+
+    @Option(
+        help: ArgumentHelp(
+            "List of tokens in hex or base64, one per line: a file, an http or https URL, or - for standard input. It can "
+                + "be compressed with gzip.", valueName: "file"))
+    var tokens: String
+
+    @Option(help: ArgumentHelp("Column with the tokens, if the list is CSV with a header.", valueName: "name"))
+    var column: String?
+
+    @Option(help: ArgumentHelp("Member with the token, if the lines are JSON objects.", valueName: "name"))
+    var member: String?
+
+    @Option(help: "Time to send the jobs: ISO 8601, or seconds since 1970. (default: at once)") var at: String?
+
+    @Option(help: "Maximum number of notifications per second: the limit of the campaign. (default: unlimited)")
+    var rate: Int?
+
+    @Option(
+        help:
+            "Maximum number of jobs that wait in the queue, or of which tokens of the campaign have not ended. The command waits until there are fewer. (default: 100)"
+    ) var ahead: Int?
+
+    @Option(help: "Maximum number of tokens in a job. (default: 1000)") var jobSize: Int?
+
+    @Flag(help: "Send nothing if the job has likely mistakes, or a line is not a token.") var strict = false
+
+    @Flag(help: "Read the list and check the job, and print the number of jobs without enqueueing them.")
+    var dryRun = false
+
+    @Flag(help: "Print the result as a JSON object.") var json = false
+
+    @OptionGroup(title: "Queue") var queue: QueueOptions
+
+    /// The number of lines without a token that are reported.
+    private static let shownRefusals = 10
+
+    private var size: Int { jobSize ?? 1000 }
+
+    func validate() throws {
+        guard JobLabels.isCampaign(campaign) else {
+            throw ValidationError("the name of a campaign has 1 to 100 bytes, and no control characters")
+        }
+        if column != nil, member != nil { throw ValidationError("pass --column or --member, not both") }
+        guard (1...10_000).contains(size) else { throw ValidationError("--job-size must be 1 to 10000") }
+        guard (1...1_000_000).contains(ahead ?? 1) else { throw ValidationError("--ahead must be 1 to 1000000") }
+        _ = try rateLimit(0)
+        _ = try sendAt()
+        if tokens == "-", isatty(STDIN_FILENO) == 1 {
+            throw ValidationError("write tokens to standard input, one per line, or pass a file with --tokens")
+        }
+    }
+
+    private func sendAt() throws -> Int64? {
+        guard let at else { return nil }
+        guard let time = JobTime.milliseconds(at) else {
+            // A duration would be another time when the command is repeated.
+            throw ValidationError(
+                "--at must be seconds since 1970, or an ISO 8601 time with Z or an offset, such as 2030-01-31T12:00:00Z"
+            )
+        }
+        return time
+    }
+
+    /// Returns the change that limits the campaign's rate, if there is a limit.
+    private func rateLimit(_ now: Int64) throws -> CampaignChange? {
+        guard let rate else { return nil }
+        let fields = Fields([("campaign", campaign), ("per_second", "\(rate)")])
+        do {
+            return try CampaignChange(.limit(perSecond: nil), fields, now: now)
+        } catch {
+            throw ValidationError("--rate must be a number of notifications per second, at least 1")
+        }
+    }
+
+    func run() async throws {
+        // Mistakes are reported before any wait for Redis.
+        let settings = try queue.settings()
+        let configuration = try queue.ofJobs(settings)
+        let text = try jobText()
+        let template: JobTemplate
+        do {
+            template = try JobTemplate(text, campaign: campaign, sendAt: sendAt())
+        } catch let mistake as JobTemplate.Mistake {
+            throw ValidationError("--job \(job): \(mistake)")
+        }
+        _ = try check(template, configuration.format, apps: nil, configuration.keys)
+        let input = try await input()
+        let refused = try await FleetOptions.withFleet(settings, searches: false) { fleet in
+            let source = try await fleet.queue(configuration.keys)
+            // The classes of Sidekiq's jobs are known to the settings only.
+            let format = source.format == configuration.format.withoutClasses ? configuration.format : source.format
+            let state = await QueueState.read(try await fleet.client(for: source.keys.jobs), source.keys, settings)
+            state.warn()
+            for hint in try check(template, format, apps: state.apps, source.keys) {
+                Terminal.note("note: \(hint.detail)\n")
+            }
+            let digest = ListedJobs.digest([
+                text, ByteBuffer(string: at ?? ""), ByteBuffer(string: "\(size)"), ByteBuffer(string: "\(format)"),
+            ])
+            let jobs = ListedJobs(
+                template, try list(input), jobDigest: digest, size: size, format, queue: source.keys.queue)
+            var desk = try Desk(fleet, [source.keys], settings)
+            let change = try readingFlags { () throws(FieldMistake) in
+                try SendCampaign(campaign, jobs, ahead: ahead ?? 100)
+            }
+            if !dryRun, let limit = try rateLimit(await fleet.now(of: [source.keys])) {
+                // The name is new.
+                desk.isForced = true
+                let sentence = try await ChangeCommand.mapping { try await desk.perform(limit).sentence }
+                Terminal.note(sentence + "\n")
+            }
+            try await ChangeCommand(isJSON: json, isDryRun: dryRun).run(change, desk)
+            return jobs.refused
+        }
+        if refused > 0 { throw ExitCode(ExitStatus.attention.rawValue) }
+    }
+
+    private func jobText() throws -> ByteBuffer {
+        do {
+            return ByteBuffer(bytes: try Data(contentsOf: URL(filePath: job)))
+        } catch {
+            throw ValidationError("--job \(job) cannot be read: \(String(cString: strerror(errno)))")
+        }
+    }
+
+    /// Checks the job, like `enqueue` does, with a token in the place of those of the list.
+    private func check(
+        _ template: JobTemplate, _ format: JobFormat, apps: Set<String>?, _ keys: QueueKeys
+    ) throws -> [Hint] {
+        let now = Moment.now
+        let example = template.job(0, size: 4096, now: now) { text in
+            text.writeString("\"00fc13adff785122b4ad28809a3420982341241421348097878e577c991de8f0\"")
+        }
+        let body = ListedJobs.wrapped(example, format, queue: keys.queue, now: now)
+        switch EnqueueCheck(format: format, apps: apps, isStrict: strict).prepare(body) {
+        case .success(let accepted): return accepted.hints
+        case .failure(let refusal): throw ValidationError("--job \(job): \(refusal)")
+        }
+    }
+
+    // MARK: The list
+
+    private static var directory: String {
+        let given = ProcessInfo.processInfo.environment["TMPDIR"] ?? ""
+        return given.isEmpty ? "/var/tmp" : given
+    }
+
+    /// Opens the list, and downloads it if it is at a URL.
+    private func input() async throws -> Int32 {
+        guard tokens.hasPrefix("http://") || tokens.hasPrefix("https://") else {
+            do {
+                return try LineReader.open(tokens)
+            } catch {
+                throw ValidationError("--tokens \(error)")
+            }
+        }
+        let address: HTTPAddress
+        do {
+            address = try HTTPAddress(tokens)
+        } catch {
+            throw ValidationError("--tokens is not a usable URL: \(error)")
+        }
+        do {
+            let descriptor = try ScratchFile.open(in: Self.directory)
+            try await HTTPDownload(address: address).write(to: descriptor)
+            lseek(descriptor, 0, SEEK_SET)
+            return descriptor
+        } catch let failure as TokenListFailure {
+            throw CommandFailure(.attention, "the list of tokens: \(failure)")
+        } catch let failure as HTTPExchange.Failure {
+            throw CommandFailure(.attention, "the server of the list of tokens, \(address): \(failure)")
+        }
+    }
+
+    private func list(_ descriptor: Int32) throws -> sending ListedTokens {
+        let format: TokenListFormat = column.map { .column($0) } ?? member.map { .member($0) } ?? .lines
+        var refused = 0
+        let list: ListedTokens
+        do {
+            list = try ListedTokens(
+                ListInput(descriptor: descriptor, closes: descriptor != STDIN_FILENO), format, in: Self.directory
+            ) { refusal in
+                refused += 1
+                if refused <= Self.shownRefusals { Terminal.note("line \(refusal.line): \(refusal.problem)\n") }
+            }
+        } catch let failure as TokenListFailure {
+            throw CommandFailure(.attention, "the list of tokens: \(failure); nothing was enqueued")
+        }
+        if refused > Self.shownRefusals {
+            Terminal.note("\(Words.number(refused - Self.shownRefusals)) more lines have no device token\n")
+        }
+        guard list.tokens.count > 0 else {
+            let advice = format == .lines ? "; pass --column for CSV, or --member for JSON lines" : ""
+            throw CommandFailure(.attention, "the list has no device token\(advice)")
+        }
+        if strict, refused > 0 {
+            throw CommandFailure(
+                .attention, "\(Words.count(refused, "line")) of the list have no device token; nothing was enqueued")
+        }
+        if list.tokens.repeated > 0 {
+            Terminal.note(
+                "dropped \(Words.count(list.tokens.repeated, "repeated token")) of \(Words.number(list.tokens.added))\n"
+            )
+        }
+        return list
+    }
+}

@@ -1,0 +1,152 @@
+import Foundation
+import TestSupport
+import Testing
+
+extension EndToEnd {
+    @Suite("Sending a campaign to a list")
+    struct CampaignSendTests {
+        private static let cursor = "push:{default}:campaign-list:spring"
+
+        /// Writes a job and a list next to a Redis' files, and returns the arguments of the command.
+        private static func files(
+            _ redis: RedisServer, _ list: String, job: String = #"{"alert":"Hello"}"#, name: String = "list"
+        ) throws -> [String] {
+            let (jobFile, listFile) = (
+                redis.directory.appending(path: "job.json"), redis.directory.appending(path: name)
+            )
+            try Data(job.utf8).write(to: jobFile)
+            try Data(list.utf8).write(to: listFile)
+            return ["campaign", "send", "spring", "--job", jobFile.path, "--tokens", listFile.path]
+        }
+
+        private static func next(_ redis: RedisServer) throws -> Int {
+            try redis.run("HGET", cursor, "next").text.flatMap { Int($0) } ?? 0
+        }
+
+        @Test("Killed ten times, it sends to each token once.")
+        func kills() async throws {
+            let redis = try RedisServer()
+            let simulator = try await SimulatorProcess(manyTokens: true)
+            let worker = try WorkerProcess(redis: redis.url, endpoint: simulator.port)
+            let tokens = (0..<30_000).map { TestJob.token("c", $0) }
+            // Repetitions, of which some are in other jobs.
+            let list = (tokens + tokens.prefix(5000)).map { $0 + "\n" }.joined()
+            let arguments = try Self.files(redis, list) + ["--job-size", "20", "--ahead", "15"]
+            for round in 1...10 {
+                let before = try Self.next(redis)
+                let process = try ChildProcess(
+                    BuiltProgram.path("apns-worker"), arguments, environment: ["APNS_WORKER_REDIS_URL": redis.url])
+                try await eventually("it sends, round \(round)") {
+                    try Self.next(redis) > before || process.ending != nil
+                }
+                process.kill()
+            }
+            try await redis.apnsWorker(arguments).succeeds()
+            try await redis.has(tokens.count)
+            try await redis.apnsWorker(arguments).succeeds().prints("")
+            let shown = try await redis.apnsWorker(["campaign", "show", "spring", "--json"]).objects.first
+            #expect(shown?["total"] as? Int == tokens.count && shown?["left"] as? Int == 0, "\(shown ?? [:])")
+            _ = try await worker.stop()
+            let account = try await simulator.stop()
+            #expect(account.accepted == tokens.count && account.distinctTokens == tokens.count)
+            #expect(account.duplicates == 0)
+        }
+
+        @Test("Ctrl-C ends it after a step, and another list does not continue the campaign.")
+        func interruption() async throws {
+            let redis = try RedisServer()
+            let tokens = (0..<1000).map { TestJob.token("d", $0) }
+            let arguments = try Self.files(redis, tokens.joined(separator: "\n")) + ["--job-size", "10"]
+            let process = try ChildProcess(
+                BuiltProgram.path("apns-worker"), arguments + ["--ahead", "20"],
+                environment: ["APNS_WORKER_REDIS_URL": redis.url])
+            try await eventually("the queue is full") { try Self.next(redis) == 20 }
+            process.send(SIGINT)
+            #expect(try await process.wait() == .exited(130))
+            #expect(process.errors.contains("repeat the command to continue"), "\(process.errors)")
+            _ = try Self.files(redis, tokens.dropLast().joined(separator: "\n"))
+            try await redis.apnsWorker(arguments + ["--ahead", "1000"]).fails(1, "was sent to other tokens")
+            #expect(try Self.next(redis) == 20)
+            _ = try Self.files(redis, tokens.joined(separator: "\n"))
+            let result = try await redis.apnsWorker(arguments + ["--ahead", "1000", "--json"]).succeeds()
+            let object = try #require(try result.objects.first)
+            #expect(object["enqueued"] as? Int == 80 && object["next"] as? Int == 100 && object["jobs"] as? Int == 100)
+            #expect(try redis.run("LLEN", "push:{default}:jobs").number == 100)
+        }
+
+        @Test("A table can come from standard input, with a time, a limit and lines without tokens.")
+        func table() async throws {
+            let redis = try RedisServer()
+            var arguments = try Self.files(redis, "")
+            arguments[arguments.count - 1] = "-"
+            let (one, two) = (TestJob.token("ab", 1), TestJob.token("ab", 2))
+            let table = "id,token\n1,\(one)\n2,zz\n3,\"\(two.uppercased())\"\n4,\(one)\n"
+            let options = ["--column", "token", "--at", "2100-01-01T00:00:00Z", "--rate", "50"]
+            let dry = try await redis.apnsWorker(arguments + options + ["--dry-run"], input: table)
+                .fails(1, "line 3: the device token").prints("would have enqueued 1 job on default, with 2 tokens\n")
+            #expect(dry.errors.contains("dropped 1 repeated token of 3"))
+            #expect(try redis.run("LLEN", "push:{default}:jobs").number == 0)
+            try await redis.apnsWorker(arguments + options + ["--strict"], input: table).fails(
+                1, "nothing was enqueued")
+            try await redis.apnsWorker(arguments + options, input: table).fails(1, "limited to 50 per second")
+            let body = try #require(try redis.run("LINDEX", "push:{default}:jobs", "0").text)
+            let job = try #require(try JSONSerialization.jsonObject(with: Data(body.utf8)) as? [String: Any])
+            #expect(job["id"] as? String == "spring-000001" && job["campaign"] as? String == "spring")
+            #expect(job["tokens"] as? [String] == [one, two] && job["send_at"] as? Int == 4_102_444_800)
+            #expect(try redis.run("HGET", "push:{default}:campaign:spring", "total").text == "2")
+        }
+
+        @Test(
+            "Mistakes are reported before anything is enqueued.",
+            arguments: [
+                (#"{"alert":"x","id":"a"}"#, [], "member id"), (#"{"alert":"x","tokens":[]}"#, [], "member tokens"),
+                (#"{"alert":"x","campaign":"autumn"}"#, [], "member campaign"), (#"{"alrt":"x"}"#, [], "payload"),
+                (#"{"alert":"x","send_at":1}"#, ["--at", "4102444800"], "send_at"), ("x", [], "--job"),
+                (#"{"alert":"x"}"#, ["--at", "30m"], "--at must be"), (#"{"alert":"x"}"#, ["--rate", "0"], "--rate"),
+                (#"{"alert":"x"}"#, ["--column", "a", "--member", "b"], "not both"),
+                (#"{"alert":"x"}"#, ["--tokens", "/nowhere"], "/nowhere cannot be read"),
+                (#"{"alert":"x"}"#, ["--job-size", "0"], "--job-size must be"),
+            ])
+        func mistakes(_ job: String, _ options: [String], _ part: String) async throws {
+            let redis = try RedisServer()
+            let arguments = try Self.files(redis, TestJob.token("ab", 1), job: job)
+            try await redis.apnsWorker(arguments + options).fails(64, part)
+            #expect(try redis.run("LLEN", "push:{default}:jobs").number == 0)
+        }
+
+        @Test("A list can be at a URL.")
+        func url() async throws {
+            let redis = try RedisServer()
+            var arguments = try Self.files(redis, TestJob.token("ab", 1), name: "tokens.txt")
+            let port = try RedisServer.freePort()
+            let server = try ChildProcess(
+                "python3", ["-m", "http.server", "\(port)", "--bind", "127.0.0.1", "-d", redis.directory.path])
+            defer { server.kill() }
+            arguments[arguments.count - 1] = "http://127.0.0.1:\(port)/tokens.txt"
+            try await eventually("it listens") { try await redis.apnsWorker(arguments).status == 0 }
+            #expect(try redis.run("LLEN", "push:{default}:jobs").number == 1)
+            arguments[arguments.count - 1] += "x"
+            try await redis.apnsWorker(arguments).fails(1, "the status is 404")
+        }
+
+        @Test("A list of two million tokens needs less than 64 MiB of memory.")
+        func memory() async throws {
+            let redis = try RedisServer()
+            let arguments = try Self.files(redis, "")
+            let list = URL(filePath: try #require(arguments.last))
+            let file = try FileHandle(forWritingTo: list)
+            for part in 0..<200 {
+                let lines = (0..<10_000).map { TestJob.token("e", part * 10_000 + $0) + "\n" }.joined()
+                try file.write(contentsOf: Data(lines.utf8))
+            }
+            try file.close()
+            let process = try ChildProcess(
+                BuiltProgram.path("apns-worker"), arguments, environment: ["APNS_WORKER_REDIS_URL": redis.url])
+            try await eventually("the queue is full", within: .seconds(180)) { try Self.next(redis) >= 80 }
+            let status = try String(
+                contentsOfFile: "/proc/\(process.processIdentifier)/status", encoding: .utf8)
+            let peak = try #require(status.firstMatch(of: /VmHWM:\s+(\d+) kB/).flatMap { Int($0.1) })
+            #expect(peak < 64 << 10, "\(peak) KiB")
+        }
+    }
+}

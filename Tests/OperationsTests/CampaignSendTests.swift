@@ -1,0 +1,131 @@
+import NIOCore
+import Operations
+import PushQueue
+import Synchronization
+import TestSupport
+import Testing
+
+@Suite("Sending a campaign to a list")
+struct CampaignSendTests {
+    /// Jobs of ten tokens, with their numbers as bodies.
+    private struct NumberedJobs: CampaignJobs {
+        var listDigest = "list"
+        var jobDigest = "job"
+        var count = 25
+        var isScheduled = false
+        let repeated = 2
+        let refused = 1
+
+        func notifications(ofFirst jobs: Int) -> Int { min(jobs * 10, count * 10 - 5) }
+
+        func jobs(after first: Int, atMost count: Int, bytes: Int) throws -> [ByteBuffer] {
+            (first..<min(self.count, first + count)).map { ByteBuffer(string: "job-\($0)") }
+        }
+    }
+
+    private static let list = "push:{default}:jobs"
+
+    private static func expected(_ count: Int = 25) -> [String] { (0..<count).map { "job-\($0)" } }
+
+    private static func cursor(_ jobs: NumberedJobs, ahead: Int, _ scene: OperatorScene) async throws -> CampaignCursor
+    {
+        let keys = try QueueKeys()
+        return CampaignCursor(
+            "spring", jobs, ahead: ahead, by: "ada", try await scene.fleet.client(for: keys.retry), keys)
+    }
+
+    private static func send(
+        _ jobs: NumberedJobs, ahead: Int = 100, _ scene: OperatorScene, _ control: ChangeControl = ChangeControl()
+    ) async throws -> ChangeResult {
+        try await scene.desk().perform(SendCampaign("spring", jobs, ahead: ahead), control)
+    }
+
+    @Test("A call that is repeated pushes nothing, and a gap is never pushed.")
+    func repetition() async throws {
+        try await OperatorScene.with { scene in
+            let jobs = NumberedJobs()
+            let cursor = try await Self.cursor(jobs, ahead: 100, scene)
+            let first = try jobs.jobs(after: 0, atMost: 3, bytes: 0)
+            #expect(try await cursor.push(try jobs.jobs(after: 3, atMost: 2, bytes: 0), after: 3).state == .lost)
+            #expect(try await cursor.push(first, after: 0).state == .pushed)
+            for _ in 0..<2 {
+                let again = try await cursor.push(first, after: 0)
+                #expect(again.state == .moved && again.next == 3)
+            }
+            #expect(try await cursor.push(try jobs.jobs(after: 5, atMost: 2, bytes: 0), after: 5).state == .moved)
+            #expect(try await cursor.push(try jobs.jobs(after: 3, atMost: 2, bytes: 0), after: 3).next == 5)
+            #expect(try scene.texts("LRANGE", Self.list, "0", "-1") == Self.expected(5))
+            #expect(try scene.run("HGET", "push:{default}:campaign:spring", "total").text == "245")
+        }
+    }
+
+    @Test("After a stop the same list continues, a finished one is not sent again, and all is in the audit log.")
+    func continuation() async throws {
+        try await OperatorScene.with { scene in
+            let isStopped = Mutex(false)
+            var control = ChangeControl()
+            control.isStopped = { isStopped.withLock { $0 } }
+            control.progress = { _ in isStopped.withLock { $0 = true } }
+            let first = try await Self.send(NumberedJobs(), ahead: 10, scene, control)
+            #expect(first.count == 10 && first.sentence.contains("10 of 25 are enqueued"))
+            let desk = try scene.desk()
+            let change = try SendCampaign("spring", NumberedJobs(), ahead: 100)
+            let plan = try await desk.plan(change)
+            #expect(plan.count == 15 && plan.parts.first?.notifications == 145)
+            #expect(try await desk.apply(change, plan).count == 15)
+            #expect(try scene.texts("LRANGE", Self.list, "0", "-1") == Self.expected())
+            #expect(try await desk.plan(change).isEmpty)
+            #expect(try await scene.audit() == ["send_campaign done 15", "send_campaign done 10"])
+        }
+    }
+
+    @Test("Another list, another job, a cancelled campaign and a lost position are refused.")
+    func refusals() async throws {
+        try await OperatorScene.with { scene in
+            _ = try await Self.send(NumberedJobs(), scene)
+            await expectRefusal("was sent to other tokens") {
+                _ = try await Self.send(NumberedJobs(listDigest: "other"), scene)
+            }
+            await expectRefusal("another job, time or --job-size") {
+                _ = try await Self.send(NumberedJobs(jobDigest: "other"), scene)
+            }
+            try scene.run("DEL", "push:{default}:campaign-list:spring")
+            let keys = try QueueKeys()
+            _ = try await JobCommands.change(
+                .cancel(discard: false), of: [.campaign("spring")], by: "ada",
+                try await scene.fleet.client(for: keys.retry), keys)
+            await expectRefusal("is cancelled") { _ = try await Self.send(NumberedJobs(), scene) }
+            #expect(try scene.run("LLEN", Self.list).number == 25)
+        }
+    }
+
+    @Test("No more jobs wait than is allowed, and no more notifications are unended, unless they are scheduled.")
+    func backpressure() async throws {
+        try await OperatorScene.with { scene in
+            let jobs = NumberedJobs()
+            let cursor = try await Self.cursor(jobs, ahead: 4, scene)
+            #expect(try await cursor.push(try jobs.jobs(after: 0, atMost: 4, bytes: 0), after: 0).state == .pushed)
+            let full = try await cursor.ask(after: 4, count: 2)
+            #expect(full.state == .full && full.waiting == 4 && full.unended == 60)
+            // Workers have claimed the jobs, and 20 of the 40 notifications have ended.
+            try scene.run("DEL", Self.list)
+            #expect(try await cursor.ask(after: 4, count: 1).state == .full)
+            try scene.run("HSET", "push:{default}:campaign:spring", "delivered", "15", "dead", "5")
+            #expect(try await cursor.ask(after: 4, count: 2).state == .ready)
+            #expect(try await cursor.ask(after: 4, count: 3).state == .full)
+            let scheduled = try await Self.cursor(NumberedJobs(isScheduled: true), ahead: 4, scene)
+            #expect(try await scheduled.ask(after: 4, count: 4).state == .ready)
+        }
+    }
+
+    @Test("Keys of other types are refused before anything is pushed.")
+    func wrongTypes() async throws {
+        for key in ["campaign-list:spring", "campaign:spring", "campaigns", "job-commands"] {
+            try await OperatorScene.with { scene in
+                try scene.run("SET", "push:{default}:\(key)", "x")
+                await #expect(throws: (any Error).self) { try await Self.send(NumberedJobs(), scene) }
+                #expect(try scene.run("LLEN", Self.list).number == 0)
+            }
+        }
+    }
+}

@@ -1,0 +1,315 @@
+import Foundation
+import NIOCore
+import PushJob
+import PushQueue
+import QueueTestSupport
+import Redis
+import TestSupport
+import Testing
+
+@testable import Operations
+
+@Suite("Forgetting devices")
+struct ForgetDevicesTests {
+    private static let token = OperatorScene.token
+    private static let other = "91c013adff785122b4ad28809a3420982341241421348097878e577c991de8f0"
+    private static let later = "4000000000000"
+
+    /// Which keys can name a device, by their names in the documentation, from where a test takes them: so each new key
+    /// needs a decision here, and one that can name a device must be filled by `fill`.
+    private static let keys: [String: Bool] = [
+        "push:{default}:jobs": true, "push:{default}:inbox": true, "push:{default}:retry": true,
+        "push:{default}:claimed:<lane>": true, "push:{default}:dead": true, "push:{default}:cancelled": true,
+        "push:{default}:results": true, "push:{default}:results-parked:<group>": true,
+        // The ids that producers choose can contain one.
+        "push:{default}:unique:<id>": true, "push:{default}:job-commands": true,
+        // Names, times and numbers. A campaign is the name of many jobs.
+        "push:{default}:workers": false, "push:{default}:dead-bytes": false, "push:{default}:cancelled-bytes": false,
+        "push:{default}:gauges": false, "push:{default}:results-marks": false, "push:{default}:paused": false,
+        "push:{default}:worker-info": false, "push:{default}:configurations": false, "push:{default}:source": false,
+        "push:{default}:campaigns": false, "push:{default}:next:<lane>": false, "push:{default}:order:<process>": false,
+        "push:{default}:campaign:<name>": false, "push:{default}:stats:<day>": false,
+        "push:{default}:minute:<minute>": false,
+        "push:{shared}:invalid-tokens": true, "push:{shared}:registrations": true,
+        "push:{shared}:throttled-tokens": true, "push:{shared}:invalid-tokens:changes": true,
+        // A part of a hash of the token; the details of a token are removed with it.
+        "push:{shared}:invalid-tokens:details:<part>": false,
+        "push:{shared}:invalid-tokens:facts": false, "push:{shared}:invalid-tokens:division": false,
+        // It masks tokens, and has a hash of those that are forgotten.
+        "push:{shared}:audit": false,
+        "push:{shared}:apps:<app>:paused": false, "push:{shared}:apps:<app>:rate": false,
+        "push:{shared}:campaigns:<name>:rate": false, "push:{shared}:web-session:<digest>": false,
+        "push:{shared}:provider-token:<team>:<key>": false,
+    ]
+
+    private static func change(_ tokens: String..., wait: Int = 0) throws -> ForgetDevices {
+        try ForgetDevices(Fields([("tokens", tokens.joined(separator: "\n")), ("wait", "\(wait)")])) {
+            TokenText.normalized($0)
+        }
+    }
+
+    /// Returns the keys of a server that have a token in their name or value, in hex of either case or base64.
+    private static func traces(_ scene: OperatorScene, of token: String = token) throws -> Set<String> {
+        let finder = TokenFinder([token])
+        var found: Set<String> = []
+        for key in try scene.texts("KEYS", "*") {
+            let value =
+                switch try scene.run("TYPE", key).text {
+                case "list": try scene.run("LRANGE", key, "0", "-1")
+                case "zset": try scene.run("ZRANGE", key, "0", "-1")
+                case "set": try scene.run("SMEMBERS", key)
+                case "hash": try scene.run("HGETALL", key)
+                case "stream": try scene.run("XRANGE", key, "-", "+")
+                default: try scene.run("GET", key)
+                }
+            if finder.isIn(ByteBuffer(string: key)) || finder.isIn(ByteBuffer(string: "\(value)")) { found.insert(key) }
+        }
+        return found
+    }
+
+    private static func result(_ token: String) -> NotificationResult {
+        var result = NotificationResult(.dead, reason: "BadTopic", attempt: 1)
+        result.token = ByteBuffer(string: token)
+        return result
+    }
+
+    /// Fills each key that can name a device, with the workers' own scripts where they write it.
+    private static func fill(_ scene: OperatorScene) async throws {
+        let (token, other) = (token, other)
+        try await withQueue(on: scene.redis) { queue in
+            let keys = try QueueKeys()
+            let worker = TestWorker("w", client: queue.client, keys: keys, limits: QueueLimits())
+            try scene.push(OperatorScene.job("result"), OperatorScene.job("letter"))
+            try await worker.claim(2)
+            try await worker.settle { settlement in
+                settlement.end(1, .dead, results: .of(result(token), result(other), result(token.uppercased())))
+                settlement.bury(2, reason: "BadTopic", attempts: 1, members: ByteBuffer(), original: 0..<100)
+            }
+        }
+        let both = #"{"id":"both","tokens":["\#(other)","\#(token)"],"alert":"x"}"#
+        for job in [OperatorScene.job("waits"), both, #"{"token":"\#(other)","alert":"x"}"#] {
+            try scene.run("RPUSH", "push:{default}:inbox", job)
+            try scene.run("ZADD", "push:{default}:retry", later, #"{"apns_worker":1,"attempt":2,"job":\#(job)}"#)
+            try scene.push(job, job.replacing(token, with: token.uppercased()))
+            try scene.bury("letter-\(job.utf8.count)", job: job)
+        }
+        try scene.push(#"{"class":"P","args":["{\"tokens\":[\"\#(token)\",\"\#(other)\"],\"alert\":\"x\"}"]}"#)
+        try scene.push(TokenText.forms(ofHex: token)[1], "{broken \(token)")
+        let cancel = try JobsChange(
+            .cancel, Fields([("id", "waits"), ("state", "retrying"), ("state", "scheduled")]), now: 0)
+        _ = try await scene.desk().perform(cancel)
+        let commands = try JobsChange(.cancel, Fields([("id", "welcome-\(token)")]), now: 0)
+        _ = try await scene.desk().perform(commands)
+        try scene.run("SET", "push:{default}:unique:welcome-\(token)", "w:1.x")
+        try scene.run("SET", "push:{default}:unique:welcome", "w:1.x")
+        for name in [token, other] {
+            try scene.run("XADD", "push:{default}:results-parked:billing", "*", "entry", "1-0/0", "token", name)
+            try scene.run("HSET", "push:{shared}:registrations", name, "1795279247000")
+            try scene.run("ZADD", "push:{shared}:throttled-tokens", later, name)
+        }
+        let invalid = [token, other].map {
+            InvalidToken(
+                token: ByteBuffer(string: $0), at: 1_795_279_247_001, reason: "Unregistered",
+                topic: ByteBuffer(string: "com.example.app"),
+                source: .apns)
+        }
+        _ = try await scene.tokens.mark(invalid)
+    }
+
+    @Test("each key of the documentation is known to have tokens or not, and those that have them are filled here")
+    func everyKey() async throws {
+        let page = URL(filePath: #filePath).deletingLastPathComponent().appending(path: "../../docs/redis.md")
+        let text = try String(contentsOf: page, encoding: .utf8)
+        let documented = Set(text.matches(of: /\n\| `(push:[^`]*)` \|/).map { String($0.1) })
+        #expect(documented == Set(Self.keys.keys), "\(documented.symmetricDifference(Self.keys.keys).sorted())")
+        try await OperatorScene.with { scene in
+            try await Self.fill(scene)
+            let filled = try Self.traces(scene)
+            for (name, hasTokens) in Self.keys where name != "push:{default}:claimed:<lane>" {
+                let prefix = name.prefix { $0 != "<" }
+                let isFilled = filled.contains { $0 == name || name.contains("<") && $0.hasPrefix(prefix) }
+                #expect(isFilled == hasTokens, "\(name)")
+            }
+        }
+    }
+
+    @Test("no byte of a forgotten token is left in Redis, and everything about others is")
+    func forget() async throws {
+        try await OperatorScene.with { scene in
+            try await Self.fill(scene)
+            let desk = try scene.desk()
+            let change = try Self.change(Self.token)
+            let plan = try await desk.plan(change)
+            let groups = plan.groups
+            #expect(groups["job"] == 10 && groups["dead_letter"] == 3 && groups["cancelled_job"] == 1, "\(groups)")
+            #expect(groups["result"] == 3 && groups["parked_result"] == 1, "\(groups)")
+            #expect(groups["reserved_id"] == 1 && groups["job_command"] == 1, "\(groups)")
+            for kind in ["invalid_token", "registration", "throttle", "announcement"] {
+                #expect(groups[kind] == 1, "\(kind)")
+            }
+            #expect(plan.question?.contains("This cannot be undone.") == true)
+            let result = try await desk.apply(change, plan)
+            #expect(result.error == nil && result.parts.first?.groups == groups, "\(result)")
+            let left = try Self.traces(scene)
+            #expect(left.isEmpty, "\(left)")
+
+            // The jobs of the other device are there, each with its own token only.
+            let rest = #"{"id":"both","tokens":["\#(Self.other)"],"alert":"x"}"#
+            let own = #"{"token":"\#(Self.other)","alert":"x"}"#
+            let sidekiq = #"{"class":"P","args":["{\"tokens\":[\"\#(Self.other)\"],\"alert\":\"x\"}"]}"#
+            #expect(
+                try scene.texts("LRANGE", "push:{default}:jobs", "0", "-1").sorted()
+                    == [rest, rest, own, own, sidekiq].sorted())
+            #expect(try scene.texts("LRANGE", "push:{default}:inbox", "0", "-1").sorted() == [rest, own].sorted())
+            #expect(try scene.run("ZCARD", "push:{default}:retry").number == 2)
+            #expect(
+                try scene.texts("ZRANGE", "push:{default}:retry", "0", "-1", "WITHSCORES").contains(Self.later))
+            #expect(try scene.dead().count == 2)
+            let letters = try scene.texts("ZRANGE", "push:{default}:dead", "0", "-1")
+            #expect(letters.allSatisfy { $0.contains(Self.other) })
+            let page = try await StoredResult.read(
+                after: "0", count: 10, scene.fleet.client(for: "push:{default}:results"), QueueKeys())
+            #expect(page.results.compactMap { $0["token"] } == [Self.other])
+            #expect(try scene.run("EXISTS", "push:{default}:unique:welcome").number == 1)
+            #expect(try scene.run("XLEN", "push:{default}:results-parked:billing").number == 1)
+            for key in ["registrations", "throttled-tokens", "invalid-tokens", "invalid-tokens:changes"] {
+                #expect(try Self.traces(scene, of: Self.other).contains("push:{shared}:\(key)"), "\(key)")
+            }
+
+            // Once more, there is nothing to do; and the log has a hash.
+            #expect(try await desk.plan(change).isEmpty)
+            let entry = try #require(
+                try await AuditLog.latest(1, scene.fleet.client(for: "push:{shared}:audit"), scene.fleet.sharedKeys)
+                    .first)
+            #expect(entry.action == .forgetDevices && entry.count == result.count)
+            // printf %s TOKEN | sha256sum
+            #expect(entry.subject == "1 device, sha256 \(Self.hash)", "\(entry.subject)")
+        }
+    }
+
+    private static let hash = "09ff825c4a48d460b41c8bc6cded15e1"
+
+    @Test("results that are written again keep their time")
+    func time() async throws {
+        try await OperatorScene.with { scene in
+            let keys = try QueueKeys()
+            let client = try await scene.fleet.client(for: keys.results)
+            try scene.run(
+                "XADD", keys.results, "1795278873351-0", "results",
+                #"[{"outcome":"dead","notifications":[{"token":"\#(Self.token)"},{"token":"\#(Self.other)"}]}]"#)
+            _ = try await scene.desk().perform(Self.change(Self.token))
+            let page = try await StoredResult.read(after: "0", count: 10, client, keys)
+            #expect(page.results.map(\.time) == [1_795_278_873_351])
+            #expect(page.results.first?.entry != "1795278873351-0")
+        }
+    }
+
+    @Test("a job that a worker has claimed is waited for, and reported if it has not ended")
+    func claimed() async throws {
+        try await OperatorScene.with { scene in
+            try await withQueue(on: scene.redis) { queue in
+                let worker = TestWorker("w", client: queue.client, keys: try QueueKeys(), limits: QueueLimits())
+                try scene.push(OperatorScene.job("flies"))
+                try await worker.claim(1)
+                let first = try await scene.desk().perform(Self.change(Self.token))
+                #expect(first.error?.contains("1 job about a device is still claimed") == true, "\(first)")
+                #expect(try await scene.audit().first?.hasPrefix("forget_devices failed") == true)
+                // The worker puts it back while the change waits.
+                async let second = scene.desk().perform(Self.change(Self.token, wait: 60))
+                _ = try await worker.release()
+                let result = try await second
+                #expect(result.error == nil && result.parts.first?.groups == ["job": 1], "\(result)")
+                #expect(try Self.traces(scene).isEmpty)
+            }
+        }
+    }
+
+    @Test("many jobs are forgotten, and no other one")
+    func many() async throws {
+        try await OperatorScene.with { scene in
+            var jobs: [String] = []
+            for number in 0..<3000 {
+                jobs.append(
+                    number % 3 == 0 ? OperatorScene.job("\(number)") : #"{"id":"\#(number)","token":"\#(Self.other)"}"#)
+            }
+            try scene.connection.run((["RPUSH", "push:{default}:jobs"] + jobs).map { Array($0.utf8) })
+            let result = try await scene.desk().perform(Self.change(Self.token))
+            #expect(result.count == 1000 && result.error == nil)
+            let left = try scene.texts("LRANGE", "push:{default}:jobs", "0", "-1")
+            #expect(left.sorted() == jobs.filter { !$0.contains(Self.token) }.sorted())
+        }
+    }
+
+    @Test("a token of a divided set is forgotten")
+    func shards() async throws {
+        try await OperatorScene.with { scene in
+            try await Self.fill(scene)
+            _ = try await scene.desk().perform(ReshardInvalidTokens(to: 4))
+            #expect(try Self.traces(scene).contains { $0.hasPrefix("push:{shared.4.") })
+            let result = try await scene.desk().perform(Self.change(Self.token, Self.other))
+            #expect(result.error == nil, "\(result)")
+            #expect(try Self.traces(scene).isEmpty && Self.traces(scene, of: Self.other).isEmpty)
+        }
+    }
+
+    @Test("no device is forgotten while the set of invalid tokens is being divided")
+    func dividing() async throws {
+        try await OperatorScene.with { scene in
+            try scene.run("SET", "push:{shared}:invalid-tokens:division", "1 1 4 copying")
+            await expectRefusal("is being divided") { _ = try await scene.desk().plan(Self.change(Self.token)) }
+        }
+    }
+
+    @Test("the scripts' second run finds nothing, and a full Redis does not keep a device")
+    func again() async throws {
+        try await OperatorScene.with { scene in
+            try await Self.fill(scene)
+            try scene.run("CONFIG", "SET", "maxmemory-policy", "noeviction")
+            try scene.run("CONFIG", "SET", "maxmemory", "1")
+            let result = try await scene.desk().perform(Self.change(Self.token))
+            #expect(result.error == nil, "\(result)")
+            try scene.run("CONFIG", "SET", "maxmemory", "0")
+            #expect(try Self.traces(scene).isEmpty)
+            let keys = try QueueKeys()
+            let client = try await scene.fleet.client(for: keys.jobs)
+            try scene.push(OperatorScene.job("a"))
+            let values = [
+                (place: "0", value: ByteBuffer(string: OperatorScene.job("a")), rest: ByteBuffer(), results: 0)
+            ]
+            for expected in [1, 0] {
+                let count = try await QueueScript.replaceValues(
+                    "list", keys.jobs, end: .right, most: 1, values, client)
+                #expect(count == expected)
+            }
+            #expect(try scene.run("LLEN", keys.jobs).number == 5)
+        }
+    }
+
+    @Test("an export has everything about the device, and nothing about others")
+    func export() async throws {
+        try await OperatorScene.with { scene in
+            try await Self.fill(scene)
+            var export = DeviceExport(Self.token)
+            try await export.read(scene.fleet)
+            try await export.read(scene.fleet.jobs(of: QueueKeys()))
+            let json = try export.json
+            #expect(!json.lowercased().contains(Self.other))
+            let object = try #require(try JSONSerialization.jsonObject(with: Data(json.utf8)) as? [String: Any])
+            func count(_ name: String) -> Int? { (object[name] as? [Any])?.count }
+            #expect(count("jobs") == 10 && count("dead_letters") == 4 && count("results") == 3)
+            #expect(count("parked_results") == 1 && count("ids") == 2)
+            #expect(object["registered_at"] as? Int == 1_795_279_247_000 && object["invalid"] != nil)
+            #expect(object["throttled_until"] as? Int == Int(Self.later))
+        }
+    }
+
+    @Test(
+        "tokens that are missing, shortened or not tokens are refused",
+        arguments: [("", "tokens is missing"), ("00fc13ad…", "the beginning of a token"), ("zz", "not a device token")])
+    func fields(text: String, words: String) {
+        let mistake = #expect(throws: FieldMistake.self) {
+            _ = try ForgetDevices(Fields([("tokens", text)])) { $0 == "zz" ? nil : $0 }
+        }
+        #expect(mistake?.text(.member).contains(words) == true)
+    }
+}

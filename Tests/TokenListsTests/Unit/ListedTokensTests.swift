@@ -1,0 +1,148 @@
+import Foundation
+import TestSupport
+import Testing
+
+@testable import TokenLists
+
+@Suite("Lists of device tokens")
+struct ListedTokensTests {
+    /// The result of reading a list.
+    private struct Read: Equatable {
+        var tokens: [String]
+        /// The numbers of the lines that are not tokens.
+        var refused: [Int] = []
+        var repeated = 0
+    }
+
+    private static func read(_ list: Data, _ format: TokenListFormat = .lines) throws -> Read {
+        let directory = FileManager.default.temporaryDirectory.path
+        let descriptor = try ScratchFile.open(in: directory)
+        let file = FileHandle(fileDescriptor: descriptor, closeOnDealloc: false)
+        try file.write(contentsOf: list)
+        try file.seek(toOffset: 0)
+        var refused: [Int] = []
+        let listed = try ListedTokens(ListInput(descriptor: descriptor, closes: true), format, in: directory) {
+            refused.append($0.line)
+        }
+        var tokens: [String] = []
+        while let token = try listed.tokens.next() { tokens.append(hex(token)) }
+        #expect(tokens.count == listed.tokens.count && refused.count == listed.refused)
+        return Read(tokens: tokens, refused: refused, repeated: listed.tokens.repeated)
+    }
+
+    private static func read(_ list: String, _ format: TokenListFormat = .lines) throws -> Read {
+        try read(Data(list.utf8), format)
+    }
+
+    private static func hex(_ bytes: some Sequence<UInt8>) -> String {
+        bytes.map { ($0 < 16 ? "0" : "") + String($0, radix: 16) }.joined()
+    }
+
+    private static func expectFailure(_ words: String, _ list: Data, _ format: TokenListFormat = .lines) {
+        do {
+            _ = try read(list, format)
+            Issue.record("it was read")
+        } catch { #expect("\(error)".contains(words), "\(error)") }
+    }
+
+    @Test("Lines can have white space, capitals, a byte order mark, CRLF, base64, and no last line end.")
+    func lines() throws {
+        let bytes = Data((0..<32).map { UInt8($0 * 7) })
+        let list = "\u{FEFF}ABcd\r\n\r\n  \n <0102 0304>\n\(bytes.base64EncodedString())\nzz\nab\n01 02"
+        let expected = ["abcd", "01020304", Self.hex(bytes), "ab", "0102"]
+        #expect(try Self.read(list) == Read(tokens: expected, refused: [6]))
+    }
+
+    @Test("Only the first of equal tokens remains, in whatever form it is written.")
+    func repetitions() throws {
+        #expect(try Self.read("ab\ncd\nAB\n<a b>\ncd\nab01\n") == Read(tokens: ["ab", "cd", "ab01"], repeated: 3))
+    }
+
+    @Test("Of many tokens in any order the first ones remain, exactly.")
+    func manyTokens() throws {
+        var random = SeededGenerator(seed: 41)
+        var (tokens, unique, known) = ([String](), [String](), Set<String>())
+        for _ in 0..<60_000 {
+            // Some are long, and all share their beginning and end.
+            let number = UInt32.random(in: 0..<40_000, using: &random)
+            let token = String(repeating: "ab", count: number % 50 == 0 ? 900 : 12) + String(number + 100_000) + "cd"
+            tokens.append(token)
+            if known.insert(token).inserted { unique.append(token) }
+        }
+        let read = try Self.read(tokens.joined(separator: "\n"))
+        #expect(read == Read(tokens: unique, repeated: tokens.count - unique.count))
+    }
+
+    @Test("The digest depends on the tokens and their order only.")
+    func digest() throws {
+        func digest(_ list: String) throws -> String {
+            let descriptor = try ScratchFile.open(in: "/var/tmp")
+            try FileHandle(fileDescriptor: descriptor, closeOnDealloc: false).write(contentsOf: Data(list.utf8))
+            lseek(descriptor, 0, SEEK_SET)
+            return try ListedTokens(ListInput(descriptor: descriptor, closes: true), .lines, in: "/var/tmp") { _ in }
+                .tokens.digest
+        }
+        let known = try digest("ab\ncd\n")
+        #expect(try digest("AB\r\n\r\nzz\ncd\nab") == known)
+        for other in ["cd\nab", "ab", "abcd", "ab\ncd\nef"] { #expect(try digest(other) != known) }
+    }
+
+    @Test(
+        "A table's column is found by its name, with quotes and any delimiter.",
+        arguments: [
+            "id,token,name\r\n1,ab,x\r\n2,\"cd\",\"a \"\"b\"\",\nc\"\r\n\r\n3,ef,y", "id;token\n1;ab\n2;cd\n3;ef\n",
+            "id\ttoken\n1\tab\n2\t\"cd\"\n3\tef", "\u{FEFF}\"token\"\nab\ncd\n\nef\n",
+            "\"a, \"\"x\"\"\",token\n1,ab\n2, cd \n3,ef\n",
+        ])
+    func columns(_ list: String) throws {
+        #expect(try Self.read(list, .column("token")) == Read(tokens: ["ab", "cd", "ef"]))
+    }
+
+    @Test("Rows without a token are refused with the numbers of their first lines.")
+    func rows() throws {
+        let list = "id,token\n\"1\n2\",ab\n2\n3,\n4,zz\n5,\(String(repeating: "a", count: 9000))\n6,cd\n"
+        #expect(try Self.read(list, .column("token")) == Read(tokens: ["ab", "cd"], refused: [4, 5, 6, 7]))
+    }
+
+    @Test("JSON lines are read by a member, and lines without it are refused.")
+    func json() throws {
+        let list = """
+            {"user":1,"token":"ab"}
+            {"token":1}
+            []
+
+            {"x":{"token":"ee"},"token":"\\u0063d"}
+            {"token":"ef"
+            {"user":2}
+            """
+        #expect(try Self.read(list, .member("token")) == Read(tokens: ["ab", "cd"], refused: [2, 3, 6, 7]))
+    }
+
+    @Test("gzip is recognized by its content, also in several members and with padding.")
+    func gzip() throws {
+        let ab = try #require(Data(base64Encoded: "H4sIAAAAAAACA0tM4gIAPphKAQMAAAA="))
+        let cd = try #require(Data(base64Encoded: "H4sIAAAAAAACA0tO4QIA1uuUVAMAAAA="))
+        #expect(try Self.read(ab + cd + Data(count: 600)) == Read(tokens: ["ab", "cd"]))
+        Self.expectFailure("ends early", ab + cd.dropLast(3))
+        Self.expectFailure("ends early", ab.prefix(12))
+        Self.expectFailure("damaged", ab + Data("xx".utf8))
+        var damaged = ab
+        damaged[16] ^= 0x55
+        Self.expectFailure("damaged", damaged)
+    }
+
+    @Test("A list that cannot be what was meant is refused as a whole.")
+    func failures() {
+        Self.expectFailure("UTF-16", Data([0xFF, 0xFE, 0x61, 0x00]))
+        Self.expectFailure("did you mean token?", Data("id,token\n1,ab".utf8), .column("tokn"))
+        Self.expectFailure("its header is: a, b", Data("a,b\n1,ab".utf8), .column("registration"))
+        Self.expectFailure("begins in line 3", Data("id,token\n1,ab\n2,\"cd\n3,ef\n".utf8), .column("token"))
+    }
+
+    @Test("A line longer than any token is refused without being kept.")
+    func longLine() throws {
+        let list = Data(repeating: 0x61, count: 3 << 20) + Data("\nab\n".utf8)
+        #expect(try Self.read(list) == Read(tokens: ["ab"], refused: [1]))
+        #expect(try Self.read(list, .member("token")) == Read(tokens: [], refused: [1, 2]))
+    }
+}
