@@ -209,6 +209,13 @@ struct ActionKind: Sendable {
         campaign(
             "limit-campaign", "Limit a campaign's rate, or end its limit.", .limit(perSecond: nil),
             [Field("per_second", .number), Field("off", .flag)]),
+        ActionKind(
+            "guard-campaign", "Pause a campaign automatically when too much of it fails, or remove its guard.",
+            [
+                Field("campaign", isRequired: true), Field("stop_if"), Field("min", .number), Field("off", .flag),
+                Field("reason"),
+            ], page: campaignField
+        ) { fields, _, _ in try CampaignGuardChange(fields) },
         campaign(
             "cancel-campaign", "Cancel a campaign.", confirms: true, .cancel(discard: false), [Field("discard", .flag)]),
         campaign(

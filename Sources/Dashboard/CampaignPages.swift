@@ -73,6 +73,13 @@ struct CampaignPage: DashboardPage {
             \(if: isPaused, request.form("resume-campaign", field, class: "filters", "<button class=\"main\">Resume</button>"))
             \(if: !isCancelled, request.form("limit-campaign", field, class: "filters",
                 "\(Elements.field("Notifications per second", "per_second", type: "number", placeholder: "no limit"))<button>Limit</button>"))
+            \(if: !isCancelled, request.form("guard-campaign", field, class: "filters",
+                """
+                \(Elements.field("Pause if", "stop_if", placeholder: "invalid_token>5%,dead>1%"))\
+                \(Elements.field("From notifications", "min", type: "number", placeholder: "1000"))<button>Guard</button>
+                """))
+            \(if: found.contains { $0.stopIf != nil }, request.form("guard-campaign", field + [("off", "1")], class: "filters",
+                "<button>Remove the guard</button>"))
             \(if: !isCancelled, request.form("cancel-campaign", field, class: "filters",
                 """
                 \(Elements.field("Reason", "reason"))\
@@ -101,12 +108,16 @@ struct CampaignPage: DashboardPage {
             guard let count = campaign.outcomes[outcome.rawValue], count > 0 else { return nil }
             return ["<span class=\"swatch \(outcome.rawValue)\"></span>\(outcome.rawValue)", "\(Words.number(count))"]
         }
+        let rules = campaign.stopIf.map { rules -> HTML in
+            "\(rules), from \(Words.number(campaign.stopMin ?? 0)) notifications on"
+        }
         let since = campaign.stateSinceAt.map { "\(request.time($0))" as HTML }
         return """
             <h2>Queue \(campaign.queue)</h2>
             \(Elements.facts([
                 ("State", CampaignsPage.state(campaign)), ("Since", since), ("By", campaign.by.map { "\($0)" }),
-                ("Reason", campaign.reason.map { "\($0)" }), ("Progress", CampaignsPage.progress(campaign)),
+                ("Reason", campaign.reason.map { "\($0)" }),
+                ("Guard", rules), ("Progress", CampaignsPage.progress(campaign)),
                 ("Left", campaign.left.map { "\(Words.number($0))" }),
                 ("Time left", campaign.leftMs.map { "\(Words.duration($0))" }),
                 ("Per second", campaign.perSecond.map { "\(Words.rate($0))" }), ("Started", request.time(campaign.startedAt)),

@@ -21,9 +21,10 @@ extension QueueScript {
     static let changeJobs = QueueScript("changeJobs", PackageResources.change_jobs_lua)
     static let countRetries = QueueScript("countRetries", PackageResources.count_retries_lua)
     package static let enqueueJobs = QueueScript("enqueueJobs", PackageResources.enqueue_jobs_lua)
-    package static let addTotal = QueueScript("addTotal", PackageResources.add_total_lua)
     static let forget = QueueScript("forget", PackageResources.forget_lua)
     package static let commandJobs = QueueScript("commandJobs", PackageResources.command_jobs_lua)
+    static let guardCampaign = QueueScript("guardCampaign", PackageResources.guard_campaign_lua)
+    package static let countCampaign = QueueScript("countCampaign", PackageResources.count_campaign_lua)
     package static let sendJobs = QueueScript("sendJobs", PackageResources.send_jobs_lua)
     package static let pageDeadLetters = QueueScript("pageDeadLetters", PackageResources.page_lua)
     static let write = QueueScript("write", PackageResources.write_lua)
@@ -32,8 +33,8 @@ extension QueueScript {
 
     /// The scripts that operators run.
     package static let ofOperators = [
-        overview, pageJobs, changeJobs, countRetries, enqueueJobs, addTotal, forget, commandJobs, sendJobs,
-        pageDeadLetters, write, divide, copyRegistrations,
+        overview, pageJobs, changeJobs, countRetries, enqueueJobs, forget, commandJobs, guardCampaign, countCampaign,
+        sendJobs, pageDeadLetters, write, divide, copyRegistrations,
     ]
 
     /// Runs a command that writes a key. Works on a Redis whose memory is full.

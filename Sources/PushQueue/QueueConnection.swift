@@ -1,4 +1,5 @@
 import NIOCore
+import PrintableText
 import Redis
 
 /// A lane's connection to its queue: each transition is a call, over a Redis client on the same event loop.
@@ -60,6 +61,16 @@ public final class QueueConnection {
         public var lost: Int
         /// The number of dead letters that were evicted to stay within the limits.
         public var evicted: Int
+        /// The campaigns that their guards have paused in this step.
+        public var stopped: [StoppedCampaign] = []
+    }
+
+    /// A campaign that its guard has paused.
+    public struct StoppedCampaign: Sendable, Equatable {
+        /// The campaign's name.
+        public var campaign: String
+        /// The share that was above its limit, for people.
+        public var reason: String
     }
 
     /// The result of a reclaim.
@@ -243,6 +254,7 @@ public final class QueueConnection {
             [
                 keys.claimed(worker), keys.retry, keys.dead, keys.deadBytes, keys.statsPrefix, keys.results,
                 keys.campaigns, keys.campaignPrefix, keys.cancelled, keys.cancelledBytes,
+                keys.jobCommands,
             ],
             expecting: settlement.expectedArguments,
             arguments: { [worker, limits, keys] command in
@@ -259,8 +271,44 @@ public final class QueueConnection {
         ) { reply in
             // The number of claims that were settled.
             _ = reply.number()
-            return Settled(lost: reply.number(), evicted: reply.number())
+            var settled = Settled(lost: reply.number(), evicted: reply.number())
+            var names = reply.children()
+            while let name = names.next()?.string, let reason = names.next()?.string {
+                settled.stopped.append(StoppedCampaign(campaign: name, reason: reason))
+            }
+            return settled
         }
+    }
+
+    /// Pauses this queue's part of a campaign that its guard has paused in another queue.
+    /// - Parameter completion: gets true if it was running, and has a guard here.
+    public func stop(_ stopped: StoppedCampaign, completion: @escaping (Result<Bool, Failure>) -> Void) {
+        scripts.run(
+            .stopCampaign, [keys.jobCommands, keys.campaign(stopped.campaign)],
+            arguments: { command in
+                command.append(stopped.campaign)
+                command.append(stopped.reason)
+            },
+            completion: completion
+        ) { reply in reply.number() == 1 }
+    }
+
+    /// Adds the pause of a campaign by its guard to the audit log.
+    public func record(_ stopped: StoppedCampaign, completion: @escaping (Result<Void, Failure>) -> Void) {
+        sharedScripts.run(
+            .appendAudit, [sharedKeys.audit],
+            arguments: { command in
+                command.append(SharedKeys.maximumAuditEntries)
+                for text in [
+                    "action", "pause_campaign", "by", "guard", "subject", "campaign \(stopped.campaign.printable)",
+                    "via",
+                    "worker", "detail", stopped.reason,
+                ] {
+                    command.append(text)
+                }
+            },
+            completion: completion
+        ) { reply in _ = reply.text() }
     }
 
     /// Puts claims of a lane whose lease has expired back into the queue.

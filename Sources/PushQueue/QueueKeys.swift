@@ -166,8 +166,8 @@ public struct QueueKeys: Sendable {
     /// - Parameter process: the part of a lane's name that all lanes of its process share.
     public func order(_ process: String) -> String { "\(base)order:\(process)" }
 
-    /// HASH of a campaign's counters by outcome and reason, with `total`, `started_at` and `updated_at`; kept for 90
-    /// days.
+    /// HASH of a campaign's counters by outcome and reason, with `total`, `started_at`, `updated_at`, `finished_at`,
+    /// `open` while the total can grow, and `guard` (JSON, see `CampaignGuard`); kept for 90 days.
     public func campaign(_ name: String) -> String { campaignPrefix + name }
 
     /// HASH: the position of `campaign send` in its list of tokens, as the number of jobs that were pushed (`next`), with

@@ -43,6 +43,7 @@ extension QueueScript {
     package static let reclaim = QueueScript("reclaim", PackageResources.reclaim_lua)
     package static let release = QueueScript("release", PackageResources.release_lua)
     package static let gauges = QueueScript("gauges", PackageResources.gauges_lua)
+    package static let stopCampaign = QueueScript("stopCampaign", PackageResources.stop_campaign_lua)
     // Invalid tokens.
     package static let findInvalidTokens = QueueScript("findInvalidTokens", PackageResources.find_lua)
     package static let addInvalidTokens = QueueScript("addInvalidTokens", PackageResources.add_lua)
@@ -53,13 +54,14 @@ extension QueueScript {
     package static let gate = QueueScript("gate", PackageResources.gate_lua)
     package static let reserveRate = QueueScript("reserveRate", PackageResources.reserve_rate_lua)
     package static let throttleToken = QueueScript("throttleToken", PackageResources.throttle_token_lua)
+    package static let appendAudit = QueueScript("appendAudit", PackageResources.append_audit_lua)
     package static let shareProviderToken = QueueScript("shareProviderToken", PackageResources.share_lua)
 
     /// The scripts that workers run.
     package static let ofWorkers = [
-        claim, reserve, settle, reclaim, release, gauges, findInvalidTokens, addInvalidTokens,
+        claim, reserve, settle, reclaim, release, gauges, stopCampaign, findInvalidTokens, addInvalidTokens,
         removeInvalidTokens, announceInvalidTokens, countInvalidTokens, gate, reserveRate, throttleToken,
-        shareProviderToken,
+        appendAudit, shareProviderToken,
     ]
 }
 
@@ -77,8 +79,8 @@ private enum ScriptParts {
     /// Each part uses only those before it. `scripts/requeue` has the same order.
     private static let all: [UInt8] =
         PackageResources.base_lua + PackageResources.counters_lua + PackageResources.wrapper_lua
-        + PackageResources.dead_letters_lua + PackageResources.results_lua + PackageResources.claims_lua
-        + PackageResources.portions_lua + PackageResources.invalid_tokens_lua
+        + PackageResources.dead_letters_lua + PackageResources.results_lua + PackageResources.campaigns_lua
+        + PackageResources.claims_lua + PackageResources.portions_lua + PackageResources.invalid_tokens_lua
 
     static func before(_ text: [UInt8], clock: ClockSource) -> [UInt8] { clock.part + all + text }
 }

@@ -32,6 +32,8 @@ public struct SharedKeys: Sendable {
 
     /// STREAM: the audit log, the last actions of operators; see ``AuditLog``.
     package let audit: String
+    /// The approximate number of entries of the audit log: Redis drops the oldest in blocks.
+    package static let maximumAuditEntries = 10_000
 
     let base: String
     private let prefix: String

@@ -235,6 +235,145 @@ extension EndToEnd {
             #expect(try await simulator.stop().accepted == 1)
         }
 
+        @Test("a campaign that finishes adds one result, although workers are killed, and a command reads it")
+        func finish() async throws {
+            let (redis, simulator) = try await startServers(
+                rules: ["prefix=dead,answer=410"], simulator: ["--delay", "30ms±20ms"])
+            let (count, dead) = (3000, 100)
+            let jobs =
+                TestJob.many(count - dead, members: #""campaign":"spring","#)
+                + TestJob.many(dead, prefix: "dead", members: #""campaign":"spring","#)
+            try redis.run("HSET", "push:{default}:campaign:spring", "total", "\(count)")
+            try redis.push(jobs)
+            let options = ["--max-connections", "1", "--max-streams", "50", "--results", "off"]
+            for kill in 1...3 {
+                let worker = try WorkerProcess(redis, simulator, options, environment: WorkerProcess.reclaimsSoon)
+                try await eventually("it has sent a part") {
+                    try QueueContents(redis).count("delivered") >= kill * 500
+                }
+                worker.process.kill()
+                try redis.endLeases()
+            }
+            _ = try await WorkerProcess(
+                redis, simulator, options + ["--exit-when-done"], environment: WorkerProcess.reclaimsSoon
+            ).finish()
+            let events = try storedResults(redis).filter { $0["event"] == "campaign_finished" }
+            #expect(events.count == 1 && events.first?["campaign"] == "spring" && events.first?["outcome"] == nil)
+            let report = try #require(events.first?["report"])
+            #expect(
+                report.contains(#""ended":\#(count),"#) && report.contains(#""total":\#(count)"#), "\(report)")
+
+            // It is for callbacks too, but not for those that ask for an outcome.
+            let output = FileManager.default.temporaryDirectory.appending(path: "results-\(UUID().uuidString)")
+            defer { try? FileManager.default.removeItem(at: output) }
+            for filter in [["--outcome", "invalid_token"], ["--event", "campaign_finished"]] {
+                let result = try await redis.apnsWorker(
+                    ["results", "--exec", "cat >> '\(output.path)'", "--once", "--since", "1h", "--group", filter[1]]
+                        + filter)
+                #expect(result.ending == .exited(0), "\(result.errors)")
+            }
+            let lines = try String(contentsOf: output, encoding: .utf8).split(separator: "\n")
+            #expect(lines.count == 1 && lines[0].contains(#""event":"campaign_finished""#), "\(lines)")
+            #expect(lines.first?.contains(#""report":{"total":\#(count),"#) == true, "\(lines)")
+
+            var result = try await Self.run("campaign", "report", "spring", redis: redis.url)
+            #expect(result.status == 0 && result.output.contains("State           finished"), "\(result)")
+            result = try await Self.run("campaign", "report", "spring", "--json", redis: redis.url)
+            let object = try #require(
+                try JSONSerialization.jsonObject(with: Data(result.output.utf8)) as? [String: Any])
+            #expect(object["finished"] as? Bool == true && object["ended"] as? Int == count)
+            result = try await Self.run("campaign", "report", "spring", "--html", redis: redis.url)
+            #expect(result.output.hasPrefix("<!DOCTYPE html>") && result.output.contains("<svg"))
+            #expect(!result.output.contains("<script"))
+            _ = try await simulator.stop()
+        }
+
+        @Test("a campaign of enqueued lines finishes after the last line, and one of single jobs does not")
+        func enqueued() async throws {
+            let (redis, simulator) = try await startServers()
+            let worker = try WorkerProcess(redis, simulator, ["--results", "failures"])
+            let lines = TestJob.many(2500, members: #""campaign":"lines","#).joined(separator: "\n")
+            let result = try await redis.apnsWorker(["enqueue"], input: lines)
+            #expect(result.ending == .exited(0), "\(result.errors)")
+            let single = ["enqueue", "--token", TestJob.token("b", 1), "--alert", "x", "--campaign", "single"]
+            #expect(try await redis.apnsWorker(single).ending == .exited(0))
+            try await eventually("all are delivered") { try QueueContents(redis).count("delivered") == 2501 }
+            _ = try await worker.stop()
+            let events = try storedResults(redis).filter { $0["event"] != nil }
+            #expect(events.map { $0["campaign"] } == ["lines"])
+            #expect(events.first?["report"]?.contains(#""total":2500"#) == true, "\(events)")
+            _ = try await simulator.stop()
+        }
+
+        @Test("a guard pauses a campaign whose tokens are invalid, in all queues, before the rest is sent")
+        func guarded() async throws {
+            // A third of the tokens is invalid.
+            let (redis, simulator) = try await startServers(
+                rules: ["prefix=dead,answer=410"], simulator: ["--delay", "30ms±20ms"])
+            let (count, minimum, streams) = (6000, 300, 50)
+            var result = try await Self.run(
+                "campaign", "guard", "spring", "--stop-if", "invalid_token>5%", "--min", "\(minimum)", "--queue", "a",
+                "--queue", "b", redis: redis.url)
+            #expect(result.status == 0 && result.output.contains("is paused if invalid_token>5%"), "\(result)")
+            for queue in ["a", "b"] {
+                try redis.push(
+                    (0..<count).map { number in
+                        let token = TestJob.token((number % 3 == 0 ? "dead" : "a") + queue, number)
+                        return TestJob.text(token, #""campaign":"spring","#)
+                    }, queue: queue)
+                try redis.push(
+                    TestJob.many(100, prefix: "c\(queue)", members: #""campaign":"autumn","#), queue: queue)
+            }
+            let worker = try WorkerProcess(
+                redis, simulator,
+                ["--queue", "a,b", "--max-connections", "1", "--max-streams", "\(streams)", "--lanes", "1"])
+            func campaigns() async throws -> [Shown] {
+                let text = try await Self.run("campaign", "show", "spring", "--json", redis: redis.url).output
+                return try text.split(separator: "\n").map { try Self.shown(String($0)) }
+            }
+            try await eventually("both parts are paused") {
+                try await campaigns().filter { $0.state == "paused" }.count == 2
+            }
+            try await eventually("the other campaign is delivered") {
+                try await Self.run("campaign", "show", "autumn", "--json", redis: redis.url).output
+                    .split(separator: "\n").allSatisfy { try Self.shown(String($0)).outcomes["delivered"] == 100 }
+            }
+            let parts = try await campaigns()
+            #expect(parts.allSatisfy { $0.by == "guard" && $0.reason?.hasPrefix("invalid_token is ") == true })
+            // One of them had enough notifications, and no queue was sent to its end.
+            #expect(parts.contains { $0.ended ?? 0 >= minimum })
+            #expect(parts.allSatisfy { $0.ended ?? 0 < count / 2 }, "\(parts)")
+            #expect(
+                worker.process.errors.contains("campaign_stopped") || worker.process.output.contains("campaign_stopped")
+            )
+            result = try await Self.run("status", redis: redis.url)
+            #expect(result.output.contains("campaign spring is paused by its guard in"), "\(result.output)")
+
+            result = try await Self.run("campaign", "guard", "spring", "--off", redis: redis.url)
+            #expect(result.status == 0, "\(result)")
+            result = try await Self.run("campaign", "resume", "spring", redis: redis.url)
+            #expect(result.status == 0, "\(result)")
+            try await eventually("all have ended") {
+                try await campaigns().allSatisfy { $0.ended == count }
+            }
+            _ = try await worker.stop()
+            #expect(try await simulator.stop().duplicates == 0)
+        }
+
+        @Test("a guard never pauses a campaign below its minimum")
+        func guardedMinimum() async throws {
+            let (redis, simulator) = try await startServers(rules: ["prefix=dead,answer=410"])
+            let set = try await Self.run(
+                "campaign", "guard", "spring", "--stop-if", "invalid_token>1%,dead>1%", "--min", "501", redis: redis.url
+            )
+            #expect(set.status == 0, "\(set)")
+            try redis.push(TestJob.many(500, prefix: "dead", members: #""campaign":"spring","#))
+            _ = try await WorkerProcess(redis, simulator, ["--exit-when-done"]).finish()
+            let shown = try await Self.show("spring", redis: redis.url)
+            #expect(shown.outcomes["invalid_token"] == 500 && shown.state == "running")
+            _ = try await simulator.stop()
+        }
+
         @Test("mistakes are refused, and names from other programs cannot harm a terminal")
         func mistakes() async throws {
             let redis = try RedisServer()

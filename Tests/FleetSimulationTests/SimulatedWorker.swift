@@ -300,6 +300,14 @@ private final class SimulatedQueueStore: QueueStore {
         campaign: String, perSecond: Int, since: Int64, amounts: [Int], completion: @escaping Completion<[Int]>
     ) { store.limit(campaign: campaign, perSecond: perSecond, since: since, amounts: amounts, completion: completion) }
 
+    func stop(_ stopped: QueueConnection.StoppedCampaign, completion: @escaping Completion<Bool>) {
+        store.stop(stopped, completion: completion)
+    }
+
+    func record(_ stopped: QueueConnection.StoppedCampaign, completion: @escaping Completion<Void>) {
+        store.record(stopped, completion: completion)
+    }
+
     func settle(_ settlement: Settlement, completion: @escaping Completion<QueueConnection.Settled>) {
         let claimed = claimed
         let confirm: Completion<QueueConnection.Settled> = { [simulation] result in

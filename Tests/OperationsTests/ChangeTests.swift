@@ -257,6 +257,73 @@ struct ChangeTests {
         }
     }
 
+    @Test("a guard is set in each queue and removed again, and each change is recorded")
+    func guarding() async throws {
+        try await OperatorScene.with { scene in
+            for queue in ["a", "b"] {
+                try scene.run("HSET", "push:{\(queue)}:campaign:spring", "total", "100", "delivered", "40")
+                try scene.run("ZADD", "push:{\(queue)}:campaigns", "1", "spring")
+            }
+            let desk = try scene.desk("a", "b")
+            let fields = Self.fields(["campaign": "spring", "stop_if": "dead>1%,retried>20%", "min": "50"])
+            let set = try await desk.perform(CampaignGuardChange(fields))
+            #expect(set.parts.map(\.queue) == ["a", "b"])
+            #expect(
+                set.parts.first?.sentence
+                    == "campaign spring in queue a is paused if dead>1%,retried>20%, from 50 notifications on")
+            for status in try await CampaignStatus.read("spring", in: desk.queues, desk.fleet) {
+                #expect(status.stopIf == "dead>1%,retried>20%" && status.stopMin == 50 && status.stoppedAt == nil)
+                #expect(status.page(now: Self.now).contains { $0.hasPrefix("guard      dead>1%") })
+            }
+            let off = try CampaignGuardChange(Self.fields(["campaign": "spring", "off": "1"]))
+            #expect(try await desk.perform(off).count == 2)
+            #expect(try await desk.perform(off).hasNoEffect)
+            #expect(
+                try await CampaignStatus.read("spring", in: desk.queues, desk.fleet).allSatisfy { $0.stopIf == nil })
+            // A name that no queue knows is refused if there are others.
+            let unknown = try CampaignGuardChange(Self.fields(["campaign": "sprin", "stop_if": "dead>1%"]))
+            await #expect(throws: ChangeRefusal.self) { try await desk.perform(unknown) }
+            var forced = desk
+            forced.isForced = true
+            #expect(try await forced.perform(unknown).count == 2)
+            let audit = try await scene.audit()
+            #expect(
+                audit == [
+                    "guard_campaign done", "guard_campaign refused", "guard_campaign done", "guard_campaign done",
+                ], "\(audit)")
+        }
+    }
+
+    @Test(
+        "a guard needs rules or their end",
+        arguments: [
+            ([:], "pass either stop_if or off"), (["stop_if": "dead>1%", "off": "1"], "pass either stop_if or off"),
+            (["stop_if": "dead>1"], "stop_if must be rules such as"),
+            (["stop_if": "dead>1%", "min": "0"], "min must be"),
+        ] as [([String: String], String)])
+    func guardFields(fields: [String: String], words: String) {
+        let all = ["campaign": "c"].merging(fields) { $1 }.map { ($0.key, $0.value) }
+        let mistake = #expect(throws: FieldMistake.self) { _ = try CampaignGuardChange(Fields(all)) }
+        #expect(mistake?.text(.member).contains(words) == true, "\(mistake?.text(.member) ?? "")")
+    }
+
+    @Test("status names a campaign that its guard has paused, and not one that an operator has paused")
+    func stoppedCampaigns() async throws {
+        try await OperatorScene.with { scene in
+            for (campaign, by) in [("spring", "guard"), ("autumn", "ada")] {
+                try scene.run(
+                    "HSET", "push:{default}:job-commands", "campaign:\(campaign)",
+                    #"{"state":"paused","at":1e15,"by":"\#(by)","reason":"dead is 2.0% of 1000, above 1%"}"#)
+            }
+            let status = try await FleetStatus.read(scene.fleet, scene.fleet.queues().keys, apps: [])
+            let found = status.findProblems(.init()).filter { $0.kind == .campaignStopped }
+            #expect(found.map(\.subject) == ["spring"])
+            #expect(
+                found.first?.message
+                    == "campaign spring is paused by its guard in default: dead is 2.0% of 1000, above 1%")
+        }
+    }
+
     // MARK: Fields
 
     @Test(

@@ -192,6 +192,233 @@ struct JobCommandsTests {
         #expect(try queue.redis.run("PTTL", queue.keys.campaign("spring")).number ?? 0 > 89 * 86_400_000)
     }
 
+    private func finished() async throws -> [StoredResult] {
+        let page = try await StoredResult.read(after: StoredResult.beginning, count: 100, queue.client, queue.keys)
+        return page.results.filter { $0["event"] == "campaign_finished" }
+    }
+
+    @Test("add one entry to the results when they reach the total, with the settlement that reaches it")
+    func finish() async throws {
+        let worker = try await queue.worker("w", claiming: ["a", "b", "c", "d", "e"])
+        try queue.redis.run("HSET", queue.keys.campaign("spring"), "total", "4")
+        try await worker.settle { settlement in
+            settlement.use(campaign: ByteBuffer(string: "spring"))
+            settlement.end(1, .delivered)
+            settlement.bury(2, reason: "BadPayload")
+        }
+        #expect(try await finished().isEmpty)
+        let last: (inout Settlement) -> Void = { settlement in
+            settlement.use(campaign: ByteBuffer(string: "spring"))
+            settlement.end(3, .delivered)
+            settlement.end(4, .invalidToken, results: .of(NotificationResult(.invalidToken, reason: "Unregistered")))
+        }
+        try await worker.settle(last)
+        let entry = try #require(try await finished().first)
+        #expect(entry["campaign"] == "spring" && entry["outcome"] == nil && entry["token"] == nil)
+        let report = try #require(entry["report"])
+        for member in [
+            #""total":4"#, #""ended":4"#, #""delivered":2"#, #""invalid_token":1"#, #""invalid_share":0.2500"#,
+            #""dead_reasons":{"BadPayload":1}"#, #""duration_ms":"#,
+        ] {
+            #expect(report.contains(member), "\(report)")
+        }
+        let line = ResultLine(queue: "q", result: entry).json { $0 }
+        #expect(line.contains(#""report":{"total":4,"#) && !line.contains("outcome\":\""), "\(line)")
+        #expect(try await CampaignCounts.read("spring", queue.client, queue.keys).finishedAt ?? 0 > 0)
+        // A repeated settlement, and notifications that end later, add no other entry.
+        #expect(try await worker.settle(last) == 2)
+        try await worker.settle { settlement in
+            settlement.use(campaign: ByteBuffer(string: "spring"))
+            settlement.end(5, .delivered)
+        }
+        #expect(try await finished().count == 1)
+        var filter = ResultFilter()
+        filter.outcomes = ["delivered", "dead", "invalid_token"]
+        #expect(!filter.matches(entry))
+        filter = ResultFilter()
+        filter.events = ["campaign_finished"]
+        #expect(filter.matches(entry))
+    }
+
+    @Test("of an open campaign finish it only once it is closed, by the settlement or by closing it")
+    func open() async throws {
+        let worker = try await queue.worker("w", claiming: ["a", "b", "c"])
+        for (name, settlesLast) in [("early", false), ("late", true)] {
+            try await CampaignCounts.open(name, queue.client, queue.keys)
+            try await worker.settle { settlement in
+                settlement.use(campaign: ByteBuffer(string: name))
+                settlement.end(settlesLast ? 2 : 1, .delivered)
+            }
+            try await CampaignCounts.addTotal(settlesLast ? 2 : 1, of: name, queue.client, queue.keys)
+            #expect(try await CampaignCounts.read(name, queue.client, queue.keys).isOpen)
+        }
+        #expect(try await finished().isEmpty)
+        for _ in 0..<2 {
+            for name in ["early", "late"] { try await CampaignCounts.close(name, queue.client, queue.keys) }
+            #expect(try await finished().compactMap { $0["campaign"] } == ["early"])
+        }
+        try await worker.settle { settlement in
+            settlement.use(campaign: ByteBuffer(string: "late"))
+            settlement.end(3, .expired)
+        }
+        #expect(try await finished().compactMap { $0["campaign"] } == ["early", "late"])
+        // The entry of a command that does not know how many results are kept removes none.
+        #expect(try queue.redis.run("XLEN", queue.keys.results).number == 2)
+    }
+
+    // MARK: Guards
+
+    private func guardSpring(_ rules: String, minimum: Int) async throws {
+        let rules = try #require(CampaignGuard.rules(rules))
+        try await CampaignGuard.set(
+            CampaignGuard(rules, minimum: minimum), of: "spring", queue.client, queue.keys)
+    }
+
+    private func state() async throws -> JobCommands.Command.State? {
+        try await JobCommands.read(queue.client, queue.keys).commands[.campaign("spring")]?.state
+    }
+
+    /// Settles jobs of the campaign, which must be claimed.
+    private func settle(
+        _ worker: TestWorker, _ claims: ClosedRange<Int>, _ outcome: Outcome
+    ) async throws -> QueueConnection.Settled {
+        try await worker.settled(
+            worker.filled { settlement in
+                settlement.use(campaign: ByteBuffer(string: "spring"))
+                for claim in claims { settlement.end(claim, outcome) }
+            })
+    }
+
+    @Test("pause a campaign with the settlement that exceeds a limit of its guard, and not below the minimum")
+    func stop() async throws {
+        let worker = try await queue.worker("w", claiming: (1...300).map { "job \($0)" })
+        try await guardSpring("invalid_token>5%,dead>50%", minimum: 100)
+        // Nine of ten, but too few.
+        #expect(try await settle(worker, 1...9, .delivered).stopped.isEmpty)
+        #expect(try await settle(worker, 10...99, .invalidToken).stopped.isEmpty)
+        #expect(try await state() == nil)
+        let last = worker.filled { settlement in
+            settlement.use(campaign: ByteBuffer(string: "spring"))
+            settlement.end(100, .delivered)
+        }
+        let stopped = try await worker.settled(last).stopped
+        #expect(stopped.map(\.campaign) == ["spring"])
+        #expect(stopped.first?.reason == "invalid_token is 90.0% of 100, above 5%")
+        let commands = try await JobCommands.read(queue.client, queue.keys)
+        let command = try #require(commands.commands[.campaign("spring")])
+        #expect(command.state == .paused && command.by == "guard" && command.reason == stopped.first?.reason)
+        #expect(Int(commands.version) ?? 0 > 0)
+        // A repeated settlement does nothing, and no notification in flight stops it again.
+        #expect(try await worker.settled(last).stopped.isEmpty)
+        #expect(try await settle(worker, 101...110, .invalidToken).stopped.isEmpty)
+        // After it is resumed, the guard counts from the pause on.
+        try await JobCommands.change(
+            .resume, of: [.campaign("spring")], by: "ada", queue.client, queue.keys)
+        #expect(try await settle(worker, 111...189, .delivered).stopped.isEmpty)
+        #expect(try await state() == nil)
+        #expect(try await settle(worker, 190...200, .delivered).stopped.count == 1)
+        // Exactly the limit is not above it.
+        try await JobCommands.change(
+            .resume, of: [.campaign("spring")], by: "ada", queue.client, queue.keys)
+        try await guardSpring("invalid_token>5%", minimum: 20)
+        #expect(try await settle(worker, 201...219, .delivered).stopped.isEmpty)
+        #expect(try await settle(worker, 220...220, .invalidToken).stopped.isEmpty)
+        #expect(try await settle(worker, 221...221, .invalidToken).stopped.count == 1)
+        #expect(try await CampaignCounts.read("spring", queue.client, queue.keys).guard?.stoppedAt ?? 0 > 0)
+    }
+
+    @Test("of retries are compared with all attempts, and a reason with its own limit")
+    func stopForRetries() async throws {
+        let worker = try await queue.worker("w", claiming: (1...50).map { "job \($0)" })
+        try await guardSpring("retried>20%,dead:BadPayload>1%", minimum: 10)
+        let batch = { (claims: ClosedRange<Int>) in
+            worker.filled { settlement in
+                settlement.use(campaign: ByteBuffer(string: "spring"))
+                for claim in claims { settlement.retry(claim) }
+            }
+        }
+        #expect(try await worker.settled(batch(1...9)).stopped.isEmpty)
+        #expect(
+            try await worker.settled(batch(10...10)).stopped.map(\.reason) == ["retried is 100.0% of 10, above 20%"])
+        try await JobCommands.change(
+            .resume, of: [.campaign("spring")], by: "ada", queue.client, queue.keys)
+        let bury = worker.filled { settlement in
+            settlement.use(campaign: ByteBuffer(string: "spring"))
+            for claim in 11...20 { settlement.bury(claim, reason: "BadPayload") }
+        }
+        #expect(try await worker.settled(bury).stopped.first?.reason.hasPrefix("dead:BadPayload is 100.0%") == true)
+    }
+
+    @Test("pause a campaign in another queue only if it has a guard and runs there, and once")
+    func stopElsewhere() async throws {
+        let worker = queue.worker("w")
+        let stopped = QueueConnection.StoppedCampaign(campaign: "spring", reason: "dead is 2.0% of 1000, above 1%")
+        #expect(try await worker.stop(stopped) == false)
+        #expect(try await state() == nil)
+        try await guardSpring("dead>1%", minimum: 100)
+        #expect(try await worker.stop(stopped))
+        #expect(try await state() == .paused)
+        let before = try queue.everything()
+        #expect(try await worker.stop(stopped) == false)
+        #expect(try queue.everything() == before)
+        try await JobCommands.change(
+            .cancel(discard: false), of: [.campaign("spring")], by: "ada", queue.client, queue.keys)
+        #expect(try await worker.stop(stopped) == false)
+        #expect(try await state() == .cancelled)
+        try await worker.record(stopped)
+        let entry = try #require(try await AuditLog.latest(1, queue.client, queue.sharedKeys).first)
+        #expect(entry.action == .pauseCampaign && entry.by == "guard" && entry.via == .worker)
+        #expect(entry.subject == "campaign spring" && entry.detail == stopped.reason)
+    }
+
+    @Test(
+        "of a guard in another form settle as without one",
+        arguments: ["x", "{}", "[]", #"{"rules":[[]],"min":1,"base":{}}"#, #"{"rules":[1],"min":1,"base":{}}"#])
+    func hostileGuard(text: String) async throws {
+        let worker = try await queue.worker("w", claiming: ["a"])
+        try queue.redis.run("HSET", queue.keys.campaign("spring"), "guard", text)
+        let settled = try await settle(worker, 1...1, .dead)
+        #expect(settled.lost == 0 && settled.stopped.isEmpty)
+        #expect(try await state() == nil)
+        #expect(try queue.stats() == ["dead": 1])
+    }
+
+    @Test(
+        "of a guard are written as operators write them",
+        arguments: [
+            ("invalid_token>5%,dead>1%,retried>20%", "invalid_token>5%,dead>1%,retried>20%"),
+            (" dead > 0.5% ", "dead>0.5%"), ("dead:BadPayload>0%", "dead:BadPayload>0%"),
+            ("dead>1", nil), ("dead>100%", nil), ("dead>-1%", nil), ("dead>nan%", nil), ("deaf>1%", nil), ("", nil),
+            ("delivered>5%", nil), ("dead>1%,dead>2%", nil), ("dead>1%,", nil), ("invalid_token:X>1%", nil),
+            ("dead:>1%", nil), ("dead:a b>1%", nil),
+        ] as [(String, String?)])
+    func rules(text: String, expected: String?) {
+        #expect(CampaignGuard.rules(text).map { CampaignGuard($0, minimum: 1).text } == expected)
+    }
+
+    // MARK: Reports
+
+    @Test("of several queues are summed in a report, which is finished when all of them are")
+    func report() throws {
+        func part(_ queue: String, delivered: Int, invalid: Int, of total: Int?, finishedAt: Int64?) -> CampaignStatus {
+            var counts = CampaignCounts(name: "spring", total: total, startedAt: 1000, updatedAt: 3000)
+            counts.finishedAt = finishedAt
+            counts.counters = ["delivered": delivered, "invalid_token": invalid]
+            return CampaignStatus(counts, nil, queue: queue, now: 4000)
+        }
+        let first = part("a", delivered: 90, invalid: 10, of: 100, finishedAt: 3000)
+        var summary = CampaignSummary([first, part("b", delivered: 250, invalid: 50, of: 400, finishedAt: nil)])
+        #expect(!summary.finished && summary.total == 500 && summary.ended == 400 && summary.left == 100)
+        #expect(summary.invalidShare == 0.15 && summary.durationMs == 2000 && summary.perSecond == 200)
+        #expect(summary.finishedAt == nil && summary.state == "100 left")
+        summary = CampaignSummary([first, part("b", delivered: 300, invalid: 100, of: 400, finishedAt: 5000)])
+        #expect(summary.finished && summary.finishedAt == 5000 && summary.durationMs == 4000)
+        #expect(summary.page.contains("State           finished"), "\(summary.page)")
+        summary = CampaignSummary([first, part("b", delivered: 1, invalid: 0, of: nil, finishedAt: nil)])
+        #expect(summary.total == nil && summary.left == nil && summary.state == "the total is unknown")
+        #expect(CampaignSummary.percent(1, of: 5000) == "<0.1%" && CampaignSummary.percent(25, of: 1000) == "2.5%")
+    }
+
     @Test("of a hostile campaign's key do not keep jobs from being settled")
     func hostileCounters() async throws {
         let worker = try await queue.worker("w", claiming: ["a", "b"])

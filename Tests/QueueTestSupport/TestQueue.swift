@@ -211,6 +211,14 @@ package struct TestWorker: Sendable {
 
     /// - Returns: the numbers of jobs that went back and that became dead letters; `nil` if the lease had not expired.
     @discardableResult
+    package func stop(_ stopped: QueueConnection.StoppedCampaign) async throws -> Bool {
+        try await call { $0.stop(stopped, completion: $1) }
+    }
+
+    package func record(_ stopped: QueueConnection.StoppedCampaign) async throws {
+        try await call { $0.record(stopped, completion: $1) }
+    }
+
     package func reclaim(_ other: String) async throws -> [Int]? {
         var all: [Int]?
         while let counts = try await reclaimed(other) {

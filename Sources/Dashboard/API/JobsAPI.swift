@@ -173,7 +173,8 @@ final class JobsAPI: Sendable {
                 AuditEntry(.testSend, "queue \(keys.queue)", by: visitor.by, count: jobs.count, via: .web))
         }
         do {
-            try await CampaignCounts.addTotals(of: jobs, client, keys)
+            // It is not known which request is a campaign's last.
+            try await CampaignCounts.addTotals(of: jobs, isOpen: true, client, keys)
             return nil
         } catch let error as RedisError {
             // The jobs are in the queue already: after an error, they would be enqueued again.

@@ -26,6 +26,7 @@ package struct AuditEntry: Sendable, Equatable {
         case resumeCampaign = "resume_campaign"
         case limitCampaign = "limit_campaign"
         case requeueCampaign = "requeue_campaign"
+        case guardCampaign = "guard_campaign"
         // Invalid tokens.
         case addInvalidTokens = "add_invalid_tokens"
         case removeInvalidTokens = "remove_invalid_tokens"
@@ -48,6 +49,8 @@ package struct AuditEntry: Sendable, Equatable {
     /// The interface that the operator used.
     package enum Interface: String, CaseIterable, Sendable {
         case cli, web
+        /// A worker, which has applied the guard of a campaign.
+        case worker
     }
 
     /// The entry's id in the stream, for paging; empty for one that is not recorded.
@@ -211,8 +214,8 @@ extension AuditEntry.Action {
 
 /// The audit log: the last actions of operators on all queues, in one capped stream.
 package enum AuditLog {
-    /// The approximate number of entries that are kept: Redis drops the oldest in blocks.
-    package static let maximumEntries = 10_000
+    /// The approximate number of entries that are kept.
+    package static let maximumEntries = SharedKeys.maximumAuditEntries
     /// The maximum number of entries of one page.
     package static let maximumPage = 1000
 

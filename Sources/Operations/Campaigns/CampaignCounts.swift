@@ -13,6 +13,13 @@ public struct CampaignCounts: Sendable, Equatable {
     public var startedAt: Int64?
     /// The time of its last settlement, in milliseconds since 1970.
     public var updatedAt: Int64?
+    /// The time at which all of its notifications had ended, in milliseconds since 1970; `nil` before it, or if its
+    /// complete total was never recorded.
+    public var finishedAt: Int64?
+    /// The guard that pauses it, if it has one.
+    public var `guard`: CampaignGuard?
+    /// True while a producer may add to the total.
+    public var isOpen = false
     /// Its counters, by outcome, by postponement, and by both with a reason, such as `dead:BadPayload`.
     public var counters: [String: Int] = [:]
 
@@ -36,6 +43,9 @@ public struct CampaignCounts: Sendable, Equatable {
             case "total": counts.total = Int(bounding: value)
             case "started_at": counts.startedAt = Int64(bounding: value)
             case "updated_at": counts.updatedAt = Int64(bounding: value)
+            case "finished_at": counts.finishedAt = Int64(bounding: value)
+            case "open": counts.isOpen = true
+            case "guard": counts.guard = CampaignGuard(value)
             default: counts.counters[field] = Int(bounding: value)
             }
         }
@@ -50,25 +60,32 @@ public struct CampaignCounts: Sendable, Equatable {
         return reply.root.children.compactMap(\.string)
     }
 
+    // MARK: Totals
+
+    /// Records that the total of a campaign will grow, before the first of its jobs is pushed. The campaign finishes only
+    /// after ``close(_:_:_:)``. A producer that knows the total beforehand sets the field `total` instead.
+    /// - Throws: `RedisError`.
+    public static func open(_ name: String, _ client: RedisClient, _ keys: QueueKeys) async throws {
+        try await count("open", 0, name, client, keys)
+    }
+
     /// Adds to the total of a campaign, for a producer that has pushed this number of notifications.
     /// - Throws: `RedisError`.
     public static func addTotal(
         _ notifications: Int, of name: String, _ client: RedisClient, _ keys: QueueKeys
     ) async throws {
-        _ = try await totalScript.run(client, [keys.campaign(name), keys.campaigns]) { command in
-            command.append(name)
-            command.append(notifications)
-            command.append(QueueKeys.campaignLifetime)
-        } reading: {
-            $0.number()
-        }
+        try await count("add", notifications, name, client, keys)
     }
 
-    private static let totalScript = FrequentScript(.addTotal)
-
-    /// Adds the notifications of pushed jobs to the totals of their campaigns.
+    /// Records that the total of a campaign is complete, after the last of its jobs was pushed. If all of its
+    /// notifications have ended, it has finished now.
     /// - Throws: `RedisError`.
-    package static func addTotals(of jobs: [ByteBuffer], _ client: RedisClient, _ keys: QueueKeys) async throws {
+    public static func close(_ name: String, _ client: RedisClient, _ keys: QueueKeys) async throws {
+        try await count("close", 0, name, client, keys)
+    }
+
+    /// Returns the numbers of notifications of jobs by campaign.
+    public static func totals(of jobs: [ByteBuffer]) -> [ByteBuffer: Int] {
         var totals: [ByteBuffer: Int] = [:]
         for body in jobs {
             // A job that was not checked may have either format. One that can't be read ends as a single dead letter.
@@ -77,6 +94,34 @@ public struct CampaignCounts: Sendable, Equatable {
             // A repeated token is sent to only once.
             totals[campaign, default: 0] += job?.tokens.map { tokens in Set(tokens.map { job?.text($0) }).count } ?? 1
         }
-        for (campaign, total) in totals { try await addTotal(total, of: String(buffer: campaign), client, keys) }
+        return totals
+    }
+
+    /// Adds the notifications of pushed jobs to the totals of their campaigns.
+    /// - Parameter isOpen: true if others may follow, so that these do not finish a campaign.
+    /// - Throws: `RedisError`.
+    package static func addTotals(
+        of jobs: [ByteBuffer], isOpen: Bool = false, _ client: RedisClient, _ keys: QueueKeys
+    ) async throws {
+        for (campaign, total) in totals(of: jobs) {
+            let name = String(buffer: campaign)
+            if isOpen { try await open(name, client, keys) }
+            try await addTotal(total, of: name, client, keys)
+        }
+    }
+
+    private static let countScript = FrequentScript(.countCampaign)
+
+    private static func count(
+        _ action: String, _ notifications: Int, _ name: String, _ client: RedisClient, _ keys: QueueKeys
+    ) async throws {
+        _ = try await countScript.run(client, [keys.campaign(name), keys.campaigns, keys.results]) {
+            $0.append(name)
+            $0.append(action)
+            $0.append(notifications)
+            $0.append(QueueKeys.campaignLifetime)
+        } reading: {
+            $0.text()
+        }
     }
 }

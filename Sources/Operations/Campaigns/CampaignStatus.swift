@@ -29,6 +29,13 @@ package struct CampaignStatus: Encodable {
     package var retryReasons: [String: Int]
     package var startedAt: Int64?
     package var updatedAt: Int64?
+    package var finishedAt: Int64?
+    /// The rules of its guard, such as `invalid_token>5%,dead>1%`.
+    package var stopIf: String?
+    /// The number of notifications below which its guard does not pause it.
+    package var stopMin: Int?
+    /// The time at which its guard last paused it, in milliseconds since 1970.
+    package var stoppedAt: Int64?
     /// Notifications that were delivered per second: since the last reading or, without one, since the start. `nil` while
     /// none ends.
     package var perSecond: Double?
@@ -58,7 +65,10 @@ package struct CampaignStatus: Encodable {
         }
         deadReasons = reasons(of: Outcome.dead.rawValue)
         retryReasons = reasons(of: Postponement.retried.rawValue)
-        (startedAt, updatedAt) = (counts.startedAt, counts.updatedAt)
+        (startedAt, updatedAt, finishedAt) = (counts.startedAt, counts.updatedAt, counts.finishedAt)
+        if let rules = counts.guard {
+            (stopIf, stopMin, stoppedAt) = (rules.text, rules.minimum, rules.stoppedAt)
+        }
         if let startedAt, let updatedAt, updatedAt > startedAt, now - updatedAt < Self.idle {
             setRate(ended, count(.delivered), in: updatedAt - startedAt)
         }
@@ -113,6 +123,9 @@ package struct CampaignStatus: Encodable {
             if let reason { lines[0] += ": \(reason)" }
         }
         if let limitPerSecond { lines.append("limit      \(Words.number(limitPerSecond)) per second") }
+        if let stopIf, let stopMin {
+            lines.append("guard      \(stopIf), from \(Words.number(stopMin)) notifications on")
+        }
         if let total, let share {
             let filled = Int((share * 40).rounded(.down))
             let bar = String(repeating: "#", count: filled) + String(repeating: ".", count: 40 - filled)
@@ -136,6 +149,7 @@ package struct CampaignStatus: Encodable {
             lines.append("started    \(Moment.text(startedAt)) (\(Words.duration(max(0, now - startedAt))) ago)")
         }
         if let updatedAt { lines.append("last ended \(Moment.text(updatedAt))") }
+        if let finishedAt { lines.append("finished   \(Moment.text(finishedAt))") }
         return lines
     }
 }

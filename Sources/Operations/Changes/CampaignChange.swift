@@ -17,11 +17,7 @@ package struct CampaignChange: Change {
     ///   - change: `limit` and `cancel` take their details from the fields.
     ///   - now: in milliseconds since 1970.
     package init(_ change: JobCommands.Change, _ fields: Fields, now: Int64) throws(FieldMistake) {
-        let campaign = try fields.required("campaign")
-        guard JobLabels.isCampaign(campaign) else {
-            throw FieldMistake { _ in "the name of a campaign has 1 to 100 bytes, and no control characters" }
-        }
-        self.campaign = campaign
+        self.campaign = try fields.campaign()
         reason = try fields.reason()
         switch change {
         case .cancel: self.change = .cancel(discard: fields.isSet("discard"))
@@ -52,7 +48,8 @@ package struct CampaignChange: Change {
         if queues.isEmpty {
             queues = try await queuesWithJobs(desk)
             if queues.isEmpty {
-                if let refusal = try await unknown(desk, plan.subject) { throw refusal }
+                try await desk.checkExistence(
+                    ofCampaign: campaign, plan.subject, isInAdvance: change != .resume && change != .uncancel)
                 queues = desk.queues
             }
         }
@@ -92,21 +89,6 @@ package struct CampaignChange: Change {
             if isFound { queues.append(keys) }
         }
         return queues
-    }
-
-    /// Returns the refusal of a name that no queue knows. Before there is any campaign, one can be paused, limited or
-    /// cancelled in advance.
-    private func unknown(_ desk: Desk, _ subject: String) async throws -> ChangeRefusal? {
-        let isInAdvance = change != .resume && change != .uncancel
-        if isInAdvance, desk.isForced { return nil }
-        let known = try await CampaignStatus.latest(20, in: desk.queues, desk.fleet).map(\.campaign)
-        let names = Set(known).sorted()
-        if isInAdvance, names.isEmpty { return nil }
-        return ChangeRefusal(
-            .unknown, subject,
-            names.isEmpty
-                ? "no queue knows a campaign \(campaign.printable); there are none"
-                : Desk.unknown("campaign", campaign, names) + (isInAdvance ? desk.forceHint : ""))
     }
 
     package func apply(_ plan: ChangePlan, _ desk: Desk, _ control: ChangeControl) async throws -> ChangeResult {

@@ -98,6 +98,7 @@ extension ResultFilter {
         reasons = try fields.texts("reason")
         apps = Set(try fields.texts("app"))
         campaigns = Set(try fields.texts("campaign"))
+        events = Set(try fields.texts("event"))
         attempt = try fields.number("attempt", 0...Int(Int32.max))
     }
 

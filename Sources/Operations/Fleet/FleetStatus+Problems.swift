@@ -22,6 +22,7 @@ extension FleetStatus {
     package func findProblems(_ limits: Limits) -> [Problem] {
         var problems = servers.flatMap(\.problems)
         for queue in queues { problems += self.problems(of: queue, limits) + deadLetterProblems(of: queue, limits) }
+        problems += stoppedCampaigns
         if let sharedError {
             problems.append(
                 Problem(
@@ -199,6 +200,25 @@ extension FleetStatus {
                             : "`apns-worker resume` ends its pause"))
         }
         return problems
+    }
+
+    /// The campaigns that their guards have paused, each once for all of its queues.
+    private var stoppedCampaigns: [Problem] {
+        var found: [String: (reason: String, queues: [String])] = [:]
+        for queue in queues {
+            for (campaign, reason) in queue.stoppedCampaigns {
+                found[campaign, default: (reason, [])].queues.append(queue.name)
+            }
+        }
+        return found.sorted { $0.key < $1.key }.map { campaign, stop in
+            Problem(
+                kind: .campaignStopped, subject: campaign,
+                message: "campaign \(campaign) is paused by its guard in \(stop.queues.joined(separator: ", ")): "
+                    + stop.reason,
+                advice:
+                    "`apns-worker campaign show \(campaign)` has the numbers; `apns-worker campaign resume \(campaign)` "
+                    + "continues, and `apns-worker campaign cancel \(campaign)` ends it")
+        }
     }
 
     private func deadLetterProblems(of queue: Queue, _ limits: Limits) -> [Problem] {

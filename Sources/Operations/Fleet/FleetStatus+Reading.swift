@@ -10,6 +10,8 @@ extension FleetStatus {
         package var result: Result<QueueOverview, RedisError>
         package var wrongKeys: [WrongKey] = []
         package var largeKeys: [LargeKey] = []
+        /// The campaigns that their guards have paused, with the reasons.
+        package var stoppedCampaigns: [String: String] = [:]
 
         /// False if the queue's server did not answer.
         var isReachable: Bool {
@@ -147,6 +149,10 @@ extension FleetStatus {
             let client = try await fleet.client(for: keys.retry)
             reading.wrongKeys = try await WrongKey.find(client, keys, lanes: lanes)
             reading.largeKeys = try await LargeKey.find(client, KeySizes.growing(keys))
+            for case (.campaign(let name), let command) in try await JobCommands.read(client, keys).commands
+            where command.state == .paused && command.by == CampaignGuard.person {
+                reading.stoppedCampaigns[name.printable] = command.reason ?? ""
+            }
         } catch RedisError.server(let answer) {
             // An earlier error is the more important one.
             if case .success = reading.result { reading.result = .failure(.server(answer)) }
@@ -183,6 +189,7 @@ extension FleetStatus {
                 queue.today = found.counters
                 queue.deadReasons = found.deadReasons
                 queue.deadSampled = found.deadSampled
+                queue.stoppedCampaigns = reading.stoppedCampaigns
                 if let latest = found.latest, latest > found.now + JobTime.farAhead {
                     notes.append(
                         "queue \(queue.name) has a job that is scheduled for \(Moment.text(latest)), in more than a year; "

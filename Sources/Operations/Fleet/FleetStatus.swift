@@ -31,12 +31,13 @@ package struct FleetStatus: Encodable, Sendable {
             case differentApps = "different_apps"
             case tooOld = "too_old"
             case deadLetters = "dead_letters"
+            case campaignStopped = "campaign_stopped"
 
             /// True if jobs are not sent, or may be lost. Otherwise the problem is a warning.
             package var isCritical: Bool {
                 switch self {
                 case .redisNearlyFull, .redisEvicts, .workerGone, .failoversUnwatched, .differentApps, .tooOld,
-                    .deadLetters, .largeKey:
+                    .deadLetters, .largeKey, .campaignStopped:
                     false
                 case .redisTooOld, .redisCluster, .redisReplica, .redisFull, .redisRefusesWrites, .queueUnreadable,
                     .sharedUnreadable, .serverUnreachable, .wrongKey, .noWorker, .workerNotReady, .workerSilent,
@@ -150,6 +151,8 @@ package struct FleetStatus: Encodable, Sendable {
         /// The newest dead letters by reason, and their number.
         package var deadReasons: [String: Int] = [:]
         package var deadSampled = 0
+        /// The campaigns that their guards have paused, with the reasons.
+        package var stoppedCampaigns: [String: String] = [:]
         /// The workers by their apps, if they do not all have the same.
         package var differentApps: [WorkersWithApps] = []
         /// The error because of which the queue could not be read.

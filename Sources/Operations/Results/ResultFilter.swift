@@ -7,6 +7,8 @@ package struct ResultFilter: Equatable, Sendable {
     package var reasons: [String] = []
     package var apps: Set<String> = []
     package var campaigns: Set<String> = []
+    /// Results that are not of a notification, such as `campaign_finished`.
+    package var events: Set<String> = []
     package var attempt: Int?
 
     package init() {}
@@ -21,7 +23,7 @@ package struct ResultFilter: Equatable, Sendable {
             wanted.isEmpty || result[name].map(wanted.contains) ?? false
         }
         guard has("id", ids), has("token", tokens), has("outcome", outcomes), has("app", apps),
-            has("campaign", campaigns)
+            has("campaign", campaigns), has("event", events)
         else { return false }
         if let attempt, result["attempt"].flatMap({ Int($0) }) != attempt { return false }
         guard !reasons.isEmpty else { return true }

@@ -56,7 +56,7 @@ package struct ResultLine {
         switch name {
         case "status", "attempt", "time":
             return Int(String(buffer: value)).map { "\($0)" == String(buffer: value) } ?? false
-        case "labels":
+        case "labels", "report":
             guard value.readableBytesView.first == UInt8(ascii: "{") else { return false }
             return value.withUnsafeReadableBytes { bytes in
                 do throws(JSONError) {

@@ -70,7 +70,7 @@ struct ResultEntry {
     /// The names of a result's fields, in the order in which they are shown.
     private static let names = [
         "id", "token", "outcome", "reason", "status", "apns_id", "app", "attempt", "time", "trace_id", "parent_id",
-        "apns_unique_id", "campaign", "labels",
+        "apns_unique_id", "campaign", "labels", "event", "report",
     ]
     private static let places = Dictionary(uniqueKeysWithValues: zip(names, names.indices))
 

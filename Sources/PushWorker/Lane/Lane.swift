@@ -389,6 +389,9 @@ extension Lane: QueueConsumerDelegate {
         case .due(let time): callbacks.due(consumer.queue.id, time)
         case .command(let command): callbacks.command(command)
         case .jobCommands: intake.applyCommands(of: consumer.queue)
+        case .stopped(let campaign):
+            consumer.record(campaign)
+            for other in consumers where other !== consumer { other.stop(campaign) }
         case .handBack: for sender in senders { sender.waiting.handBack(jobsOf: consumer.queue) }
         }
     }

@@ -35,6 +35,8 @@ final class Outbox {
         case gaveBack
         /// A retry is due at this time.
         case retry(NIODeadline)
+        /// The guard of a campaign has paused it with a settlement.
+        case stopped(QueueConnection.StoppedCampaign)
     }
 
     /// Called with each event.
@@ -172,6 +174,8 @@ final class Outbox {
     private func write(_ number: Int, again: Bool) {
         guard let batch = unconfirmed[number] else { return }
         link.store.settle(batch) { [self, generation = link.queue.generation] result in
+            // Redis reports it once, also to a lane that has lost its lease.
+            if case .success(let settled) = result { for stopped in settled.stopped { report(.stopped(stopped)) } }
             let settled = link.value(of: result, to: .settlements, of: generation) {
                 unconfirmed.recordRefusal(number)
                 link.lane.afterRefusal { [self] in

@@ -18,6 +18,8 @@ protocol QueueStore: AnyObject {
     func limit(
         campaign: String, perSecond: Int, since: Int64, amounts: [Int], completion: @escaping Completion<[Int]>)
     func settle(_ settlement: Settlement, completion: @escaping Completion<QueueConnection.Settled>)
+    func stop(_ stopped: QueueConnection.StoppedCampaign, completion: @escaping Completion<Bool>)
+    func record(_ stopped: QueueConnection.StoppedCampaign, completion: @escaping Completion<Void>)
     func reclaim(_ other: String, completion: @escaping Completion<QueueConnection.Reclaimed?>)
     func release(
         of configuration: ConfigurationDigest, endOf process: String?,

@@ -6,10 +6,12 @@ extension ResultLine {
     /// - Parameter namesQueue: true if results of several queues are mixed.
     func text(namesQueue: Bool) -> String {
         let time = result.time.map { LogTime(milliseconds: $0).text } ?? result.entry
-        var parts = [time, LogEscape.escaped(result["outcome"] ?? "?")]
+        var parts = [time, LogEscape.escaped(result["outcome"] ?? result["event"] ?? "?")]
         if let reason = result["reason"] { parts.append(LogEscape.escaped(reason)) }
         if namesQueue { parts.append("queue=\(queue)") }
-        for name in ["status", "app", "id", "campaign", "attempt", "apns_id", "apns_unique_id", "trace_id", "labels"] {
+        for name in [
+            "status", "app", "id", "campaign", "attempt", "apns_id", "apns_unique_id", "trace_id", "labels", "report",
+        ] {
             if let value = result[name] { parts.append("\(name)=\(LogEscape.escaped(value))") }
         }
         if let token = result["token"] { parts.append("token=\(LogEscape.escaped(String(token.prefix(8))))…") }

@@ -20,6 +20,8 @@ struct ResultOptions: ParsableArguments {
 
     @Option(help: "Results of this campaign. Repeatable.") var campaign: [String] = []
 
+    @Option(help: "Events of this kind: campaign_finished. Repeatable.") var event: [String] = []
+
     @Option(help: "Results after this number of attempts; 0 for those never sent.") var attempt: Int?
 
     @Option(help: ArgumentHelp("Results since \(Fields.timeForm).", valueName: "time")) var since: String?
@@ -30,6 +32,9 @@ struct ResultOptions: ParsableArguments {
         let known = Outcome.allCases.map(\.rawValue)
         if let unknown = outcome.first(where: { !known.contains($0) }) {
             throw ValidationError("--outcome is one of \(known.joined(separator: ", ")), not \(unknown)")
+        }
+        if let unknown = event.first(where: { $0 != "campaign_finished" }) {
+            throw ValidationError("--event is campaign_finished, not \(unknown.printable)")
         }
         if let part = token.first(where: TokenText.isShortened) {
             throw ValidationError(
@@ -63,6 +68,7 @@ struct ResultOptions: ParsableArguments {
         filter.reasons = reason
         filter.apps = Set(app)
         filter.campaigns = Set(campaign)
+        filter.events = Set(event)
         filter.attempt = attempt
         return filter
     }

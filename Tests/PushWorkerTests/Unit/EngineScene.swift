@@ -389,6 +389,10 @@ final class FakeQueue: QueueStore {
     /// The sums for the history, and the number of claims that were settled with each.
     private(set) var minutes: [(counts: MinuteCounts, claims: Int)] = []
     private(set) var released = false
+    /// The campaigns that the next settlement reports as paused by their guards.
+    var stops: [QueueConnection.StoppedCampaign] = []
+    private(set) var stoppedCampaigns: [QueueConnection.StoppedCampaign] = []
+    private(set) var recordedCampaigns: [QueueConnection.StoppedCampaign] = []
     private var stamp = 0
 
     init(_ loop: EmbeddedEventLoop, time: @escaping () -> Int64) {
@@ -454,12 +458,24 @@ final class FakeQueue: QueueStore {
         }
     }
 
+    func stop(_ stopped: QueueConnection.StoppedCampaign, completion: @escaping Completion<Bool>) {
+        reply(completion) { [self] in
+            stoppedCampaigns.append(stopped)
+            return true
+        }
+    }
+
+    func record(_ stopped: QueueConnection.StoppedCampaign, completion: @escaping Completion<Void>) {
+        reply(completion) { [self] in recordedCampaigns.append(stopped) }
+    }
+
     func settle(_ settlement: Settlement, completion: @escaping Completion<QueueConnection.Settled>) {
         reply(completion) { [self] in
             settlements += 1
             resultSizes.append(settlement.resultBytes)
             if let counts = settlement.minute { minutes.append((counts, settlement.count)) }
-            return QueueConnection.Settled(lost: apply(settlement), evicted: 0)
+            defer { stops = [] }
+            return QueueConnection.Settled(lost: apply(settlement), evicted: 0, stopped: stops)
         }
     }
 

@@ -42,6 +42,19 @@ struct JobCommandTests {
         #expect(scene.log.events.filter { $0 == "cancelled" }.count == 1)
     }
 
+    @Test("of a guard are logged and recorded once, by the lane whose settlement has paused the campaign")
+    func stopped() throws {
+        let stopped = QueueConnection.StoppedCampaign(campaign: "spring", reason: "dead is 2.0% of 1000, above 1%")
+        scene.push(job(1), job(2))
+        scene.queue.stops = [stopped]
+        for _ in 0..<2 { scene.answer(EngineScene.delivered) }
+        scene.run()
+        #expect(scene.queue.recordedCampaigns == [stopped])
+        // The queue itself is paused already.
+        #expect(scene.queue.stoppedCampaigns.isEmpty)
+        #expect(scene.log.events.filter { $0 == "campaign_stopped" }.count == 1)
+    }
+
     @Test("cancel claimed jobs that are not submitted, within half a second and without claiming jobs")
     func inLine() throws {
         scene.transport.streams = 4

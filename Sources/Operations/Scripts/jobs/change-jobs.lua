@@ -138,14 +138,14 @@ else
     call_in_chunks(push_head(other_head == 'LEFT' and 'RIGHT' or 'LEFT'), other_jobs, moved)
 end
 
-write_results(results, max_results)
 if counter ~= '' then
     count(stats, now, counter, notifications)
     add_to_minute(minutes, now, { counter, notifications })
     for campaign, number in pairs(by_campaign) do
-        add_to_campaign(campaigns, campaign_prefix, now, campaign, { [counter] = number })
+        add_to_campaign(campaigns, campaign_prefix, now, campaign, { [counter] = number }, results, max_results)
     end
 end
+write_results(results, max_results)
 local evicted = 0
 if buried then
     evicted = trim_dead(cancelled, cancelled_bytes, stats, now,

@@ -1,4 +1,4 @@
--- The counters of days, minutes and campaigns.
+-- The counters of days and minutes.
 
 -- Returns the date of a time in UTC, such as '2026-11-21' (Howard Hinnant's civil_from_days).
 local function date(now)
@@ -100,26 +100,4 @@ local function sample_backlog(minutes, now, jobs, inbox, retry)
     if first and first > 0 and first <= now then
         note_oldest(key, now - first)
     end
-end
-
--- Beyond this number, the campaigns that were settled longest ago lose their counters.
-local MAX_CAMPAIGNS = 10000
-
--- Adds counts by field to a campaign's counters, which are kept for ninety days.
-local function add_to_campaign(campaigns, prefix, now, name, counts)
-    local key = prefix .. name
-    for field, amount in pairs(counts) do
-        redis.pcall('HINCRBY', key, field, amount)
-    end
-    if redis.pcall('HSETNX', key, 'started_at', now) == 1 then
-        local number = redis.pcall('ZCARD', campaigns)
-        for _, old in ipairs(type(number) == 'number' and number >= MAX_CAMPAIGNS
-            and redis.pcall('ZRANGE', campaigns, 0, 9) or {}) do
-            redis.pcall('UNLINK', prefix .. old)
-            redis.pcall('ZREM', campaigns, old)
-        end
-    end
-    redis.pcall('HSET', key, 'updated_at', now)
-    redis.pcall('PEXPIRE', key, 90 * 86400000)
-    redis.pcall('ZADD', campaigns, now, name)
 end

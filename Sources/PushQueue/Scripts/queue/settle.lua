@@ -10,6 +10,7 @@
 --       8 campaign:       prefix of the campaigns' counters
 --       9 cancelled       ZSET   cancelled jobs by time (ms), kept like dead letters
 --      10 cancelled-bytes STRING sum of their lengths
+--      11 job-commands    HASH   commands about jobs, and their `version`: a guard pauses its campaign
 -- ARGV  1 lane            its name
 --       2 max dead        the maximum number of dead letters, and of cancelled jobs
 --       3 max dead age    their maximum age, ms
@@ -48,16 +49,17 @@
 --                                                `minutes`, unless all claims are lost. The keys of the jobs and the
 --                                                inbox are for the sample of the backlog; `oldest` is the age in ms
 --                                                of the oldest job that the lane has claimed, '' if unknown
--- Reply { settled, lost, evicted }
+-- Reply { settled, lost, evicted, stopped }
 --       settled           the number of claims that were the lane's own
 --       lost              the number of claims that were reclaimed, or settled before, and are left alone
 --       evicted           dead letters evicted to keep within the bounds
+--       stopped           { name, reason, ... } of the campaigns that their guards have paused now
 --
 -- Run twice, the second run finds no claims and does nothing. The action `minute` alone has no claims to find, so a
 -- lane sends it only once.
 
-local claimed, retry, dead, dead_bytes, stats, results, campaigns, campaign_prefix, cancelled, cancelled_bytes =
-    unpack(KEYS)
+local claimed, retry, dead, dead_bytes, stats, results, campaigns, campaign_prefix, cancelled, cancelled_bytes,
+    job_commands = unpack(KEYS)
 local lane, max_dead, max_dead_age, max_dead_bytes, max_results, max_result_age = unpack(ARGV, 1, 6)
 local now = now_ms()
 local settled, lost, evicted = 0, 0, 0
@@ -224,13 +226,17 @@ for set, set_bytes in pairs(buried) do
     evicted = evicted + trim_dead(set, set_bytes, stats, now,
         { count = tonumber(max_dead), age = tonumber(max_dead_age), bytes = tonumber(max_dead_bytes) })
 end
-write_results(results, max_results)
 for field, amount in pairs(total) do
     count(stats, now, field, amount)
 end
+local stopped = {}
 for name, counts in pairs(by_campaign) do
-    add_to_campaign(campaigns, campaign_prefix, now, name, counts)
+    local reason = add_to_campaign(campaigns, campaign_prefix, now, name, counts, results, max_results, job_commands)
+    if reason then
+        stopped[#stopped + 1], stopped[#stopped + 2] = name, reason
+    end
 end
+write_results(results, max_results)
 -- The claims show that the sums were not added before: a second run finds none.
 if minutes and (settled > 0 or lost == 0) then
     sample_backlog(minutes, now, jobs, inbox, retry)
@@ -241,4 +247,4 @@ end
 if minutes and tonumber(max_result_age) > 0 then
     redis.pcall('XTRIM', results, 'MINID', '~', string.format('%.0f', now - max_result_age))
 end
-return { settled, lost, evicted }
+return { settled, lost, evicted, stopped }

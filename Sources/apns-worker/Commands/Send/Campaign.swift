@@ -19,15 +19,17 @@ struct Campaign: AsyncParsableCommand {
               apns-worker campaign show spring-sale --watch
               apns-worker campaign cancel spring-sale --reason 'wrong price'
               apns-worker campaign requeue spring-sale
+              apns-worker campaign report spring-sale --html > report.html
 
             The counters of a campaign are kept for 90 days after its last notification. `campaign send` and \
-            `enqueue` count the total. Other producers count it themselves: \
-            HINCRBY push:{default}:campaign:spring-sale total 500000
+            `enqueue` count the total. Other producers set it before they push the first job: \
+            HSET push:{default}:campaign:spring-sale total 500000
             """,
         subcommands: [
-            CampaignSend.self, CampaignList.self, CampaignShow.self, CampaignPause.self, CampaignResume.self,
+            CampaignSend.self, CampaignList.self, CampaignShow.self, CampaignReport.self, CampaignPause.self,
+            CampaignResume.self,
             CampaignLimit.self,
-            CampaignCancel.self, CampaignRequeue.self,
+            CampaignGuardCommand.self, CampaignCancel.self, CampaignRequeue.self,
         ])
 }
 
@@ -96,7 +98,7 @@ struct CampaignShow: AsyncParsableCommand {
         discussion: """
             With --json it prints one object for each queue that knows the campaign: campaign, queue, state (running, paused, \
             cancelled), discards, limit_per_second, state_since_at, by, reason, total, ended, left, outcomes, dead_reasons, \
-            retry_reasons, started_at, updated_at, per_second and left_ms. Unknown values are omitted.
+            retry_reasons, started_at, updated_at, finished_at, stop_if, stop_min, stopped_at, per_second and left_ms. Unknown values are omitted.
             """)
 
     @OptionGroup var options: CampaignOptions

@@ -16,11 +16,19 @@ struct CampaignChangeOptions: ParsableArguments {
     func change(
         _ change: JobCommands.Change, _ more: [(name: String, value: String?)] = []
     ) throws -> (Int64) throws(FieldMistake) -> CampaignChange {
+        try made(more) { fields, now throws(FieldMistake) in try CampaignChange(change, fields, now: now) }
+    }
+
+    /// Returns a function that makes a change of the fields, for the time in milliseconds since 1970.
+    func made<Made: Change>(
+        _ more: [(name: String, value: String?)],
+        _ change: @escaping (Fields, _ now: Int64) throws(FieldMistake) -> Made
+    ) throws -> (Int64) throws(FieldMistake) -> Made {
         var fields = Fields(refusesEmpty: true)
         fields.append("campaign", options.campaign)
         fields.append("reason", reason)
         for (name, value) in more { fields.append(name, value) }
-        let make = { (now: Int64) throws(FieldMistake) in try CampaignChange(change, fields, now: now) }
+        let make = { (now: Int64) throws(FieldMistake) in try change(fields, now) }
         // Mistakes are reported before anything else is done.
         _ = try readingFlags { () throws(FieldMistake) in try make(Moment.now) }
         return make
@@ -33,7 +41,7 @@ struct CampaignChangeOptions: ParsableArguments {
 
     /// Changes the campaign in all queues, or in those of `--queue`, and waits until workers have confirmed it.
     func run(
-        _ make: (Int64) throws(FieldMistake) -> CampaignChange, isConfirmed: Bool = true
+        _ make: (Int64) throws(FieldMistake) -> some Change, isConfirmed: Bool = true
     ) async throws {
         let settings = try options.fleet.settings()
         try await options.withQueues { fleet, queues in
@@ -150,4 +158,42 @@ struct CampaignLimit: AsyncParsableCommand {
     func validate() throws { _ = try made() }
 
     func run() async throws { try await change.run(made()) }
+}
+
+struct CampaignGuardCommand: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "guard", abstract: "Pause a campaign automatically when too much of it fails.",
+        discussion: """
+            Workers pause the campaign as soon as one of the shares is above its limit, with the reason. `campaign resume` \
+            continues, and the guard then counts from that pause on; `campaign cancel` ends the campaign.
+
+              apns-worker campaign guard spring-sale --stop-if 'invalid_token>5%,dead>1%,retried>20%' --min 1000
+
+            A share is one of the notifications that ended since the guard was set: invalid_token, dead, expired, dropped or \
+            suppressed, or a reason as in dead:PayloadTooLarge. With retried, or a reason as in \
+            retried:ServiceUnavailable, it is the share of retries in all attempts that ended. Each queue compares its own numbers. \
+            The first one above a limit pauses the other queues of its workers, too.
+            """)
+
+    @OptionGroup var change: CampaignChangeOptions
+
+    @Option(help: "Shares above which the campaign is paused, such as 'invalid_token>5%,dead>1%'.")
+    var stopIf: String?
+
+    @Option(help: "Number of notifications in a queue below which it is not paused. (default: 1000)") var min: Int?
+
+    @Flag(help: "Remove the guard.") var off = false
+
+    private func made() throws -> (Int64) throws(FieldMistake) -> CampaignGuardChange {
+        try change.made(
+            [("stop_if", stopIf), ("min", min.map { "\($0)" }), ("off", off ? "1" : nil)]
+        ) { fields, _ throws(FieldMistake) in try CampaignGuardChange(fields) }
+    }
+
+    func validate() throws { _ = try made() }
+
+    func run() async throws {
+        try await change.run(made())
+        if !off { change.advise("To remove the guard", "guard --off") }
+    }
 }

@@ -266,7 +266,9 @@ struct Enqueue: AsyncParsableCommand {
             following = try await OutcomeWatch(
                 of: job.id, notifications: job.notifications, within: limit, client, keys)
         }
-        let pushed = try await push([job.body], client, keys)
+        // Another call may enqueue more of the campaign, so it stays open.
+        var campaigns = OpenCampaigns()
+        let pushed = try await push([job.body], &campaigns, client, keys)
         if let shortfall = pushed.shortfall {
             Terminal.note(
                 """
@@ -308,10 +310,11 @@ struct Enqueue: AsyncParsableCommand {
         var last = PushConfirmation.Outcome.unasked
         var lines = JobLines()
         var notes = LineNotes()
+        var campaigns = OpenCampaigns()
         func flush() async throws {
             guard !batch.isEmpty else { return }
             do {
-                last = try await push(batch, client, keys)
+                last = try await push(batch, &campaigns, client, keys)
             } catch let error as RedisError {
                 try reportPart(enqueued, next: first, last: lines.number, keys, error)
                 throw error
@@ -336,6 +339,8 @@ struct Enqueue: AsyncParsableCommand {
             if batch.count == 1000 || bytes > 1 << 20 { try await flush() }
         }
         try await flush()
+        // After a shortfall, the rest of the lines is enqueued by another call.
+        if last.shortfall == nil { await campaigns.close(client, keys) }
         try notes.summarize(isJSON: json)
         let jobs = enqueued == 1 ? "1 job" : "\(enqueued) jobs"
         let others = refused > 0 ? ", refused \(refused)" : ""
@@ -379,8 +384,10 @@ struct Enqueue: AsyncParsableCommand {
     }
 
     private func push(
-        _ batch: [ByteBuffer], _ client: RedisClient, _ keys: QueueKeys
+        _ batch: [ByteBuffer], _ campaigns: inout OpenCampaigns, _ client: RedisClient, _ keys: QueueKeys
     ) async throws -> PushConfirmation.Outcome {
+        let totals = CampaignCounts.totals(of: batch)
+        await campaigns.open(totals.keys, client, keys)
         let atLeft = first == (keys.head == .left)
         var command = RedisCommand(
             atLeft ? "LPUSH" : "RPUSH", expecting: batch.count + 1, bytes: batch.reduce(100) { $0 + $1.readableBytes })
@@ -393,13 +400,48 @@ struct Enqueue: AsyncParsableCommand {
         } else {
             _ = try await client.call(command, deadline: .seconds(30))
         }
+        await OpenCampaigns.add(totals, client, keys)
+        return outcome
+    }
+}
+
+/// The campaigns of the jobs that a call enqueues. It learns their totals as it reads the jobs, so they are open until the
+/// last job is pushed: until then, they can't have finished.
+///
+/// Errors are only reported: the jobs are in the queue, and would be enqueued again if the command failed.
+private struct OpenCampaigns {
+    private var names: Set<ByteBuffer> = []
+
+    /// Opens campaigns, before the first of their jobs is pushed.
+    mutating func open(_ campaigns: some Sequence<ByteBuffer>, _ client: RedisClient, _ keys: QueueKeys) async {
+        let new = campaigns.filter { names.insert($0).inserted }
+        await Self.reportingErrors {
+            for name in new { try await CampaignCounts.open(String(buffer: name), client, keys) }
+        }
+    }
+
+    /// Adds to the totals of campaigns, after their jobs were pushed.
+    static func add(_ totals: [ByteBuffer: Int], _ client: RedisClient, _ keys: QueueKeys) async {
+        await reportingErrors {
+            for (name, total) in totals {
+                try await CampaignCounts.addTotal(total, of: String(buffer: name), client, keys)
+            }
+        }
+    }
+
+    /// Closes the campaigns, after the last job was pushed.
+    func close(_ client: RedisClient, _ keys: QueueKeys) async {
+        await Self.reportingErrors {
+            for name in names { try await CampaignCounts.close(String(buffer: name), client, keys) }
+        }
+    }
+
+    private static func reportingErrors(_ body: () async throws -> Void) async {
         do {
-            try await CampaignCounts.addTotals(of: batch, client, keys)
-        } catch let error as RedisError {
-            // The jobs are already in the queue: if the command failed, they would be enqueued again.
+            try await body()
+        } catch {
             Terminal.note("note: the totals of campaigns were not counted: \(error)\n")
         }
-        return outcome
     }
 }
 

@@ -1,0 +1,150 @@
+import FoundationEssentials
+import NIOCore
+import PrintableText
+import PushQueue
+import Redis
+
+/// The guard of a campaign: the shares of its notifications above which workers pause it. Each queue compares its own
+/// counters, in the step that settles jobs.
+public struct CampaignGuard: Sendable, Equatable {
+    /// A counter and its limit.
+    public struct Rule: Sendable, Equatable {
+        /// An outcome or `retried`; `dead` and `retried` can have a reason, as in `dead:BadPayload`.
+        public var counter: String
+        /// The share in percent above which the campaign is paused. It is one of the notifications that have ended or,
+        /// with `retried`, of these and the retries.
+        public var percent: Double
+
+        /// The rule as operators write it, such as `dead>1%`.
+        public var text: String { "\(counter)>\(CampaignGuard.text(percent))%" }
+    }
+
+    /// The counters and their limits. One above its limit is enough.
+    public var rules: [Rule]
+    /// The number of notifications below which the campaign is not paused.
+    public var minimum: Int
+    /// The time at which it last paused the campaign, in milliseconds since 1970.
+    public var stoppedAt: Int64?
+    /// The share that was above its limit then, printable.
+    public var reason: String?
+
+    /// Makes a guard that has not paused a campaign.
+    public init(_ rules: [Rule], minimum: Int) { (self.rules, self.minimum) = (rules, minimum) }
+
+    /// The rules as operators write them, such as `invalid_token>5%,dead>1%`.
+    public var text: String { rules.map(\.text).joined(separator: ",").printable }
+
+    fileprivate static func text(_ percent: Double) -> String {
+        percent == percent.rounded() && percent.magnitude < 1e6 ? "\(Int(percent))" : "\(percent)"
+    }
+
+    /// The operator of pauses by guards. The scripts have the same name.
+    package static let person = "guard"
+
+    // MARK: Rules of operators
+
+    package static let minimumByDefault = 1000
+    private static let maximumRules = 10
+    /// Outcomes that show that a campaign is not good.
+    private static let counters: [String] =
+        [Outcome.invalidToken, .dead, .expired, .dropped, .suppressed].map(\.rawValue) + [Postponement.retried.rawValue]
+    private static let withReasons = [Outcome.dead.rawValue, Postponement.retried.rawValue]
+
+    /// Parses rules such as `invalid_token>5%,dead>1%`.
+    /// - Returns: `nil` for a text of another form.
+    package static func rules(_ text: String) -> [Rule]? {
+        var rules: [Rule] = []
+        for part in text.split(separator: ",", omittingEmptySubsequences: false) {
+            let sides = part.split(separator: ">", omittingEmptySubsequences: false).map(trimmed)
+            guard sides.count == 2, isCounter(sides[0]), sides[1].hasSuffix("%"),
+                let percent = Double(sides[1].dropLast()),
+                (0..<100).contains(percent), !rules.contains(where: { $0.counter == sides[0] })
+            else { return nil }
+            rules.append(Rule(counter: sides[0], percent: percent))
+        }
+        return (1...maximumRules).contains(rules.count) ? rules : nil
+    }
+
+    /// The form of rules, for messages.
+    package static let form =
+        "rules such as invalid_token>5%,dead>1%,retried>20%, of \(counters.joined(separator: ", ")), dead:REASON and "
+        + "retried:REASON, each below 100%"
+
+    private static func trimmed(_ text: Substring) -> String {
+        let spaces = text.drop { $0 == " " }
+        return String(spaces.prefix(spaces.count - spaces.reversed().prefix { $0 == " " }.count))
+    }
+
+    private static func isCounter(_ name: String) -> Bool {
+        if counters.contains(name) { return true }
+        let parts = name.split(separator: ":", omittingEmptySubsequences: false)
+        return parts.count == 2 && withReasons.contains(String(parts[0])) && (1...100).contains(parts[1].utf8.count)
+            && parts[1].utf8.allSatisfy {
+                (0x30...0x39).contains($0) || (0x41...0x5A).contains($0) || (0x61...0x7A).contains($0)
+            }
+    }
+
+    // MARK: Redis
+
+    private struct Form: Codable {
+        enum Part: Codable {
+            case counter(String)
+            case percent(Double)
+
+            init(from decoder: any Decoder) throws {
+                let value = try decoder.singleValueContainer()
+                do { self = .counter(try value.decode(String.self)) } catch {
+                    self = .percent(try value.decode(Double.self))
+                }
+            }
+
+            func encode(to encoder: any Encoder) throws {
+                var value = encoder.singleValueContainer()
+                switch self {
+                case .counter(let name): try value.encode(name)
+                case .percent(let percent): try value.encode(percent)
+                }
+            }
+        }
+
+        var rules: [[Part]]
+        var min: Double
+        var stopped_at: Double?
+        var reason: String?
+    }
+
+    /// Reads the field of a campaign; `nil` if it is not a guard.
+    package init?(_ json: String) {
+        guard let form = try? JSONDecoder().decode(Form.self, from: Data(json.utf8)) else { return nil }
+        rules = form.rules.compactMap { parts in
+            guard parts.count == 2, case .counter(let counter) = parts[0], case .percent(let percent) = parts[1] else {
+                return nil
+            }
+            return Rule(counter: counter, percent: percent)
+        }
+        minimum = Int(bounding: form.min)
+        stoppedAt = form.stopped_at.flatMap { Int64(within: $0) }
+        reason = form.reason.map { String($0.prefix(200)).printable }
+    }
+
+    /// Sets or removes the guard of a campaign in a queue. It counts from now on.
+    /// - Returns: the guard before.
+    /// - Throws: `RedisError`.
+    @discardableResult
+    public static func set(
+        _ new: CampaignGuard?, of campaign: String, _ client: RedisClient, _ keys: QueueKeys
+    ) async throws -> CampaignGuard? {
+        var json = ""
+        if let new {
+            let form = Form(
+                rules: new.rules.map { [.counter($0.counter), .percent($0.percent)] }, min: Double(new.minimum))
+            json = String(decoding: try JSONEncoder().encode(form), as: UTF8.self)
+        }
+        return try await QueueScript.guardCampaign.run(client, [keys.campaign(campaign)]) { command in
+            command.append(json)
+            command.append(QueueKeys.campaignLifetime)
+        } reading: {
+            CampaignGuard($0.text())
+        }
+    }
+}

@@ -1,0 +1,104 @@
+import PrintableText
+import PushJob
+import PushQueue
+
+/// Sets or removes the guard of a campaign, in all chosen queues.
+package struct CampaignGuardChange: Change {
+    private let campaign: String
+    private let reason: String?
+    /// `nil` to remove it.
+    private let new: CampaignGuard?
+
+    package var action: AuditEntry.Action { .guardCampaign }
+
+    package init(_ fields: Fields) throws(FieldMistake) {
+        campaign = try fields.campaign()
+        reason = try fields.reason()
+        let (rules, minimum) = (fields["stop_if"], try fields.number("min", 1...1_000_000_000))
+        guard (rules != nil) != fields.isSet("off") else {
+            throw FieldMistake { "pass either \($0("stop_if")) or \($0("off"))" }
+        }
+        guard let rules else {
+            new = nil
+            return
+        }
+        guard let rules = CampaignGuard.rules(rules) else {
+            throw FieldMistake { "\($0("stop_if")) must be \(CampaignGuard.form)" }
+        }
+        new = CampaignGuard(rules, minimum: minimum ?? CampaignGuard.minimumByDefault)
+    }
+
+    package func plan(_ desk: Desk, _ progress: @Sendable (Int) -> Void) async throws -> ChangePlan {
+        var plan = ChangePlan("campaign \(campaign)")
+        let words = new.map { "\($0.text), from \(Words.number($0.minimum)) notifications on" } ?? "off"
+        plan.detail = reason.map { "\(words): \($0)" } ?? words
+        (plan.isCounted, plan.actsOnNothing) = (false, true)
+        plan.parts = desk.queues.map { ChangePart($0.queue) }
+        if new != nil {
+            let known = try await CampaignStatus.queues(knowing: campaign, of: desk.queues, desk.fleet)
+            if !known.isKnown {
+                try await desk.checkExistence(ofCampaign: campaign, plan.subject, isInAdvance: true)
+            }
+        }
+        return plan
+    }
+
+    package func apply(_ plan: ChangePlan, _ desk: Desk, _ control: ChangeControl) async throws -> ChangeResult {
+        var result = ChangeResult([])
+        // Each queue compares its own counters, and any queue may get jobs of the campaign later.
+        for keys in desk.queues {
+            let client = try await desk.fleet.client(for: keys.retry)
+            let before = try await CampaignGuard.set(new, of: campaign, client, keys)
+            var part = ChangePart(keys.queue, count: before != nil || new != nil ? 1 : 0)
+            part.sentence =
+                "campaign \(campaign.printable) in queue \(keys.queue) "
+                + (new.map {
+                    "is paused if \($0.text), from \(Words.number($0.minimum)) notifications on"
+                } ?? (before == nil ? "has no guard" : "has no guard any more"))
+            part.report = Report(
+                queue: keys.queue, campaign: campaign.printable, stopIf: new?.text, stopMin: new?.minimum,
+                before: before?.text)
+            result.parts.append(part)
+        }
+        result.hasNoEffect = result.count == 0
+        return result
+    }
+
+    /// The result in one queue. Its members are those of the JSON.
+    private struct Report: Encodable, Sendable {
+        var queue: String
+        var campaign: String
+        var stopIf: String?
+        var stopMin: Int?
+        /// The rules of the guard before.
+        var before: String?
+    }
+}
+
+extension Fields {
+    /// Returns the name of a campaign.
+    func campaign() throws(FieldMistake) -> String {
+        let campaign = try required("campaign")
+        guard JobLabels.isCampaign(campaign) else {
+            throw FieldMistake { _ in "the name of a campaign has 1 to 100 bytes, and no control characters" }
+        }
+        return campaign
+    }
+}
+
+extension Desk {
+    /// Checks the name of a campaign that no queue knows. Before there is any campaign, one can be changed in advance.
+    /// - Parameter isInAdvance: true for a change that can be made before the campaign has begun.
+    /// - Throws: ``ChangeRefusal`` with a suggestion.
+    func checkExistence(ofCampaign campaign: String, _ subject: String, isInAdvance: Bool) async throws {
+        if isInAdvance, isForced { return }
+        let known = try await CampaignStatus.latest(20, in: queues, fleet).map(\.campaign)
+        let names = Set(known).sorted()
+        if isInAdvance, names.isEmpty { return }
+        throw ChangeRefusal(
+            .unknown, subject,
+            names.isEmpty
+                ? "no queue knows a campaign \(campaign.printable); there are none"
+                : Self.unknown("campaign", campaign, names) + (isInAdvance ? forceHint : ""))
+    }
+}

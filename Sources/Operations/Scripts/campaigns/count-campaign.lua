@@ -1,0 +1,39 @@
+-- Records the total of a campaign for a producer that learns it as it pushes the jobs. While the campaign is open, its total
+-- can grow, and it does not finish.
+--
+-- KEYS  1 campaign:<name> HASH   the campaign's counters
+--       2 campaigns       ZSET   campaigns by the time of their last settlement (ms)
+--       3 results         STREAM outcomes of notifications; `results-marks` is beside it
+-- ARGV  1 name            of the campaign
+--       2 action          open   before the first job is pushed
+--                         add    after some notifications were pushed
+--                         close  after the last one
+--       3 notifications   for add: their number
+--       4 life            the time for which the counters are kept, ms
+-- Reply                   the total, '' if it is not known
+--
+-- Run twice, `add` counts twice, and the others change nothing.
+
+local campaign, campaigns, results = unpack(KEYS)
+local name, action, notifications, life = unpack(ARGV)
+
+local wrong = wrong_type({ [campaign] = 'hash', [campaigns] = 'zset', [results] = 'stream' })
+if wrong then
+    return wrong
+end
+
+local now = now_ms()
+if action == 'open' then
+    redis.call('HSET', campaign, 'open', 1)
+elseif action == 'add' then
+    redis.call('HINCRBY', campaign, 'total', notifications)
+elseif action == 'close' then
+    redis.call('HDEL', campaign, 'open')
+    -- All of its notifications may have ended already.
+    finish_campaign(campaign, now, name, campaign_facts(campaign), results, UNLIMITED_RESULTS)
+    write_results(results, UNLIMITED_RESULTS)
+end
+redis.call('PEXPIRE', campaign, life)
+-- A campaign exists from its first job on, and before its first settlement.
+redis.call('ZADD', campaigns, now, name)
+return redis.call('HGET', campaign, 'total') or ''

@@ -1,0 +1,184 @@
+-- The counters of campaigns, the entry of the results about a campaign that has finished, and the guards that pause one.
+
+-- Beyond this number, the campaigns that were settled longest ago lose their counters.
+local MAX_CAMPAIGNS = 10000
+-- The number of reasons in the entry about a finished campaign.
+local MAX_FINISHED_REASONS = 20
+-- The limit for a script that does not know how many results are kept: it removes none.
+local UNLIMITED_RESULTS = '9007199254740991'
+local OUTCOMES = { 'delivered', 'invalid_token', 'expired', 'dropped', 'suppressed', 'dead', 'cancelled' }
+
+-- Returns the most frequent reasons of a counter, such as those of `dead:BadPayload`, as a JSON object.
+local function reasons_json(counters, counter)
+    local found = {}
+    for field, amount in pairs(counters) do
+        local reason = string.match(field, '^' .. counter .. ':(.+)')
+        if reason and tonumber(amount) then
+            found[#found + 1] = { reason = reason, amount = tonumber(amount) }
+        end
+    end
+    table.sort(found, function(a, b)
+        return a.amount > b.amount or a.amount == b.amount and a.reason < b.reason
+    end)
+    local members = {}
+    for i = 1, math.min(#found, MAX_FINISHED_REASONS) do
+        members[i] = string.format('%s:%.0f', cjson.encode(found[i].reason), found[i].amount)
+    end
+    return '{' .. table.concat(members, ',') .. '}'
+end
+
+-- Returns the number of a campaign's notifications that have ended. `facts` are its counters by outcome.
+local function ended_of(facts)
+    local ended = 0
+    for _, outcome in ipairs(OUTCOMES) do
+        ended = ended + (tonumber(facts[outcome] or 0) or 0)
+    end
+    return ended
+end
+
+-- Adds an entry to the results once all notifications of a campaign have ended, and records that. `facts` are its
+-- `started_at`, `total`, `open`, `finished_at`, and its counters by outcome. Call write_results afterwards.
+--
+-- Only a total that will not grow says when a campaign has finished. A producer that does not know it yet sets `open`.
+local function finish_campaign(key, now, name, facts, results, limit)
+    local total = tonumber(facts.total or nil)
+    if not total or total <= 0 or facts.open or facts.finished_at then
+        return
+    end
+    local ended = ended_of(facts)
+    if ended < total or type(redis.pcall('HSET', key, 'finished_at', now)) ~= 'number' then
+        return
+    end
+    local outcomes = {}
+    for i, outcome in ipairs(OUTCOMES) do
+        outcomes[i] = string.format('"%s":%.0f', outcome, tonumber(facts[outcome] or 0) or 0)
+    end
+    local counters, all = {}, redis.pcall('HGETALL', key)
+    for i = 1, #all, 2 do
+        counters[all[i]] = all[i + 1]
+    end
+    local started = tonumber(facts.started_at or nil) or now
+    local report = string.format('{"total":%.0f,"ended":%.0f,"outcomes":{%s},"dead_reasons":%s,"retry_reasons":%s,'
+        .. '"invalid_share":%.4f,"started_at":%.0f,"finished_at":%.0f,"duration_ms":%.0f}',
+        total, ended, table.concat(outcomes, ','), reasons_json(counters, 'dead'), reasons_json(counters, 'retried'),
+        (tonumber(facts.invalid_token or 0) or 0) / ended, started, now, now - started)
+    add_results(results, tonumber(limit) == 0 and UNLIMITED_RESULTS or limit,
+        string.format('[{"event":"campaign_finished","campaign":%s,"report":%s,"notifications":[\n{}]}]',
+            cjson.encode(name), report), 1)
+end
+
+-- Returns what finish_campaign needs to know of a campaign; `wrong` is true if its key is of another type.
+local function campaign_facts(key)
+    local names = { 'started_at', 'total', 'open', 'finished_at', 'guard', unpack(OUTCOMES) }
+    local values = redis.pcall('HMGET', key, unpack(names))
+    local facts = { wrong = values.err ~= nil }
+    for i, name in ipairs(names) do
+        facts[name] = values[i]
+    end
+    return facts
+end
+
+-- Returns the JSON of an object; an empty one if the text is none.
+local function decoded_object(text)
+    local is_json, value = pcall(cjson.decode, text or '')
+    return is_json and type(value) == 'table' and value or {}
+end
+
+-- Pauses a running campaign, as an operator's command does. Returns false if it is paused or cancelled.
+local function pause_campaign(job_commands, name, by, reason)
+    local field = 'campaign:' .. name
+    local text = redis.pcall('HGET', job_commands, field)
+    local command = decoded_object(type(text) == 'string' and text)
+    if (text and type(text) ~= 'string') or command.state then
+        return false
+    end
+    local now_in_us = now_us()
+    local now = math.floor(now_in_us / 1000)
+    command.state, command.since, command.at, command.by, command.reason = 'paused', now, now, by, reason
+    redis.pcall('HSET', job_commands, field, cjson.encode(command), 'version', string.format('%.0f', now_in_us))
+    redis.pcall('PEXPIRE', job_commands, 7 * 86400000)
+    return true
+end
+
+-- A guard is JSON with `rules`, an array of counters with the share in percent that stops the campaign; `min`, the number of
+-- notifications below which it never stops; and `base`, the counters from which it counts. The shares are those of the
+-- notifications that ended, or with `retried`, of these and the retries.
+
+-- Returns the counters that a guard compares.
+local function guard_counters(key, rules, ended)
+    local counters, names = { ended = ended }, { 'retried' }
+    for _, rule in ipairs(rules) do
+        names[#names + 1] = rule[1]
+    end
+    local values = redis.pcall('HMGET', key, unpack(names))
+    for i, name in ipairs(names) do
+        counters[name] = tonumber(values[i] or 0) or 0
+    end
+    return counters
+end
+
+-- Starts the count of a guard anew.
+local function rebase_guard(key, guard, counters)
+    guard.base = counters
+    redis.pcall('HSET', key, 'guard', cjson.encode(guard))
+end
+
+-- Pauses a campaign if one of the shares of its guard is above its limit. Returns the reason, or nil. The guard then counts
+-- from here on: a campaign that is resumed is not paused again because of the same notifications.
+local function apply_guard(key, now, name, facts, job_commands)
+    local guard = decoded_object(facts.guard)
+    local minimum, base = tonumber(guard.min), guard.base
+    if type(guard.rules) ~= 'table' or type(base) ~= 'table' or not minimum then
+        return nil
+    end
+    local ended = ended_of(facts)
+    local counters = guard_counters(key, guard.rules, ended)
+    local function since_base(counter)
+        return counters[counter] - (tonumber(base[counter] or 0) or 0)
+    end
+    for _, rule in ipairs(guard.rules) do
+        local counter, limit = rule[1], tonumber(rule[2])
+        local number, all = since_base(counter), since_base('ended')
+        if string.sub(counter, 1, 7) == 'retried' then
+            all = all + since_base('retried')
+        end
+        if limit and all >= math.max(1, minimum) and number * 100 > limit * all then
+            local reason = string.format('%s is %.1f%% of %.0f, above %.14g%%', counter, number * 100 / all, all, limit)
+            guard.stopped_at, guard.reason = now, reason
+            rebase_guard(key, guard, counters)
+            return pause_campaign(job_commands, name, 'guard', reason) and reason or nil
+        end
+    end
+    return nil
+end
+
+-- Adds counts by field to a campaign's counters, which are kept for ninety days. Call write_results afterwards.
+-- With `job_commands` its guard is applied; returns the reason if that has paused it.
+local function add_to_campaign(campaigns, prefix, now, name, counts, results, limit, job_commands)
+    local key = prefix .. name
+    for field, amount in pairs(counts) do
+        redis.pcall('HINCRBY', key, field, amount)
+    end
+    local facts = campaign_facts(key)
+    if facts.started_at or facts.wrong then
+        redis.pcall('HSET', key, 'updated_at', now)
+    else
+        facts.started_at = now
+        redis.pcall('HSET', key, 'started_at', now, 'updated_at', now)
+        local number = redis.pcall('ZCARD', campaigns)
+        for _, old in ipairs(type(number) == 'number' and number >= MAX_CAMPAIGNS
+            and redis.pcall('ZRANGE', campaigns, 0, 9) or {}) do
+            redis.pcall('UNLINK', prefix .. old)
+            redis.pcall('ZREM', campaigns, old)
+        end
+    end
+    redis.pcall('PEXPIRE', key, 90 * 86400000)
+    redis.pcall('ZADD', campaigns, now, name)
+    finish_campaign(key, now, name, facts, results, limit)
+    if job_commands and facts.guard then
+        -- A guard that another client has written in another form is ignored.
+        local is_applied, reason = pcall(apply_guard, key, now, name, facts, job_commands)
+        return is_applied and reason or nil
+    end
+    return nil
+end

@@ -1,0 +1,31 @@
+-- Pauses the part of a campaign in this queue, because its guard has paused it in another queue.
+--
+-- KEYS  1 job-commands    HASH   commands about jobs, and their `version`
+--       2 campaign:<name> HASH   the campaign's counters, with its guard
+-- ARGV  1 name            of the campaign
+--       2 reason          for people
+-- Reply                   1 if the campaign was running here and has a guard, else 0
+--
+-- Run twice, the second run finds the campaign paused, and changes nothing.
+
+local job_commands, campaign = unpack(KEYS)
+local name, reason = unpack(ARGV)
+
+local wrong = wrong_type({ [job_commands] = 'hash', [campaign] = 'hash' })
+if wrong then
+    return wrong
+end
+
+local facts = campaign_facts(campaign)
+local guard = decoded_object(facts.guard)
+if type(guard.rules) ~= 'table' then
+    return 0
+end
+local counters = guard_counters(campaign, guard.rules, ended_of(facts))
+write_when_full(job_commands)
+if not pause_campaign(job_commands, name, 'guard', reason) then
+    return 0
+end
+guard.stopped_at, guard.reason = now_ms(), reason
+rebase_guard(campaign, guard, counters)
+return 1

@@ -1,0 +1,35 @@
+import Testing
+
+@testable import Dashboard
+@testable import Operations
+
+@Suite("The report on a campaign")
+struct CampaignReportDocumentTests {
+    private static func text(_ name: String, _ counters: [String: Int]) -> String {
+        var counts = CampaignCounts(name: name, total: 1000, startedAt: 1_795_000_000_000, updatedAt: 1_795_000_060_000)
+        counts.counters = counters
+        let status = CampaignStatus(counts, nil, queue: "default", now: 1_795_000_060_000)
+        return CampaignReportDocument(CampaignSummary([status]), now: 1_795_000_060_000).text
+    }
+
+    @Test("is one page with a chart of outcomes and of reasons, without scripts and other files")
+    func page() {
+        let text = Self.text("spring", ["delivered": 950, "dead": 50, "dead:BadPayload": 50, "retried:Throttled": 7])
+        for part in ["950 (95%)", "50 (5%)", ">BadPayload<", ">Throttled<", "<svg ", "Per second"] {
+            #expect(text.contains(part), "\(part)")
+        }
+        for part in ["<script", "http:", "https:", "src=", "url(", "invalid_token"] { #expect(!text.contains(part)) }
+    }
+
+    @Test("escapes names that producers and APNs choose")
+    func escaped() {
+        let text = Self.text("<b>&\u{1B}", ["dead": 1, "dead:<script>": 1])
+        #expect(text.contains("<title>Campaign &lt;b&gt;&amp;") && text.contains("&lt;script&gt;"))
+        #expect(!text.contains("<script>") && !text.contains("\u{1B}"))
+    }
+
+    @Test("has no chart before the first outcome")
+    func empty() {
+        #expect(!Self.text("spring", [:]).contains("<svg"))
+    }
+}
