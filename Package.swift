@@ -206,9 +206,9 @@ let package = Package(
         .testTarget(
             name: "EndToEndTests",
             dependencies: [
-                "APNS", "LegacyAPNS", "PushJob", "PushQueue", "PushWorker", "Redis", "Telemetry", "TestSupport",
-                "APNS", "Operations", "PushJob", "PushQueue", "PushWorker", "Redis", "Telemetry", "TestSupport",
-                "apns-worker", "apns-simulator", yams,
+                "APNS", "LegacyAPNS", "Operations", "PushJob", "PushQueue", "PushWorker", "Redis", "Telemetry",
+                "TestSupport",
+                "apns-worker", "apns-simulator", argumentParser, yams,
             ]),
     ],
     swiftLanguageModes: [.v6]

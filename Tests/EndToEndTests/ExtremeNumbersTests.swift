@@ -1,6 +1,9 @@
+import ArgumentParser
 import Foundation
 import TestSupport
 import Testing
+
+@testable import apns_worker
 
 extension EndToEnd {
     /// Numbers of any size, wherever the programs read one. No program may end by a signal, and none may hang.
@@ -82,12 +85,32 @@ extension EndToEnd {
             } + command.children.flatMap { cases($0, path + [$0.commandName]) }
         }
 
+        /// Returns the cases that are run as programs: the accepted ones, and one that is refused for each name of a flag.
+        ///
+        /// All others are refused here, by the code that refuses them in the program; a number that ends it ends the
+        /// tests.
+        private static func toRun(_ cases: [[String]], _ accept: ([String]) throws -> Void) -> [[String]] {
+            var refused: Set<Substring> = []
+            let needed = cases.filter { arguments in
+                do {
+                    try accept(arguments)
+                    return true
+                } catch {
+                    // The last argument is `--flag=number`.
+                    return refused.insert(arguments.last?.split(separator: "=").first ?? "").inserted
+                }
+            }
+            #expect(refused.count > 20 && needed.count > refused.count)
+            return needed
+        }
+
         @Test("in any flag of any command end no command", arguments: ["apns-worker", "apns-simulator"])
         func flags(program: String) async throws {
             let redis = try RedisServer()
             let command = try await DocumentedCommand.read(program)
-            let cases = Self.cases(command)
+            var cases = Self.cases(command)
             #expect(cases.count > 100)
+            if program == "apns-worker" { cases = Self.toRun(cases) { _ = try ApnsWorker.parseAsRoot($0) } }
             try await Self.recordFaults(cases) { arguments in
                 try await Self.fault(
                     arguments, of: program, ["APNS_WORKER_REDIS_URL": redis.url], within: .milliseconds(400))
@@ -102,10 +125,15 @@ extension EndToEnd {
             let flags = (config.arguments ?? []).filter(Self.isSetting).compactMap { $0.names?.last?.name }
                 .filter { $0 != "redis" }
             #expect(flags.count > 40)
-            let cases = flags.flatMap { flag in Self.numbers.map { "--\(flag)=\($0)" } }
+            let cases = Self.toRun(flags.flatMap { flag in Self.numbers.map { ["--\(flag)=\($0)"] } }) { arguments in
+                let parts = arguments[0].split(separator: "=")
+                let setting = try #require(Setting.all.first { $0.flag == parts[0] })
+                _ = try Settings(
+                    filePath: nil, flags: [setting: String(parts[1])], isSimulated: true, environment: [:])
+            }
             try await Self.recordFaults(cases) { flag in
                 try await Self.fault(
-                    ["run", "--simulate", "--exit-when-done", flag], ["APNS_WORKER_REDIS_URL": redis.url],
+                    ["run", "--simulate", "--exit-when-done"] + flag, ["APNS_WORKER_REDIS_URL": redis.url],
                     within: .seconds(3))
             }
         }

@@ -15,6 +15,7 @@ import Telemetry
 
 struct Feedback: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
+        commandName: "feedback",
         abstract: "Fetch invalid tokens from feedback services, once or periodically.",
         discussion: """
             Reads the feedback service of each app that has a certificate, all at the same time, and adds the tokens to the set of \

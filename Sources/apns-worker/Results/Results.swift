@@ -6,6 +6,7 @@ import Redis
 
 struct Results: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
+        commandName: "results",
         abstract: "Show delivery results, or hand them to a command or a URL.",
         discussion: """
             Workers keep the results of notifications that were not delivered; with `results: all` (APNS_WORKER_RESULTS), of \

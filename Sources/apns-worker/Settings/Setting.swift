@@ -49,6 +49,8 @@ struct Setting: Sendable {
     }
 
     let path: [String]
+    /// The name in the environment.
+    let variable: String
     let kind: Kind
     let section: Section
     /// A sentence that describes the setting.
@@ -78,7 +80,9 @@ struct Setting: Sendable {
         isSecret: Bool, isReloadable: Bool?, hasFlag: Bool, flag: String?, canBeCommon: Bool, member: (any Sendable)?,
         memberUnit: DurationUnit?
     ) {
-        self.path = path.split(separator: ".").map(String.init)
+        let members = path.split(separator: ".").map(String.init)
+        self.path = members
+        variable = Self.variable(members)
         self.kind = kind
         self.section = section
         self.help = help
@@ -145,9 +149,6 @@ struct Setting: Sendable {
 
     /// The name in the file, with dots.
     var name: String { path.joined(separator: ".") }
-
-    /// The name in the environment.
-    var variable: String { Self.variable(path) }
 
     /// Returns the name of a path in the environment.
     static func variable(_ path: [String]) -> String {

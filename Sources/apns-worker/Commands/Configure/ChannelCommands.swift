@@ -3,6 +3,7 @@ import ArgumentParser
 
 struct Channels: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
+        commandName: "channels",
         abstract: """
             Manage an app's broadcast channels, each of which updates the Live Activities of all its listeners with \
             one job.

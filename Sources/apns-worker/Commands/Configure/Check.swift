@@ -10,6 +10,7 @@ import Redis
 
 struct Check: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
+        commandName: "check",
         abstract: "Test a configuration: Redis, each app's credential and endpoint, and optionally a job.",
         discussion: """
             Uses the same settings as `run`, and changes nothing in Redis. It sends APNs a notification for a device token that \
@@ -193,6 +194,7 @@ final class VerdictPrinter {
 
 struct Schema: ParsableCommand {
     static let configuration = CommandConfiguration(
+        commandName: "schema",
         abstract: "Print the JSON Schema of a job (draft 2020-12).",
         discussion: """
             For validators, code generators and editors. `check --job FILE` also checks rules that a schema cannot express, such \

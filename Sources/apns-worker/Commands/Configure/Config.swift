@@ -3,6 +3,7 @@ import Operations
 
 struct Config: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
+        commandName: "config",
         abstract: "Print the effective settings and the source of each. Secrets are masked.",
         discussion: """
             Uses the flags of `run`. A setting can be a flag, an environment variable, or in a YAML file (--config); a flag \

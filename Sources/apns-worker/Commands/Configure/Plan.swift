@@ -6,6 +6,7 @@ import PushQueue
 
 struct Plan: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
+        commandName: "plan",
         abstract: "Calculate the workers, connections and Redis that a number of notifications needs.",
         discussion: """
             The calculation uses the costs of a notification that `scripts/bench` measured on the machine named in the last \

@@ -8,6 +8,7 @@ import Redis
 
 struct Pause: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
+        commandName: "pause",
         abstract: "Pause queues or an app.",
         discussion: """
             Workers finish the jobs that they have claimed from a paused queue, and claim no more; the command prints how many \
@@ -82,6 +83,7 @@ struct Pause: AsyncParsableCommand {
 
 struct Resume: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
+        commandName: "resume",
         abstract: "Resume paused queues or an app.",
         discussion: """
             Workers continue within about a second. An app that APNs refuses is paused by the workers, and resumes when a probe \

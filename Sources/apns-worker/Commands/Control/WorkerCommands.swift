@@ -7,6 +7,7 @@ import Redis
 
 struct Quiet: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
+        commandName: "quiet",
         abstract: "Ask workers to stop claiming jobs but keep running.",
         discussion: """
             Use it before a deployment, or to inspect one worker. A quiet worker finishes its jobs, keeps its leases, and is \
@@ -47,6 +48,7 @@ struct Quiet: AsyncParsableCommand {
 
 struct Stop: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
+        commandName: "stop",
         abstract: "Shut workers down gracefully, as SIGTERM does.",
         discussion: """
             A worker finishes the requests in flight, returns its other jobs to the queue, and exits. A supervisor may restart \

@@ -5,6 +5,7 @@ import PushQueue
 
 struct Dead: ParsableCommand {
     static let configuration = CommandConfiguration(
+        commandName: "dead",
         abstract: "List, show or delete dead letters.",
         discussion: """
             A dead letter is a job that cannot be delivered, kept as the producer wrote it, with the reason. \

@@ -8,6 +8,7 @@ import Redis
 
 struct Device: ParsableCommand {
     static let configuration = CommandConfiguration(
+        commandName: "device",
         abstract: "Show, export or forget everything about a device token.",
         discussion: "`apns-worker device TOKEN` is `apns-worker device show TOKEN`.",
         subcommands: [DeviceShow.self, DeviceExportCommand.self, DeviceForget.self], defaultSubcommand: DeviceShow.self)

@@ -5,6 +5,7 @@ import PushQueue
 
 struct Invalid: ParsableCommand {
     static let configuration = CommandConfiguration(
+        commandName: "invalid",
         abstract: "List, export, import or repair the set of invalid device tokens.",
         discussion: """
             All queues share the set. Workers do not send to the tokens in it.

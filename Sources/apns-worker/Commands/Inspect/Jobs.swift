@@ -9,6 +9,7 @@ import Redis
 
 struct Jobs: ParsableCommand {
     static let configuration = CommandConfiguration(
+        commandName: "jobs",
         abstract: "List, show, cancel, run, move or export unfinished jobs.",
         discussion: """
             waiting    in the list, or about to be claimed

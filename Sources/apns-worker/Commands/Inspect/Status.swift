@@ -8,6 +8,7 @@ import UnixSignals
 
 struct Status: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
+        commandName: "status",
         abstract: "Show the state of queues, workers and apps, and anything that needs attention.",
         discussion: """
             Shows all queues in Redis, or those of --queue. Problems come first, each with a suggested fix. Changes nothing, and \

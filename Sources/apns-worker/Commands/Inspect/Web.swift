@@ -20,6 +20,7 @@ import WebPages
 
 struct Web: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
+        commandName: "web",
         abstract: "Serve the web dashboard.",
         discussion: """
             Shows queues, jobs, campaigns, dead letters, apps, workers and Redis, and does what the commands do: pause, cancel, \

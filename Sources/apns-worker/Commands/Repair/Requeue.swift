@@ -4,6 +4,7 @@ import PushQueue
 
 struct Requeue: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
+        commandName: "requeue",
         abstract: "Return dead letters to the queue.",
         discussion: """
             Count by reason:     apns-worker dead list --by reason

@@ -6,6 +6,7 @@ import PushJob
 /// Queries a worker's admin port, for images and machines without an HTTP client.
 struct Health: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
+        commandName: "health",
         abstract: "Query the health of a worker on this machine.",
         discussion: """
             Requests /healthz or, with --ready, /readyz from the admin port, prints the answer, and exits with 0 if it is healthy \

@@ -15,6 +15,7 @@ import UnixSignals
 
 struct Run: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
+        commandName: "run",
         abstract: "Run a worker: claim jobs and send them until stopped.",
         discussion: """
             SIGTERM or SIGINT (Ctrl-C) drains: the worker claims no more jobs, finishes requests in flight, returns the rest to \

@@ -8,6 +8,7 @@ import UnixSignals
 
 struct Campaign: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
+        commandName: "campaign",
         abstract: "Send, show, pause, limit and cancel campaigns.",
         discussion: """
             A campaign is all jobs with the same member "campaign", such as {"campaign":"spring-sale",…}. Its commands work on \

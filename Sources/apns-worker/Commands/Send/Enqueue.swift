@@ -10,6 +10,7 @@ import Redis
 
 struct Enqueue: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
+        commandName: "enqueue",
         abstract: "Enqueue jobs: one by flags, or many as NDJSON on standard input.",
         discussion: """
             One job:    apns-worker enqueue --token 00fc13ad… --alert 'Hello'
