@@ -95,7 +95,7 @@ extension EndToEnd {
                     ("id", [UInt8(id)]), ("type", packed("Rpush::Client::Redis::\(type)::Notification")),
                     ("device_token", packed(TestJob.token("b", id))), ("app_id", [7]),
                 ] + fields
-            try redis.run(
+            try redis.connect().run(
                 [Array("HSET".utf8), Array("rpush:notifications:\(id)".utf8)]
                     + all.flatMap { [Array($0.0.utf8), $0.1] })
             try redis.run("SADD", "rpush:notifications:all", "\(id)")
