@@ -198,7 +198,7 @@ extension RedisClient {
     /// Sends commands together and waits for the answers, in their order.
     /// - Returns: `nil` for a key of another type, which is not ours.
     /// - Throws: `RedisError`.
-    func call(_ commands: [RedisCommand]) async throws -> [RESPReply?] {
+    package func call(_ commands: [RedisCommand]) async throws -> [RESPReply?] {
         try await withThrowingTaskGroup(of: (Int, RESPReply?).self) { group in
             for (index, command) in commands.enumerated() {
                 group.addTask {

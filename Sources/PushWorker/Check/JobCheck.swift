@@ -17,10 +17,10 @@ public struct JobCheck {
         var hints: [Hint] = []
     }
 
-    private let apps: [AppConfiguration]
-    private let format: JobFormat
-    private let maximumAttempts: Int
-    private let router: JobRouter
+    let apps: [AppConfiguration]
+    let format: JobFormat
+    let maximumAttempts: Int
+    let router: JobRouter
 
     /// - Parameters:
     ///   - apps: the apps of the worker.
@@ -122,7 +122,7 @@ public struct JobCheck {
         CheckVerdict(.failure, name, "it would become a dead letter, \(reason.code.text): \(reason.detail ?? "")")
     }
 
-    private func plan(_ job: Job, now: Int64) throws(Reason) -> Plan {
+    func plan(_ job: Job, now: Int64) throws(Reason) -> Plan {
         let app = try router.route(job).index
         let routed = router.apps[app]
         let identity = job.id.map(job.text) ?? ByteBuffer(string: "check")

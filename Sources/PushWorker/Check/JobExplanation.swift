@@ -32,7 +32,7 @@ struct JobExplanation {
     }
 
     /// Warnings about members of the job for which the app's transport has no field.
-    private var omitted: [String] {
+    var omitted: [String] {
         guard let gateway else { return [] }
         var identifiers: [String] = []
         if job.collapseID != nil { identifiers.append("`collapse_id`") }

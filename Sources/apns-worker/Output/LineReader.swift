@@ -63,10 +63,12 @@ final class LineReader {
 
 /// Reads jobs from lines: one job per line, or objects that are written over several lines, as `jq` does.
 struct JobLines {
-    private let lines = LineReader()
+    private let lines: LineReader
     private var ahead: ByteBuffer?
     /// The number of the last line that was read.
     private(set) var number = 0
+
+    init(_ lines: LineReader = LineReader()) { self.lines = lines }
 
     /// Returns the next job that is not an empty line, and the number of its first line; `nil` at the end.
     mutating func next() -> (text: ByteBuffer, line: Int)? {

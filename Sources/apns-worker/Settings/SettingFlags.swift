@@ -34,7 +34,7 @@ struct SettingFlags<Sections: SettingFlagSections>: ParsableArguments, CustomRef
     /// The configuration file, if one was given.
     private(set) var file: String?
     /// The flags that were given.
-    private(set) var given: [Setting: String] = [:]
+    var given: [Setting: String] = [:]
     private var timeoutText: String?
     /// The time to wait for Redis in milliseconds, if one was given.
     private(set) var timeout: Int?

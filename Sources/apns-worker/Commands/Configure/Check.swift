@@ -20,10 +20,16 @@ struct Check: AsyncParsableCommand {
 
             The exit status is 0 if a worker could work with these settings, and 1 if it could not.
 
+            With --jobs-from it instead reads the jobs of another system without removing them, and counts how many would be \
+            sent, sent differently, or not sent, by reason. Nothing is changed or sent. The exit status is 0 if all jobs would be \
+            sent, and 1 if some would not.
+
               apns-worker check
               apns-worker check --job job.json
               apns-worker check --job job.json --no-redis --no-connect     (needs no configured app)
               apns-worker check --job job.json --send     (to its devices, without the queue)
+              apns-worker check --jobs-from queue:push --format sidekiq
+              apns-worker check --jobs-from rpush:notifications:pending --format rpush
             """)
 
     @OptionGroup(title: "Queues") var queues: SettingFlags<WorkerFlags<QueuesFlags>>
@@ -31,6 +37,14 @@ struct Check: AsyncParsableCommand {
     @OptionGroup(title: "Binary gateway (--transport gateway)") var gateway: SettingFlags<WorkerFlags<GatewayFlags>>
 
     @Option(help: "File with jobs, one per line; - for standard input.") var job: String?
+    @Option(
+        help: ArgumentHelp(
+            """
+            Only count what would happen to the jobs in a list or sorted set in Redis, or in the lines of a file; - for \
+            standard input. They are in the format of --format: native, sidekiq, resque, or only here rpush: for KEY the \
+            notifications of rpush:notifications:pending or retryable, or all of 'rpush:notifications:*'; for FILE rows of \
+            its table as JSON.
+            """, valueName: "key-or-file")) var jobsFrom: String?
     @Flag(help: "Send the notifications of the job and print the answers of APNs.") var send = false
     @Flag(help: "Do not connect to APNs.") var noConnect = false
     @Flag(help: "Do not connect to Redis.") var noRedis = false
@@ -38,6 +52,9 @@ struct Check: AsyncParsableCommand {
 
     func validate() throws {
         if send, job == nil { throw ValidationError("--send needs --job") }
+        if jobsFrom != nil, job != nil || send {
+            throw ValidationError("--jobs-from cannot be combined with --job and --send")
+        }
         if send, noConnect { throw ValidationError("--send and --no-connect cannot be combined") }
     }
 
@@ -45,6 +62,10 @@ struct Check: AsyncParsableCommand {
         let printer = VerdictPrinter(isJSON: json)
         let settings: Settings
         let apps: [AppConfiguration]
+        var queues = queues
+        // A format of queues for no other purpose.
+        let isRpush = jobsFrom != nil && queues.given[.format] == "rpush"
+        if isRpush { queues.given[.format] = nil }
         do {
             settings = try queues.settings(app.given, gateway.given)
         } catch {
@@ -52,8 +73,13 @@ struct Check: AsyncParsableCommand {
             throw ExitCode(1)
         }
         do { apps = try settings.apps() } catch let error as CommandFailure {
-            return try await checkWithoutApps(settings, error, printer)
+            guard let example = try exampleApp(settings, printer) else {
+                printer.report([.init(.failure, "configuration", error.message)])
+                throw ExitCode(1)
+            }
+            return try await checkWithoutApps(settings, example, isRpush, printer)
         }
+        if let jobsFrom { return try await checkJobs(from: jobsFrom, isRpush, settings, apps) }
         if !noRedis { try await checkRedis(settings, apps, printer) }
         let now = Int64(Date().timeIntervalSince1970)
         let loop = MultiThreadedEventLoopGroup.singleton.next()
@@ -66,26 +92,54 @@ struct Check: AsyncParsableCommand {
         if printer.hasFailed { throw ExitCode(1) }
     }
 
-    /// Checks a job without apps, so that an author of jobs needs no credential.
-    private func checkWithoutApps(
-        _ settings: Settings, _ error: CommandFailure, _ printer: VerdictPrinter
-    ) async throws {
+    /// Returns an app with which jobs can be checked if none is configured, so that an author of jobs needs no
+    /// credential; `nil` if the configuration of apps is incomplete.
+    private func exampleApp(_ settings: Settings, _ printer: VerdictPrinter) throws -> AppConfiguration? {
         let credential: [Setting] = [.appNames, .key, .keyBase64, .certificate, .certificateBase64]
-        guard let job, !send, credential.allSatisfy({ settings.given($0) == nil }), try settings.appNames.isEmpty else {
-            printer.report([.init(.failure, "configuration", error.message)])
-            throw ExitCode(1)
-        }
+        guard job != nil || jobsFrom != nil, !send, credential.allSatisfy({ settings.given($0) == nil }),
+            try settings.appNames.isEmpty
+        else { return nil }
         let topic =
             settings.text(.topic).flatMap { $0.split(separator: ",").first.map(String.init) } ?? "com.example.app"
+        let what = jobsFrom == nil ? "the job is" : "the jobs are"
         printer.report([
             .init(
                 .warning, "configuration",
-                "no app is configured; the job is checked as if there were an app, default, with the topic \(topic)")
+                "no app is configured; \(what) checked as if there were an app, default, with the topic \(topic)")
         ])
-        let example = AppConfiguration(name: "default", topic: topic, credential: .providerTokens([]))
+        return AppConfiguration(name: "default", topic: topic, credential: .providerTokens([]))
+    }
+
+    private func checkWithoutApps(
+        _ settings: Settings, _ example: AppConfiguration, _ isRpush: Bool, _ printer: VerdictPrinter
+    ) async throws {
+        if let jobsFrom { return try await checkJobs(from: jobsFrom, isRpush, settings, [example]) }
         if !noRedis { try await checkRedis(settings, [], printer) }
-        try await checkJobs(job, settings, [example], MultiThreadedEventLoopGroup.singleton.next(), printer)
+        if let job {
+            try await checkJobs(job, settings, [example], MultiThreadedEventLoopGroup.singleton.next(), printer)
+        }
         if printer.hasFailed { throw ExitCode(1) }
+    }
+
+    private func jobCheck(_ settings: Settings, _ apps: [AppConfiguration], isRpush: Bool = false) throws -> JobCheck {
+        JobCheck(
+            apps, format: isRpush ? .native : try settings.queues().first?.format ?? .native,
+            maximumAttempts: settings.number(.maxAttempts) ?? RetryPolicy().maximumAttempts)
+    }
+
+    /// Counts what would happen to the jobs of a list or a file.
+    private func checkJobs(
+        from source: String, _ isRpush: Bool, _ settings: Settings, _ apps: [AppConfiguration]
+    ) async throws {
+        let jobs = JobsFrom(source, isRpush: isRpush, try jobCheck(settings, apps, isRpush: isRpush))
+        let survey = try await jobs.read(settings, usesRedis: !noRedis)
+        try SurveyReport(survey: survey, source: source).print(asJSON: json)
+        if Interruption.isRequested {
+            Terminal.note("interrupted; the other jobs were not read\n")
+            throw ExitCode(130)
+        }
+        if survey.jobs == 0 { throw CommandFailure(.attention, "\(source) contains no jobs") }
+        if survey.notSent > 0 { throw ExitCode(ExitStatus.attention.rawValue) }
     }
 
     private func checkRedis(_ settings: Settings, _ apps: [AppConfiguration], _ printer: VerdictPrinter) async throws {
@@ -139,9 +193,7 @@ struct Check: AsyncParsableCommand {
         } catch {
             return printer.report([.init(.failure, "job", "\(error)")])
         }
-        let check = JobCheck(
-            apps, format: try settings.queues().first?.format ?? .native,
-            maximumAttempts: settings.number(.maxAttempts) ?? RetryPolicy().maximumAttempts)
+        let check = try jobCheck(settings, apps)
         for (number, job) in jobs.enumerated() {
             let now = Date().timeIntervalSince1970
             let name = jobs.count == 1 ? "job" : "job \(number + 1)"

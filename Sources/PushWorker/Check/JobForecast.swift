@@ -1,0 +1,165 @@
+import NIOCore
+import PushJob
+import PushQueue
+
+/// The predicted fate of a job, without its explanation.
+public struct JobForecast: Sendable {
+    /// The number of notifications that would be sent.
+    public var notifications = 0
+    /// The reasons for which the job would not be sent as it is.
+    public var findings: [Finding] = []
+
+    /// A reason for which a job would not be sent, or would be sent in another way than its producer may expect.
+    public struct Finding: Sendable, Equatable {
+        /// The effect on the job.
+        public var effect: Effect
+        /// The reason of a dead letter, such as `MalformedToken`, or the rule of a hint, such as `unknown_member`.
+        public var reason: String
+        /// One sentence, which contains neither tokens nor payloads.
+        public var detail: String
+
+        init(_ effect: Effect, _ reason: String, _ detail: String) {
+            self.effect = effect
+            self.reason = reason
+            self.detail = detail
+        }
+
+        init(_ reason: Reason) { self.init(.notSent, reason.code.text, reason.detail ?? reason.code.text) }
+
+        /// The text that findings of one kind share. Their details differ in positions and sizes.
+        var kind: String { "\(effect.rawValue) \(reason) \(detail.filter { !$0.isNumber })" }
+    }
+
+    /// The effect of a finding, in the order of a report.
+    public enum Effect: String, CaseIterable, Sendable, Encodable {
+        /// The job, or a part of its tokens, would not be sent.
+        case notSent = "not_sent"
+        /// The job would be sent in another way than its producer may expect.
+        case different = "sent_differently"
+        /// It is not a job for APNs, or the other system has ended it.
+        case skipped
+    }
+
+    /// Creates a forecast.
+    public init(notifications: Int = 0, findings: [Finding] = []) {
+        self.notifications = notifications
+        self.findings = findings
+    }
+}
+
+extension JobCheck {
+    /// Predicts what would happen to a job.
+    /// - Parameter now: milliseconds since 1970.
+    public func forecast(_ body: ByteBuffer, now: Int64) -> JobForecast {
+        let job: Job
+        do throws(JobError) {
+            job = try JobDecoder.decode(body, as: format)
+        } catch {
+            return JobForecast(findings: [.init(Reason(error))])
+        }
+        do throws(Reason) {
+            let plan = try plan(job, now: now)
+            if let end = router.apps[plan.app].end(of: job, firstSeen: now), end <= now {
+                return JobForecast(findings: [
+                    .init(.notSent, Reason.Own.expired.rawValue, "it has expired and would end as `expired`")
+                ])
+            }
+            let hints = plan.hints + JobHints.of(job, body, as: format, now: now)
+            let explanation = JobExplanation(
+                job: job, plan: plan, app: apps[plan.app], isOnlyApp: apps.count == 1,
+                maximumAttempts: maximumAttempts, now: now)
+            return JobForecast(
+                notifications: plan.notifications.count,
+                findings: plan.refused.map { .init($0.why) }
+                    + hints.map { .init(.different, $0.rule.rawValue, $0.detail) }
+                    + explanation.omitted.map { .init(.different, "omitted", $0) }
+                    + (try shortened(job, plan)))
+        } catch {
+            return JobForecast(findings: [.init(error)])
+        }
+    }
+
+    private func shortened(_ job: Job, _ plan: Plan) throws(Reason) -> [JobForecast.Finding] {
+        guard job.makesPayload, let sent = plan.notifications.first?.payload.readableBytes else { return [] }
+        let whole: Int
+        do throws(JobError) { whole = try job.payload(limit: .max).readableBytes } catch { throw Reason(error) }
+        // A Live Activity's payload can grow by its timestamp.
+        guard whole > sent else { return [] }
+        return [.init(.different, "truncated", "the alert's body would be shortened (`truncate`)")]
+    }
+}
+
+/// The counts of the forecasts of many jobs.
+public struct JobSurvey: Sendable {
+    /// The maximum number of kinds of findings, because a producer's texts are in some details.
+    static let maximumKinds = 200
+
+    /// The jobs with findings of one kind.
+    public struct Row: Sendable, Equatable, Encodable {
+        /// The effect on the jobs.
+        public let effect: JobForecast.Effect
+        /// The reason of a dead letter, or the rule of a hint.
+        public let reason: String
+        /// The number of jobs.
+        public fileprivate(set) var jobs: Int
+        /// The place of the first such job, such as `line 3`.
+        public let example: String
+        /// The detail of the first such job.
+        public let detail: String
+    }
+
+    /// The number of jobs that were read.
+    public private(set) var jobs = 0
+    /// The number of jobs that would be sent as they are.
+    public private(set) var sent = 0
+    /// The number of jobs that would be sent in another way than their producer may expect.
+    public private(set) var different = 0
+    /// The number of jobs of which at least a part would not be sent.
+    public private(set) var notSent = 0
+    /// The number of jobs that are not for APNs, or that the other system has ended.
+    public private(set) var skipped = 0
+    /// The number of notifications that would be sent.
+    public private(set) var notifications = 0
+    /// The number of findings whose kinds were too many to count.
+    public private(set) var otherFindings = 0
+    private var kinds: [String: Row] = [:]
+
+    /// Creates a survey of no jobs.
+    public init() {}
+
+    /// Adds a job.
+    /// - Parameter place: the place of the job, for an example.
+    public mutating func add(_ forecast: JobForecast, at place: @autoclosure () -> String) {
+        jobs += 1
+        notifications += forecast.notifications
+        let effects = forecast.findings.map(\.effect)
+        if effects.contains(.skipped) {
+            skipped += 1
+        } else if effects.contains(.notSent) {
+            notSent += 1
+        } else if effects.contains(.different) {
+            different += 1
+        } else {
+            sent += 1
+        }
+        var counted: Set<String> = []
+        for finding in forecast.findings where counted.insert(finding.kind).inserted {
+            if kinds[finding.kind] != nil {
+                kinds[finding.kind]?.jobs += 1
+            } else if kinds.count < Self.maximumKinds {
+                kinds[finding.kind] = Row(
+                    effect: finding.effect, reason: finding.reason, jobs: 1, example: place(), detail: finding.detail)
+            } else {
+                otherFindings += 1
+            }
+        }
+    }
+
+    /// The kinds of findings: by effect, the most frequent first.
+    public var rows: [Row] {
+        JobForecast.Effect.allCases.flatMap { effect in
+            kinds.values.filter { $0.effect == effect }
+                .sorted { ($1.jobs, $0.reason, $0.detail) < ($0.jobs, $1.reason, $1.detail) }
+        }
+    }
+}
