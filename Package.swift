@@ -207,8 +207,7 @@ let package = Package(
             name: "EndToEndTests",
             dependencies: [
                 "APNS", "LegacyAPNS", "Operations", "PushJob", "PushQueue", "PushWorker", "Redis", "Telemetry",
-                "TestSupport",
-                "apns-worker", "apns-simulator", argumentParser, yams,
+                "TestSupport", "apns-worker", "apns-simulator", argumentParser, yams,
             ]),
     ],
     swiftLanguageModes: [.v6]

@@ -85,7 +85,7 @@ extension EndToEnd {
             } + command.children.flatMap { cases($0, path + [$0.commandName]) }
         }
 
-        /// Returns the cases that are run as programs: the accepted ones, and one that is refused for each name of a flag.
+        /// Returns the cases that are run as programs: the accepted ones, and a refused one for each name of a flag.
         ///
         /// All others are refused here, by the code that refuses them in the program; a number that ends it ends the
         /// tests.

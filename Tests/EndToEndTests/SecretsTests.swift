@@ -2,6 +2,8 @@ import Foundation
 import TestSupport
 import Testing
 
+@testable import apns_worker
+
 extension EndToEnd {
     /// The text of a key wherever a setting can be given. Whatever a program makes of it, it prints no part of it.
     @Suite("Secrets in the wrong place")
@@ -11,6 +13,9 @@ extension EndToEnd {
             let name: String
             let flag: String?
             let variable: String
+            /// True if the setting's kind refuses all texts. One message names all such settings, so they share a
+            /// process.
+            let refusesTexts: Bool
         }
 
         private static func rows() throws -> [Row] {
@@ -20,9 +25,14 @@ extension EndToEnd {
                 guard let name = line.prefixMatch(of: /\| `([a-z_0-9.]+)` \|/)?.1,
                     let variable = line.firstMatch(of: /`(APNS_WORKER_[A-Z_0-9]+)`/)?.1
                 else { return nil }
+                let refusesTexts =
+                    switch Setting.all.first(where: { $0.variable == variable })?.kind {
+                    case .number, .choice, .duration, .size, .percentage: true
+                    case .text, .file, .list, nil: false
+                    }
                 return Row(
                     name: String(name), flag: (line.firstMatch(of: /`(--[a-z-]+)`/)?.1).map(String.init),
-                    variable: String(variable))
+                    variable: String(variable), refusesTexts: refusesTexts)
             }
         }
 
@@ -36,17 +46,23 @@ extension EndToEnd {
             ]
         }
 
-        /// Returns what a text has of the secret.
-        private static func leak(_ text: String, _ forms: [String]) -> String? {
-            let parts = forms.flatMap { form in
-                // Any 16 characters in a row, without those that all keys have in common.
-                form.split(whereSeparator: \.isWhitespace).map(String.init).flatMap { word in
-                    stride(from: 0, to: max(0, word.count - 16), by: 8).map { start in
-                        String(word.dropFirst(start).prefix(16))
-                    }
+        /// Returns the parts of the secret that a text must not have: any 16 characters in a row, without those that
+        /// all keys have in common.
+        private static func parts(_ forms: [String]) -> [Data] {
+            let all = forms.flatMap { form in
+                form.split(whereSeparator: \.isWhitespace).flatMap { word in
+                    stride(from: 0, to: max(0, word.utf8.count - 16), by: 8).map { word.utf8.dropFirst($0).prefix(16) }
                 }
             }
-            return parts.first { !$0.contains("PRIVATE") && !$0.contains("BEGIN") && text.contains($0) }
+            return all.map { Data($0) }.filter {
+                $0.range(of: Data("PRIVATE".utf8)) == nil && $0.range(of: Data("BEGIN".utf8)) == nil
+            }
+        }
+
+        /// Returns a part that a text has.
+        private static func leak(_ text: String, _ parts: [Data]) -> String? {
+            let text = Data(text.utf8)
+            return parts.first { text.range(of: $0) != nil }.map { String(decoding: $0, as: UTF8.self) }
         }
 
         private static func output(
@@ -69,20 +85,39 @@ extension EndToEnd {
         @Test("no setting prints one: as a flag, a variable, a member of the file, or the name of a file")
         func settings() async throws {
             let (rows, forms) = (try Self.rows(), try Self.forms())
-            #expect(rows.count > 60)
+            let parts = Self.parts(forms)
+            #expect(rows.count > 60 && parts.count > 60)
             let redis = try RedisServer()
-            var runs: [(arguments: [String], environment: [String: String])] = []
+            // With what the message must name.
+            var runs: [(arguments: [String], environment: [String: String], names: [String])] = []
+            let refusing = rows.filter(\.refusesTexts)
+            #expect(refusing.count > 40)
+            for form in forms {
+                let variables = refusing.map(\.variable)
+                let flags = refusing.compactMap(\.flag)
+                let environment = Dictionary(uniqueKeysWithValues: variables.map { ($0, form) })
+                // `health` prints one line.
+                for command in Self.commands where command != ["health"] {
+                    runs.append((command, environment, variables))
+                }
+                let files = variables.map { $0 + "_FILE" }
+                runs.append((["config"], Dictionary(uniqueKeysWithValues: files.map { ($0, form) }), files))
+                runs.append((["run", "--exit-when-done"] + flags.map { "\($0)=\(form)" }, [:], flags))
+            }
             for (index, row) in rows.enumerated() {
                 for (number, form) in forms.enumerated() {
                     let command = Self.commands[(index + number) % Self.commands.count]
-                    runs.append((command, [row.variable: form]))
+                    let isShared = row.refusesTexts
+                    if !isShared || command == ["health"] { runs.append((command, [row.variable: form], [])) }
                     // Each form in turn, so that the test takes a minute.
                     guard number == index % forms.count else { continue }
-                    runs.append((["config"], [row.variable: form]))
-                    runs.append((["config"], [row.variable + "_FILE": form]))
+                    if !isShared {
+                        runs.append((["config"], [row.variable: form], []))
+                        runs.append((["config"], [row.variable + "_FILE": form], []))
+                    }
                     if let flag = row.flag {
-                        runs.append((["config", flag, form], [:]))
-                        runs.append((["run", "--exit-when-done", "\(flag)=\(form)"], [:]))
+                        runs.append((["config", flag, form], [:], []))
+                        if !isShared { runs.append((["run", "--exit-when-done", "\(flag)=\(form)"], [:], [])) }
                     }
                     for suffix in ["", "_file"] {
                         let file = redis.directory.appending(path: "\(index)-\(number)\(suffix).yaml")
@@ -93,12 +128,12 @@ extension EndToEnd {
                         let quoted = try String(decoding: JSONEncoder().encode(form), as: UTF8.self)
                             .replacing("\\/", with: "/")
                         try "\(yaml) \(quoted)\n".write(to: file, atomically: true, encoding: .utf8)
-                        runs.append((["config", "--config", file.path], [:]))
+                        runs.append((["config", "--config", file.path], [:], []))
                     }
                 }
             }
             for form in forms {
-                runs += [(["config", "--config", form], [:]), (["config", form], [:]), ([form], [:])]
+                runs += [(["config", "--config", form], [:], []), (["config", form], [:], []), ([form], [:], [])]
             }
             let url = ["APNS_WORKER_REDIS_URL": redis.url]
             try await withThrowingTaskGroup(of: String?.self) { group in
@@ -108,7 +143,10 @@ extension EndToEnd {
                     group.addTask {
                         let (text, ending) = try await Self.output(run.arguments, url.merging(run.environment) { $1 })
                         if case .signalled = ending { return "\(run.arguments) \(run.environment.keys) \(ending)" }
-                        return Self.leak(text, forms).map {
+                        if let missing = run.names.first(where: { !text.contains($0) }) {
+                            return "\(run.arguments.prefix(2)) does not name \(missing)"
+                        }
+                        return Self.leak(text, parts).map {
                             "\(run.arguments.prefix(2)) \(run.environment.keys): \($0)\n\(text)"
                         }
                     }
@@ -155,6 +193,7 @@ extension EndToEnd {
         @Test("those in the right place are in no log, page, metric or key of Redis")
         func inUse() async throws {
             let forms = try Self.forms()
+            let parts = Self.parts(forms)
             let redis = try RedisServer(password: "hunter2-Zq9")
             let simulator = try await SimulatorProcess()
             let worker = try WorkerProcess(
@@ -204,7 +243,7 @@ extension EndToEnd {
             #expect(texts.count > 18)
             _ = try await worker.stop()
             texts += [("the log", worker.log), ("the dashboard's log", web.errors)]
-            for (name, text) in texts { #expect(Self.leak(text, forms) == nil && !text.contains("hunter2"), "\(name)") }
+            for (name, text) in texts { #expect(Self.leak(text, parts) == nil && !text.contains("hunter2"), "\(name)") }
         }
 
         @Test("a password in a flag is accepted, and the command says who can read it")
