@@ -71,6 +71,8 @@ public final class QueueConnection {
         public var campaign: String
         /// The share that was above its limit, for people.
         public var reason: String
+
+        package init(campaign: String, reason: String) { (self.campaign, self.reason) = (campaign, reason) }
     }
 
     /// The result of a reclaim.
