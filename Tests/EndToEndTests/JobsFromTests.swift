@@ -81,7 +81,7 @@ extension EndToEnd {
                 #expect(try Self.row(result, "MalformedJSON")?["example"] as? String == "line 3", "\(result)")
             }
             let empty = try await Self.check(redis, ["-"], away, input: "")
-            #expect(empty.ending == .exited(1) && empty.errors.contains("- contains no jobs"), "\(empty)")
+            #expect(empty.ending == .exited(1) && empty.errors.contains("standard input contains no jobs"), "\(empty)")
         }
 
         /// Values of MessagePack, as modis writes them.
@@ -104,11 +104,9 @@ extension EndToEnd {
         @Test("notifications of rpush are read from its set of pending ones, or by a pattern, and left as they are")
         func rpush() async throws {
             let redis = try RedisServer()
-            try redis.run(
-                [
-                    Array("HSET".utf8), Array("rpush:apps:7".utf8), Array("bundle_id".utf8),
-                    Self.packed("com.example.app"),
-                ]
+            try redis.connect().run(
+                [Array("HSET".utf8), Array("rpush:apps:7".utf8)]
+                    + [Array("bundle_id".utf8), Self.packed("com.example.app")]
                     + [Array("apn_key".utf8), Self.packed("a private key")])
             try Self.add(redis, 1, [("alert", Self.packed("Secret text"))])
             try Self.add(redis, 2, [("alert", Self.packed("x")), ("priority", [5])])

@@ -19,7 +19,7 @@ struct JobForecastTests {
     @Test(
         "name the reason for which a job would not be sent as it is",
         arguments: [
-            (#""alert":"x""#, nil), (#""alert":"x","send_at":1896091200"#, nil),
+            (#""alert":"x""#, nil), (#""alert":"x","send_at":1795100000"#, nil),
             (#""alert":"x","pushtype":"alert""#, "sent_differently unknown_member"),
             (#""alert":"x","app":"other""#, "not_sent UnknownApp"), (#""id":"x""#, "not_sent MissingPayload"),
             (#""alert":"x","expiration":1794999999"#, "not_sent Expired"),

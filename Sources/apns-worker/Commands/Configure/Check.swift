@@ -40,10 +40,10 @@ struct Check: AsyncParsableCommand {
     @Option(
         help: ArgumentHelp(
             """
-            Only count what would happen to the jobs in a list or sorted set in Redis, or in the lines of a file; - for \
-            standard input. They are in the format of --format: native, sidekiq, resque, or only here rpush: for KEY the \
-            notifications of rpush:notifications:pending or retryable, or all of 'rpush:notifications:*'; for FILE rows of \
-            its table as JSON.
+            Key of a list or sorted set in Redis, or file with lines (- for standard input), whose jobs are only counted by \
+            what would happen to them. They are in the format of --format: native, sidekiq, resque or, only here, rpush: \
+            the key is rpush:notifications:pending or retryable, or 'rpush:notifications:*'; lines are rows of its table as \
+            JSON.
             """, valueName: "key-or-file")) var jobsFrom: String?
     @Flag(help: "Send the notifications of the job and print the answers of APNs.") var send = false
     @Flag(help: "Do not connect to APNs.") var noConnect = false
@@ -138,7 +138,9 @@ struct Check: AsyncParsableCommand {
             Terminal.note("interrupted; the other jobs were not read\n")
             throw ExitCode(130)
         }
-        if survey.jobs == 0 { throw CommandFailure(.attention, "\(source) contains no jobs") }
+        if survey.jobs == 0 {
+            throw CommandFailure(.attention, "\(source == "-" ? "standard input" : source) contains no jobs")
+        }
         if survey.notSent > 0 { throw ExitCode(ExitStatus.attention.rawValue) }
     }
 

@@ -58,19 +58,11 @@ final class JobsFrom {
                 survey.add(check.forecast(text, now: now), at: "line \(line)")
                 continue
             }
-            survey.add(
-                forecast(topic: nil) { () throws(RpushNotification.Unreadable) in try .init(row: text) },
-                at: "line \(line)")
-        }
-    }
-
-    private func forecast(
-        topic: String?, _ notification: () throws(RpushNotification.Unreadable) -> RpushNotification
-    ) -> JobForecast {
-        do throws(RpushNotification.Unreadable) {
-            return check.forecast(try notification(), topic: topic, now: now)
-        } catch {
-            return JobForecast(error)
+            do throws(RpushNotification.Unreadable) {
+                survey.add(check.forecast(try RpushNotification(row: text), now: now), at: "line \(line)")
+            } catch {
+                survey.add(JobForecast(error), at: "line \(line)")
+            }
         }
     }
 
