@@ -150,7 +150,7 @@ extension EndToEnd {
                 (["none", "--no-redis"], 64, "none cannot be read"),
                 (["rpush:notifications:*", "--format", "rpush"], 1, "no key in Redis matches rpush:notifications:*"),
                 (["-", "--job", "-"], 64, "--jobs-from cannot be combined with --job"),
-                (["none", "--redis", "redis://127.0.0.1:1", "--timeout", "1s"], 69, "127.0.0.1:1"),
+                (["none", "--redis", "redis://127.0.0.1:1"], 69, "127.0.0.1:1"),
             ] as [([String], Int32, String)] {
                 let result = try await Self.check(redis, arguments)
                 #expect(result.ending == .exited(status) && result.errors.contains(words), "\(result)")

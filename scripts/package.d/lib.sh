@@ -50,11 +50,11 @@ debian_tree() {
 }
 
 # unpacked RELEASE DIR download|install PACKAGE...: unpacks packages of a Debian without installing them, with a state of apt of its own;
-# with `install`, also all packages that they need. Done once.
+# with `install`, also all packages that they need. Done once for the same packages.
 unpacked() {
     local release=$1 directory=$2 command=$3 apt=$2/apt option package
     shift 3
-    [ ! -e "$directory/.complete" ] || return 0
+    [ "$(cat "$directory/.complete" 2>/dev/null)" != "$*" ] || return 0
     rm -rf "$directory"
     mkdir -p "$apt"/{lists/partial,archives/partial}
     printf 'deb %s %s main\n' "$(mirror)" "$release" >"$apt/sources.list"
@@ -72,7 +72,7 @@ unpacked() {
     fi
     for package in "$apt"/archives/*.deb; do dpkg-deb --extract "$package" "$directory"; done
     rm -rf "$apt"
-    touch "$directory/.complete"
+    echo "$*" >"$directory/.complete"
 }
 
 # kept_tree RELEASE: prints the directory of a minimal Debian, which is made the first time.

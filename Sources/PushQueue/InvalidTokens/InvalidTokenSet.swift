@@ -38,6 +38,10 @@ public final class InvalidTokenSet {
     /// The number of times that a call learns of a later division. Each step takes longer than that many calls.
     private static let patience = 5
 
+    /// The pause before a call is repeated that Redis refuses while a shard is moved to another server, and the time for which
+    /// it is.
+    private static let (moveCheck, movePatience) = (TimeAmount.milliseconds(50), TimeAmount.seconds(10))
+
     package let keys: SharedKeys
     /// The client for the slot of the shared keys.
     package let client: any RedisSender
@@ -108,19 +112,28 @@ public final class InvalidTokenSet {
         }
     }
 
-    /// Runs a script on a shard.
+    /// Runs a script on a shard, once that is not being moved to another server.
     package func run<Value>(
         _ script: QueueScript, _ keyNames: [String], expecting count: Int = 16,
         arguments: @escaping (inout RedisCommand) -> Void, completion: @escaping Completion<Value>,
         reading read: @escaping (inout ScriptReply) -> Value
     ) {
         let client = clients(keyNames[0])
-        // A shard's client is made when it is first used.
-        client.afterFirstAttempt { [self] in
+        let end = client.eventLoop.now + Self.movePatience
+        func attempt() {
             let runner = runners[ObjectIdentifier(client)] ?? ScriptRunner(client: client, clock: clock)
             runners[ObjectIdentifier(client)] = runner
-            runner.run(script, keyNames, expecting: count, arguments: arguments, completion: completion, reading: read)
+            runner.run(
+                script, keyNames, expecting: count, arguments: arguments,
+                completion: { result in
+                    guard case .failure(let failure) = result, failure.isOfMove, client.eventLoop.now < end else {
+                        return completion(result)
+                    }
+                    client.eventLoop.assumeIsolated().scheduleTask(in: Self.moveCheck) { attempt() }
+                }, reading: read)
         }
+        // A shard's client is made when it is first used.
+        client.afterFirstAttempt { attempt() }
     }
 
     /// Sends a command to the server of a shard's key.
@@ -474,6 +487,12 @@ public final class InvalidTokenSet {
 }
 
 extension QueueConnection.Failure {
+    /// True if Redis did not execute a call, because some of its keys are on another server already.
+    fileprivate var isOfMove: Bool {
+        guard case .redis(.server(let answer)) = self else { return false }
+        return answer.prefix == "TRYAGAIN"
+    }
+
     /// The later division that a script named when it refused a call; `nil` for another failure.
     package var division: TokenDivision? {
         guard case .redis(.server(let answer)) = self, answer.prefix == "DIVISION" else { return nil }

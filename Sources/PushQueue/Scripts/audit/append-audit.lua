@@ -7,11 +7,11 @@
 --
 -- Run twice, it adds a second entry.
 
-local audit = unpack(KEYS)
+local audit, max_entries = KEYS[1], ARGV[1]
 
 local wrong = wrong_type({ [audit] = 'stream' })
 if wrong then
     return wrong
 end
 write_when_full(audit)
-return redis.call('XADD', audit, 'MAXLEN', '~', ARGV[1], '*', unpack(ARGV, 2))
+return redis.call('XADD', audit, 'MAXLEN', '~', max_entries, '*', unpack(ARGV, 2))
