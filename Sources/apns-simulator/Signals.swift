@@ -18,15 +18,10 @@ struct Signals {
         signal(SIGPIPE, SIG_IGN)
         let requests: [(Int32, Request)] = [(SIGTERM, .stop), (SIGINT, .stop), (SIGUSR1, .writeAccount)]
         sources = requests.map { number, request in
+            // The default action would end the process before the source is notified.
+            signal(number, SIG_IGN)
             let source = DispatchSource.makeSignalSource(signal: number)
             source.setEventHandler { continuation.yield(request) }
-            // The default action would end the process although the source is notified. Until it is, that is right for a
-            // request to stop, which would be lost if it were ignored.
-            if request == .stop {
-                source.setRegistrationHandler { signal(number, SIG_IGN) }
-            } else {
-                signal(number, SIG_IGN)
-            }
             source.resume()
             return source
         }

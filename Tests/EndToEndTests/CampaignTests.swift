@@ -312,8 +312,8 @@ extension EndToEnd {
                 rules: ["prefix=dead,answer=410"], simulator: ["--delay", "30ms±20ms"])
             let (count, minimum, streams) = (6000, 300, 50)
             var result = try await Self.run(
-                "campaign", "guard", "spring", "--stop-if", "invalid_token>5%", "--min", "\(minimum)", "--queue", "a",
-                "--queue", "b", redis: redis.url)
+                "campaign", "guard", "spring", "--stop-if", "invalid_token>5%", "--min", "\(minimum)", "--queue", "a,b",
+                redis: redis.url)
             #expect(result.status == 0 && result.output.contains("is paused if invalid_token>5%"), "\(result)")
             for queue in ["a", "b"] {
                 try redis.push(

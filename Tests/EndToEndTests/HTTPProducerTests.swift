@@ -354,7 +354,7 @@ extension EndToEnd {
             #expect(try await python.wait() == .exited(0), "\(python.errors)")
             #expect(python.output == "enqueued 100 jobs\n")
             let stored = try Self.stored(redis)
-            #expect(stored.count == 100 && stored.allSatisfy { $0.contains(#""unique_for":86400"#) })
+            #expect(stored.count == 100 && stored.allSatisfy { $0.contains(#""unique_for":"86400s""#) })
         }
     }
 }

@@ -63,7 +63,7 @@ struct ResultsTests {
         #expect(
             entry.fields.map(\.name) == [
                 "id", "token", "outcome", "reason", "status", "apns_id", "app", "attempt", "time", "trace_id",
-                "parent_id", "apns_unique_id", "campaign", "labels",
+                "parent_id", "apns_unique_id", "campaign", "labels", "event", "report",
             ])
         #expect(entry["id"] == String(decoding: id, as: UTF8.self))
         #expect(entry["token"] == String(repeating: "a", count: 2048))

@@ -104,9 +104,7 @@ public struct CampaignCounts: Sendable, Equatable {
         of jobs: [ByteBuffer], isOpen: Bool = false, _ client: RedisClient, _ keys: QueueKeys
     ) async throws {
         for (campaign, total) in totals(of: jobs) {
-            let name = String(buffer: campaign)
-            if isOpen { try await open(name, client, keys) }
-            try await addTotal(total, of: name, client, keys)
+            try await count(isOpen ? "grow" : "add", total, String(buffer: campaign), client, keys)
         }
     }
 

@@ -78,10 +78,11 @@ struct LogEventTests {
         #"\(kind.rawValue)_ended"#: QueueServer.Finding.Kind.allCases.map { "\($0.rawValue)_ended" },
     ]
 
-    /// Events that mean the same wherever they are logged: by both transports, or by lanes and other clients of Redis.
+    /// Events that mean the same wherever they are logged: by both transports, by lanes and other clients of Redis, or by
+    /// all that write the audit log.
     private static let shared: Set = [
-        "apns_connected", "apns_connection_closed", "apns_connection_ended", "apns_connections_replaced", "redis_back",
-        "redis_lost",
+        "apns_connected", "apns_connection_closed", "apns_connection_ended", "apns_connections_replaced",
+        "audit_failed", "redis_back", "redis_lost",
     ]
 
     private static func entries() throws -> [(event: String, line: LoggedLine)] {

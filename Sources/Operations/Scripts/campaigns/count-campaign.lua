@@ -7,12 +7,13 @@
 -- ARGV  1 name            of the campaign
 --       2 action          open   before the first job is pushed
 --                         add    after some notifications were pushed
+--                         grow   the same, and opens the campaign: it is not known whether others follow
 --                         close  after the last one
---       3 notifications   for add: their number
+--       3 notifications   for add and grow: their number
 --       4 life            the time for which the counters are kept, ms
 -- Reply                   the total, '' if it is not known
 --
--- Run twice, `add` counts twice, and the others change nothing.
+-- Run twice, `add` and `grow` count twice, and the others change nothing.
 
 local campaign, campaigns, results = unpack(KEYS)
 local name, action, notifications, life = unpack(ARGV)
@@ -23,9 +24,10 @@ if wrong then
 end
 
 local now = now_ms()
-if action == 'open' then
+if action == 'open' or action == 'grow' then
     redis.call('HSET', campaign, 'open', 1)
-elseif action == 'add' then
+end
+if action == 'add' or action == 'grow' then
     redis.call('HINCRBY', campaign, 'total', notifications)
 elseif action == 'close' then
     redis.call('HDEL', campaign, 'open')

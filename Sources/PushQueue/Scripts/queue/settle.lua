@@ -69,8 +69,9 @@ local buried = {}
 local FIRST_ACTION = 7
 local first_action = ARGV[FIRST_ACTION]
 local wrong = wrong_type({ [claimed] = 'hash', [stats_key(stats, now)] = 'hash' })
--- Most settlements are a single acknowledgement, which uses no other keys.
-if not wrong and not (first_action == 'ack' and FIRST_ACTION + 2 + ARGV[FIRST_ACTION + 2] == #ARGV) then
+-- Most settlements are a single acknowledgement, perhaps with the lane's sums, which uses no other keys.
+local after_ack = first_action == 'ack' and FIRST_ACTION + 3 + ARGV[FIRST_ACTION + 2]
+if not wrong and not (after_ack and (ARGV[after_ack] or 'minute') == 'minute') then
     wrong = wrong_type({ [retry] = 'zset', [dead] = 'zset', [cancelled] = 'zset', [results] = 'stream' })
 end
 if wrong then

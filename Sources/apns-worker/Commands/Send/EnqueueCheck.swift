@@ -51,7 +51,7 @@ struct EnqueueCheck {
             job: body, id: job.id.map { String(buffer: job.text($0)) }, app: named ?? app, hints: review.hints)
         let needsID = accepted.id == nil
         var members: [(name: String, value: String)] = []
-        if job.uniqueFor == nil, let uniqueFor { members.append(("unique_for", "\(uniqueFor)")) }
+        if job.uniqueFor == nil, let uniqueFor { members.append(("unique_for", "\"\(uniqueFor)s\"")) }
         if named == nil, let app { members.append(("app", Self.json(app))) }
         guard needsID || !members.isEmpty else { return .success(accepted) }
         guard !job.envelope.isWrapped else {
