@@ -175,8 +175,9 @@ final class Fleet {
         store.invalidTokens.find(none) { [self] in refusals.record(.lookUps, $0) }
     }
 
-    /// Returns the filter of the tokens that may be found; `nil` if each token must be looked up.
-    func filter() -> TokenFilter? { tokenFilter.current(at: lane.now) }
+    /// Returns the filter of the tokens that may be found; `nil` if each token must be looked up. That is also while the state
+    /// is being read, because a look-up makes a job wait for it.
+    func filter() -> TokenFilter? { throttledTokenCount == nil ? nil : tokenFilter.current(at: lane.now) }
 
     /// False while a look-up can find nothing.
     var mayFindTokens: Bool { invalidTokenCount != 0 || throttledTokenCount != 0 }

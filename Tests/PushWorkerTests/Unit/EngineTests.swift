@@ -451,6 +451,23 @@ struct EngineTests {
         #expect(scene.transport.tokens.last == "dd")
     }
 
+    @Test("defers a job of an app that another worker has paused, also with a filter of tokens")
+    func pausedWithFilter() throws {
+        let filter = TokenFilter(capacity: 100)
+        filter.extend(until: .distantFuture)
+        scene.context.tokenFilters.replace(with: filter)
+        scene.push(EngineScene.job("aa"))
+        scene.answer(EngineScene.delivered)
+        scene.run(.seconds(2))
+        // The lane reads the pause with its next job.
+        scene.stores.fakeFleet.pauses["shop"] = PauseRecord(
+            reason: "a new key", until: EngineScene.time(scene.loop.now) + 60_000)
+        scene.push(EngineScene.job("bb"))
+        scene.run(.milliseconds(500))
+        #expect(scene.transport.tokens == ["aa"])
+        #expect(scene.queue.stats["deferred:AppPaused"] == 1)
+    }
+
     @Test("does not let a paused app delay another")
     func isolation() throws {
         let scene = try EngineScene(apps: ["shop", "news"])
