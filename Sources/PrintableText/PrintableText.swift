@@ -68,3 +68,8 @@ extension StringProtocol {
             .filter { $0.distance <= limit }.min { $0.distance < $1.distance }?.name
     }
 }
+
+extension Sequence<UInt8> {
+    /// The bytes as lower-case hex digits.
+    package var hex: String { map { ($0 < 16 ? "0" : "") + String($0, radix: 16) }.joined() }
+}

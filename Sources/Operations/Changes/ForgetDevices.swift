@@ -49,7 +49,7 @@ package struct ForgetDevices: Change {
         var digest = [UInt8](repeating: 0, count: Int(SHA256_DIGEST_LENGTH))
         let text = Array(tokens.joined(separator: "\n").utf8)
         _ = text.withUnsafeBytes { SHA256($0.baseAddress, $0.count, &digest) }
-        let hash = digest.prefix(16).map { ($0 < 16 ? "0" : "") + String($0, radix: 16) }.joined()
+        let hash = digest.prefix(16).hex
         return "\(Words.count(tokens.count, "device")), sha256 \(hash)"
     }
 
@@ -77,7 +77,7 @@ package struct ForgetDevices: Change {
         var (counts, lost, large) = (try await shared(desk).count(), 0, 0)
         for keys in desk.queues {
             var search = DeviceSearch(finder, try await desk.fleet.jobs(of: keys))
-            func count(_ page: [DeviceSearch.Found]) -> Int {
+            try await search.all { page in
                 for found in page {
                     counts[found.kind, default: 0] += found.count
                     switch found.kind {
@@ -87,14 +87,7 @@ package struct ForgetDevices: Change {
                     }
                 }
                 progress(counts.values.reduce(0, +))
-                return 0
             }
-            try await search.waitingJobs(count)
-            try await search.claimedJobs(count)
-            try await search.deadLetters(count)
-            let names = try await search.variableKeys()
-            try await search.results(names, count)
-            try await search.ids(names, count)
             large += search.large
         }
         part.groups = Dictionary(uniqueKeysWithValues: counts.map { ($0.key.rawValue, $0.value) })

@@ -35,16 +35,7 @@ package struct DeviceExport {
     package mutating func read(_ queue: QueueJobs) async throws {
         var search = DeviceSearch(finder, queue)
         var found: [DeviceSearch.Found] = []
-        func collect(_ page: [DeviceSearch.Found]) -> Int {
-            found += page
-            return 0
-        }
-        try await search.waitingJobs(collect)
-        try await search.claimedJobs(collect)
-        try await search.deadLetters(collect)
-        let names = try await search.variableKeys()
-        try await search.results(names, collect)
-        try await search.ids(names, collect)
+        try await search.all { found += $0 }
         large += search.large
         let now = try await queue.client.call(RedisCommand("TIME")).root
         let milliseconds = (now.count == 2 ? now[0].string.flatMap { Int64($0) } ?? 0 : 0) * 1000

@@ -88,7 +88,7 @@ extension QueueScript {
     /// Removes or replaces values of a key.
     /// - Returns: the number of values that were still in place.
     static func replaceValues(
-        _ kind: String, _ key: String, bytes: String? = nil, end: QueueKeys.Head = .left, most: Int,
+        _ kind: String, _ key: String, bytes: String? = nil, end: QueueKeys.Head = .left, most: Int = 1,
         _ values: [(place: String, value: ByteBuffer, rest: ByteBuffer, results: Int)], _ client: RedisClient
     ) async throws -> Int {
         try await forget.run(client, [key] + (bytes.map { [$0] } ?? [])) { command in

@@ -59,6 +59,20 @@ struct DeviceSearch {
     /// The end of the list of jobs at which producers push, from which it is read.
     var tail: QueueKeys.Head { keys.head == .left ? .right : .left }
 
+    /// Finds everything in the queue, without removing it.
+    mutating func all(_ page: ([Found]) -> Void) async throws {
+        func keep(_ found: [Found]) -> Int {
+            page(found)
+            return 0
+        }
+        try await waitingJobs(keep)
+        try await claimedJobs(keep)
+        try await deadLetters(keep)
+        let names = try await variableKeys()
+        try await results(names, keep)
+        try await ids(names, keep)
+    }
+
     // MARK: Jobs
 
     /// Finds jobs that wait or are postponed.

@@ -4,8 +4,6 @@ import Redis
 
 /// The records about some devices in the keys that all queues share.
 struct SharedDeviceRecords {
-    /// The number of entries that the stream of changes has at least.
-    private static let changes = 2000
     /// The number of tokens of one command.
     private static let batch = 500
 
@@ -54,8 +52,10 @@ struct SharedDeviceRecords {
         let client = try await fleet.client(for: keys.invalidTokenChanges)
         try await announcements { found in
             counts[.announcement, default: 0] += try await QueueScript.replaceValues(
-                "entries", keys.invalidTokenChanges, most: Self.changes,
-                found.map { (place: $0.id, value: ByteBuffer(), rest: rest(of: $0.tokens), results: 0) }, client)
+                "entries", keys.invalidTokenChanges,
+                found.map {
+                    (place: $0.id, value: ByteBuffer(string: $0.name), rest: rest(of: $0.tokens), results: 0)
+                }, client)
         }
         return counts.filter { $0.value > 0 }
     }
@@ -75,13 +75,13 @@ struct SharedDeviceRecords {
     }
 
     /// Finds entries of the stream of changes.
-    private func announcements(_ page: ([(id: String, tokens: ByteBuffer)]) async throws -> Void) async throws {
+    private func announcements(
+        _ page: ([(id: String, name: String, tokens: ByteBuffer)]) async throws -> Void
+    ) async throws {
         let client = try await fleet.client(for: keys.invalidTokenChanges)
         try await DeviceSearch.entries(of: keys.invalidTokenChanges, client) { entries in
             let found = entries.compactMap { entry in
-                entry.fields.first { $0.name == "added" && finder.isIn($0.value) }.map {
-                    (id: entry.id, tokens: $0.value)
-                }
+                entry.fields.first { finder.isIn($0.value) }.map { (id: entry.id, name: $0.name, tokens: $0.value) }
             }
             if !found.isEmpty { try await page(found) }
         }

@@ -4,11 +4,11 @@
 --       2 bytes           sorted: STRING the sum of the lengths of dead letters; only for these
 -- ARGV  1 kind            list, sorted, results (a STREAM with `results-marks` beside it), or entries (a STREAM)
 --       2 end             list: the end from which indexes count, LEFT or RIGHT
---       3 max entries     results: the approximate number of results that are kept; entries: that of entries
+--       3 max results     results: the approximate number that is kept
 --       then (place value rest n)...
 --         place           list: the index at which the value was read, from 0, ascending; results, entries: the ID of the entry
---         value           list, sorted: the value
---         rest            what replaces it, '' for nothing: a value, an array of groups of results, or the field `added`
+--         value           list, sorted: the value; entries: the name of its field
+--         rest            what replaces it, '' for nothing: a value, an array of groups of results, or the tokens of the field
 --         n               the number of results of the array
 -- Reply the number of values that were still in place
 --
@@ -19,7 +19,7 @@
 -- Run twice, the second run finds none of them.
 
 local values, bytes_key = KEYS[1], KEYS[2]
-local kind, list_end, max_entries = unpack(ARGV, 1, 3)
+local kind, list_end, max_results = unpack(ARGV, 1, 3)
 local FIRST_VALUE, ARGUMENTS = 4, 4
 local types = { list = 'list', sorted = 'zset', results = 'stream', entries = 'stream' }
 -- The number and size of jobs among which a job is searched that others were pushed before, and the number that is read at once.
@@ -87,15 +87,15 @@ for i = FIRST_VALUE, #ARGV, ARGUMENTS do
     elseif redis.call('XDEL', values, place) == 1 then
         found = found + 1
         if rest ~= '' and kind == 'results' then
-            add_results(values, max_entries, rest, n)
+            add_results(values, max_results, rest, n)
         elseif rest ~= '' then
-            redis.call('XADD', values, 'MAXLEN', '~', max_entries, '*', 'added', rest)
+            announce_tokens(values, value, rest)
         end
     end
 end
 
 if kind == 'results' then
-    write_results(values, max_entries)
+    write_results(values, max_results)
 end
 if bytes_key and freed > 0 then
     subtract_dead_bytes(values, bytes_key, freed)
