@@ -117,7 +117,6 @@ public struct CampaignCounts: Sendable, Equatable {
             $0.append(name)
             $0.append(action)
             $0.append(notifications)
-            $0.append(QueueKeys.campaignLifetime)
         } reading: {
             $0.text()
         }

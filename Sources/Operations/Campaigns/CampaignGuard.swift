@@ -142,7 +142,6 @@ public struct CampaignGuard: Sendable, Equatable {
         }
         return try await QueueScript.guardCampaign.run(client, [keys.campaign(campaign)]) { command in
             command.append(json)
-            command.append(QueueKeys.campaignLifetime)
         } reading: {
             CampaignGuard($0.text())
         }

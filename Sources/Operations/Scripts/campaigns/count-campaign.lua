@@ -10,13 +10,12 @@
 --                         grow   the same, and opens the campaign: it is not known whether others follow
 --                         close  after the last one
 --       3 notifications   for add and grow: their number
---       4 life            the time for which the counters are kept, ms
 -- Reply                   the total, '' if it is not known
 --
 -- Run twice, `add` and `grow` count twice, and the others change nothing.
 
 local campaign, campaigns, results = unpack(KEYS)
-local name, action, notifications, life = unpack(ARGV)
+local name, action, notifications = unpack(ARGV)
 
 local wrong = wrong_type({ [campaign] = 'hash', [campaigns] = 'zset', [results] = 'stream' })
 if wrong then
@@ -35,7 +34,7 @@ elseif action == 'close' then
     finish_campaign(campaign, now, name, campaign_facts(campaign), results, UNLIMITED_RESULTS)
     write_results(results, UNLIMITED_RESULTS)
 end
-redis.call('PEXPIRE', campaign, life)
+redis.call('PEXPIRE', campaign, CAMPAIGN_LIFE)
 -- A campaign exists from its first job on, and before its first settlement.
 redis.call('ZADD', campaigns, now, name)
 return redis.call('HGET', campaign, 'total') or ''

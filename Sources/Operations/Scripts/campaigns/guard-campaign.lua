@@ -2,13 +2,12 @@
 --
 -- KEYS  1 campaign:<name> HASH   the campaign's counters
 -- ARGV  1 guard           JSON with `rules` and `min`; '' to remove it
---       2 life            the time for which the counters are kept, ms
 -- Reply                   the guard before, '' if there was none
 --
 -- Run twice, the second run begins the count again.
 
 local campaign = unpack(KEYS)
-local text, life = unpack(ARGV)
+local text = unpack(ARGV)
 
 local wrong = wrong_type({ [campaign] = 'hash' })
 if wrong then
@@ -23,5 +22,5 @@ else
     local guard = cjson.decode(text)
     rebase_guard(campaign, guard, guard_counters(campaign, guard.rules, ended_of(facts)))
 end
-redis.call('PEXPIRE', campaign, life)
+redis.call('PEXPIRE', campaign, CAMPAIGN_LIFE)
 return facts.guard or ''

@@ -35,8 +35,7 @@
 --
 -- Run twice, the second run pushes nothing: the cursor has moved.
 
-local LIFE, FIRST_JOB = 90 * 86400000, 13
-local OUTCOMES = { 'delivered', 'invalid_token', 'expired', 'dropped', 'suppressed', 'dead', 'cancelled' }
+local FIRST_JOB = 13
 local cursor, jobs, campaign, campaigns, job_commands = unpack(KEYS)
 local name, list, job, all, notifications, first, count, ahead, begun, most, push, by = unpack(ARGV, 1, FIRST_JOB - 1)
 first, count, ahead, begun, most = tonumber(first), tonumber(count), tonumber(ahead), tonumber(begun), tonumber(most)
@@ -65,11 +64,7 @@ else
         state = 'cancelled'
     elseif count > 0 then
         if begun > 0 then
-            unended = begun
-            for _, ended in ipairs(redis.call('HMGET', campaign, unpack(OUTCOMES))) do
-                unended = unended - (tonumber(ended or 0) or 0)
-            end
-            unended = math.max(0, unended)
+            unended = math.max(0, begun - ended_of(campaign_facts(campaign)))
         end
         if waiting + count > ahead or unended > most then
             state = 'full'
@@ -91,8 +86,8 @@ if state == 'ready' and #ARGV >= FIRST_JOB then
     end
     state, next, waiting = 'pushed', next + #bodies, waiting + #bodies
     redis.call('HSET', cursor, 'next', next, 'updated_at', now)
-    redis.call('PEXPIRE', cursor, LIFE)
-    redis.call('PEXPIRE', campaign, LIFE)
+    redis.call('PEXPIRE', cursor, CAMPAIGN_LIFE)
+    redis.call('PEXPIRE', campaign, CAMPAIGN_LIFE)
     -- A campaign exists from its first job on, and before its first settlement.
     redis.call('ZADD', campaigns, now, name)
 end

@@ -2,6 +2,8 @@
 
 -- Beyond this number, the campaigns that were settled longest ago lose their counters.
 local MAX_CAMPAIGNS = 10000
+-- The time for which a campaign's counters are kept after its last change, ms.
+local CAMPAIGN_LIFE = 90 * 86400000
 -- The number of reasons in the entry about a finished campaign.
 local MAX_FINISHED_REASONS = 20
 -- The limit for a script that does not know how many results are kept: it removes none.
@@ -117,7 +119,7 @@ local function guard_counters(key, rules, ended)
     return counters
 end
 
--- Starts the count of a guard anew.
+-- Has a guard count from now on.
 local function rebase_guard(key, guard, counters)
     guard.base = counters
     redis.pcall('HSET', key, 'guard', cjson.encode(guard))
@@ -172,7 +174,7 @@ local function add_to_campaign(campaigns, prefix, now, name, counts, results, li
             redis.pcall('ZREM', campaigns, old)
         end
     end
-    redis.pcall('PEXPIRE', key, 90 * 86400000)
+    redis.pcall('PEXPIRE', key, CAMPAIGN_LIFE)
     redis.pcall('ZADD', campaigns, now, name)
     finish_campaign(key, now, name, facts, results, limit)
     if job_commands and facts.guard then
