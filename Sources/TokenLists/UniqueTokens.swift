@@ -1,5 +1,6 @@
 import COpenSSL
 import Glibc
+import PrintableText
 
 /// Device tokens in the order in which they were added, each once, in files of a bounded memory.
 ///
@@ -181,7 +182,7 @@ package final class UniqueTokens {
         }
         var digest = [UInt8](repeating: 0, count: 32)
         EVP_DigestFinal_ex(context, &digest, nil)
-        self.digest = digest.map { ($0 < 16 ? "0" : "") + String($0, radix: 16) }.joined()
+        self.digest = digest.hex
         rewind()
     }
 

@@ -1,3 +1,4 @@
+import APNS
 import ArgumentParser
 import FoundationEssentials
 import Glibc
@@ -36,6 +37,29 @@ final class LineReader {
             throw Unreadable(description: "\(path) cannot be read: \(String(cString: strerror(errno)))")
         }
         return descriptor
+    }
+
+    /// Returns the device tokens that a command removes, one per line of a file, in lower-case hex.
+    /// - Parameter option: the option that names the file.
+    static func tokensToRemove(inFile path: String, of option: String) throws -> [String] {
+        let lines: LineReader
+        do {
+            lines = LineReader(descriptor: try open(path))
+        } catch {
+            throw ValidationError("\(option) \(error)")
+        }
+        var (number, tokens): (Int, [String]) = (0, [])
+        while let line = lines.next({ String(decoding: $0, as: UTF8.self) }) {
+            number += 1
+            let text = line.filter { !$0.isWhitespace }
+            guard !text.isEmpty else { continue }
+            do {
+                tokens.append(String(buffer: try DeviceToken(text).hex))
+            } catch {
+                throw ValidationError("\(option) \(path), line \(number): \(error); nothing was removed")
+            }
+        }
+        return tokens
     }
 
     deinit {

@@ -47,7 +47,10 @@ struct DeviceForget: AsyncParsableCommand {
 
     func run() async throws {
         var fields = Fields()
-        fields.append("tokens", try (tokens.map(Self.lines) ?? token).joined(separator: "\n"))
+        fields.append(
+            "tokens",
+            try (tokens.map { try LineReader.tokensToRemove(inFile: $0, of: "--tokens") } ?? token).joined(
+                separator: "\n"))
         fields.append("wait", wait.map { "\($0)" })
         let change = try readingFlags { () throws(FieldMistake) in
             try ForgetDevices(fields) { text in
@@ -64,26 +67,5 @@ struct DeviceForget: AsyncParsableCommand {
                 try await command.run(change, desk)
             }
         }
-    }
-
-    private static func lines(_ path: String) throws -> [String] {
-        let lines: LineReader
-        do {
-            lines = LineReader(descriptor: try LineReader.open(path))
-        } catch {
-            throw ValidationError("--tokens \(error)")
-        }
-        var (number, tokens): (Int, [String]) = (0, [])
-        while let line = lines.next({ String(decoding: $0, as: UTF8.self) }) {
-            number += 1
-            let text = line.filter { !$0.isWhitespace }
-            guard !text.isEmpty else { continue }
-            do {
-                tokens.append(String(buffer: try DeviceToken(text).hex))
-            } catch {
-                throw ValidationError("--tokens \(path), line \(number): \(error); nothing was removed")
-            }
-        }
-        return tokens
     }
 }

@@ -67,7 +67,7 @@ struct InvalidRemove: AsyncParsableCommand {
 
     /// Returns the tokens that are given one by one, in hex.
     private func namedTokens() throws -> [String] {
-        if let from { return try Self.tokens(inFile: from) }
+        if let from { return try LineReader.tokensToRemove(inFile: from, of: "--from") }
         return try token.enumerated().map { index, text in
             do {
                 return String(buffer: try DeviceToken(text).hex)
@@ -75,21 +75,5 @@ struct InvalidRemove: AsyncParsableCommand {
                 throw ValidationError("token \(index + 1): \(error)")
             }
         }
-    }
-
-    private static func tokens(inFile path: String) throws -> [String] {
-        let lines = try LineReader(from: path)
-        var (number, tokens): (Int, [String]) = (0, [])
-        while let line = lines.next({ String(decoding: $0, as: UTF8.self) }) {
-            number += 1
-            let text = line.filter { !$0.isWhitespace }
-            guard !text.isEmpty else { continue }
-            do {
-                tokens.append(String(buffer: try DeviceToken(text).hex))
-            } catch {
-                throw ValidationError("--from \(path), line \(number): \(error); nothing was removed")
-            }
-        }
-        return tokens
     }
 }
