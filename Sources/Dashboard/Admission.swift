@@ -2,6 +2,7 @@ import HTTPPort
 import HTTPTypes
 import Hummingbird
 import NIOCore
+import PrintableText
 import WebPages
 
 /// The sender of a request.
@@ -163,7 +164,7 @@ struct Admission: Sendable {
     }
 
     /// The value that forms of a session must send back. The browser shows scripts of other sites neither.
-    static func formToken(_ session: String) -> String { Digest.hex(Digest.hmac(key: Array(session.utf8), "form")) }
+    static func formToken(_ session: String) -> String { Digest.hmac(key: Array(session.utf8), "form").hex }
 }
 
 extension Admission.Head {

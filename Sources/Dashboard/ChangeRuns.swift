@@ -1,6 +1,7 @@
 import HTTPTypes
 import Hummingbird
 import Operations
+import PrintableText
 import PushQueue
 import Synchronization
 import WebPages
@@ -28,7 +29,7 @@ final class ChangeRun: Sendable {
         }
     }
 
-    let id = Digest.hex(Digest.random(8))
+    let id = Digest.random(8).hex
     let change: any Change
     let desk: Desk
     /// The path of the page from which it was started.

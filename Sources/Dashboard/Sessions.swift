@@ -2,6 +2,7 @@ import FoundationEssentials
 import Logging
 import NIOCore
 import Operations
+import PrintableText
 import PushJob
 import PushQueue
 import Redis
@@ -44,7 +45,7 @@ final class Sessions: Sendable {
     init(_ fleet: Fleet, logger: Logger) { (self.fleet, self.logger) = (fleet, logger) }
 
     /// Returns a random value for a new session.
-    static func value() -> String { Digest.hex(Digest.random(32)) }
+    static func value() -> String { Digest.random(32).hex }
 
     /// Returns true for the form of ``value()``.
     static func isValue(_ text: String) -> Bool { Digest.bytes(hex: text)?.count == 32 }
@@ -139,7 +140,7 @@ final class Sessions: Sendable {
         }
     }
 
-    private func key(of value: String) -> String { fleet.sharedKeys.session(Digest.hex(Digest.sha256(value))) }
+    private func key(of value: String) -> String { fleet.sharedKeys.session(Digest.sha256(value).hex) }
 }
 
 /// Limits the guesses of passwords. No I/O.

@@ -3,6 +3,7 @@ import Glibc
 import Logging
 import NIOCore
 import NIOPosix
+import PrintableText
 import PushJob
 import PushQueue
 import Synchronization
@@ -163,7 +164,7 @@ extension Users.User {
         self.init(
             name: String(first), role: role, credential: credential,
             producer: role == .producer ? try ProducerRights(words[3...]) : nil,
-            fingerprint: Digest.hex(Digest.sha256(words.joined(separator: " "))))
+            fingerprint: Digest.sha256(words.joined(separator: " ")).hex)
     }
 
     /// True for a token.
@@ -252,13 +253,13 @@ extension Users.Credential {
     /// Returns the credential for a new password.
     package static func line(password: String) -> String {
         let hash = PasswordHash(password)
-        return "scrypt$\(hash.cost)$8$1$\(Digest.hex(hash.salt))$\(Digest.hex(hash.key))"
+        return "scrypt$\(hash.cost)$8$1$\(hash.salt.hex)$\(hash.key.hex)"
     }
 
     /// Returns a new token and its credential.
     package static func newToken() -> (token: String, line: String) {
-        let token = Digest.hex(Digest.random(24))
-        return (token, "token$\(Digest.hex(Digest.sha256(token)))")
+        let token = Digest.random(24).hex
+        return (token, "token$\(Digest.sha256(token).hex)")
     }
 }
 
@@ -514,10 +515,6 @@ enum Digest {
     /// Compares in constant time.
     static func isEqual(_ left: [UInt8], _ right: [UInt8]) -> Bool {
         left.count == right.count && CRYPTO_memcmp(left, right, left.count) == 0
-    }
-
-    static func hex(_ bytes: [UInt8]) -> String {
-        bytes.map { ($0 < 16 ? "0" : "") + String($0, radix: 16) }.joined()
     }
 
     static func bytes(hex: some StringProtocol) -> [UInt8]? {

@@ -1,5 +1,6 @@
 import COpenSSL
 import NIOCore
+import PrintableText
 import PushQueue
 import Redis
 
@@ -63,7 +64,7 @@ struct FrequentScript: Sendable {
         self.script = script
         var digest = [UInt8](repeating: 0, count: 20)
         _ = SHA1(script.source, script.source.count, &digest)
-        self.digest = digest.map { ($0 < 16 ? "0" : "") + String($0, radix: 16) }.joined()
+        self.digest = digest.hex
     }
 
     /// Runs the script once; its source is sent only to a server that does not know it.

@@ -23,7 +23,7 @@ struct Chaos: AsyncParsableCommand {
         guard (5...86_400).contains(seconds) else { throw ValidationError("--seconds has to be from 5 to 86400") }
         guard (1...10_000_000).contains(jobs ?? 1) else { throw ValidationError("--jobs has to be from 1 to 10000000") }
         guard (1...64).contains(workers) else { throw ValidationError("--workers has to be from 1 to 64") }
-        guard (1...16).contains(queues) else { throw ValidationError("--queues has to be from 1 to 16") }
+        guard (1...16).contains(queues) else { throw ValidationError("--queues must be from 1 to 16") }
     }
 
     func run() async throws {

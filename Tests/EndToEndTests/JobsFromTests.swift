@@ -3,7 +3,7 @@ import TestSupport
 import Testing
 
 extension EndToEnd {
-    /// `check --jobs-from`, for a migration: what would happen to the jobs of another system.
+    /// `check --jobs-from`, with which a migration begins: what would happen to the jobs of another system.
     @Suite("Counting what would happen to jobs")
     struct JobsFromTests {
         private static func check(

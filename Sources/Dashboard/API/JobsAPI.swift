@@ -141,7 +141,7 @@ final class JobsAPI: Sendable {
     /// Returns the ID of a job without one: the same for the same number in each request with the same key.
     private static func id(_ user: String, _ queue: String, _ key: String, _ number: Int) -> String {
         // No part but the last can contain a line feed.
-        Digest.hex(Array(Digest.sha256("\(user)\n\(queue)\n\(number)\n\(key)").prefix(12)))
+        Digest.sha256("\(user)\n\(queue)\n\(number)\n\(key)").prefix(12).hex
     }
 
     /// Pushes jobs.

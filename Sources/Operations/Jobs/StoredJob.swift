@@ -1,5 +1,6 @@
 import COpenSSL
 import NIOCore
+import PrintableText
 import PushJob
 import PushQueue
 
@@ -140,6 +141,6 @@ package enum JobKey {
     package static func of(_ original: ByteBuffer) -> String {
         var digest = [UInt8](repeating: 0, count: Int(SHA_DIGEST_LENGTH))
         _ = original.withUnsafeReadableBytes { SHA1($0.baseAddress, $0.count, &digest) }
-        return digest.prefix(5).map { ($0 < 16 ? "0" : "") + String($0, radix: 16) }.joined()
+        return digest.prefix(5).hex
     }
 }

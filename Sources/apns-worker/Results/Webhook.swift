@@ -55,7 +55,7 @@ struct Webhook: ResultReceiver {
         var text = ByteBuffer(string: batch.queue)
         for result in batch.results { text.writeString(" \(result.id)") }
         let digest = WebhookSecret.authenticationCode(of: text, key: Array("apns-worker".utf8))
-        return digest.prefix(16).map { ($0 < 16 ? "0" : "") + String($0, radix: 16) }.joined()
+        return digest.prefix(16).hex
     }
 }
 

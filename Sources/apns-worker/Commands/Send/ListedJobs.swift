@@ -1,6 +1,7 @@
 import COpenSSL
 import NIOCore
 import Operations
+import PrintableText
 import PushJob
 import Synchronization
 import TokenLists
@@ -113,6 +114,6 @@ final class ListedJobs: CampaignJobs {
             EVP_Digest($0.baseAddress, $0.count, &digest, nil, EVP_sha256(), nil)
         }
         precondition(status == 1, "OpenSSL has no SHA-256")
-        return digest.map { ($0 < 16 ? "0" : "") + String($0, radix: 16) }.joined()
+        return digest.hex
     }
 }
