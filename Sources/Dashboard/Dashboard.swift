@@ -51,10 +51,18 @@ package struct Dashboard: Service {
         }
         routes.get("/healthz") { _, _ in "ok\n" }
         LoginPages(site: site).add(to: routes)
+        routes.post("/theme") { _, context in
+            let theme = context.form["theme"].flatMap(Page.Theme.init) ?? .system
+            var response = Response.seeOther(site.local(context.form["to"]))
+            response.headers[.setCookie] =
+                "\(PageRequest.themeCookie)=\(theme.rawValue); Path=\(site.links.base.isEmpty ? "/" : site.links.base); "
+                + "HttpOnly; SameSite=Lax; Max-Age=\(theme == .system ? 0 : 31_536_000)"
+            return response
+        }
         let pages: [any DashboardPage] = [
             OverviewPage(), QueuesPage(), QueuePage(), JobsPage(), JobPage(), DevicesPage(), DevicePage(),
             CampaignsPage(), CampaignPage(), DeadLettersPage(), DeadLetterPage(), AppsPage(), InvalidTokensPage(),
-            WorkersPage(), RedisPage(), TryPage(), ActivityPage(), ChangeRunPage(),
+            WorkersPage(), RedisPage(), TryPage(), ActivityPage(), ChangeRunPage(), SearchPage(), StylesPage(),
         ]
         for page in pages { add(page, of: site, to: routes) }
         Actions(site: site).add(to: routes)
@@ -68,10 +76,11 @@ package struct Dashboard: Service {
         routes.get(RouterPath(page.path)) { request, context in
             let pageRequest = PageRequest(site, request, context)
             guard LiveUpdates.isRequested(by: request) else {
+                let content = try await page.content(pageRequest)
+                if let redirect = content.redirect { return Response.seeOther(redirect) }
                 return Response.page(
                     await site.html(
-                        try await page.content(pageRequest), in: page.section, context.visitor,
-                        isLive: page.isLive(pageRequest.query)))
+                        content, in: page.section, pageRequest, isLive: page.isLive(pageRequest.query)))
             }
             // A browser asks for no more.
             guard page.isLive(pageRequest.query) else { return Response(status: .noContent) }
@@ -80,7 +89,9 @@ package struct Dashboard: Service {
                 guard let visitor = await site.admission.visitor(of: head) else { return nil }
                 var pageRequest = pageRequest
                 pageRequest.visitor = visitor
-                return "<main>\(try await page.content(pageRequest).main)</main>"
+                let main = try await page.content(pageRequest).main
+                let icon = WebAssets.icon(await site.problemCount(), site.links)
+                return "<main data-icon=\"\(icon)\">\(main)</main>"
             }
         }
     }
@@ -180,13 +191,7 @@ final class LoginPages: Sendable {
         }
         limits.withLock { $0.giveBack(name, group) }
         let session = try await site.admission.sessions.begin(for: user)
-        // Only a path of this site: `//host` is another site, and browsers strip tabs and line feeds.
-        let isPath =
-            to.map {
-                $0.hasPrefix("/") && !$0.hasPrefix("//")
-                    && $0.utf8.allSatisfy { $0 > 0x20 && $0 < 0x7F && $0 != 0x5C }
-            } ?? false
-        var response = Response.seeOther(isPath ? site.links.base + (to ?? "/") : site.links.path([]))
+        var response = Response.seeOther(site.local(to))
         response.headers[.setCookie] = site.admission.cookie(session, for: request)
         return response
     }

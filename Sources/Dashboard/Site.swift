@@ -52,23 +52,57 @@ final class Site: Sendable {
     /// The problems of the dashboard itself, as sentences.
     var problems: [String] { configuration.users?.problems ?? [] }
 
+    /// Returns the path of a page that a request names, without the base path; that of the overview for anything else.
+    func local(_ path: String?) -> String {
+        // `//host` is another site, and browsers strip tabs and line feeds.
+        guard let path, path.hasPrefix("/"), !path.hasPrefix("//"),
+            path.utf8.allSatisfy({ $0 > 0x20 && $0 < 0x7F && $0 != 0x5C })
+        else { return links.path([]) }
+        return links.base + path
+    }
+
+    /// Returns the number of problems, by the last status.
+    func problemCount() async -> Int { (await data.lastStatus?.problems.count ?? 0) + problems.count }
+
     /// Returns a complete page.
     /// - Parameter isLive: true if the page asks for updates.
-    func html(_ content: PageContent, in section: Section, _ visitor: Visitor, isLive: Bool = false) async -> HTML {
+    func html(_ content: PageContent, in section: Section, _ request: PageRequest, isLive: Bool = false) async -> HTML {
         var page = Page(content.title, of: "apns-worker", main: content.main)
-        // Shows the number of problems of the last status, if there is one.
-        let problems = (await data.lastStatus?.problems.count ?? 0) + problems.count
-        page.navigation = Section.allCases.map { one in
-            Page.Item(
-                one.title, links.path(one.segments), isCurrent: one == section,
-                count: one == .overview ? problems : 0)
+        page.problems = await problemCount()
+        page.navigation = Section.groups.map { title, sections in
+            Page.Group(
+                title,
+                sections.map {
+                    Page.Item(
+                        $0.title, links.path($0.segments), isCurrent: $0 == section,
+                        count: $0 == .overview ? page.problems : 0)
+                })
         }
-        page.account = account(visitor)
+        page.lead = content.lead
+        page.search = links.path(["search"])
+        page.searched = section == .elsewhere ? request.query["q"] ?? "" : ""
+        page.theme = request.theme
+        page.tools = themes(request)
+        page.account = account(request.visitor)
         page.footer =
             "apns-worker \(source.version) · Redis \("\(source.fleet.clients.topology)") · prefix \(source.fleet.prefix)"
         page.isLive = isLive
         page.scripts = content.scripts
         return page.html(links)
+    }
+
+    /// Returns the choice of the colours.
+    private func themes(_ request: PageRequest) -> HTML {
+        let buttons = Page.Theme.allCases.map { theme -> HTML in
+            """
+            <button class="small quiet" name="theme" value="\(theme.rawValue)" \
+            aria-pressed="\(theme == request.theme ? "true" : "false")">\(theme.rawValue.capitalized)</button>
+            """
+        }
+        return """
+            <form class="theme" method="post" action="\(links.path(["theme"]))" aria-label="Colours">\
+            \(formToken(request.visitor))<input type="hidden" name="to" value="\(request.path)">\(buttons)</form>
+            """
     }
 
     private func account(_ visitor: Visitor) -> HTML {
@@ -88,10 +122,18 @@ final class Site: Sendable {
 }
 
 /// A group of pages, with a link in the navigation.
-enum Section: String, CaseIterable {
+enum Section: String {
     case overview, queues, jobs, campaigns, dead, devices, invalid, apps, workers, redis
     case composer = "try"
     case activity
+    /// A page without a link in the navigation.
+    case elsewhere
+
+    /// The navigation.
+    static let groups: [(title: String, sections: [Section])] = [
+        ("Now", [.overview]), ("Work", [.queues, .jobs, .campaigns, .dead]), ("Delivery", [.devices, .invalid, .apps]),
+        ("Fleet", [.workers, .redis, .activity]), ("Tools", [.composer]),
+    ]
 
     var title: String {
         switch self {
@@ -107,6 +149,7 @@ enum Section: String, CaseIterable {
         case .redis: "Redis"
         case .composer: "Try it"
         case .activity: "Activity"
+        case .elsewhere: ""
         }
     }
 
@@ -117,7 +160,11 @@ enum Section: String, CaseIterable {
 struct PageContent {
     var title: String
     var main: HTML
+    /// A line below the title.
+    var lead: HTML = ""
     var scripts: [String] = []
+    /// The path of the page to show instead.
+    var redirect: String?
 }
 
 /// A request for a page.
@@ -125,14 +172,21 @@ struct PageRequest: Sendable {
     let site: Site
     let query: Form
     var visitor: Visitor
+    /// The path and the query, without the base path.
+    let path: String
+    let theme: Page.Theme
     let parameters: @Sendable (String) -> String?
 
     init(_ site: Site, _ request: Request, _ context: WebContext) {
         self.site = site
         query = Form(request.uri.query ?? "")
         visitor = context.visitor
+        path = String(request.uri.string.dropFirst(site.links.base.utf8.count))
+        theme = request.cookies[Self.themeCookie].flatMap { Page.Theme(rawValue: $0.value) } ?? .system
         parameters = { context.parameters.get($0).map { Links.unescaped(Form.decoded($0, plusIsSpace: false)) } }
     }
+
+    static let themeCookie = "apns_worker_theme"
 
     var links: Links { site.links }
     var source: DashboardSource { site.source }

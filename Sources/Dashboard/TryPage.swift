@@ -56,13 +56,14 @@ struct TryPage: DashboardPage {
 /// The preview of a job on a device, and the result of a check.
 enum JobPreview {
     static func add(to routes: RouterGroup<WebContext>, _ site: Site) {
-        routes.post("/try/check") { _, context in
+        routes.post("/try/check") { request, context in
             let queue = try await site.data.queue(context.form["queue"] ?? "")
             let job = ByteBuffer(string: context.form.raw("job"))
             let html = checked(await site.source.check(job, queue))
             // Without scripts, the browser shows this as a page.
             return Response.page(
-                await site.html(PageContent(title: "Check", main: html), in: .composer, context.visitor))
+                await site.html(
+                    PageContent(title: "Check", main: html), in: .composer, PageRequest(site, request, context)))
         }
     }
 

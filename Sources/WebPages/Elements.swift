@@ -35,6 +35,131 @@ package enum Elements {
             """
     }
 
+    /// A column of a list.
+    package struct Column: Sendable {
+        package enum Kind: Sendable {
+            /// A text that may wrap between words.
+            case text
+            /// Something that is never cut or wrapped, such as an ID, a state or a time.
+            case key
+            /// A number, right-aligned.
+            case number
+            /// The box that selects the row.
+            case check
+        }
+
+        let title: HTML
+        let kind: Kind
+        /// 1 for a column that is always shown, 2 for one that takes a line of its own on a phone, 3 for one that only wide
+        /// screens and phones show.
+        let priority: Int
+        /// True to show the title on phones, too, where rows are cards without a head.
+        let namesCells: Bool
+
+        package init(_ title: HTML, _ kind: Kind = .text, priority: Int = 1, namesCells: Bool? = nil) {
+            (self.title, self.kind, self.priority) = (title, kind, priority)
+            self.namesCells = namesCells ?? (kind == .number || priority > 1)
+        }
+    }
+
+    /// Returns a table whose rows are cards on phones. Its rows can be walked through with the keyboard.
+    /// - Parameters:
+    ///   - caption: the name of the table, for screen readers.
+    ///   - empty: what to show if there are no rows; see ``empty(_:_:)``.
+    package static func list(_ caption: String, _ columns: [Column], _ rows: [[HTML]], empty: HTML) -> HTML {
+        guard !rows.isEmpty else { return empty.text.hasPrefix("<") ? empty : "<p class=\"empty\">\(empty)</p>" }
+        func style(_ column: Column) -> HTML {
+            let kind: HTML =
+                switch column.kind {
+                case .text: "long"
+                case .key: "key"
+                case .number: "number"
+                case .check: "check"
+                }
+            return " class=\"\(kind) p\(column.priority)\""
+        }
+        let head = columns.map { "<th scope=\"col\"\(style($0))>\($0.title)</th>" as HTML }
+        let body = rows.map { row -> HTML in
+            let cells = zip(columns, row).map { column, cell -> HTML in
+                "<td\(style(column))\(if: column.namesCells, " data-title=\"\(column.title.words)\"")>\(cell)</td>"
+            }
+            return "<tr>\(cells)</tr>\n"
+        }
+        return """
+            <div class="table" role="region" aria-label="\(caption)" tabindex="0"><table class="list">
+            <caption class="hidden">\(caption)</caption>
+            <thead><tr>\(head)</tr></thead>
+            <tbody>
+            \(body)</tbody></table></div>
+            """
+    }
+
+    /// Returns a surface with a title.
+    /// - Parameters:
+    ///   - tone: the color of its edge.
+    ///   - tools: buttons beside the title.
+    package static func card(
+        _ title: HTML, tone: Tone = .plain, id: String? = nil, tools: HTML = "", _ content: HTML
+    ) -> HTML {
+        """
+        <section class="card\(if: tone != .plain, " \(tone.rawValue)")"\(if: id != nil, " id=\"\(id)\"")>\
+        <header><h2>\(title)</h2>\(if: !tools.isEmpty, "<div class=\"tools\">\(tools)</div>")</header>
+        \(content)</section>
+        """
+    }
+
+    /// Returns a text that is cut after two lines; the pointer shows the whole.
+    package static func clamped(_ text: String) -> HTML {
+        text.isEmpty ? "" : "<span class=\"clamp\" title=\"\(text)\">\(text)</span>"
+    }
+
+    /// Returns a command to copy. The button appears if scripts run.
+    package static func command(_ text: String) -> HTML {
+        """
+        <span class="command"><code>\(text)</code><button type="button" class="small" data-copy hidden \
+        aria-label="Copy the command \(text)">Copy</button></span>
+        """
+    }
+
+    /// Returns what a page shows in place of a list without entries: what is missing, and what to do next.
+    package static func empty(_ title: HTML, _ content: HTML) -> HTML {
+        "<div class=\"empty\"><strong>\(title)</strong>\(content)</div>"
+    }
+
+    /// Returns links that switch between views.
+    package static func tabs(
+        _ name: String, _ tabs: [(title: HTML, path: String, isCurrent: Bool, count: Int?)]
+    ) -> HTML {
+        let links = tabs.map { tab -> HTML in
+            let count = tab.count.map { " <span class=\"num\">\(grouped($0))</span>" as HTML }
+            return "<a href=\"\(tab.path)\"\(if: tab.isCurrent, " aria-current=\"true\"")>\(tab.title)\(count)</a>"
+        }
+        return "<nav class=\"tabs\" aria-label=\"\(name)\">\(links)</nav>"
+    }
+
+    /// Returns a number with commas between groups of three digits.
+    private static func grouped(_ number: Int) -> String {
+        let digits = Array("\(abs(number))")
+        let text = digits.enumerated().map { index, digit in
+            (index > 0 && (digits.count - index).isMultiple(of: 3) ? "," : "") + String(digit)
+        }
+        return (number < 0 ? "-" : "") + text.joined()
+    }
+
+    /// Returns a text in which parts between backticks are code.
+    package static func prose(_ text: String) -> HTML {
+        let parts = text.split(separator: "`", omittingEmptySubsequences: false).map(String.init)
+        // A backtick without its partner is text.
+        let codes = parts.count.isMultiple(of: 2) ? parts.count - 2 : parts.count
+        return HTML(
+            parts.enumerated().map { index, part -> HTML in
+                if index.isMultiple(of: 2) || index >= codes {
+                    return index >= codes && index > 0 ? "`\(part)" : "\(part)"
+                }
+                return "<code>\(part)</code>"
+            })
+    }
+
     /// Returns a list of names and values, without those that have no value.
     package static func facts(_ facts: [(name: HTML, value: HTML?)]) -> HTML {
         let rows = facts.compactMap { name, value -> HTML? in

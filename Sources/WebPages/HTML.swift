@@ -28,6 +28,20 @@ package struct HTML: Sendable, ExpressibleByStringInterpolation {
 
     package var isEmpty: Bool { text.isEmpty }
 
+    /// The markup without its elements.
+    var words: HTML {
+        var words = HTML()
+        var isElement = false
+        for character in text {
+            switch character {
+            case "<": isElement = true
+            case ">": isElement = false
+            default: if !isElement { words.text.append(character) }
+            }
+        }
+        return words
+    }
+
     package struct StringInterpolation: StringInterpolationProtocol {
         fileprivate var text = ""
 

@@ -1,4 +1,6 @@
 /// A complete page: the navigation, and one `main` element.
+///
+/// On wide screens the navigation is a column at the side, on others a menu that `details` opens: neither needs a script.
 package struct Page: Sendable {
     /// A link in the navigation.
     package struct Item: Sendable {
@@ -12,10 +14,34 @@ package struct Page: Sendable {
         }
     }
 
+    /// Links that belong together.
+    package struct Group: Sendable {
+        let title: String
+        let items: [Item]
+
+        package init(_ title: String, _ items: [Item]) { (self.title, self.items) = (title, items) }
+    }
+
+    /// A choice of colours.
+    package enum Theme: String, CaseIterable, Sendable { case system, light, dark }
+
     package var title: String
     /// The name of the site, at the top of each page.
     package var site: String
-    package var navigation: [Item] = []
+    package var navigation: [Group] = []
+    /// The controls below the navigation.
+    package var tools: HTML = ""
+    /// The path of the search; nil for a site without one.
+    package var search: String?
+    /// The text that was searched for.
+    package var searched = ""
+    package var theme = Theme.system
+    /// The number of problems, which the icon shows.
+    package var problems = 0
+    /// What came of actions, and actions that are running: above the title.
+    package var notices: HTML = ""
+    /// A line below the title.
+    package var lead: HTML = ""
     /// The name of the user, and the form to log out.
     package var account: HTML = ""
     /// The line at the end of each page.
@@ -33,42 +59,65 @@ package struct Page: Sendable {
     /// Returns the HTML document.
     package func html(_ links: Links) -> HTML {
         let asset = { (name: String) in links.path(["assets", WebAssets.versioned(name)]) }
-        let scripts: [HTML] = ((isLive ? ["live.js"] : []) + self.scripts).map {
+        let scripts: [HTML] = (["page.js"] + (isLive ? ["live.js"] : []) + self.scripts).map {
             "<script type=\"module\" src=\"\(asset($0))\"></script>"
         }
-        let items: [HTML] = navigation.map { item in
-            """
-            <li><a href="\(item.path)"\(if: item.isCurrent, " aria-current=\"page\"")>\(item.title)\
-            \(if: item.count > 0, " <span class=\"count\">\(item.count)</span>")</a></li>
-            """
-        }
+        let theme: HTML = theme == .system ? "" : " data-theme=\"\(theme.rawValue)\""
         return """
             <!doctype html>
-            <html lang="en">
+            <html lang="en"\(theme)>
             <head>
             <meta charset="utf-8">
             <meta name="viewport" content="width=device-width, initial-scale=1">
             <meta name="color-scheme" content="light dark">
             <title>\(title) · \(site)</title>
             <link rel="stylesheet" href="\(asset("style.css"))">
-            <link rel="icon" href="\(asset("icon.svg"))" type="image/svg+xml">
+            <link rel="icon" href="\(WebAssets.icon(problems, links))" type="image/svg+xml">
             \(scripts)
             </head>
             <body>
             <a class="skip" href="#main">Skip to content</a>
-            <header>
+            <header class="top">
             <a class="site" href="\(links.path([]))">\(site)</a>
-            \(if: !items.isEmpty, "<nav aria-label=\"Pages\"><ul>\(items)</ul></nav>")
-            \(account)
+            \(menu)\(searchForm)\(account)
             </header>
             <main id="main" tabindex="-1"\(if: isLive, " data-live-page")>
-            <h1>\(title)</h1>
-            \(main)
+            \(notices)<h1>\(title)</h1>
+            \(if: !lead.isEmpty, "<p class=\"lead\">\(lead)</p>")\(main)
             </main>
             <footer>\(footer)\
-            \(if: isLive, " <span id=\"live-state\" role=\"status\"></span>")</footer>
+            \(if: isLive, " · <span id=\"live-state\" role=\"status\"></span>")</footer>
             </body>
             </html>
+            """
+    }
+
+    private var menu: HTML {
+        guard !navigation.isEmpty else { return "" }
+        let groups = navigation.enumerated().map { index, group -> HTML in
+            let items = group.items.map { item -> HTML in
+                """
+                <li><a href="\(item.path)"\(if: item.isCurrent, " aria-current=\"page\"")>\(item.title)\
+                \(if: item.count > 0, " <span class=\"count\">\(item.count)</span>")</a></li>
+                """
+            }
+            return """
+                <div><p id="group-\(index)">\(group.title)</p><ul aria-labelledby="group-\(index)">\(items)</ul></div>
+                """
+        }
+        return """
+            <details class="menu"><summary>Menu</summary><div class="panel">
+            <nav aria-label="Pages">\(groups)</nav>
+            \(tools)</div></details>
+            """
+    }
+
+    private var searchForm: HTML {
+        guard let search else { return "" }
+        return """
+            <form class="search" method="get" action="\(search)" role="search"><label class="hidden" for="search">Search</label>\
+            <input id="search" type="search" name="q" value="\(searched)" placeholder="Token, job, campaign, app…" \
+            autocomplete="off"><kbd aria-hidden="true">/</kbd></form>
             """
     }
 }

@@ -22,6 +22,7 @@ package enum WebAssets {
     private static let assets: [String: Asset] = [
         "style.css": Asset(PackageResources.style_css, "text/css; charset=utf-8"),
         "icon.svg": Asset(PackageResources.icon_svg, "image/svg+xml"),
+        "page.js": Asset(PackageResources.page_js, "text/javascript; charset=utf-8"),
         "live.js": Asset(PackageResources.live_js, "text/javascript; charset=utf-8"),
         "select.js": Asset(PackageResources.select_js, "text/javascript; charset=utf-8"),
         "compose.js": Asset(PackageResources.compose_js, "text/javascript; charset=utf-8"),
@@ -33,8 +34,32 @@ package enum WebAssets {
         return "\(asset.version).\(name)"
     }
 
+    /// Returns the path of the icon that shows a number of problems.
+    package static func icon(_ problems: Int, _ links: Links) -> String {
+        links.path(["assets", problems > 0 ? "icon-\(min(problems, 99)).svg" : versioned("icon.svg")])
+    }
+
+    /// Returns the icon with a number, by its name `icon-N.svg`.
+    private static func numbered(_ name: String) -> Response? {
+        guard name.hasPrefix("icon-"), name.hasSuffix(".svg"), let number = Int(name.dropFirst(5).dropLast(4)),
+            1...99 ~= number, var icon = assets["icon.svg"].map({ String(buffer: $0.bytes) }),
+            let end = icon.firstRange(of: "</svg>")
+        else { return nil }
+        icon.replaceSubrange(
+            end,
+            with: """
+                <circle cx="22" cy="10" r="10" fill="#c3271b"/><text x="22" y="15" fill="#fff" text-anchor="middle" \
+                font-family="sans-serif" font-size="\(number > 9 ? 12 : 14)" font-weight="700">\(number)</text></svg>
+                """)
+        return Response(
+            status: .ok,
+            headers: [.contentType: "image/svg+xml", .cacheControl: "public, max-age=86400"],
+            body: ResponseBody(byteBuffer: ByteBuffer(string: icon)))
+    }
+
     /// Returns a file by name, whatever its version; `nil` if there is none.
     package static func response(_ versioned: String) -> Response? {
+        if let icon = numbered(versioned) { return icon }
         guard let dot = versioned.firstIndex(of: "."),
             let asset = assets[String(versioned[versioned.index(after: dot)...])]
         else { return nil }

@@ -78,7 +78,7 @@ struct Inbox: Sendable {
 
     private func page(_ title: String, _ main: HTML, isLive: Bool) -> Page {
         var page = Page(title, of: Self.site, main: main)
-        page.navigation = [Page.Item("Inbox", "/", isCurrent: title == "Inbox")]
+        page.navigation = [Page.Group("Simulator", [Page.Item("Inbox", "/", isCurrent: title == "Inbox")])]
         page.footer = "Nothing here was sent to a device. Times are in UTC."
         page.isLive = isLive
         return page

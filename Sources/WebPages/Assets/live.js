@@ -24,6 +24,9 @@ function identity(one) {
 
 function update(html) {
   const next = new DOMParser().parseFromString(html, "text/html");
+  const icon = next.querySelector("main[data-icon]")?.dataset.icon;
+  const link = document.querySelector("link[rel=icon]");
+  if (icon && link && link.getAttribute("href") !== icon) link.setAttribute("href", icon);
   for (const part of next.querySelectorAll("[data-live]")) {
     const old = document.getElementById(part.id);
     if (!old || old.innerHTML === part.innerHTML || isBusy(old)) continue;

@@ -1,0 +1,164 @@
+import Operations
+import PushQueue
+import WebPages
+
+/// What a text names: a device token, a queue, a campaign, an app, a worker, or the ID of a job. If it names one thing
+/// only, the search leads to that.
+struct SearchPage: DashboardPage {
+    let path = "/search"
+    let section = Section.elsewhere
+
+    /// Something that a text may name.
+    struct Match {
+        let kind, name: String
+        let path: String
+        /// True if the text is the whole name.
+        let isExact: Bool
+    }
+
+    /// The number of matches of a kind that are shown.
+    private static let limit = 20
+
+    func content(_ request: PageRequest) async throws -> PageContent {
+        let text = (request.query["q"] ?? "").trimmed
+        guard !text.isEmpty else { return PageContent(title: "Search", main: Self.help) }
+        if Self.isToken(text) {
+            return PageContent(title: "Search", main: "", redirect: request.links.path(["devices", text.lowercased()]))
+        }
+        let matches = try await named(text, request) + jobs(text, request)
+        let exact = matches.filter(\.isExact)
+        if let only = exact.count == 1 ? exact[0] : matches.count == 1 ? matches[0] : nil {
+            return PageContent(title: "Search", main: "", redirect: only.path)
+        }
+        let rows = matches.map { match -> [HTML] in
+            ["<a href=\"\(match.path)\">\(match.name)</a>", Elements.label(match.kind, .quiet)]
+        }
+        let list = Elements.list(
+            "Matches", [.init("Name"), .init("Kind", .key)], rows,
+            empty: Elements.empty("Nothing is named \(text).", Self.help))
+        let further: HTML = """
+            <p class="actions">\(request.link(["jobs"], [("id", text)], "Search all jobs for this ID")) ·
+            \(request.link(["dead"], [("id", text)], "Search all dead letters for this ID"))</p>
+            """
+        return PageContent(title: "Search", main: "\(list)\(further)")
+    }
+
+    /// Returns true for the whole, or at least eight digits, of a device token in hex.
+    static func isToken(_ text: String) -> Bool {
+        text.utf8.count >= 8
+            && text.utf8.allSatisfy { digit in
+                switch digit {
+                case UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "a")...UInt8(ascii: "f"),
+                    UInt8(ascii: "A")...UInt8(ascii: "F"):
+                    true
+                default: false
+                }
+            }
+    }
+
+    /// Returns the names that are a text, or else those that contain it, ignoring case.
+    static func matching(_ text: String, _ names: [String]) -> [(name: String, isExact: Bool)] {
+        let wanted = text.lowercased()
+        let found = names.filter { $0.lowercased().contains(wanted) }
+        return found.prefix(limit).map { ($0, $0.lowercased() == wanted) }
+    }
+
+    private func named(_ text: String, _ request: PageRequest) async throws -> [Match] {
+        let status = try await request.site.data.fleetStatus()
+        let queues = try await request.site.data.queues()
+        let campaigns = try await CampaignStatus.latest(100, in: queues, request.source.fleet).map(\.campaign)
+        let kinds: [(kind: String, section: String, names: [String])] = [
+            ("queue", "queues", queues.map(\.queue)), ("campaign", "campaigns", Set(campaigns).sorted()),
+            ("app", "apps", status.apps.map(\.name)), ("worker", "workers", status.living.map(\.name)),
+        ]
+        return kinds.flatMap { kind, section, names in
+            Self.matching(text, names).map { name, isExact in
+                Match(kind: kind, name: name, path: request.links.path([section, name]), isExact: isExact)
+            }
+        }
+    }
+
+    /// Returns unfinished jobs and dead letters with an ID, as far as they are found at once.
+    private func jobs(_ id: String, _ request: PageRequest) async throws -> [Match] {
+        var filter = JobFilter()
+        filter.ids = [id]
+        var letters = DeadLetterFilter()
+        letters.ids = [id]
+        let jobs = try await JobsPage().list(request, filter).rows.map {
+            Match(
+                kind: "\($0.job.state.rawValue) job", name: id,
+                path: request.links.path(["jobs", $0.queue, $0.job.key], [("state", $0.job.state.rawValue)]),
+                isExact: true)
+        }
+        let dead = try await DeadLettersPage().list(request, letters, after: nil, limit: Self.limit).rows.map {
+            Match(
+                kind: "dead letter", name: id, path: request.links.path(["dead", $0.queue, $0.key]),
+                isExact: true)
+        }
+        return jobs + dead
+    }
+
+    private static let help: HTML = """
+        <p>Search for a device token (eight digits are enough), the ID of a job, or the name of a campaign, an app, a queue or \
+        a worker.</p>
+        """
+}
+
+/// All components of the pages in one place, to look at after a change of the style sheet.
+struct StylesPage: DashboardPage {
+    let path = "/styles"
+    let section = Section.elsewhere
+
+    func content(_ request: PageRequest) async throws -> PageContent {
+        let tones: [Elements.Tone] = [.plain, .good, .warning, .bad, .quiet]
+        let pills = tones.map { Elements.label($0.rawValue, $0) }.joined(separator: " ")
+        let cards = [Elements.Tone.plain, .good, .warning, .bad].map { tone in
+            Elements.card(
+                "A card", tone: tone, tools: "<button type=\"button\" class=\"small\">Tool</button>",
+                "<p>\(Elements.prose("A text with `code`, and what it means."))</p>\(Elements.command("apns-worker status"))"
+            )
+        }
+        let long = String(repeating: "A long text that is cut after two lines. ", count: 8)
+        let list = Elements.list(
+            "A list",
+            [
+                .init("Name", .key), .init("State", .key), .init("Number", .number), .init("Text", priority: 2),
+                .init("More", .key, priority: 3),
+            ],
+            (1...3).map { row in
+                [
+                    "<a href=\"#main\">row-\(row)</a>", Elements.label("running", .good), "\(Words.number(row * 1234))",
+                    Elements.clamped(long), "detail",
+                ]
+            }, empty: "")
+        let buttons: HTML = """
+            <div class="actions"><button type="button" class="main">Main</button> <button type="button">Plain</button>
+            <button type="button" class="danger">Danger</button> <button type="button" class="quiet">Quiet</button>
+            <button type="button" class="small">Small</button> <button type="button" disabled>Disabled</button></div>
+            """
+        let form: HTML = """
+            <form class="filters" method="get" action="\(request.links.path(["styles"]))">
+            \(Elements.field("Field", "field", placeholder: "placeholder", hint: ""))
+            \(Elements.choice("Choice", "choice", [("", "all"), ("a", "one")], chosen: ""))
+            <button class="main">Filter</button></form>
+            """
+        let tabs = Elements.tabs(
+            "Views",
+            [
+                ("All", request.links.path(["styles"]), true, 12345),
+                ("Some", request.links.path(["styles"], [("field", "a")]), false, 7),
+            ])
+        let figures: HTML = """
+            <div class="figures">\(Elements.figure("Delivered", "12,345", "190 per second"))\
+            \(Elements.figure("Waiting", "0", "jobs to send"))</div>
+            """
+        let facts = Elements.facts([("Name", "value"), ("Other", "another value")])
+        return PageContent(
+            title: "Styles",
+            main: """
+                <p>\(pills)</p>\(figures)<div class="columns">\(cards)</div>\(tabs)\(form)\(list)\(buttons)\(facts)
+                \(Elements.empty("Nothing here yet.", "<p>What to do next.</p>"))
+                <p class="problem bad"><strong>A problem</strong>What to do.</p><p class="notice good">A notice.</p>
+                """, lead: "All components of these pages.")
+    }
+}
