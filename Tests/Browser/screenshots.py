@@ -117,4 +117,5 @@ def small(png):
     return out.getvalue()
 
 
-main()
+if __name__ == "__main__":
+    main()
