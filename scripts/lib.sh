@@ -235,7 +235,7 @@ build() {
 # build_commit COMMIT PRODUCT...: builds programs of a commit as for users, in .build-against, and sets `bin_against` to their directory.
 # With this checkout's versions of packages, so that only the commits differ, unless the commit needs other packages.
 build_commit() {
-    local commit tree product flags
+    local commit tree product flags=("${release_flags[@]}")
     commit=$(git rev-parse --verify --quiet "$1^{commit}") || fail "$1 is not a commit of this repository"
     tree=$PWD/.build-against/$commit
     shift
@@ -246,13 +246,16 @@ build_commit() {
     fi
     # Without effect on unchanged files, so that a build compiles nothing again.
     git -C "$tree" checkout --quiet --force --detach "$commit"
-    if [ "$(package_versions | cut -d ' ' -f 1)" = "$(cd "$tree" && package_versions | cut -d ' ' -f 1)" ]; then
+    if [ ! -e "$tree/$versions" ]; then
+        note "Using the newest versions of packages that $commit allows, because it names none"
+        (cd "$tree" && rm -f Package.resolved && quietly swift package --scratch-path .build resolve)
+    elif [ "$(package_versions | cut -d ' ' -f 1)" = "$(cd "$tree" && package_versions | cut -d ' ' -f 1)" ]; then
         cp Package.resolved "$tree"
     else
         note "Using the versions of packages of $commit, which needs others than this checkout"
         (cd "$tree" && pin_versions)
     fi
-    flags=("${release_flags[@]}" --package-path "$tree" --scratch-path "$tree/.build")
+    flags+=(--package-path "$tree" --scratch-path "$tree/.build")
     for product in "$@"; do
         note "Building $product of ${commit:0:8} (release)"
         quietly swift build "${flags[@]}" --product "$product"
