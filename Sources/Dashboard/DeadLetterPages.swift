@@ -9,82 +9,146 @@ struct DeadLettersPage: DashboardPage {
     let path = "/dead"
     let section = Section.dead
 
-    private static let (limit, sample) = (50, 1000)
+    private static let (limit, sample) = (PageRequest.rows, 1000)
+
+    /// The reason of cancelled jobs, which are kept apart from dead letters.
+    private static let cancelled = QueueJobs.cancelledReason
 
     func content(_ request: PageRequest) async throws -> PageContent {
         let filter = try DeadLetterFilter(request.query, now: Moment.now)
         let queues = try await request.site.data.queues()
-        let listing = try await list(request, filter, after: request.query["after"])
-        let form = request.filters(
-            ["dead"],
+        let chosen = try await request.site.data.queues(named: request.query.all("queue"))
+        let isOldestFirst = request.query["order"] == "oldest"
+        async let status = request.site.data.fleetStatus()
+        async let campaigns = request.campaignNames(chosen)
+        let listing = try await list(request, filter, after: request.query["after"], newestFirst: !isOldestFirst)
+        let areCancelled = filter.reasons == [Self.cancelled]
+        var rest = filter
+        if areCancelled { rest.reasons = [] }
+        let names = chosen.map(\.queue)
+        let counted = try await status.queues.filter { names.contains($0.name) }
+        let isKnown = counted.allSatisfy { $0.error == nil }
+        let dead = isKnown ? counted.reduce(0) { $0 + $1.dead } : nil
+        let cancelled = isKnown ? counted.reduce(0) { $0 + $1.cancelled } : nil
+        let totals = request.totals(
+            areCancelled ? "cancelled job" : "dead letter", listing, of: areCancelled ? cancelled : dead,
+            isFiltered: !rest.isEmpty)
+        let tabs = Elements.tabs(
+            "Kinds",
             [
-                request.queueChoice(queues.map(\.queue)),
-                request.field("Reason", "reason", placeholder: "BadPayload or Bad*"),
-                request.field("App", "app"), request.field("Campaign", "campaign"), request.field("ID", "id"),
-                request.field("Token", "token"), request.field("Error or status", "error"),
-                request.field("Since", "since", placeholder: "2h, or 2026-11-21T08:00:00Z"),
-                request.field("Until", "until", placeholder: "30m"),
+                ("Errors", request.path(["dead"], "reason", nil), !areCancelled, rest.isEmpty ? dead : nil),
+                (
+                    "Cancelled", request.path(["dead"], "reason", Self.cancelled), areCancelled,
+                    rest.isEmpty ? cancelled : nil
+                ),
             ])
-        var groups: HTML = ""
-        if request.query["after"] == nil, !listing.rows.isEmpty {
+        let filters = Self.filters(
+            request, queues.map(\.queue), try await status, try await campaigns, areCancelled: areCancelled)
+        var groups = (line: "" as HTML, tables: "" as HTML)
+        if request.place.isFirst, !areCancelled, !isOldestFirst, !listing.rows.isEmpty {
             groups = try await summary(request, filter)
         }
-        let titles: [HTML] =
-            request.selectAll + ["Time", "Key", "Queue", "Reason", "App", "ID", "Attempts", "Error"]
-        let table = Elements.table(
-            "Dead letters", titles, listing.rows.map { row($0, request) }, numbers: [request.isOperator ? 7 : 6],
-            empty: listing.cursor == nil ? "No dead letter matches." : "No dead letter matches so far.")
-        let few = listing.rows.count < Self.limit
-        let more = request.next(["dead"], listing.cursor, few ? "Search further" : "Next page")
+        let columns: [Elements.Column] =
+            request.selectAll
+            + [
+                request.sorted(
+                    "Time", ["dead"], isOldestFirst ? .ascending : .descending, reversed: isOldestFirst ? nil : "oldest"
+                ),
+                .init("ID and key", .key),
+            ] + (queues.count > 1 ? [.init("Queue", .key, priority: 2)] : []) + [
+                .init("Reason", .key), .init("App", .key, priority: 2), .init("Campaign", .key, priority: 2),
+                .init("Attempts", .number, priority: 3), .init("Error", priority: 2),
+            ]
+        let table = Elements.list(
+            "Dead letters", columns, listing.rows.map { row($0, request, hasQueue: queues.count > 1) },
+            empty: Elements.empty(
+                "\(totals.sentence)",
+                totals.isFiltered || areCancelled
+                    ? ""
+                    : "<p>A job that cannot be delivered as it is is kept here with its reason, to be corrected and requeued.</p>"
+            ))
         let list = request.selection(
-            "change-dead-letters", table,
+            "change-dead-letters", table, totals,
             """
             <button class="main" name="action" value="requeue">Requeue</button>
             <button class="danger" name="action" value="delete">Delete</button>
             \(PageRequest.rate)
             """, hint: "The next page shows the number before anything changes.")
+        let order: HTML = """
+            <a class="order" href="\(request.path(["dead"], "order", isOldestFirst ? nil : "oldest"))">\
+            \(isOldestFirst ? "newest first" : "oldest first")</a>
+            """
+        let notes: [HTML] = (chosen.count > 1 ? ["one queue after the other"] : []) + [order]
         return PageContent(
-            title: "Dead letters", main: "\(form)\(groups)\(list)\(more)", scripts: ["select.js"])
+            title: "Dead letters",
+            main: """
+                \(tabs)\(request.filters(["dead"], filters, keeping: areCancelled ? ["order", "reason"] : ["order"]))\
+                \(groups.line)\(request.line(totals, notes))\(list)\(request.pager(["dead"], totals, listing.cursor))\
+                \(groups.tables)
+                """, scripts: ["select.js"])
     }
 
-    /// Returns a page of dead letters of the queues in the query, newest first.
+    private static func filters(
+        _ request: PageRequest, _ queues: [String], _ status: FleetStatus, _ campaigns: [String], areCancelled: Bool
+    ) -> [ListFilter] {
+        let reasons = status.queues.flatMap(\.deadReasons.keys) + status.reasons(["dead"])
+        let reason = ListFilter(
+            "Reason", "reason", placeholder: "BadPayload or Bad*", known: reasons.filter { $0 != cancelled },
+            isMain: true)
+        return [
+            ListFilter.queue(queues), areCancelled ? nil : reason,
+            ListFilter("App", "app", known: request.appNames(status), isMain: true),
+            ListFilter("Campaign", "campaign", known: campaigns, isMain: true),
+        ].compactMap { $0 } + [
+            ListFilter("ID", "id"), ListFilter("Key", "key"), ListFilter("Token", "token"),
+            ListFilter("Error or status", "error"),
+        ] + ListFilter.range("Dead")
+    }
+
+    /// Returns a page of dead letters of the queues in the query.
     func list(
-        _ request: PageRequest, _ filter: DeadLetterFilter, after cursor: String?, limit: Int = Self.limit
+        _ request: PageRequest, _ filter: DeadLetterFilter, after cursor: String?, limit: Int = Self.limit,
+        newestFirst: Bool = true
     ) async throws -> ListPart<DeadLetterRow> {
         try await .of(
             request.site.data.queues(named: request.query.all("queue")), after: cursor, limit: limit,
             until: request.searchEnd
         ) { keys, cursor, missing in
             let page = try await request.source.fleet.deadLetters(of: keys).page(
-                .list, filter, after: cursor, limit: missing, newestFirst: true)
+                .list, filter, after: cursor, limit: missing, newestFirst: newestFirst)
             return ListPart(
                 rows: page.letters.map { DeadLetterRow($0, queue: keys.queue) }, looked: page.looked,
                 cursor: page.cursor)
         }
     }
 
-    /// Returns the newest dead letters counted by reason and app, and by hour.
-    private func summary(_ request: PageRequest, _ filter: DeadLetterFilter) async throws -> HTML {
+    /// Returns the newest dead letters counted: by reason in a line of links, and by reason, app and hour.
+    private func summary(
+        _ request: PageRequest, _ filter: DeadLetterFilter
+    ) async throws -> (line: HTML, tables: HTML) {
         let part = try await list(request, filter, after: nil, limit: Self.sample)
         let (rows, cursor) = (part.rows, part.cursor)
-        guard !rows.isEmpty else { return "" }
+        guard !rows.isEmpty else { return ("", "") }
         var (groups, hours): ([String: [DeadLetterRow]], [String: [String: Int]]) = ([:], [:])
         for row in rows {
             groups["\(row.reason)\u{0}\(row.app ?? "")", default: []].append(row)
             hours[String(Moment.text(row.at).prefix(13)), default: [:]][row.reason, default: 0] += 1
         }
         let sorted = groups.values.sorted { ($1.count, $0[0].reason) < ($0.count, $1[0].reason) }
-        let table = Elements.table(
-            "Dead letters by reason and app", ["Reason", "App", "Dead letters", "Newest", "Rule"],
+        let table = Elements.list(
+            "Dead letters by reason and app",
+            [
+                .init("Reason", .key), .init("App", .key, priority: 2), .init("Dead letters", .number),
+                .init("Newest", .key, priority: 2), .init("Rule", priority: 2),
+            ],
             sorted.prefix(20).map { rows -> [HTML] in
                 let first = rows[0]
                 return [
-                    request.link(
-                        ["dead"], request.query.without(["reason", "after"]) + [("reason", first.reason)], first.reason),
-                    "\(first.app ?? "–")", "\(Words.number(rows.count))", request.time(rows.map(\.at).max()),
-                    "\(request.source.explain(first.reason))",
+                    "<a href=\"\(request.path(["dead"], "reason", first.reason))\">\(first.reason)</a>",
+                    request.short(first.app), "\(Words.number(rows.count))", request.time(rows.map(\.at).max()),
+                    Elements.clamped(request.source.explain(first.reason) ?? ""),
                 ]
-            }, numbers: [2], empty: "")
+            }, empty: "")
         let names = Set(rows.map(\.reason)).sorted()
         let now = Moment.now
         let times = (0..<24).reversed().map { String(Moment.text(now - Int64($0) * 3_600_000).prefix(13)) }
@@ -94,17 +158,29 @@ struct DeadLettersPage: DashboardPage {
                 .init(name, style: "tone\(index)", times.map { Double(hours[$0]?[name] ?? 0) })
             }
         ) { Words.number(Int($0)) }
-        return """
-            <p class="muted">\(cursor == nil ? "All" : "The newest \(Words.number(rows.count))") that match:</p>
-            <div class="columns"><div>\(table)</div>\(chart.html)</div>
+        let newest = cursor == nil ? "All that match" : "The newest \(Words.number(rows.count)) that match"
+        let reasons = Dictionary(rows.map { ($0.reason, 1) }, uniquingKeysWith: +).largestFirst
+        let counts = reasons.prefix(6).map { reason, count -> HTML in
             """
+            <a class="chip" href="\(request.path(["dead"], "reason", reason))">\(reason) \
+            <strong class="num">\(Words.number(count))</strong></a>
+            """
+        }
+        let tables: HTML = """
+            <h2>By reason</h2><p class="muted">\(newest):</p><div class="columns"><div>\(table)</div>\(chart.html)</div>
+            """
+        return (counts.count > 1 ? "<p class=\"chips\"><span>\(newest):</span>\(counts)</p>" : "", tables)
     }
 
-    private func row(_ row: DeadLetterRow, _ request: PageRequest) -> [HTML] {
+    private func row(_ row: DeadLetterRow, _ request: PageRequest, hasQueue: Bool) -> [HTML] {
         let cells = row.cells(now: Moment.now)
+        func known(_ cell: String) -> String { cell == "-" ? "" : cell }
         return request.select("key", row.key, "dead letter \(row.key)") + [
-            request.time(row.at), request.link(["dead", row.queue, row.key], row.key), "\(row.queue)",
-            Elements.label(row.reason, .bad), "\(cells[5])", "\(cells[6])", "\(cells[7])", "\(cells[8])",
+            request.time(row.at), request.identity(row.id, row.key, to: ["dead", row.queue, row.key]),
+        ] + (hasQueue ? [request.short(row.queue)] : []) + [
+            Elements.label(row.reason, row.reason == Self.cancelled ? .quiet : .bad), request.short(row.app),
+            row.campaign.map { request.short($0, to: ["campaigns", $0]) } ?? "", "\(known(cells[7]))",
+            Elements.clamped(known(cells[8])),
         ]
     }
 }
@@ -136,11 +212,9 @@ struct DeadLetterPage: DashboardPage {
         let (queue, key) = (try await request.site.data.queue(row.queue), row.key)
         let facts = Elements.facts(
             row.facts(now: Moment.now).filter { $0.name != "tokens" || request.visitor.seesContent }.map {
-                ("\($0.name)", "\($0.value)")
+                ("\($0.name.prefix(1).uppercased() + $0.name.dropFirst())", "\($0.value)")
             })
-        let rule = request.source.explain(row.reason).map {
-            "<p class=\"notice\"><strong>\(row.reason)</strong>: \($0)</p>" as HTML
-        }
+        let rule = request.source.explain(row.reason).map { "<p>\(Elements.prose($0))</p>" as HTML }
         let fields = [("queue", queue.keys.queue), ("key", key)]
         let actions: HTML = """
             <div class="actions">
@@ -148,27 +222,29 @@ struct DeadLetterPage: DashboardPage {
             \(request.form("change-dead-letters", fields + [("action", "delete")], "<button class=\"danger\">Delete</button>"))
             </div>
             """
+        let card = Elements.card("\(row.reason)", tone: .bad, "\(rule)\(facts)")
         guard request.visitor.seesContent else {
             return PageContent(
                 title: "Dead letter \(key)",
-                main: "\(facts)\(rule)\(actions)<p class=\"notice\">The payload is shown to operators only.</p>")
+                main: "\(card)\(actions)<p class=\"notice\">The payload is shown to operators only.</p>")
         }
         let check = await request.source.check(row.original, queue)
         let text = String(buffer: row.original)
-        let editor: HTML = """
-            <h2>Edit and requeue</h2>
+        let editor = Elements.card(
+            "Edit and requeue",
+            """
             <p class="hint">The edited job is enqueued as a new one, and the dead letter is deleted.</p>
             <form class="stack" method="post" action="\(request.links.path(["actions", "edit-and-requeue"]))" \
             data-check="\(request.links.path(["try", "check"]))">\(request.site.formToken(request.visitor))\
             <input type="hidden" name="queue" value="\(queue.keys.queue)"><input type="hidden" name="key" value="\(key)">\
             <label>Job<textarea name="job" spellcheck="false">\(JobPreview.pretty(row.original))</textarea></label>\
             <p><button class="main">Enqueue the edited job</button></p></form>
-            """
+            """)
         let main: HTML = """
-            \(facts)\(rule)\(actions)
+            \(card)\(actions)
             <div id="verdicts">\(JobPreview.checked(check))</div>
             \(if: request.isOperator, editor)
-            <h2>Job</h2>\(Elements.source(text, title: "The job as its producer wrote it"))
+            \(Elements.card("Job", Elements.source(text, title: "The job as its producer wrote it")))
             """
         return PageContent(title: "Dead letter \(key)", main: main, scripts: request.isOperator ? ["compose.js"] : [])
     }

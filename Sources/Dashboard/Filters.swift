@@ -12,33 +12,164 @@ enum Term {
     static let lease = Elements.term("Lease", "Time left until other workers reclaim its jobs, if it does not renew")
 }
 
-extension PageRequest {
-    /// Returns a form of filters that requests a page with GET.
-    func filters(_ segments: [String], _ fields: [HTML]) -> HTML {
-        """
-        <form class="filters" method="get" action="\(links.path(segments))">\(fields)\
-        <button class="main">Filter</button> <a class="button" href="\(links.path(segments))">Clear</a></form>
-        """
+/// A filter of a list.
+struct ListFilter {
+    /// The name for people.
+    let title: String
+    /// The name in the URL.
+    let name: String
+    var placeholder = ""
+    /// Values that are offered while the operator types.
+    var known: [String] = []
+    /// The only values, with their titles; empty for a text.
+    var choices: [(value: String, title: String)] = []
+    /// True to show the filter at once; others are behind *More filters*.
+    var isMain = false
+
+    /// The maximum number of values that are offered.
+    private static let maximumKnown = 100
+
+    init(
+        _ title: String, _ name: String, placeholder: String = "", known: some Sequence<String> = [],
+        isMain: Bool = false
+    ) {
+        (self.title, self.name, self.placeholder, self.isMain) = (title, name, placeholder, isMain)
+        self.known = Array(Set(known).sorted().prefix(Self.maximumKnown))
     }
 
-    func field(_ title: String, _ name: String, placeholder: String = "") -> HTML {
-        Elements.field(title, name, value: query.all(name).joined(separator: ","), placeholder: placeholder)
+    init(_ title: String, _ name: String, choices: [(value: String, title: String)], isMain: Bool = false) {
+        (self.title, self.name, self.choices, self.isMain) = (title, name, choices, isMain)
     }
 
-    /// Returns the choice of a queue; empty if there is only one.
-    func queueChoice(_ names: [String]) -> HTML {
-        guard names.count > 1 else { return "" }
-        return Elements.choice(
-            "Queue", "queue", [("", "all")] + names.map { ($0, $0) }, chosen: query["queue"] ?? "")
+    /// The choice of a queue; `nil` if there is only one.
+    static func queue(_ names: [String]) -> ListFilter? {
+        names.count > 1 ? ListFilter("Queue", "queue", choices: names.map { ($0, $0) }, isMain: true) : nil
     }
 
-    /// Returns the link to the next page, with the same filters.
-    func next(_ segments: [String], _ cursor: String?, _ title: String = "Next page") -> HTML {
-        guard let cursor else { return "" }
+    /// The range of times.
+    static func range(_ name: String) -> [ListFilter] {
+        let ages = ["15m", "1h", "6h", "1d", "7d"]
+        return [
+            ListFilter("\(name) since", "since", placeholder: "2h, or 2026-11-21T08:00:00Z", known: ages),
+            ListFilter("\(name) until", "until", placeholder: "30m", known: ages),
+        ]
+    }
+
+    /// Returns the field, with the values of the query. Only the first of several can be edited; the others stay.
+    fileprivate func field(_ values: [String]) -> HTML {
+        let others = values.dropFirst().map { "<input type=\"hidden\" name=\"\(name)\" value=\"\($0)\">" as HTML }
+        guard choices.isEmpty else {
+            return "\(Elements.choice(title, name, [("", "all")] + choices, chosen: values.first ?? ""))\(others)"
+        }
+        let list: HTML =
+            known.isEmpty
+            ? ""
+            : "<datalist id=\"known-\(name)\">\(known.map { "<option value=\"\($0)\"></option>" as HTML })</datalist>"
         return """
-            <p class="pager"><a class="button" rel="next" \
-            href="\(links.path(segments, query.without(["after"]) + [("after", cursor)]))">\(title)</a></p>
+            <label>\(title)<input name="\(name)" value="\(values.first)" placeholder="\(placeholder)" \
+            \(if: !known.isEmpty, "list=\"known-\(name)\" ")autocomplete="off"></label>\(list)\(others)
             """
+    }
+
+    /// Returns the words of a value.
+    fileprivate func words(_ value: String) -> String { choices.first { $0.value == value }?.title ?? value }
+}
+
+extension PageRequest {
+    /// Returns the form of a list's filters, and below it a link for each filter that is set, which removes it.
+    /// - Parameter keeping: fields of the URL that are no filters of the form, such as the state of the tabs.
+    func filters(_ segments: [String], _ filters: [ListFilter], keeping: Set<String> = []) -> HTML {
+        func fields(_ filters: [ListFilter]) -> HTML { HTML(filters.map { $0.field(query.all($0.name)) }) }
+        let others = filters.filter { !$0.isMain }
+        let kept = keeping.sorted().flatMap { name in
+            query.all(name).map { "<input type=\"hidden\" name=\"\(name)\" value=\"\($0)\">" as HTML }
+        }
+        let set = others.count { query[$0.name] != nil }
+        let more: HTML =
+            others.isEmpty
+            ? ""
+            : """
+            <details><summary>More filters\(if: set > 0, " (\(set) set)")</summary><div class="fields">\(fields(others))</div></details>
+            """
+        return """
+            <form class="filters" method="get" action="\(links.path(segments))">\(kept)\(fields(filters.filter(\.isMain)))\
+            <button class="main">Filter</button>\(more)</form>\(chips(segments, filters, keeping: keeping))
+            """
+    }
+
+    /// Returns a link for each value of the filters that removes it, and one that removes all.
+    func chips(_ segments: [String], _ filters: [ListFilter], keeping: Set<String> = []) -> HTML {
+        let chips = filters.flatMap { filter in
+            query.all(filter.name).map { value -> HTML in
+                """
+                <a class="chip" href="\(links.path(segments, queryWithout(filter.name, value)))">\
+                <span>\(filter.title) <strong>\(filter.words(value))</strong><span class="hidden">, remove this filter</span>\
+                </span><span aria-hidden="true">×</span></a>
+                """
+            }
+        }
+        guard !chips.isEmpty else { return "" }
+        let clear: HTML =
+            chips.count < 2
+            ? ""
+            : """
+            <a href="\(links.path(segments, query.without(ListPlace.fields.union(filters.map(\.name)))))">Clear all</a>
+            """
+        return "<p class=\"chips\">\(chips)\(clear)</p>"
+    }
+
+    /// Returns the query without one value of a filter, for the first page.
+    func queryWithout(_ name: String, _ value: String) -> [(name: String, value: String?)] {
+        query.without(ListPlace.fields).filter { $0.name != name || $0.value?.trimmed != value }
+    }
+
+    /// Returns the path of the first page of this list with another value of a field.
+    func path(_ segments: [String], _ name: String, _ value: String?) -> String {
+        links.path(segments, query.without(ListPlace.fields.union([name])) + [(name, value)])
+    }
+
+    /// Returns a column whose title reverses the order of the rows.
+    /// - Parameters:
+    ///   - order: the present order.
+    ///   - reversed: the value of the field `order` for the other one; `nil` for the usual one.
+    func sorted(
+        _ title: String, _ segments: [String], _ order: Elements.Column.Order, reversed: String?, priority: Int = 1
+    ) -> Elements.Column {
+        .init(
+            "<a href=\"\(path(segments, "order", reversed))\">\(title)</a>", .key, priority: priority, order: order)
+    }
+
+    /// Returns the names of the campaigns of some queues that were settled or enqueued last.
+    func campaignNames(_ queues: [QueueKeys]) async throws -> [String] {
+        var names: [String] = []
+        for keys in queues.prefix(20) {
+            names += try await CampaignCounts.names(50, source.fleet.client(for: keys.jobs), keys)
+        }
+        return names
+    }
+
+    /// Returns the names of the apps that workers have, or that are configured.
+    func appNames(_ status: FleetStatus) -> [String] { status.apps.map(\.name) + source.appNames }
+
+    /// Returns a text that stays on one line: if it is long, its beginning, and the whole in a tooltip.
+    func short(_ text: String?) -> HTML {
+        guard let text, !text.isEmpty else { return "" }
+        return text.count > 24 ? "<span class=\"short\" title=\"\(text)\">\(text)</span>" : "\(text)"
+    }
+
+    /// Returns a link in the cell of a key column; see ``short(_:)``.
+    func short(_ text: String?, to segments: [String], _ query: [(name: String, value: String?)] = []) -> HTML {
+        guard let text, !text.isEmpty else { return "" }
+        return
+            "<a\(if: text.count > 24, " class=\"short\" title=\"\(text)\"") href=\"\(links.path(segments, query))\">\(text)</a>"
+    }
+
+    /// Returns the ID of a job, which people know, and its key; or only the key, if it has no ID.
+    func identity(_ id: String?, _ key: String, to segments: [String], _ query: [(name: String, value: String?)] = [])
+        -> HTML
+    {
+        guard let id, !id.isEmpty else { return "<span class=\"mono\">\(short(key, to: segments, query))</span>" }
+        return "\(short(id, to: segments, query)) <span class=\"second mono\">\(key)</span>"
     }
 
     /// Returns a point in time as its age.
@@ -47,5 +178,16 @@ extension PageRequest {
         let age = Moment.now - milliseconds
         let words = age >= 0 ? "\(Words.duration(age)) ago" : "in \(Words.duration(-age))"
         return "<time datetime=\"\(Moment.text(milliseconds))\" title=\"\(Moment.text(milliseconds))\">\(words)</time>"
+    }
+}
+
+extension FleetStatus {
+    /// Returns the reasons of today's counters of some kinds, such as `retried`.
+    func reasons(_ kinds: [String]) -> [String] {
+        queues.flatMap { queue in
+            queue.today.keys.compactMap { name in
+                kinds.first { name.hasPrefix($0 + ":") }.map { String(name.dropFirst($0.utf8.count + 1)) }
+            }
+        }
     }
 }

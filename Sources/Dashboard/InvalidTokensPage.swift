@@ -8,67 +8,143 @@ struct InvalidTokensPage: DashboardPage {
     let path = "/invalid"
     let section = Section.invalid
 
-    private static let limit = 100
+    /// A position in the set: Redis' cursor, which leads to any number of tokens, and the number of those that earlier
+    /// pages have shown.
+    struct Position: Equatable {
+        /// `nil` for the beginning of the set.
+        var cursor: String?
+        var skipped = 0
+
+        /// Reads the cursor of the set, or `<skipped>+<cursor>`; `nil` for other texts.
+        init?(_ text: String) {
+            let parts = text.split(separator: "+", maxSplits: 1, omittingEmptySubsequences: false).map(String.init)
+            if parts.count == 2 {
+                guard let number = Int(parts[0]), 0...1_000_000 ~= number else { return nil }
+                skipped = number
+            }
+            let rest = parts[parts.count - 1]
+            guard rest.isEmpty && parts.count == 2 || InvalidTokenCursor(rest) != nil else { return nil }
+            cursor = rest.isEmpty ? nil : rest
+        }
+
+        init(_ cursor: String? = nil) { self.cursor = cursor }
+
+        var text: String { (skipped > 0 ? "\(skipped)+" : "") + (cursor ?? "") }
+    }
+
+    /// The number of tokens that a search reads at once.
+    private static let portion = 500
 
     /// Returns a page of tokens that match the query.
-    static func list(_ request: PageRequest) async throws -> (tokens: [InvalidTokenSet.Listed], cursor: String?) {
+    static func list(
+        _ request: PageRequest, limit: Int = portion
+    ) async throws -> ListPart<InvalidTokenSet.Listed> {
         let filter = try InvalidTokenFilter(request.query, now: Moment.now)
-        var (tokens, cursor): ([InvalidTokenSet.Listed], String?) = ([], request.query["after"])
-        let end = request.searchEnd
-        if let cursor, InvalidTokenCursor(cursor) == nil {
-            throw WebError.unknownCursor(cursor)
+        let after = request.query["after"]
+        guard let position = after.map({ Position($0) }) ?? Position() else {
+            throw WebError.unknownCursor(after ?? "")
         }
+        let count = filter.isEmpty ? limit : portion
+        return try await part(from: position, limit: limit, until: request.searchEnd) { cursor in
+            let page = try await request.source.invalidTokens.scan(after: cursor, count: count, withDetails: true)
+            let tokens = filter.isEmpty ? page.tokens : page.tokens.filter { filter.fits($0.details) }
+            return ListPart(rows: tokens, looked: page.tokens.count, cursor: page.cursor)
+        }
+    }
+
+    /// Reads rows until a page is full, there are no more, or its time has ended.
+    /// - Parameter read: reads the rows at a cursor: the same ones each time, as long as the set does not change.
+    static func part<Row>(
+        from start: Position, limit: Int, until end: ContinuousClock.Instant,
+        _ read: (_ cursor: String?) async throws -> ListPart<Row>
+    ) async throws -> ListPart<Row> {
+        var (part, position) = (ListPart<Row>(), start)
         repeat {
-            let page = try await request.source.invalidTokens.scan(after: cursor, withDetails: true)
-            tokens += filter.isEmpty ? page.tokens : page.tokens.filter { filter.fits($0.details) }
-            cursor = page.cursor
-        } while cursor != nil && tokens.count < limit && .now < end
-        return (tokens, cursor)
+            let found = try await read(position.cursor)
+            let rest = limit - part.rows.count
+            let new = found.rows.dropFirst(position.skipped)
+            part.rows += new.prefix(rest)
+            part.looked += found.looked
+            if new.count > rest {
+                position.skipped += rest
+                part.cursor = position.text
+                return part
+            }
+            position = Position(found.cursor)
+        } while position.cursor != nil && part.rows.count < limit && .now < end
+        part.cursor = position.cursor
+        return part
     }
 
     func content(_ request: PageRequest) async throws -> PageContent {
-        let (tokens, cursor) = try await Self.list(request)
-        let status = try await request.site.data.fleetStatus()
-        let form = request.filters(
-            ["invalid"],
-            [
-                request.field("Reason", "reason", placeholder: "BadDeviceToken"),
-                Elements.choice(
-                    "Source", "source",
-                    [
-                        ("", "all"), ("apns", "apns"), ("gateway", "gateway"), ("feedback", "feedback"),
-                        ("import", "import"),
-                    ],
-                    chosen: request.query["source"] ?? ""),
-                request.field("Environment", "environment", placeholder: "sandbox"), request.field("Topic", "topic"),
-                request.field("Since", "since", placeholder: "2h"), request.field("Until", "until"),
-            ])
-        let titles: [HTML] =
-            request.selectAll + ["Token", "Since", "Reason", "Source", "Environment", "Topic"]
-        let rows = tokens.map { listed -> [HTML] in
+        async let fleetStatus = request.site.data.fleetStatus()
+        let part = try await Self.list(request, limit: PageRequest.rows)
+        let status = try await fleetStatus
+        let isFiltered = try !InvalidTokenFilter(request.query, now: Moment.now).isEmpty
+        let totals = request.totals(
+            "token", part, of: status.sharedError == nil ? status.invalidTokens : nil, isFiltered: isFiltered)
+        let columns: [Elements.Column] =
+            request.selectAll
+            + [
+                .init("Token", .key), .init("Since", .key), .init("Reason", .key, priority: 2),
+                .init("Source", .key, priority: 2), .init("Environment", .key, priority: 2),
+                .init("Topic", .key, priority: 2),
+            ]
+        let rows = part.rows.map { listed -> [HTML] in
             let token = String(buffer: listed.token)
-            let line = InvalidTokenLine(listed)
             return request.select("token", token, "token \(token.prefix(8))") + [
                 "<span class=\"mono\">\(request.device(token, length: 24))</span>",
-                request.time(listed.details.at),
-            ] + line.cells.dropFirst(2).map { "\($0)" }
+                listed.details.at.map { request.time($0) } ?? "",
+            ] + InvalidTokenLine(listed).cells.dropFirst(2).map { $0 == "-" ? "" : request.short($0) }
         }
-        let table = Elements.table("Invalid tokens", titles, rows, empty: "No invalid token matches.")
+        let table = Elements.list(
+            "Invalid tokens", columns, rows,
+            empty: Elements.empty(
+                "\(totals.sentence)",
+                isFiltered
+                    ? "" : "<p>A token that APNs refuses for good is kept here, and workers send nothing to it.</p>"))
         let list = request.selection(
-            "remove-invalid-tokens", table, "<button class=\"danger\">Remove from the set</button>",
+            "remove-invalid-tokens", table, totals, "<button class=\"danger\">Remove from the set</button>",
             hint: "Workers send to removed tokens again. The next page shows the number.")
-        let add: HTML = request.form(
-            "add-invalid-tokens", class: "stack",
-            """
-            <h2>Add tokens</h2><label>Device tokens in hex, separated by white space\
-            <textarea name="tokens" required></textarea></label>\(Elements.field("Reason", "reason", value: "Manual"))\
-            <p><button>Add</button></p>
-            """)
         return PageContent(
             title: "Invalid tokens",
             main: """
-                <p>\(Words.number(status.invalidTokens)) tokens.</p>\(form)\(list)\
-                \(request.next(["invalid"], cursor, tokens.count < Self.limit ? "Search further" : "Next page"))\(add)
+                \(tabs(request, isFiltered ? nil : totals.all))\(request.filters(["invalid"], filters(status), keeping: ["source"]))\
+                \(request.line(totals))\(list)\(request.pager(["invalid"], totals, part.cursor))\(add(request))
                 """, scripts: ["select.js"])
+    }
+
+    /// Returns the tabs of the sources. Redis has only the number of all tokens.
+    private func tabs(_ request: PageRequest, _ total: Int?) -> HTML {
+        let sources = [
+            ("All", nil), ("APNs", "apns"), ("Gateway", "gateway"), ("Feedback", "feedback"), ("Import", "import"),
+        ]
+        return Elements.tabs(
+            "Sources",
+            sources.map { title, source in
+                (
+                    "\(title)", request.path(["invalid"], "source", source), request.query["source"] == source,
+                    source == nil ? total : nil
+                )
+            })
+    }
+
+    private func filters(_ status: FleetStatus) -> [ListFilter] {
+        let reasons = status.reasons(["invalid_token"]) + ["BadDeviceToken", "Unregistered", "Manual"]
+        return [
+            ListFilter("Reason", "reason", placeholder: "BadDeviceToken", known: reasons, isMain: true),
+            ListFilter("Environment", "environment", known: ["production", "sandbox"], isMain: true),
+            ListFilter("Topic", "topic"),
+        ] + ListFilter.range("Invalid")
+    }
+
+    private func add(_ request: PageRequest) -> HTML {
+        let form = request.form(
+            "add-invalid-tokens", class: "stack",
+            """
+            <label>Device tokens in hex, separated by white space<textarea name="tokens" required></textarea></label>\
+            \(Elements.field("Reason", "reason", value: "Manual"))<p><button>Add</button></p>
+            """)
+        return form.isEmpty ? "" : Elements.card("Add tokens", form)
     }
 }

@@ -9,43 +9,39 @@ struct JobsPage: DashboardPage {
     let path = "/jobs"
     let section = Section.jobs
 
-    /// The number of jobs on a page.
-    static let limit = 50
-
     func content(_ request: PageRequest) async throws -> PageContent {
         let filter = try JobFilter(request.query, now: Moment.now)
-        let names = try await request.site.data.queues().map(\.queue)
-        let listing = try await list(request, filter)
-        let states = [("", "all")] + StoredJob.State.allCases.map { ($0.rawValue, $0.rawValue) }
-        let form = request.filters(
-            ["jobs"],
-            [
-                Elements.choice("State", "state", states, chosen: request.query["state"] ?? ""),
-                request.queueChoice(names),
-                request.field("Campaign", "campaign"), request.field("App", "app"), request.field("Topic", "topic"),
-                request.field("ID", "id"), request.field("Token", "token"),
-                request.field("Last error", "reason", placeholder: "ServiceUnavailable or Too*"),
-                request.visitor.seesContent ? request.field("Text in the job", "match") : "",
-                request.field("Since", "since", placeholder: "2h, or 2026-11-21T08:00:00Z"),
-                request.field("Until", "until", placeholder: "30m"),
-            ])
-        let titles: [HTML] =
+        let queues = try await request.site.data.queues()
+        let chosen = try await request.site.data.queues(named: request.query.all("queue"))
+        let isLatestFirst = request.query["order"] == "latest"
+        async let status = request.site.data.fleetStatus()
+        async let campaigns = request.campaignNames(chosen)
+        let listing = try await list(request, filter, latestFirst: isLatestFirst)
+        let counts = StateCounts(try await status, chosen.map(\.queue))
+        let totals = request.totals(
+            "job", listing, of: counts.total(filter.states), isFiltered: !filter.matchesAll)
+        let filters = Self.filters(request, queues.map(\.queue), try await status, try await campaigns)
+        let areOrdered = !filter.states.isEmpty && filter.states.isSubset(of: StoredJob.State.postponed)
+        let next = request.sorted(
+            "Next try", ["jobs"], isLatestFirst ? .descending : .ascending, reversed: isLatestFirst ? nil : "latest",
+            priority: 2)
+        let columns: [Elements.Column] =
             request.selectAll
-            + ["State", "Key", "Queue", "Age", "Next try", "Attempt", "App", "ID", "Campaign", "Token", "Last error"]
-        let table = Elements.table(
-            "Jobs", titles, listing.rows.map { row($0, request) }, numbers: [request.isOperator ? 6 : 5],
-            empty: listing.cursor == nil ? "No job matches." : "No job matches so far.")
-        let more: HTML =
-            listing.cursor == nil
-            ? ""
-            : """
-            \(if: listing.rows.count < Self.limit, "<p class=\"notice\">\(Words.number(listing.looked)) jobs were searched.</p>")\
-            \(request.next(["jobs"], listing.cursor, listing.rows.count < Self.limit ? "Search further" : "Next page"))
-            """
+            + [.init("State", .key), .init("ID and key", .key)]
+            + (queues.count > 1 ? [.init("Queue", .key, priority: 2)] : [])
+            + [
+                .init("Age", .key, priority: 2), areOrdered ? next : .init("Next try", .key, priority: 2),
+                .init("Attempt", .number, priority: 3), .init("App", .key, priority: 2),
+                .init("Campaign", .key, priority: 2), .init("Token", .key, priority: 2),
+                .init("Last error", priority: 2),
+            ]
+        let table = Elements.list(
+            "Jobs", columns, listing.rows.map { row($0, request, hasQueue: queues.count > 1) },
+            empty: Self.empty(request, totals))
         // The filter's queue is the source, so jobs can be moved to the others only.
-        let others = request.query["queue"].map { chosen in names.filter { $0 != chosen } } ?? []
+        let others = request.query["queue"].map { chosen in queues.map(\.queue).filter { $0 != chosen } } ?? []
         let list = request.selection(
-            "change-jobs", table, of: "jobs",
+            "change-jobs", table, totals,
             """
             <button name="action" value="run">Run now</button>
             <button name="action" value="cancel" class="danger">Cancel</button>
@@ -56,11 +52,109 @@ struct JobsPage: DashboardPage {
                 """)
             \(PageRequest.rate)
             """, hint: "The next page shows the number before anything changes.")
-        return PageContent(title: "Jobs", main: "\(form)\(list)\(more)", scripts: ["select.js"])
+        let order: HTML =
+            areOrdered
+            ? """
+            <a class="order" href="\(request.path(["jobs"], "order", isLatestFirst ? nil : "latest"))">\
+            \(isLatestFirst ? "first due first" : "last due first")</a>
+            """ : ""
+        let notes: [HTML] = [
+            chosen.count > 1 ? "one queue after the other" : "", order,
+        ].filter { !$0.isEmpty }
+        return PageContent(
+            title: "Jobs",
+            main: """
+                \(tabs(request, filter, counts))\(request.filters(["jobs"], filters, keeping: ["state", "order"]))\
+                \(request.line(totals, notes))\(list)\(request.pager(["jobs"], totals, listing.cursor))
+                """, scripts: ["select.js"])
+    }
+
+    /// The numbers of jobs of some queues by state, as the status has them.
+    struct StateCounts {
+        private let queues: [FleetStatus.Queue]
+
+        init(_ status: FleetStatus, _ names: [String]) {
+            queues = status.queues.filter { names.contains($0.name) }
+        }
+
+        /// Returns the number of jobs in some states, or in all; `nil` if it is not known.
+        func total(_ states: Set<StoredJob.State>) -> Int? {
+            let states =
+                states.isEmpty || states.count == StoredJob.State.allCases.count ? [nil] : states.map(Optional.some)
+            var sum = 0
+            for queue in queues {
+                for state in states {
+                    guard queue.error == nil, let count = Self.count(state, queue) else { return nil }
+                    sum += count
+                }
+            }
+            return sum
+        }
+
+        private static func count(_ state: StoredJob.State?, _ queue: FleetStatus.Queue) -> Int? {
+            switch state {
+            case nil: queue.waiting + queue.due + queue.later + queue.claimed
+            case .waiting: queue.waiting
+            case .claimed: queue.claimed
+            case .retrying: queue.retrying
+            case .scheduled: queue.scheduled
+            case .deferred: queue.deferred
+            }
+        }
+    }
+
+    /// Returns the tabs of the states. Their numbers are those of all jobs, so a page with further filters has none.
+    private func tabs(_ request: PageRequest, _ filter: JobFilter, _ counts: StateCounts) -> HTML {
+        let states: [StoredJob.State?] = [nil] + StoredJob.State.allCases
+        return Elements.tabs(
+            "States",
+            states.map { state in
+                let query =
+                    request.query.without(ListPlace.fields.union(["state", "order"])) + [("state", state?.rawValue)]
+                let name = state?.rawValue ?? "all"
+                return (
+                    "\(name.prefix(1).uppercased() + name.dropFirst())", request.links.path(["jobs"], query),
+                    filter.states == Set([state].compactMap { $0 }),
+                    filter.matchesAll ? counts.total(Set([state].compactMap { $0 })) : nil
+                )
+            })
+    }
+
+    private static func filters(
+        _ request: PageRequest, _ queues: [String], _ status: FleetStatus, _ campaigns: [String]
+    ) -> [ListFilter] {
+        let main = [
+            ListFilter.queue(queues), ListFilter("ID", "id", isMain: true),
+            ListFilter("Campaign", "campaign", known: campaigns, isMain: true),
+            ListFilter("App", "app", known: request.appNames(status), isMain: true),
+        ].compactMap { $0 }
+        let text = request.visitor.seesContent ? [ListFilter("Text in the job", "match")] : []
+        return main + [
+            ListFilter(
+                "Last error", "reason", placeholder: "ServiceUnavailable or Too*",
+                known: status.reasons(["retried", "deferred"])),
+            ListFilter("Token", "token"), ListFilter("Key", "key"), ListFilter("Topic", "topic"),
+        ] + text + ListFilter.range("Enqueued") + [ListFilter("Due before", "due_before", placeholder: "2h")]
+    }
+
+    private static func empty(_ request: PageRequest, _ totals: ListTotals) -> HTML {
+        guard totals.isLast, !totals.isFiltered, totals.seen == 0 else {
+            return Elements.empty("\(totals.sentence)", "")
+        }
+        return Elements.empty(
+            request.query["state"] == nil ? "There are no jobs." : "There are no \(request.query["state"]) jobs.",
+            """
+            <p>A producer pushes jobs to the list of a queue, or a file is enqueued:</p>
+            <p>\(Elements.command("apns-worker enqueue <jobs.ndjson"))</p>
+            \(if: request.isOperator, "<p>\(request.link(["try"], "Try it")) sends a single test.</p>")
+            """)
     }
 
     /// Returns a page of jobs of the queues in the query.
-    func list(_ request: PageRequest, _ filter: JobFilter) async throws -> ListPart<JobRow> {
+    /// - Parameter latestFirst: true to begin with the retries that are due last.
+    func list(
+        _ request: PageRequest, _ filter: JobFilter, latestFirst: Bool = false
+    ) async throws -> ListPart<JobRow> {
         // A text search would reveal parts of a job to visitors who cannot see its content.
         guard filter.texts.isEmpty || request.visitor.seesContent else {
             throw WebError(.forbidden, "only operators can search jobs by their text")
@@ -68,30 +162,36 @@ struct JobsPage: DashboardPage {
         let end = request.searchEnd
         return try await .of(
             request.site.data.queues(named: request.query.all("queue")), after: request.query["after"],
-            limit: Self.limit,
+            limit: PageRequest.rows,
             until: end
         ) { keys, cursor, missing in
             let found = try await request.source.fleet.jobs(of: keys).list(
-                filter, after: cursor, limit: missing, until: end)
+                filter, after: cursor, limit: missing, until: end, latestFirst: latestFirst)
             return ListPart(
                 rows: found.jobs.map { JobRow(queue: keys.queue, job: $0, now: found.now) },
                 looked: found.looked, cursor: found.cursor)
         }
     }
 
-    private func row(_ row: JobRow, _ request: PageRequest) -> [HTML] {
+    private func row(_ row: JobRow, _ request: PageRequest, hasQueue: Bool) -> [HTML] {
         let job = row.job
         let cells = row.cells
         let tokens = job.tokens
         let token: HTML =
             tokens.count == 1
-            ? request.device(String(buffer: tokens[0]), length: 8) : "\(cells[8])"
+            ? request.device(String(buffer: tokens[0]), length: 8) : tokens.isEmpty ? "" : "\(cells[8])"
+        func text(_ value: ByteBuffer?) -> String? { value.map { String(buffer: $0) } }
+        let campaign = text(job.campaign)
+        let identity = request.identity(
+            text(job.id), job.key, to: ["jobs", row.queue, job.key], [("state", job.state.rawValue)])
+        let error = cells[9] == "-" ? "" : cells[9]
         return request.select("key", job.key, "job \(job.key)") + [
-            Elements.label(cells[0], Self.tone(job.state)),
-            request.link(["jobs", row.queue, job.key], [("state", job.state.rawValue)], job.key), "\(row.queue)",
-            "\(cells[2])", "\(cells[3])", "\(cells[4])", "\(cells[5])", "\(cells[6])",
-            job.campaign.map { request.link(["campaigns", String(buffer: $0)], String(buffer: $0)) } ?? "–", token,
-            "\(cells[9])",
+            Elements.label(cells[0], Self.tone(job.state)), identity,
+        ] + (hasQueue ? [request.short(row.queue)] : []) + [
+            job.enqueuedAt.map { request.time($0) } ?? "",
+            job.due.map { $0 > row.now ? request.time($0) : "due" } ?? "",
+            "\(cells[4])", request.short(text(job.app)),
+            campaign.map { request.short($0, to: ["campaigns", $0]) } ?? "", token, Elements.clamped(error),
         ]
     }
 
@@ -145,52 +245,68 @@ struct JobPage: DashboardPage {
 
     private func html(_ row: JobRow, _ queue: QueueSource, _ request: PageRequest) async -> HTML {
         let job = row.job
-        func text(_ value: ByteBuffer?) -> HTML? { value.map { "\(String(buffer: $0))" } }
+        func text(_ value: ByteBuffer?) -> String? { value.map { String(buffer: $0) } }
         let devices = job.tokens.prefix(20).map { token -> HTML in
             request.device(String(buffer: token))
         }
         let more = job.tokens.count - devices.count
-        let facts = Elements.facts([
+        let error = row.cells[9] == "-" || job.lane != nil ? nil : row.cells[9]
+        let delivery = Elements.facts([
             ("State", Elements.label(job.state.rawValue, JobsPage.tone(job.state))),
             ("Queue", request.link(["queues", row.queue], row.queue)), ("Claimed by", job.lane.map { "\($0)" }),
             ("Next attempt", job.due.map { request.time($0) }), ("Attempt", "\(job.envelope.attempt)"),
-            ("Last error", "\(row.cells[9])"), ("First seen", request.time(job.enqueuedAt)),
+            ("Last error", error.map { "\($0)" }), ("Failed", job.failure?.at.map { request.time($0) }),
+            ("First seen", job.enqueuedAt.map { request.time($0) }),
             ("Reclaimed", job.envelope.reclaims > 0 ? "\(job.envelope.reclaims) times" : nil),
-            ("Requeued", job.envelope.requeues > 0 ? "\(job.envelope.requeues) times" : nil), ("ID", text(job.id)),
-            ("App", text(job.app)), ("Topic", text(job.topic)),
-            (
-                "Campaign",
-                job.campaign.map { request.link(["campaigns", String(buffer: $0)], String(buffer: $0)) }
-            ),
+            ("Requeued", job.envelope.requeues > 0 ? "\(job.envelope.requeues) times" : nil),
+        ])
+        let contents = Elements.facts([
+            ("ID", text(job.id).map { "\($0)" }), ("Key", "<span class=\"mono\">\(job.key)</span>"),
+            ("App", text(job.app).map { request.link(["jobs"], [("app", $0)], $0) }),
+            ("Topic", text(job.topic).map { "\($0)" }),
+            ("Campaign", text(job.campaign).map { request.link(["campaigns", $0], $0) }),
             (
                 "Devices",
                 devices.isEmpty ? nil : "\(devices.joined(separator: ", "))\(if: more > 0, " and \(more) more")"
             ),
             ("Size", "\(Words.bytes(job.size))"),
         ])
-        let fields = [("queue", row.queue), ("key", job.key), ("state", job.state.rawValue)]
-        let actions: HTML =
-            job.state == .claimed
-            ? "<p class=\"hint\">A worker has claimed the job. Cancel it by its ID to have the worker drop it.</p>"
-            : """
-            \(if: job.state != .waiting, request.form("change-jobs", fields + [("action", "run")], "<button class=\"main\">Run now</button>"))
-            \(request.form("change-jobs", fields + [("action", "cancel")], "<button class=\"danger\">Cancel</button>"))
-            \(request.form("change-jobs", fields + [("action", "discard")], "<button class=\"danger\">Delete</button>"))
+        let cards: HTML = """
+            <div class="columns">\(Elements.card("Delivery", tone: job.failure == nil ? .plain : .warning, delivery))\
+            \(Elements.card("Notification", contents))</div>\(actions(row, request))
             """
-        let byID: HTML =
-            job.id.map { id in
-                request.form(
-                    "change-jobs", [("queue", row.queue), ("id", String(buffer: id)), ("action", "cancel")],
-                    "<button class=\"danger\">Cancel ID \(String(buffer: id))</button>")
-            } ?? ""
         guard request.visitor.seesContent else {
-            return "\(facts)<p class=\"notice\">The payload is shown to operators only.</p>"
+            return "\(cards)<p class=\"notice\">The payload is shown to operators only.</p>"
         }
         let check = await request.source.check(job.original, queue)
         return """
-            \(facts)\(if: request.isOperator, "<div class=\"actions\">\(actions)\(byID)</div>")
-            \(JobPreview.checked(check))
-            <h2>Job</h2>\(Elements.source(JobPreview.pretty(job.original), title: "The job as its producer wrote it"))
+            \(cards)\(JobPreview.checked(check))
+            \(Elements.card("Job", Elements.source(JobPreview.pretty(job.original), title: "The job as its producer wrote it")))
+            """
+    }
+
+    private func actions(_ row: JobRow, _ request: PageRequest) -> HTML {
+        let job = row.job
+        guard request.isOperator else { return "" }
+        let fields = [("queue", row.queue), ("key", job.key), ("state", job.state.rawValue)]
+        let id = job.id.map { String(buffer: $0) }
+        let byID: HTML =
+            id.map { id in
+                request.form(
+                    "change-jobs", [("queue", row.queue), ("id", id), ("action", "cancel")],
+                    "<button class=\"danger\">Cancel ID \(id)</button>")
+            } ?? ""
+        if job.state == .claimed {
+            let hint =
+                "A worker has claimed the job." + (id == nil ? "" : " Cancel it by its ID to have the worker drop it.")
+            return "<p class=\"hint\">\(hint)</p><div class=\"actions\">\(byID)</div>"
+        }
+        return """
+            <div class="actions">\
+            \(if: job.state != .waiting, request.form("change-jobs", fields + [("action", "run")], "<button class=\"main\">Run now</button>"))
+            \(request.form("change-jobs", fields + [("action", "cancel")], "<button class=\"danger\">Cancel</button>"))
+            \(request.form("change-jobs", fields + [("action", "discard")], "<button class=\"danger\">Delete</button>"))
+            \(byID)</div>
             """
     }
 }

@@ -68,13 +68,157 @@ extension ListPart {
     }
 }
 
+/// The place of a page in its list, as its URL contains it: Redis has cursors that only lead forward, so the URL also
+/// contains those of the pages before it.
+struct ListPlace: Equatable {
+    /// The beginning of a page.
+    struct Start: Equatable {
+        /// The cursor; `nil` for the first page.
+        var cursor: String?
+        /// The number of rows of the pages before it.
+        var seen = 0
+
+        init(_ cursor: String? = nil, seen: Int = 0) {
+            self.cursor = cursor
+            self.seen = max(0, min(seen, 1_000_000_000_000))
+        }
+
+        /// Reads the number and, except for the first page, the cursor.
+        fileprivate init?(_ text: String) {
+            let parts = text.split(separator: " ", maxSplits: 1).map(String.init)
+            guard let seen = parts.first.flatMap({ Int($0) }) else { return nil }
+            self.init(parts.count > 1 ? parts[1] : nil, seen: seen)
+        }
+
+        fileprivate var text: String { cursor.map { "\(seen) \($0)" } ?? "\(seen)" }
+    }
+
+    /// The names of its fields in a URL.
+    static let fields: Set<String> = ["after", "seen", "back"]
+    /// The maximum number of earlier pages in a URL, so that servers accept it.
+    static let maximumBack = 20
+
+    private(set) var start = Start()
+    /// The earlier pages, the nearest last.
+    private(set) var back: [Start] = []
+
+    /// Reads the fields of a URL. Malformed earlier pages are ignored.
+    init(_ query: Form) {
+        guard let cursor = query["after"] else { return }
+        start = Start(cursor, seen: query["seen"].flatMap { Int($0) } ?? 0)
+        back = query.all("back").suffix(Self.maximumBack).compactMap { Start($0) }
+    }
+
+    private init(_ start: Start, _ back: [Start]) { (self.start, self.back) = (start, back) }
+
+    var isFirst: Bool { start.cursor == nil }
+
+    /// Returns the place of the next page.
+    /// - Parameter rows: the number of rows of this page.
+    func next(_ cursor: String, rows: Int) -> ListPlace {
+        ListPlace(Start(cursor, seen: start.seen + rows), (back + [start]).suffix(Self.maximumBack))
+    }
+
+    /// The place of the page before; `nil` if it is not known.
+    var previous: ListPlace? { back.last.map { ListPlace($0, back.dropLast()) } }
+
+    /// The fields for a URL.
+    var query: [(name: String, value: String?)] {
+        guard let cursor = start.cursor else { return [] }
+        return [("after", cursor), ("seen", "\(start.seen)")] + back.map { ("back", $0.text) }
+    }
+}
+
+/// The numbers of a page of a list in words.
+struct ListTotals {
+    /// The noun of a row, such as `job`.
+    let noun: String
+    /// The number of rows of the pages before.
+    var seen = 0
+    var rows = 0
+    /// The number of entries in the list; `nil` if Redis does not count them, or if filters select some.
+    var total: Int?
+    /// The number of entries that were searched for this page; `nil` if that is not known.
+    var looked: Int?
+    /// True if filters select some of the entries.
+    var isFiltered = false
+    /// True if no page follows.
+    var isLast = false
+
+    /// The number of rows of all pages, if it is known.
+    var all: Int? { isLast ? seen + rows : isFiltered ? nil : total.map { max($0, seen + rows) } }
+
+    /// The rows of the page and their number, such as `51–100 of 12,345 jobs`.
+    var sentence: String {
+        guard rows > 0 else { return nothing }
+        let searched =
+            isFiltered && !isLast ? looked.map { "; \(Words.count($0, self.noun)) searched for this page" } : nil
+        if let all, all == rows { return "\(Words.count(all, noun))\(isFiltered ? " found" : "")" }
+        let range = "\(Words.number(seen + 1))–\(Words.number(seen + rows))"
+        if let all { return "\(range) of \(Words.count(all, noun))\(isFiltered ? " found" : "")" }
+        return isFiltered
+            ? "\(range) of the \(noun)s that match\(searched ?? "")"
+            : "\(range) of more \(noun)s than are counted by state"
+    }
+
+    /// The sentence for a page without rows.
+    var nothing: String {
+        let searched = looked.map { "\(Words.count($0, noun)) searched" }
+        guard isLast else {
+            return
+                "No \(noun) matches so far\(searched.map { ": \($0)" } ?? ""). The search goes on with the next page."
+        }
+        if seen > 0 { return "There are no more \(noun)s\(isFiltered ? " that match" : "")." }
+        return isFiltered ? "No \(noun) matches\(searched.map { ": \($0)" } ?? "")." : "There are no \(noun)s."
+    }
+}
+
 extension PageRequest {
+    /// The number of rows of a page.
+    static let rows = 50
+
+    var place: ListPlace { ListPlace(query) }
+
     /// The time at which the search for a page ends: early for the first page, so that it appears at once; later for
     /// the following ones, which the user asked for.
     var searchEnd: ContinuousClock.Instant { .now + (query["after"] == nil ? .milliseconds(150) : .seconds(4)) }
 
-    /// The header of the column of checkboxes; none for viewers.
-    var selectAll: [HTML] { isOperator ? ["<input type=\"checkbox\" aria-label=\"Select all\">"] : [] }
+    /// Returns the numbers of a page.
+    func totals<Row>(_ noun: String, _ part: ListPart<Row>, of total: Int?, isFiltered: Bool) -> ListTotals {
+        ListTotals(
+            noun: noun, seen: place.start.seen, rows: part.rows.count, total: total,
+            looked: part.looked > 0 ? part.looked : nil, isFiltered: isFiltered, isLast: part.cursor == nil)
+    }
+
+    /// Returns the line above a list: its numbers, and notes.
+    func line(_ totals: ListTotals, _ notes: [HTML] = []) -> HTML {
+        guard totals.rows > 0 else { return "" }
+        return
+            "<p class=\"totals\">\((["<span class=\"num\">\(totals.sentence)</span>"] + notes).joined(separator: " · "))</p>"
+    }
+
+    /// Returns the links to the first, the previous and the next page, with the same filters.
+    func pager(_ segments: [String], _ totals: ListTotals, _ cursor: String?) -> HTML {
+        let place = place
+        func link(_ to: ListPlace?, _ attributes: HTML, _ title: String) -> HTML {
+            guard let to else { return "" }
+            let path = links.path(segments, query.without(ListPlace.fields) + to.query)
+            return "<a class=\"button\"\(attributes) href=\"\(path)\">\(title)</a>"
+        }
+        let next = cursor.map { place.next($0, rows: totals.rows) }
+        guard next != nil || !place.isFirst else { return "" }
+        return """
+            <nav class="pager" aria-label="Pages of the list">\
+            \(link(place.isFirst ? nil : ListPlace(Form()), "", "First page"))\
+            \(link(place.previous, " rel=\"prev\"", "Previous page"))\
+            \(link(next, " rel=\"next\"", totals.rows < Self.rows ? "Search further" : "Next page"))</nav>
+            """
+    }
+
+    /// The column of checkboxes; none for viewers.
+    var selectAll: [Elements.Column] {
+        isOperator ? [.init("<input type=\"checkbox\" aria-label=\"Select all rows of this page\">", .check)] : []
+    }
 
     /// Returns the cell with the checkbox of a row; none for viewers.
     func select(_ name: String, _ value: String, _ label: String) -> [HTML] {
@@ -83,22 +227,28 @@ extension PageRequest {
     }
 
     /// Returns the table in a form whose buttons act on the selected rows, or on everything that matches the page's
-    /// filters. Returns only the table for viewers.
-    func selection(_ action: String, _ table: HTML, of noun: String = "", _ buttons: HTML, hint: String) -> HTML {
-        guard isOperator else { return table }
-        let filters = query.without(["after"]).map { name, value -> HTML in
+    /// filters. Returns only the table for viewers, and for a table without rows.
+    ///
+    /// Without scripts the buttons are below the table. `select.js` shows them once a row is selected, and offers
+    /// everything that matches once all rows of the page are.
+    func selection(_ action: String, _ table: HTML, _ totals: ListTotals, _ buttons: HTML, hint: String) -> HTML {
+        guard isOperator, totals.rows > 0 else { return table }
+        let filters = query.without(ListPlace.fields.union(["order"])).map { name, value -> HTML in
             "<input type=\"hidden\" name=\"filter_\(name)\" value=\"\(value)\">"
         }
-        let of = noun.isEmpty ? "" : " \(noun)"
+        let all =
+            totals.all.map { "all \(Words.count($0, totals.noun))" } ?? "all \(totals.noun)s that match"
         return """
             <form method="post" action="\(links.path(["actions", action]))" data-select>\
             \(site.formToken(visitor))\(filters)\(table)
-            <div class="toolbar"><div class="actions">
-            <span data-selected></span>
-            <label class="check"><input type="radio" name="scope" value="selected" checked>selected\(of)</label>
-            <label class="check"><input type="radio" name="scope" value="all">all\(of) that match</label>
-            \(buttons)
-            </div><p class="hint">\(hint)</p></div></form>
+            <div class="toolbar selection" data-bar><div class="actions">
+            <strong data-selected aria-live="polite"></strong>
+            <button type="button" class="small" data-all hidden>Select all \(totals.rows) of this page</button>
+            <button type="button" class="small quiet" data-none hidden>Clear</button>
+            <span class="scope" data-scope>\
+            <label class="check"><input type="radio" name="scope" value="selected" checked>selected \(totals.noun)s</label>
+            <label class="check"><input type="radio" name="scope" value="all">\(all)</label></span>
+            </div><div class="actions">\(buttons)</div><p class="hint">\(hint)</p></div></form>
             """
     }
 

@@ -53,11 +53,17 @@ package enum Elements {
         /// 1 for a column that is always shown, 2 for one that takes a line of its own on a phone, 3 for one that only wide
         /// screens and phones show.
         let priority: Int
+        /// The order of the rows by this column, if it is the one that orders them.
+        let order: Order?
         /// True to show the title on phones, too, where rows are cards without a head.
         let namesCells: Bool
 
-        package init(_ title: HTML, _ kind: Kind = .text, priority: Int = 1, namesCells: Bool? = nil) {
-            (self.title, self.kind, self.priority) = (title, kind, priority)
+        package enum Order: String, Sendable { case ascending, descending }
+
+        package init(
+            _ title: HTML, _ kind: Kind = .text, priority: Int = 1, order: Order? = nil, namesCells: Bool? = nil
+        ) {
+            (self.title, self.kind, self.priority, self.order) = (title, kind, priority, order)
             self.namesCells = namesCells ?? (kind == .number || priority > 1)
         }
     }
@@ -78,7 +84,10 @@ package enum Elements {
                 }
             return " class=\"\(kind) p\(column.priority)\""
         }
-        let head = columns.map { "<th scope=\"col\"\(style($0))>\($0.title)</th>" as HTML }
+        let head = columns.map { column -> HTML in
+            let order = column.order.map { " aria-sort=\"\($0.rawValue)\"" as HTML }
+            return "<th scope=\"col\"\(style(column))\(order)>\(column.title)</th>"
+        }
         let body = rows.map { row -> HTML in
             let cells = zip(columns, row).map { column, cell -> HTML in
                 "<td\(style(column))\(if: column.namesCells, " data-title=\"\(column.title.words)\"")>\(cell)</td>"

@@ -52,7 +52,7 @@ struct DashboardAPI: Sendable {
         }
         get(api, "/invalid-tokens") { request in
             let found = try await InvalidTokensPage.list(request)
-            let lines = found.tokens.map { listed in
+            let lines = found.rows.map { listed in
                 var line = ByteBuffer()
                 var shown = listed
                 shown.token = ByteBuffer(string: request.token(String(buffer: listed.token)))
@@ -220,14 +220,14 @@ struct DashboardAPI: Sendable {
             let count: Int?
             let detail, via, ending: String?
         }
-        let entries = try await ActivityPage.entries(request)
-        let lines = try entries.map { entry in
+        let part = try await ActivityPage.list(request, limit: 100)
+        let lines = try part.rows.map { entry in
             try JSONLine.text(
                 Entry(
                     id: entry.id, by: entry.by, action: entry.actionName, subject: entry.subject, at: entry.at,
                     count: entry.count, detail: entry.detail, via: entry.via?.rawValue, ending: entry.ending?.rawValue))
         }
-        return list("activity", lines, entries.count == ActivityPage.limit ? entries.last?.id : nil)
+        return list("activity", lines, part.cursor)
     }
 
     private func history(_ request: PageRequest) async throws -> Response {

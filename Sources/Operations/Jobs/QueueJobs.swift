@@ -48,10 +48,12 @@ package struct QueueJobs: Sendable {
     /// Reads one page of the list, the inbox or the retries.
     /// - Parameters:
     ///   - fromHead: true to begin at the end from which workers claim.
+    ///   - latestFirst: true to begin with the retry that is due last.
     ///   - decodes: true to decode the jobs.
     /// - Throws: `RedisError`, or `QueueConnection/Failure/unexpectedReply(_:)`.
     func page(
-        _ place: Place, after cursor: String?, limit: Int = pageSize, fromHead: Bool = false, decodes: Bool
+        _ place: Place, after cursor: String?, limit: Int = pageSize, fromHead: Bool = false,
+        latestFirst: Bool = false, decodes: Bool
     ) async throws -> Page {
         let (key, head): (String, QueueKeys.Head) =
             switch place {
@@ -60,8 +62,8 @@ package struct QueueJobs: Sendable {
             case .retry: (keys.retry, .left)
             case .claimed(let lane): (keys.claimed(lane), .left)
             }
-        let end: QueueKeys.Head = fromHead == (head == .left) ? .left : .right
         let isRetry = place == .retry
+        let end: QueueKeys.Head = (isRetry ? !latestFirst : fromHead == (head == .left)) ? .left : .right
         return try await read(key, kind: isRetry ? "retry" : "list", cursor: cursor, limit: limit, end: end) {
             position, size, body, now in
             let due = isRetry ? Int64(bounding: Double(position) ?? 0) : nil
@@ -130,53 +132,85 @@ package struct QueueJobs: Sendable {
     /// Returns some of the jobs that match. With an `end`, the time does not depend on the length of the queue.
     /// - Parameters:
     ///   - cursor: the cursor of the previous part; `nil` for the first.
-    ///   - limit: the number of jobs at which the part ends. It can be exceeded by one page of Redis.
+    ///   - limit: the maximum number of jobs.
     ///   - end: the time at which the search ends, even if too few jobs were found. At least one page of Redis is read.
+    ///   - latestFirst: true to begin with the retry that is due last.
     /// - Throws: `RedisError`, or `QueueConnection/Failure/unexpectedReply(_:)`.
     package func list(
-        _ filter: JobFilter, after cursor: String? = nil, limit: Int, until end: ContinuousClock.Instant? = nil
+        _ filter: JobFilter, after cursor: String? = nil, limit: Int, until end: ContinuousClock.Instant? = nil,
+        latestFirst: Bool = false
     ) async throws -> Listing {
         var listing = Listing()
         var places = try await places(filter)[...]
         // The name of the place, and the cursor within it.
         let parts = (cursor ?? "").split(separator: "@", maxSplits: 1, omittingEmptySubsequences: false)
             .map(String.init)
-        var inner: String?
+        var inner = InnerCursor()
         var isOver: Bool { end.map { ContinuousClock.now >= $0 } ?? false }
         if parts.count == 2, let index = places.firstIndex(where: { $0.name == parts[0] }) {
             places = places[index...]
-            inner = parts[1].isEmpty ? nil : parts[1]
+            inner = InnerCursor(parts[1])
         }
         while let place = places.popFirst() {
-            if case .claimed(let lane) = place {
-                var claims: [StoredJob] = []
-                _ = try await sweepClaims(of: lane, filter, true, &listing.looked) { _, jobs, now in
-                    listing.now = now
-                    claims += jobs
-                    return true
-                }
-                listing.jobs += claims
-            } else {
-                repeat {
+            repeat {
+                var found: [StoredJob] = []
+                var next: String?
+                if case .claimed(let lane) = place {
+                    _ = try await sweepClaims(of: lane, filter, true, &listing.looked) { _, jobs, now in
+                        listing.now = now
+                        found += jobs
+                        return true
+                    }
+                } else {
                     let missing = max(1, min(limit - listing.jobs.count, Self.pageSize))
-                    let wanted = filter.matchesAll ? missing : Self.pageSize / 2
-                    let page = try await page(place, after: inner, limit: wanted, decodes: true)
+                    let wanted = filter.matchesAll ? inner.skipped + missing : Self.pageSize / 2
+                    let page = try await page(
+                        place, after: inner.position, limit: wanted, latestFirst: latestFirst, decodes: true)
                     listing.now = page.now
                     listing.looked += page.jobs.count
-                    listing.jobs += page.jobs.filter { filter.matches($0, now: page.now) }
-                    inner = page.cursor
-                    if inner != nil, listing.jobs.count >= limit || isOver {
-                        listing.cursor = "\(place.name)@\(inner ?? "")"
-                        return listing
-                    }
-                } while inner != nil
-            }
+                    found = page.jobs.filter { filter.matches($0, now: page.now) }
+                    next = page.cursor
+                }
+                let rest = limit - listing.jobs.count
+                let new = found.dropFirst(inner.skipped)
+                listing.jobs += new.prefix(rest)
+                if new.count > rest {
+                    inner.skipped += rest
+                    listing.cursor = "\(place.name)@\(inner.text)"
+                    return listing
+                }
+                inner = InnerCursor(position: next)
+                if next != nil, listing.jobs.count >= limit || isOver {
+                    listing.cursor = "\(place.name)@\(inner.text)"
+                    return listing
+                }
+            } while inner.position != nil
             if let next = places.first, listing.jobs.count >= limit || isOver {
                 listing.cursor = "\(next.name)@"
                 return listing
             }
         }
         return listing
+    }
+
+    /// A position within a place: a page of Redis, and the number of matching jobs in it that were returned before.
+    private struct InnerCursor {
+        /// The cursor of the page of Redis; `nil` for the first.
+        var position: String?
+        var skipped = 0
+
+        init(position: String? = nil) { self.position = position }
+
+        /// Reads `<position>` or `<skipped>+<position>`.
+        init(_ text: String) {
+            let parts = text.split(separator: "+", maxSplits: 1, omittingEmptySubsequences: false).map(String.init)
+            let number = parts.count == 2 && parts[0].utf8.allSatisfy { $0 &- 0x30 < 10 } ? Int(parts[0]) : nil
+            skipped = number.map { min($0, QueueJobs.pageSize * 1000) } ?? 0
+            let rest = number == nil ? text : parts[1]
+            position = rest.isEmpty ? nil : rest
+        }
+
+        var text: String { (skipped > 0 ? "\(skipped)+" : "") + (position ?? "") }
     }
 
     /// Returns the places of the jobs, in the order in which jobs pass through them.

@@ -5,7 +5,8 @@
 --       2 cursor          'start', then the cursor of the reply before; with claimed any text
 --       3 limit           the maximum number of jobs
 --       4 max bytes       the page ends with the job at which the jobs reach this total
---       5 end             list: the end from which the jobs are read, LEFT or RIGHT
+--       5 end             list: the end from which the jobs are read, LEFT or RIGHT; retry: LEFT to begin with the job that is due
+--                         first, RIGHT with the one that is due last
 --       then with claimed the fields to read
 -- Reply { now, cursor, (position size job)... }
 --       now               Redis' time, ms
@@ -92,7 +93,8 @@ if kind == 'list' then
     end
     return reply
 elseif kind == 'retry' then
-    local time, passed, largest = '-inf', 0, nil
+    local is_latest = list_end == 'RIGHT'
+    local time, passed, largest = is_latest and '+inf' or '-inf', 0, nil
     if cursor ~= 'start' then
         local total
         time, passed, total, largest = string.match(cursor, '^([^ ]+) (%d+) (%d+) (%d+)$')
@@ -102,9 +104,11 @@ elseif kind == 'retry' then
         largest = tonumber(largest)
         passed = math.max(0, passed - math.max(0, total - redis.call('ZCOUNT', place, time, time)))
     end
-    local rank = redis.call('ZCOUNT', place, '-inf', '(' .. time) + passed
+    local before = is_latest and redis.call('ZCOUNT', place, '(' .. time, '+inf')
+        or redis.call('ZCOUNT', place, '-inf', '(' .. time)
+    local range, rank = is_latest and 'ZREVRANGE' or 'ZRANGE', before + passed
     local jobs, seen, is_end = read_portions(function(from, to)
-        return redis.call('ZRANGE', place, rank + from, rank + to)
+        return redis.call(range, place, rank + from, rank + to)
     end, limit, max_bytes, largest)
     for _, job in ipairs(jobs) do
         local score = redis.call('ZSCORE', place, job)
