@@ -60,7 +60,8 @@ struct ActivityPage: DashboardPage {
         guard after?.allSatisfy({ $0.isNumber || $0 == "-" }) ?? true else { throw WebError.unknownCursor(after ?? "") }
         let client = try await request.source.fleet.client(for: keys.audit)
         let filter = try Filter(request.query)
-        let portion = filter.isEmpty ? limit : AuditLog.maximumPage
+        // One more than the page, to know whether another follows.
+        let portion = filter.isEmpty ? limit + 1 : AuditLog.maximumPage
         return try await part(filter, after: after, limit: limit, portion: portion, until: request.searchEnd) {
             try await AuditLog.latest(portion, before: $0, client, keys)
         }
@@ -114,7 +115,7 @@ struct ActivityPage: DashboardPage {
             empty: filter.isEmpty && part.cursor == nil && request.place.isFirst
                 ? Elements.empty(
                     "No actions yet.",
-                    "<p>Each action of an operator, by a command or by this dashboard, is recorded here with its result.</p>"
+                    "<p>Each action of an operator, by a command or by this dashboard, is recorded here.</p>"
                 )
                 : Elements.empty("\(totals.sentence)", ""))
         let isFirst = isLive(request.query)
@@ -122,7 +123,8 @@ struct ActivityPage: DashboardPage {
         return PageContent(
             title: "Activity",
             main: """
-                \(request.filters(["activity"], Self.filters(people)))\(isFirst ? Elements.live("activity", table) : table)\
+                \(request.filters(["activity"], Self.filters(people)))\
+                \(isFirst ? Elements.live("activity", table) : table)\
                 \(request.pager(["activity"], totals, part.cursor))
                 """)
     }

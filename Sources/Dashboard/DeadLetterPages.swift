@@ -65,7 +65,7 @@ struct DeadLettersPage: DashboardPage {
                 "\(totals.sentence)",
                 totals.isFiltered || areCancelled
                     ? ""
-                    : "<p>A job that cannot be delivered as it is is kept here with its reason, to be corrected and requeued.</p>"
+                    : "<p>A job that cannot be delivered is kept here with its reason, to be corrected and requeued.</p>"
             ))
         let list = request.selection(
             "change-dead-letters", table, totals,
@@ -74,11 +74,12 @@ struct DeadLettersPage: DashboardPage {
             <button class="danger" name="action" value="delete">Delete</button>
             \(PageRequest.rate)
             """, hint: "The next page shows the number before anything changes.")
-        let order: HTML = """
-            <a class="order" href="\(request.path(["dead"], "order", isOldestFirst ? nil : "oldest"))">\
-            \(isOldestFirst ? "newest first" : "oldest first")</a>
-            """
-        let notes: [HTML] = (chosen.count > 1 ? ["one queue after the other"] : []) + [order]
+        let notes =
+            (chosen.count > 1 ? [PageRequest.queueByQueue] : [])
+            + [
+                request.reversal(
+                    ["dead"], to: isOldestFirst ? nil : "oldest", isOldestFirst ? "newest first" : "oldest first")
+            ]
         return PageContent(
             title: "Dead letters",
             main: """

@@ -71,6 +71,26 @@ struct ListFilter {
             """
     }
 
+    /// Returns a link for each value of the filters that removes it, and one that removes all.
+    /// - Parameter path: returns the path of the page with some fields.
+    static func chips(
+        _ filters: [ListFilter], _ query: Form, _ path: ([(name: String, value: String?)]) -> String
+    ) -> HTML {
+        let fields = query.without(ListPlace.fields)
+        let chips = filters.flatMap { filter in
+            query.all(filter.name).map { value -> HTML in
+                let others = fields.filter { $0.name != filter.name || $0.value?.trimmed != value }
+                return """
+                    <a class="chip" href="\(path(others))"><span>\(filter.title) <strong>\(filter.words(value))</strong>\
+                    <span class="hidden">, remove this filter</span></span><span aria-hidden="true">×</span></a>
+                    """
+            }
+        }
+        guard !chips.isEmpty else { return "" }
+        let all = query.without(ListPlace.fields.union(filters.map(\.name)))
+        return "<p class=\"chips\">\(chips)\(if: chips.count > 1, "<a href=\"\(path(all))\">Clear all</a>")</p>"
+    }
+
     /// Returns the words of a value.
     fileprivate func words(_ value: String) -> String { choices.first { $0.value == value }?.title ?? value }
 }
@@ -89,38 +109,14 @@ extension PageRequest {
             others.isEmpty
             ? ""
             : """
-            <details><summary>More filters\(if: set > 0, " (\(set) set)")</summary><div class="fields">\(fields(others))</div></details>
+            <details><summary>More filters\(if: set > 0, " (\(set) set)")</summary>\
+            <div class="fields">\(fields(others))</div></details>
             """
         return """
-            <form class="filters" method="get" action="\(links.path(segments))">\(kept)\(fields(filters.filter(\.isMain)))\
-            <button class="main">Filter</button>\(more)</form>\(chips(segments, filters, keeping: keeping))
+            <form class="filters" method="get" action="\(links.path(segments))">\(kept)\
+            \(fields(filters.filter(\.isMain)))<button class="main">Filter</button>\(more)</form>\
+            \(ListFilter.chips(filters, query) { links.path(segments, $0) })
             """
-    }
-
-    /// Returns a link for each value of the filters that removes it, and one that removes all.
-    func chips(_ segments: [String], _ filters: [ListFilter], keeping: Set<String> = []) -> HTML {
-        let chips = filters.flatMap { filter in
-            query.all(filter.name).map { value -> HTML in
-                """
-                <a class="chip" href="\(links.path(segments, queryWithout(filter.name, value)))">\
-                <span>\(filter.title) <strong>\(filter.words(value))</strong><span class="hidden">, remove this filter</span>\
-                </span><span aria-hidden="true">×</span></a>
-                """
-            }
-        }
-        guard !chips.isEmpty else { return "" }
-        let clear: HTML =
-            chips.count < 2
-            ? ""
-            : """
-            <a href="\(links.path(segments, query.without(ListPlace.fields.union(filters.map(\.name)))))">Clear all</a>
-            """
-        return "<p class=\"chips\">\(chips)\(clear)</p>"
-    }
-
-    /// Returns the query without one value of a filter, for the first page.
-    func queryWithout(_ name: String, _ value: String) -> [(name: String, value: String?)] {
-        query.without(ListPlace.fields).filter { $0.name != name || $0.value?.trimmed != value }
     }
 
     /// Returns the path of the first page of this list with another value of a field.

@@ -109,7 +109,8 @@ struct InvalidTokensPage: DashboardPage {
         return PageContent(
             title: "Invalid tokens",
             main: """
-                \(tabs(request, isFiltered ? nil : totals.all))\(request.filters(["invalid"], filters(status), keeping: ["source"]))\
+                \(tabs(request, isFiltered ? nil : totals.all))\
+                \(request.filters(["invalid"], filters(status), keeping: ["source"]))\
                 \(request.line(totals))\(list)\(request.pager(["invalid"], totals, part.cursor))\(add(request))
                 """, scripts: ["select.js"])
     }

@@ -52,15 +52,12 @@ struct JobsPage: DashboardPage {
                 """)
             \(PageRequest.rate)
             """, hint: "The next page shows the number before anything changes.")
-        let order: HTML =
-            areOrdered
-            ? """
-            <a class="order" href="\(request.path(["jobs"], "order", isLatestFirst ? nil : "latest"))">\
-            \(isLatestFirst ? "first due first" : "last due first")</a>
-            """ : ""
-        let notes: [HTML] = [
-            chosen.count > 1 ? "one queue after the other" : "", order,
-        ].filter { !$0.isEmpty }
+        var notes = chosen.count > 1 ? [PageRequest.queueByQueue] : []
+        if areOrdered {
+            notes.append(
+                request.reversal(
+                    ["jobs"], to: isLatestFirst ? nil : "latest", isLatestFirst ? "first due first" : "last due first"))
+        }
         return PageContent(
             title: "Jobs",
             main: """
@@ -111,13 +108,23 @@ struct JobsPage: DashboardPage {
             states.map { state in
                 let query =
                     request.query.without(ListPlace.fields.union(["state", "order"])) + [("state", state?.rawValue)]
-                let name = state?.rawValue ?? "all"
                 return (
-                    "\(name.prefix(1).uppercased() + name.dropFirst())", request.links.path(["jobs"], query),
+                    Self.title(state), request.links.path(["jobs"], query),
                     filter.states == Set([state].compactMap { $0 }),
                     filter.matchesAll ? counts.total(Set([state].compactMap { $0 })) : nil
                 )
             })
+    }
+
+    private static func title(_ state: StoredJob.State?) -> HTML {
+        switch state {
+        case nil: "All"
+        case .waiting: "Waiting"
+        case .retrying: "Retrying"
+        case .scheduled: "Scheduled"
+        case .deferred: Term.deferred
+        case .claimed: Term.claimed
+        }
     }
 
     private static func filters(
@@ -231,7 +238,8 @@ struct JobPage: DashboardPage {
 
     func content(_ request: PageRequest) async throws -> PageContent {
         let (row, queue) = try await Self.find(request)
-        return PageContent(title: "Job \(row.job.key)", main: await html(row, queue, request))
+        return PageContent(
+            title: "Job \(row.job.id.map { String(buffer: $0) } ?? row.job.key)", main: await html(row, queue, request))
     }
 
     private static func find(_ jobs: QueueJobs, _ filter: JobFilter) async throws -> JobRow? {
@@ -253,7 +261,8 @@ struct JobPage: DashboardPage {
         let error = row.cells[9] == "-" || job.lane != nil ? nil : row.cells[9]
         let delivery = Elements.facts([
             ("State", Elements.label(job.state.rawValue, JobsPage.tone(job.state))),
-            ("Queue", request.link(["queues", row.queue], row.queue)), ("Claimed by", job.lane.map { "\($0)" }),
+            ("Queue", request.link(["queues", row.queue], row.queue)),
+            ("Claimed by", job.lane.map { request.link(["workers", Self.worker(of: $0)], $0) }),
             ("Next attempt", job.due.map { request.time($0) }), ("Attempt", "\(job.envelope.attempt)"),
             ("Last error", error.map { "\($0)" }), ("Failed", job.failure?.at.map { request.time($0) }),
             ("First seen", job.enqueuedAt.map { request.time($0) }),
@@ -279,16 +288,24 @@ struct JobPage: DashboardPage {
             return "\(cards)<p class=\"notice\">The payload is shown to operators only.</p>"
         }
         let check = await request.source.check(job.original, queue)
+        let source = Elements.source(JobPreview.pretty(job.original), title: "The job as its producer wrote it")
         return """
-            \(cards)\(JobPreview.checked(check))
-            \(Elements.card("Job", Elements.source(JobPreview.pretty(job.original), title: "The job as its producer wrote it")))
+            \(cards)\(JobPreview.checked(check))\(Elements.card("Job", source))
             """
+    }
+
+    /// Returns the name of the worker of a lane, such as `vm.2747` of `vm.2747.0`.
+    private static func worker(of lane: String) -> String {
+        lane.lastIndex(of: ".").map { String(lane[..<$0]) } ?? lane
     }
 
     private func actions(_ row: JobRow, _ request: PageRequest) -> HTML {
         let job = row.job
         guard request.isOperator else { return "" }
-        let fields = [("queue", row.queue), ("key", job.key), ("state", job.state.rawValue)]
+        func button(_ action: String, _ content: HTML) -> HTML {
+            let fields = [("queue", row.queue), ("key", job.key), ("state", job.state.rawValue), ("action", action)]
+            return request.form("change-jobs", fields, content)
+        }
         let id = job.id.map { String(buffer: $0) }
         let byID: HTML =
             id.map { id in
@@ -303,9 +320,9 @@ struct JobPage: DashboardPage {
         }
         return """
             <div class="actions">\
-            \(if: job.state != .waiting, request.form("change-jobs", fields + [("action", "run")], "<button class=\"main\">Run now</button>"))
-            \(request.form("change-jobs", fields + [("action", "cancel")], "<button class=\"danger\">Cancel</button>"))
-            \(request.form("change-jobs", fields + [("action", "discard")], "<button class=\"danger\">Delete</button>"))
+            \(if: job.state != .waiting, button("run", "<button class=\"main\">Run now</button>"))
+            \(button("cancel", "<button class=\"danger\">Cancel</button>"))
+            \(button("discard", "<button class=\"danger\">Delete</button>"))
             \(byID)</div>
             """
     }

@@ -158,7 +158,7 @@ struct ListTotals {
         if let all { return "\(range) of \(Words.count(all, noun))\(isFiltered ? " found" : "")" }
         return isFiltered
             ? "\(range) of the \(noun)s that match\(searched ?? "")"
-            : "\(range) of more \(noun)s than are counted by state"
+            : "\(range); the number of all \(noun)s is not known"
     }
 
     /// The sentence for a page without rows.
@@ -190,11 +190,18 @@ extension PageRequest {
             looked: part.looked > 0 ? part.looked : nil, isFiltered: isFiltered, isLast: part.cursor == nil)
     }
 
-    /// Returns the line above a list: its numbers, and notes.
+    /// Returns the line above a list: its numbers, and notes, each in an element.
     func line(_ totals: ListTotals, _ notes: [HTML] = []) -> HTML {
         guard totals.rows > 0 else { return "" }
-        return
-            "<p class=\"totals\">\((["<span class=\"num\">\(totals.sentence)</span>"] + notes).joined(separator: " · "))</p>"
+        return "<p class=\"totals\"><span class=\"num\">\(totals.sentence)</span>\(notes)</p>"
+    }
+
+    /// A note on a list of several queues.
+    static let queueByQueue: HTML = "<span>one queue after the other</span>"
+
+    /// Returns a link that reverses the order of the rows, for phones, where a list has no titles.
+    func reversal(_ segments: [String], to order: String?, _ title: String) -> HTML {
+        "<span class=\"order\"><a href=\"\(path(segments, "order", order))\">\(title)</a></span>"
     }
 
     /// Returns the links to the first, the previous and the next page, with the same filters.
@@ -246,9 +253,10 @@ extension PageRequest {
             <button type="button" class="small" data-all hidden>Select all \(totals.rows) of this page</button>
             <button type="button" class="small quiet" data-none hidden>Clear</button>
             <span class="scope" data-scope>\
-            <label class="check"><input type="radio" name="scope" value="selected" checked>selected \(totals.noun)s</label>
+            <label class="check"><input type="radio" name="scope" value="selected" checked>\
+            selected \(totals.noun)s</label>
             <label class="check"><input type="radio" name="scope" value="all">\(all)</label></span>
-            </div><div class="actions">\(buttons)</div><p class="hint">\(hint)</p></div></form>
+            </div><div class="actions" data-actions>\(buttons)</div><p class="hint">\(hint)</p></div></form>
             """
     }
 

@@ -94,6 +94,32 @@ struct QueueJobsTests {
         #expect(parts.reduce(0, +) == 2000 && parts.allSatisfy { $0 <= 250 })
     }
 
+    @Test("a list of jobs is read in parts of one size, each job once, also by a filter", arguments: [false, true])
+    func listInParts(latestFirst: Bool) async throws {
+        try queue.push((0..<300).map { Self.job($0, #""app":"shop","#) })
+        // Several are due at one time.
+        for number in 300..<450 {
+            let wrapped = Self.wrapped(Self.job(number, #""app":"shop","#), #""why":"scheduled","#)
+            try queue.push(retry: wrapped, at: 4_000_000_000_000 + Int64(number / 7))
+        }
+        _ = try await queue.worker("w").claim(120)
+        let shop = JobFilter { $0.apps = ["shop"] }
+        for filter in [JobFilter(), shop] {
+            var (cursor, found, sizes): (String?, [String], [Int]) = (nil, [], [])
+            repeat {
+                let part = try await jobs.list(filter, after: cursor, limit: 50, latestFirst: latestFirst)
+                found += part.jobs.compactMap { $0.id.map { String(buffer: $0) } }
+                sizes.append(part.jobs.count)
+                cursor = part.cursor
+            } while cursor != nil
+            // A part that ends with the last job does not know that.
+            #expect(sizes.filter { $0 > 0 } == Array(repeating: 50, count: 9))
+            #expect(Set(found).count == 450)
+            let due = try found.suffix(150).map { try #require(Int($0.dropFirst(4))) / 7 }
+            #expect(due == (latestFirst ? due.sorted(by: >) : due.sorted()))
+        }
+    }
+
     @Test("a device's record is marked as partial if the time was up before everything was searched")
     func deviceInTime() async throws {
         let token = String(repeating: "0f", count: 32)

@@ -1,8 +1,8 @@
 // What all pages share: keys, the menu, and buttons that copy a command.
 const search = document.getElementById("search");
 const menu = document.querySelector("details.menu");
-const keys = [["/", "Search"], ["j  k", "Next and previous row"], ["x", "Select the row"], ["Enter", "Open the row"],
-  ["Esc", "Close, or leave the field"], ["?", "This help"]];
+const keys = [["/", "Search"], ["j  k", "Next and previous row"], ["x", "Select the row"],
+  ["a", "Actions on the selected rows"], ["Enter", "Open the row"], ["Esc", "Close, or leave the field"], ["?", "This help"]];
 
 function help() {
   let dialog = document.getElementById("help");
@@ -73,6 +73,7 @@ const actions = {
   j: () => move(1),
   k: () => move(-1),
   x: select,
+  a: () => document.querySelector(".bar:not([hidden]) [data-actions] button")?.focus(),
 };
 
 document.addEventListener("keydown", (event) => {

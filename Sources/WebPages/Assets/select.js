@@ -1,5 +1,5 @@
-// Selects rows of a list for an action. The bar with the actions appears once a row is selected; its option for everything
-// that matches appears once all rows of the page are.
+// Selects rows of a list for an action. The bar with the actions appears once a row is selected; its option for
+// everything that matches appears once all rows of the page are.
 const form = document.querySelector("form[data-select]");
 const bar = form?.querySelector("[data-bar]");
 let last;
