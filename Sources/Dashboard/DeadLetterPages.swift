@@ -208,12 +208,23 @@ struct DeadLetterPage: DashboardPage {
         return found
     }
 
+    /// Returns a fact, with a link if it names something that has a page.
+    private static func value(_ name: String, _ value: String, _ request: PageRequest) -> HTML {
+        switch name {
+        case "queue": request.link(["queues", value], value)
+        case "campaign": request.link(["campaigns", value], value)
+        case "app": request.link(["dead"], [("app", value)], value)
+        case "key", "claim": "<span class=\"mono\">\(value)</span>"
+        default: "\(value)"
+        }
+    }
+
     func content(_ request: PageRequest) async throws -> PageContent {
         let row = try await Self.find(request)
         let (queue, key) = (try await request.site.data.queue(row.queue), row.key)
         let facts = Elements.facts(
             row.facts(now: Moment.now).filter { $0.name != "tokens" || request.visitor.seesContent }.map {
-                ("\($0.name.prefix(1).uppercased() + $0.name.dropFirst())", "\($0.value)")
+                ("\($0.name.prefix(1).uppercased() + $0.name.dropFirst())", Self.value($0.name, $0.value, request))
             })
         let rule = request.source.explain(row.reason).map { "<p>\(Elements.prose($0))</p>" as HTML }
         let fields = [("queue", queue.keys.queue), ("key", key)]

@@ -280,8 +280,11 @@ struct JobPage: DashboardPage {
             ),
             ("Size", "\(Words.bytes(job.size))"),
         ])
+        let rule = job.failure?.reason.flatMap { request.source.explain($0) }.map {
+            "<p>\(Elements.prose($0))</p>" as HTML
+        }
         let cards: HTML = """
-            <div class="columns">\(Elements.card("Delivery", tone: job.failure == nil ? .plain : .warning, delivery))\
+            <div class="columns">\(Elements.card("Delivery", tone: job.failure == nil ? .plain : .warning, "\(delivery)\(rule)"))\
             \(Elements.card("Notification", contents))</div>\(actions(row, request))
             """
         guard request.visitor.seesContent else {

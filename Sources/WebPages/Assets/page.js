@@ -2,7 +2,8 @@
 const search = document.getElementById("search");
 const menu = document.querySelector("details.menu");
 const keys = [["/", "Search"], ["j  k", "Next and previous row"], ["x", "Select the row"],
-  ["a", "Actions on the selected rows"], ["Enter", "Open the row"], ["Esc", "Close, or leave the field"], ["?", "This help"]];
+  ["a", "Actions on the selected rows"], ["Enter", "Open the row"], ["Esc", "Close, or leave the field"],
+  ["?", "This help"]];
 
 function help() {
   let dialog = document.getElementById("help");

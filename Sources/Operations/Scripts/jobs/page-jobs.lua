@@ -5,8 +5,8 @@
 --       2 cursor          'start', then the cursor of the reply before; with claimed any text
 --       3 limit           the maximum number of jobs
 --       4 max bytes       the page ends with the job at which the jobs reach this total
---       5 end             list: the end from which the jobs are read, LEFT or RIGHT; retry: LEFT to begin with the job that is due
---                         first, RIGHT with the one that is due last
+--       5 end             list: the end from which the jobs are read, LEFT or RIGHT
+--                         retry: LEFT to begin with the job that is due first, RIGHT with the one that is due last
 --       then with claimed the fields to read
 -- Reply { now, cursor, (position size job)... }
 --       now               Redis' time, ms
