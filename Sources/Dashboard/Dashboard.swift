@@ -61,8 +61,10 @@ package struct Dashboard: Service {
         }
         let pages: [any DashboardPage] = [
             OverviewPage(), QueuesPage(), QueuePage(), JobsPage(), JobPage(), DevicesPage(), DevicePage(),
-            CampaignsPage(), CampaignPage(), DeadLettersPage(), DeadLetterPage(), AppsPage(), InvalidTokensPage(),
-            WorkersPage(), RedisPage(), TryPage(), ActivityPage(), ChangeRunPage(), SearchPage(), StylesPage(),
+            CampaignsPage(), CampaignPage(), DeadLettersPage(), DeadLetterPage(), AppsPage(), AppPage(),
+            InvalidTokensPage(),
+            WorkersPage(), WorkerPage(), RedisPage(), TryPage(), ActivityPage(), ChangeRunPage(), SearchPage(),
+            StylesPage(),
         ]
         for page in pages { add(page, of: site, to: routes) }
         Actions(site: site).add(to: routes)

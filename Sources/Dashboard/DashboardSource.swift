@@ -102,11 +102,28 @@ package struct DashboardSource: Sendable {
         package init() {}
     }
 
+    /// Settings of an app, without secrets.
+    package struct AppSettings: Sendable {
+        package var topics: [String]
+        /// The kind of credential, with its key ID and team; `nil` if none is set.
+        package var credential: String?
+        /// The maximum notifications per second of all workers; `nil` for no maximum.
+        package var maximumPerSecond: Int?
+
+        package init(topics: [String], credential: String?, maximumPerSecond: Int?) {
+            (self.topics, self.credential, self.maximumPerSecond) = (topics, credential, maximumPerSecond)
+        }
+    }
+
     /// The queues, workers and apps, through clients that stay connected.
     package var fleet: Fleet
     package var invalidTokens: InvalidTokenClient
     /// Apps to show even if no worker has reported them.
     package var appNames: [String] = []
+    /// The settings of the apps that the dashboard's own configuration has, by name.
+    package var appSettings: [String: AppSettings] = [:]
+    /// The machine and the process of the dashboard, which may be a worker, too.
+    package var process: (host: String, pid: Int)?
     /// Checks a job of a queue, as `check --job` does.
     package var check: @Sendable (_ job: ByteBuffer, QueueSource) async -> Check
     /// Checks and completes a producer's job, as `enqueue` does.

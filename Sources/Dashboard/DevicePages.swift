@@ -10,32 +10,50 @@ struct DevicesPage: DashboardPage {
     let section = Section.devices
 
     func content(_ request: PageRequest) async throws -> PageContent {
-        if let token = request.query["token"] {
-            return try await DevicePage().content(of: TokenText.normalized(token), request)
-        }
-        return PageContent(title: "Device", main: Self.form(request, ""))
+        if let token = request.query["token"] { return try await DevicePage().content(of: token, request) }
+        return PageContent(
+            title: "Device",
+            main: """
+                \(Self.form(request, ""))
+                \(Elements.empty(
+                    "Did this device get its push?",
+                    """
+                    <p>Enter a device token, or at least its first eight digits, as logs, results and the inbox show \
+                    them.</p>
+                    <p>The page shows its pushes in their order, with the reasons; the jobs that are still to be sent; \
+                    and since when the token is invalid, if it is.</p>
+                    """))
+                """, lead: "Everything that Redis has about one device token.")
     }
 
     static func form(_ request: PageRequest, _ token: String) -> HTML {
-        """
-        <form class="filters" method="get" action="\(request.links.path(["devices"]))">\
-        \(Elements.field("Device token, in hex or base64", "token", value: token, isRequired: true))\
-        <button class="main">Show</button></form>
-        """
+        let field = Elements.field(
+            "Device token, in hex or base64, or its first eight digits", "token", value: token, isRequired: true)
+        return """
+            <form class="filters device-search" method="get" action="\(request.links.path(["devices"]))">\
+            \(field)\
+            <button class="main">Show</button></form>
+            """
     }
 }
 
-/// Everything known about a device token.
+/// Everything known about a device token, as a timeline.
 struct DevicePage: DashboardPage {
     let path = "/devices/{token}"
     let section = Section.devices
 
     /// The time limit of a page's search, unless the request asks for everything.
     private static let searchTime = Duration.milliseconds(150)
+    /// The maximum numbers of results, of jobs and of dead letters of a queue.
+    private static let limit = 50
+    /// The number of queues whose limits are shown.
+    private static let named = 5
 
     func content(_ request: PageRequest) async throws -> PageContent {
-        try await content(of: TokenText.normalized(request.parameters("token") ?? ""), request)
+        try await content(of: request.parameters("token") ?? "", request)
     }
+
+    // MARK: Searching
 
     /// Searches for a token.
     static func findings(_ token: String, _ request: PageRequest) async throws -> DeviceFindings {
@@ -49,28 +67,129 @@ struct DevicePage: DashboardPage {
         var findings = DeviceFindings(token: token, now: Moment.now)
         findings.record = try await DeviceRecord.read(token, request.source.fleet)
         let queues = try await request.site.data.queues(named: [])
-        let time = request.query["search"] == "all" ? nil : searchTime / max(1, queues.count)
+        let time = time(for: request, queues.count)
         for keys in queues {
             try await findings.search(
-                request.source.fleet.jobs(of: keys), request.source.fleet.client(for: keys.results), limit: 20,
+                request.source.fleet.jobs(of: keys), request.source.fleet.client(for: keys.results), limit: limit,
                 for: time)
         }
         return findings
     }
 
-    func content(of token: String, _ request: PageRequest) async throws -> PageContent {
-        let findings = try await Self.findings(token, request)
-        return PageContent(title: "Device \(token.prefix(8))…", main: html(findings, request))
+    /// Searches for the tokens that begin with some digits.
+    private static func matches(_ matches: TokenMatches, _ request: PageRequest) async throws -> TokenMatches {
+        var matches = matches
+        let queues = try await request.site.data.queues(named: [])
+        let time = time(for: request, queues.count + 1)
+        for keys in queues {
+            try await matches.search(
+                request.source.fleet.jobs(of: keys), request.source.fleet.client(for: keys.results), for: time)
+        }
+        try await matches.search(request.source.invalidTokens, for: time)
+        return matches
     }
 
-    private func html(_ findings: DeviceFindings, _ request: PageRequest) -> HTML {
+    /// Returns the time limit of each of some searches; `nil` to search everything.
+    private static func time(for request: PageRequest, _ count: Int) -> Duration? {
+        request.query["search"] == "all" ? nil : searchTime / max(1, count)
+    }
+
+    /// - Parameter text: a token in hex or base64, or the beginning of one in hex, perhaps with an ellipsis.
+    func content(of text: String, _ request: PageRequest) async throws -> PageContent {
+        var text = text
+        for ellipsis in ["…", "..."] where text.hasSuffix(ellipsis) { text.removeLast(ellipsis.count) }
+        let token = TokenText.normalized(text)
+        guard token.isHexadecimal, token.utf8.count < TokenMatches.whole else {
+            return try await page(token, asked: token, request)
+        }
+        guard let beginning = TokenMatches(token) else {
+            throw WebError(
+                .badRequest,
+                "\(token) is too short: a device token has 64 hex digits or more, and a search needs the first "
+                    + "\(TokenMatches.least)")
+        }
+        let matches = try await Self.matches(beginning, request)
+        guard let only = matches.tokens.first, matches.tokens.count == 1 else {
+            return choice(matches, request)
+        }
+        let which = matches.isPartial ? "The first token found" : "The only token in Redis"
+        let notice: HTML = """
+            <p class="notice">\(which) that begins with \(matches.beginning). \
+            \(if: matches.isPartial, searchAll(matches.beginning, request))</p>
+            """
+        return try await page(only, asked: token, request, notice)
+    }
+
+    private func searchAll(_ token: String, _ request: PageRequest) -> HTML {
+        """
+        Redis holds more than could be searched at once: \
+        \(request.link(["devices", token], [("search", "all")], "search everything")), which may take a minute.
+        """
+    }
+
+    /// Returns the page for the beginning of several tokens, or of none.
+    private func choice(_ matches: TokenMatches, _ request: PageRequest) -> PageContent {
+        let form = DevicesPage.form(request, matches.beginning)
+        let partial: HTML =
+            matches.isPartial ? "<p class=\"notice\">\(searchAll(matches.beginning, request))</p>" : ""
+        let title = "Devices \(matches.beginning.prefix(8))…"
+        guard !matches.tokens.isEmpty else {
+            let empty = Elements.empty(
+                "No token that begins with \(matches.beginning) was found.",
+                """
+                <p>Searched: the invalid tokens, \(Words.number(matches.results)) results, \
+                \(Words.number(matches.jobs)) jobs and \(Words.number(matches.letters)) dead letters. With the whole \
+                token, its last registration is looked up, too.</p>
+                <p>This does not prove that nothing was sent: \(Self.kept)</p>
+                """)
+            return PageContent(title: title, main: "\(form)\(partial)\(empty)")
+        }
+        guard request.visitor.seesContent else {
+            return PageContent(
+                title: title,
+                main: """
+                    \(form)\(partial)<p class="notice">\(matches.tokens.count) tokens begin with \
+                    \(matches.beginning). Enter more digits: only operators see whole tokens.</p>
+                    """)
+        }
+        let rows = matches.tokens.map { token -> [HTML] in
+            ["<span class=\"mono\">\(request.link(["devices", token], token))</span>"]
+        }
+        let list = Elements.list("Device tokens", [.init("Token")], rows, empty: "")
+        return PageContent(
+            title: title,
+            main: "\(form)\(partial)\(list)",
+            lead: "\(matches.tokens.count) tokens begin with \(matches.beginning).")
+    }
+
+    // MARK: The page of a token
+
+    /// - Parameter asked: the token or its beginning, as the visitor has it. A link to the page has no more digits,
+    ///   because viewers do not see whole tokens.
+    private func page(
+        _ token: String, asked: String, _ request: PageRequest, _ notice: HTML = ""
+    ) async throws -> PageContent {
+        let findings = try await Self.findings(token, request)
+        return PageContent(
+            title: "Device \(token.prefix(8))…",
+            main: """
+                \(DevicesPage.form(request, request.token(token)))\(notice)\(card(findings, request))
+                \(if: findings.isPartial, "<p class=\"notice\">\(searchAll(asked, request))</p>")
+                <h2>Timeline</h2>\(timeline(findings, request))
+                \(try await limits(request))
+                """)
+    }
+
+    private func card(_ findings: DeviceFindings, _ request: PageRequest) -> HTML {
         let record = findings.record
         func text(_ value: ByteBuffer?) -> HTML? { value.map { "\(String(buffer: $0))" } }
         let throttled = record.throttledUntil.flatMap { $0 > findings.now ? $0 : nil }
+        let reason = record.invalid?.reason.map { String(buffer: $0) }
         let facts = Elements.facts([
             ("Token", "<span class=\"mono\">\(request.token(findings.token))</span>"),
             ("Invalid", record.invalid == nil ? Elements.label("no", .good) : Elements.label("yes", .bad)),
-            ("Since", record.invalid?.at.map { request.time($0) }), ("Reason", text(record.invalid?.reason)),
+            ("Since", record.invalid?.at.map { request.time($0) }),
+            ("Reason", reason.map { Self.explained($0, request) }),
             ("Topic", text(record.invalid?.topic)), ("Environment", text(record.invalid?.environment)),
             ("Reported by", text(record.invalid?.source)),
             ("Throttled", throttled.map { "until \(request.time($0))" } ?? "no"),
@@ -84,46 +203,95 @@ struct DevicePage: DashboardPage {
                 "<button class=\"danger\">Remove from invalid tokens</button>")
         let forget = request.form(
             "forget-devices", [("tokens", findings.token)], "<button class=\"danger\">Forget this device</button>")
-        let test: HTML = request.isOperator ? request.link(["try"], [("token", findings.token)], "Send a test") : ""
-        let results = Elements.table(
-            "Results", ["Time", "Queue", "Outcome", "Reason", "Status", "App", "ID", "APNs ID"],
-            findings.results.map { queue, result -> [HTML] in
-                let names = ["reason", "status", "app", "id", "apns_id"]
-                return [
-                    request.time(result.time), "\(queue)",
-                    Elements.label(result["outcome"] ?? "?", result["outcome"] == "delivered" ? .good : .warning),
-                ] + names.map { "\(result[$0] ?? "–")" }
-            },
-            empty: findings.searched == 0
-                ? "None. Workers keep results with <code>results: all</code> or <code>failures</code>."
-                : "None among the \(Words.number(findings.searched)) newest results.")
-        let none: HTML = findings.isPartial ? "None so far." : "None."
-        let partial: HTML =
-            findings.isPartial
-            ? """
-            <p class="notice">Redis holds more than could be searched at once. \
-            \(request.link(["devices", findings.token], [("search", "all")], "Search everything")), which may take a minute.</p>
-            """ : ""
-        let jobs = Elements.table(
-            "Jobs", ["State", "Key", "Queue", "Next try", "Attempt", "Last error"],
-            findings.jobs.map { row -> [HTML] in
-                [
-                    Elements.label(row.cells[0], JobsPage.tone(row.job.state)),
-                    request.link(["jobs", row.queue, row.job.key], row.job.key), "\(row.queue)", "\(row.cells[3])",
-                    "\(row.cells[4])", "\(row.cells[9])",
-                ]
-            }, empty: none)
-        let dead = Elements.table(
-            "Dead letters", ["Time", "Key", "Queue", "Reason", "Error"],
-            findings.dead.map { row -> [HTML] in
-                [
-                    request.time(row.at), request.link(["dead", row.queue, row.key], row.key), "\(row.queue)",
-                    Elements.label(row.reason, .bad), "\(row.cells(now: findings.now)[8])",
-                ]
-            }, empty: none)
+        let test: HTML =
+            request.isOperator
+            ? "<a class=\"button\" href=\"\(request.links.path(["try"], [("token", findings.token)]))\">Send a test</a>"
+            : ""
+        let command = Elements.command("apns-worker device export \(findings.token)")
+        let export: HTML =
+            request.visitor.seesContent ? "<p class=\"hint\">Export everything about it: \(command)</p>" : ""
+        let (sentence, tone) = DeviceTimeline.verdict(findings)
+        return Elements.card(
+            "\(sentence)", tone: tone, id: "verdict",
+            "\(facts)\(if: request.isOperator, "<div class=\"actions\">\(test)\(remove)\(forget)</div>")\(export)")
+    }
+
+    /// Returns a reason with its explanation in a tooltip.
+    private static func explained(_ reason: String, _ request: PageRequest) -> HTML {
+        request.source.explain(reason).map { Elements.term(reason, $0) } ?? "\(reason)"
+    }
+
+    private func timeline(_ findings: DeviceFindings, _ request: PageRequest) -> HTML {
+        let timeline = DeviceTimeline(findings)
+        guard !timeline.entries.isEmpty else {
+            let searched =
+                findings.searched == 0
+                ? "there are no results in Redis" : "\(Words.number(findings.searched)) results were searched"
+            return Elements.empty(
+                "Redis has nothing about this device\(findings.isPartial ? " in what was searched" : "").",
+                """
+                <p>It is not in the set of invalid tokens, no unfinished job and no dead letter is for it, and \
+                \(searched).</p><p>This does not prove that nothing was sent: \(Self.kept)</p>
+                """)
+        }
+        let future = timeline.future.map { item($0, "future", request) }
+        let past = timeline.past.map { item($0, $0.at == timeline.now ? "present" : "past", request) }
         return """
-            \(DevicesPage.form(request, findings.token))\(facts)<div class="actions">\(remove)\(forget)\(test)</div>\(partial)
-            <h2>Results</h2>\(results)<h2>Jobs</h2>\(jobs)<h2>Dead letters</h2>\(dead)
+            <ol class="timeline" data-rows>\(future)\
+            \(if: !future.isEmpty, "<li class=\"now\"><span>now</span></li>")\(past)</ol>
+            """
+    }
+
+    private func item(_ entry: DeviceTimeline.Entry, _ style: String, _ request: PageRequest) -> HTML {
+        let page = entry.page.map { page in
+            request.link(page.segments, page.state.map { [("state", $0)] } ?? [], page.key)
+        }
+        let facts: [HTML] = [
+            page.map { "\(entry.page?.segments.first == "dead" ? "dead letter" : "job") \($0)" },
+            entry.id.map { "ID \(request.link(["search"], [("q", $0)], $0))" },
+            entry.app.map { "app \(request.link(["apps", $0], $0))" },
+            entry.campaign.map { "campaign \(request.link(["campaigns", $0], $0))" },
+            entry.queue.map { "queue \(request.link(["queues", $0], $0))" },
+        ].compactMap(\.self)
+        let when: HTML = style == "present" ? "now" : request.time(entry.at)
+        return """
+            <li class="\(style) \(entry.tone.rawValue)"><span class="when">\(when)</span><div class="what">\
+            <p>\(Self.pill(entry)) \(entry.reason.map { Self.explained($0, request) }) \
+            \(if: !entry.text.isEmpty, "<span class=\"detail\">\(entry.text)</span>")</p>\
+            \(if: !facts.isEmpty, "<p class=\"hint\">\(facts.joined(separator: " · "))</p>")</div></li>
+            """
+    }
+
+    /// Returns the word of an entry, with its meaning in a tooltip.
+    private static func pill(_ entry: DeviceTimeline.Entry) -> HTML {
+        let pill = Elements.label(entry.word, entry.tone)
+        return DeviceTimeline.meaning(of: entry.word).map { "<abbr title=\"\($0)\">\(pill)</abbr>" } ?? pill
+    }
+
+    /// What results are kept, after a sentence that nothing was found.
+    private static let kept: HTML = """
+        without <code>results: all</code> in the workers' configuration, a delivered push leaves no result. A job with \
+        <code>keep_result: true</code> leaves one, too.
+        """
+
+    /// Returns how many results the queues keep.
+    private func limits(_ request: PageRequest) async throws -> HTML {
+        let queues = try await request.site.data.queues()
+        var words: [String] = []
+        for keys in queues.prefix(Self.named) {
+            let limits = try await request.source.fleet.queue(keys, ignoresSettings: true).limits
+            words.append(
+                limits.results == .off
+                    ? "queue \(keys.queue) keeps none"
+                    : "queue \(keys.queue) the newest \(Words.number(limits.maximumResults))")
+        }
+        guard !words.isEmpty else { return "" }
+        let more = queues.count - words.count
+        let others = more > 0 ? ", and \(Words.count(more, "further queue"))" : ""
+        return """
+            <p class="hint">Results are kept for 30 days (<code>results_days</code>) unless the configuration says \
+            otherwise: \(words.joined(separator: ", "))\(others). Deliveries are among \
+            them with <code>results: all</code>.</p>
             """
     }
 }

@@ -86,6 +86,11 @@ struct ReshardTests {
             #expect(found.map(\.place) == Array(1...20) + Array(22...25))
             #expect(found.allSatisfy { $0.details.at == 7 && $0.details.reason?.text == "Unregistered" })
             #expect(try await Set(Self.all(scene).keys) == Set(tokens))
+            for token in tokens.prefix(5) {
+                var matches = try #require(TokenMatches(String(token.prefix(8))))
+                try await matches.search(scene.tokens, for: nil)
+                #expect(matches.tokens == [token] && !matches.isPartial)
+            }
             #expect(try await scene.tokens.withdraw(["ab", "01"].map { ByteBuffer(string: $0) }) == 1)
             #expect(try await scene.tokens.count() == tokens.count - 1)
             let record = try await DeviceRecord.read("abcdef", scene.fleet)

@@ -42,6 +42,8 @@ package struct DeadLetterRow {
     package var id: String? { header?.id }
     /// The app that the job names.
     package var app: String? { header?.app }
+    /// The ID of the job.
+    package var id: String? { header?.id }
     /// The campaign of the job.
     package var campaign: String? { header?.campaign }
 
@@ -55,7 +57,8 @@ package struct DeadLetterRow {
         return cells.map(\.printable)
     }
 
-    private var error: String {
+    /// The last error, its detail and the number of devices; `-` if there is none.
+    package var error: String {
         let tokens = header?.tokens.map { "\($0.count) token\($0.count == 1 ? "" : "s")" }
         let parts = [
             header?.status.map(String.init), header?.error, header?.detail, tokens,

@@ -70,6 +70,7 @@ extension FleetStatus {
                 worker.silenceMs = max(0, last.now - at(last))
             }
             worker.latenessMs = lateness(living, unwritable: unwritable)
+            worker.laneStates = lanes(sightings)
             worker.inFlight = reports.reduce(0) { $0 + $1.inFlight }
             worker.done = reports.reduce(0) { $0 + $1.done }
             worker.rate = reports.reduce(0) { $0 + $1.rate }
@@ -82,6 +83,48 @@ extension FleetStatus {
             if worker.state == .gone, worker.queues.contains(where: unwritable.contains) { worker.state = .unknown }
             return worker
         }.sorted { ($0.host, $0.pid, $0.name) < ($1.host, $1.pid, $1.name) }
+    }
+
+    /// Returns the lanes of a process.
+    private static func lanes(_ sightings: [Sighting]) -> [Lane] {
+        Dictionary(grouping: sightings, by: \.lane).values.map { lane in
+            let last = lane.filter { $0.report != nil }.max { at($0) < at($1) }
+            let living = lane.filter(\.worker.isLiving)
+            return Lane(
+                index: last?.report?.lane ?? 0, queues: lane.map(\.queue).sorted(),
+                claimed: lane.reduce(0) { $0 + $1.worker.claims },
+                leaseLeftMs: (living.isEmpty ? lane : living).map(\.worker.leaseLeft).min() ?? 0,
+                isLiving: !living.isEmpty, silenceMs: last.map { max(0, $0.now - at($0)) }, report: last?.report)
+        }.sorted { $0.index < $1.index }
+    }
+
+    /// Returns what stopping a worker would leave, in sentences.
+    package func consequences(ofStopping worker: Worker) -> [String] {
+        let jobs = Words.count(worker.claimed, "claimed job")
+        var sentences = [
+            worker.claimed == 0
+                ? "It has claimed no jobs, so none has to be finished."
+                : "Its \(jobs) \(worker.claimed == 1 ? "is" : "are") finished, or returned to the queue."
+        ]
+        for name in worker.queues {
+            let others = living.filter {
+                $0.name != worker.name && $0.queues.contains(name) && !$0.isSilent
+                    && ($0.state == .running || $0.state == .unknown)
+            }
+            guard others.isEmpty else {
+                let claim = others.count == 1 ? "claims" : "claim"
+                sentences.append(
+                    "\(Words.count(others.count, "other worker")) still \(claim) jobs of queue \(name).")
+                continue
+            }
+            let ready = queues.first { $0.name == name }.map { $0.waiting + $0.due } ?? 0
+            sentences.append(
+                "No other worker claims jobs of queue \(name): "
+                    + (ready == 0
+                        ? "new jobs would wait for one."
+                        : "\(Words.count(ready, "job")) would wait for one."))
+        }
+        return sentences
     }
 
     /// Returns a queue's running workers by their apps; none if they all have the same.

@@ -206,12 +206,30 @@ package struct FleetStatus: Encodable, Sendable {
         /// The milliseconds until the first of its leases ends; negative if it has ended.
         package var leaseLeftMs: Int64 = 0
         package var redis = ""
+        /// Its lanes, by their index; not for programs.
+        package var laneStates: [Lane] = []
 
         package enum CodingKeys: String, CodingKey {
             case name, host, pid, version, state, lanes, lanesTotal, queues, startedAt, updatedAt, silenceMs, latenessMs
             case notReady, failoverWatch
             case inFlight, claimed, done, rate, leaseLeftMs, redis
         }
+    }
+
+    /// A lane of a worker, as it was found in all of its queues.
+    package struct Lane: Sendable {
+        /// The index in its process, from 0.
+        package var index: Int
+        package var queues: [String]
+        /// Jobs that are claimed and not settled.
+        package var claimed: Int
+        /// The milliseconds until the first of its leases ends; negative if it has ended.
+        package var leaseLeftMs: Int64
+        package var isLiving: Bool
+        /// The age of its last report, in milliseconds.
+        package var silenceMs: Int64?
+        /// Its last report; `nil` if it can't be read.
+        package var report: WorkerReport?
     }
 
     package struct App: Encodable, Sendable {

@@ -81,12 +81,14 @@ public final class InvalidTokenClient: Sendable {
         try await call { $0.probe(completion: $1) }
     }
 
-    /// See `InvalidTokenSet/scan(after:count:withDetails:completion:)`.
+    /// See `InvalidTokenSet/scan(after:count:withDetails:beginning:completion:)`.
     /// - Throws: `QueueConnection/Failure`.
     public func scan(
-        after cursor: String?, count: Int = 500, withDetails: Bool
+        after cursor: String?, count: Int = 500, withDetails: Bool, beginning: String = ""
     ) async throws(QueueConnection.Failure) -> InvalidTokenSet.Page {
-        try await call { $0.scan(after: cursor, count: count, withDetails: withDetails, completion: $1) }
+        try await call {
+            $0.scan(after: cursor, count: count, withDetails: withDetails, beginning: beginning, completion: $1)
+        }
     }
 
     /// See `InvalidTokenSet/withdraw(_:completion:)`.

@@ -55,31 +55,50 @@ extension InvalidTokenSet {
     ///   - cursor: the cursor of the previous part; `nil` for the first.
     ///   - count: the approximate number of tokens.
     ///   - withDetails: true to read their details, too.
-    public func scan(after cursor: String?, count: Int, withDetails: Bool, completion: @escaping Completion<Page>) {
+    ///   - beginning: at least four hex digits with which the tokens begin; empty for all tokens. Pages can be empty.
+    public func scan(
+        after cursor: String?, count: Int, withDetails: Bool, beginning: String = "",
+        completion: @escaping Completion<Page>
+    ) {
         readDivision { [self] result in
             guard let division = Self.value(result, completion) else { return }
-            var place = cursor.flatMap { InvalidTokenCursor($0) } ?? InvalidTokenCursor(shards: division.shards)
+            let keysOfShard = keys.shard(0, of: division.shards).sets.count
+            // Tokens that begin alike are in one shard.
+            let shard =
+                beginning.isEmpty
+                ? nil : TokenDivision.shard(of: ByteBuffer(string: beginning), among: division.shards)
+            let end = (shard.map { $0 + 1 } ?? division.shards) * keysOfShard
+            let first = InvalidTokenCursor(shards: division.shards, key: (shard ?? 0) * keysOfShard)
+            var place = cursor.flatMap { InvalidTokenCursor($0) } ?? first
             // The form that the cursor belongs to may be incomplete by now.
-            if place.shards != division.shards { place = InvalidTokenCursor(shards: division.shards) }
-            scan(place, count: count, withDetails: withDetails, completion: completion)
+            if place.shards != division.shards { place = first }
+            scan(place, until: end, beginning, count: count, withDetails: withDetails, completion: completion)
         }
     }
 
+    /// - Parameter end: the number of the key before which the search ends.
     private func scan(
-        _ place: InvalidTokenCursor, count: Int, withDetails: Bool, completion: @escaping Completion<Page>
+        _ place: InvalidTokenCursor, until end: Int, _ beginning: String, count: Int, withDetails: Bool,
+        completion: @escaping Completion<Page>
     ) {
         let keysOfShard = keys.shard(0, of: place.shards).sets.count
         let sets = keys.shard(min(place.key / keysOfShard, place.shards - 1), of: place.shards).sets
         let key = sets[place.key % keysOfShard]
-        send(RedisCommand("SSCAN", key, place.cursor, "COUNT", "\(count)"), for: key) { [self] result in
+        var command = RedisCommand("SSCAN", key, place.cursor, "COUNT", "\(count)")
+        if !beginning.isEmpty {
+            command.append("MATCH")
+            command.append("\(beginning)*")
+        }
+        send(command, for: key) { [self] result in
             guard let (cursor, found) = Self.page(result, completion) else { return }
             var next = place
             next.cursor = cursor
             if cursor == "0" { next.key += 1 }
-            let isLast = next.key >= keysOfShard * place.shards
+            let isLast = next.key >= end
             // Shards can have empty sets.
-            if found.isEmpty, !isLast {
-                return scan(next, count: count, withDetails: withDetails, completion: completion)
+            if found.isEmpty, !isLast, beginning.isEmpty {
+                return scan(
+                    next, until: end, beginning, count: count, withDetails: withDetails, completion: completion)
             }
             let page = Page(
                 cursor: isLast ? nil : next.text, tokens: found.map { Listed(token: $0, details: .init()) })

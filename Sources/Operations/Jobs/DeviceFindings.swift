@@ -23,7 +23,7 @@ package struct DeviceFindings {
     }
 
     /// The maximum number of results of a queue that are examined.
-    private static let maximumResults = 100_000
+    fileprivate static let maximumResults = 100_000
 
     /// Searches one queue's jobs, results and dead letters.
     /// - Parameters:
@@ -80,5 +80,93 @@ package struct DeviceFindings {
         var json = ByteBuffer()
         ResultLine(queue: queue, result: result).writeJSON(to: &json, without: ["entry", "token"])
         return String(buffer: json)
+    }
+}
+
+/// The device tokens that begin with some digits, among those that Redis has something about: people know only the
+/// beginning that logs and pages show.
+package struct TokenMatches: Sendable {
+    /// Lower-case hex, at least ``least`` digits.
+    package let beginning: String
+    /// The tokens in lower-case hex, those with the newest results first; at most ``limit``.
+    package private(set) var tokens: [String] = []
+    /// The numbers of things that were examined.
+    package private(set) var results = 0, jobs = 0, letters = 0
+    /// True if a search ended early because its time was over, or because there are more tokens.
+    package private(set) var isPartial = false
+
+    /// The number of digits of which people see a token.
+    package static let least = 8
+    /// The number of digits of a whole token, at least.
+    package static let whole = 64
+    package static let limit = 20
+
+    /// - Returns: `nil` for a text that is not the beginning of a token.
+    package init?(_ beginning: String) {
+        guard beginning.isHexadecimal, (Self.least..<Self.whole).contains(beginning.utf8.count) else { return nil }
+        self.beginning = beginning.lowercased()
+    }
+
+    /// Adds a token that begins with the digits.
+    mutating func add(_ text: String) {
+        let token = TokenText.normalized(text)
+        guard token.hasPrefix(beginning), TokenText.isToken(token), !tokens.contains(token) else { return }
+        if tokens.count < Self.limit { tokens.append(token) } else { isPartial = true }
+    }
+
+    /// Searches the set of invalid tokens. Redis compares the tokens of one shard.
+    /// - Parameter time: the time limit; `nil` to search everything.
+    /// - Throws: `QueueConnection/Failure`.
+    package mutating func search(_ invalidTokens: InvalidTokenClient, for time: Duration?) async throws {
+        let end = time.map { ContinuousClock.now + $0 }
+        var cursor: String?
+        repeat {
+            let page = try await invalidTokens.scan(
+                after: cursor, count: 5000, withDetails: false, beginning: beginning)
+            for listed in page.tokens { add(String(buffer: listed.token)) }
+            cursor = page.cursor
+            if cursor != nil, let end, .now >= end {
+                isPartial = true
+                return
+            }
+        } while cursor != nil && tokens.count < Self.limit
+    }
+
+    /// Searches one queue's results, jobs and dead letters.
+    /// - Parameters:
+    ///   - client: a client of the server that has the queue's results and dead letters.
+    ///   - time: the time limit; `nil` to search everything.
+    /// - Throws: `RedisError`, or `QueueConnection.Failure`.
+    package mutating func search(_ queue: QueueJobs, _ client: RedisClient, for time: Duration?) async throws {
+        // A third for each search, so that each can begin.
+        func end() -> ContinuousClock.Instant? { time.map { .now + $0 / 3 } }
+        var found = self
+        let looked = try await StoredResult.newest(
+            lookingAt: DeviceFindings.maximumResults, until: end(), client, queue.keys
+        ) { page in
+            for token in page.compactMap({ $0["token"] }) { found.add(token) }
+            return found.tokens.count < Self.limit
+        }
+        found.results += looked.looked
+        found.isPartial = found.isPartial || looked.isPartial
+        let endOfJobs = end()
+        found.jobs += try await queue.sweep(JobFilter()) { _, page, _ in
+            for token in page.flatMap(\.tokens) { found.add(String(buffer: token)) }
+            guard let endOfJobs, .now >= endOfJobs else { return found.tokens.count < Self.limit }
+            found.isPartial = true
+            return false
+        }
+        var sweep = DeadLetterSweep(DeadLetters(client, queue.keys), .show, DeadLetterFilter())
+        sweep.newestFirst = true
+        if let end = end() { sweep.isInterrupted = { .now >= end } }
+        try await sweep.run { page, _ in
+            for letter in page.letters.map(\.letter.original) {
+                let job = StoredJob(letter, size: letter.readableBytes, format: queue.format)
+                for token in job.tokens { found.add(String(buffer: token)) }
+            }
+        }
+        found.letters += sweep.tally.looked
+        found.isPartial = found.isPartial || sweep.tally.isInterrupted
+        self = found
     }
 }

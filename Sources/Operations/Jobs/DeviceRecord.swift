@@ -67,20 +67,36 @@ extension StoredResult {
         token: String, limit: Int, lookingAt most: Int, until end: ContinuousClock.Instant?, _ client: RedisClient,
         _ keys: QueueKeys
     ) async throws -> (results: [StoredResult], looked: Int, isPartial: Bool) {
-        var (found, looked, last) = ([StoredResult](), 0, ResultPage?.none)
-        while looked < most, found.count < limit {
+        var found: [StoredResult] = []
+        let (looked, isPartial) = try await newest(lookingAt: most, until: end, client, keys) { page in
+            let own = page.filter { $0["token"].map { $0 == token || TokenText.normalized($0) == token } ?? false }
+            found += own.prefix(limit - found.count)
+            return found.count < limit
+        }
+        return (found, looked, isPartial)
+    }
+
+    /// Reads the newest results of a queue in pages.
+    /// - Parameters:
+    ///   - most: the number of results to examine, after which the search ends with the entry.
+    ///   - end: the time at which the search ends; `nil` for none.
+    ///   - body: gets the results of a page; returns false to stop.
+    /// - Returns: the number of results that were examined, and true if `end` ended the search.
+    /// - Throws: `RedisError`.
+    static func newest(
+        lookingAt most: Int, until end: ContinuousClock.Instant?, _ client: RedisClient, _ keys: QueueKeys,
+        _ body: ([StoredResult]) -> Bool
+    ) async throws -> (looked: Int, isPartial: Bool) {
+        var (looked, last) = (0, ResultPage?.none)
+        while looked < most {
             let count = ResultPage.size(for: min(1000, most - looked), after: last)
             let start = last?.entries.last.map { "(\($0)" } ?? "+"
             let page = try await read(from: start, to: "-", newestFirst: true, count: count, client, keys)
             looked += page.results.count
-            let own = page.results.filter {
-                $0["token"].map { $0 == token || TokenText.normalized($0) == token } ?? false
-            }
-            found += own.prefix(limit - found.count)
-            guard page.entries.count == count else { break }
+            guard body(page.results), page.entries.count == count else { break }
             last = page
-            if let end, .now >= end { return (found, looked, true) }
+            if let end, .now >= end { return (looked, true) }
         }
-        return (found, looked, false)
+        return (looked, false)
     }
 }

@@ -19,7 +19,8 @@ package struct JobRow {
         self.now = now
     }
 
-    private var error: String? {
+    /// The last failure, such as `503 ServiceUnavailable`.
+    package var error: String? {
         guard let failure = job.failure else { return nil }
         let parts = [failure.status.map(String.init), failure.reason].compactMap { $0 }
         return parts.isEmpty ? nil : parts.joined(separator: " ")

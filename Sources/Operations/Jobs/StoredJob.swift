@@ -47,7 +47,7 @@ package struct StoredJob: Sendable {
     /// - Parameters:
     ///   - due: the due time of a job among the retries; `nil` for other jobs.
     ///   - format: its format; `nil` to not decode it.
-    init(_ body: ByteBuffer, size: Int, due: Int64? = nil, lane: String? = nil, format: JobFormat?) {
+    package init(_ body: ByteBuffer, size: Int, due: Int64? = nil, lane: String? = nil, format: JobFormat?) {
         self.body = body
         self.size = size
         self.due = due

@@ -13,7 +13,7 @@ public struct StoredResult: Sendable {
     /// The id of its entry in the stream of parked results; `nil` if it was not read from there.
     package var parkedAs: String?
 
-    init(entry: String, index: Int, fields: [(name: String, value: ByteBuffer)]) {
+    package init(entry: String, index: Int, fields: [(name: String, value: ByteBuffer)]) {
         self.entry = entry
         self.index = index
         self.fields = fields

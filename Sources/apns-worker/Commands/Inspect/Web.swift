@@ -191,6 +191,9 @@ struct ServedDashboard: Service {
             environment: { APNSEndpoint($0)?.environment ?? $0 },
             token: { text in (try? DeviceToken(text)).map { String(buffer: $0.hex) } })
         source.appNames = try settings.appNames
+        source.appSettings = Dictionary(
+            uniqueKeysWithValues: try settings.appSettings().map { ($0.name, $0.forDashboard) })
+        source.process = (HostName.current, Int(getpid()))
         do {
             let dashboard = try await Dashboard.start(configuration, source, on: loop, logger: logger)
             let host = configuration.host.contains(":") ? "[\(configuration.host)]" : configuration.host
@@ -273,6 +276,26 @@ struct ServedDashboard: Service {
         }
         return .init(
             verdicts.map { .init(level: $0.level.rawValue, subject: $0.subject, sentence: $0.sentence) }, preview)
+    }
+}
+
+extension AppSettings {
+    /// The settings to show. Reads no file.
+    fileprivate var forDashboard: DashboardSource.AppSettings {
+        func has(_ settings: Setting...) -> Bool { settings.contains { given($0) != nil } }
+        let team = text(.teamID).map { " of team \($0)" } ?? ""
+        let credential: String? =
+            if has(.certificate, .certificateBase64) {
+                "certificate"
+            } else if has(.key, .keyBase64) {
+                "signing key" + (text(.keyID).map { " \($0)" } ?? "") + team
+            } else {
+                nil
+            }
+        let rate = Setting.all.first { $0.path == ["max_per_second"] }.flatMap(text).flatMap { Int($0) }
+        return .init(
+            topics: (text(.topic) ?? "").split(separator: ",").map(String.init), credential: credential,
+            maximumPerSecond: rate)
     }
 }
 

@@ -1,0 +1,281 @@
+import Operations
+import PushQueue
+import WebPages
+
+/// The list of apps, those with a problem first.
+struct AppsPage: DashboardPage {
+    let path = "/apps"
+    let section = Section.apps
+
+    func isLive(_ query: Form) -> Bool { true }
+
+    func content(_ request: PageRequest) async throws -> PageContent {
+        let status = try await request.site.data.fleetStatus()
+        let columns: [Elements.Column] =
+            [
+                .init("App", .key), .init("State", .key), .init("Reason", priority: 2),
+                .init("Next probe", .key, priority: 2), .init("Connections", .number), .init("In flight", .number),
+                .init("Credential", .key, priority: 3), .init("Environment", .key, priority: 3),
+            ] + (request.isOperator ? [.init("Actions", .key)] : [])
+        let apps = status.apps.filter { AppState($0).tone == .bad } + status.apps.filter { AppState($0).tone != .bad }
+        let list = Elements.list(
+            "Apps", columns, apps.map { row($0, request) },
+            empty: Elements.empty(
+                "No app is known.",
+                """
+                <p>Workers report their apps when they start. Start one: \
+                \(Elements.command("apns-worker run --config worker.yaml"))</p>
+                <p>Without a key or a certificate, \(Elements.command("apns-worker run --simulate")) sends to a \
+                simulated APNs.</p>
+                """))
+        return PageContent(
+            title: "Apps", main: Elements.live("apps", list),
+            lead: "Whether APNs accepts the credential and the topic of each app.")
+    }
+
+    private func row(_ app: FleetStatus.App, _ request: PageRequest) -> [HTML] {
+        let state = AppState(app)
+        let action: HTML =
+            app.paused == nil
+            ? "<a class=\"button small\" href=\"\(request.links.path(["apps", app.name]))#pause\">Pause…</a>"
+            : request.form("resume-app", [("app", app.name)], "<button class=\"small\">\(Self.resume(app))</button>")
+        return [
+            request.link(["apps", app.name], app.name), Elements.label(state.word, state.tone),
+            Elements.clamped(state.reason ?? ""),
+            app.paused.map { $0.isByHand ? "an operator resumes it" : request.time($0.until) } ?? "",
+            "\(app.connections)\(if: app.connecting > 0, " +\(app.connecting)")", "\(Words.number(app.streams))",
+            Self.credential(app, request), "\(AppPage.environments(app, request))",
+        ] + (request.isOperator ? [action] : [])
+    }
+
+    /// The title of the button that ends a pause.
+    static func resume(_ app: FleetStatus.App) -> String {
+        app.paused?.isByHand == true ? "Resume" : "Resume, and probe now"
+    }
+
+    /// Returns the credential in use, with its age or the time that it is still valid.
+    static func credential(_ app: FleetStatus.App, _ request: PageRequest) -> HTML {
+        if let expiresAt = app.certificateExpiresAt { return certificate(expiresAt) }
+        return app.tokenIssuedAt.map { "provider token, signed \(request.time($0))" } ?? "–"
+    }
+
+    /// Returns the remaining validity of a certificate.
+    static func certificate(_ expiresAt: Int64) -> HTML {
+        let days = (expiresAt - Moment.now) / 86_400_000
+        let text =
+            expiresAt < Moment.now ? "certificate expired" : "certificate, \(Words.count(Int(days), "day")) left"
+        return """
+            <span title="valid until \(Moment.text(expiresAt))">\
+            \(Elements.label(text, days < 7 ? .bad : days < 30 ? .warning : .good))</span>
+            """
+    }
+}
+
+/// The state of an app in words.
+struct AppState {
+    let word: String
+    let tone: Elements.Tone
+    /// The reason of the state in a few words.
+    let reason: String?
+    /// The state in a sentence.
+    let sentence: String
+
+    init(_ app: FleetStatus.App, now: Int64 = Moment.now) {
+        let endpoints = app.endpoints.joined(separator: ", ")
+        switch app.state {
+        case .paused:
+            let pause = app.paused
+            let length = Words.since(pause?.since, now: now)
+            reason = pause?.reason
+            if pause?.isByHand == true {
+                (word, tone) = ("paused", .warning)
+                let by = pause?.by.map { ", by \($0)" } ?? ""
+                sentence = "An operator has paused it\(length)\(by). Its jobs wait until an operator resumes it."
+            } else {
+                (word, tone) = ("paused", .bad)
+                let next = pause?.until.map { until in
+                    until > now ? " The next probe is in \(Words.duration(until - now))." : " A probe is due."
+                }
+                sentence =
+                    "APNs refuses it\(length): \(pause?.reason ?? "unknown"). Its jobs wait, and no attempt is spent."
+                    + (next ?? "")
+            }
+        case .unanswered:
+            (word, tone) = ("no answers", .bad)
+            reason = "\(app.lanesUnanswered) of \(Words.count(app.lanes, "lane"))"
+            sentence = "\(endpoints) accepts requests and does not answer them."
+        case .serverErrors:
+            (word, tone) = ("server errors", .bad)
+            let error = app.serverError ?? "unknown"
+            reason = "\(error), \(app.lanesWithServerErrors) of \(Words.count(app.lanes, "lane"))"
+            sentence = "\(endpoints) answers with server errors only: \(error). The jobs are kept, and sent later."
+        case .unconnected:
+            (word, tone, reason) = ("no connection", .bad, app.failure)
+            sentence = "There is no connection to \(endpoints): \(app.failure ?? "none succeeded")."
+        case .connecting:
+            (word, tone, reason) = ("connecting", .plain, nil)
+            sentence = "The first connection to \(endpoints) is being established."
+        case .connected:
+            (word, tone, reason) = ("connected", .good, nil)
+            let connections = Words.count(app.connections, "connection")
+            sentence = "APNs accepts it. \(connections), \(Words.number(app.streams)) requests in flight."
+        case .idle:
+            (word, tone, reason) = ("idle", .quiet, nil)
+            sentence = "It has nothing to send, so it has no connection."
+        case .unknown:
+            (word, tone, reason) = ("unknown", .quiet, nil)
+            sentence = "No running worker reports it."
+        }
+    }
+}
+
+/// One app: what APNs says about it, and its state in each lane.
+struct AppPage: DashboardPage {
+    let path = "/apps/{app}"
+    let section = Section.apps
+
+    func isLive(_ query: Form) -> Bool { true }
+
+    func content(_ request: PageRequest) async throws -> PageContent {
+        let name = request.parameters("app") ?? ""
+        let status = try await request.site.data.fleetStatus()
+        guard let app = status.apps.first(where: { $0.name == name }) else {
+            throw WebError(.notFound, Desk.unknown("app", name, status.apps.map(\.name)))
+        }
+        let lanes = Self.lanes(of: name, status)
+        let list = Elements.list(
+            "Lanes",
+            [
+                .init("Worker", .key), .init(Term.lane, .number), .init("State", .key),
+                .init("Connections", .number), .init("In flight", .number),
+                .init("Credential", .key, priority: 3), .init("Problem", priority: 2),
+            ], lanes.map { row($0, request) },
+            empty: Elements.empty(
+                "No running worker has this app.",
+                """
+                <p>Start a worker whose configuration names it. The jobs for it wait until then; see \
+                \(request.link(["workers"], "Workers")).</p>
+                """))
+        return PageContent(
+            title: "App \(name)",
+            main: """
+                \(Elements.live("app", "\(card(app, request))\(facts(app, request))"))
+                \(Elements.live("pause", pause(app, request)))\(links(app, request))
+                <h2>Lanes</h2>\(Elements.live("lanes", list))
+                """)
+    }
+
+    /// Returns the lanes that report an app.
+    static func lanes(
+        of app: String, _ status: FleetStatus
+    ) -> [(worker: FleetStatus.Worker, lane: FleetStatus.Lane, app: WorkerReport.App)] {
+        status.living.flatMap { worker in
+            worker.laneStates.filter(\.isLiving).flatMap { lane in
+                (lane.report?.apps ?? []).filter { $0.name == app }.map { (worker, lane, $0) }
+            }
+        }
+    }
+
+    /// Returns the environments of an app's endpoints, such as `production`.
+    static func environments(_ app: FleetStatus.App, _ request: PageRequest) -> String {
+        Set(app.endpoints.map(request.source.environment)).sorted().joined(separator: ", ")
+    }
+
+    private func card(_ app: FleetStatus.App, _ request: PageRequest) -> HTML {
+        let state = AppState(app)
+        let rule = app.paused.flatMap { request.source.explain($0.reason) }
+        let action: HTML =
+            app.paused == nil
+            ? ""
+            : """
+            <div class="actions">\(request.form(
+                "resume-app", [("app", app.name)], "<button class=\"main\">\(AppsPage.resume(app))</button>"))\
+            \(Elements.command("apns-worker resume --app \(app.name)"))</div>
+            """
+        return Elements.card(
+            "\(Elements.label(state.word, state.tone)) \(state.sentence)", tone: state.tone, id: "state",
+            """
+            \(rule.map { "<p>\(Elements.prose($0))</p>" as HTML })\
+            \(app.paused?.detail.map { "<p>\(Elements.prose($0))</p>" as HTML })\(action)
+            """)
+    }
+
+    private func facts(_ app: FleetStatus.App, _ request: PageRequest) -> HTML {
+        let settings = request.source.appSettings[app.name]
+        let topics = settings.map { $0.topics.joined(separator: ", ") }
+        return Elements.facts([
+            (
+                "Paused by",
+                app.paused.map { $0.isByHand ? "an operator\($0.by.map { ", \($0)" } ?? "")" : "its workers" }
+            ),
+            ("Since", app.paused?.since.map { request.time($0) }),
+            ("Next probe", app.paused?.until.map { request.time($0) }),
+            ("Topics", topics.flatMap { $0.isEmpty ? nil : "\($0)" }),
+            ("Environment", app.endpoints.isEmpty ? nil : "\(Self.environments(app, request))"),
+            ("Endpoints", app.endpoints.isEmpty ? nil : "\(app.endpoints.joined(separator: ", "))"),
+            ("Connections", "\(app.connections)\(if: app.connecting > 0, ", \(app.connecting) connecting")"),
+            ("In flight", "\(Words.number(app.streams)) of \(Words.number(app.streamLimit)) possible requests"),
+            ("Credential", settings?.credential.map { "\($0)" }),
+            ("Certificate", app.certificateExpiresAt.map { AppsPage.certificate($0) }),
+            ("Provider token", app.tokenIssuedAt.map { "signed \(request.time($0))" }),
+            (
+                "Maximum rate",
+                settings.map { $0.maximumPerSecond.map { "\(Words.number($0)) per second" } ?? "unlimited" }
+            ),
+            (Term.lanes, "\(app.lanes)"),
+        ])
+    }
+
+    private func pause(_ app: FleetStatus.App, _ request: PageRequest) -> HTML {
+        guard app.paused == nil, request.isOperator else { return "" }
+        return request.form(
+            "pause-app", [("app", app.name)], class: "filters",
+            "\(Elements.field("Reason", "reason", placeholder: "a new key"))<button class=\"danger\">Pause</button>")
+    }
+
+    private func links(_ app: FleetStatus.App, _ request: PageRequest) -> HTML {
+        let filter = [("app", app.name as String?)]
+        let topics = request.source.appSettings[app.name]?.topics ?? []
+        let invalid = topics.prefix(3).map { topic -> HTML in
+            let path = request.links.path(["invalid"], [("topic", topic)])
+            return "<a class=\"button\" href=\"\(path)\">Invalid tokens of \(topic)</a>"
+        }
+        return """
+            <nav class="actions" aria-label="Everything about this app">\
+            <a class="button" href="\(request.links.path(["jobs"], filter))">Jobs</a>\
+            <a class="button" href="\(request.links.path(["dead"], filter))">Dead letters</a>\
+            \(invalid)</nav>
+            """
+    }
+
+    private func row(
+        _ found: (worker: FleetStatus.Worker, lane: FleetStatus.Lane, app: WorkerReport.App), _ request: PageRequest
+    ) -> [HTML] {
+        let (worker, lane, app) = found
+        let (word, tone): (String, Elements.Tone) =
+            if worker.isSilent {
+                ("no heartbeat", .bad)
+            } else if app.pause != nil {
+                ("paused", .bad)
+            } else if app.isUnanswered {
+                ("no answers", .bad)
+            } else if app.serverError != nil {
+                ("server errors", .bad)
+            } else if app.usable > 0 {
+                ("connected", .good)
+            } else if app.isDormant {
+                ("idle", .quiet)
+            } else {
+                app.failure == nil ? ("connecting", .plain) : ("no connection", .bad)
+            }
+        let credential: HTML =
+            app.certificateExpiresAt.map { AppsPage.certificate($0) }
+            ?? app.tokenIssuedAt.map { "signed \(request.time($0))" } ?? "–"
+        return [
+            WorkersPage.link(worker, request), "\(lane.index)", Elements.label(word, tone),
+            "\(app.usable)\(if: app.connecting > 0, " +\(app.connecting)")",
+            "\(Words.number(app.streams)) of \(Words.number(app.streamLimit))", credential,
+            Elements.clamped([app.pause, app.serverError, app.failure].compactMap(\.self).joined(separator: "; ")),
+        ]
+    }
+}

@@ -1,0 +1,208 @@
+import NIOCore
+import Operations
+import PushQueue
+import WebPages
+
+/// What happened to a device and what is going to happen, the latest first.
+struct DeviceTimeline {
+    /// Something that happened, or will.
+    struct Entry {
+        /// Milliseconds since 1970; `nil` if unknown. Jobs that can be sent at any time have the present.
+        var at: Int64?
+        /// The outcome or the state, in a pill.
+        var word: String
+        var tone: Elements.Tone
+        /// What there is to know about it.
+        var text: String = ""
+        /// The reason's code, which has an explanation.
+        var reason: String?
+        var queue: String?
+        var app: String?
+        var campaign: String?
+        var id: String?
+        /// The page of the job or the dead letter, and the key that it is called by.
+        var page: (segments: [String], state: String?, key: String)?
+    }
+
+    let entries: [Entry]
+    let now: Int64
+
+    init(_ findings: DeviceFindings) {
+        now = findings.now
+        var entries = findings.jobs.map { Self.entry($0, now: findings.now) }
+        var letters = findings.dead
+        for (queue, result) in findings.results {
+            var entry = Self.entry(queue, result)
+            // A settlement writes the result and the dead letter of a job in one step.
+            if let index = letters.firstIndex(where: { Self.isSame($0, entry) }) {
+                let letter = letters.remove(at: index)
+                (entry.page, entry.text) = (Self.page(of: letter), letter.error)
+            }
+            entries.append(entry)
+        }
+        entries += letters.map(Self.entry)
+        entries += Self.entries(findings.record, now: findings.now)
+        // Those of one time keep the order above.
+        self.entries = entries.enumerated().sorted {
+            ($1.element.at ?? .min, $0.offset) < ($0.element.at ?? .min, $1.offset)
+        }.map(\.element)
+    }
+
+    /// The entries that are still to come.
+    var future: ArraySlice<Entry> { entries.prefix { ($0.at ?? .min) > now } }
+    /// The entries of the present and of the past.
+    var past: ArraySlice<Entry> { entries.dropFirst(future.count) }
+
+    // MARK: Entries
+
+    private static func entry(_ row: JobRow, now: Int64) -> Entry {
+        func text(_ value: ByteBuffer?) -> String? { value.map { String(buffer: $0) } }
+        let job = row.job
+        let isDue = job.due.map { $0 <= now } ?? true
+        var words: [String] =
+            switch job.state {
+            case .claimed: ["claimed by lane \(job.lane ?? "?")"]
+            case .waiting: ["waits for a worker"]
+            case .retrying: ["attempt \(job.envelope.attempt)"]
+            case .scheduled: ["not before its send_at"]
+            case .deferred: ["no attempt was spent"]
+            }
+        if let due = job.due, isDue { words.append("due for \(Words.duration(now - due))") }
+        if let error = row.error { words.append("last error \(error)") }
+        if job.tokens.count > 1 { words.append("one of \(Words.number(job.tokens.count)) devices") }
+        return Entry(
+            at: isDue ? now : job.due, word: job.state.rawValue, tone: JobsPage.tone(job.state),
+            text: words.joined(separator: ", "), queue: row.queue, app: text(job.app), campaign: text(job.campaign),
+            id: text(job.id), page: (["jobs", row.queue, job.key], job.state.rawValue, job.key))
+    }
+
+    private static func entry(_ queue: String, _ result: StoredResult) -> Entry {
+        let outcome = result["outcome"] ?? "unknown"
+        let attempts = result["attempt"].flatMap { Int($0) }.map { $0 > 1 ? "after \($0) attempts" : "" } ?? ""
+        let status = result["status"].map { $0 == "200" ? "" : "status \($0)" } ?? ""
+        return Entry(
+            at: result.time, word: outcome, tone: tone(ofOutcome: outcome),
+            text: [status, attempts].filter { !$0.isEmpty }.joined(separator: ", "), reason: result["reason"],
+            queue: queue, app: result["app"], campaign: result["campaign"], id: result["id"])
+    }
+
+    private static func entry(_ letter: DeadLetterRow) -> Entry {
+        let isCancelled = letter.reason == "Cancelled"
+        return Entry(
+            at: letter.at, word: isCancelled ? "cancelled" : "dead", tone: isCancelled ? .plain : .bad,
+            text: letter.error == "-" ? "" : letter.error, reason: letter.reason, queue: letter.queue,
+            app: letter.app, campaign: letter.campaign, id: letter.id, page: page(of: letter))
+    }
+
+    private static func page(of letter: DeadLetterRow) -> (segments: [String], state: String?, key: String) {
+        (["dead", letter.queue, letter.key], nil, letter.key)
+    }
+
+    /// Returns true if a dead letter and the entry of a result are about the same end of a job.
+    private static func isSame(_ letter: DeadLetterRow, _ entry: Entry) -> Bool {
+        ["dead", "cancelled"].contains(entry.word) && entry.page == nil && entry.queue == letter.queue
+            && entry.id == letter.id && entry.reason == letter.reason
+            && entry.at.map { abs($0 - letter.at) <= 1000 } ?? false
+    }
+
+    private static func entries(_ record: DeviceRecord, now: Int64) -> [Entry] {
+        func text(_ value: ByteBuffer?) -> String? { value.map { String(buffer: $0) } }
+        var entries: [Entry] = []
+        if let until = record.throttledUntil, until > now {
+            entries.append(
+                Entry(
+                    at: until, word: "throttle ends", tone: .warning,
+                    text: "APNs refused too many requests to this device; its jobs wait until then"))
+        }
+        if let invalid = record.invalid {
+            let facts = [
+                text(invalid.source).map { "reported by \($0)" }, text(invalid.topic).map { "topic \($0)" },
+                text(invalid.environment),
+            ].compactMap(\.self)
+            entries.append(
+                Entry(
+                    at: invalid.at, word: "marked invalid", tone: .bad, text: facts.joined(separator: ", "),
+                    reason: text(invalid.reason)))
+        }
+        if let registered = record.registeredAt {
+            entries.append(
+                Entry(at: registered, word: "registered", tone: .good, text: "its last known registration"))
+        }
+        return entries
+    }
+
+    static func tone(ofOutcome outcome: String) -> Elements.Tone {
+        switch outcome {
+        case "delivered": .good
+        case "dead", "invalid_token": .bad
+        case "cancelled", "suppressed", "dropped": .plain
+        default: .warning
+        }
+    }
+
+    /// Returns the meaning of the word of an entry; `nil` for words that need none.
+    static func meaning(of word: String) -> String? {
+        switch word {
+        case "waiting": "It is in the list of jobs, and no worker has claimed it"
+        case "claimed": "A worker holds it and sends it"
+        case "retrying": "It failed and is tried again at this time"
+        case "scheduled": "Its producer has set the time"
+        case "deferred": "It could not be sent, for example because its app was paused; no attempt was spent"
+        case "invalid_token": "APNs refused the token"
+        case "suppressed": "It was not sent, because the token was known to be invalid"
+        case "dropped": "It was not sent again, because its job says so, or because it is a duplicate"
+        case "dead": "It can't be delivered as it is; the job is kept as a dead letter"
+        case "marked invalid": "The token is in the set of invalid tokens, so nothing is sent to it"
+        default: nil
+        }
+    }
+
+    // MARK: The verdict
+
+    /// Returns what matters about a device in a sentence or two, and its tone.
+    static func verdict(_ findings: DeviceFindings) -> (sentence: String, tone: Elements.Tone) {
+        let now = findings.now
+        let jobs = pending(findings.jobs, now: now)
+        func sentence(_ text: String, _ tone: Elements.Tone) -> (String, Elements.Tone) {
+            ([text, jobs].filter { !$0.isEmpty }.joined(separator: " "), tone)
+        }
+        if let invalid = findings.record.invalid {
+            let reason = invalid.reason.map { ": \(String(buffer: $0))" } ?? ""
+            return sentence("Invalid\(Words.since(invalid.at, now: now))\(reason). Nothing is sent to it.", .bad)
+        }
+        if let until = findings.record.throttledUntil, until > now {
+            return sentence("APNs throttles it for another \(Words.duration(until - now)).", .warning)
+        }
+        let ends = DeviceTimeline(findings).past.filter { isEnd($0.word) }
+        guard let last = ends.first else {
+            if !jobs.isEmpty { return ("No push to it is known to have ended. \(jobs)", .plain) }
+            return findings.record.registeredAt == nil
+                ? ("Nothing is known about it.", .plain) : ("It is registered, and no push to it is known.", .plain)
+        }
+        let age = last.at.map { " \(Words.duration(max(0, now - $0))) ago" } ?? ""
+        let reason = last.reason.map { ": \($0)" } ?? ""
+        let text =
+            switch last.word {
+            case "delivered": "was delivered\(age)."
+            case "invalid_token": "was refused\(age)\(reason). The token is not in the set of invalid tokens."
+            case "dead": "became a dead letter\(age)\(reason)."
+            case "expired": "expired\(age), before it could be sent."
+            case "suppressed", "dropped", "cancelled": "was \(last.word)\(age)\(reason)."
+            default: "ended\(age)\(reason)."
+            }
+        return sentence("Its last push \(text)", last.tone)
+    }
+
+    /// Returns true for the word of an entry about the end of a push.
+    private static func isEnd(_ word: String) -> Bool {
+        !["marked invalid", "registered", "throttle ends"].contains(word)
+            && StoredJob.State(rawValue: word) == nil
+    }
+
+    private static func pending(_ jobs: [JobRow], now: Int64) -> String {
+        guard !jobs.isEmpty else { return "" }
+        let text = "\(Words.count(jobs.count, "job")) \(jobs.count == 1 ? "is" : "are") still to be sent"
+        let next = jobs.map { max($0.job.due ?? now, now) }.min() ?? now
+        return next > now ? "\(text), the next in \(Words.duration(next - now))." : "\(text)."
+    }
+}

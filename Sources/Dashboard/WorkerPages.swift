@@ -1,0 +1,286 @@
+import Operations
+import PushQueue
+import WebPages
+
+extension Term {
+    static let later = Elements.term("Later", "Jobs that are not due yet: retries, scheduled and deferred jobs")
+    static let lane = Elements.term("Lane", "An event loop of a worker, with its own connections")
+    static let heartbeat = Elements.term(
+        "Heartbeat",
+        "The age of the last report. A worker with claims reports every three seconds, an idle one every eleven")
+}
+
+/// The state of a worker in words: a worker that hangs is told from one that runs.
+struct WorkerCondition {
+    let word: String
+    let tone: Elements.Tone
+    /// The state in a sentence.
+    let sentence: String
+
+    init(_ worker: FleetStatus.Worker) {
+        let claimed = Words.count(worker.claimed, "claimed job")
+        let lease =
+            worker.leaseLeftMs > 0
+            ? "when its lease ends, in \(Words.duration(worker.leaseLeftMs))" : "because its lease has ended"
+        switch worker.state {
+        case .gone:
+            (word, tone) = ("lease expired", .bad)
+            let ago = Words.duration(max(0, -worker.leaseLeftMs))
+            sentence =
+                "Its lease ended \(ago) ago. "
+                + (worker.claimed == 0
+                    ? "It has no claimed jobs." : "Other workers of its queues reclaim its \(claimed).")
+        case _ where worker.latenessMs != nil:
+            (word, tone) = ("no heartbeat", .bad)
+            sentence =
+                "No heartbeat for \(Words.duration(worker.latenessMs ?? 0)): its process hangs, is stopped, or cannot "
+                + "reach Redis. Other workers take its \(claimed) \(lease)."
+        case .draining:
+            (word, tone) = ("draining", .warning)
+            sentence = "It finishes its \(claimed), claims no more, and exits."
+        case .quiet:
+            (word, tone) = ("quiet", .warning)
+            sentence = "An operator asked it to claim no jobs. It keeps running until it is let work again."
+        case .running where !worker.notReady.isEmpty:
+            (word, tone) = ("not ready", .warning)
+            sentence = "It is kept from its work: \(worker.notReady.joined(separator: "; "))."
+        case .running:
+            (word, tone) = ("running", .good)
+            sentence = "It claims and sends jobs."
+        case .unknown:
+            (word, tone) = ("unknown", .quiet)
+            sentence = "It has a lease and no report that this version can read."
+        }
+    }
+
+    /// Returns the heartbeat's age in words.
+    static func heartbeat(_ silenceMs: Int64?) -> String { silenceMs.map { "\(Words.duration($0)) ago" } ?? "–" }
+
+    /// Returns a lease in words.
+    static func lease(_ leftMs: Int64) -> String {
+        leftMs >= 0 ? "\(Words.duration(leftMs)) left" : "ended \(Words.duration(-leftMs)) ago"
+    }
+}
+
+/// The list of workers.
+struct WorkersPage: DashboardPage {
+    let path = "/workers"
+    let section = Section.workers
+
+    func isLive(_ query: Form) -> Bool { true }
+
+    func content(_ request: PageRequest) async throws -> PageContent {
+        let status = try await request.site.data.fleetStatus()
+        let versions = Set(status.living.map(\.version).filter { !$0.isEmpty })
+        let mixed: HTML =
+            versions.count < 2
+            ? ""
+            : """
+            <div class="problem"><strong>The workers have \(versions.count) versions: \
+            \(versions.sorted().joined(separator: ", ")).</strong>\
+            That is fine during a deployment; see “Upgrading” in the documentation.</div>
+            """
+        let columns: [Elements.Column] =
+            [
+                .init("Worker", .key), .init("State", .key), .init(Term.heartbeat, .key), .init("In flight", .number),
+                .init(Term.claimed, .number), .init("Per second", .number), .init(Term.lanes, .number, priority: 2),
+                .init("Queues", priority: 2), .init("Version", .key, priority: 3), .init("Started", .key, priority: 3),
+                .init(Term.lease, .key, priority: 3), .init("Problem", priority: 2),
+            ] + (request.isOperator ? [.init("Actions", .key)] : [])
+        let list = Elements.list(
+            "Workers", columns, status.workers.map { row($0, request, isOdd: versions.count > 1) },
+            empty: Elements.empty(
+                "No workers are running.",
+                """
+                <p>Jobs wait until there is one. Start it: \
+                \(Elements.command("apns-worker run --config worker.yaml"))</p>
+                """))
+        return PageContent(title: "Workers", main: Elements.live("workers", "\(mixed)\(list)"))
+    }
+
+    private func row(_ worker: FleetStatus.Worker, _ request: PageRequest, isOdd: Bool) -> [HTML] {
+        let condition = WorkerCondition(worker)
+        let lanes = "\(worker.lanes) of \(worker.lanesTotal)"
+        return [
+            Self.link(worker, request), Elements.label(condition.word, condition.tone),
+            Self.heartbeat(worker.silenceMs, isLate: worker.isSilent), "\(Words.number(worker.inFlight))",
+            "\(Words.number(worker.claimed))", "\(Words.rate(worker.rate))",
+            worker.lanes < worker.lanesTotal ? Elements.label(lanes, .warning) : "\(lanes)",
+            "\(worker.queues.joined(separator: ", "))",
+            isOdd ? Elements.label(worker.version, .warning) : "\(worker.version)", request.time(worker.startedAt),
+            "\(WorkerCondition.lease(worker.leaseLeftMs))",
+            Elements.clamped(worker.state == .running ? worker.notReady.joined(separator: "; ") : ""),
+        ] + (request.isOperator ? [worker.state == .gone ? "" : Self.actions(worker, request, style: "small")] : [])
+    }
+
+    /// Returns the name of a worker, linked to its page. Long names wrap on phones.
+    static func link(_ worker: FleetStatus.Worker, _ request: PageRequest) -> HTML {
+        "<span class=\"worker\">\(request.link(["workers", worker.name], worker.name))</span>"
+    }
+
+    static func heartbeat(_ silenceMs: Int64?, isLate: Bool) -> HTML {
+        let text = WorkerCondition.heartbeat(silenceMs)
+        return isLate ? Elements.label(text, .bad) : "\(text)"
+    }
+
+    /// Returns the buttons for a worker; none for viewers.
+    static func actions(_ worker: FleetStatus.Worker, _ request: PageRequest, style: String) -> HTML {
+        let fields = [("worker", worker.name)]
+        let quiet =
+            worker.state == .quiet
+            ? request.form("work-worker", fields, "<button class=\"\(style)\">Work</button>")
+            : request.form("quiet-worker", fields, "<button class=\"\(style)\">Quiet</button>")
+        return "\(quiet) \(request.form("stop-worker", fields, "<button class=\"\(style) danger\">Stop</button>"))"
+    }
+}
+
+/// One worker: its lanes, its problems, and what stopping it would leave.
+struct WorkerPage: DashboardPage {
+    let path = "/workers/{worker}"
+    let section = Section.workers
+
+    func isLive(_ query: Form) -> Bool { true }
+
+    func content(_ request: PageRequest) async throws -> PageContent {
+        let name = request.parameters("worker") ?? ""
+        let status = try await request.site.data.fleetStatus()
+        guard let worker = status.workers.first(where: { $0.name == name }) else {
+            // A page that is open while its worker ends is an ordinary thing.
+            return PageContent(
+                title: "Worker \(name)",
+                main: Elements.live(
+                    "worker",
+                    Elements.empty(
+                        "No worker \(name) has a lease.",
+                        """
+                        <p>It has ended, or was never started. Its jobs are settled, returned to their queues, or \
+                        reclaimed by other workers. See \(request.link(["workers"], "the running workers")).</p>
+                        """)))
+        }
+        let condition = WorkerCondition(worker)
+        let card = Elements.card(
+            "\(Elements.label(condition.word, condition.tone)) \(condition.sentence)", tone: condition.tone,
+            id: "state",
+            problems(worker, status))
+        return PageContent(
+            title: "Worker \(name)",
+            main: """
+                \(Elements.live(
+                    "worker",
+                    """
+                    \(card)\(figures(worker))\(facts(worker, status, request))
+                    <h2>Lanes</h2>\(lanes(worker, request))\(stop(worker, status, request))
+                    """))
+                """)
+    }
+
+    private func problems(_ worker: FleetStatus.Worker, _ status: FleetStatus) -> HTML {
+        let problems = status.problems.filter { $0.subject == worker.name }
+        let others = worker.notReady.filter { reason in !problems.contains { $0.message.contains(reason) } }
+        guard !problems.isEmpty || !others.isEmpty else { return "" }
+        let items = problems.map { problem -> HTML in
+            "<li><strong>\(problem.message).</strong> \(Elements.prose(problem.advice)).</li>"
+        }
+        return "<ul>\(items)\(others.map { "<li>\($0)</li>" as HTML })</ul>"
+    }
+
+    private func figures(_ worker: FleetStatus.Worker) -> HTML {
+        """
+        <div class="figures">
+        \(Elements.figure("In flight", "\(Words.number(worker.inFlight))", "requests without an answer"))
+        \(Elements.figure("Claimed", "\(Words.number(worker.claimed))", "jobs that it holds"))
+        \(Elements.figure("Per second", "\(Words.rate(worker.rate))", "delivered, over the last minute"))
+        \(Elements.figure("Done", "\(Words.number(worker.done))", "notifications since its start"))
+        </div>
+        """
+    }
+
+    private func facts(_ worker: FleetStatus.Worker, _ status: FleetStatus, _ request: PageRequest) -> HTML {
+        let configurations = Set(worker.laneStates.compactMap { $0.report?.configuration?.text })
+        let others = Set(
+            status.living.filter { $0.name != worker.name }.flatMap(\.laneStates)
+                .compactMap { $0.report?.configuration?.text })
+        let differs = !others.isEmpty && configurations.isDisjoint(with: others)
+        let connections = worker.laneStates.compactMap(\.report).flatMap(\.apps)
+        let apps = Set(connections.map(\.name)).sorted()
+        return Elements.facts([
+            ("Host", "\(worker.host)"), ("Process", worker.pid > 0 ? "\(worker.pid)" : nil),
+            ("Version", worker.version.isEmpty ? nil : "\(worker.version)"),
+            ("Started", request.time(worker.startedAt)),
+            (Term.heartbeat, WorkersPage.heartbeat(worker.silenceMs, isLate: worker.isSilent)),
+            (Term.lease, "\(WorkerCondition.lease(worker.leaseLeftMs))"),
+            (Term.lanes, "\(worker.lanes) of \(worker.lanesTotal)"),
+            ("Queues", worker.queues.map { request.link(["queues", $0], $0) }.joined(separator: ", ")),
+            ("Apps", apps.isEmpty ? nil : apps.map { request.link(["apps", $0], $0) }.joined(separator: ", ")),
+            (
+                "Connections",
+                """
+                \(connections.reduce(0) { $0 + $1.usable }), for \
+                \(Words.number(connections.reduce(0) { $0 + $1.streamLimit })) requests at once
+                """
+            ),
+            (
+                Elements.term("Configuration", "The digest of the settings by which it accepts jobs"),
+                configurations.isEmpty
+                    ? nil
+                    : """
+                    <span class="mono">\(configurations.sorted().joined(separator: ", "))</span>\
+                    \(if: differs, " \(Elements.label("no other worker has it", .warning))")
+                    """
+            ),
+            ("Redis", worker.redis.isEmpty ? nil : "\(worker.redis)"),
+            ("Failovers", worker.failoverWatch.map { "learns of them late: \($0)" }),
+        ])
+    }
+
+    private func lanes(_ worker: FleetStatus.Worker, _ request: PageRequest) -> HTML {
+        let rows = worker.laneStates.map { lane -> [HTML] in
+            let report = lane.report
+            let (word, tone): (String, Elements.Tone) =
+                if !lane.isLiving {
+                    ("lease expired", .bad)
+                } else if worker.isSilent {
+                    ("no heartbeat", .bad)
+                } else if let report {
+                    report.obstacles.isEmpty
+                        ? (report.state.rawValue, report.state == .running ? .good : .warning) : ("not ready", .warning)
+                } else {
+                    ("unknown", .quiet)
+                }
+            let apps = report?.apps ?? []
+            return [
+                "\(lane.index)", Elements.label(word, tone),
+                WorkersPage.heartbeat(lane.silenceMs, isLate: worker.isSilent && lane.isLiving),
+                "\(report.map { Words.number($0.inFlight) } ?? "–")", "\(Words.number(lane.claimed))",
+                "\(apps.reduce(0) { $0 + $1.usable })", "\(report.map { Words.rate($0.rate) } ?? "–")",
+                "\(report.map { Words.number($0.done) } ?? "–")", "\(WorkerCondition.lease(lane.leaseLeftMs))",
+                Elements.clamped((report?.obstacles ?? []).map(\.reason).joined(separator: "; ")),
+            ]
+        }
+        return Elements.list(
+            "Lanes",
+            [
+                .init(Term.lane, .number), .init("State", .key), .init(Term.heartbeat, .key),
+                .init("In flight", .number), .init(Term.claimed, .number),
+                .init("Connections", .number, priority: 2), .init("Per second", .number, priority: 2),
+                .init("Done", .number, priority: 3), .init(Term.lease, .key, priority: 2),
+                .init("Problem", priority: 2),
+            ], rows, empty: "No lane of it has a lease.")
+    }
+
+    private func stop(_ worker: FleetStatus.Worker, _ status: FleetStatus, _ request: PageRequest) -> HTML {
+        guard request.isOperator, worker.state != .gone else { return "" }
+        var consequences = status.consequences(ofStopping: worker)
+        if let process = request.source.process, process == (worker.host, worker.pid) {
+            consequences.append("It serves this dashboard, which ends with it.")
+        }
+        return Elements.card(
+            "Quiet or stop",
+            """
+            <p>A quiet worker finishes what it has and keeps running. A stopped one exits:</p>
+            <ul>\(consequences.map { "<li>\($0)</li>" as HTML })</ul>
+            <div class="actions">\(WorkersPage.actions(worker, request, style: ""))\
+            \(Elements.command("apns-worker stop \(worker.name)"))</div>
+            """)
+    }
+}

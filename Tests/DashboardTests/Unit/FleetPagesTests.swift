@@ -1,0 +1,152 @@
+import PushQueue
+import Testing
+import WebPages
+
+@testable import Dashboard
+@testable import Operations
+
+@Suite("Workers, apps and servers on their pages")
+struct FleetPagesTests {
+    private static func worker(
+        _ name: String = "vm.7.ab", _ state: FleetStatus.Worker.State = .running, claimed: Int = 3,
+        lease: Int64 = 25_000,
+        late: Int64? = nil, notReady: [String] = [], queues: [String] = ["default"]
+    ) -> FleetStatus.Worker {
+        var worker = FleetStatus.Worker(name: name)
+        (worker.state, worker.claimed, worker.leaseLeftMs, worker.latenessMs) = (state, claimed, lease, late)
+        (worker.notReady, worker.queues) = (notReady, queues)
+        return worker
+    }
+
+    @Test(
+        "a worker that hangs is told from one that runs, and one that is not ready from both",
+        arguments: [
+            (Self.worker(), "running", Elements.Tone.good, "It claims and sends jobs."),
+            (
+                Self.worker(late: 12_000), "no heartbeat", .bad,
+                "No heartbeat for 12 s: its process hangs, is stopped, or cannot reach Redis. Other workers take its "
+                    + "3 claimed jobs when its lease ends, in 25 s."
+            ),
+            // A frozen worker's own statements are out of date.
+            (
+                Self.worker(claimed: 1, lease: -2000, late: 40_000, notReady: ["the app shop is paused: x"]),
+                "no heartbeat", .bad,
+                "No heartbeat for 40 s: its process hangs, is stopped, or cannot reach Redis. Other workers take its "
+                    + "1 claimed job because its lease has ended."
+            ),
+            (
+                Self.worker(notReady: ["Redis refuses claims", "the app shop is paused: x"]), "not ready", .warning,
+                "It is kept from its work: Redis refuses claims; the app shop is paused: x."
+            ),
+            (
+                Self.worker("a", .quiet), "quiet", .warning,
+                "An operator asked it to claim no jobs. It keeps running until it is let work again."
+            ),
+            (
+                Self.worker("a", .draining), "draining", .warning,
+                "It finishes its 3 claimed jobs, claims no more, and exits."
+            ),
+            (
+                Self.worker("a", .gone, lease: -90_000), "lease expired", .bad,
+                "Its lease ended 90 s ago. Other workers of its queues reclaim its 3 claimed jobs."
+            ),
+            (
+                Self.worker("a", .gone, claimed: 0, lease: -90_000), "lease expired", .bad,
+                "Its lease ended 90 s ago. It has no claimed jobs."
+            ),
+            (
+                Self.worker("a", .unknown), "unknown", .quiet,
+                "It has a lease and no report that this version can read."
+            ),
+        ])
+    func condition(worker: FleetStatus.Worker, word: String, tone: Elements.Tone, sentence: String) {
+        let condition = WorkerCondition(worker)
+        #expect(condition.word == word && condition.tone == tone)
+        #expect(condition.sentence == sentence)
+    }
+
+    @Test("stopping a worker leaves jobs only where no other worker claims them")
+    func stopping() {
+        var status = FleetStatus()
+        var queue = FleetStatus.Queue(name: "bulk")
+        (queue.waiting, queue.due) = (1200, 34)
+        status.queues = [FleetStatus.Queue(name: "default"), queue]
+        let one = Self.worker("one", queues: ["bulk", "default"])
+        status.workers = [
+            one, Self.worker("two"), Self.worker("hung", late: 12_000, queues: ["bulk"]),
+            Self.worker("quiet", .quiet, queues: ["bulk"]), Self.worker("gone", .gone, queues: ["bulk"]),
+        ]
+        #expect(
+            status.consequences(ofStopping: one) == [
+                "Its 3 claimed jobs are finished, or returned to the queue.",
+                "No other worker claims jobs of queue bulk: 1,234 jobs would wait for one.",
+                "1 other worker still claims jobs of queue default.",
+            ])
+        status.workers.append(Self.worker("three"))
+        #expect(
+            status.consequences(ofStopping: Self.worker("idle", claimed: 0)) == [
+                "It has claimed no jobs, so none has to be finished.",
+                "3 other workers still claim jobs of queue default.",
+            ])
+    }
+
+    private static let now: Int64 = 1_800_000_000_000
+
+    private static func app(_ state: FleetStatus.App.State, _ change: (inout FleetStatus.App) -> Void = { _ in })
+        -> FleetStatus.App
+    {
+        var app = FleetStatus.App(name: "shop")
+        (app.state, app.endpoints, app.lanes) = (state, ["api.push.apple.com:443"], 4)
+        change(&app)
+        return app
+    }
+
+    @Test(
+        "the state of an app is a word and a sentence",
+        arguments: [
+            (
+                Self.app(.paused) {
+                    $0.paused = .init(
+                        PauseRecord(reason: "InvalidProviderToken", since: now - 180_000, until: now + 40_000))
+                }, "paused", Elements.Tone.bad,
+                "APNs refuses it for 3 min: InvalidProviderToken. Its jobs wait, and no attempt is spent. The next "
+                    + "probe is in 40 s."
+            ),
+            (
+                Self.app(.paused) {
+                    $0.paused = .init(PauseRecord(reason: "a new key", since: now - 180_000, by: "ana"))
+                }, "paused", .warning,
+                "An operator has paused it for 3 min, by ana. Its jobs wait until an operator resumes it."
+            ),
+            (
+                Self.app(.serverErrors) { ($0.serverError, $0.lanesWithServerErrors) = ("ServiceUnavailable", 1) },
+                "server errors", .bad,
+                "api.push.apple.com:443 answers with server errors only: ServiceUnavailable. The jobs are kept, "
+                    + "and sent later."
+            ),
+            (
+                Self.app(.unconnected) { $0.failure = "connection refused" }, "no connection", .bad,
+                "There is no connection to api.push.apple.com:443: connection refused."
+            ),
+            (
+                Self.app(.connected) { ($0.connections, $0.streams) = (1, 30) }, "connected", .good,
+                "APNs accepts it. 1 connection, 30 requests in flight."
+            ),
+            (Self.app(.unknown), "unknown", .quiet, "No running worker reports it."),
+        ])
+    func appState(app: FleetStatus.App, word: String, tone: Elements.Tone, sentence: String) {
+        let state = AppState(app, now: Self.now)
+        #expect(state.word == word && state.tone == tone)
+        #expect(state.sentence == sentence)
+    }
+
+    @Test(
+        "the memory of a server is shown with a warning before it is full",
+        arguments: [
+            (0, Elements.Tone.good), (700, .good), (750, .warning), (899, .warning), (900, .bad), (1100, .bad),
+        ])
+    func memory(used: Int, tone: Elements.Tone) {
+        #expect(RedisPage.memory(ServerInfo("used_memory:\(used)\r\nmaxmemory:1000\r\n")).tone == tone)
+        #expect(RedisPage.memory(ServerInfo("used_memory:\(used)\r\nmaxmemory:0\r\n")).tone == .good)
+    }
+}
