@@ -38,8 +38,6 @@ package struct DeadLetterRow {
 
     package var reason: String { header?.reason ?? "Unreadable" }
 
-    /// The producer's ID of the job.
-    package var id: String? { header?.id }
     /// The app that the job names.
     package var app: String? { header?.app }
     /// The ID of the job.
