@@ -72,9 +72,9 @@ extension Chart {
         return path
     }
 
-    /// Formats a coordinate with up to two decimals.
+    /// Formats a number with up to two decimals.
     static func number(_ value: Double) -> String {
-        let hundredths = Int((max(-1e6, min(value, 1e6)) * 100).rounded())
+        let hundredths = Int((max(-1e13, min(value, 1e13)) * 100).rounded())
         let (whole, rest) = (abs(hundredths) / 100, abs(hundredths) % 100)
         let sign = hundredths < 0 ? "-" : ""
         if rest == 0 { return "\(sign)\(whole)" }
