@@ -65,7 +65,7 @@ package struct Chart: Sendable {
     // In pixels. The width is that of the page: horizontal places are percentages.
     private static let (top, base, height) = (14.0, 166.0, 190)
     /// The smallest height of a value above 0, which must be seen and hit.
-    private static let smallest = 2.0
+    private static let smallest = 3.0
     /// The marks of a step that its line names.
     private static let maximumMarks = 6
     private static let dashes = ["", "7 3", "2 3", "10 3 2 3", "4 4", "1 4"]
@@ -259,9 +259,8 @@ package struct Chart: Sendable {
                 guard let value = series.value(step) else { return "<td class=\"number\">–</td>" }
                 let link = value > 0 ? series.link?(step) : nil
                 let text = unit.text(value)
-                return """
-                    <td class="number">\(link.map { "<a href=\"\($0)\">\(text)</a>" } ?? "\(text)")</td>
-                    """
+                let content: HTML = link == nil ? "\(text)" : "<a href=\"\(link)\">\(text)</a>"
+                return "<td class=\"number\">\(content)</td>"
             }
             return "<tr data-at=\"\(step)\"><td class=\"key\">\(times.name(step))</td>\(cells)</tr>\n"
         }

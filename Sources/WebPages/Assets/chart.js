@@ -85,7 +85,7 @@ function draw(one) {
         const { key, values } = one.series[bar.dataset.series];
         bar.setAttribute("display", hidden.has(key) ? "none" : "inline");
         if (hidden.has(key)) continue;
-        const size = Math.max(2, height(values[column.dataset.at]));
+        const size = Math.max(3, height(values[column.dataset.at]));
         y -= size;
         bar.setAttribute("y", y);
         bar.setAttribute("height", size);
@@ -113,8 +113,7 @@ function addButtons(one) {
   for (const { item, name, key } of one.series) {
     const button = element("button");
     button.type = "button";
-    // Distinguishes the button from those of other charts after an update.
-    button.setAttribute("aria-label", `${name}, ${one.title}`);
+    button.dataset.name = name;
     button.setAttribute("aria-pressed", String(!hidden.has(key)));
     button.append(...item.childNodes);
     item.append(button);
@@ -150,7 +149,8 @@ function heading(one, at) {
   const plain = start.toISOString().slice(5, one.step < 86400000 ? 16 : 10).replace("T", " ");
   const words = from ?? `${time ?? plain} UTC`;
   if (one.step >= 86400000 || start.getTimezoneOffset() === 0) return words;
-  return `${words} (${start.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" })} here)`;
+  const here = start.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
+  return `${words} (${here} here)`;
 }
 
 // Returns the texts at a step: the heading, the visible series with the cells of the table, and the marks.
@@ -162,10 +162,10 @@ function texts(one, at) {
   });
   const isRecorded = one.series.some(({ values }) => values[at] !== null);
   const marks = one.svg.querySelector(`.mark[data-at="${at}"]`)?.dataset.text.split("\n") ?? [];
-  return { heading: heading(one, at), rows: isRecorded ? rows : [], marks };
+  return { heading: heading(one, at), rows: isRecorded ? rows : [], isRecorded, marks };
 }
 
-function fill(tip, { heading, rows, marks }) {
+function fill(tip, { heading, rows, isRecorded, marks }) {
   tip.replaceChildren(element("strong", "", heading));
   for (const { series, value, cell } of rows) {
     const line = element("div");
@@ -177,7 +177,7 @@ function fill(tip, { heading, rows, marks }) {
     line.append(name, number);
     tip.append(line);
   }
-  if (rows.length === 0) tip.append(element("p", "muted", "Nothing was recorded."));
+  if (!isRecorded) tip.append(element("p", "muted", "Nothing was recorded."));
   for (const mark of marks) tip.append(element("p", "", mark));
 }
 
@@ -200,7 +200,7 @@ function show(one, at, isPinned = false) {
     return `${series.name} ${cell?.textContent ?? (value === null ? "–" : 0)}`;
   });
   one.cursor.setAttribute("aria-valuetext",
-    [said.heading, ...(values.length > 0 ? values : ["nothing was recorded"]), ...said.marks].join(", "));
+    [said.heading, ...(said.isRecorded ? values : ["nothing was recorded"]), ...said.marks].join(", "));
 }
 
 function hide() {
@@ -278,7 +278,7 @@ function start() {
 }
 
 function identity(one) {
-  return one.getAttribute("href") ?? one.getAttribute("aria-label");
+  return one.dataset.name ?? one.getAttribute("href") ?? one.getAttribute("aria-label");
 }
 
 document.addEventListener("focusin", (event) => {
@@ -296,6 +296,9 @@ document.addEventListener("focusout", (event) => {
 });
 document.addEventListener("pointerover", (event) => {
   if (shown && !shown.isPinned && !focus && !shown.one.plot.contains(event.target)) hide();
+});
+document.addEventListener("click", (event) => {
+  if (shown?.isPinned && !shown.one.plot.contains(event.target)) hide();
 });
 document.addEventListener("keydown", (event) => {
   if (event.key === "Escape" && shown?.isPinned) hide();

@@ -97,7 +97,7 @@ struct ChartTests {
         let text = Self.chart(
             .columns, [.init("one", [1000, 500]), .init("two", style: "dead", [nil, 1]), .init("none", [0, 0])])
         #expect(text.contains("x=\"1%\" width=\"14.67%\" y=\"14\" height=\"152\""))
-        #expect(text.contains("class=\"dead\" data-series=\"1\" x=\"17.67%\" width=\"14.67%\" y=\"88\" height=\"2\""))
+        #expect(text.contains("class=\"dead\" data-series=\"1\" x=\"17.67%\" width=\"14.67%\" y=\"87\" height=\"3\""))
         #expect(text.contains("<title>14:00 UTC\none 1,000</title>") && !text.contains("none"))
     }
 
