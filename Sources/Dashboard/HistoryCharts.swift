@@ -34,12 +34,9 @@ struct HistoryCharts {
         let links = ChartLinks(request.links, times, queues: keys.count < all.count ? queues : [])
         let charts = charts(history, times, links, changes.map { Chart.Mark(at: $0.at, $0.mark) })
         return """
-            \(tabs)\(Elements.live(
-                "charts",
-                """
-                <h2 class="hidden">Charts</h2><div class="columns">\(charts.map(\.html))</div>\
-                <h2>What changed</h2>\(list(changes))\(note)
-                """))
+            <h2 class="hidden">Charts</h2>\(tabs)
+            \(Elements.live("charts", "<div class=\"columns\">\(charts.map(\.html))</div>"))
+            <h2>What changed</h2>\(Elements.live("changes", "\(list(changes))\(note)"))
             """
     }
 
