@@ -22,6 +22,8 @@ actor DashboardData {
     private var destinationReads: [String: Task<Destination, any Error>] = [:]
     private var memories: [String: Kept<ServerInfo?>] = [:]
     private var memoryReads: [String: Task<ServerInfo?, any Error>] = [:]
+    private var actions: Kept<[AuditEntry]>?
+    private var actionsRead: Task<[AuditEntry], any Error>?
     private var queueList: Kept<Fleet.Found>?
     private var queueSearch: Task<Fleet.Found, any Error>?
 
@@ -64,6 +66,7 @@ actor DashboardData {
     func changed() {
         changes += 1
         reading = nil
+        actions = nil
         status?.at = .now - .seconds(2)
     }
 
@@ -136,13 +139,31 @@ actor DashboardData {
         return found
     }
 
+    /// The number of actions that are searched for those of a chart's time.
+    static let maximumActions = 500
+
+    /// Returns the latest actions of operators, newest first, at most two seconds old.
+    func latestActions() async throws -> [AuditEntry] {
+        if let actions, actions.at.duration(to: .now) < .seconds(2) { return actions.value }
+        let read =
+            actionsRead
+            ?? Task { [fleet = source.fleet] in
+                let keys = fleet.sharedKeys
+                return try await AuditLog.latest(Self.maximumActions, fleet.client(for: keys.audit), keys)
+            }
+        actionsRead = read
+        defer { actionsRead = nil }
+        let found = try await read.value
+        actions = Kept(value: found, at: .now)
+        return found
+    }
+
     /// Returns the combined history of some queues, at most a few seconds old.
     func history(_ span: QueueHistory.Span, of queues: [QueueKeys]) async throws -> QueueHistory? {
-        let age: Duration = span == .hour ? .seconds(4) : .seconds(60)
         var found: [QueueHistory] = []
         for keys in queues {
             let name = "\(span) \(keys.queue)"
-            if let kept = histories[name], kept.at.duration(to: .now) < age {
+            if let kept = histories[name], kept.at.duration(to: .now) < .seconds(span.freshness) {
                 found.append(kept.value)
                 continue
             }

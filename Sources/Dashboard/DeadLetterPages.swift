@@ -130,10 +130,13 @@ struct DeadLettersPage: DashboardPage {
         let part = try await list(request, filter, after: nil, limit: Self.sample)
         let (rows, cursor) = (part.rows, part.cursor)
         guard !rows.isEmpty else { return ("", "") }
-        var (groups, hours): ([String: [DeadLetterRow]], [String: [String: Int]]) = ([:], [:])
+        let hour: Int64 = 3_600_000
+        let times = Chart.Times(first: (Moment.now / hour - 23) * hour, step: hour, count: 24)
+        var (groups, hours): ([String: [DeadLetterRow]], [String: [Double]]) = ([:], [:])
         for row in rows {
             groups["\(row.reason)\u{0}\(row.app ?? "")", default: []].append(row)
-            hours[String(Moment.text(row.at).prefix(13)), default: [:]][row.reason, default: 0] += 1
+            guard let index = times.index(of: row.at) else { continue }
+            hours[row.reason, default: Array(repeating: 0, count: times.count)][index] += 1
         }
         let sorted = groups.values.sorted { ($1.count, $0[0].reason) < ($0.count, $1[0].reason) }
         let table = Elements.list(
@@ -150,15 +153,18 @@ struct DeadLettersPage: DashboardPage {
                     Elements.clamped(request.source.explain(first.reason) ?? ""),
                 ]
             }, empty: "")
-        let names = Set(rows.map(\.reason)).sorted()
-        let now = Moment.now
-        let times = (0..<24).reversed().map { String(Moment.text(now - Int64($0) * 3_600_000).prefix(13)) }
+        let shown = hours.keys.sorted().prefix(8)
         let chart = Chart(
-            "The last 24 hours", .columns, points: times.map { "\($0.suffix(2)):00 UTC" },
-            names.prefix(6).enumerated().map { index, name in
-                .init(name, style: "tone\(index)", times.map { Double(hours[$0]?[name] ?? 0) })
-            }
-        ) { Words.number(Int($0)) }
+            "The last 24 hours", .columns, times, .count,
+            shown.map { reason in
+                .init(reason, hours[reason, default: []]) { hour in
+                    let range = [("since", times.start(hour)), ("until", times.start(hour + 1))]
+                    return request.links.path(
+                        ["dead"],
+                        request.query.without(["reason", "after", "seen", "back", "since", "until"]) + [("reason", reason)]
+                            + range.map { ($0, Moment.text($1)) })
+                }
+            }, lastIsUnfinished: true)
         let newest = cursor == nil ? "All that match" : "The newest \(Words.number(rows.count)) that match"
         let reasons = Dictionary(rows.map { ($0.reason, 1) }, uniquingKeysWith: +).largestFirst
         let counts = reasons.prefix(6).map { reason, count -> HTML in

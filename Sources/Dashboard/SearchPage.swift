@@ -159,6 +159,36 @@ struct StylesPage: DashboardPage {
                 <p>\(pills)</p>\(figures)<div class="columns">\(cards)</div>\(tabs)\(form)\(list)\(buttons)\(facts)
                 \(Elements.empty("Nothing here yet.", "<p>What to do next.</p>"))
                 <p class="problem bad"><strong>A problem</strong>What to do.</p><p class="notice good">A notice.</p>
+                \(Self.charts(request.links))
                 """, lead: "All components of these pages.")
+    }
+
+    /// Returns charts with all outcomes, gaps, marks and links.
+    private static func charts(_ links: Links) -> HTML {
+        let times = Chart.Times(first: 1_795_266_300_000, step: 60_000, count: 60)
+        let columns = Chart(
+            "Columns, per minute", .columns, times, .count,
+            Outcome.allCases.map { outcome in
+                .init(
+                    outcome.rawValue, style: outcome.rawValue,
+                    (0..<60).map { $0 < 12 ? nil : Double((7 - outcome.index) * (20 + $0 * 7 % 30)) },
+                    link: { ChartLinks(links, times, queues: []).path(of: outcome, $0) })
+            },
+            marks: [
+                .init(at: times.start(20), "Paused queue news (ada: wrong template)"),
+                .init(at: times.start(40), "3 workers started with version 1.2.3"),
+            ], lastIsUnfinished: true)
+        let lines = Chart(
+            "Lines", .lines, times, .milliseconds,
+            ["p50", "p90", "p99"].enumerated().map { index, name in
+                .init(name, (0..<60).map { $0 % 20 == 10 ? nil : Double((index + 1) * (9000 + $0 * 331 % 5000)) })
+            })
+        let spark = Chart.spark(values: (0..<60).map { Double($0 * 7 % 30) }, title: "Delivered per minute")
+        let shares = Chart.shares(
+            Outcome.allCases.map { ($0.rawValue, $0.rawValue, $0 == .delivered ? 95_000 : 100 * $0.index) })
+        return """
+            <div class="columns">\(columns.html)\(lines.html)\(Elements.card("A sparkline", spark))\
+            \(Elements.card("Shares", shares))</div>
+            """
     }
 }

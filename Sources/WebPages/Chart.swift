@@ -1,6 +1,7 @@
-/// An SVG chart, with a table of its numbers for screen readers. It needs no script.
+/// A chart by time, drawn as SVG, with a table of its numbers. It needs no script; `chart.js` adds a crosshair, and a
+/// legend that toggles series.
 package struct Chart: Sendable {
-    package enum Kind: Sendable {
+    package enum Kind: String, Sendable {
         /// Stacked columns.
         case columns
         case lines
@@ -8,159 +9,272 @@ package struct Chart: Sendable {
 
     package struct Series: Sendable {
         let name: String
-        /// The class that has its color in the style sheet.
-        let style: String
-        /// A value per point; `nil` if nothing was measured.
+        /// The class that has its color in the style sheet; nil for the next color.
+        let style: String?
+        /// A value per step; `nil` if nothing was measured.
         let values: [Double?]
+        /// The path of the page with what a value counts.
+        let link: (@Sendable (_ step: Int) -> String?)?
 
-        package init(_ name: String, style: String, _ values: [Double?]) {
-            (self.name, self.style, self.values) = (name, style, values)
+        package init(
+            _ name: String, style: String? = nil, _ values: [Double?],
+            link: (@Sendable (_ step: Int) -> String?)? = nil
+        ) {
+            (self.name, self.style, self.link) = (name, style, link)
+            self.values = values.map { value in value.flatMap { $0.isFinite ? max(0, $0) : nil } }
         }
+    }
+
+    /// Something that happened, such as an action of an operator, shown as a line at its time.
+    package struct Mark: Sendable, Equatable {
+        /// The time in milliseconds since 1970.
+        package let at: Int64
+        package let text: String
+
+        package init(at: Int64, _ text: String) { (self.at, self.text) = (at, text) }
     }
 
     let title: String
     let kind: Kind
-    /// The names of the points, such as times.
-    let points: [String]
-    let series: [Series]
-    /// Formats a value.
-    let format: @Sendable (Double) -> String
+    let times: Times
+    let unit: Unit
+    /// The series that have a value.
+    private let series: [Series]
+    private let marks: [Mark]
+    /// True if the last step is not over, so that its counts are lower than they will be.
+    private let lastIsUnfinished: Bool
 
+    /// - Parameters:
+    ///   - title: unique on its page.
+    ///   - series: those without a value above 0 are not shown.
+    ///   - marks: those outside the times are not shown.
     package init(
-        _ title: String, _ kind: Kind, points: [String], _ series: [Series],
-        format: @escaping @Sendable (Double) -> String
+        _ title: String, _ kind: Kind, _ times: Times, _ unit: Unit, _ series: [Series], marks: [Mark] = [],
+        lastIsUnfinished: Bool = false
     ) {
-        (self.title, self.kind, self.points, self.series, self.format) = (title, kind, points, series, format)
+        (self.title, self.kind, self.times, self.unit) = (title, kind, times, unit)
+        self.series = series.filter { $0.values.prefix(times.count).contains { ($0 ?? 0) > 0 } }
+        self.marks = marks.filter { times.index(of: $0.at) != nil }
+        self.lastIsUnfinished = lastIsUnfinished
+        isRecorded = (0..<times.count).map { step in series.contains { $0.value(step) != nil } }
     }
 
-    private static let (width, height, left, bottom, top) = (720.0, 200.0, 56.0, 20.0, 8.0)
+    /// True for each step with a measured value, even of a series that is not shown.
+    private let isRecorded: [Bool]
 
-    /// The top of the scale: 1, 2 or 5 times a power of ten.
-    private var maximum: Double {
-        let sums: [Double] =
-            switch kind {
-            case .columns: points.indices.map { point in series.reduce(0) { $0 + ($1.value(point) ?? 0) } }
-            case .lines: series.flatMap { $0.values.compactMap(\.self) }
-            }
-        let largest = sums.max() ?? 0
-        guard largest > 0, largest.isFinite else { return 1 }
-        var step = 1.0
-        while step < largest { step *= 10 }
-        while step / 10 >= largest { step /= 10 }
-        return [step / 5, step / 2, step].first { $0 >= largest } ?? step
+    // In pixels. The width is that of the page: horizontal places are percentages.
+    private static let (top, base, height) = (14.0, 166.0, 190)
+    /// The smallest height of a value above 0, which must be seen and hit.
+    private static let smallest = 3.0
+    /// The marks of a step that its line names.
+    private static let maximumMarks = 6
+    private static let dashes = ["", "7 3", "2 3", "10 3 2 3", "4 4", "1 4"]
+
+    private static func style(_ index: Int) -> String { "series-\(index % 8 + 1)" }
+
+    private func style(_ index: Int) -> String { series[index].style ?? Self.style(index) }
+
+    private var largest: Double {
+        switch kind {
+        case .columns:
+            (0..<times.count).map { step in series.reduce(0) { $0 + ($1.value(step) ?? 0) } }.max() ?? 0
+        case .lines: series.flatMap { $0.values.prefix(times.count).compactMap(\.self) }.max() ?? 0
+        }
     }
 
     package var html: HTML {
-        let maximum = maximum
-        let shown = series.filter { $0.values.contains { ($0 ?? 0) > 0 } }
-        guard !shown.isEmpty else {
-            return
-                "<figure class=\"chart\"><figcaption>\(title)</figcaption><p class=\"empty\">No data yet.</p></figure>"
+        guard !series.isEmpty else {
+            return """
+                <figure class="chart" data-chart="\(title)"><figcaption>\(title)</figcaption>\
+                <p class="muted">Nothing in this time.</p></figure>
+                """
         }
-        let legend = shown.map { "<li><span class=\"swatch \($0.style)\"></span>\($0.name)</li>" as HTML }
-        let (width, height) = (Int(Self.width), Int(Self.height))
+        let scale = Scale(unit, upTo: largest)
         return """
-            <figure class="chart"><figcaption>\(title)</figcaption>
-            <svg viewBox="0 0 \(width) \(height)" role="img" aria-label="\(title): the table below has the numbers">
-            \(scale(maximum))\(kind == .columns ? columns(shown, maximum) : lines(shown, maximum))\(times)
-            </svg>
+            <figure class="chart" data-chart="\(title)" data-kind="\(kind.rawValue)" data-first="\(times.first)" \
+            data-step="\(times.step)" data-count="\(times.count)" data-top="\(Self.number(Self.top))" \
+            data-base="\(Self.number(Self.base))" data-steps="\(scale.steps.map(\.text).joined(separator: "|"))">\
+            <figcaption>\(title)</figcaption>
+            <div class="plot"><svg height="\(Self.height)" aria-hidden="true">\
+            <g class="scale">\(labels(scale))</g>\(timeLabels)\(gaps)\
+            \(kind == .columns ? columns(scale) : lines(scale))\(lines(marks))\
+            </svg></div>
             <ul class="legend">\(legend)</ul>
-            <details><summary>Numbers</summary>\(table(shown))</details>
+            <details><summary>Numbers</summary>\(table)</details>
             </figure>
             """
     }
 
-    private func y(_ value: Double, _ maximum: Double) -> Double {
-        Self.top + (Self.height - Self.bottom - Self.top) * (1 - value / maximum)
+    // MARK: Axes
+
+    private func y(_ value: Double, _ scale: Scale) -> Double {
+        Self.base - (Self.base - Self.top) * min(1, value / scale.top)
     }
 
-    private func x(_ point: Int) -> Double {
-        Self.left + (Self.width - Self.left) * Double(point) / Double(max(1, points.count))
-    }
+    /// Returns a place on the axis of time as a percentage.
+    private func x(_ steps: Double) -> String { Self.number(100 * steps / Double(times.count)) + "%" }
 
-    private var pitch: Double { (Self.width - Self.left) / Double(max(1, points.count)) }
+    private func x(at time: Int64) -> String { x(Double(time - times.first) / Double(times.step)) }
 
-    private var columnWidth: Double { min(40, max(1, pitch - 1)) }
-
-    private func scale(_ maximum: Double) -> HTML {
+    private func labels(_ scale: Scale) -> HTML {
         HTML(
-            [0, 0.5, 1].map { share in
-                let y = y(maximum * share, maximum)
+            scale.labels.enumerated().map { index, label in
+                let y = y(scale.step.size * Double(index), scale)
                 return """
-                    <line class="grid" x1="\(number(Self.left))" x2="\(number(Self.width))" y1="\(number(y))" \
-                    y2="\(number(y))"/><text x="\(number(Self.left - 6))" y="\(number(y + 4))" \
-                    text-anchor="end">\(format(maximum * share))</text>
+                    <line class="grid" x2="100%" y1="\(Self.number(y))" y2="\(Self.number(y))"/>\
+                    <text x="-8" y="\(Self.number(y + 4))" text-anchor="end">\(label)</text>
                     """
             })
     }
 
-    private var times: HTML {
-        guard let first = points.first, let last = points.last, points.count > 1 else { return "" }
-        let y = number(Self.height - 4)
-        let middle = points[points.count / 2]
+    private var timeLabels: HTML {
+        // The label of a day is in the middle of the day's column.
+        let shift = times.step == 86_400_000 ? times.step / 2 : 0
+        return HTML(
+            times.labels.map { at, text in
+                let (x, y) = (x(at: at + shift), Self.number(Self.base))
+                return """
+                    <line class="grid" x1="\(x)" x2="\(x)" y1="\(y)" y2="\(Self.number(Self.base + 5))"/>\
+                    <text x="\(x)" y="\(Self.height - 6)" text-anchor="middle">\(text)</text>
+                    """
+            })
+    }
+
+    // MARK: Values
+
+    /// Hatches the steps of columns in which nothing was recorded: that is not the same as 0.
+    private var gaps: HTML {
+        guard kind == .columns else { return "" }
+        var (gaps, start) = (HTML(), 0)
+        while start < times.count {
+            guard !isRecorded[start] else {
+                start += 1
+                continue
+            }
+            let end = isRecorded[start...].firstIndex(of: true) ?? times.count
+            let y = Self.number(Self.base - 5)
+            gaps += """
+                <line class="gap" x1="\(x(Double(start)))" x2="\(x(Double(end)))" y1="\(y)" y2="\(y)">\
+                <title>Nothing was recorded</title></line>
+                """
+            start = end
+        }
+        return gaps
+    }
+
+    private func columns(_ scale: Scale) -> HTML {
+        HTML(
+            (0..<times.count).map { step in
+                var (top, parts, words) = (Self.base, HTML(), heading(step))
+                for (index, series) in series.enumerated() {
+                    guard let value = series.value(step), value > 0 else { continue }
+                    let height = max(Self.smallest, Self.base - y(value, scale))
+                    top -= height
+                    let bar: HTML = """
+                        <rect class="\(style(index))" data-series="\(index)" x="\(x(Double(step) + 0.06))" \
+                        width="\(x(0.88))" y="\(Self.number(top))" height="\(Self.number(height))"/>
+                        """
+                    parts += series.link?(step).map { "<a href=\"\($0)\" tabindex=\"-1\">\(bar)</a>" } ?? bar
+                    words += "\n\(series.name) \(unit.text(value))"
+                }
+                guard !parts.isEmpty else { return "" }
+                return """
+                    <g data-at="\(step)"\(if: isUnfinished(step), " class=\"unfinished\"")>\
+                    <title>\(words)</title>\(parts)</g>
+                    """
+            })
+    }
+
+    private func isUnfinished(_ step: Int) -> Bool { lastIsUnfinished && step == times.count - 1 }
+
+    private func heading(_ step: Int) -> String {
+        times.name(step) + " UTC" + (isUnfinished(step) ? ", so far" : "")
+    }
+
+    private func lines(_ scale: Scale) -> HTML {
+        // The path's units are steps and pixels, so that the page's width stretches it.
+        let paths = series.enumerated().map { index, series -> HTML in
+            let values = Array(series.values.prefix(times.count))
+            let path = Self.path(values) { (Double($0) + 0.5, y($1, scale)) }
+            return """
+                <path class="\(style(index))" data-series="\(index)" d="\(path)"\(dash(index)) \
+                vector-effect="non-scaling-stroke"><title>\(series.name)</title></path>
+                """
+        }
         return """
-            <text x="\(number(Self.left))" y="\(y)">\(first)</text>\
-            <text x="\(number((Self.left + Self.width) / 2))" y="\(y)" text-anchor="middle">\(middle)</text>\
-            <text x="\(number(Self.width))" y="\(y)" text-anchor="end">\(last)</text>
+            <svg width="100%" height="\(Self.height)" viewBox="0 0 \(times.count) \(Self.height)" \
+            preserveAspectRatio="none">\(paths)</svg>
             """
     }
 
-    private func columns(_ shown: [Series], _ maximum: Double) -> HTML {
-        HTML(
-            points.indices.map { point in
-                var (sum, parts, words) = (0.0, HTML(), points[point])
-                for series in shown {
-                    guard let value = series.value(point), value > 0 else { continue }
-                    let (low, high) = (y(sum, maximum), y(sum + value, maximum))
-                    parts += """
-                        <rect class="\(series.style)" x="\(number(x(point) + (pitch - columnWidth) / 2))" \
-                        y="\(number(high))" width="\(number(columnWidth))" height="\(number(max(0.5, low - high)))"/>
-                        """
-                    words += "\n\(series.name) \(format(value))"
-                    sum += value
-                }
-                return parts.isEmpty ? "" : "<g><title>\(words)</title>\(parts)</g>"
+    private func dash(_ index: Int) -> HTML {
+        let dash = Self.dashes[index % Self.dashes.count]
+        return dash.isEmpty ? "" : " stroke-dasharray=\"\(dash)\""
+    }
+
+    /// Draws one line for the marks of a step.
+    private func lines(_ marks: [Mark]) -> HTML {
+        let byStep = Dictionary(grouping: marks) { times.index(of: $0.at) ?? 0 }
+        return HTML(
+            byStep.sorted { $0.key < $1.key }.map { step, marks in
+                let x = x(at: marks[0].at)
+                var text = marks.prefix(Self.maximumMarks).map(\.text).joined(separator: "\n")
+                if marks.count > Self.maximumMarks { text += "\nand \(marks.count - Self.maximumMarks) more" }
+                return """
+                    <g class="mark" data-at="\(step)"><title>\(text)</title>\
+                    <line x1="\(x)" x2="\(x)" y1="5" y2="\(Self.number(Self.base))"/>\
+                    <circle cx="\(x)" cy="5" r="4"/></g>
+                    """
             })
     }
 
-    private func lines(_ shown: [Series], _ maximum: Double) -> HTML {
+    // MARK: Words
+
+    private var legend: HTML {
         HTML(
-            shown.map { series in
-                var (path, isDrawing) = ("", false)
-                var dots = HTML()
-                for point in points.indices {
-                    guard let value = series.value(point) else {
-                        isDrawing = false
-                        continue
-                    }
-                    let (x, y) = (number(x(point) + pitch / 2), number(y(value, maximum)))
-                    path += "\(isDrawing ? "L" : "M")\(x) \(y)"
-                    isDrawing = true
-                    dots += """
-                        <circle class="\(series.style)" cx="\(x)" cy="\(y)" r="2">\
-                        <title>\(points[point])\n\(series.name) \(format(value))</title></circle>
-                        """
-                }
-                return "<path class=\"line \(series.style)\" d=\"\(path)\"/>\(dots)"
+            series.enumerated().map { index, series in
+                let values = (0..<times.count).map { series.value($0).map(Self.number) ?? "" }
+                let style = style(index)
+                let swatch: HTML =
+                    kind == .columns
+                    ? "<span class=\"swatch \(style)\"></span>"
+                    : """
+                    <svg class="swatch \(style)" viewBox="0 0 24 12" aria-hidden="true">\
+                    <path d="M0 6H24"\(dash(index))/></svg>
+                    """
+                let sum: HTML =
+                    kind == .columns
+                    ? " <span class=\"num\">\(unit.text(series.values.reduce(0) { $0 + ($1 ?? 0) }))</span>" : ""
+                return """
+                    <li data-values="\(values.joined(separator: ","))">\(swatch)\
+                    <span class="name">\(series.name)</span>\(sum)</li>
+                    """
             })
     }
 
-    private func table(_ shown: [Series]) -> HTML {
-        let rows = points.indices.compactMap { point -> [HTML]? in
-            guard shown.contains(where: { $0.value(point) ?? 0 > 0 }) else { return nil }
-            return ["\(points[point])"] + shown.map { "\($0.value(point).map(format) ?? "–")" }
+    private var table: HTML {
+        let rows = (0..<times.count).compactMap { step -> HTML? in
+            guard series.contains(where: { $0.value(step) ?? 0 > 0 }) else { return nil }
+            let cells = series.map { series -> HTML in
+                guard let value = series.value(step) else { return "<td class=\"number\">–</td>" }
+                let link = value > 0 ? series.link?(step) : nil
+                let text = unit.text(value)
+                let content: HTML = link == nil ? "\(text)" : "<a href=\"\(link)\">\(text)</a>"
+                return "<td class=\"number\">\(content)</td>"
+            }
+            return "<tr data-at=\"\(step)\"><td class=\"key\">\(times.name(step))</td>\(cells)</tr>\n"
         }
-        return Elements.table(
-            title, ["Time"] + shown.map { "\($0.name)" }, rows, numbers: Set(1...shown.count), empty: "No data yet.")
-    }
-
-    /// Formats a coordinate with one decimal.
-    private func number(_ value: Double) -> String {
-        let tenths = Int((value * 10).rounded())
-        return tenths % 10 == 0 ? "\(tenths / 10)" : "\(tenths / 10).\(abs(tenths % 10))"
+        let head = series.map { "<th scope=\"col\" class=\"number\">\($0.name)</th>" as HTML }
+        return """
+            <div class="table" role="region" aria-label="\(title)" tabindex="0"><table>
+            <caption class="hidden">\(title)</caption>
+            <thead><tr><th scope="col">Time (UTC)</th>\(head)</tr></thead>
+            <tbody>
+            \(rows)</tbody></table></div>
+            """
     }
 }
 
 extension Chart.Series {
-    fileprivate func value(_ point: Int) -> Double? { values.indices.contains(point) ? values[point] : nil }
+    fileprivate func value(_ step: Int) -> Double? { values.indices.contains(step) ? values[step] : nil }
 }

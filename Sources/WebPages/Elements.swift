@@ -147,7 +147,7 @@ package enum Elements {
     }
 
     /// Returns a number with commas between groups of three digits.
-    private static func grouped(_ number: Int) -> String {
+    static func grouped(_ number: Int) -> String {
         let digits = Array("\(abs(number))")
         let text = digits.enumerated().map { index, digit in
             (index > 0 && (digits.count - index).isMultiple(of: 3) ? "," : "") + String(digit)

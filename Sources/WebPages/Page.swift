@@ -59,7 +59,8 @@ package struct Page: Sendable {
     /// Returns the HTML document.
     package func html(_ links: Links) -> HTML {
         let asset = { (name: String) in links.path(["assets", WebAssets.versioned(name)]) }
-        let scripts: [HTML] = (["page.js"] + (isLive ? ["live.js"] : []) + self.scripts).map {
+        let charts = main.text.utf8.contains("data-chart=".utf8) ? ["chart.js"] : []
+        let scripts: [HTML] = (["page.js"] + charts + (isLive ? ["live.js"] : []) + self.scripts).map {
             "<script type=\"module\" src=\"\(asset($0))\"></script>"
         }
         let theme: HTML = theme == .system ? "" : " data-theme=\"\(theme.rawValue)\""

@@ -24,6 +24,7 @@ package enum WebAssets {
         "icon.svg": Asset(PackageResources.icon_svg, "image/svg+xml"),
         "page.js": Asset(PackageResources.page_js, "text/javascript; charset=utf-8"),
         "live.js": Asset(PackageResources.live_js, "text/javascript; charset=utf-8"),
+        "chart.js": Asset(PackageResources.chart_js, "text/javascript; charset=utf-8"),
         "select.js": Asset(PackageResources.select_js, "text/javascript; charset=utf-8"),
         "compose.js": Asset(PackageResources.compose_js, "text/javascript; charset=utf-8"),
     ]

@@ -225,17 +225,26 @@ struct QueueHistoryTests {
         #expect((12...16).contains(try #require(hour.points[59].answer?.p99)))
         #expect(hour.points[0].latency == nil && hour.points[0].backlog == nil && hour.points[0].oldest == nil)
 
-        let day = try await QueueHistory.read(.day, until: Self.time, client, keys)
-        #expect(day.points.count == 144 && day.points.allSatisfy { $0.at % 600_000 == 0 })
-        #expect(
-            day.points.map { $0.outcomes[.delivered] }.enumerated().filter { $1 > 0 }.map { [$0, $1] } == [
-                [136, 2], [142, 2], [143, 6],
-            ])
-        #expect(day.points[143].backlog == 5)
+        #expect(hour.points.map(\.isRecorded).enumerated().filter { $1 }.map { $0.offset } == [46, 58, 59])
+
+        // The index of a point, and the notifications delivered in it: 70, 13, 1 (two), and 0 minutes ago.
+        let sums: [(QueueHistory.Span, [[Int]])] = [
+            (.quarter, [[1, 2], [13, 4], [14, 2]]), (.sixHours, [[57, 2], [68, 2], [70, 4], [71, 2]]),
+            (.day, [[67, 2], [70, 2], [71, 6]]),
+        ]
+        for (span, expected) in sums {
+            let points = try await QueueHistory.read(span, until: Self.time, client, keys).points
+            #expect(points.count == span.count && points.allSatisfy { $0.at % span.step == 0 }, "\(span)")
+            let delivered = points.map { $0.outcomes[.delivered] }
+            #expect(delivered.enumerated().filter { $1 > 0 }.map { [$0, $1] } == expected, "\(span)")
+            #expect(points.last?.backlog == 5 && points.last?.isRecorded == true && !points[0].isRecorded, "\(span)")
+        }
 
         let days = try await QueueHistory.read(.days, until: Self.time, client, keys)
         #expect(days.points.count == 40 && days.points[39].outcomes[.delivered] == 5)
         #expect(days.points[38] == QueueHistory.Point(at: days.points[39].at - 86_400_000))
+        let week = try await QueueHistory.read(.week, until: Self.time, client, keys)
+        #expect(week.points == Array(days.points.suffix(7)))
     }
 
     @Test("a day's counters of any size and text are read within bounds")
@@ -253,7 +262,7 @@ struct QueueHistoryTests {
         #expect(points[39].outcomes[.delivered] == 7 && points[39].outcomes[.dead] == 2)
         #expect(points[39].retries == ["Shutdown": 5])
         #expect(points[39].deferrals.count == 101 && points[39].deferrals.values.reduce(0, +) == 300)
-        #expect(points[38].outcomes[.delivered] == 8 && points[38].retries.isEmpty)
+        #expect(points[38].outcomes[.delivered] == 8 && points[38].retries.isEmpty && points[38].isRecorded)
         #expect(points[37] == QueueHistory.Point(at: points[37].at))
     }
 
@@ -303,7 +312,7 @@ struct QueueHistoryTests {
                 try await worker.settle { $0.minute = minutes[minute % minutes.count] }
             }
             let bytes = try Self.usedMemory(queue) - before
-            #expect(try await QueueHistory.read(.day, until: Self.time, queue.client, queue.keys).points.count == 144)
+            #expect(try await QueueHistory.read(.day, until: Self.time, queue.client, queue.keys).points.count == 72)
             #expect(bytes < (isFull ? 2_500_000 : 1_300_000))
         }
     }

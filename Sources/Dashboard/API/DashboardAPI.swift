@@ -233,21 +233,23 @@ struct DashboardAPI: Sendable {
     private func history(_ request: PageRequest) async throws -> Response {
         struct Point: Encodable {
             let at: Int64
+            let recorded: Bool
             let outcomes, retries, deferrals: [String: Int]
             let latencyP50Ms, latencyP99Ms, answerP50Ms, answerP99Ms: Double?
             let backlog: Int?
             let oldestAgeMs: Int64?
         }
-        let text = request.query["span"] ?? "hour"
+        let text = request.query["span"] ?? QueueHistory.Span.hour.rawValue
         guard let span = QueueHistory.Span(rawValue: text) else {
-            throw WebError(.badRequest, "span is \(text); it must be hour, day or days")
+            let known = QueueHistory.Span.allCases.map(\.rawValue).joined(separator: ", ")
+            throw WebError(.badRequest, "span is \(text); it must be one of \(known)")
         }
         let queues = try await request.site.data.queues(named: request.query.all("queue"))
         let history = try await request.site.data.history(span, of: queues)
         let points = try (history?.points ?? []).map { point in
             try JSONLine.text(
                 Point(
-                    at: point.at,
+                    at: point.at, recorded: point.isRecorded,
                     outcomes: Dictionary(
                         uniqueKeysWithValues: point.outcomes.counted.map { ($0.outcome.rawValue, $0.count) }),
                     retries: point.retries, deferrals: point.deferrals, latencyP50Ms: point.latency?.p50,

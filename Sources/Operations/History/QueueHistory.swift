@@ -3,35 +3,50 @@ import NIOCore
 import PushQueue
 import Redis
 
-/// The history of a queue, for charts: the minutes' counters of the last 24 hours, and the days' counters of the last
-/// 40 days.
+/// The history of a queue, for charts: sums of the minutes' counters of the last 24 hours, and the days' counters of
+/// the last 40 days.
 package struct QueueHistory: Sendable, Equatable {
-    /// A period, and the length of its points.
+    /// A period, and the length of its points. The raw value is its spelling in addresses.
     package enum Span: String, CaseIterable, Sendable {
+        /// The last 15 minutes, minute by minute.
+        case quarter = "15m"
         /// The last hour, minute by minute: 60 points.
-        case hour
-        /// The last 24 hours in points of 10 minutes: 144 points.
-        case day
-        /// The last 40 days (UTC), day by day: 40 points. Days have neither latencies nor a backlog.
-        case days
+        case hour = "1h"
+        /// The last 6 hours in points of 5 minutes: 72 points.
+        case sixHours = "6h"
+        /// The last 24 hours in points of 20 minutes: 72 points.
+        case day = "24h"
+        /// The last 7 days (UTC), day by day. Days have neither latencies nor a backlog.
+        case week = "7d"
+        /// The last 40 days (UTC), day by day: 40 points.
+        case days = "40d"
 
         /// The length of a point in milliseconds.
         package var step: Int64 {
             switch self {
-            case .hour: QueueHistory.minute
-            case .day: 10 * QueueHistory.minute
-            case .days: QueueHistory.day
+            case .quarter, .hour: QueueHistory.minute
+            case .sixHours: 5 * QueueHistory.minute
+            case .day: 20 * QueueHistory.minute
+            case .week, .days: QueueHistory.day
             }
         }
 
         /// The number of points.
         package var count: Int {
             switch self {
+            case .quarter: 15
             case .hour: 60
-            case .day: 144
+            case .sixHours, .day: 72
+            case .week: 7
             case .days: 40
             }
         }
+
+        /// True if the points are sums of minutes; false if they are days.
+        package var hasMinutes: Bool { step < QueueHistory.day }
+
+        /// The time for which a history that was read is new enough to be shown, in seconds.
+        package var freshness: Int { step == QueueHistory.minute ? 4 : hasMinutes ? 20 : 60 }
     }
 
     /// Two percentiles of a latency, estimated: off by less than half.
@@ -51,6 +66,8 @@ package struct QueueHistory: Sendable, Equatable {
         /// The number of jobs that could be claimed (waiting and due): the largest sample of the step, with one sample
         /// per minute; `nil` without a sample.
         package var backlog: Int?
+        /// True if anything was recorded. If not, no worker ran, or there was nothing to do.
+        package var isRecorded = false
 
         package init(at: Int64) { self.at = at }
 
@@ -72,6 +89,7 @@ package struct QueueHistory: Sendable, Equatable {
         /// Adds the same step of another queue.
         fileprivate mutating func add(_ other: Point) {
             counts += other.counts
+            isRecorded = isRecorded || other.isRecorded
             if let more = other.backlog { backlog = (backlog ?? 0) + more }
         }
 
@@ -79,6 +97,7 @@ package struct QueueHistory: Sendable, Equatable {
         fileprivate mutating func add(hash: RESPReply?) {
             guard var elements = hash?.root.children else { return }
             while let name = elements.next()?.string, let value = elements.next()?.string {
+                isRecorded = true
                 if name == "backlog" {
                     backlog = max(backlog ?? 0, min(Int(value) ?? 0, MinuteCounts.maximum))
                 } else {
@@ -112,10 +131,10 @@ package struct QueueHistory: Sendable, Equatable {
         let last = now / span.step * span.step
         var history = QueueHistory(
             span: span, points: (1 - span.count...0).map { Point(at: last + Int64($0) * span.step) })
-        if span == .days {
-            try await history.readDays(client, keys)
-        } else {
+        if span.hasMinutes {
             try await history.readMinutes(until: now, client, keys)
+        } else {
+            try await history.readDays(client, keys)
         }
         return history
     }
@@ -142,6 +161,7 @@ package struct QueueHistory: Sendable, Equatable {
             if sizes[index] <= Self.maximumFields {
                 points[index].add(hash: reply)
             } else if let reply {
+                points[index].isRecorded = true
                 for (outcome, value) in zip(Outcome.allCases, reply.root.children) {
                     points[index].counts.add(outcome.rawValue, value.string ?? "")
                 }

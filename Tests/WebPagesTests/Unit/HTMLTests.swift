@@ -36,24 +36,4 @@ import Testing
             links.path(["jobs"], [("state", "waiting"), ("token", nil), ("match", "a&b=c")])
                 == "/push/jobs?state=waiting&match=a%26b%3Dc")
     }
-
-    @Test(
-        "A chart's scale ends at 1, 2 or 5 times a power of ten",
-        arguments: [
-            (0.0007, "0.001"), (0.3, "0.5"), (1, "1.0"), (1.2, "2.0"), (47, "50.0"), (51, "100.0"), (20_001, "50000.0"),
-        ])
-    func scale(largest: Double, top: String) {
-        let chart = Chart("Rate", .columns, points: ["a", "b"], [.init("one", style: "delivered", [largest, nil])]) {
-            "\($0)"
-        }
-        #expect(chart.html.text.contains(">\(top)</text>"))
-        #expect(chart.html.text.contains("<title>a\none \(largest)</title>"))
-    }
-
-    @Test("A chart without values has a note")
-    func emptyChart() {
-        let chart = Chart("Rate", .lines, points: ["a"], [.init("one", style: "delivered", [nil])]) { "\($0)" }
-        #expect(chart.html.text.contains("No data yet."))
-        #expect(!chart.html.text.contains("<svg"))
-    }
 }
