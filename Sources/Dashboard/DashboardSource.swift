@@ -107,6 +107,8 @@ package struct DashboardSource: Sendable {
     package var invalidTokens: InvalidTokenClient
     /// Apps to show even if no worker has reported them.
     package var appNames: [String] = []
+    /// The name of the worker whose process serves the dashboard, if it is one.
+    package var worker: String?
     /// Checks a job of a queue, as `check --job` does.
     package var check: @Sendable (_ job: ByteBuffer, QueueSource) async -> Check
     /// Checks and completes a producer's job, as `enqueue` does.

@@ -47,7 +47,39 @@ package struct WorkersChange: Change {
                 kind == .stop ? "Stop \(workers)" : kind == .quiet ? "Quiet \(workers)" : "Let \(workers) work"
             plan.question = "\(Self.list(chosen))\n\(effect) (\(workers)). Continue?"
         }
+        plan.notes = notes(on: chosen, status, desk)
         return plan
+    }
+
+    /// The consequences of a command, as facts to know before it is given.
+    private func notes(on chosen: [FleetStatus.Worker], _ status: FleetStatus, _ desk: Desk) -> [String] {
+        guard kind != .work else { return [] }
+        var notes: [String] = []
+        func claims(_ worker: FleetStatus.Worker) -> Bool { worker.state == .running || worker.state == .unknown }
+        let names = Set(chosen.map(\.name))
+        let others = Set(status.living.filter { claims($0) && !names.contains($0.name) }.flatMap(\.queues))
+        let left = Set(chosen.filter(claims).flatMap(\.queues)).subtracting(others)
+        for queue in left.sorted() {
+            let waiting = status.queues.first { $0.name == queue }.map { $0.waiting + $0.due } ?? 0
+            let jobs =
+                waiting == 0
+                ? "its jobs will wait"
+                : "\(Words.count(waiting, "job")) \(waiting == 1 ? "waits" : "wait"), and later jobs will"
+            notes.append(
+                "no other worker claims from queue \(queue.printable): \(jobs) until one \(kind == .stop ? "starts" : "works again")"
+            )
+        }
+        guard kind == .stop else { return notes }
+        let flying = chosen.reduce(0) { $0 + $1.inFlight }
+        if flying > 0 {
+            notes.append(
+                "\(Words.count(flying, "notification")) \(flying == 1 ? "is" : "are") in flight, and "
+                    + "\(flying == 1 ? "its answer is" : "their answers are") waited for")
+        }
+        if let name = desk.servingWorker, names.contains(name) {
+            notes.append("worker \(name) serves this dashboard, which ends with it")
+        }
+        return notes
     }
 
     package func apply(_ plan: ChangePlan, _ desk: Desk, _ control: ChangeControl) async throws -> ChangeResult {
@@ -68,7 +100,8 @@ package struct WorkersChange: Change {
             chosen.map { worker in
                 var part = ChangePart(count: 1)
                 part.subject = worker.name
-                part.sentence = "asked \(worker.name): \(effect)"
+                let flying = kind == .stop && worker.inFlight > 0 ? " (\(Words.number(worker.inFlight)) in flight)" : ""
+                part.sentence = "asked \(worker.name): \(effect)\(flying)"
                 return part
             })
     }
