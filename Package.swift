@@ -144,7 +144,10 @@ let package = Package(
             name: "HTTPPortTests", dependencies: ["HTTPPort", "TestSupport", hummingbird, logging, nioCore, nioPosix]),
         .testTarget(
             name: "DashboardTests",
-            dependencies: ["Dashboard", "HTTPPort", "Operations", "PushQueue", "TLS", "TestSupport", nioCore]),
+            dependencies: [
+                "Dashboard", "HTTPPort", "Operations", "PushQueue", "Redis", "TLS", "TestSupport", "WebPages", logging,
+                nioCore, nioPosix,
+            ]),
         .testTarget(name: "WebPagesTests", dependencies: ["WebPages"]),
         .testTarget(name: "TLSTests", dependencies: ["COpenSSL", "TLS", "TestSupport", nioPosix, nioEmbedded]),
         .testTarget(

@@ -17,6 +17,8 @@ struct Actions: Sendable {
         var run: ChangeRun?
         /// What the next page reports; `nil` if it does so by itself.
         var note: Note?
+        /// The error that ended the action early, or a confirmation that is missing.
+        var error: String?
     }
 
     let site: Site
@@ -101,9 +103,12 @@ struct Actions: Sendable {
         guard kind.confirms else {
             let result = try await performed(change, desk)
             await site.data.changed()
-            if let error = result.error { throw WebError(.conflict, error) }
-            let note = Note(result.words, undo: Undo(of: name, fields, result))
-            return Result(message: result.words, path: path, note: kind.isInAPI ? note : nil)
+            let note =
+                result.error.map { Note("\(result.sentence): \($0)", .failed) }
+                ?? Note(result.words, undo: Undo(of: name, fields, result))
+            return Result(
+                message: result.words, path: path, note: kind.isInAPI || result.error != nil ? note : nil,
+                error: result.error)
         }
         let run = ChangeRun(change, desk, of: name, fields, owner: visitor.formToken, back: path)
         try await site.runs.start(run, isConfirmed: fields.isSet("yes")) { await site.data.changed() }

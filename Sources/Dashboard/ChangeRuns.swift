@@ -293,7 +293,8 @@ struct ChangeRunPage: DashboardPage {
                 <div class="problem question"><strong>\(plan.question ?? "")</strong>\
                 \(if: !groups.isEmpty, "<ul>\(groups)</ul>")</div>\(notes)
                 <div class="actions">\
-                \(site.form(visitor, "confirm-run", [("id", run.id)], "<button class=\"danger\">\(plan.command)</button>"))\
+                \(site.form(
+                    visitor, "confirm-run", [("id", run.id)], "<button class=\"danger\">\(plan.command)</button>"))\
                 \(stop(run, site, visitor, "Cancel"))</div>
                 """
         case .done(let result):
@@ -344,7 +345,11 @@ struct ChangeRunPage: DashboardPage {
         let words: HTML =
             switch phase {
             case .ready: "<p>Waits for confirmation.</p>"
-            default: note.map { "<p>\($0.title): \($0.message).</p>" } ?? progress(phase)
+            default:
+                note.map {
+                    let message = visitor.seesContent ? $0.message : AuditEntry.maskingTokens($0.message)
+                    return "<p>\($0.title): \(message).</p>"
+                } ?? progress(phase)
             }
         return """
             <li data-run="\(run.id)" data-state="\(state)"><a href="\(site.links.path(["runs", run.id]))">\

@@ -83,8 +83,9 @@ struct TryPage: DashboardPage {
 
     /// The question with the destination of the job, which compose.js fills in.
     private static let dialog: HTML = """
-        <dialog id="ask" class="action" aria-labelledby="ask-title"><h2 id="ask-title" tabindex="-1">Send this notification?</h2>\
-        <div data-destination></div><form method="dialog" class="actions"><button class="main" value="send">Send</button>\
+        <dialog id="ask" class="action" aria-labelledby="ask-title">\
+        <h2 id="ask-title" tabindex="-1">Send this notification?</h2><div data-destination></div>\
+        <form method="dialog" class="actions"><button class="main" value="send">Send</button>\
         <button value="cancel">Cancel</button></form></dialog>
         """
 }

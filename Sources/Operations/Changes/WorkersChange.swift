@@ -47,27 +47,25 @@ package struct WorkersChange: Change {
                 kind == .stop ? "Stop \(workers)" : kind == .quiet ? "Quiet \(workers)" : "Let \(workers) work"
             plan.question = "\(Self.list(chosen))\n\(effect) (\(workers)). Continue?"
         }
-        plan.notes = notes(on: chosen, status, desk)
+        plan.notes = notes(on: chosen, status, serving: desk.servingWorker)
         return plan
     }
 
     /// The consequences of a command, as facts to know before it is given.
-    private func notes(on chosen: [FleetStatus.Worker], _ status: FleetStatus, _ desk: Desk) -> [String] {
+    /// - Parameter serving: the name of the worker whose process serves the operator's interface.
+    func notes(on chosen: [FleetStatus.Worker], _ status: FleetStatus, serving: String?) -> [String] {
         guard kind != .work else { return [] }
-        var notes: [String] = []
         func claims(_ worker: FleetStatus.Worker) -> Bool { worker.state == .running || worker.state == .unknown }
         let names = Set(chosen.map(\.name))
         let others = Set(status.living.filter { claims($0) && !names.contains($0.name) }.flatMap(\.queues))
         let left = Set(chosen.filter(claims).flatMap(\.queues)).subtracting(others)
-        for queue in left.sorted() {
+        var notes = left.sorted().map { queue in
+            let these = chosen.count(where: { claims($0) && $0.queues.contains(queue) })
             let waiting = status.queues.first { $0.name == queue }.map { $0.waiting + $0.due } ?? 0
             let jobs =
-                waiting == 0
-                ? "its jobs will wait"
-                : "\(Words.count(waiting, "job")) \(waiting == 1 ? "waits" : "wait"), and later jobs will"
-            notes.append(
-                "no other worker claims from queue \(queue.printable): \(jobs) until one \(kind == .stop ? "starts" : "works again")"
-            )
+                waiting == 0 ? "its jobs wait" : "its \(Words.count(waiting, "waiting job")), and later ones, wait"
+            return (these == 1 ? "this is the last worker" : "these are the last workers")
+                + " of queue \(queue.printable): \(jobs) until another \(kind == .stop ? "starts" : "claims them")"
         }
         guard kind == .stop else { return notes }
         let flying = chosen.reduce(0) { $0 + $1.inFlight }
@@ -76,8 +74,8 @@ package struct WorkersChange: Change {
                 "\(Words.count(flying, "notification")) \(flying == 1 ? "is" : "are") in flight, and "
                     + "\(flying == 1 ? "its answer is" : "their answers are") waited for")
         }
-        if let name = desk.servingWorker, names.contains(name) {
-            notes.append("worker \(name) serves this dashboard, which ends with it")
+        if let serving, names.contains(serving) {
+            notes.append("worker \(serving) serves this dashboard, which ends with it")
         }
         return notes
     }

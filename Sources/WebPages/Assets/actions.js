@@ -44,6 +44,18 @@ function report(heading, text) {
   }
 }
 
+// Reports that an action takes long; a resumed app is watched for seconds. Returns the end of that.
+function begin() {
+  const one = document.createElement("div");
+  one.className = "toast";
+  one.textContent = "In progress…";
+  const late = setTimeout(() => (dialog?.open ? dialog : toasts).append(one), 700);
+  return () => {
+    clearTimeout(late);
+    one.remove();
+  };
+}
+
 document.addEventListener("click", (event) => {
   const button = event.target.closest("[data-dismiss]");
   if (!button) return;
@@ -100,7 +112,9 @@ document.addEventListener("submit", async (event) => {
   event.preventDefault();
   if (form.getAttribute("aria-busy") === "true") return;
   form.setAttribute("aria-busy", "true");
+  const end = begin();
   const answer = await send(path, form, button);
+  end();
   form.removeAttribute("aria-busy");
   if (!answer) return;
   if (!answer.run) go(answer.page);
