@@ -349,16 +349,21 @@ extension Site {
 
     /// Returns the path of the page of this site that sent a request; `nil` if there is none to return to.
     func origin(of request: Request) -> String? {
-        Self.origin(request.headers[.referer], host: request.head.authority, base: links.base).map(local)
+        // A proxy may have changed the host's name; a browser knows that the page is of this site.
+        let isOwn = Admission.Head(request, base: links.base).fetchSite == "same-origin"
+        let host = isOwn ? nil : request.head.authority ?? ""
+        return Self.origin(request.headers[.referer], host: host, base: links.base).map(local)
     }
 
     /// Returns the path and the query, below the base path, of the page of a `Referer`.
+    /// - Parameter host: the host that it must have; `nil` for any.
     static func origin(_ referer: String?, host: String?, base: String) -> String? {
-        guard let referer, let host, let scheme = referer.firstRange(of: "://") else { return nil }
+        guard let referer, let scheme = referer.firstRange(of: "://") else { return nil }
         let rest = referer[scheme.upperBound...].prefix { $0 != "#" }
         let authority = rest.prefix { $0 != "/" }
         let path = rest.dropFirst(authority.count)
-        guard authority.lowercased() == host.lowercased(), path.hasPrefix(base + "/") else { return nil }
+        let isOwn = host.map { authority.lowercased() == $0.lowercased() } ?? true
+        guard isOwn, path.hasPrefix(base + "/") else { return nil }
         let local = Notes.separated(String(path.dropFirst(base.count))).path
         // The others are not pages, or show the course of an action.
         let isPage = !["/actions/", "/api/", "/assets/", "/runs", "/login", "/try/check"].contains {

@@ -284,7 +284,7 @@ struct ChangeRunPage: DashboardPage {
         case .ready(let plan):
             let groups = plan.groups.largestFirst.prefix(20)
                 .map { "<li>\(Words.number($0.value)) \($0.key)</li>" as HTML }
-            let notes = plan.notes.map { "<p class=\"notice\">\($0.asSentence)</p>" as HTML }
+            let notes = plan.notes.map { "<p class=\"notice\">\(Elements.prose($0.asSentence))</p>" as HTML }
             guard !plan.isEmpty else {
                 return "<p class=\"notice\">Nothing matches, so nothing would change.</p>\(notes)"
             }
@@ -308,7 +308,7 @@ struct ChangeRunPage: DashboardPage {
             return
                 "<p class=\"notice\" role=\"status\">Stopped: \(done). Start it again to continue.</p>\(notes(result))"
         case .failed(let problem):
-            return "<p class=\"problem bad\" role=\"alert\">\(problem.asSentence)</p>"
+            return "<p class=\"problem bad\" role=\"alert\">\(Elements.prose(problem.asSentence))</p>"
         }
     }
 
@@ -358,7 +358,7 @@ struct ChangeRunPage: DashboardPage {
     }
 
     private static func notes(_ result: ChangeResult) -> HTML {
-        HTML(result.notes.map { "<p class=\"notice\">\($0.asSentence)</p>" as HTML })
+        HTML(result.notes.map { "<p class=\"notice\">\(Elements.prose($0.asSentence))</p>" as HTML })
     }
 
     private static func stop(_ run: ChangeRun, _ site: Site, _ visitor: Visitor, _ title: String = "Stop") -> HTML {

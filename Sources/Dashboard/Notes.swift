@@ -38,7 +38,7 @@ struct Note: Sendable {
             case .failed: "bad"
             }
         return """
-            <div class="toast \(tone)"><p><strong>\(title).</strong> \(message.asSentence)</p>\
+            <div class="toast \(tone)"><p><strong>\(title).</strong> \(Elements.prose(message.asSentence))</p>\
             <div class="actions">\(undo?.form(site, visitor))\
             <button type="button" class="small quiet" data-dismiss>Dismiss</button></div></div>
             """

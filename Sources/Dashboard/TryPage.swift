@@ -94,12 +94,15 @@ struct TryPage: DashboardPage {
 enum JobPreview {
     static func add(to routes: RouterGroup<WebContext>, _ site: Site) {
         routes.post("/try/check") { request, context in
-            let queue = try await site.data.queue(context.form["queue"] ?? "")
-            let job = ByteBuffer(string: context.form.raw("job"))
-            let apps = try await site.data.fleetStatus().apps
-            let check = await site.source.check(job, queue)
-            let destination = JobDestination(job, queue, apps, environment: site.source.environment)
-            let html = checked(check, destination?.html(check.failure) ?? "")
+            var html: HTML = "<div id=\"checked\"><p class=\"notice\">Choose a queue to check the job.</p></div>"
+            if let name = context.form["queue"] {
+                let queue = try await site.data.queue(name)
+                let job = ByteBuffer(string: context.form.raw("job"))
+                let apps = try await site.data.fleetStatus().apps
+                let check = await site.source.check(job, queue)
+                let destination = JobDestination(job, queue, apps, environment: site.source.environment)
+                html = checked(check, destination?.html(check.failure) ?? "")
+            }
             // Without scripts, the browser shows this as a page.
             return Response.page(
                 await site.html(

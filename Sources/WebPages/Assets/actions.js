@@ -26,7 +26,13 @@ function report(heading, text) {
   const name = document.createElement("strong");
   name.textContent = `${heading}. `;
   const end = /[.!?]$/.test(text) ? "" : ".";
-  words.append(name, text.charAt(0).toUpperCase() + text.slice(1) + end);
+  words.append(name);
+  // Every second part stands between backticks.
+  (text.charAt(0).toUpperCase() + text.slice(1) + end).split("`").forEach((part, index) => {
+    const piece = document.createElement(index % 2 === 1 ? "code" : "span");
+    piece.textContent = part;
+    words.append(piece);
+  });
   const row = document.createElement("div");
   row.className = "actions";
   const button = document.createElement("button");
@@ -145,7 +151,7 @@ function build() {
   close = document.createElement("button");
   form.append(close);
   dialog.append(title, content, form);
-  document.body.append(dialog);
+  document.getElementById("main").append(dialog);
   dialog.addEventListener("cancel", (event) => {
     event.preventDefault();
     leave();
@@ -217,15 +223,17 @@ function lose(text) {
 
 // Esc: what is not confirmed ends, what is running goes on.
 async function leave() {
-  const stop = content.querySelector('form[action$="/stop-run"]');
-  if (stop && shown.state !== "running" && !await send(stop.getAttribute("action"), stop)) return;
+  const stop = shown.state === "running" ? null : content.querySelector('form[action$="/stop-run"]');
   dialog.close();
+  if (stop) await send(stop.getAttribute("action"), stop);
 }
 
 function closed() {
   clearTimeout(timer);
   const back = content.querySelector("[data-back]")?.dataset.back;
   const { opener, form } = shown;
+  // An answer that arrives now must not open it again.
+  shown = { ...shown };
   content.replaceChildren();
   if (back) {
     go(back);
@@ -233,7 +241,7 @@ function closed() {
   }
   // An update may have replaced the button.
   const twin = [...document.querySelectorAll("form button")].find(
-    (one) => opener && one.textContent === opener.textContent && one.form.getAttribute("action") === form);
+    (one) => opener && one.textContent === opener.textContent && one.form?.getAttribute("action") === form);
   (opener?.isConnected ? opener : twin)?.focus();
   if (shown.state === "running") look();
 }
