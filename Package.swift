@@ -145,8 +145,8 @@ let package = Package(
         .testTarget(
             name: "DashboardTests",
             dependencies: [
-                "Dashboard", "HTTPPort", "Operations", "PushJob", "PushQueue", "TLS", "TestSupport", "WebPages",
-                nioCore,
+                "Dashboard", "HTTPPort", "Operations", "PushJob", "PushQueue", "Redis", "TLS", "TestSupport", "WebPages",
+                logging, nioCore, nioPosix,
             ]),
         .testTarget(name: "WebPagesTests", dependencies: ["WebPages"]),
         .testTarget(name: "TLSTests", dependencies: ["COpenSSL", "TLS", "TestSupport", nioPosix, nioEmbedded]),

@@ -15,21 +15,71 @@ struct Actions: Sendable {
         var path: String
         /// The run that was started, if any.
         var run: ChangeRun?
+        /// What the next page reports; `nil` if it does so by itself.
+        var note: Note?
+        /// The error that ended the action early, or a confirmation that is missing.
+        var error: String?
     }
 
     let site: Site
 
     func add(to routes: RouterGroup<WebContext>) {
-        routes.post("/actions/{name}") { [site] _, context in
-            let result = try await Self.perform(
-                context.parameters.get("name") ?? "", context.form, context.visitor, site)
-            return Response.seeOther(result.path)
+        routes.post("/actions/{name}") { [site] request, context in
+            let (name, visitor) = (context.parameters.get("name") ?? "", context.visitor)
+            let origin = site.origin(of: request)
+            let result: Result
+            do {
+                result = try await Self.perform(name, context.form, visitor, site, from: origin)
+                try await result.run?.settle()
+            } catch let error where !(error is CancellationError) {
+                let found = WebError(error)
+                // Without Redis, that page would have nothing but the same problem. Scripts show the error themselves.
+                guard !request.acceptsJSON, found.status != .serviceUnavailable,
+                    let page = origin ?? Self.page(of: name, context.form, request, site),
+                    let id = site.notes.add(Note(found), for: visitor)
+                else { throw found }
+                return Response.seeOther(Self.adding(note: id, to: page))
+            }
+            let id = result.note.flatMap { site.notes.add($0, for: visitor) }
+            let path = id.map { Self.adding(note: $0, to: result.path) } ?? result.path
+            guard request.acceptsJSON else { return Response.seeOther(path) }
+            return try Response.json(
+                Answer(page: path, run: result.run.map { site.links.path(["runs", $0.id, "content"]) }))
+        }
+        routes.get("/runs") { [site] _, context in
+            Response.page(await site.runStrip(for: context.visitor))
+        }
+        routes.get("/runs/{id}/content") { [site] _, context in
+            guard let run = await site.runs[context.parameters.get("id") ?? ""] else { throw ChangeRunPage.unknown }
+            return Response.page(ChangeRunPage.content(run, site, context.visitor))
         }
     }
 
+    /// The answer to a script of a page.
+    private struct Answer: Encodable {
+        /// The page to show next.
+        let page: String
+        /// The path of a run's content, to show in a dialog.
+        let run: String?
+    }
+
+    private static func adding(note id: String, to path: String) -> String {
+        path + (path.contains("?") ? "&" : "?") + "note=\(id)"
+    }
+
+    /// Returns the page of an action that a browser sent without the page that it is on.
+    private static func page(of name: String, _ form: Form, _ request: Request, _ site: Site) -> String? {
+        guard request.headers[.secFetchMode] == "navigate", let kind = ActionKind.all.first(where: { $0.name == name })
+        else { return nil }
+        return site.links.path(kind.page(form).segments, kind.page(form).query)
+    }
+
     /// Carries out an action. One that must be confirmed becomes a run, which waits for that.
+    /// - Parameter origin: the page that sent the action; `nil` if that is unknown.
     /// - Throws: ``WebError`` for a viewer, an unknown action, or invalid fields.
-    static func perform(_ name: String, _ form: Form, _ visitor: Visitor, _ site: Site) async throws -> Result {
+    static func perform(
+        _ name: String, _ form: Form, _ visitor: Visitor, _ site: Site, from origin: String? = nil
+    ) async throws -> Result {
         let isRun = name == "confirm-run" || name == "stop-run"
         let kind = ActionKind.all.first { $0.name == name }
         guard isRun || kind != nil else { throw WebError(.notFound, "there is no action \(name)") }
@@ -48,14 +98,20 @@ struct Actions: Sendable {
         case .all: break
         }
         let change = try kind.make(fields, site.source, try await site.source.fleet.now(of: desk.queues))
-        let path = site.links.path(kind.page(fields).segments, kind.page(fields).query)
+        var path = site.links.path(kind.page(fields).segments, kind.page(fields).query)
+        if let origin, !kind.leavesPage || form["scope"] != nil { path = origin }
         guard kind.confirms else {
             let result = try await performed(change, desk)
             await site.data.changed()
-            if let error = result.error { throw WebError(.conflict, error) }
-            return Result(message: result.words, path: path)
+            let note =
+                result.error.map { Note("\(result.sentence): \($0)", .failed) }
+                ?? Note(result.words, undo: Undo(of: name, fields, result))
+            return Result(
+                message: result.words, path: path, note: kind.isInAPI || result.error != nil ? note : nil,
+                error: result.error)
         }
-        let run = try await site.runs.start(change, desk, back: path, isConfirmed: fields.isSet("yes"))
+        let run = ChangeRun(change, desk, of: name, fields, owner: visitor.formToken, back: path)
+        try await site.runs.start(run, isConfirmed: fields.isSet("yes")) { await site.data.changed() }
         return Result(message: "counting", path: site.links.path(["runs", run.id]), run: run)
     }
 
@@ -91,8 +147,10 @@ struct ActionKind: Sendable {
     let queues: Queues
     /// True if the operator sees the number, and confirms it, before anything changes.
     let confirms: Bool
-    /// False for an action of pages for which the API has a resource.
+    /// False for an action of pages for which the API has a resource. Its page reports the result itself.
     var isInAPI = true
+    /// True if the page of the one thing that is changed may not exist afterwards. Other actions return to their pages.
+    var leavesPage: Bool { ["change-jobs", "change-dead-letters", "edit-and-requeue", "enqueue"].contains(name) }
     /// The fields besides `queue` and `force`, for the description of the API.
     let fields: [Field]
     /// The names of the filters that a list page sends as `filter_NAME`.
@@ -284,7 +342,42 @@ extension Site {
                 metadata: ["event": "audit_failed", "by": "\(visitor.by)", "error": "\(error)"])
         }
         desk.configuredApps = source.appNames
+        desk.servingWorker = source.worker
         desk.check = { [source] job, queue in await source.check(job, queue).failure?.sentence }
         return desk
     }
+
+    /// Returns the path of the page of this site that sent a request; `nil` if there is none to return to.
+    func origin(of request: Request) -> String? {
+        // A proxy may have changed the host's name; a browser knows that the page is of this site.
+        let isOwn = Admission.Head(request, base: links.base).fetchSite == "same-origin"
+        let host = isOwn ? nil : request.head.authority ?? ""
+        return Self.origin(request.headers[.referer], host: host, base: links.base).map(local)
+    }
+
+    /// Returns the path and the query, below the base path, of the page of a `Referer`.
+    /// - Parameter host: the host that it must have; `nil` for any.
+    static func origin(_ referer: String?, host: String?, base: String) -> String? {
+        guard let referer, let scheme = referer.firstRange(of: "://") else { return nil }
+        let rest = referer[scheme.upperBound...].prefix { $0 != "#" }
+        let authority = rest.prefix { $0 != "/" }
+        let path = rest.dropFirst(authority.count)
+        let isOwn = host.map { authority.lowercased() == $0.lowercased() } ?? true
+        guard isOwn, path.hasPrefix(base + "/") else { return nil }
+        let local = Notes.separated(String(path.dropFirst(base.count))).path
+        // The others are not pages, or show the course of an action.
+        let isPage = !["/actions/", "/api/", "/assets/", "/runs", "/login", "/try/check"].contains {
+            local.hasPrefix($0)
+        }
+        return isPage ? local : nil
+    }
+}
+
+extension Request {
+    /// True for a request by a script of a page, which reads JSON.
+    var acceptsJSON: Bool { headers[.accept]?.hasPrefix("application/json") ?? false }
+}
+
+extension HTTPField.Name {
+    fileprivate static var secFetchMode: HTTPField.Name { HTTPField.Name("Sec-Fetch-Mode")! }
 }

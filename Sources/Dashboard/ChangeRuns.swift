@@ -29,23 +29,48 @@ final class ChangeRun: Sendable {
         }
     }
 
+    private struct State {
+        var phase = Phase.counting(0)
+        /// What was counted.
+        var plan: ChangePlan?
+        /// True once it was confirmed.
+        var isConfirmed = false
+        var endedAt: ContinuousClock.Instant?
+    }
+
     let id = Digest.random(8).hex
     let change: any Change
     let desk: Desk
-    /// The path of the page from which it was started.
+    /// The name of its ``ActionKind``, and the fields.
+    let action: String
+    let fields: Fields
+    /// The form token of the session that started it; empty for a program.
+    let owner: String
+    /// The path of the page to show at the end.
     let back: String
     private let startedAt = ContinuousClock.now
-    private let state = Mutex<Phase>(.counting(0))
+    private let state = Mutex(State())
     private let stopping = Atomic(false)
 
     /// The time after which a run that nobody confirms is forgotten: what it counted has changed by then.
     private static let patience = Duration.seconds(3600)
+    /// The time for which a run that has ended is in view.
+    private static let afterglow = Duration.seconds(60)
 
-    init(_ change: any Change, _ desk: Desk, back: String) {
-        (self.change, self.desk, self.back) = (change, desk, back)
+    init(
+        _ change: any Change, _ desk: Desk, of action: String, _ fields: Fields, owner: String, back: String
+    ) {
+        (self.change, self.desk, self.action, self.fields) = (change, desk, action, fields)
+        (self.owner, self.back) = (owner, back)
     }
 
-    var phase: Phase { state.withLock { $0 } }
+    var phase: Phase { state.withLock { $0.phase } }
+
+    /// What was counted; `nil` before.
+    var plan: ChangePlan? { state.withLock { $0.plan } }
+
+    /// True if it may have changed something.
+    var isConfirmed: Bool { state.withLock { $0.isConfirmed } }
 
     /// True if it uses Redis.
     var isWorking: Bool {
@@ -58,16 +83,50 @@ final class ChangeRun: Sendable {
     /// True if it has ended, or waits for confirmation for too long.
     var isForgettable: Bool { phase.hasEnded || !isWorking && startedAt.duration(to: .now) > Self.patience }
 
-    private func set(_ phase: Phase) { state.withLock { $0 = phase } }
+    /// Returns true if a visitor's pages show the run: others' before their confirmation are not shown, nor those that
+    /// ended without it.
+    func isInView(of visitor: Visitor, at now: ContinuousClock.Instant = .now) -> Bool {
+        state.withLock { state in
+            switch state.phase {
+            case .counting: state.isConfirmed || isOwned(by: visitor)
+            case .ready(let plan): isOwned(by: visitor) && !plan.isEmpty && startedAt.duration(to: now) < Self.patience
+            case .running: true
+            case .done, .stopped, .failed:
+                state.isConfirmed && state.endedAt.map { $0.duration(to: now) < Self.afterglow } ?? false
+            }
+        }
+    }
+
+    func isOwned(by visitor: Visitor) -> Bool { !owner.isEmpty && owner == visitor.formToken }
+
+    /// The action that ends the effect again; `nil` if there is none.
+    var undo: Undo? {
+        guard case .done(let result) = phase else { return nil }
+        return Undo(of: action, fields, result)
+    }
+
+    private func set(_ phase: Phase) {
+        state.withLock { state in
+            state.phase = phase
+            if case .ready(let plan) = phase { state.plan = plan }
+            if phase.hasEnded, state.endedAt == nil { state.endedAt = .now }
+        }
+    }
 
     private var isStopped: Bool { stopping.load(ordering: .relaxed) }
 
     /// Stops the work after its current step.
     func stop() {
         stopping.store(true, ordering: .relaxed)
-        state.withLock { phase in
-            if case .ready = phase { phase = .stopped(ChangeResult([])) }
+        state.withLock { state in
+            if case .ready = state.phase { (state.phase, state.endedAt) = (.stopped(ChangeResult([])), .now) }
         }
+    }
+
+    /// Waits for a moment until it does not work, so that most runs need no page about their progress.
+    func settle() async throws {
+        let end = ContinuousClock.now + .milliseconds(400)
+        while isWorking, .now < end { try await Task.sleep(for: .milliseconds(10)) }
     }
 
     /// Counts what would change.
@@ -88,9 +147,9 @@ final class ChangeRun: Sendable {
     /// - Parameter end: is called at the end.
     /// - Returns: false if the run is not waiting for confirmation.
     func confirm(_ end: @escaping @Sendable () async -> Void) -> Bool {
-        let plan = state.withLock { phase -> ChangePlan? in
-            guard case .ready(let plan) = phase else { return nil }
-            phase = .running(0, plan)
+        let plan = state.withLock { state -> ChangePlan? in
+            guard case .ready(let plan) = state.phase else { return nil }
+            (state.phase, state.isConfirmed) = (.running(0, plan), true)
             return plan
         }
         guard let plan else { return false }
@@ -125,10 +184,12 @@ actor ChangeRuns {
 
     private var runs: [ChangeRun] = []
 
-    /// Creates a run and starts counting.
-    /// - Parameter isConfirmed: true to carry it out without a further question.
+    /// Adds a run and starts counting.
+    /// - Parameters:
+    ///   - isConfirmed: true to carry it out without a further question.
+    ///   - end: is called at the end of one that is.
     /// - Throws: ``WebError`` if too many runs are at work, or wait for confirmation.
-    func start(_ change: any Change, _ desk: Desk, back: String, isConfirmed: Bool) throws -> ChangeRun {
+    func start(_ run: ChangeRun, isConfirmed: Bool, _ end: @escaping @Sendable () async -> Void) throws {
         let open = runs.count(where: \.isWorking)
         guard open < Self.concurrent else {
             throw WebError(.tooManyRequests, "\(open) bulk runs are in progress; stop one, or wait for it")
@@ -139,75 +200,168 @@ actor ChangeRuns {
             }
             runs.remove(at: old)
         }
-        let run = ChangeRun(change, desk, back: back)
         runs.append(run)
         Task {
             await run.count()
-            if isConfirmed { _ = run.confirm {} }
+            if isConfirmed { _ = run.confirm(end) }
         }
-        return run
     }
 
     subscript(id: String) -> ChangeRun? { runs.first { $0.id == id } }
+
+    /// Returns the runs that a visitor's pages show, the newest first.
+    func inView(of visitor: Visitor) -> [ChangeRun] { runs.reversed().filter { $0.isInView(of: visitor) } }
 }
 
-/// The page of a run: its confirmation and its progress.
+extension Site {
+    /// Returns what each page shows above its title: what came of an action, and the runs in view.
+    /// - Parameters:
+    ///   - note: the ID of what came of an action, from the page's address.
+    ///   - withRuns: false for a page about a run.
+    func notices(for visitor: Visitor, note id: String?, withRuns: Bool = true) async -> HTML {
+        let note = id.flatMap { notes.take($0, by: visitor) }?.html(self, visitor)
+        return """
+            <div id="toasts" class="toasts" role="status" data-runs="\(links.path(["runs"]))">\(note)</div>
+            \(withRuns ? await runStrip(for: visitor) : "")
+            """
+    }
+
+    /// Returns the runs that a visitor's pages show, as a section that live pages keep up to date; others ask for it.
+    func runStrip(for visitor: Visitor) async -> HTML {
+        let items = await runs.inView(of: visitor).map { ChangeRunPage.item($0, self, visitor) }
+        return Elements.live(
+            "runs", items.isEmpty ? "" : "<ul class=\"runs\" aria-label=\"Bulk actions\">\(items)</ul>")
+    }
+}
+
+/// The page of a run: its confirmation and its progress. With scripts, a dialog shows the same content; see actions.js.
 struct ChangeRunPage: DashboardPage {
     let path = "/runs/{id}"
     let section = Section.activity
 
+    static let unknown = WebError(.notFound, "unknown run; its changes remain and are listed under Activity")
+
     func isLive(_ query: Form) -> Bool { true }
 
     func content(_ request: PageRequest) async throws -> PageContent {
-        guard let run = await request.site.runs[request.parameters("id") ?? ""] else {
-            throw WebError(.notFound, "unknown run; its changes remain and are listed under Activity")
-        }
+        guard let run = await request.site.runs[request.parameters("id") ?? ""] else { throw Self.unknown }
         let main: HTML = """
-            \(Elements.live("run", body(run, request)))
+            \(Elements.live("run", Self.content(run, request.site, request.visitor)))
             <p><a href="\(run.back)">Back</a></p>
             """
         return PageContent(title: "Confirm a change", main: main)
     }
 
-    private func body(_ run: ChangeRun, _ request: PageRequest) -> HTML {
-        switch run.phase {
-        case .counting(let found):
-            return
-                "<p>Counting: \(Words.number(found)) so far.</p><progress aria-label=\"Counting\"></progress>\(stop(run, request))"
+    /// Returns the state of a run: its number and the question, its progress, or its result.
+    static func content(_ run: ChangeRun, _ site: Site, _ visitor: Visitor) -> HTML {
+        let phase = run.phase
+        let (state, title) = words(phase, run)
+        // After a change, the page that started it is out of date.
+        let back: HTML? = phase.hasEnded && run.isConfirmed ? " data-back=\"\(run.back)\"" : nil
+        return """
+            <div class="run" data-state="\(state)" data-title="\(title)"\(back)>\(body(run, phase, site, visitor))</div>
+            """
+    }
+
+    private static func words(_ phase: ChangeRun.Phase, _ run: ChangeRun) -> (state: String, title: String) {
+        switch phase {
+        case .counting: ("counting", "Counting")
+        case .ready(let plan): ("ready", plan.isEmpty ? "Nothing matches" : plan.command)
+        case .running(_, let plan): ("running", plan.command)
+        case .done: ("done", "Done")
+        case .stopped: ("stopped", "Stopped")
+        case .failed: ("failed", "Failed")
+        }
+    }
+
+    private static func body(_ run: ChangeRun, _ phase: ChangeRun.Phase, _ site: Site, _ visitor: Visitor) -> HTML {
+        switch phase {
+        case .counting, .running:
+            return """
+                \(progress(phase))<div class="actions">\(stop(run, site, visitor))\
+                <a class="button without-scripts" href="\(site.links.path(["runs", run.id]))">Look again</a></div>
+                """
         case .ready(let plan):
             let groups = plan.groups.largestFirst.prefix(20)
                 .map { "<li>\(Words.number($0.value)) \($0.key)</li>" as HTML }
-            let notes = plan.notes.map { "<p class=\"notice\">\($0)</p>" as HTML }
+            let notes = plan.notes.map { "<p class=\"notice\">\(Elements.prose($0.asSentence))</p>" as HTML }
             guard !plan.isEmpty else {
                 return "<p class=\"notice\">Nothing matches, so nothing would change.</p>\(notes)"
             }
             return """
                 <p>Chosen: <strong>\(AuditEntry.maskingTokens(plan.subject))</strong></p>
-                <div class="problem"><strong>\(plan.question ?? "")</strong><ul>\(groups)</ul></div>\(notes)
-                <div class="actions">\(request.form("confirm-run", [("id", run.id)], "<button class=\"danger\">\(plan.command)</button>"))\
-                \(stop(run, request, "Cancel"))</div>
-                """
-        case .running(let done, let plan):
-            return """
-                <p>\(Words.number(done)) of \(Words.number(plan.count)) \(plan.verb).</p>
-                <progress value="\(done)" max="\(max(plan.count, 1))" aria-label="\(plan.verb)"></progress>\(stop(run, request))
+                <div class="problem question"><strong>\(plan.question ?? "")</strong>\
+                \(if: !groups.isEmpty, "<ul>\(groups)</ul>")</div>\(notes)
+                <div class="actions">\
+                \(site.form(
+                    visitor, "confirm-run", [("id", run.id)], "<button class=\"danger\">\(plan.command)</button>"))\
+                \(stop(run, site, visitor, "Cancel"))</div>
                 """
         case .done(let result):
-            return "<p class=\"notice good\" role=\"status\">\(result.sentence).</p>\(notes(result))"
+            let undo = run.isOwned(by: visitor) ? run.undo?.form(site, visitor) : nil
+            return """
+                <p class="notice good" role="status">\(result.sentence.asSentence)</p>\(notes(result))\
+                \(if: undo != nil, "<div class=\"actions\">\(undo)</div>")
+                """
         case .stopped(let result):
             let done = result.sentence.isEmpty ? "nothing was changed" : result.sentence
             return
                 "<p class=\"notice\" role=\"status\">Stopped: \(done). Start it again to continue.</p>\(notes(result))"
         case .failed(let problem):
-            return "<p class=\"problem bad\" role=\"alert\">\(problem)</p>"
+            return "<p class=\"problem bad\" role=\"alert\">\(Elements.prose(problem.asSentence))</p>"
         }
     }
 
-    private func notes(_ result: ChangeResult) -> HTML {
-        HTML(result.notes.map { "<p class=\"notice\">\($0)</p>" as HTML })
+    /// Returns the number of things so far, with a bar.
+    private static func progress(_ phase: ChangeRun.Phase) -> HTML {
+        switch phase {
+        case .counting(let found):
+            "<p>Counting: \(Words.number(found)) so far.</p><progress aria-label=\"Counting\"></progress>"
+        case .running(let done, let plan) where plan.isCounted && plan.count > 0:
+            """
+            <p>\(Words.number(done)) of \(Words.number(plan.count)) \(plan.verb).</p>
+            <progress value="\(done)" max="\(plan.count)" aria-label="\(plan.verb)"></progress>
+            """
+        case .running: "<p>In progress.</p><progress aria-label=\"In progress\"></progress>"
+        case .ready, .done, .stopped, .failed: ""
+        }
     }
 
-    private func stop(_ run: ChangeRun, _ request: PageRequest, _ title: String = "Stop") -> HTML {
-        request.form("stop-run", [("id", run.id)], "<button>\(title)</button>")
+    /// Returns a run as an item of the list that all pages show.
+    static func item(_ run: ChangeRun, _ site: Site, _ visitor: Visitor) -> HTML {
+        let phase = run.phase
+        let (state, _) = words(phase, run)
+        let note: Note? =
+            switch phase {
+            case .counting, .running, .ready: nil
+            case .done(let result): Note(result.sentence, undo: run.undo)
+            case .stopped(let result):
+                Note(result.sentence.isEmpty ? "nothing was changed" : result.sentence, .stopped)
+            case .failed(let problem): Note(problem, .failed)
+            }
+        // A script shows the toast once it sees that the run has ended.
+        let toast =
+            run.isOwned(by: visitor) ? note.map { "<template>\($0.html(site, visitor))</template>" as HTML } : nil
+        let words: HTML =
+            switch phase {
+            case .ready: "<p>Waits for confirmation.</p>"
+            default:
+                note.map {
+                    let message = visitor.seesContent ? $0.message : AuditEntry.maskingTokens($0.message)
+                    return "<p>\($0.title): \(message).</p>"
+                } ?? progress(phase)
+            }
+        return """
+            <li data-run="\(run.id)" data-state="\(state)"><a href="\(site.links.path(["runs", run.id]))">\
+            \(run.plan?.command ?? "Counting")</a>\(words)\(toast)</li>
+            """
+    }
+
+    private static func notes(_ result: ChangeResult) -> HTML {
+        HTML(result.notes.map { "<p class=\"notice\">\(Elements.prose($0.asSentence))</p>" as HTML })
+    }
+
+    private static func stop(_ run: ChangeRun, _ site: Site, _ visitor: Visitor, _ title: String = "Stop") -> HTML {
+        site.form(visitor, "stop-run", [("id", run.id)], "<button>\(title)</button>")
     }
 }

@@ -93,7 +93,7 @@ package struct Dashboard: Service {
                 pageRequest.visitor = visitor
                 let main = try await page.content(pageRequest).main
                 let icon = WebAssets.icon(await site.problemCount(), site.links)
-                return "<main data-icon=\"\(icon)\">\(main)</main>"
+                return "<main data-icon=\"\(icon)\">\(await site.runStrip(for: visitor))\(main)</main>"
             }
         }
     }
@@ -113,7 +113,7 @@ struct ErrorPages: RouterMiddleware {
             throw error
         } catch {
             let found = WebError(error)
-            if request.uri.path.dropFirst(site.links.base.utf8.count).hasPrefix("/api/") {
+            if request.acceptsJSON || request.uri.path.dropFirst(site.links.base.utf8.count).hasPrefix("/api/") {
                 var response = try Response.json(["error": found.problem], status: found.status)
                 if let seconds = found.retryAfter { response.headers[.retryAfter] = "\(seconds)" }
                 return response

@@ -122,8 +122,8 @@ package struct DashboardSource: Sendable {
     package var appNames: [String] = []
     /// The settings of the apps that the dashboard's own configuration has, by name.
     package var appSettings: [String: AppSettings] = [:]
-    /// The machine and the process of the dashboard, which may be a worker, too.
-    package var process: (host: String, pid: Int)?
+    /// The name of the worker whose process serves the dashboard, if it is one.
+    package var worker: String?
     /// Checks a job of a queue, as `check --job` does.
     package var check: @Sendable (_ job: ByteBuffer, QueueSource) async -> Check
     /// Checks and completes a producer's job, as `enqueue` does.

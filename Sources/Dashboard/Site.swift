@@ -14,6 +14,7 @@ final class Site: Sendable {
     let live = LiveUpdates()
     let data: DashboardData
     let runs = ChangeRuns()
+    let notes = Notes()
     let admission: AdmissionMiddleware
     let logger: Logger
     private let hasWarned = Atomic(false)
@@ -79,6 +80,7 @@ final class Site: Sendable {
                 })
         }
         page.lead = content.lead
+        page.notices = await notices(for: request.visitor, note: request.note, withRuns: !isRun(request))
         page.search = links.path(["search"])
         page.searched = section == .elsewhere ? request.query["q"] ?? "" : ""
         page.theme = request.theme
@@ -87,9 +89,11 @@ final class Site: Sendable {
         page.footer =
             "apns-worker \(source.version) · Redis \("\(source.fleet.clients.topology)") · prefix \(source.fleet.prefix)"
         page.isLive = isLive
-        page.scripts = content.scripts
+        page.scripts = ["actions.js"] + content.scripts
         return page.html(links)
     }
+
+    private func isRun(_ request: PageRequest) -> Bool { request.path.hasPrefix("/runs/") }
 
     /// Returns the choice of the colours.
     private func themes(_ request: PageRequest) -> HTML {
@@ -112,6 +116,19 @@ final class Site: Sendable {
         return """
             <form class="account" method="post" action="\(links.path(["logout"]))">\(formToken(visitor))\
             <span>\(name) (\(visitor.role.rawValue))</span><button class="small">Log out</button></form>
+            """
+    }
+
+    /// Returns a form that posts to an action; empty for viewers.
+    func form(
+        _ visitor: Visitor, _ action: String, _ fields: [(name: String, value: String)] = [],
+        class style: String = "inline", _ content: HTML
+    ) -> HTML {
+        guard visitor.role == .operator else { return "" }
+        let hidden = fields.map { "<input type=\"hidden\" name=\"\($0.name)\" value=\"\($0.value)\">" as HTML }
+        return """
+            <form class="\(style)" method="post" action="\(links.path(["actions", action]))">\(formToken(visitor))\
+            \(hidden)\(content)</form>
             """
     }
 
@@ -172,16 +189,18 @@ struct PageRequest: Sendable {
     let site: Site
     let query: Form
     var visitor: Visitor
-    /// The path and the query, without the base path.
+    /// The path and the query, without the base path and without the ID of a note.
     let path: String
+    /// The ID of what an action left for the page to report; see ``Notes``.
+    let note: String?
     let theme: Page.Theme
     let parameters: @Sendable (String) -> String?
 
     init(_ site: Site, _ request: Request, _ context: WebContext) {
         self.site = site
-        query = Form(request.uri.query ?? "")
+        (path, note) = Notes.separated(String(request.uri.string.dropFirst(site.links.base.utf8.count)))
+        query = Form(path.split(separator: "?", maxSplits: 1).dropFirst().first ?? "")
         visitor = context.visitor
-        path = String(request.uri.string.dropFirst(site.links.base.utf8.count))
         theme = request.cookies[Self.themeCookie].flatMap { Page.Theme(rawValue: $0.value) } ?? .system
         parameters = { context.parameters.get($0).map { Links.unescaped(Form.decoded($0, plusIsSpace: false)) } }
     }
@@ -197,12 +216,7 @@ struct PageRequest: Sendable {
         _ action: String, _ fields: [(name: String, value: String)] = [], class style: String = "inline",
         _ content: HTML
     ) -> HTML {
-        guard isOperator else { return "" }
-        let hidden = fields.map { "<input type=\"hidden\" name=\"\($0.name)\" value=\"\($0.value)\">" as HTML }
-        return """
-            <form class="\(style)" method="post" action="\(links.path(["actions", action]))">\(site.formToken(visitor))\
-            \(hidden)\(content)</form>
-            """
+        site.form(visitor, action, fields, class: style, content)
     }
 
     /// Returns a token in the form that the visitor is allowed to see.

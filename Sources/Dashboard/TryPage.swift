@@ -12,11 +12,16 @@ struct TryPage: DashboardPage {
     let section = Section.composer
 
     func content(_ request: PageRequest) async throws -> PageContent {
-        let queues = try await request.site.data.queues().map(\.queue)
-        guard let queue = request.query["queue"] ?? queues.first else {
+        let queues = try await request.site.data.fleetStatus().queues
+        guard !queues.isEmpty || request.query["queue"] != nil else {
             return PageContent(
-                title: "Try it", main: "<p class=\"empty\">There is no queue yet: start a worker first.</p>")
+                title: "Try it",
+                main: Elements.empty(
+                    "There is no queue yet.",
+                    "<p>Start a worker first: \(Elements.command("apns-worker run --simulate"))</p>"))
         }
+        // Without a worker, a job would only wait.
+        let queue = request.query["queue"] ?? queues.first { $0.workers > 0 && $0.paused == nil }?.name ?? ""
         let token = request.query["token"] ?? String(repeating: "0", count: 64)
         let example = """
             {
@@ -41,25 +46,63 @@ struct TryPage: DashboardPage {
             \(sent)<div class="columns"><form class="stack" method="post" \
             action="\(request.links.path(["actions", "enqueue"]))" data-check="\(request.links.path(["try", "check"]))">\
             \(request.site.formToken(request.visitor))
-            \(Elements.choice("Queue", "queue", queues.map { ($0, $0) }, chosen: queue))
+            \(choice(of: queues, queue))
             <label>Job<textarea name="job" spellcheck="false">\(example)</textarea></label>
+            \(if: request.isOperator, Self.question)\
             <p>\(if: request.isOperator, "<button class=\"main\">Send</button> ")\
-            <button formaction="\(request.links.path(["try", "check"]))">Check</button></p>
+            <button formaction="\(request.links.path(["try", "check"]))" formnovalidate>Check</button></p>
             <p class="hint">Send enqueues the job. A worker sends it to the app that the job names, through the queue's \
             workers: to APNs, or to a simulator if they run with one.</p></form>
             <section id="verdicts" aria-live="polite" aria-label="Check and preview"></section></div>
+            \(if: request.isOperator, Self.dialog)
             """
         return PageContent(title: "Try it", main: main, scripts: ["compose.js"])
     }
+
+    private func choice(of queues: [FleetStatus.Queue], _ chosen: String) -> HTML {
+        var options = queues.map { queue in
+            (queue.name, queue.workers == 0 ? "no worker" : queue.paused != nil ? "paused" : nil)
+        }
+        if !chosen.isEmpty, !options.contains(where: { $0.0 == chosen }) { options.append((chosen, "unknown")) }
+        let list = options.map { name, note -> HTML in
+            """
+            <option value="\(name)"\(if: name == chosen, " selected")>\(name)\(note.map { " (\($0))" })</option>
+            """
+        }
+        return """
+            <label>Queue<select name="queue" required>\
+            \(if: chosen.isEmpty, "<option value=\"\">Choose a queue</option>")\(list)</select></label>
+            """
+    }
+
+    /// The question before a job is sent. A script replaces it with ``dialog``.
+    private static let question: HTML = """
+        <label class="check" data-question><input type="checkbox" name="sure" value="1" required>\
+        Send a real notification, if the app is not one of a simulator</label>
+        """
+
+    /// The question with the destination of the job, which compose.js fills in.
+    private static let dialog: HTML = """
+        <dialog id="ask" class="action" aria-labelledby="ask-title">\
+        <h2 id="ask-title" tabindex="-1">Send this notification?</h2><div data-destination></div>\
+        <form method="dialog" class="actions"><button class="main" value="send">Send</button>\
+        <button value="cancel">Cancel</button></form></dialog>
+        """
 }
 
 /// The preview of a job on a device, and the result of a check.
 enum JobPreview {
     static func add(to routes: RouterGroup<WebContext>, _ site: Site) {
         routes.post("/try/check") { request, context in
-            let queue = try await site.data.queue(context.form["queue"] ?? "")
-            let job = ByteBuffer(string: context.form.raw("job"))
-            let html = checked(await site.source.check(job, queue))
+            var html: HTML = "<div id=\"checked\"><p class=\"notice\">Choose a queue to check the job.</p></div>"
+            if let name = context.form["queue"] {
+                let queue = try await site.data.queue(name)
+                let job = ByteBuffer(string: context.form.raw("job"))
+                let apps = try await site.data.fleetStatus().apps
+                let check = await site.source.check(job, queue)
+                let destination = JobDestination(job, queue, apps, environment: site.source.environment)
+                html = checked(check, destination?.html(check.failure) ?? "")
+            }
             // Without scripts, the browser shows this as a page.
             return Response.page(
                 await site.html(
@@ -68,9 +111,9 @@ enum JobPreview {
     }
 
     /// Returns the preview and the verdicts of a job.
-    static func checked(_ check: DashboardSource.Check) -> HTML {
+    static func checked(_ check: DashboardSource.Check, _ destination: HTML = "") -> HTML {
         """
-        <div id="checked" class="columns"><section><h2>On a device</h2>\
+        <div id="checked" class="columns">\(destination)<section><h2>On a device</h2>\
         \(check.preview?.html() ?? "<p class=\"empty\">The job cannot be sent, so a device shows nothing.</p>")</section>
         <section><h2>Check</h2>\(verdicts(check.verdicts))</section></div>
         """
@@ -92,5 +135,63 @@ enum JobPreview {
     /// Formats JSON with one member per line; returns other text, and large jobs, unchanged.
     static func pretty(_ job: ByteBuffer) -> String {
         job.readableBytes > 1 << 18 ? String(buffer: job) : PayloadText.pretty(Array(job.readableBytesView))
+    }
+}
+
+/// The device, the app and the environment that a job is sent to, by what the workers report.
+struct JobDestination {
+    /// The first digits of the token, a number of devices, or a channel.
+    let device: String
+    /// The name of the app; `nil` if the workers choose it by the topic.
+    let app: String?
+    /// `production`, `sandbox`, or the address of another server; empty if no worker has reported the app.
+    let environments: [String]
+
+    /// - Returns: `nil` for a job that cannot be read.
+    init?(
+        _ body: ByteBuffer, _ queue: QueueSource, _ apps: [FleetStatus.App], environment: (String) -> String
+    ) {
+        let job: Job
+        do { job = try JobDecoder.decode(body, as: queue.format) } catch { return nil }
+        if let token = job.token {
+            let text = String(buffer: job.text(token))
+            device = "device \(text.prefix(8).printable)\(text.count > 8 ? "…" : "")"
+        } else if job.channel != nil {
+            device = "all devices of a broadcast channel"
+        } else {
+            device = Words.count(job.tokenCount, "device")
+        }
+        let named = job.app.map { String(buffer: job.text($0)) }
+        let app = named ?? (apps.count == 1 ? apps[0].name : nil)
+        self.app = app
+        let found = app == nil ? apps : apps.filter { $0.name == app }
+        environments = Set(found.flatMap(\.endpoints).map(environment)).sorted()
+    }
+
+    /// Returns the destination in words.
+    /// - Parameter failure: the finding that would make the job a dead letter.
+    func html(_ failure: DashboardSource.Verdict?) -> HTML {
+        let to: HTML = app.map { "the app <strong>\($0)</strong>" } ?? "the app with the job's topic"
+        let places = environments.map { environment -> HTML in
+            switch environment {
+            case "production": "<strong>production</strong>"
+            case "sandbox": "the <strong>sandbox</strong>"
+            default: "<strong>\(environment)</strong>, which is not Apple's server: a simulator or a proxy"
+            }
+        }
+        let effect: HTML =
+            if failure != nil {
+                "It cannot be sent: it would become a dead letter."
+            } else if environments.contains(where: { ["production", "sandbox"].contains($0) }) {
+                "This is a real notification."
+            } else if environments.isEmpty {
+                "No worker has reported this app: the job waits until one does."
+            } else {
+                "Apple's servers do not get it."
+            }
+        return """
+            <p class="destination">To <strong>\(device)</strong>, through \(to)\
+            \(if: !places.isEmpty, ", in \(places.joined(separator: " or "))"). \(effect)</p>
+            """
     }
 }

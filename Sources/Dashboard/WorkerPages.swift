@@ -270,15 +270,12 @@ struct WorkerPage: DashboardPage {
 
     private func stop(_ worker: FleetStatus.Worker, _ status: FleetStatus, _ request: PageRequest) -> HTML {
         guard request.isOperator, worker.state != .gone else { return "" }
-        var consequences = status.consequences(ofStopping: worker)
-        if let process = request.source.process, process == (worker.host, worker.pid) {
-            consequences.append("It serves this dashboard, which ends with it.")
-        }
+        let consequences = WorkersChange.consequences(of: .stop, on: [worker], status, serving: request.source.worker)
         return Elements.card(
             "Quiet or stop",
             """
-            <p>A quiet worker finishes what it has and keeps running. A stopped one exits:</p>
-            <ul>\(consequences.map { "<li>\($0)</li>" as HTML })</ul>
+            <p>A quiet worker finishes what it has and keeps running. A stopped one finishes, or returns, what it has, and exits.</p>
+            \(if: !consequences.isEmpty, "<ul>\(consequences.map { "<li>\($0.prefix(1).uppercased() + $0.dropFirst()).</li>" as HTML })</ul>")
             <div class="actions">\(WorkersPage.actions(worker, request, style: ""))\
             \(Elements.command("apns-worker stop \(worker.name)"))</div>
             """)

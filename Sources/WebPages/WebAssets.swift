@@ -23,6 +23,7 @@ package enum WebAssets {
         "style.css": Asset(PackageResources.style_css, "text/css; charset=utf-8"),
         "icon.svg": Asset(PackageResources.icon_svg, "image/svg+xml"),
         "page.js": Asset(PackageResources.page_js, "text/javascript; charset=utf-8"),
+        "actions.js": Asset(PackageResources.actions_js, "text/javascript; charset=utf-8"),
         "live.js": Asset(PackageResources.live_js, "text/javascript; charset=utf-8"),
         "chart.js": Asset(PackageResources.chart_js, "text/javascript; charset=utf-8"),
         "select.js": Asset(PackageResources.select_js, "text/javascript; charset=utf-8"),

@@ -84,6 +84,7 @@ struct DashboardAPI: Sendable {
                 throw WebError(.notFound, "there is no action \(name); programs POST jobs to /api/v1/jobs")
             }
             let result = try await Actions.perform(name, Self.form(context), context.visitor, site)
+            if let error = result.error { throw WebError(.conflict, error) }
             return try Response.json(ActionObject(message: result.message, run: result.run.map(RunObject.init)))
         }
     }

@@ -125,12 +125,18 @@ package struct CampaignReport: Encodable, Sendable {
     /// The state before.
     package var before: String
     package var limitPerSecond: Int?
+    /// The limit before; not in the JSON.
+    package var limitBefore: Int?
     /// Notifications that ended before the change, by outcome.
     package var outcomes: [String: Int]
     /// Notifications that were submitted and had no answer when the workers received a cancellation.
     package var inFlight: Int?
     /// Lanes with jobs that have not confirmed the change.
     package var unconfirmed: Int
+
+    private enum CodingKeys: String, CodingKey {
+        case queue, campaign, state, before, limitPerSecond, outcomes, inFlight, unconfirmed
+    }
 
     /// True if the change had an effect.
     fileprivate func isChanged(by change: JobCommands.Change) -> Bool {
@@ -196,7 +202,7 @@ package struct CampaignReport: Encodable, Sendable {
                 CampaignReport(
                     queue: keys.queue, campaign: campaign.printable,
                     state: (now?.state ?? .running).rawValue, before: (previous?.state ?? .running).rawValue,
-                    limitPerSecond: now?.perSecond,
+                    limitPerSecond: now?.perSecond, limitBefore: previous?.perSecond,
                     outcomes: Dictionary(uniqueKeysWithValues: Outcome.allCases.map { ($0.rawValue, counts[$0]) }),
                     inFlight: confirmation.cancelledInFlight, unconfirmed: confirmation.unconfirmed))
         }

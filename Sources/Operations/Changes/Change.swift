@@ -32,6 +32,8 @@ package struct Desk: Sendable {
     /// Queues and apps that are known without Redis.
     package var configuredQueues: [String] = []
     package var configuredApps: [String] = []
+    /// The name of the worker whose process serves the interface, if it is one.
+    package var servingWorker: String?
     /// True to accept unknown names.
     package var isForced = false
     /// The way to accept them, after a message about an unknown name.
@@ -217,6 +219,8 @@ package struct ChangePart: Sendable {
     package var queue: String?
     /// The name of what is changed, if that is not a queue.
     package var subject: String?
+    /// The names of the things that were changed, if the opposite change needs them.
+    package var changed: [String] = []
     package var count = 0
     /// The things by state or by reason.
     package var groups: [String: Int] = [:]

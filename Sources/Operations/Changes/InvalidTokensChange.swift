@@ -40,7 +40,10 @@ package struct AddInvalidTokens: Change {
 
     package func apply(_ plan: ChangePlan, _ desk: Desk, _ control: ChangeControl) async throws -> ChangeResult {
         var part = ChangePart()
-        for marking in try await desk.invalid().mark(tokens) where marking == .added { part.count += 1 }
+        for (token, marking) in zip(tokens, try await desk.invalid().mark(tokens)) where marking == .added {
+            part.count += 1
+            part.changed.append(String(buffer: token.token))
+        }
         part.sentence =
             "\(Words.count(tokens.count, "token")) \(tokens.count == 1 ? "is" : "are") in the set of invalid tokens"
         return ChangeResult([part])
@@ -118,7 +121,9 @@ package struct RemoveInvalidTokens: Change {
         plan.parts = [part]
         if plan.isEmpty { plan.notes.append("no token matches") }
         plan.command = "Remove \(Words.count(part.count, "token"))"
-        plan.question = "Remove \(Words.count(part.count, "token")) from the set of invalid tokens?"
+        plan.question =
+            "Remove \(Words.count(part.count, "token")) from the set of invalid tokens? The reasons and times of removed "
+            + "tokens are lost. This cannot be undone."
         return plan
     }
 

@@ -47,7 +47,41 @@ package struct WorkersChange: Change {
                 kind == .stop ? "Stop \(workers)" : kind == .quiet ? "Quiet \(workers)" : "Let \(workers) work"
             plan.question = "\(Self.list(chosen))\n\(effect) (\(workers)). Continue?"
         }
+        plan.notes = Self.consequences(of: kind, on: chosen, status, serving: desk.servingWorker)
         return plan
+    }
+
+    /// Returns the consequences of a command, as facts to know before it is given.
+    /// - Parameter serving: the name of the worker whose process serves the operator's interface.
+    package static func consequences(
+        of kind: WorkerCommand.Kind, on chosen: [FleetStatus.Worker], _ status: FleetStatus, serving: String?
+    ) -> [String] {
+        guard kind != .work else { return [] }
+        func claims(_ worker: FleetStatus.Worker) -> Bool {
+            !worker.isSilent && (worker.state == .running || worker.state == .unknown)
+        }
+        let names = Set(chosen.map(\.name))
+        let others = Set(status.living.filter { claims($0) && !names.contains($0.name) }.flatMap(\.queues))
+        let left = Set(chosen.filter(claims).flatMap(\.queues)).subtracting(others)
+        var notes = left.sorted().map { queue in
+            let these = chosen.count(where: { claims($0) && $0.queues.contains(queue) })
+            let waiting = status.queues.first { $0.name == queue }.map { $0.waiting + $0.due } ?? 0
+            let jobs =
+                waiting == 0 ? "its jobs wait" : "its \(Words.count(waiting, "waiting job")), and later ones, wait"
+            return (these == 1 ? "this is the last worker" : "these are the last workers")
+                + " of queue \(queue.printable): \(jobs) until another \(kind == .stop ? "starts" : "claims them")"
+        }
+        guard kind == .stop else { return notes }
+        let flying = chosen.reduce(0) { $0 + $1.inFlight }
+        if flying > 0 {
+            notes.append(
+                "\(Words.count(flying, "notification")) \(flying == 1 ? "is" : "are") in flight, and "
+                    + "\(flying == 1 ? "its answer is" : "their answers are") waited for")
+        }
+        if let serving, names.contains(serving) {
+            notes.append("worker \(serving) serves this dashboard, which ends with it")
+        }
+        return notes
     }
 
     package func apply(_ plan: ChangePlan, _ desk: Desk, _ control: ChangeControl) async throws -> ChangeResult {
@@ -68,7 +102,8 @@ package struct WorkersChange: Change {
             chosen.map { worker in
                 var part = ChangePart(count: 1)
                 part.subject = worker.name
-                part.sentence = "asked \(worker.name): \(effect)"
+                let flying = kind == .stop && worker.inFlight > 0 ? " (\(Words.number(worker.inFlight)) in flight)" : ""
+                part.sentence = "asked \(worker.name): \(effect)\(flying)"
                 return part
             })
     }

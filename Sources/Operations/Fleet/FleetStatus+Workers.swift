@@ -98,35 +98,6 @@ extension FleetStatus {
         }.sorted { $0.index < $1.index }
     }
 
-    /// Returns what stopping a worker would leave, in sentences.
-    package func consequences(ofStopping worker: Worker) -> [String] {
-        let jobs = Words.count(worker.claimed, "claimed job")
-        var sentences = [
-            worker.claimed == 0
-                ? "It has claimed no jobs, so none has to be finished."
-                : "Its \(jobs) \(worker.claimed == 1 ? "is" : "are") finished, or returned to the queue."
-        ]
-        for name in worker.queues {
-            let others = living.filter {
-                $0.name != worker.name && $0.queues.contains(name) && !$0.isSilent
-                    && ($0.state == .running || $0.state == .unknown)
-            }
-            guard others.isEmpty else {
-                let claim = others.count == 1 ? "claims" : "claim"
-                sentences.append(
-                    "\(Words.count(others.count, "other worker")) still \(claim) jobs of queue \(name).")
-                continue
-            }
-            let ready = queues.first { $0.name == name }.map { $0.waiting + $0.due } ?? 0
-            sentences.append(
-                "No other worker claims jobs of queue \(name): "
-                    + (ready == 0
-                        ? "new jobs would wait for one."
-                        : "\(Words.count(ready, "job")) would wait for one."))
-        }
-        return sentences
-    }
-
     /// Returns a queue's running workers by their apps; none if they all have the same.
     package static func differentApps(_ lanes: [QueueOverview.Worker]) -> [WorkersWithApps] {
         let running = lanes.filter(\.isLiving).compactMap(\.report).filter {

@@ -1,10 +1,12 @@
-// Checks the job in a form as it is edited, and shows a preview on a device.
+// Checks the job in a form as it is edited, shows a preview on a device, and asks before the job is sent.
 const form = document.querySelector("form[data-check]");
 const target = document.getElementById("verdicts");
+const dialog = document.getElementById("ask");
 let timer;
 let running;
 
 async function check() {
+  clearTimeout(timer);
   running?.abort();
   running = new AbortController();
   try {
@@ -19,10 +21,40 @@ async function check() {
   }
 }
 
+// Shows where the job goes, as it is now.
+async function ask(button) {
+  await check();
+  if (dialog.open) return;
+  const place = dialog.querySelector("[data-destination]");
+  const found = target.querySelector(".destination, .problem.bad") ?? target;
+  const words = document.createElement("p");
+  words.append(...[...found.childNodes].map((node) => node.cloneNode(true)));
+  place.replaceChildren(words);
+  dialog.returnValue = "";
+  dialog.showModal();
+  dialog.addEventListener("close", () => {
+    if (dialog.returnValue !== "send") return;
+    form.dataset.sure = "";
+    form.requestSubmit(button);
+  }, { once: true });
+}
+
 if (form && target) {
   form.addEventListener("input", () => {
     clearTimeout(timer);
     timer = setTimeout(check, 300);
   });
+  if (dialog) {
+    form.querySelector("[data-question]")?.remove();
+    form.addEventListener("submit", (event) => {
+      if (event.submitter?.hasAttribute("formaction")) return;
+      if ("sure" in form.dataset) {
+        delete form.dataset.sure;
+        return;
+      }
+      event.preventDefault();
+      ask(event.submitter);
+    });
+  }
   check();
 }

@@ -1,8 +1,9 @@
-import Operations
+import NIOCore
 import PushQueue
 import Testing
 
 @testable import Dashboard
+@testable import Operations
 
 @Suite("Actions of the dashboard")
 struct ActionTests {
@@ -47,5 +48,51 @@ struct ActionTests {
                 "cancel-campaign", "change-dead-letters", "change-jobs", "forget-devices", "remove-invalid-tokens",
                 "requeue-campaign", "stop-worker",
             ])
+    }
+}
+
+@Suite("The destination of a job to try")
+struct JobDestinationTests {
+    private static func app(_ name: String, _ endpoint: String) -> FleetStatus.App {
+        var app = FleetStatus.App(name: name)
+        app.endpoints = [endpoint]
+        return app
+    }
+
+    private static let token = #""token":"00fc13adff785122b4ad28809a3420982341241421348097878e577c991de8f0""#
+    private static let payload = #""payload":{"aps":{"alert":"x"}}"#
+    private static let shop = app("shop", "api.push.apple.com:443")
+    private static let news = app("news", "api.sandbox.push.apple.com:443")
+    private static let local = app("shop", "127.0.0.1:2197")
+
+    @Test(
+        "names the device, the app and the environment",
+        arguments: [
+            (
+                #""app":"shop","#, [shop, news],
+                "To device 00fc13ad…, through the app shop, in production. This is a real"
+            ),
+            (#""app":"news","#, [shop, news], "through the app news, in the sandbox. This is a real notification."),
+            ("", [shop], "through the app shop, in production."),
+            ("", [shop, news], "through the app with the job's topic, in production or the sandbox."),
+            (
+                "", [local],
+                "in 127.0.0.1:2197, which is not Apple's server: a simulator or a proxy. Apple's servers do not"
+            ),
+            (#""app":"gone","#, [shop], "through the app gone. No worker has reported this app"),
+        ])
+    func words(app: String, apps: [FleetStatus.App], expected: String) throws {
+        let queue = QueueSource(keys: try QueueKeys(queue: "q"), format: .native)
+        let body = ByteBuffer(string: "{\(app)\(Self.token),\(Self.payload)}")
+        let found = try #require(
+            JobDestination(body, queue, apps) { endpoint in
+                ["api.push.apple.com:443": "production", "api.sandbox.push.apple.com:443": "sandbox"][endpoint]
+                    ?? endpoint
+            })
+        let html = found.html(nil).text.replacing(/<[^>]+>/, with: "").replacing("&#39;", with: "'")
+        #expect(html.contains(expected), "\(html)")
+        let failure = DashboardSource.Verdict(level: "failure", subject: "job", sentence: "no")
+        #expect(found.html(failure).text.contains("It cannot be sent"))
+        #expect(JobDestination(ByteBuffer(string: "{"), queue, apps) { $0 } == nil)
     }
 }

@@ -169,11 +169,13 @@ struct ServedDashboard: Service {
     private let hangups: UnixSignalsSequence?
 
     /// Connects to Redis and starts to listen.
-    /// - Parameter hangups: signals at which it looks for changed certificates at once.
+    /// - Parameters:
+    ///   - hangups: signals at which it looks for changed certificates at once.
+    ///   - worker: the name of the worker in this process, if there is one.
     /// - Throws: ``CommandFailure``.
     static func start(
         _ configuration: DashboardConfiguration, _ settings: Settings, at hangups: UnixSignalsSequence? = nil,
-        logger: Logger
+        worker: String? = nil, logger: Logger
     ) async throws -> ServedDashboard {
         let loop = MultiThreadedEventLoopGroup.singleton.next()
         let redis = try CommandRedis(settings, as: "apns-worker:web")
@@ -193,7 +195,7 @@ struct ServedDashboard: Service {
         source.appNames = try settings.appNames
         source.appSettings = Dictionary(
             uniqueKeysWithValues: try settings.appSettings().map { ($0.name, $0.forDashboard) })
-        source.process = (HostName.current, Int(getpid()))
+        source.worker = worker
         do {
             let dashboard = try await Dashboard.start(configuration, source, on: loop, logger: logger)
             let host = configuration.host.contains(":") ? "[\(configuration.host)]" : configuration.host

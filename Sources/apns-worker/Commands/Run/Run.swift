@@ -91,7 +91,7 @@ struct Run: AsyncParsableCommand {
         if let webPort {
             var web = try DashboardConfiguration(proxies: TrustedProxies())
             web.port = Int(webPort)
-            let dashboard = try await ServedDashboard.start(web, settings, logger: logger)
+            let dashboard = try await ServedDashboard.start(web, settings, worker: name, logger: logger)
             Terminal.note("dashboard  \(dashboard.address)\n")
             services.append(.init(service: dashboard))
         }

@@ -1,0 +1,306 @@
+import HTTPPort
+import Logging
+import NIOCore
+import NIOPosix
+import PushQueue
+import Redis
+import Synchronization
+import TestSupport
+import Testing
+import WebPages
+
+@testable import Dashboard
+@testable import Operations
+
+private let olga = Visitor(name: "olga", role: .operator, seesContent: true, formToken: "a1")
+private let otto = Visitor(name: "otto", role: .operator, seesContent: true, formToken: "b2")
+private let vic = Visitor(name: "vic", role: .viewer, seesContent: false, formToken: "c3")
+
+@Suite("The opposite of an action")
+struct UndoTests {
+    private static func pause(_ before: PauseRecord? = nil) -> ChangeResult {
+        var part = ChangePart("q", count: 1)
+        part.report = PauseReport(queue: "q", before: before.map { .init($0) })
+        return ChangeResult([part])
+    }
+
+    private static func campaign(_ before: String..., now: Int? = nil, limits: [Int?] = [nil]) -> ChangeResult {
+        ChangeResult(
+            limits.flatMap { limit in
+                before.map { state in
+                    var part = ChangePart("q", count: 1)
+                    part.report = CampaignReport(
+                        queue: "q", campaign: "c", state: "running", before: state, limitPerSecond: now,
+                        limitBefore: limit, outcomes: [:], inFlight: nil, unconfirmed: 0)
+                    return part
+                }
+            })
+    }
+
+    private static func workers(_ names: String...) -> ChangeResult {
+        ChangeResult(
+            names.map { name in
+                var part = ChangePart(count: 1)
+                part.subject = name
+                return part
+            })
+    }
+
+    private static func added(_ tokens: [String]) -> ChangeResult {
+        var part = ChangePart(count: tokens.count)
+        part.changed = tokens
+        return ChangeResult([part])
+    }
+
+    private static let byHand = PauseRecord(reason: "wrong text", by: "ada")
+    private static let reasonless = PauseRecord(reason: "by ada", by: "ada")
+    private static let byWorkers = PauseRecord(reason: "ExpiredProviderToken", until: 1, by: "w")
+    private static let other = ChangeResult([ChangePart("q", count: 3)])
+    private static let many = (0...Undo.maximum).map { "\($0)" }
+
+    private static let table: [(action: String, form: String, result: ChangeResult, expected: String)] = [
+        ("pause-queue", "queue=q&reason=x", pause(), "resume-queue queue=q"),
+        ("pause-queue", "queue=q&reason=x", pause(byHand), "pause-queue queue=q reason=wrong text"),
+        ("pause-queue", "queue=q&reason=x", pause(reasonless), "pause-queue queue=q"),
+        ("resume-queue", "queue=q", pause(byHand), "pause-queue queue=q reason=wrong text"),
+        ("resume-queue", "queue=q", pause(), ""), ("pause-app", "app=shop", pause(), "resume-app app=shop"),
+        ("pause-app", "app=shop", pause(byWorkers), ""),
+        ("resume-app", "app=shop", pause(byHand), "pause-app app=shop reason=wrong text"),
+        // An operator's pause would not probe.
+        ("resume-app", "app=shop", pause(byWorkers), ""),
+        ("quiet-worker", "worker=vm", workers("vm.1"), "work-worker worker=vm.1"),
+        ("work-worker", "all=1", workers("vm.1", "vm.2"), "quiet-worker worker=vm.1 worker=vm.2"),
+        ("stop-worker", "worker=vm", workers("vm.1"), ""),
+        ("pause-campaign", "campaign=c", campaign("running", "running"), "resume-campaign campaign=c"),
+        ("pause-campaign", "campaign=c", campaign("running", "paused"), ""),
+        ("resume-campaign", "campaign=c", campaign("paused"), "pause-campaign campaign=c"),
+        ("limit-campaign", "campaign=c&per_second=5", campaign("running", now: 5), "limit-campaign campaign=c off=1"),
+        (
+            "limit-campaign", "campaign=c", campaign("running", limits: [7, 7]),
+            "limit-campaign campaign=c per_second=7"
+        ),
+        ("limit-campaign", "campaign=c&per_second=7", campaign("running", now: 7, limits: [7]), ""),
+        ("limit-campaign", "campaign=c&per_second=5", campaign("running", now: 5, limits: [7, 8]), ""),
+        ("cancel-campaign", "campaign=c", other, "requeue-campaign campaign=c"),
+        ("cancel-campaign", "campaign=c&discard=1", other, ""),
+        ("requeue-campaign", "campaign=c", other, "cancel-campaign campaign=c"),
+        ("change-jobs", "action=cancel&id=x&id=y&queue=q", other, "uncancel-jobs id=x id=y queue=q"),
+        ("change-jobs", "action=cancel&id=x&app=shop", other, ""),
+        ("change-jobs", "action=cancel&key=0123456789", other, ""), ("change-jobs", "action=discard&id=x", other, ""),
+        ("change-jobs", "action=run&id=x", other, ""),
+        ("uncancel-jobs", "id=x", other, "change-jobs action=cancel id=x"),
+        ("add-invalid-tokens", "tokens=ab cd", added(["ab"]), "remove-invalid-tokens token=ab"),
+        ("add-invalid-tokens", "tokens=ab", added([]), ""), ("add-invalid-tokens", "tokens=…", added(many), ""),
+        ("remove-invalid-tokens", "token=ab", other, ""), ("change-dead-letters", "action=delete", other, ""),
+        ("edit-and-requeue", "queue=q", other, ""), ("forget-devices", "tokens=ab", other, ""),
+    ]
+
+    @Test("restores the former state, or is not offered")
+    func table() {
+        for (action, form, result, expected) in Self.table {
+            let undo = Undo(of: action, Form(form), result)
+            let words = undo.map { ([$0.action] + $0.fields.map { "\($0.name)=\($0.value)" }).joined(separator: " ") }
+            #expect(words ?? "" == expected, "\(action) \(form)")
+        }
+    }
+
+    @Test("is an action that exists")
+    func exists() {
+        for (action, form, result, _) in Self.table {
+            #expect(ActionKind.all.contains { $0.name == action })
+            guard let undo = Undo(of: action, Form(form), result) else { continue }
+            #expect(ActionKind.all.contains { $0.name == undo.action })
+        }
+    }
+
+    @Test("is not offered for an action without an effect, or with an error")
+    func noEffect() {
+        var result = Self.pause()
+        result.hasNoEffect = true
+        #expect(Undo(of: "pause-queue", Form("queue=q"), result) == nil)
+        result.hasNoEffect = false
+        result.parts[0].error = "no answer"
+        #expect(Undo(of: "pause-queue", Form("queue=q"), result) == nil)
+    }
+}
+
+@Suite("Notes about actions")
+struct NotesTests {
+    @Test("A note is shown once, and only with the session that made it")
+    func once() throws {
+        let notes = Notes()
+        let id = try #require(notes.add(Note("queue q is paused"), for: olga))
+        #expect(notes.take(id, by: otto) == nil && notes.take("0", by: olga) == nil)
+        #expect(notes.take(id, by: olga)?.message == "queue q is paused")
+        #expect(notes.take(id, by: olga) == nil)
+        #expect(notes.add(Note("x"), for: Visitor(role: .operator, seesContent: true)) == nil)
+    }
+
+    @Test("Notes are kept for a time, and up to a number")
+    func bounds() throws {
+        let (notes, now) = (Notes(), ContinuousClock.now)
+        let old = try #require(notes.add(Note("old"), for: olga, at: now))
+        let late = now + Notes.lifetime + .seconds(1)
+        #expect(notes.take(old, by: olga, at: late) == nil)
+        let ids = (0...Notes.maximum).compactMap { notes.add(Note("\($0)"), for: olga, at: late) }
+        #expect(Set(ids).count == Notes.maximum + 1)
+        let found = ids.compactMap { notes.take($0, by: olga, at: late)?.message }
+        #expect(found == (1...Notes.maximum).map { "\($0)" })
+    }
+
+    @Test(
+        "The ID of a note is separated from the rest of an address",
+        arguments: [
+            ("/jobs", "/jobs", nil), ("/jobs?note=ab", "/jobs", "ab"), ("/jobs?a=1&note=ab&b=2", "/jobs?a=1&b=2", "ab"),
+            ("/jobs?footnote=x", "/jobs?footnote=x", nil), ("/?note=a&note=b", "/", "a"),
+        ] as [(String, String, String?)])
+    func separated(path: String, rest: String, id: String?) {
+        let found = Notes.separated(path)
+        #expect(found.path == rest && found.id == id)
+    }
+
+    @Test(
+        "An action returns to the page of this site that sent it",
+        arguments: [
+            ("http://push.example/jobs?state=waiting&note=1#top", "", "/jobs?state=waiting"),
+            ("https://PUSH.example/", "", "/"), ("http://push.example/push/apps", "/push", "/apps"),
+            ("http://push.example/apps", "/push", nil), ("http://push.example.evil/apps", "", nil),
+            ("http://evil/push.example/", "", nil), ("http://push.example", "", nil), (nil, "", nil), ("x", "", nil),
+            ("http://push.example/try/check", "", nil), ("http://push.example/actions/pause-queue", "", nil),
+            ("http://push.example/runs/ab", "", nil), ("http://push.example/try", "", "/try"),
+        ] as [(String?, String, String?)])
+    func origin(referer: String?, base: String, expected: String?) {
+        #expect(Site.origin(referer, host: "push.example", base: base) == expected)
+        #expect(Site.origin(referer, host: "", base: base) == nil)
+        // Behind a proxy, the browser knows what the host's name does not show.
+        if expected != nil { #expect(Site.origin(referer, host: nil, base: base) == expected) }
+    }
+}
+
+@Suite("Bulk actions in view")
+struct NoticesTests {
+    /// A change of three things, which waits until it may end.
+    private struct Slow: Change {
+        let action = AuditEntry.Action.cancelJobs
+        let isOpen: @Sendable () -> Bool
+
+        func plan(_ desk: Desk, _ progress: @Sendable (Int) -> Void) async throws -> ChangePlan {
+            var plan = ChangePlan("queue q", question: "Cancel 3 jobs?", parts: [ChangePart("q", count: 3)])
+            (plan.command, plan.verb) = ("Cancel 3 <jobs>", "cancelled")
+            return plan
+        }
+
+        func apply(_ plan: ChangePlan, _ desk: Desk, _ control: ChangeControl) async throws -> ChangeResult {
+            control.progress(1)
+            while !isOpen(), !control.isStopped() { try await Task.sleep(for: .milliseconds(5)) }
+            var part = ChangePart("q", count: 3)
+            part.sentence = "cancelled 3 jobs"
+            return ChangeResult([part])
+        }
+    }
+
+    private static func with(_ body: (Site) async throws -> Void) async throws {
+        // Nothing listens there.
+        let topology = try RedisTopology(url: "redis://127.0.0.1:1")
+        let logger = Logger(label: "test", factory: { _ in SwiftLogNoOpLogHandler() })
+        let fleet = Fleet(
+            clients: RedisClients(
+                topology: topology, eventLoop: MultiThreadedEventLoopGroup.singleton.next(), logger: logger),
+            prefix: "push", named: [], isNamed: true, searches: false,
+            configured: { (QueueSource(keys: try QueueKeys(queue: $0), format: .native), false) },
+            waitUntilReady: { _ in throw CancellationError() })
+        let tokens = InvalidTokenClient.start(
+            topology: topology, keys: fleet.sharedKeys, maximumAge: 0, configuration: RedisClientConfiguration(),
+            logger: logger)
+        let source = DashboardSource(
+            fleet: fleet, invalidTokens: tokens, version: "1", check: { _, _ in .init([], nil) },
+            prepare: { _, _, _ in .failure(.init("")) }, explain: { _ in nil }, environment: { $0 }, token: { $0 })
+        let site = Site(DashboardConfiguration(proxies: try TrustedProxies()), source, logger: logger)
+        do {
+            try await body(site)
+        } catch {
+            await fleet.close()
+            await tokens.close()
+            throw error
+        }
+        await fleet.close()
+        await tokens.close()
+    }
+
+    private static func run(_ site: Site, _ isOpen: @escaping @Sendable () -> Bool) -> ChangeRun {
+        let desk = Desk(site.source.fleet, person: "olga", via: .web) { _ in }
+        return ChangeRun(
+            Slow(isOpen: isOpen), desk, of: "change-jobs", Form("action=cancel&id=x"), owner: olga.formToken,
+            back: "/jobs")
+    }
+
+    @Test("A run is in view of its operator at once, of all from its confirmation on, and for a minute after its end")
+    func phases() async throws {
+        try await Self.with { site in
+            let gate = TestGate()
+            let run = Self.run(site) { gate.isOpen }
+            try await site.runs.start(run, isConfirmed: false) {}
+            try await eventually { if case .ready = run.phase { true } else { false } }
+            var own = await site.runStrip(for: olga).text
+            #expect(own.contains("Waits for confirmation") && own.contains("Cancel 3 &lt;jobs&gt;"))
+            for other in [otto, vic] { #expect(await !site.runStrip(for: other).text.contains("<li")) }
+            #expect(run.confirm {})
+            #expect(!run.confirm {})
+            try await eventually { if case .running(1, _) = run.phase { true } else { false } }
+            for visitor in [olga, otto, vic] {
+                let text = await site.runStrip(for: visitor).text
+                #expect(
+                    text.contains("1 of 3 cancelled") && text.contains("<progress") && text.contains("/runs/\(run.id)"))
+            }
+            gate.open()
+            try await eventually { run.phase.hasEnded }
+            own = await site.runStrip(for: olga).text
+            #expect(own.contains("Done: cancelled 3 jobs.") && own.contains("<template>"))
+            #expect(own.contains("/actions/uncancel-jobs"))
+            for other in [otto, vic] {
+                let text = await site.runStrip(for: other).text
+                #expect(text.contains("Done: cancelled 3 jobs.") && !text.contains("<form"))
+            }
+            #expect(!run.isInView(of: olga, at: .now + .seconds(61)))
+        }
+    }
+
+    @Test("A run that is stopped before its confirmation is not in view, and changes nothing")
+    func stopped() async throws {
+        try await Self.with { site in
+            let run = Self.run(site) { true }
+            try await site.runs.start(run, isConfirmed: false) {}
+            try await eventually { if case .ready = run.phase { true } else { false } }
+            run.stop()
+            #expect(run.phase.hasEnded && !run.isConfirmed && !run.confirm {})
+            #expect(await !site.runStrip(for: olga).text.contains("<li"))
+            let content = ChangeRunPage.content(run, site, olga).text
+            #expect(content.contains("nothing was changed") && !content.contains("data-back"))
+        }
+    }
+
+    @Test("The page of an action's result shows its note once, with the opposite for operators")
+    func note() async throws {
+        try await Self.with { site in
+            let undo = Undo("resume-queue", [("queue", "<q>")])
+            let id = try #require(site.notes.add(Note("queue <q> is paused", undo: undo), for: olga))
+            #expect(await !site.notices(for: otto, note: id).text.contains("class=\"toast"))
+            let text = await site.notices(for: olga, note: id).text
+            #expect(text.contains("Queue &lt;q&gt; is paused.") && text.contains("/actions/resume-queue"))
+            #expect(text.contains("value=\"&lt;q&gt;\"") && text.contains("class=\"toast good\""))
+            #expect(await !site.notices(for: olga, note: id).text.contains("class=\"toast"))
+            for (error, tone) in [
+                (WebError(.conflict, "no"), "warning"), (WebError(.badRequest, "no"), "warning"),
+                (WebError(.internalServerError, "no"), "bad"),
+            ] { #expect(Note(error).html(site, olga).text.contains("class=\"toast \(tone)\"")) }
+        }
+    }
+}
+
+private final class TestGate: Sendable {
+    private let state = Atomic(false)
+
+    var isOpen: Bool { state.load(ordering: .acquiring) }
+
+    func open() { state.store(true, ordering: .releasing) }
+}
