@@ -61,9 +61,10 @@ local function finish_campaign(key, now, name, facts, results, limit)
     end
     local started = tonumber(facts.started_at or nil) or now
     local report = string.format('{"total":%.0f,"ended":%.0f,"outcomes":{%s},"dead_reasons":%s,"retry_reasons":%s,'
-        .. '"invalid_share":%.4f,"started_at":%.0f,"finished_at":%.0f,"duration_ms":%.0f}',
+        .. '"invalid_share":%.4f,"started_at":%.0f,"finished_at":%.0f,"duration_ms":%.0f,"per_second":%.1f}',
         total, ended, table.concat(outcomes, ','), reasons_json(counters, 'dead'), reasons_json(counters, 'retried'),
-        (tonumber(facts.invalid_token or 0) or 0) / ended, started, now, now - started)
+        (tonumber(facts.invalid_token or 0) or 0) / ended, started, now, now - started,
+        ended * 1000 / math.max(1, now - started))
     add_results(results, tonumber(limit) == 0 and UNLIMITED_RESULTS or limit,
         string.format('[{"event":"campaign_finished","campaign":%s,"report":%s,"notifications":[\n{}]}]',
             cjson.encode(name), report), 1)
@@ -173,6 +174,13 @@ local function add_to_campaign(campaigns, prefix, now, name, counts, results, li
             redis.pcall('UNLINK', prefix .. old)
             redis.pcall('ZREM', campaigns, old)
         end
+    end
+    local ended = ended_of(counts)
+    if ended > 0 then
+        -- Periods of a minute, and longer ones later, so that their number is bounded: at most 500 in 90 days.
+        local age = now - (tonumber(facts.started_at) or now)
+        local length = age < 7200000 and 60 or age < 86400000 and 600 or age < 1209600000 and 7200 or 86400
+        redis.pcall('HINCRBY', key, string.format('at:%.0f/%d', math.floor(now / 1000 / length) * length, length), ended)
     end
     redis.pcall('PEXPIRE', key, CAMPAIGN_LIFE)
     redis.pcall('ZADD', campaigns, now, name)
