@@ -192,6 +192,39 @@ struct JobCommandsTests {
         #expect(try queue.redis.run("PTTL", queue.keys.campaign("spring")).number ?? 0 > 89 * 86_400_000)
     }
 
+    @Test("add up the times of deliveries, each once, and the end has their percentiles")
+    func latencies() async throws {
+        let worker = try await queue.worker("w", claiming: ["a", "b", "c", "d"])
+        let key = queue.keys.campaign("spring")
+        // Another client has written this.
+        try queue.redis.run("HSET", key, "total", "3", "latency", #"{"4":"x","7":1}"#)
+        let first: (inout Settlement) -> Void = { settlement in
+            settlement.use(campaign: ByteBuffer(string: "spring"))
+            settlement.addLatency(3)
+            settlement.addLatency(90)
+            settlement.end(1, .delivered)
+            settlement.end(2, .delivered)
+            settlement.use(campaign: nil)
+            settlement.addLatency(5)
+            settlement.end(4, .delivered)
+        }
+        try await worker.settle(first)
+        #expect(try await worker.settle(first) == 3)
+        try await worker.settle { settlement in
+            settlement.use(campaign: ByteBuffer(string: "spring"))
+            var latencies = LatencyCounts()
+            latencies.record(90)
+            settlement.addLatencies(latencies)
+            settlement.end(3, .delivered)
+        }
+        let counts = try await CampaignCounts.read("spring", queue.client, queue.keys)
+        #expect(counts.latencies.buckets.map(\.bound) == [4, 96] && counts.latencies.buckets.map(\.count) == [1, 2])
+        let report = try #require(try await finished().first?["report"])
+        #expect(report.contains(#""latency_p50_ms":"#) && report.contains(#""latency_p99_ms":"#), "\(report)")
+        let summary = CampaignSummary([CampaignStatus(counts, nil, queue: "default", now: 0)])
+        #expect(summary.latencyP50Ms == 72 && summary.latencyP99Ms == 96, "\(summary)")
+    }
+
     @Test("count what ended in periods that get longer with the age of the campaign")
     func periods() async throws {
         let ages: [(hours: Int64, length: Int64)] = [(0, 60), (3, 600), (48, 7200), (400, 86_400)]

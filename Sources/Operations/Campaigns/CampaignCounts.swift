@@ -1,3 +1,4 @@
+import FoundationEssentials
 import NIOCore
 import PushJob
 import PushQueue
@@ -44,6 +45,9 @@ public struct CampaignCounts: Sendable, Equatable {
     /// The periods in which notifications ended, in no order. They are longer the longer the campaign lasts.
     public var periods: [Period] = []
 
+    /// The times from enqueueing to delivery, in milliseconds.
+    package var latencies = LatencyCounts()
+
     /// The number of notifications with this outcome.
     public subscript(outcome: Outcome) -> Int { counters[outcome.rawValue] ?? 0 }
 
@@ -67,12 +71,26 @@ public struct CampaignCounts: Sendable, Equatable {
             case "finished_at": counts.finishedAt = Int64(bounding: value)
             case "open": counts.isOpen = true
             case "guard": counts.guard = CampaignGuard(value)
+            case "latency": counts.latencies = Self.latencies(value)
             case _ where field.hasPrefix("at:"):
                 if let period = Period(field, value) { counts.periods.append(period) }
             default: counts.counters[field] = Int(bounding: value)
             }
         }
         return counts
+    }
+
+    /// Reads the numbers by the upper bounds of buckets. A text of another form has none.
+    private static func latencies(_ json: String) -> LatencyCounts {
+        var latencies = LatencyCounts()
+        guard let counts = try? JSONDecoder().decode([String: Double].self, from: Data(json.utf8)) else {
+            return latencies
+        }
+        for (bound, count) in counts where count > 0 {
+            guard let bound = Int(bound) else { continue }
+            latencies.add(min(Int(bounding: count), MinuteCounts.maximum), below: bound)
+        }
+        return latencies
     }
 
     /// Returns the names of the campaigns that were settled or enqueued last, the newest first.

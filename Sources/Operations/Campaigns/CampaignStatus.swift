@@ -43,6 +43,8 @@ package struct CampaignStatus: Encodable {
     package var leftMs: Int64?
     /// The periods in which notifications ended. Reports have their sums.
     package var periods: [CampaignCounts.Period]
+    /// The times from enqueueing to delivery.
+    package var latencies: LatencyCounts
 
     private enum CodingKeys: String, CodingKey {
         case campaign, queue, state, discards, limitPerSecond, stateSinceAt, by, reason, total, ended, left, outcomes
@@ -55,7 +57,7 @@ package struct CampaignStatus: Encodable {
     /// - Parameter now: in milliseconds since 1970.
     package init(_ counts: CampaignCounts, _ command: JobCommands.Command?, queue: String, now: Int64) {
         campaign = counts.name.printable
-        periods = counts.periods
+        (periods, latencies) = (counts.periods, counts.latencies)
         self.queue = queue
         state = (command?.state ?? .running).rawValue
         if command?.state == .cancelled { discards = command?.discards }

@@ -27,6 +27,10 @@ package struct CampaignSummary: Encodable, Sendable {
     package var durationMs: Int64?
     /// Notifications that ended per second, in that time.
     package var perSecond: Double?
+    /// The times from enqueueing to delivery that 50 and 99 percent of the delivered notifications needed at most, estimated,
+    /// in milliseconds.
+    package var latencyP50Ms: Int?
+    package var latencyP99Ms: Int?
     /// The rate over time, from the first period to the last one.
     package var rates: [CampaignPace.Point]
     /// The parts in the queues.
@@ -55,6 +59,9 @@ package struct CampaignSummary: Encodable, Sendable {
         if let durationMs, durationMs > 0, ended > 0 {
             perSecond = (Double(ended) * 10_000 / Double(durationMs)).rounded() / 10
         }
+        let latencies = queues.reduce(into: LatencyCounts()) { $0 += $1.latencies }
+        latencyP50Ms = latencies.percentile(0.5).map { Int(bounding: $0) }
+        latencyP99Ms = latencies.percentile(0.99).map { Int(bounding: $0) }
         deliveredShare = share(.delivered)
         invalidShare = share(.invalidToken)
     }
@@ -93,6 +100,10 @@ package struct CampaignSummary: Encodable, Sendable {
         if let end = finishedAt ?? updatedAt { facts.append((finished ? "Finished" : "Last ended", Moment.text(end))) }
         if let durationMs { facts.append(("Duration", Words.duration(durationMs))) }
         if let perSecond { facts.append(("Per second", Words.rate(perSecond))) }
+        if let latencyP50Ms, let latencyP99Ms {
+            let (half, most) = (Words.duration(Int64(latencyP50Ms)), Words.duration(Int64(latencyP99Ms)))
+            facts.append(("Delivered after", "\(half) (p50), \(most) (p99)"))
+        }
         if let peak = rates.map(\.perSecond).max(), let length = rates.first?.seconds {
             facts.append(("Peak", "\(Words.rate(peak)) per second, in \(Words.duration(length * 1000))"))
         }
