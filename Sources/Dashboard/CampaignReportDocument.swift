@@ -83,7 +83,7 @@ package struct CampaignReportDocument {
         }
         return """
             <h2>Notifications per second</h2>
-            <svg viewBox="0 0 \(Self.width) \(top + height + 24)" role="img" aria-label="Notifications per second over time">
+            <svg viewBox="0 0 \(Self.width) \(top + height + 24)" role="img" aria-label="Rate over time">
             <text x="0" y="14">\(Words.rate(peak)) at most, in periods of \(Words.duration(first.seconds * 1000))</text>
             \(bars)<text x="0" y="\(top + height + 18)">\(Moment.text(first.at))</text>
             <text x="\(Self.width)" y="\(top + height + 18)" text-anchor="end">\(Moment.text(last.at))</text>

@@ -173,7 +173,8 @@ public struct QueueKeys: Sendable {
     public func campaign(_ name: String) -> String { campaignPrefix + name }
 
     /// HASH: the position of `campaign send` in its list of tokens, as the number of jobs that were pushed (`next`), with
-    /// the digests of the list and of the job, and the time at which its canary was pushed (`canary_at`); kept for 90 days.
+    /// the digests of the list and of the job, and the time at which its canary was pushed (`canary_at`); kept for 90
+    /// days.
     public func campaignList(_ name: String) -> String { "\(base)campaign-list:\(name)" }
 
     /// HASH of a day's counters by outcome and reason (`delivered`, `dead:MalformedJSON`, …); kept for 40 days.

@@ -69,8 +69,8 @@ package struct CampaignCursor: Sendable {
     ///     jobs are unended at a time, unless they are scheduled.
     ///   - by: the operator.
     ///   - guard: the guard that the campaign gets with its first job.
-    ///   - wait: the time after the canary's last push after which the others are pushed, in milliseconds, although some of
-    ///     its notifications have not ended.
+    ///   - wait: the time for which the other jobs wait for the outcomes of the canary after its last push, in
+    ///     milliseconds.
     package init(
         _ campaign: String, _ jobs: any CampaignJobs, ahead: Int, by: String, guard: CampaignGuard? = nil,
         wait: Int = 0, _ client: RedisClient, _ keys: QueueKeys

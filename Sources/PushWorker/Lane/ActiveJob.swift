@@ -153,8 +153,8 @@ final class JobTally {
     var results = PackedResults()
     /// The dead and cancelled notifications, by reason.
     private(set) var dead: [Dead] = []
-    /// The time from enqueueing to the first delivery in milliseconds, and the times of the others, for the counters of a
-    /// campaign. Most jobs have one notification.
+    /// The time from enqueueing to the first delivery in milliseconds, and the times of the others, for the counters of
+    /// a campaign. Most jobs have one notification.
     private(set) var latency: Int?
     private(set) var latencies: LatencyCounts?
     /// The fates of all notifications, also of those that an earlier tally of the job had.

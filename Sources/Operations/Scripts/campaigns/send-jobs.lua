@@ -1,8 +1,8 @@
 -- Pushes the next jobs of a list of tokens, and moves the list's cursor, in one step. So a process that repeats a call, or
 -- begins again after a crash, pushes no job twice and omits none.
 --
--- The first jobs can be a canary. The others are pushed once all of its notifications have ended, or once the wait after its
--- last push has passed and so many have ended that the campaign's guard has judged them.
+-- The first jobs can be a canary. The others are pushed once all of its notifications have ended, or once the wait after
+-- its last push has passed and so many have ended that the campaign's guard has compared them.
 --
 -- KEYS  1 campaign-list:<name> HASH  the cursor: `next`, the number of jobs that were pushed; `jobs` and `notifications` of
 --                                 the whole list; `list` and `job`, the digests of the tokens and of the job; `by`,
@@ -42,19 +42,19 @@
 --                         lost       there is no cursor although jobs were pushed
 --       next              the number of jobs that were pushed
 --       waiting           the number of waiting jobs
---       unended           the number of the campaign's notifications that have not ended, with these; 0 without a limit. In
---                         the state canary, the number of its notifications that have not ended
+--       unended           the number of the campaign's notifications that have not ended, with these; 0 without a limit.
+--                         In the state canary, the number of its notifications that have not ended
 --       left              in the state canary, the rest of the wait, ms
 --       reason            in the state stopped, the reason of the guard
---       outcome...        with a canary, the numbers of notifications that have ended since the first job, by outcome, in
---                         the order of OUTCOMES
+--       outcome...        with a canary, the numbers of notifications that have ended since the first job, by outcome,
+--                         in the order of OUTCOMES
 --
 -- Run twice, the second run pushes nothing: the cursor has moved.
 
 local FIRST_JOB = 18
 local cursor, jobs, campaign, campaigns, job_commands = unpack(KEYS)
-local name, list, job, all, notifications, first, count, ahead, begun, most, push, by, guard, canary, canary_notifications,
-    wait, minimum = unpack(ARGV, 1, FIRST_JOB - 1)
+local name, list, job, all, notifications, first, count, ahead, begun, most, push, by, guard, canary,
+    canary_notifications, wait, minimum = unpack(ARGV, 1, FIRST_JOB - 1)
 first, count, ahead, begun, most = tonumber(first), tonumber(count), tonumber(ahead), tonumber(begun), tonumber(most)
 canary, wait = tonumber(canary), tonumber(wait)
 

@@ -176,8 +176,8 @@ local function apply_guard(key, now, name, facts, job_commands)
 end
 
 -- Adds counts by field to a campaign's counters, which are kept for ninety days. Call write_results afterwards.
--- With `job_commands` its guard is applied; returns the reason if that has paused it. `times` has the numbers of delivered
--- notifications by the upper bound of their times, as JSON.
+-- With `job_commands` its guard is applied; returns the reason if that has paused it. `times` has the numbers of
+-- delivered notifications by the upper bound of their times, as JSON.
 local function add_to_campaign(campaigns, prefix, now, name, counts, results, limit, job_commands, times)
     local key = prefix .. name
     for field, amount in pairs(counts) do
@@ -211,7 +211,8 @@ local function add_to_campaign(campaigns, prefix, now, name, counts, results, li
         -- Periods of a minute, and longer ones later, so that their number is bounded: at most 500 in 90 days.
         local age = now - (tonumber(facts.started_at) or now)
         local length = age < 7200000 and 60 or age < 86400000 and 600 or age < 1209600000 and 7200 or 86400
-        redis.pcall('HINCRBY', key, string.format('at:%.0f/%d', math.floor(now / 1000 / length) * length, length), ended)
+        local start = math.floor(now / 1000 / length) * length
+        redis.pcall('HINCRBY', key, string.format('at:%.0f/%d', start, length), ended)
     end
     redis.pcall('PEXPIRE', key, CAMPAIGN_LIFE)
     redis.pcall('ZADD', campaigns, now, name)

@@ -23,7 +23,7 @@
 --       for none
 --         campaign name                          the actions after it are about jobs of this campaign, '' for none:
 --                                                what they count is added to its counters, too
---         times  counts                          the times from enqueueing to delivery of notifications of the campaign,
+--         times  counts                          the times from enqueueing to delivery of the campaign's notifications,
 --                                                as a JSON object: the upper bound of a bucket (ms) -> their number
 --         ack    outcome n claim...              n jobs have ended with this outcome, which is counted
 --         report outcome results n claim...      the same with a result for each, in this order: an array of one group, with a
