@@ -27,8 +27,8 @@ package struct CampaignSummary: Encodable, Sendable {
     package var durationMs: Int64?
     /// Notifications that ended per second, in that time.
     package var perSecond: Double?
-    /// The times from enqueueing to delivery that 50 and 99 percent of the delivered notifications needed at most,
-    /// estimated, in milliseconds.
+    /// The times from enqueueing to delivery that 50 and 99 percent of the notifications needed at most, estimated, in
+    /// milliseconds; of those that were delivered at the first attempt.
     package var latencyP50Ms: Int?
     package var latencyP99Ms: Int?
     /// The rate over time, from the first period to the last one.
