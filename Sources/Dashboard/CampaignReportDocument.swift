@@ -53,6 +53,7 @@ package struct CampaignReportDocument {
             <h1>Campaign \(summary.campaign)</h1>
             <table>
             \(facts)</table>
+            \(rates)
             \(chart("Outcomes", shares, of: summary.ended))
             \(chart("Reasons of dead letters", bars(summary.deadReasons, "#cf222e"), of: summary.ended))
             \(chart("Reasons of retries", bars(summary.retryReasons, "#bf8700"), of: nil))
@@ -61,6 +62,32 @@ package struct CampaignReportDocument {
             </body>
             </html>
 
+            """
+    }
+
+    /// The chart of the rate over time; nothing for a campaign of a single period.
+    private var rates: HTML {
+        guard let first = summary.rates.first, let last = summary.rates.last, summary.rates.count > 1,
+            let peak = summary.rates.map(\.perSecond).max(), peak > 0
+        else { return "" }
+        let (height, top) = (160, 24)
+        let step = Double(Self.width) / Double(summary.rates.count)
+        let bars = summary.rates.enumerated().map { index, point -> HTML in
+            let bar = Int((Double(height) * point.perSecond / peak).rounded())
+            let (x, end) = (Int(Double(index) * step), Int(Double(index + 1) * step))
+            return """
+                <rect x="\(x)" y="\(top + height - bar)" width="\(max(1, end - x - 1))" height="\(bar)" fill="#0969da">\
+                <title>\(Moment.text(point.at)): \(Words.rate(point.perSecond)) per second</title></rect>
+
+                """
+        }
+        return """
+            <h2>Notifications per second</h2>
+            <svg viewBox="0 0 \(Self.width) \(top + height + 24)" role="img" aria-label="Rate over time">
+            <text x="0" y="14">\(Words.rate(peak)) at most, in periods of \(Words.duration(first.seconds * 1000))</text>
+            \(bars)<text x="0" y="\(top + height + 18)">\(Moment.text(first.at))</text>
+            <text x="\(Self.width)" y="\(top + height + 18)" text-anchor="end">\(Moment.text(last.at))</text>
+            </svg>
             """
     }
 

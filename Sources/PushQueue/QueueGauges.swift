@@ -21,6 +21,8 @@ public struct QueueGauges: Sendable {
     public var deadBytes: Int
     /// True if the queue is paused.
     public var isPaused: Bool
+    /// The number of campaigns that their guards have paused.
+    public var stoppedCampaigns = 0
     /// The due time of the first of ``retries``, in milliseconds since 1970; `nil` if there are none.
     public var firstDue: Int64?
     /// The job at the head of the list; `nil` if the list is empty, or the job is larger than ``headLimit``.
@@ -68,7 +70,10 @@ extension QueueGauges {
     }
 
     fileprivate static func keyNames(_ keys: QueueKeys) -> [String] {
-        [keys.jobs, keys.inbox, keys.retry, keys.workers, keys.dead, keys.paused, keys.deadBytes, keys.gauges]
+        [
+            keys.jobs, keys.inbox, keys.retry, keys.workers, keys.dead, keys.paused, keys.deadBytes, keys.gauges,
+            keys.jobCommands,
+        ]
     }
 
     fileprivate static func append(_ keys: QueueKeys, maximumAge: Int, to command: inout RedisCommand) {
@@ -88,6 +93,7 @@ extension QueueGauges {
         gauges.deadBytes = reply.number()
         let head = reply.bytes()
         gauges.head = head.readableBytes > 0 ? head : nil
+        gauges.stoppedCampaigns = reply.number()
         return gauges
     }
 }

@@ -167,11 +167,14 @@ public struct QueueKeys: Sendable {
     public func order(_ process: String) -> String { "\(base)order:\(process)" }
 
     /// HASH of a campaign's counters by outcome and reason, with `total`, `started_at`, `updated_at`, `finished_at`,
-    /// `open` while the total can grow, and `guard` (JSON, see `CampaignGuard`); kept for 90 days.
+    /// `open` while the total can grow, `guard` (JSON, see `CampaignGuard`), `at:<start>/<length>`, the number that
+    /// ended in a period of some seconds, and `latency` (JSON: the upper bounds of times from enqueueing to delivery in
+    /// ms, with the numbers of notifications); kept for 90 days.
     public func campaign(_ name: String) -> String { campaignPrefix + name }
 
     /// HASH: the position of `campaign send` in its list of tokens, as the number of jobs that were pushed (`next`), with
-    /// the digests of the list and of the job; kept for 90 days.
+    /// the digests of the list and of the job, and the time at which its canary was pushed (`canary_at`); kept for 90
+    /// days.
     public func campaignList(_ name: String) -> String { "\(base)campaign-list:\(name)" }
 
     /// HASH of a day's counters by outcome and reason (`delivered`, `dead:MalformedJSON`, …); kept for 40 days.

@@ -23,6 +23,8 @@ public struct Settlement: Sendable {
         /// The same with a result for each.
         var reports: [Report] = []
         var arguments = RedisArguments()
+        /// The times from enqueueing to delivery, of a campaign.
+        var latencies: LatencyCounts?
         /// The end of the job that was added last, which still gets counts and results.
         var open: Ending?
 
@@ -169,6 +171,21 @@ public struct Settlement: Sendable {
         others[self.campaign] = group
         group = others.removeValue(forKey: campaign) ?? Group()
         self.campaign = campaign
+    }
+
+    /// Adds the time from enqueueing to delivery of a notification to the counters of the current campaign, if there is
+    /// one. It applies only if a claim of the campaign is found.
+    package mutating func addLatency(_ milliseconds: Int) {
+        guard campaign != nil else { return }
+        if group.latencies == nil { group.latencies = LatencyCounts() }
+        group.latencies?.record(milliseconds)
+    }
+
+    /// Adds the times of several notifications.
+    package mutating func addLatencies(_ latencies: LatencyCounts) {
+        guard campaign != nil else { return }
+        if group.latencies == nil { group.latencies = LatencyCounts() }
+        group.latencies? += latencies
     }
 
     /// Ends a job that had one notification left.
@@ -357,6 +374,11 @@ public struct Settlement: Sendable {
         if campaign != nil || !others.isEmpty {
             command.append("campaign")
             command.append(campaign ?? ByteBuffer())
+        }
+        if let latencies = group.latencies {
+            let members = latencies.buckets.map { "\"\($0.bound)\":\($0.count)" }
+            command.append("times")
+            command.append("{\(members.joined(separator: ","))}")
         }
         for outcome in Outcome.allCases where !group.acknowledged[outcome.index].isEmpty {
             let claims = group.acknowledged[outcome.index]

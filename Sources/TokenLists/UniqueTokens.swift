@@ -32,9 +32,14 @@ package final class UniqueTokens {
     /// The SHA-256 of the different tokens in their order, in hex; empty before ``finish()``.
     package private(set) var digest = ""
 
+    /// The tokens that are read before the others; `nil` for the order in which they were added.
+    private var first: TokenShare?
+
     // The position of the next token.
     private var position = 0
     private var ordinal = 0
+    /// True after the tokens of ``first``.
+    private var isPastFirst = false
 
     /// - Parameter directory: the directory of the files, which have no names, so that they end with the process.
     /// - Throws: ``TokenListFailure``.
@@ -54,7 +59,7 @@ package final class UniqueTokens {
         guard let byPart, added < UInt32.max else { throw TokenListFailure("it has more than 4 billion tokens") }
         try ordered.append(UInt16(token.count))
         try ordered.append(token)
-        let part = Int(Self.hash(token) >> 54)
+        let part = Int(token.hash() >> 54)
         if filled[part] + Self.headSize + token.count > Self.blockSize { try write(part, to: byPart) }
         let place = part * Self.blockSize + filled[part]
         blocks.storeBytes(of: UInt32(added), toByteOffset: place, as: UInt32.self)
@@ -73,26 +78,6 @@ package final class UniqueTokens {
         written[part].append(blockCount)
         blockCount += 1
         filled[part] = 0
-    }
-
-    private static func hash(_ token: UnsafeRawBufferPointer) -> UInt64 {
-        var hash = UInt64(token.count) &* 0x9E37_79B9_7F4A_7C15
-        func mix(_ word: UInt64) {
-            hash = (hash ^ word) &* 0xFF51_AFD7_ED55_8CCD
-            hash ^= hash >> 32
-        }
-        var offset = 0
-        while offset &+ 8 <= token.count {
-            mix(token.loadUnaligned(fromByteOffset: offset, as: UInt64.self))
-            offset &+= 8
-        }
-        var rest: UInt64 = 0
-        while offset < token.count {
-            rest = rest << 8 | UInt64(token[offset])
-            offset &+= 1
-        }
-        mix(rest)
-        return hash &* 0xC4CE_B9FE_1A85_EC53
     }
 
     /// Marks the repetitions, and returns to the first token. No token can be added afterwards.
@@ -143,7 +128,7 @@ package final class UniqueTokens {
         var table = [UInt32](repeating: 0, count: size)
         for (index, record) in records.enumerated() {
             let token = Self.token(part, record)
-            var place = Int(truncatingIfNeeded: Self.hash(token)) & (size - 1)
+            var place = Int(truncatingIfNeeded: token.hash()) & (size - 1)
             while true {
                 let other = Int(table[place])
                 if other == 0 {
@@ -188,12 +173,37 @@ package final class UniqueTokens {
 
     // MARK: Reading
 
+    /// Lets the tokens of a share be read before the others, from the first one on, after ``finish()``.
+    /// - Returns: the number of these tokens.
+    /// - Throws: ``TokenListFailure``.
+    @discardableResult
+    package func putFirst(_ share: TokenShare) throws(TokenListFailure) -> Int {
+        first = nil
+        rewind()
+        var count = 0
+        while let token = try next() { count += share.contains(token) ? 1 : 0 }
+        first = share
+        rewind()
+        return count
+    }
+
     /// Returns to the first token.
-    package func rewind() { (position, ordinal) = (0, 0) }
+    package func rewind() { (position, ordinal, isPastFirst) = (0, 0, false) }
 
     /// Returns the next different token, which is valid until the next call; `nil` after the last one.
     /// - Throws: ``TokenListFailure``.
     package func next() throws(TokenListFailure) -> UnsafeRawBufferPointer? {
+        guard let first else { return try nextInOrder() }
+        while true {
+            while let token = try nextInOrder() {
+                if first.contains(token) != isPastFirst { return token }
+            }
+            if isPastFirst { return nil }
+            (position, ordinal, isPastFirst) = (0, 0, true)
+        }
+    }
+
+    private func nextInOrder() throws(TokenListFailure) -> UnsafeRawBufferPointer? {
         while ordinal < added {
             let length = Int(try ordered.window(at: position, 2).loadUnaligned(as: UInt16.self))
             let start = position + 2
@@ -206,7 +216,50 @@ package final class UniqueTokens {
     }
 }
 
+/// A share of all device tokens, chosen by their hashes: it depends neither on a list's order nor on its other tokens.
+/// A larger share with the same name includes a smaller one.
+package struct TokenShare: Sendable, Equatable {
+    private let limit: UInt64
+    private let seed: UInt64
+
+    /// - Parameters:
+    ///   - percent: more than 0 and less than 100.
+    ///   - name: shares with different names are independent of each other.
+    package init(percent: Double, name: String) {
+        precondition(percent > 0 && percent < 100)
+        // Less than 2⁶⁴, because the largest double below 1 is.
+        limit = UInt64(percent / 100 * 0x1p64)
+        var name = name
+        seed = name.withUTF8 { UnsafeRawBufferPointer($0).hash() }
+    }
+
+    /// - Parameter token: its bytes.
+    package func contains(_ token: UnsafeRawBufferPointer) -> Bool { token.hash(seed) < limit }
+}
+
 extension UnsafeRawBufferPointer {
+    /// Returns a hash of the bytes that is the same in all processes. All of its bits are equally good.
+    fileprivate func hash(_ seed: UInt64 = 0) -> UInt64 {
+        var hash = (UInt64(count) &* 0x9E37_79B9_7F4A_7C15) ^ seed
+        func mix(_ word: UInt64) {
+            hash = (hash ^ word) &* 0xFF51_AFD7_ED55_8CCD
+            hash ^= hash >> 32
+        }
+        var offset = 0
+        while offset &+ 8 <= count {
+            mix(UInt64(littleEndian: loadUnaligned(fromByteOffset: offset, as: UInt64.self)))
+            offset &+= 8
+        }
+        var rest: UInt64 = 0
+        while offset < count {
+            rest = rest << 8 | UInt64(self[offset])
+            offset &+= 1
+        }
+        mix(rest)
+        hash = hash &* 0xC4CE_B9FE_1A85_EC53
+        return hash ^ hash >> 33
+    }
+
     fileprivate func elementsEqual(bytesOf other: UnsafeRawBufferPointer) -> Bool {
         guard count == other.count, let baseAddress, let address = other.baseAddress else { return false }
         return memcmp(baseAddress, address, count) == 0

@@ -328,6 +328,14 @@ extension EndToEnd {
                     $0["queue_paused"] == 1 && $0["queue_oldest_seconds"] > 300 && $0.isReady
                 }
             },
+            Scene("the guard of a campaign has paused it", ["CampaignStopped"]) { stage in
+                try await stage.rule("prefix=dead,answer=410")
+                try await stage.redis.apnsWorker(
+                    ["campaign", "guard", "spring", "--stop-if", "invalid_token>5%", "--min", "5", "--force"]
+                ).succeeds()
+                try stage.redis.push(TestJob.many(8, prefix: "dead", members: #""campaign":"spring","#))
+                try await stage.record("it is seen") { $0["campaigns_stopped"] == 1 }
+            },
             Scene("a producer makes a mistake", ["DeadLetters"]) { stage in
                 try stage.redis.push(brokenJobs)
                 try await stage.record("they are dead") { stage.count("dead", $0) == 150 }

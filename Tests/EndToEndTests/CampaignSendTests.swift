@@ -74,6 +74,79 @@ extension EndToEnd {
             #expect(try redis.run("LLEN", "push:{default}:jobs").number == 100)
         }
 
+        @Test(
+            "A canary of bad tokens stops the campaign before the rest is sent, and it can continue."
+        )
+        func canary() async throws {
+            let redis = try RedisServer()
+            let simulator = try await SimulatorProcess(manyTokens: true, options: ["--delay", "5ms"])
+            let worker = try WorkerProcess(redis: redis.url, endpoint: simulator.port)
+            let tokens = (0..<20_000).map { TestJob.token($0 % 3 == 0 ? "dead" : "a", $0) }
+            let arguments =
+                try Self.files(redis, tokens.joined(separator: "\n")) + [
+                    "--job-size", "50", "--canary", "5%", "--min", "500", "--stop-if", "invalid_token>5%", "--wait",
+                    "60s",
+                ]
+            try await simulator.control("POST", "/rules", "prefix=dead,answer=410")
+            try await redis.apnsWorker(arguments).fails(
+                1, "campaign spring was paused by its guard: invalid_token is", "the canary is enqueued",
+                "campaign resume spring")
+            // A share of 5 percent has 845 to 1,155 of the tokens, within five standard deviations.
+            let canary = try Self.next(redis)
+            #expect((17...24).contains(canary), "\(canary)")
+            #expect(try await simulator.account().requests <= canary * 50)
+            try await redis.apnsWorker(arguments).fails(1, "was paused by its guard")
+            #expect(try Self.next(redis) == canary)
+            try await redis.apnsWorker(["status"]).shows(
+                "campaign spring is paused by its guard in default: invalid_token is")
+
+            try await simulator.control("DELETE", "/rules")
+            try await redis.apnsWorker(["campaign", "resume", "spring"]).succeeds()
+            let result = try await redis.apnsWorker(arguments + ["--json"]).succeeds()
+            let object = try #require(result.objects.first)
+            #expect(object["next"] as? Int == object["jobs"] as? Int, "\(object)")
+            try await eventually("all have ended") {
+                let shown = try await redis.apnsWorker(["campaign", "show", "spring", "--json"]).objects.first
+                return shown?["left"] as? Int == 0
+            }
+            _ = try await worker.stop()
+            let account = try await simulator.stop()
+            #expect(account.requests == tokens.count && account.duplicates == 0, "\(account)")
+        }
+
+        @Test("Killed while it waits for the canary, it waits again, and sends to each token once.")
+        func canaryKills() async throws {
+            let redis = try RedisServer()
+            let simulator = try await SimulatorProcess(manyTokens: true)
+            let tokens = (0..<3000).map { TestJob.token("b", $0) }
+            let list = tokens.joined(separator: "\n")
+            var arguments =
+                try Self.files(redis, list) + [
+                    "--job-size", "20", "--ahead", "50", "--canary", "10%", "--min", "200", "--stop-if", "dead>1%",
+                    "--wait", "60s",
+                ]
+            for _ in 0..<2 {
+                let process = try ChildProcess(
+                    BuiltProgram.path("apns-worker"), arguments, environment: ["APNS_WORKER_REDIS_URL": redis.url])
+                try await eventually("it waits") { process.errors.contains("waiting for its outcomes") }
+                process.kill()
+            }
+            let canary = try Self.next(redis)
+            #expect(try redis.run("LLEN", "push:{default}:jobs").number == canary)
+            #expect((10...20).contains(canary), "\(canary)")
+            let worker = try WorkerProcess(redis: redis.url, endpoint: simulator.port)
+            // The same list from standard input.
+            let place = try #require(arguments.firstIndex(of: "--tokens"))
+            arguments[place + 1] = "-"
+            let result = try await redis.apnsWorker(arguments, input: list).succeeds()
+            #expect(result.errors.contains(/the canary has \d+ delivered; continuing/), "\(result.errors)")
+            try await redis.has(tokens.count)
+            _ = try await worker.stop()
+            let account = try await simulator.stop()
+            #expect(account.accepted == tokens.count && account.distinctTokens == tokens.count)
+            #expect(account.duplicates == 0)
+        }
+
         @Test("A table can come from standard input, with a time, a limit and lines without tokens.")
         func table() async throws {
             let redis = try RedisServer()
@@ -107,6 +180,16 @@ extension EndToEnd {
                 (#"{"alert":"x"}"#, ["--column", "a", "--member", "b"], "not both"),
                 (#"{"alert":"x"}"#, ["--tokens", "/nowhere"], "/nowhere cannot be read"),
                 (#"{"alert":"x"}"#, ["--job-size", "0"], "--job-size must be"),
+                (#"{"alert":"x"}"#, ["--canary", "1%"], "--canary needs --stop-if"),
+                (#"{"alert":"x"}"#, ["--canary", "100%", "--stop-if", "dead>1%"], "below 100%"),
+                (#"{"alert":"x"}"#, ["--canary", "50%", "--stop-if", "dead>1%"], "the guard needs 1,000 (--min)"),
+                (#"{"alert":"x"}"#, ["--stop-if", "dead"], "--stop-if must be rules"),
+                (#"{"alert":"x"}"#, ["--wait", "1m"], "--wait needs --canary"),
+                (#"{"alert":"x"}"#, ["--min", "5"], "--min needs --stop-if"),
+                (
+                    #"{"alert":"x","send_at":4102444800}"#, ["--canary", "1%", "--stop-if", "dead>1%"],
+                    "cannot be combined"
+                ),
             ])
         func mistakes(_ job: String, _ options: [String], _ part: String) async throws {
             let redis = try RedisServer()

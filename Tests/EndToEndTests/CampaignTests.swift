@@ -263,6 +263,8 @@ extension EndToEnd {
             #expect(
                 report.contains(#""ended":\#(count),"#) && report.contains(#""total":\#(count)"#), "\(report)")
 
+            #expect(report.contains(#""latency_p99_ms":"#) && report.contains(#""per_second":"#), "\(report)")
+
             // It is for callbacks too, but not for those that ask for an outcome.
             let output = FileManager.default.temporaryDirectory.appending(path: "results-\(UUID().uuidString)")
             defer { try? FileManager.default.removeItem(at: output) }
@@ -282,6 +284,11 @@ extension EndToEnd {
             let object = try #require(
                 try JSONSerialization.jsonObject(with: Data(result.output.utf8)) as? [String: Any])
             #expect(object["finished"] as? Bool == true && object["ended"] as? Int == count)
+            // The simulator answers after at least 10 ms.
+            let half = try #require(object["latency_p50_ms"] as? Int)
+            #expect(half >= 8 && object["latency_p99_ms"] as? Int ?? 0 >= half, "\(object)")
+            let rates = try #require(object["rates"] as? [[String: Any]])
+            #expect(rates.reduce(0) { $0 + ($1["ended"] as? Int ?? 0) } == count, "\(rates)")
             result = try await Self.run("campaign", "report", "spring", "--html", redis: redis.url)
             #expect(result.output.hasPrefix("<!DOCTYPE html>") && result.output.contains("<svg"))
             #expect(!result.output.contains("<script"))

@@ -12,6 +12,7 @@ struct CampaignSendTests {
         var listDigest = "list"
         var jobDigest = "job"
         var count = 25
+        var canary: Int?
         var isScheduled = false
         let repeated = 2
         let refused = 1
@@ -116,6 +117,121 @@ struct CampaignSendTests {
             let scheduled = try await Self.cursor(NumberedJobs(isScheduled: true), ahead: 4, scene)
             #expect(try await scheduled.ask(after: 4, count: 4).state == .ready)
         }
+    }
+
+    // MARK: The canary
+
+    private static func guarded(_ minimum: Int = 20) throws -> CampaignGuard {
+        CampaignGuard(try #require(CampaignGuard.rules("invalid_token>5%")), minimum: minimum)
+    }
+
+    private static func canary(
+        _ scene: OperatorScene, wait: Int = 60_000, _ control: ChangeControl = ChangeControl()
+    ) async throws -> ChangeResult {
+        try await scene.desk().perform(
+            SendCampaign("spring", NumberedJobs(canary: 3), ahead: 100, guard: guarded(), wait: wait), control)
+    }
+
+    private static func next(_ scene: OperatorScene) throws -> String? {
+        try scene.run("HGET", "push:{default}:campaign-list:spring", "next").text
+    }
+
+    /// Sends until the command waits for the canary.
+    private static func sendCanary(_ scene: OperatorScene) async throws {
+        var control = ChangeControl()
+        let isWaiting = Mutex(false)
+        control.phase = { phase in if phase.hasPrefix("canary: ") { isWaiting.withLock { $0 = true } } }
+        control.isStopped = { isWaiting.withLock { $0 } }
+        #expect(try await canary(scene, control).count == 3)
+    }
+
+    @Test("Once all of the canary has ended, or its wait has passed with the minimum, the rest follows.")
+    func canaryPasses() async throws {
+        for (wait, delivered) in [(60_000, 30), (1, 20)] {
+            try await OperatorScene.with { scene in
+                try await Self.sendCanary(scene)
+                try scene.run("HSET", "push:{default}:campaign:spring", "delivered", "\(delivered)")
+                let notes = Mutex([String]())
+                var control = ChangeControl()
+                control.note = { note in notes.withLock { $0.append(note) } }
+                #expect(try await Self.canary(scene, wait: wait, control).count == 22)
+                #expect(try scene.texts("LRANGE", Self.list, "0", "-1") == Self.expected())
+                let words = notes.withLock { $0 }.joined(separator: "\n")
+                #expect(words.contains("the canary has \(delivered) delivered"), "\(words)")
+                #expect(words.contains("10 of its tokens have not ended") == (delivered == 20), "\(words)")
+            }
+        }
+    }
+
+    @Test(
+        "With fewer outcomes than the guard needs the rest waits, however long the wait was."
+    )
+    func canaryWaits() async throws {
+        try await OperatorScene.with { scene in
+            try await Self.sendCanary(scene)
+            try scene.run("HSET", "push:{default}:campaign:spring", "delivered", "19")
+            let notes = Mutex([String]())
+            var control = ChangeControl()
+            control.note = { note in notes.withLock { $0.append(note) } }
+            control.isStopped = { notes.withLock { $0.contains { $0.contains("still waiting") } } }
+            #expect(try await Self.canary(scene, wait: 1, control).count == 0)
+            #expect(try Self.next(scene) == "3")
+            try scene.run("HSET", "push:{default}:campaign:spring", "delivered", "20")
+            #expect(try await Self.canary(scene, wait: 1).count == 22)
+            #expect(try scene.texts("LRANGE", Self.list, "0", "-1") == Self.expected())
+        }
+    }
+
+    @Test("A guard that pauses the campaign ends the command with its reason, and after resume the rest follows.")
+    func canaryStops() async throws {
+        try await OperatorScene.with { scene in
+            try await Self.sendCanary(scene)
+            let guarded = try scene.run("HGET", "push:{default}:campaign:spring", "guard").text ?? ""
+            #expect(guarded.contains(#""min":20"#) && guarded.contains(#""base""#), "\(guarded)")
+            try scene.run("HSET", "push:{default}:campaign:spring", "invalid_token", "20")
+            try scene.run(
+                "HSET", "push:{default}:job-commands", "campaign:spring",
+                #"{"state":"paused","at":1e15,"by":"guard","reason":"invalid_token is 100.0% of 20, above 5%"}"#)
+            for _ in 0..<2 {
+                await expectRefusal("invalid_token is 100.0% of 20, above 5%; the canary has 20 invalid_token") {
+                    _ = try await Self.canary(scene, wait: 1)
+                }
+            }
+            #expect(try Self.next(scene) == "3")
+            try scene.run("HDEL", "push:{default}:job-commands", "campaign:spring")
+            #expect(try await Self.canary(scene, wait: 1).count == 22)
+            // The guard still counts from its own beginning.
+            #expect(try scene.run("HGET", "push:{default}:campaign:spring", "guard").text == guarded)
+        }
+    }
+
+    @Test("Outcomes from before the campaign's list are not the canary's.")
+    func canaryBase() async throws {
+        try await OperatorScene.with { scene in
+            try scene.run("HSET", "push:{default}:campaign:spring", "delivered", "500")
+            try await Self.sendCanary(scene)
+            let cursor = try await Self.cursor(NumberedJobs(canary: 3), ahead: 100, scene)
+            let waiting = try await cursor.ask(after: 3, count: 1)
+            #expect(waiting.state == .canary && waiting.unended == 30)
+            #expect(waiting.outcomes[.delivered] == 0)
+        }
+    }
+
+    @Test("A canary needs a guard, and as many tokens as its minimum.")
+    func canaryMistakes() throws {
+        func mistake(_ minimum: Int?) throws -> String {
+            let guarded = try minimum.map { try Self.guarded($0) }
+            do throws(FieldMistake) {
+                _ = try SendCampaign("spring", NumberedJobs(canary: 3), ahead: 1, guard: guarded)
+                return ""
+            } catch { return error.text(.flag) }
+        }
+        #expect(try mistake(nil).contains("--canary needs --stop-if"))
+        #expect(try mistake(30) == "")
+        // (31 + 3·√31) of 245.
+        #expect(try mistake(31).contains("30 tokens of this list"))
+        #expect(try mistake(31).contains("pass --canary 19.5%, or --min 30 or less"))
+        #expect(try mistake(1000).contains("pass --min 30 or less"))
     }
 
     @Test("Keys of other types are refused before anything is pushed.")

@@ -192,6 +192,57 @@ struct JobCommandsTests {
         #expect(try queue.redis.run("PTTL", queue.keys.campaign("spring")).number ?? 0 > 89 * 86_400_000)
     }
 
+    @Test("add up the times of deliveries, each once, and the end has their percentiles")
+    func latencies() async throws {
+        let worker = try await queue.worker("w", claiming: ["a", "b", "c", "d"])
+        let key = queue.keys.campaign("spring")
+        // Another client has written this.
+        try queue.redis.run("HSET", key, "total", "3", "latency", #"{"4":"x","7":1}"#)
+        let first: (inout Settlement) -> Void = { settlement in
+            settlement.use(campaign: ByteBuffer(string: "spring"))
+            settlement.addLatency(3)
+            settlement.addLatency(90)
+            settlement.end(1, .delivered)
+            settlement.end(2, .delivered)
+            settlement.use(campaign: nil)
+            settlement.addLatency(5)
+            settlement.end(4, .delivered)
+        }
+        try await worker.settle(first)
+        #expect(try await worker.settle(first) == 3)
+        try await worker.settle { settlement in
+            settlement.use(campaign: ByteBuffer(string: "spring"))
+            var latencies = LatencyCounts()
+            latencies.record(90)
+            settlement.addLatencies(latencies)
+            settlement.end(3, .delivered)
+        }
+        let counts = try await CampaignCounts.read("spring", queue.client, queue.keys)
+        #expect(counts.latencies.buckets.map(\.bound) == [4, 96] && counts.latencies.buckets.map(\.count) == [1, 2])
+        let report = try #require(try await finished().first?["report"])
+        #expect(report.contains(#""latency_p50_ms":"#) && report.contains(#""latency_p99_ms":"#), "\(report)")
+        let summary = CampaignSummary([CampaignStatus(counts, nil, queue: "default", now: 0)])
+        #expect(summary.latencyP50Ms == 72 && summary.latencyP99Ms == 96, "\(summary)")
+    }
+
+    @Test("count what ended in periods that get longer with the age of the campaign")
+    func periods() async throws {
+        let ages: [(hours: Int64, length: Int64)] = [(0, 60), (3, 600), (48, 7200), (400, 86_400)]
+        let worker = try await queue.worker("w", claiming: ages.map { "\($0.hours)" })
+        let key = queue.keys.campaign("spring")
+        for (index, age) in ages.enumerated() {
+            let time = try #require(try queue.redis.run("TIME").elements?.first?.text.flatMap { Int64($0) })
+            try queue.redis.run("HSET", key, "started_at", "\((time - age.hours * 3600) * 1000)")
+            try await worker.settle { settlement in
+                settlement.use(campaign: ByteBuffer(string: "spring"))
+                settlement.end(worker.id(index + 1), .delivered, notifications: index + 1)
+            }
+        }
+        let periods = try await CampaignCounts.read("spring", queue.client, queue.keys).periods
+        #expect(periods.sorted { $0.length < $1.length }.map(\.length) == ages.map(\.length))
+        #expect(periods.sorted { $0.length < $1.length }.map(\.ended) == [1, 2, 3, 4])
+    }
+
     private func finished() async throws -> [StoredResult] {
         let page = try await StoredResult.read(after: StoredResult.beginning, count: 100, queue.client, queue.keys)
         return page.results.filter { $0["event"] == "campaign_finished" }
@@ -218,7 +269,7 @@ struct JobCommandsTests {
         let report = try #require(entry["report"])
         for member in [
             #""total":4"#, #""ended":4"#, #""delivered":2"#, #""invalid_token":1"#, #""invalid_share":0.2500"#,
-            #""dead_reasons":{"BadPayload":1}"#, #""duration_ms":"#,
+            #""dead_reasons":{"BadPayload":1}"#, #""duration_ms":"#, #""per_second":"#,
         ] {
             #expect(report.contains(member), "\(report)")
         }
@@ -232,6 +283,9 @@ struct JobCommandsTests {
             settlement.end(5, .delivered)
         }
         #expect(try await finished().count == 1)
+        let counts = try await CampaignCounts.read("spring", queue.client, queue.keys)
+        #expect(counts.periods.reduce(0) { $0 + $1.ended } == counts.ended && counts.ended == 5)
+        #expect(counts.periods.allSatisfy { $0.length == 60 } && !counts.counters.keys.contains { $0.hasPrefix("at:") })
         var filter = ResultFilter()
         filter.outcomes = ["delivered", "dead", "invalid_token"]
         #expect(!filter.matches(entry))

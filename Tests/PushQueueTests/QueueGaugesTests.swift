@@ -93,6 +93,20 @@ struct QueueGaugesTests {
         #expect(try await count().jobs == 5)
     }
 
+    @Test("counts the campaigns that their guards have paused, and ignores commands of another form")
+    func stoppedCampaigns() async throws {
+        let commands = [
+            "campaign:a": #"{"state":"paused","by":"guard"}"#, "campaign:b": #"{"state":"paused","by":"ada"}"#,
+            "campaign:c": #"{"state":"cancelled","by":"guard"}"#, "campaign:d": #"{"by":"guard","state":"paused"}"#,
+            "campaign:e": #"{"state":"paused","by":"guard""#, "campaign:f": #"["guard"]"#, "version": "7",
+        ]
+        for (field, value) in commands { try redis.run("HSET", keys.jobCommands, field, value) }
+        #expect(try await read().stoppedCampaigns == 2)
+        try redis.run("DEL", keys.jobCommands)
+        try redis.run("SET", keys.jobCommands, "not a hash")
+        #expect(try await count().stoppedCampaigns == 0)
+    }
+
     @Test("a key of another type is an error")
     func wrongType() async throws {
         try redis.run("SET", keys.retry, "not a sorted set")

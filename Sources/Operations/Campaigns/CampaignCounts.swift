@@ -1,3 +1,4 @@
+import FoundationEssentials
 import NIOCore
 import PushJob
 import PushQueue
@@ -23,6 +24,30 @@ public struct CampaignCounts: Sendable, Equatable {
     /// Its counters, by outcome, by postponement, and by both with a reason, such as `dead:BadPayload`.
     public var counters: [String: Int] = [:]
 
+    /// The notifications that ended in a period.
+    public struct Period: Sendable, Equatable {
+        /// The beginning in seconds since 1970, a multiple of the length.
+        public var start: Int64
+        /// The length in seconds: 60, 600, 7,200 or 86,400.
+        public var length: Int64
+        public var ended: Int
+
+        /// Reads a field `at:<start>/<length>`; `nil` for another one.
+        init?(_ field: String, _ value: String) {
+            guard field.hasPrefix("at:"), let ended = Int(bounding: value), ended > 0 else { return nil }
+            let parts = field.dropFirst(3).split(separator: "/", omittingEmptySubsequences: false)
+            guard parts.count == 2, let start = Int64(parts[0]), let length = Int64(parts[1]),
+                CampaignPace.lengths.contains(length), (0..<1 << 40).contains(start), start % length == 0
+            else { return nil }
+            (self.start, self.length, self.ended) = (start, length, ended)
+        }
+    }
+    /// The periods in which notifications ended, in no order. They are longer the longer the campaign lasts.
+    public var periods: [Period] = []
+
+    /// The times from enqueueing to delivery, in milliseconds.
+    package var latencies = LatencyCounts()
+
     /// The number of notifications with this outcome.
     public subscript(outcome: Outcome) -> Int { counters[outcome.rawValue] ?? 0 }
 
@@ -46,10 +71,26 @@ public struct CampaignCounts: Sendable, Equatable {
             case "finished_at": counts.finishedAt = Int64(bounding: value)
             case "open": counts.isOpen = true
             case "guard": counts.guard = CampaignGuard(value)
+            case "latency": counts.latencies = Self.latencies(value)
+            case _ where field.hasPrefix("at:"):
+                if let period = Period(field, value) { counts.periods.append(period) }
             default: counts.counters[field] = Int(bounding: value)
             }
         }
         return counts
+    }
+
+    /// Reads the numbers by the upper bounds of buckets. A text of another form has none.
+    private static func latencies(_ json: String) -> LatencyCounts {
+        var latencies = LatencyCounts()
+        guard let counts = try? JSONDecoder().decode([String: Double].self, from: Data(json.utf8)) else {
+            return latencies
+        }
+        for (bound, count) in counts where count > 0 {
+            guard let bound = Int(bound) else { continue }
+            latencies.add(min(Int(bounding: count), MinuteCounts.maximum), below: bound)
+        }
+        return latencies
     }
 
     /// Returns the names of the campaigns that were settled or enqueued last, the newest first.

@@ -127,6 +127,14 @@ public struct CampaignGuard: Sendable, Equatable {
         reason = form.reason.map { String($0.prefix(200)).printable }
     }
 
+    /// The field of a campaign that has not counted yet.
+    var json: String {
+        get throws {
+            let form = Form(rules: rules.map { [.counter($0.counter), .percent($0.percent)] }, min: Double(minimum))
+            return String(decoding: try JSONEncoder().encode(form), as: UTF8.self)
+        }
+    }
+
     /// Sets or removes the guard of a campaign in a queue. It counts from now on.
     /// - Returns: the guard before.
     /// - Throws: `RedisError`.
@@ -134,12 +142,7 @@ public struct CampaignGuard: Sendable, Equatable {
     public static func set(
         _ new: CampaignGuard?, of campaign: String, _ client: RedisClient, _ keys: QueueKeys
     ) async throws -> CampaignGuard? {
-        var json = ""
-        if let new {
-            let form = Form(
-                rules: new.rules.map { [.counter($0.counter), .percent($0.percent)] }, min: Double(new.minimum))
-            json = String(decoding: try JSONEncoder().encode(form), as: UTF8.self)
-        }
+        let json = try new?.json ?? ""
         return try await QueueScript.guardCampaign.run(client, [keys.campaign(campaign)]) { command in
             command.append(json)
         } reading: {

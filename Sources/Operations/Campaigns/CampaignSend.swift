@@ -1,4 +1,5 @@
 import NIOCore
+import PrintableText
 import PushQueue
 import Redis
 
@@ -10,6 +11,8 @@ package protocol CampaignJobs: Sendable {
     var jobDigest: String { get }
     /// The number of jobs.
     var count: Int { get }
+    /// The number of the first jobs that are a canary, after which the others wait for its outcomes; `nil` without one.
+    var canary: Int? { get }
     /// The number of notifications of the first jobs.
     func notifications(ofFirst jobs: Int) -> Int
     /// The numbers of repeated tokens, and of lines that are not tokens, of which there are no jobs.
@@ -30,7 +33,7 @@ package protocol CampaignJobs: Sendable {
 package struct CampaignCursor: Sendable {
     /// The state of the list; see `send-jobs.lua`.
     package enum State: String, Sendable {
-        case ready, pushed, moved, full, cancelled, list, job, lost
+        case ready, pushed, moved, full, canary, stopped, cancelled, list, job, lost
     }
 
     /// The reply to a push, or to the question whether jobs could be pushed.
@@ -40,8 +43,14 @@ package struct CampaignCursor: Sendable {
         package var next: Int
         /// The number of jobs that wait in the queue.
         package var waiting: Int
-        /// The number of the campaign's notifications that have not ended.
+        /// The number of the campaign's notifications that have not ended; in the state `canary`, of the canary's.
         package var unended: Int
+        /// The rest of the wait for the canary, in milliseconds.
+        package var leftMs = 0
+        /// The reason for which the campaign's guard has paused it, printable.
+        package var reason = ""
+        /// The notifications that have ended since the first job, by outcome, if there is a canary.
+        package var outcomes: [Outcome: Int] = [:]
     }
 
     private let campaign: String
@@ -49,6 +58,9 @@ package struct CampaignCursor: Sendable {
     /// The maximum number of waiting jobs.
     private let ahead: Int
     private let by: String
+    private let `guard`: CampaignGuard?
+    /// The time after the canary's last push, in milliseconds.
+    private let wait: Int
     private let client: RedisClient
     private let keys: QueueKeys
 
@@ -56,10 +68,15 @@ package struct CampaignCursor: Sendable {
     ///   - ahead: the maximum number of jobs that wait in the queue. Also, no more notifications than those of so many
     ///     jobs are unended at a time, unless they are scheduled.
     ///   - by: the operator.
+    ///   - guard: the guard that the campaign gets with its first job.
+    ///   - wait: the time for which the other jobs wait for the outcomes of the canary after its last push, in
+    ///     milliseconds.
     package init(
-        _ campaign: String, _ jobs: any CampaignJobs, ahead: Int, by: String, _ client: RedisClient, _ keys: QueueKeys
+        _ campaign: String, _ jobs: any CampaignJobs, ahead: Int, by: String, guard: CampaignGuard? = nil,
+        wait: Int = 0, _ client: RedisClient, _ keys: QueueKeys
     ) {
         (self.campaign, self.jobs, self.ahead, self.by) = (campaign, jobs, ahead, by)
+        (self.guard, self.wait) = (`guard`, wait)
         (self.client, self.keys) = (client, keys)
     }
 
@@ -75,8 +92,17 @@ package struct CampaignCursor: Sendable {
         try await run(after: first, count: bodies.count, bodies)
     }
 
+    private var canary: Int { jobs.canary ?? 0 }
+
+    /// The number of notifications of the largest job.
+    private var largest: Int {
+        let rest = jobs.notifications(ofFirst: canary + 1) - jobs.notifications(ofFirst: canary)
+        return max(jobs.notifications(ofFirst: 1), rest)
+    }
+
     private func run(after first: Int, count: Int, _ bodies: [ByteBuffer]) async throws -> Reply {
-        try await QueueScript.sendJobs.run(
+        let json = try `guard`?.json ?? ""
+        return try await QueueScript.sendJobs.run(
             client,
             [
                 keys.campaignList(campaign), keys.jobs, keys.campaign(campaign), keys.campaigns, keys.jobCommands,
@@ -91,16 +117,24 @@ package struct CampaignCursor: Sendable {
             command.append(count)
             command.append(ahead)
             command.append(jobs.isScheduled ? 0 : jobs.notifications(ofFirst: first + count))
-            command.append(jobs.notifications(ofFirst: 1) * ahead)
+            command.append(largest * ahead)
             command.append(keys.pushCommand)
             command.append(by)
+            command.append(json)
+            command.append(canary)
+            command.append(jobs.notifications(ofFirst: canary))
+            command.append(wait)
+            command.append(`guard`?.minimum ?? 0)
             for body in bodies { command.append(body) }
         } reading: { reply in
             let name = reply.text()
             let state = State(rawValue: name)
             if state == nil { reply.refuse() }
-            return Reply(
-                state: state ?? .lost, next: reply.number(), waiting: reply.number(), unended: reply.number())
+            var found = Reply(
+                state: state ?? .lost, next: reply.number(), waiting: reply.number(), unended: reply.number(),
+                leftMs: reply.number(), reason: String(reply.text().prefix(200)).printable)
+            for outcome in Outcome.allCases where !reply.isAtEnd { found.outcomes[outcome] = reply.number() }
+            return found
         }
     }
 }

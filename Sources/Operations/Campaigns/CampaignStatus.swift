@@ -41,6 +41,15 @@ package struct CampaignStatus: Encodable {
     package var perSecond: Double?
     /// The time that the remaining notifications need at the rate at which they end, in milliseconds.
     package var leftMs: Int64?
+    /// The periods in which notifications ended. Reports have their sums.
+    package var periods: [CampaignCounts.Period]
+    /// The times from enqueueing to delivery.
+    package var latencies: LatencyCounts
+
+    private enum CodingKeys: String, CodingKey {
+        case campaign, queue, state, discards, limitPerSecond, stateSinceAt, by, reason, total, ended, left, outcomes
+        case deadReasons, retryReasons, startedAt, updatedAt, finishedAt, stopIf, stopMin, stoppedAt, perSecond, leftMs
+    }
 
     /// The time without a settlement after which a campaign is idle, in milliseconds.
     private static let idle: Int64 = 60_000
@@ -48,6 +57,7 @@ package struct CampaignStatus: Encodable {
     /// - Parameter now: in milliseconds since 1970.
     package init(_ counts: CampaignCounts, _ command: JobCommands.Command?, queue: String, now: Int64) {
         campaign = counts.name.printable
+        (periods, latencies) = (counts.periods, counts.latencies)
         self.queue = queue
         state = (command?.state ?? .running).rawValue
         if command?.state == .cancelled { discards = command?.discards }

@@ -27,6 +27,12 @@ package struct CampaignSummary: Encodable, Sendable {
     package var durationMs: Int64?
     /// Notifications that ended per second, in that time.
     package var perSecond: Double?
+    /// The times from enqueueing to delivery that 50 and 99 percent of the notifications needed at most, estimated, in
+    /// milliseconds; of those that were delivered at the first attempt.
+    package var latencyP50Ms: Int?
+    package var latencyP99Ms: Int?
+    /// The rate over time, from the first period to the last one.
+    package var rates: [CampaignPace.Point]
     /// The parts in the queues.
     package var queues: [CampaignStatus]
 
@@ -36,6 +42,7 @@ package struct CampaignSummary: Encodable, Sendable {
             queues.reduce(into: [:]) { $0.merge(counts($1)) { Int(bounding: Double($0) + Double($1)) } }
         }
         self.queues = queues
+        rates = CampaignPace.points(of: queues.flatMap(\.periods))
         campaign = queues.first?.campaign ?? ""
         finished = !queues.isEmpty && queues.allSatisfy { $0.finishedAt != nil }
         let totals = queues.compactMap(\.total)
@@ -52,6 +59,9 @@ package struct CampaignSummary: Encodable, Sendable {
         if let durationMs, durationMs > 0, ended > 0 {
             perSecond = (Double(ended) * 10_000 / Double(durationMs)).rounded() / 10
         }
+        let latencies = queues.reduce(into: LatencyCounts()) { $0 += $1.latencies }
+        latencyP50Ms = latencies.percentile(0.5).map { Int(bounding: $0) }
+        latencyP99Ms = latencies.percentile(0.99).map { Int(bounding: $0) }
         deliveredShare = share(.delivered)
         invalidShare = share(.invalidToken)
     }
@@ -90,6 +100,13 @@ package struct CampaignSummary: Encodable, Sendable {
         if let end = finishedAt ?? updatedAt { facts.append((finished ? "Finished" : "Last ended", Moment.text(end))) }
         if let durationMs { facts.append(("Duration", Words.duration(durationMs))) }
         if let perSecond { facts.append(("Per second", Words.rate(perSecond))) }
+        if let latencyP50Ms, let latencyP99Ms {
+            let (half, most) = (Words.duration(Int64(latencyP50Ms)), Words.duration(Int64(latencyP99Ms)))
+            facts.append(("Delivered after", "\(half) (p50), \(most) (p99)"))
+        }
+        if let peak = rates.map(\.perSecond).max(), let length = rates.first?.seconds {
+            facts.append(("Peak", "\(Words.rate(peak)) per second, in \(Words.duration(length * 1000))"))
+        }
         return facts
     }
 
@@ -113,5 +130,43 @@ package struct CampaignSummary: Encodable, Sendable {
                     + (part.total.map { " of \(Words.number($0))" } ?? "") + ", \(part.state)")
         }
         return lines
+    }
+}
+
+/// The rate of a campaign over time.
+package enum CampaignPace {
+    /// The lengths of periods in seconds. Each is a multiple of the one before.
+    package static let lengths: [Int64] = [60, 600, 7200, 86_400]
+    /// The number of points above which periods are joined to longer ones. The oldest days beyond it are omitted.
+    private static let maximumPoints: Int64 = 200
+
+    /// The notifications that ended in a period. Its members are those of the JSON.
+    package struct Point: Encodable, Sendable, Equatable {
+        /// The beginning, in milliseconds since 1970.
+        package var at: Int64
+        /// The length of the period.
+        package var seconds: Int64
+        package var ended: Int
+        package var perSecond: Double
+    }
+
+    /// Returns the sums of periods, which all have the same length and leave no gaps.
+    static func points(of periods: [CampaignCounts.Period]) -> [Point] {
+        guard let first = periods.map(\.start).min(), let last = periods.map(\.start).max() else { return [] }
+        let longest = periods.map(\.length).max() ?? 0
+        let length =
+            lengths.first { $0 >= longest && (last - first) / $0 < maximumPoints } ?? lengths[lengths.count - 1]
+        var sums: [Int64: Int] = [:]
+        for period in periods {
+            let number = period.start / length
+            sums[number] = Int(bounding: Double(sums[number] ?? 0) + Double(period.ended))
+        }
+        let end = last / length
+        return (max(first / length, end - maximumPoints + 1)...end).map { number in
+            let ended = sums[number] ?? 0
+            return Point(
+                at: number * length * 1000, seconds: length, ended: ended,
+                perSecond: (Double(ended) * 10 / Double(length)).rounded() / 10)
+        }
     }
 }

@@ -14,18 +14,10 @@ package struct CampaignGuardChange: Change {
     package init(_ fields: Fields) throws(FieldMistake) {
         campaign = try fields.campaign()
         reason = try fields.reason()
-        let (rules, minimum) = (fields["stop_if"], try fields.number("min", 1...1_000_000_000))
-        guard (rules != nil) != fields.isSet("off") else {
+        new = try fields.campaignGuard()
+        guard (new != nil) != fields.isSet("off") else {
             throw FieldMistake { "pass either \($0("stop_if")) or \($0("off"))" }
         }
-        guard let rules else {
-            new = nil
-            return
-        }
-        guard let rules = CampaignGuard.rules(rules) else {
-            throw FieldMistake { "\($0("stop_if")) must be \(CampaignGuard.form)" }
-        }
-        new = CampaignGuard(rules, minimum: minimum ?? CampaignGuard.minimumByDefault)
     }
 
     package func plan(_ desk: Desk, _ progress: @Sendable (Int) -> Void) async throws -> ChangePlan {
@@ -83,6 +75,16 @@ extension Fields {
             throw FieldMistake { _ in "the name of a campaign has 1 to 100 bytes, and no control characters" }
         }
         return campaign
+    }
+
+    /// Returns the guard of a campaign; `nil` without rules.
+    package func campaignGuard() throws(FieldMistake) -> CampaignGuard? {
+        let minimum = try number("min", 1...1_000_000_000)
+        guard let text = self["stop_if"] else { return nil }
+        guard let rules = CampaignGuard.rules(text) else {
+            throw FieldMistake { "\($0("stop_if")) must be \(CampaignGuard.form)" }
+        }
+        return CampaignGuard(rules, minimum: minimum ?? CampaignGuard.minimumByDefault)
     }
 }
 

@@ -11,6 +11,9 @@ package struct SendCampaign: Change {
     private let campaign: String
     private let jobs: any CampaignJobs
     private let ahead: Int
+    private let `guard`: CampaignGuard?
+    /// The maximum wait for the canary, in milliseconds.
+    private let wait: Int
 
     /// The maximum size of the jobs of one call, in bytes: Redis executes nothing else while it stores them.
     private static let callSize = 1 << 20
@@ -23,12 +26,43 @@ package struct SendCampaign: Change {
     /// The time for which a call is repeated that Redis does not execute.
     private static let patience = TimeAmount.seconds(60)
 
-    /// - Parameter ahead: the maximum number of jobs that wait in the queue.
-    package init(_ campaign: String, _ jobs: any CampaignJobs, ahead: Int) throws(FieldMistake) {
+    /// - Parameters:
+    ///   - ahead: the maximum number of jobs that wait in the queue.
+    ///   - guard: the guard of the campaign. Required for a canary, of which it needs the minimum of notifications.
+    ///   - wait: the time after the canary's last push for which the other jobs wait for its notifications, in
+    ///     milliseconds. They always wait until the guard could compare.
+    package init(
+        _ campaign: String, _ jobs: any CampaignJobs, ahead: Int, guard: CampaignGuard? = nil, wait: Int = 0
+    ) throws(FieldMistake) {
         guard JobLabels.isCampaign(campaign) else {
             throw FieldMistake { _ in "the name of a campaign has 1 to 100 bytes, and no control characters" }
         }
         (self.campaign, self.jobs, self.ahead) = (campaign, jobs, ahead)
+        (self.guard, self.wait) = (`guard`, wait)
+        try checkCanary()
+    }
+
+    private var canaryJobs: Int { jobs.canary ?? 0 }
+    private var canaryTokens: Int { jobs.notifications(ofFirst: canaryJobs) }
+
+    private func checkCanary() throws(FieldMistake) {
+        guard jobs.canary != nil else { return }
+        guard let minimum = `guard`?.minimum else {
+            throw FieldMistake { "\($0("canary")) needs \($0("stop_if")), such as invalid_token>5%" }
+        }
+        let (canary, all) = (canaryTokens, jobs.notifications(ofFirst: jobs.count))
+        guard canary < minimum else { return }
+        // Three standard deviations more than the minimum, because hashes choose the tokens.
+        let share = (Double(minimum) + 3 * Double(minimum).squareRoot()) / Double(all)
+        let permille = Int(bounding: (share * 1000).rounded(.up))
+        throw FieldMistake { name in
+            let ways =
+                (permille < 1000 ? ["\(name("canary")) \(permille / 10).\(permille % 10)%"] : [])
+                + (canary > 0 ? ["\(name("min")) \(canary) or less"] : [])
+            return "\(name("canary")) is \(Words.count(canary, "token")) of this list, and the guard needs "
+                + "\(Words.number(minimum)) (\(name("min"))) to stop the campaign; "
+                + (ways.isEmpty ? "the list is too short for a canary" : "pass \(ways.joined(separator: ", or "))")
+        }
     }
 
     private var subject: String { "campaign \(campaign.printable)" }
@@ -36,7 +70,10 @@ package struct SendCampaign: Change {
     private func cursor(_ desk: Desk) async throws -> (cursor: CampaignCursor, keys: QueueKeys) {
         let keys = try await desk.fleet.queue(desk.onlyQueue()).keys
         let client = try await desk.fleet.client(for: keys.retry)
-        return (CampaignCursor(campaign, jobs, ahead: ahead, by: desk.person, client, keys), keys)
+        return (
+            CampaignCursor(campaign, jobs, ahead: ahead, by: desk.person, guard: `guard`, wait: wait, client, keys),
+            keys
+        )
     }
 
     package func plan(_ desk: Desk, _ progress: @Sendable (Int) -> Void) async throws -> ChangePlan {
@@ -50,6 +87,8 @@ package struct SendCampaign: Change {
         plan.rest = "the other jobs are not enqueued"
         let notifications = jobs.notifications(ofFirst: jobs.count)
         plan.detail = "\(Words.count(notifications, "token")) on queue \(keys.queue)"
+        if canaryJobs > 0 { plan.detail?.append(", of which the canary is \(Words.number(canaryTokens))") }
+        if let text = `guard`?.text { plan.detail?.append("; stops if \(text)") }
         var part = ChangePart(keys.queue, count: jobs.count - reply.next)
         part.notifications = notifications - jobs.notifications(ofFirst: reply.next)
         part.sentence =
@@ -63,6 +102,15 @@ package struct SendCampaign: Change {
         } else if reply.next > 0 {
             plan.notes.append(
                 "\(Words.number(reply.next)) of \(Words.count(jobs.count, "job")) were enqueued before")
+            // A guard counts from the time at which it is set, so the command does not set it again.
+            let known = try await CampaignCounts.read(campaign, try await desk.fleet.client(for: keys.jobs), keys).guard
+            if let new = `guard`, known?.rules != new.rules || known?.minimum != new.minimum {
+                let old = known.map { "the guard \($0.text), from \(Words.number($0.minimum)) notifications on" }
+                plan.notes.append(
+                    "\(subject) has \(old ?? "no guard"); to change that: apns-worker campaign guard "
+                        + campaign.printable
+                )
+            }
         }
         return plan
     }
@@ -71,7 +119,15 @@ package struct SendCampaign: Change {
         let name = campaign.printable
         let problem: String
         switch reply.state {
-        case .ready, .pushed, .moved, .full: return nil
+        case .ready, .pushed, .moved, .full, .canary: return nil
+        case .stopped:
+            let canary =
+                canaryJobs > 0 && reply.next <= canaryJobs
+                ? "; the canary has \(Self.words(reply.outcomes))" : ""
+            problem =
+                "\(subject) was paused by its guard: \(reply.reason)\(canary); \(Words.number(reply.next)) of "
+                + "\(Words.count(jobs.count, "job")) are enqueued; to continue: apns-worker campaign resume \(name), then "
+                + "this command again; to end it: apns-worker campaign cancel \(name)"
         case .cancelled:
             problem =
                 "\(subject) is cancelled, after \(Words.count(reply.next, "job")) of its list; "
@@ -82,8 +138,9 @@ package struct SendCampaign: Change {
                 + "to continue, pass the same list; to send to these tokens, choose another name"
         case .job:
             problem =
-                "\(subject) was sent with another job, time or --job-size, and \(Words.count(reply.next, "job")) were "
-                + "enqueued; to continue, pass the same; to send this job, choose another name"
+                "\(subject) was sent with another job, time, --canary or --job-size, and "
+                + "\(Words.count(reply.next, "job")) were enqueued; to continue, pass the same; to send this job, choose "
+                + "another name"
         case .lost:
             problem =
                 "Redis no longer has the position in the list of \(subject), \(keys.campaignList(campaign)); "
@@ -94,43 +151,67 @@ package struct SendCampaign: Change {
 
     package func apply(_ plan: ChangePlan, _ desk: Desk, _ control: ChangeControl) async throws -> ChangeResult {
         let (cursor, keys) = try await cursor(desk)
-        var part = ChangePart(keys.queue)
-        var next = jobs.count - plan.count
+        var run = Run(next: jobs.count - plan.count, part: ChangePart(keys.queue))
         do {
-            try await push(with: cursor, keys, from: &next, &part, control)
+            try await push(with: cursor, keys, &run, control)
         } catch let refusal as ChangeRefusal {
-            if part.count == 0 { throw refusal }
-            part.error = refusal.message
+            if run.part.count == 0 { throw refusal }
+            run.part.error = refusal.message
         } catch let error as RedisError {
-            if part.count == 0 { throw error }
-            part.error = "\(error)"
+            if run.part.count == 0 { throw error }
+            run.part.error = "\(error)"
         }
+        var part = run.part
         let place = "of \(subject) on \(keys.queue)"
         part.sentence =
-            next == jobs.count && part.count == jobs.count
+            run.next == jobs.count && part.count == jobs.count
             ? "enqueued \(Words.count(part.count, "job")) \(place), with \(Words.count(part.notifications, "token"))"
-            : "enqueued \(Words.count(part.count, "job")) \(place); \(Words.number(next)) of \(Words.number(jobs.count)) are enqueued"
-        part.report = report(keys, part, next)
+            : "enqueued \(Words.count(part.count, "job")) \(place); \(Words.number(run.next)) of \(Words.number(jobs.count)) are enqueued"
+        part.report = report(keys, part, run.next, canary: run.canary)
         return ChangeResult([part], hasNoEffect: part.count == 0)
     }
 
+    /// Returns outcomes in words.
+    private static func words(_ outcomes: [Outcome: Int]) -> String {
+        let words = Outcome.allCases.compactMap { outcome in
+            outcomes[outcome].flatMap { $0 > 0 ? "\(Words.number($0)) \(outcome.rawValue)" : nil }
+        }
+        return words.isEmpty ? "no outcomes" : words.joined(separator: ", ")
+    }
+
+    /// The position of a run, and its result so far.
+    private struct Run {
+        /// The number of jobs that are enqueued.
+        var next: Int
+        var part: ChangePart
+        /// The outcomes of the canary when its wait was over.
+        var canary: [Outcome: Int]?
+        /// True once the canary has been reported.
+        var isCanaryEnqueued = false
+        /// True once a wait for too few outcomes has been reported.
+        var isCanaryLate = false
+    }
+
     private func push(
-        with cursor: CampaignCursor, _ keys: QueueKeys, from next: inout Int, _ part: inout ChangePart,
-        _ control: ChangeControl
+        with cursor: CampaignCursor, _ keys: QueueKeys, _ run: inout Run, _ control: ChangeControl
     ) async throws {
         var bodies: [ByteBuffer] = []
         var (waitsSince, isWaitReported) = (ContinuousClock.Instant?.none, false)
         var patience = WritePatience(limit: Self.patience)
-        while next < jobs.count, !control.isStopped() {
-            if bodies.isEmpty {
-                bodies = try jobs.jobs(after: next, atMost: min(ahead, Self.callJobs), bytes: Self.callSize)
+        while run.next < jobs.count, !control.isStopped() {
+            let awaitsCanary = canaryJobs > 0 && run.next == canaryJobs && run.canary == nil
+            if run.next < canaryJobs { control.phase("canary") }
+            // Jobs have the time at which they were made, so those after the canary are made after its wait.
+            if bodies.isEmpty, !awaitsCanary {
+                let most = run.next < canaryJobs ? canaryJobs - run.next : Self.callJobs
+                bodies = try jobs.jobs(after: run.next, atMost: min(ahead, Self.callJobs, most), bytes: Self.callSize)
             }
             let reply: CampaignCursor.Reply
             do {
                 reply =
-                    waitsSince == nil
-                    ? try await cursor.push(bodies, after: next)
-                    : try await cursor.ask(after: next, count: bodies.count)
+                    waitsSince == nil && !awaitsCanary
+                    ? try await cursor.push(bodies, after: run.next)
+                    : try await cursor.ask(after: run.next, count: max(1, bodies.count))
             } catch let error as RedisError where error.mayPass {
                 // It is the cursor that decides whether the jobs were pushed.
                 guard case .again(let pause) = patience.failed(now: .now(), random: .random(in: 0...1)) else {
@@ -140,15 +221,18 @@ package struct SendCampaign: Change {
                 continue
             }
             patience.succeeded()
+            if awaitsCanary, reply.state == .ready || reply.state == .full { passCanary(reply, &run, control) }
             switch reply.state {
             case .pushed:
-                part.count += bodies.count
-                part.notifications += jobs.notifications(ofFirst: reply.next) - jobs.notifications(ofFirst: next)
-                (next, bodies) = (reply.next, [])
-                control.progress(part.count)
+                run.part.count += bodies.count
+                run.part.notifications +=
+                    jobs.notifications(ofFirst: reply.next) - jobs.notifications(ofFirst: run.next)
+                (run.next, bodies) = (reply.next, [])
+                control.progress(run.part.count)
+                if run.next == canaryJobs, run.next < jobs.count { announceCanary(wait, &run, control) }
             case .moved:
                 // Another process sends the same list, the former call was executed, or a failover lost it.
-                (next, bodies) = (reply.next, [])
+                (run.next, bodies, run.canary) = (reply.next, [], nil)
             case .ready: (waitsSince, isWaitReported) = (nil, false)
             case .full:
                 let since = waitsSince ?? .now
@@ -161,17 +245,61 @@ package struct SendCampaign: Change {
                             + "allows no more")
                 }
                 try await Task.sleep(for: Self.pause)
-            case .cancelled, .list, .job, .lost:
+            case .canary:
+                // After a jump of Redis' clock the wait can begin again.
+                (run.canary, bodies) = (nil, [])
+                reportWait(reply, &run, control)
+                try await Task.sleep(for: Self.pause)
+            case .stopped, .cancelled, .list, .job, .lost:
+                if reply.state == .stopped, canaryJobs > 0, run.next <= canaryJobs { run.canary = reply.outcomes }
                 if let refusal = refusal(reply, keys) { throw refusal }
             }
         }
+        control.phase("")
     }
 
-    private func report(_ keys: QueueKeys, _ part: ChangePart, _ next: Int) -> CampaignSendReport {
+    /// Reports that the canary is enqueued, once.
+    private func announceCanary(_ leftMs: Int, _ run: inout Run, _ control: ChangeControl) {
+        guard !run.isCanaryEnqueued else { return }
+        run.isCanaryEnqueued = true
+        control.note(
+            "the canary is enqueued: \(Words.count(canaryTokens, "token")) in \(Words.count(canaryJobs, "job")); "
+                + "waiting for its outcomes" + (leftMs > 0 ? ", for up to \(Words.duration(Int64(leftMs)))" : ""))
+    }
+
+    /// Reports the wait for the canary, and its end if too few notifications have ended for the guard.
+    private func reportWait(_ reply: CampaignCursor.Reply, _ run: inout Run, _ control: ChangeControl) {
+        let ended = canaryTokens - reply.unended
+        announceCanary(reply.leftMs, &run, control)
+        let time = reply.leftMs > 0 ? ", up to \(Words.brief(Int64(reply.leftMs))) left" : ""
+        control.phase("canary: \(Words.number(ended)) of \(Words.count(canaryTokens, "token")) have ended\(time)")
+        guard reply.leftMs == 0, !run.isCanaryLate, let minimum = `guard`?.minimum else { return }
+        run.isCanaryLate = true
+        control.note(
+            "the wait for the canary is over, but only \(Words.number(ended)) of its tokens have ended, and the guard needs "
+                + "\(Words.number(minimum)); still waiting: are workers running, and is nothing paused?")
+    }
+
+    private func passCanary(_ reply: CampaignCursor.Reply, _ run: inout Run, _ control: ChangeControl) {
+        run.canary = reply.outcomes
+        control.phase("")
+        let left = canaryTokens - reply.outcomes.values.reduce(0, +)
+        let others = jobs.notifications(ofFirst: jobs.count) - canaryTokens
+        control.note(
+            "the canary has \(Self.words(reply.outcomes))"
+                + (left > 0 ? ", and \(Words.number(left)) of its tokens have not ended" : "")
+                + "; continuing with the other \(Words.count(others, "token"))"
+        )
+    }
+
+    private func report(
+        _ keys: QueueKeys, _ part: ChangePart, _ next: Int, canary: [Outcome: Int]? = nil
+    ) -> CampaignSendReport {
         CampaignSendReport(
             queue: keys.queue, campaign: campaign.printable, jobs: jobs.count,
             notifications: jobs.notifications(ofFirst: jobs.count), repeated: jobs.repeated, refused: jobs.refused,
-            enqueued: part.count, next: next)
+            enqueued: part.count, next: next, canary: canaryJobs > 0 ? canaryTokens : nil,
+            canaryOutcomes: canary.map { Dictionary(uniqueKeysWithValues: $0.map { ($0.rawValue, $1) }) })
     }
 }
 
@@ -190,6 +318,10 @@ package struct CampaignSendReport: Encodable, Sendable {
     package var enqueued: Int
     /// The number of jobs that are enqueued by now.
     package var next: Int
+    /// The number of tokens of the canary.
+    package var canary: Int?
+    /// The outcomes of the canary when the command stopped to wait for it, or when the guard had paused the campaign.
+    package var canaryOutcomes: [String: Int]?
 }
 
 extension RedisError {

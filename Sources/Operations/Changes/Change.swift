@@ -169,6 +169,8 @@ package struct ChangeRefusal: Error, Sendable, CustomStringConvertible {
 package struct ChangeControl: Sendable {
     /// Gets the number of things that were changed so far.
     package var progress: @Sendable (Int) -> Void = { _ in }
+    /// Gets the phase of a change that has several, to be shown with its progress; empty for the last one.
+    package var phase: @Sendable (String) -> Void = { _ in }
     /// Gets a reason for which it waits, for people.
     package var note: @Sendable (String) -> Void = { _ in }
     /// True once the operator wants it to end.

@@ -153,6 +153,10 @@ final class JobTally {
     var results = PackedResults()
     /// The dead and cancelled notifications, by reason.
     private(set) var dead: [Dead] = []
+    /// The time from enqueueing to the first delivery in milliseconds, and the times of the others, for the counters of
+    /// a campaign. Most jobs have one notification.
+    private(set) var latency: Int?
+    private(set) var latencies: LatencyCounts?
     /// The fates of all notifications, also of those that an earlier tally of the job had.
     private var fates: Fates
     /// True if the ledger watches how long its outcomes wait to be written.
@@ -243,6 +247,13 @@ final class JobTally {
             return .postponed(postponed.contains { $0.kind == .retried } ? .retried : kind)
         }
         return fates.onlyOutcome.map(Fate.ended) ?? .mixed
+    }
+
+    /// - Parameter milliseconds: the time from enqueueing to delivery.
+    func record(latency milliseconds: Int) {
+        guard latency != nil else { return latency = milliseconds }
+        if latencies == nil { latencies = LatencyCounts() }
+        latencies?.record(milliseconds)
     }
 
     func add(_ outcome: Outcome, count: Int = 1) {

@@ -232,7 +232,8 @@ final class LaneObserver {
                     head, enqueuedAt: reading.headEnqueuedAt(as: queue.format), now: reading.now)
                 return QueueGaugeReadings.Queue(
                     jobs: reading.jobs, retries: reading.retries, claims: reading.claims, dead: reading.dead,
-                    deadBytes: reading.deadBytes, isPaused: reading.isPaused, oldest: max(waited, reading.overdue))
+                    deadBytes: reading.deadBytes, isPaused: reading.isPaused,
+                    stoppedCampaigns: reading.stoppedCampaigns, oldest: max(waited, reading.overdue))
             }
             done.succeed(())
         }

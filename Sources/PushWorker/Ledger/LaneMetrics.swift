@@ -248,9 +248,16 @@ final class LaneMetrics {
     ///   measured.
     @inline(__always)
     func ended(queue: Int, since: Int64) {
-        guard since >= 0 else { return }
+        guard let latency = latency(queue: queue, since: since) else { return }
+        minutes.record(latency: latency, queue: queue)
+    }
+
+    /// Returns the time since a notification was enqueued, in milliseconds; `nil` for -1.
+    @inline(__always)
+    func latency(queue: Int, since: Int64) -> Int? {
+        guard since >= 0 else { return nil }
         _ = time()
-        minutes.record(latency: Int(clamping: milliseconds + clocks[queue] - since), queue: queue)
+        return Int(clamping: milliseconds + clocks[queue] - since)
     }
 }
 

@@ -84,7 +84,10 @@ final class Ledger {
         }
         switch outcome {
         // A plain delivery needs no tally; if it has a result, that created one.
-        case .delivered: lane.jobs[id].tally?.add(.delivered)
+        case .delivered:
+            guard let tally = lane.jobs[id].tally else { return }
+            tally.add(.delivered)
+            if lane.jobs[id].hasCampaign, let time = latency(of: id) { tally.record(latency: time) }
         case .invalidToken, .expired, .dropped, .suppressed: tally(of: id).add(outcome)
         // The caller keeps or discards it, as the command says.
         case .cancelled: break
@@ -191,8 +194,16 @@ final class Ledger {
             return outboxes[queue.id.index].settle(ended)
         }
         lane.metrics.count(.ended(.delivered), queue: queue.id.index)
+        guard lane.jobs[id].hasCampaign else {
+            return outboxes[queue.id.index].settleDelivered(lane.jobs[id].claim)
+        }
         outboxes[queue.id.index].settleDelivered(
-            lane.jobs[id].claim, campaign: lane.jobs[id].hasCampaign ? lane.jobs[id].job?.campaignName : nil)
+            lane.jobs[id].claim, campaign: lane.jobs[id].job?.campaignName, latency: latency(of: id))
+    }
+
+    /// Returns the time from enqueueing until now, in milliseconds; `nil` if it must not be measured.
+    private func latency(of id: JobID) -> Int? {
+        lane.metrics.latency(queue: lane.jobs[id].queue.index, since: lane.jobs[id].queuedSince)
     }
 
     private func watchUnwritten(_ id: JobID) {

@@ -87,6 +87,8 @@ struct QueueGaugeReadings {
         var dead: Int
         var deadBytes: Int
         var isPaused: Bool
+        /// The number of campaigns that their guards have paused.
+        var stoppedCampaigns: Int
         /// The time for which the next job has waited, in milliseconds.
         var oldest: Int64
     }

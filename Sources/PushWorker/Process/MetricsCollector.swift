@@ -200,6 +200,7 @@ actor MetricsCollector {
             page.set(WorkerMetric.deadLetterBytes, by: [name], gauges.deadBytes)
             page.set(WorkerMetric.queueOldest, by: [name], Double(gauges.oldest) / 1000)
             page.set(WorkerMetric.queuePaused, by: [name], gauges.isPaused ? 1 : 0)
+            page.set(WorkerMetric.campaignsStopped, by: [name], gauges.stoppedCampaigns)
         }
     }
 }

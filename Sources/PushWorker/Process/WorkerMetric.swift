@@ -120,6 +120,9 @@ enum WorkerMetric {
         "Age of the job at the head of the queue, from its enqueued_at or from the first time this worker saw it there; or "
             + "the time by which the oldest retry is overdue, if longer.")
     static let queuePaused = metric("queue_paused", .gauge, ["queue"], "1 while the queue is paused.")
+    static let campaignsStopped = metric(
+        "campaigns_stopped", .gauge, ["queue"],
+        "Campaigns that their guards have paused. The same from every worker.")
     static let invalidTokens = metric(
         "invalid_tokens", .gauge, "Device tokens in the set of invalid tokens.")
 
@@ -156,7 +159,8 @@ enum WorkerMetric {
         droppedSpans, droppedSeries, sendTime,
         queueTime, inFlight, waiting, connections, streams, breakerState, providerTokenAge, certificateDays,
         leaseAge, leaseLength, settlements, settlementBytes, redisUp, queueJobs, deadLetterBytes, queueOldest,
-        queuePaused, invalidTokens, redisMemoryUsed, redisMemoryMaximum, redisWritesRefused, redisEvicts,
+        queuePaused, campaignsStopped, invalidTokens, redisMemoryUsed, redisMemoryMaximum, redisWritesRefused,
+        redisEvicts,
         redisAppendOnly, problems, ready, lanes, lanesStuck, buildInfo,
     ]
 }

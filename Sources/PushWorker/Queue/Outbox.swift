@@ -289,8 +289,10 @@ final class Outbox {
 
     /// Settles a job whose only notification was delivered and needs no record beyond that.
     /// - Parameter campaign: the name of the job's campaign, if it has one.
-    func settleDelivered(_ claim: ClaimID, campaign: ByteBuffer?) {
+    /// - Parameter latency: the time from enqueueing to delivery in milliseconds, for the counters of the campaign.
+    func settleDelivered(_ claim: ClaimID, campaign: ByteBuffer? = nil, latency: Int? = nil) {
         settlement.use(campaign: campaign)
+        if let latency { settlement.addLatency(latency) }
         settlement.end(claim, .delivered)
         flushIfFull()
     }

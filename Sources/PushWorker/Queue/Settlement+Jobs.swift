@@ -7,6 +7,8 @@ extension Settlement {
     /// Ends a job, or replaces it by what is left of it.
     mutating func add(_ ended: EndedJob, of queue: QueueContext) {
         use(campaign: ended.job.campaignName)
+        if let latency = ended.tally.latency { addLatency(latency) }
+        if let latencies = ended.tally.latencies { addLatencies(latencies) }
         invalidTokens += ended.tally.invalidTokens
         switch ended.replacement {
         case .none, .rest: addNotifications(of: ended, queue)

@@ -46,6 +46,7 @@ struct ChangeCommand {
         var control = ChangeControl()
         control.isStopped = { Interruption.isRequested }
         control.progress = { progress.draw($0) }
+        control.phase = { progress.enter($0) }
         control.note = { progress.note($0) }
         let result = try await Self.mapping { try await desk.apply(change, plan, control) }
         progress.end()
@@ -115,6 +116,7 @@ struct ChangeCommand {
             var last: ContinuousClock.Instant?
             /// The first call, and its count.
             var first: (at: ContinuousClock.Instant, count: Int)?
+            var phase = ""
         }
 
         /// The time after which the time that is left can be estimated.
@@ -134,6 +136,7 @@ struct ChangeCommand {
         func draw(_ count: Int) {
             guard isShown else { return }
             let now = ContinuousClock.now
+            let phase = state.withLock { $0.phase.isEmpty ? "" : $0.phase + ": " }
             let left: Duration?? = state.withLock { state in
                 guard state.last.map({ now - $0 > .milliseconds(100) }) ?? true else { return nil }
                 state.last = now
@@ -146,7 +149,19 @@ struct ChangeCommand {
             }
             guard let left else { return }
             let time = left.map { ", about \(Words.brief(Int64($0 / .milliseconds(1)))) left" } ?? ""
-            Terminal.note("\r\(verb) \(Words.number(count)) of \(Words.number(expected))\(time)\u{1B}[K")
+            Terminal.note("\r\(phase)\(verb) \(Words.number(count)) of \(Words.number(expected))\(time)\u{1B}[K")
+        }
+
+        /// Shows the phase. The time that is left is estimated again in each.
+        func enter(_ phase: String) {
+            let isNew = state.withLock { state in
+                guard state.phase != phase else { return false }
+                state.phase = phase
+                state.first = nil
+                state.last = phase.isEmpty ? state.last : .now
+                return true
+            }
+            if isNew, isShown, !phase.isEmpty { Terminal.note("\r\(phase)\u{1B}[K") }
         }
 
         /// Prints a line.

@@ -21,6 +21,22 @@ struct CampaignReportDocumentTests {
         for part in ["<script", "http:", "https:", "src=", "url(", "invalid_token"] { #expect(!text.contains(part)) }
     }
 
+    @Test("has a chart of the rate over time for a campaign of several periods")
+    func rates() throws {
+        func text(_ fields: [(String, String)]) -> String {
+            var counts = CampaignCounts(name: "spring", startedAt: 1_795_000_020_000, updatedAt: 1_795_000_200_000)
+            counts.counters = ["delivered": 9600]
+            counts.periods = fields.compactMap { CampaignCounts.Period($0.0, $0.1) }
+            let status = CampaignStatus(counts, nil, queue: "default", now: 1_795_000_200_000)
+            return CampaignReportDocument(CampaignSummary([status]), now: 1_795_000_200_000).text
+        }
+        let several = text([("at:1795000020/60", "6000"), ("at:1795000140/60", "3600")])
+        for part in ["<h2>Notifications per second</h2>", "100 at most, in periods of 60 s", "60 per second</title>"] {
+            #expect(several.contains(part), "\(part): \(several)")
+        }
+        #expect(!text([("at:1795000020/60", "6000")]).contains("Notifications per second"))
+    }
+
     @Test("escapes names that producers and APNs choose")
     func escaped() {
         let text = Self.text("<b>&\u{1B}", ["dead": 1, "dead:<script>": 1])

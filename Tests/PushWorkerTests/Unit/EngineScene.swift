@@ -379,6 +379,8 @@ final class FakeQueue: QueueStore {
     private(set) var splits = 0
     /// The pieces of split jobs.
     private(set) var pieces: [String] = []
+    /// The numbers of times to delivery that settlements added to the counters of campaigns.
+    private(set) var times: [String: Int] = [:]
     private(set) var results = 0
     private(set) var holders: [String] = []
     /// The number of results in all settlements.
@@ -513,6 +515,9 @@ final class FakeQueue: QueueStore {
         while !rest.isEmpty {
             switch next() {
             case "campaign": campaign = next()
+            case "times":
+                precondition(!campaign.isEmpty, "times without a campaign")
+                times[campaign, default: 0] += next().matches(of: /:(\d+)/).reduce(0) { $0 + (Int($1.1) ?? 0) }
             case "ack":
                 let (outcome, number) = (next(), Int(next()) ?? 0)
                 for _ in 0..<number where take(next()) != nil { count(outcome, 1) }

@@ -100,6 +100,17 @@ struct JobCommandTests {
         #expect(scene.queue.held.isEmpty)
     }
 
+    @Test("record the time to each delivery of a campaign, and no times of other jobs")
+    func times() throws {
+        scene.push(job(1), job(2, "autumn"), #"{"token":"ab","alert":"hi"}"#)
+        scene.push(EngineScene.fanOut((0..<5).map { "\(200_000 + $0)" }, #""alert":"hi","campaign":"spring""#))
+        for _ in 0..<7 { scene.answer(EngineScene.delivered) }
+        scene.answer(.unregistered)
+        scene.run(.seconds(2))
+        #expect(scene.stats["delivered"] == 7 && scene.stats["invalid_token"] == 1)
+        #expect(scene.queue.times == ["spring": 5, "autumn": 1])
+    }
+
     @Test("cancel a job by its ID, and discard it only if the operator requests that")
     func byID() throws {
         let discarded = command { ($0.state, $0.discards) = (.cancelled, true) }

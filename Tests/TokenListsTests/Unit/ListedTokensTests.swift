@@ -73,6 +73,76 @@ struct ListedTokensTests {
         #expect(read == Read(tokens: unique, repeated: tokens.count - unique.count))
     }
 
+    // MARK: Shares
+
+    /// Returns the tokens of a list with those of a share first, and the number of these.
+    private static func ordered(_ tokens: [String], _ share: TokenShare) throws -> (tokens: [String], first: Int) {
+        let descriptor = try ScratchFile.open(in: "/var/tmp")
+        let list = Data(tokens.joined(separator: "\n").utf8)
+        try FileHandle(fileDescriptor: descriptor, closeOnDealloc: false).write(contentsOf: list)
+        lseek(descriptor, 0, SEEK_SET)
+        let listed = try ListedTokens(ListInput(descriptor: descriptor, closes: true), .lines, in: "/var/tmp") { _ in }
+        let digest = listed.tokens.digest
+        let first = try listed.tokens.putFirst(share)
+        #expect(listed.tokens.digest == digest)
+        var read: [String] = []
+        // The second time after a part of it.
+        for _ in 0..<3 { _ = try listed.tokens.next() }
+        listed.tokens.rewind()
+        while let token = try listed.tokens.next() { read.append(hex(token)) }
+        #expect(try listed.tokens.next() == nil)
+        return (read, first)
+    }
+
+    private static let many = (0..<20_000).map { String(repeating: "ab", count: 28) + String($0 + 10_000_000) }
+
+    /// Of 200 tokens those in a share of 10 percent.
+    private static let knownShare = [
+        2, 27, 34, 37, 52, 53, 66, 92, 101, 103, 128, 129, 137, 154, 158, 159, 161, 172, 197, 199,
+    ]
+
+    @Test("A share is read first, the rest after it, each in the order of the list and each once.")
+    func share() throws {
+        let (read, first) = try Self.ordered(Self.many, TokenShare(percent: 5, name: "spring"))
+        let chosen = Set(read.prefix(first))
+        #expect(read == Self.many.filter { chosen.contains($0) } + Self.many.filter { !chosen.contains($0) })
+    }
+
+    @Test("A share depends neither on the order of the list nor on other tokens, and is the same in each process.")
+    func stableShare() throws {
+        let share = TokenShare(percent: 2, name: "spring")
+        func chosen(_ tokens: [String]) throws -> Set<String> {
+            let (read, first) = try Self.ordered(tokens, share)
+            return Set(read.prefix(first))
+        }
+        let all = try chosen(Self.many)
+        #expect(try chosen(Self.many.reversed()) == all)
+        let half = Array(Self.many.prefix(Self.many.count / 2))
+        #expect(try chosen(half) == all.intersection(half))
+        // A command that continues after a crash must choose the same tokens.
+        let known = (0..<200).filter { number in
+            [UInt8(number), 7, 9].withUnsafeBytes { TokenShare(percent: 10, name: "spring").contains($0) }
+        }
+        #expect(known == Self.knownShare)
+    }
+
+    @Test(
+        "A share has its size, a larger one includes it, and another name chooses others.", arguments: [0.5, 1, 10, 60])
+    func shareSize(percent: Double) throws {
+        func chosen(_ percent: Double, _ name: String) throws -> Set<String> {
+            let (read, first) = try Self.ordered(Self.many, TokenShare(percent: percent, name: name))
+            return Set(read.prefix(first))
+        }
+        let found = try chosen(percent, "spring")
+        let (expected, all) = (percent / 100 * Double(Self.many.count), Double(Self.many.count))
+        // Five standard deviations.
+        let tolerance = 5 * (expected * (1 - expected / all)).squareRoot()
+        #expect(abs(Double(found.count) - expected) < tolerance, "\(found.count)")
+        #expect(try chosen(percent + 10, "spring").isSuperset(of: found))
+        let both = Double(try chosen(percent, "autumn").intersection(found).count)
+        #expect(abs(both - expected * percent / 100) < 5 * (expected * percent / 100).squareRoot() + 1, "\(both)")
+    }
+
     @Test("The digest depends on the tokens and their order only.")
     func digest() throws {
         func digest(_ list: String) throws -> String {

@@ -1,9 +1,13 @@
 -- Pushes the next jobs of a list of tokens, and moves the list's cursor, in one step. So a process that repeats a call, or
 -- begins again after a crash, pushes no job twice and omits none.
 --
+-- The first jobs can be a canary. The others are pushed once all of its notifications have ended, or once the wait after
+-- its last push has passed and so many have ended that the campaign's guard has compared them.
+--
 -- KEYS  1 campaign-list:<name> HASH  the cursor: `next`, the number of jobs that were pushed; `jobs` and `notifications` of
 --                                 the whole list; `list` and `job`, the digests of the tokens and of the job; `by`,
---                                 `started_at`, `updated_at` (ms)
+--                                 `started_at`, `updated_at` (ms). With a canary: `base`, the campaign's counters by
+--                                 outcome before the first job, and `canary_at`, the time of the canary's last push (ms)
 --       2 jobs            LIST   jobs to send
 --       3 campaign:<name> HASH   the campaign's counters
 --       4 campaigns       ZSET   campaigns by the time of their last settlement (ms)
@@ -20,25 +24,39 @@
 --      10 unended         the maximum number of the campaign's notifications that have not ended, with these
 --      11 push            RPUSH, or LPUSH if producers push at the left
 --      12 by              the operator, for people
+--      13 guard           the campaign's guard, which is set with the first job: JSON with `rules` and `min`; '' for none
+--      14 canary          the number of jobs of the canary; 0 without one
+--      15 canary notifications   their number
+--      16 wait            the time after the canary's last push, ms
+--      17 minimum         the number of notifications that must have ended after the wait
 --       then the jobs; none to ask for the reply
--- Reply { state, next, waiting, unended }
+-- Reply { state, next, waiting, unended, left, reason, outcome... }
 --       state             ready      these jobs can be pushed
 --                         pushed     they were
 --                         moved      other jobs are next
 --                         full       too many jobs wait, or too many notifications have not ended
+--                         canary     these jobs must wait for the canary
+--                         stopped    the campaign's guard has paused it
 --                         cancelled  the campaign is cancelled
 --                         list, job  the cursor belongs to another list, or to another job
 --                         lost       there is no cursor although jobs were pushed
 --       next              the number of jobs that were pushed
 --       waiting           the number of waiting jobs
---       unended           the number of the campaign's notifications that have not ended, with these; 0 without a limit
+--       unended           the number of the campaign's notifications that have not ended, with these; 0 without a limit.
+--                         In the state canary, the number of its notifications that have not ended
+--       left              in the state canary, the rest of the wait, ms
+--       reason            in the state stopped, the reason of the guard
+--       outcome...        with a canary, the numbers of notifications that have ended since the first job, by outcome,
+--                         in the order of OUTCOMES
 --
 -- Run twice, the second run pushes nothing: the cursor has moved.
 
-local FIRST_JOB = 13
+local FIRST_JOB = 18
 local cursor, jobs, campaign, campaigns, job_commands = unpack(KEYS)
-local name, list, job, all, notifications, first, count, ahead, begun, most, push, by = unpack(ARGV, 1, FIRST_JOB - 1)
+local name, list, job, all, notifications, first, count, ahead, begun, most, push, by, guard, canary,
+    canary_notifications, wait, minimum = unpack(ARGV, 1, FIRST_JOB - 1)
 first, count, ahead, begun, most = tonumber(first), tonumber(count), tonumber(ahead), tonumber(begun), tonumber(most)
+canary, wait = tonumber(canary), tonumber(wait)
 
 local wrong = wrong_type({
     [cursor] = 'hash', [jobs] = 'list', [campaign] = 'hash', [campaigns] = 'zset', [job_commands] = 'hash' })
@@ -46,8 +64,24 @@ if wrong then
     return wrong
 end
 
-local known = redis.call('HMGET', cursor, 'list', 'job', 'next')
-local next, waiting, unended = tonumber(known[3] or 0) or 0, redis.call('LLEN', jobs), 0
+local known = redis.call('HMGET', cursor, 'list', 'job', 'next', 'base', 'canary_at')
+local next, waiting, unended, left, reason = tonumber(known[3] or 0) or 0, redis.call('LLEN', jobs), 0, 0, ''
+local facts, now = campaign_facts(campaign), now_ms()
+
+-- The counters by outcome, of the campaign and since the first job.
+local counters, outcomes, canary_ended = {}, {}, 0
+if canary > 0 then
+    local base = {}
+    for number in string.gmatch(known[4] or '', '%d+') do
+        base[#base + 1] = tonumber(number)
+    end
+    for i, outcome in ipairs(OUTCOMES) do
+        counters[i] = tonumber(facts[outcome] or 0) or 0
+        outcomes[i] = math.max(0, counters[i] - (base[i] or 0))
+        canary_ended = canary_ended + outcomes[i]
+    end
+end
+
 local state = 'ready'
 if known[1] and known[1] ~= list then
     state = 'list'
@@ -58,16 +92,26 @@ elseif not known[1] and first > 0 then
 elseif next ~= first then
     state = 'moved'
 else
-    local command = redis.call('HGET', job_commands, 'campaign:' .. name)
-    local is_json, value = pcall(cjson.decode, command or '')
-    if is_json and type(value) == 'table' and value.state == 'cancelled' then
+    local command = decoded_object(redis.call('HGET', job_commands, 'campaign:' .. name))
+    if command.state == 'cancelled' then
         state = 'cancelled'
+    elseif command.state == 'paused' and command.by == 'guard' and next < tonumber(all) then
+        state, reason = 'stopped', tostring(command.reason or '')
     elseif count > 0 then
-        if begun > 0 then
-            unended = math.max(0, begun - ended_of(campaign_facts(campaign)))
+        if canary > 0 and first == canary then
+            unended = math.max(0, canary_notifications - canary_ended)
+            left = (tonumber(known[5] or 0) or 0) + wait - now
+            -- After a jump of the clock the time may lie further ahead than its length.
+            left = left <= wait and math.max(0, left) or 0
+            if unended > 0 and (left > 0 or canary_ended < tonumber(minimum)) then
+                state = 'canary'
+            end
         end
-        if waiting + count > ahead or unended > most then
-            state = 'full'
+        if state == 'ready' then
+            unended = begun > 0 and math.max(0, begun - ended_of(facts)) or 0
+            if waiting + count > ahead or unended > most then
+                state = 'full'
+            end
         end
     end
 end
@@ -77,18 +121,28 @@ if state == 'ready' and #ARGV >= FIRST_JOB then
     for i = FIRST_JOB, #ARGV do
         bodies[#bodies + 1] = ARGV[i]
     end
-    local now = now_ms()
+    local new_guard = guard ~= '' and not known[1] and cjson.decode(guard)
+    local guarded = new_guard and guard_counters(campaign, new_guard.rules, ended_of(facts))
     call_in_chunks(push, jobs, bodies)
     if not known[1] then
         redis.call('HSET', cursor, 'list', list, 'job', job, 'jobs', all, 'notifications', notifications, 'by', by,
             'started_at', now)
+        if canary > 0 then
+            redis.call('HSET', cursor, 'base', table.concat(counters, ' '))
+        end
         redis.pcall('HINCRBY', campaign, 'total', notifications)
+        if new_guard then
+            rebase_guard(campaign, new_guard, guarded)
+        end
     end
     state, next, waiting = 'pushed', next + #bodies, waiting + #bodies
     redis.call('HSET', cursor, 'next', next, 'updated_at', now)
+    if canary > 0 and next == canary then
+        redis.call('HSET', cursor, 'canary_at', now)
+    end
     redis.call('PEXPIRE', cursor, CAMPAIGN_LIFE)
     redis.call('PEXPIRE', campaign, CAMPAIGN_LIFE)
     -- A campaign exists from its first job on, and before its first settlement.
     redis.call('ZADD', campaigns, now, name)
 end
-return { state, next, waiting, unended }
+return { state, next, waiting, unended, left, reason, unpack(outcomes) }

@@ -29,6 +29,12 @@ local function reasons_json(counters, counter)
     return '{' .. table.concat(members, ',') .. '}'
 end
 
+-- Returns the JSON of an object; an empty one if the text is none.
+local function decoded_object(text)
+    local is_json, value = pcall(cjson.decode, text or '')
+    return is_json and type(value) == 'table' and value or {}
+end
+
 -- Returns the number of a campaign's notifications that have ended. `facts` are its counters by outcome.
 local function ended_of(facts)
     local ended = 0
@@ -60,10 +66,31 @@ local function finish_campaign(key, now, name, facts, results, limit)
         counters[all[i]] = all[i + 1]
     end
     local started = tonumber(facts.started_at or nil) or now
+    -- The percentiles of the times, which are assumed to be evenly distributed within the buckets; see LatencyCounts.
+    local latency, buckets, all_times, found = decoded_object(counters.latency), {}, 0, {}
+    for i = 0, 43 do
+        local bound = i < 2 and i + 1 or (i % 2 == 0 and 3 or 4) * 2 ^ (math.floor(i / 2) - 1)
+        local amount = math.max(0, tonumber(latency[string.format('%.0f', bound)]) or 0)
+        all_times = all_times + amount
+        buckets[#buckets + 1] = { bound = bound, amount = amount }
+    end
+    local low, before = 0, 0
+    for _, bucket in ipairs(all_times > 0 and all_times < 2 ^ 53 and buckets or {}) do
+        local bound, amount = bucket.bound, bucket.amount
+        for percent, share in pairs({ [50] = 0.5, [99] = 0.99 }) do
+            if amount > 0 and not found[percent] and before + amount >= share * all_times then
+                found[percent] = low + (bound - low) * math.max(0, share * all_times - before) / amount
+            end
+        end
+        low, before = bound, before + amount
+    end
+    local percentiles = found[50] and found[99]
+        and string.format(',"latency_p50_ms":%.0f,"latency_p99_ms":%.0f', found[50], found[99]) or ''
     local report = string.format('{"total":%.0f,"ended":%.0f,"outcomes":{%s},"dead_reasons":%s,"retry_reasons":%s,'
-        .. '"invalid_share":%.4f,"started_at":%.0f,"finished_at":%.0f,"duration_ms":%.0f}',
+        .. '"invalid_share":%.4f,"started_at":%.0f,"finished_at":%.0f,"duration_ms":%.0f,"per_second":%.1f%s}',
         total, ended, table.concat(outcomes, ','), reasons_json(counters, 'dead'), reasons_json(counters, 'retried'),
-        (tonumber(facts.invalid_token or 0) or 0) / ended, started, now, now - started)
+        (tonumber(facts.invalid_token or 0) or 0) / ended, started, now, now - started,
+        ended * 1000 / math.max(1, now - started), percentiles)
     add_results(results, tonumber(limit) == 0 and UNLIMITED_RESULTS or limit,
         string.format('[{"event":"campaign_finished","campaign":%s,"report":%s,"notifications":[\n{}]}]',
             cjson.encode(name), report), 1)
@@ -71,19 +98,13 @@ end
 
 -- Returns what finish_campaign needs to know of a campaign; `wrong` is true if its key is of another type.
 local function campaign_facts(key)
-    local names = { 'started_at', 'total', 'open', 'finished_at', 'guard', unpack(OUTCOMES) }
+    local names = { 'started_at', 'total', 'open', 'finished_at', 'guard', 'latency', unpack(OUTCOMES) }
     local values = redis.pcall('HMGET', key, unpack(names))
     local facts = { wrong = values.err ~= nil }
     for i, name in ipairs(names) do
         facts[name] = values[i]
     end
     return facts
-end
-
--- Returns the JSON of an object; an empty one if the text is none.
-local function decoded_object(text)
-    local is_json, value = pcall(cjson.decode, text or '')
-    return is_json and type(value) == 'table' and value or {}
 end
 
 -- Pauses a running campaign, as an operator's command does. Returns false if it is paused or cancelled.
@@ -155,24 +176,43 @@ local function apply_guard(key, now, name, facts, job_commands)
 end
 
 -- Adds counts by field to a campaign's counters, which are kept for ninety days. Call write_results afterwards.
--- With `job_commands` its guard is applied; returns the reason if that has paused it.
-local function add_to_campaign(campaigns, prefix, now, name, counts, results, limit, job_commands)
+-- With `job_commands` its guard is applied; returns the reason if that has paused it. `times` has the numbers of
+-- delivered notifications by the upper bound of their times, as JSON.
+local function add_to_campaign(campaigns, prefix, now, name, counts, results, limit, job_commands, times)
     local key = prefix .. name
     for field, amount in pairs(counts) do
         redis.pcall('HINCRBY', key, field, amount)
     end
     local facts = campaign_facts(key)
+    local fields = { 'updated_at', now }
+    if times then
+        local sums = decoded_object(facts.latency)
+        for bound, amount in pairs(decoded_object(times)) do
+            sums[bound] = (tonumber(sums[bound]) or 0) + amount
+        end
+        -- Sums that another client has written may not be numbers.
+        local is_json, text = pcall(cjson.encode, sums)
+        fields[3], fields[4] = is_json and 'latency' or nil, is_json and text or nil
+    end
     if facts.started_at or facts.wrong then
-        redis.pcall('HSET', key, 'updated_at', now)
+        redis.pcall('HSET', key, unpack(fields))
     else
         facts.started_at = now
-        redis.pcall('HSET', key, 'started_at', now, 'updated_at', now)
+        redis.pcall('HSET', key, 'started_at', now, unpack(fields))
         local number = redis.pcall('ZCARD', campaigns)
         for _, old in ipairs(type(number) == 'number' and number >= MAX_CAMPAIGNS
             and redis.pcall('ZRANGE', campaigns, 0, 9) or {}) do
             redis.pcall('UNLINK', prefix .. old)
             redis.pcall('ZREM', campaigns, old)
         end
+    end
+    local ended = ended_of(counts)
+    if ended > 0 then
+        -- Periods of a minute, and longer ones later, so that their number is bounded: at most 500 in 90 days.
+        local age = now - (tonumber(facts.started_at) or now)
+        local length = age < 7200000 and 60 or age < 86400000 and 600 or age < 1209600000 and 7200 or 86400
+        local start = math.floor(now / 1000 / length) * length
+        redis.pcall('HINCRBY', key, string.format('at:%.0f/%d', start, length), ended)
     end
     redis.pcall('PEXPIRE', key, CAMPAIGN_LIFE)
     redis.pcall('ZADD', campaigns, now, name)

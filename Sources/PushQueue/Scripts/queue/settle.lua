@@ -23,6 +23,8 @@
 --       for none
 --         campaign name                          the actions after it are about jobs of this campaign, '' for none:
 --                                                what they count is added to its counters, too
+--         times  counts                          the times from enqueueing to delivery of the campaign's notifications,
+--                                                as a JSON object: the upper bound of a bucket (ms) -> their number
 --         ack    outcome n claim...              n jobs have ended with this outcome, which is counted
 --         report outcome results n claim...      the same with a result for each, in this order: an array of one group, with a
 --                                                line feed before each result
@@ -83,7 +85,7 @@ if first_action ~= 'minute' then
 end
 
 -- The counts by field, in all and by campaign, which are written at the end.
-local campaign, total, by_campaign = nil, {}, {}
+local campaign, total, by_campaign, times = nil, {}, {}, nil
 
 local function add(field, amount)
     total[field] = (total[field] or 0) + amount
@@ -131,6 +133,10 @@ while at <= #ARGV do
     local action = ARGV[at]
     if action == 'campaign' then
         campaign = ARGV[at + 1] ~= '' and ARGV[at + 1] or nil
+        at = at + 2
+    elseif action == 'times' then
+        times = times or {}
+        times[campaign or ''] = ARGV[at + 1]
         at = at + 2
     elseif action == 'ack' then
         local outcome, n = ARGV[at + 1], tonumber(ARGV[at + 2])
@@ -232,7 +238,8 @@ for field, amount in pairs(total) do
 end
 local stopped = {}
 for name, counts in pairs(by_campaign) do
-    local reason = add_to_campaign(campaigns, campaign_prefix, now, name, counts, results, max_results, job_commands)
+    local reason = add_to_campaign(campaigns, campaign_prefix, now, name, counts, results, max_results, job_commands,
+        times and times[name])
     if reason then
         stopped[#stopped + 1], stopped[#stopped + 2] = name, reason
     end

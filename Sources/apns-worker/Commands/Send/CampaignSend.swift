@@ -30,6 +30,14 @@ struct CampaignSend: AsyncParsableCommand {
             The position in the list is kept in Redis, and moves in the same step in which jobs are enqueued. After Ctrl-C, a \
             crash or an error, repeat the command with the same job and the same tokens: it continues, and sends nothing \
             twice. A campaign that was sent to its end is not sent again under the same name.
+
+            With --stop-if, workers pause the campaign as soon as too much of it fails, as with `campaign guard`; the command \
+            then ends with status 1. With --canary, a share of the devices is sent to first, chosen by their tokens' hashes. The \
+            command waits until all of these notifications have ended or, for no longer than --wait, until as many have ended as \
+            the guard needs. To continue after a pause, use `campaign resume`, and repeat the command.
+
+              apns-worker campaign send spring-sale --job job.json --tokens tokens.txt --canary 1% \
+                --stop-if 'invalid_token>5%,dead>1%'
             """)
 
     @Argument(help: "Name of the campaign.") var campaign: String
@@ -61,6 +69,18 @@ struct CampaignSend: AsyncParsableCommand {
 
     @Option(help: "Maximum number of tokens in a job. (default: 1000)") var jobSize: Int?
 
+    @Option(help: "Shares above which the campaign is paused, such as 'invalid_token>5%,dead>1%'.")
+    var stopIf: String?
+
+    @Option(help: "Number of notifications below which it is not paused. (default: 1000)") var min: Int?
+
+    @Option(help: "Share of the devices that is sent to first, such as 1%; requires --stop-if.") var canary: String?
+
+    @Option(
+        help:
+            "Maximum time to wait for the outcomes of the canary, after it was enqueued. The command always waits for as many as --min. (default: 2m)"
+    ) var wait: String?
+
     @Flag(help: "Send nothing if the job has likely mistakes, or a line is not a token.") var strict = false
 
     @Flag(help: "Read the list and check the job, and print the number of jobs without enqueueing them.")
@@ -84,9 +104,41 @@ struct CampaignSend: AsyncParsableCommand {
         guard (1...1_000_000).contains(ahead ?? 1) else { throw ValidationError("--ahead must be 1 to 1000000") }
         _ = try rateLimit(0)
         _ = try sendAt()
+        _ = try campaignGuard()
+        _ = try share()
+        _ = try waitMs()
+        if stopIf == nil, min != nil { throw ValidationError("--min needs --stop-if, such as invalid_token>5%") }
+        if canary == nil, wait != nil { throw ValidationError("--wait needs --canary, such as 1%") }
+        if canary != nil {
+            if stopIf == nil { throw ValidationError("--canary needs --stop-if, such as invalid_token>5%") }
+            if at != nil { throw ValidationError(Self.scheduledCanary) }
+        }
         if tokens == "-", isatty(STDIN_FILENO) == 1 {
             throw ValidationError("write tokens to standard input, one per line, or pass a file with --tokens")
         }
+    }
+
+    private static let scheduledCanary =
+        "--canary and a time to send cannot be combined: the command must wait for the canary's outcomes"
+
+    private func campaignGuard() throws -> CampaignGuard? {
+        var fields = Fields(refusesEmpty: true)
+        fields.append("stop_if", stopIf)
+        fields.append("min", min.map { "\($0)" })
+        return try readingFlags { () throws(FieldMistake) in try fields.campaignGuard() }
+    }
+
+    /// Returns the devices of the canary. Another campaign has others.
+    private func share() throws -> TokenShare? {
+        guard let canary else { return nil }
+        guard canary.hasSuffix("%"), let percent = Double(canary.dropLast()), percent > 0, percent < 100 else {
+            throw ValidationError("--canary must be a share above 0% and below 100%, such as 1% or 0.5%")
+        }
+        return TokenShare(percent: percent, name: campaign)
+    }
+
+    private func waitMs() throws -> Int {
+        try wait.map { try DurationText.option($0, "--wait", 1...86_400) } ?? 120_000
     }
 
     private func sendAt() throws -> Int64? {
@@ -122,6 +174,7 @@ struct CampaignSend: AsyncParsableCommand {
         } catch let mistake as JobTemplate.Mistake {
             throw ValidationError("--job \(job): \(mistake)")
         }
+        if canary != nil, template.isScheduled { throw ValidationError(Self.scheduledCanary) }
         _ = try check(template, configuration.format, apps: nil, configuration.keys)
         let input = try await input()
         let refused = try await FleetOptions.withFleet(settings, searches: false) { fleet in
@@ -134,14 +187,17 @@ struct CampaignSend: AsyncParsableCommand {
             for hint in try check(template, format, apps: state.apps, source.keys) {
                 Terminal.note("note: \(hint.detail)\n")
             }
-            let digest = ListedJobs.digest([
+            var parts = [
                 text, ByteBuffer(string: at ?? ""), ByteBuffer(string: "\(size)"), ByteBuffer(string: "\(format)"),
-            ])
-            let jobs = ListedJobs(
-                template, try list(input), jobDigest: digest, size: size, format, queue: source.keys.queue)
+            ]
+            if let canary { parts.append(ByteBuffer(string: canary)) }
+            let jobs = try ListedJobs(
+                template, try list(input), jobDigest: ListedJobs.digest(parts), size: size, canary: share(), format,
+                queue: source.keys.queue)
+            let (stop, waitTime) = (try campaignGuard(), try waitMs())
             var desk = try Desk(fleet, [source.keys], settings)
             let change = try readingFlags { () throws(FieldMistake) in
-                try SendCampaign(campaign, jobs, ahead: ahead ?? 100)
+                try SendCampaign(campaign, jobs, ahead: ahead ?? 100, guard: stop, wait: waitTime)
             }
             if !dryRun, let limit = try rateLimit(await fleet.now(of: [source.keys])) {
                 // The name is new.

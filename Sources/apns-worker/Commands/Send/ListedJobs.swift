@@ -10,12 +10,14 @@ import TokenLists
 final class ListedJobs: CampaignJobs {
     let listDigest, jobDigest: String
     let count, repeated, refused: Int
+    let canary: Int?
     let isScheduled: Bool
     private let template: JobTemplate
     private let format: JobFormat
     private let queue: String
-    /// The number of tokens in a job, and in the list.
-    private let size, tokens: Int
+    /// The number of tokens in a job, in the list, and in the canary.
+    private let size, tokens, canaryTokens: Int
+    private let canaryJobs: Int
 
     private struct Position {
         let list: ListedTokens
@@ -27,19 +29,26 @@ final class ListedJobs: CampaignJobs {
     /// - Parameters:
     ///   - jobDigest: the digest of all else that the jobs are made of.
     ///   - size: the number of tokens in a job.
+    ///   - share: the tokens of the canary.
+    /// - Throws: ``TokenListFailure``.
     init(
-        _ template: JobTemplate, _ list: sending ListedTokens, jobDigest: String, size: Int, _ format: JobFormat,
-        queue: String
-    ) {
+        _ template: JobTemplate, _ list: sending ListedTokens, jobDigest: String, size: Int, canary share: TokenShare?,
+        _ format: JobFormat, queue: String
+    ) throws {
         (self.template, self.jobDigest, self.size, self.format) = (template, jobDigest, size, format)
         (self.queue, isScheduled) = (queue, template.isScheduled)
         (listDigest, tokens) = (list.tokens.digest, list.tokens.count)
         (repeated, refused) = (list.tokens.repeated, list.refused)
-        count = (tokens + size - 1) / size
+        canaryTokens = try share.map { try list.tokens.putFirst($0) } ?? 0
+        canaryJobs = (canaryTokens + size - 1) / size
+        canary = share.map { [canaryJobs] _ in canaryJobs }
+        count = canaryJobs + (tokens - canaryTokens + size - 1) / size
         position = Mutex(Position(list: list))
     }
 
-    func notifications(ofFirst jobs: Int) -> Int { min(jobs * size, tokens) }
+    func notifications(ofFirst jobs: Int) -> Int {
+        min(jobs * size, canaryTokens) + min(max(0, jobs - canaryJobs) * size, tokens - canaryTokens)
+    }
 
     func jobs(after first: Int, atMost count: Int, bytes: Int) throws -> [ByteBuffer] {
         try position.withLock { position in
@@ -52,8 +61,11 @@ final class ListedJobs: CampaignJobs {
             }
             var (jobs, written) = ([ByteBuffer](), 0)
             while jobs.count < count, position.next < self.count, written < bytes {
+                // The last job of the canary can have fewer tokens.
+                let tokens =
+                    notifications(ofFirst: position.next + 1) - notifications(ofFirst: position.next)
                 let job = try make(position.next) { text in
-                    for index in 0..<size {
+                    for index in 0..<tokens {
                         guard let token = try list.next() else { break }
                         if index > 0 { text.writeInteger(UInt8(ascii: ",")) }
                         Self.write(token, to: &text)
