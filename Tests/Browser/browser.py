@@ -3,8 +3,10 @@
 import os
 
 from selenium import webdriver
+from selenium.webdriver import ActionChains
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import Select
 
 from scene import LIMIT, eventually
@@ -41,12 +43,15 @@ class Browser:
         self.base, self.has_scripts = base, scripts
         if scripts:
             self.driver.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": RECORDER})
-        self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", {
-            "width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600})
+        self.resize(width, height, is_mobile=width < 600)
         self.set_dark(dark)
 
     def close(self):
         self.driver.quit()
+
+    def resize(self, width, height, is_mobile=False):
+        self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", {
+            "width": width, "height": height, "deviceScaleFactor": 1, "mobile": is_mobile})
 
     def set_dark(self, dark):
         self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {
@@ -93,6 +98,43 @@ class Browser:
         while links := self.all("a[rel=next]"):
             self.press(links[0])
             yield
+
+    # The keyboard
+
+    def type(self, *keys):
+        """Types as an operator does, wherever the focus is."""
+        ActionChains(self.driver).send_keys(*keys).perform()
+        return self
+
+    def focused(self):
+        """Returns the focused element, or None if the focus is on the page itself."""
+        active = self.driver.switch_to.active_element
+        return None if active.tag_name in ("body", "html") else active
+
+    def tab_to(self, names, within="", limit=150):
+        """Presses Tab until a control with one of the names has the focus; returns the number of presses.
+
+        The name is the text, the label or the name attribute. `within` selects an ancestor."""
+        names = [names] if isinstance(names, str) else names
+        passed = []
+        for count in range(limit):
+            name = self.driver.execute_script("""
+                const [names, within] = arguments, one = document.activeElement;
+                if (!one || one === document.body) return ["", false];
+                const own = [one.textContent.trim(), one.getAttribute("aria-label"), one.getAttribute("name")].filter(Boolean);
+                return [own[0] ?? one.tagName, own.some((text) => names.includes(text)) && (!within || !!one.closest(within))]""",
+                                              names, within)
+            if name[1]:
+                return count
+            passed.append(name[0][:30])
+            self.type(Keys.TAB)
+        raise AssertionError(f"{self.driver.current_url}: Tab does not reach {names} in {within or 'the page'}, but {passed}")
+
+    def enter(self):
+        """Presses Enter on the focused control, and waits for the next page."""
+        old = self.one("html").id
+        self.type(Keys.ENTER)
+        self.arrive(old)
 
     def search(self, path=None):
         """Opens a list and searches until a page has rows, or to the end."""

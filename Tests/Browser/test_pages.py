@@ -2,16 +2,18 @@
 
 import json
 import os
+import re
 import time
 import unittest
 import urllib.error
 import urllib.parse
+import urllib.request
 
 from selenium.webdriver import ActionChains
 from selenium.webdriver.common.keys import Keys
 
 from browser import Browser
-from scene import Scene, eventually, get_json, notifications, token
+from scene import LIMIT, Scene, eventually, get_json, notifications, token
 
 HOSTILE = [
     "<script>alert(1)</script>", "\"><img src=x onerror=alert(1)>", "'\"`</textarea></title><svg onload=alert(1)>",
@@ -28,6 +30,30 @@ def hostile(index, text, **members):
         "token": token("ee", index), "id": text, "campaign": text, "app": text, "topic": text, "collapse_id": text,
         "payload": {"aps": {"alert": {"title": text, "subtitle": text, "body": text}, "category": text}, text: text},
         **members}
+
+
+SECTIONS = ["Overview", "Queues", "Jobs", "Campaigns", "Dead letters", "Device", "Invalid tokens", "Apps", "Workers",
+            "Redis", "Activity", "Try it"]
+# The pages that exist without data.
+EMPTY = ["/", "/queues", "/queues/default", "/jobs", "/campaigns", "/dead", "/devices", "/invalid", "/apps", "/workers", "/redis",
+         "/activity", "/try", "/search?q=absent"]
+
+
+def inbox_pages(test):
+    """Sends a push of each kind, opens the inbox, and returns the path of each of its views."""
+    test.browser.base = test.control
+    test.scene.push(
+        job("aa", 900, id="inbox-plain"), job("503", 900, id="inbox-refused"),
+        {"token": token("aa", 1), "push_type": "liveactivity", "topic": "com.example.app.push-type.liveactivity",
+         "payload": {"aps": {"timestamp": int(time.time()), "event": "update", "content-state": {"home": 2},
+                             "alert": {"title": "Goal", "body": "2:1"}}}})
+    test.browser.open("/")
+    test.browser.sees("Goal")
+
+    def links(css):
+        found = [one.get_attribute("href") for one in test.browser.all(css)]
+        return [one[len(test.control):] for one in found if one and one.startswith(test.control)]
+    return list(dict.fromkeys(["/", *links("main .tabs a"), *links("main a[href*='/inbox/']")[:2], "/?text=absent"]))
 
 
 class Live(unittest.TestCase):
@@ -73,6 +99,23 @@ class Live(unittest.TestCase):
         self.browser.search(path)
         return [one.get_attribute("href")[len(self.address):] for one in self.browser.all(css)]
 
+    def run_page(self):
+        """Counts a change, and returns the path of the page that asks for its confirmation."""
+        opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
+        with opener.open(self.address + "/try", timeout=LIMIT) as answer:
+            page = answer.read().decode()
+        secret = re.search(r'name="form_token" value="([0-9a-f]+)"', page).group(1)
+        fields = {"form_token": secret, "action": "discard", "queue": "default", "id": "later-0"}
+        request = urllib.request.Request(
+            self.address + "/actions/change-jobs", urllib.parse.urlencode(fields).encode(), {"Origin": self.address})
+        with opener.open(request, timeout=LIMIT) as answer:
+            return answer.url[len(self.address):]
+
+    def worker_name(self):
+        """Returns the name of a worker, without the number of its lane."""
+        lane = eventually("a heartbeat", lambda: self.scene.redis("ZRANGE", "push:{default}:workers", 0, -1))[0]
+        return lane.rpartition(".")[0]
+
     def pages(self):
         """Returns the path of each page with its title."""
         job_page = self.keys("/jobs?state=scheduled&queue=default", "tbody a[href*='/jobs/default/']")[0]
@@ -81,6 +124,8 @@ class Live(unittest.TestCase):
         hostile_dead = self.keys("/dead?queue=default&reason=Unknown*", "tbody a[href*='/dead/default/']")[0]
         return {
             "/": "Overview", "/?span=day": "Overview", "/?span=days": "Overview", "/queues": "Queues",
+            "/apps/default": "", "/workers/" + urllib.parse.quote(self.worker_name(), safe=""): "", self.run_page(): "",
+            "/search": "Search", "/search?q=e": "Search", "/search?q=absent": "Search", "/styles": "Styles",
             "/queues/default": "Queue default", "/queues/other": "Queue other", "/jobs": "Jobs",
             "/jobs?state=retrying": "Jobs", job_page: "Job ", hostile_job: "Job ", "/devices": "Device",
             f"/devices/{token('410', 0)}": "Device 4100", "/campaigns": "Campaigns", "/campaigns/spring": "Campaign spring",
@@ -101,12 +146,93 @@ class Pages(Live):
 
     def test_navigation_leads_to_each_section_and_marks_it(self):
         self.browser.open("/")
-        names = [one.text.split(" ")[0] for one in self.browser.all("nav[aria-label=Pages] a")]
-        self.assertEqual(len(names), 12)
-        for index in range(12):
-            link = self.browser.all("nav[aria-label=Pages] a")[index]
-            self.browser.press(link)
-            self.assertTrue(self.browser.one("nav [aria-current=page]").text.startswith(names[index]))
+        links = "nav[aria-label=Pages] a"
+
+        def name(link):
+            return self.browser.driver.execute_script("return arguments[0].firstChild.textContent.trim()", link)
+        self.assertEqual([name(one) for one in self.browser.all(links)], SECTIONS)
+        self.assertEqual([one.text.capitalize() for one in self.browser.all("nav[aria-label=Pages] p")],
+                         ["Now", "Work", "Delivery", "Fleet", "Tools"])
+        for index, section in enumerate(SECTIONS):
+            self.browser.press(self.browser.all(links)[index])
+            self.assertEqual([name(one) for one in self.browser.all("nav[aria-label=Pages] [aria-current=page]")], [section])
+
+    def test_the_navigation_of_a_narrow_window_is_a_menu(self):
+        self.browser.resize(390, 844)
+        self.addCleanup(self.browser.resize, 1280, 900)
+        self.browser.open("/")
+        self.assertEqual([one for one in self.browser.all("nav[aria-label=Pages] a") if one.is_displayed()], [])
+        self.browser.one("details.menu > summary").click()
+        self.browser.press(self.browser.all("nav[aria-label=Pages] a")[2])
+        self.assertEqual(self.browser.title, "Jobs")
+        self.browser.one("details.menu > summary").click()
+        self.browser.type(Keys.ESCAPE)
+        eventually("Escape closes the menu", lambda: not self.browser.all("details.menu[open]"))
+
+    def test_the_search_leads_to_what_a_text_names(self):
+        for text, title in (("spring", "Campaign spring"), (token("410", 0), "Device 4100"), (token("410", 0)[:8], "Device"),
+                            ("later-7", "Job "), ("other", "Queue other"), (self.worker_name(), "")):
+            with self.subTest(text):
+                self.browser.open("/jobs")
+                self.browser.one("#search").send_keys(text)
+                old = self.browser.one("html").id
+                self.browser.type(Keys.ENTER)
+                self.browser.arrive(old)
+                self.assertTrue(self.browser.title.startswith(title), self.browser.title)
+                self.assertNotEqual(self.browser.title, "Search")
+        self.browser.open("/search?q=sprng-that-is-absent")
+        self.browser.sees("sprng-that-is-absent")
+        self.assertEqual(self.browser.one("#search").get_attribute("value"), "sprng-that-is-absent")
+
+    def test_the_icon_shows_the_number_of_problems(self):
+        def icon():
+            return self.browser.one("link[rel=icon]").get_attribute("href")
+        # Jobs wait on the queue other, which has no worker.
+        self.browser.open("/")
+        number = eventually("a problem is counted", lambda: (found := re.search(r"/icon-(\d+)\.svg$", icon())) and int(found.group(1)))
+        self.assertEqual(self.browser.one("nav[aria-label=Pages] .count").text, str(number))
+        with urllib.request.urlopen(icon(), timeout=LIMIT) as answer:
+            self.assertIn(f">{number}</text>", answer.read().decode())
+
+    def test_the_choice_of_colours_is_kept(self):
+        def background():
+            return self.browser.driver.execute_script("return getComputedStyle(document.body).backgroundColor")
+
+        def choose(theme):
+            self.browser.press(self.browser.one(f"form.theme button[value={theme}]"))
+            self.assertEqual(self.browser.title, "Jobs")
+            pressed = self.browser.all("form.theme button[aria-pressed=true]")
+            self.assertEqual([one.get_attribute("value") for one in pressed], [theme])
+            return background()
+        self.addCleanup(self.browser.driver.delete_all_cookies)
+        self.browser.open("/jobs?state=retrying")
+        system = background()
+        dark = choose("dark")
+        self.assertNotEqual(dark, system)
+        self.assertIn("state=retrying", self.browser.driver.current_url)
+        self.browser.open("/queues")
+        self.assertEqual(self.browser.one("html").get_attribute("data-theme"), "dark")
+        self.assertEqual(background(), dark)
+        self.browser.open("/jobs")
+        self.browser.set_dark(True)
+        self.addCleanup(self.browser.set_dark, False)
+        self.assertEqual(choose("light"), system)
+        self.assertEqual(choose("system"), dark)
+        self.assertIsNone(self.browser.one("html").get_attribute("data-theme"))
+
+    def test_a_button_copies_a_command(self):
+        self.browser.driver.execute_cdp_cmd("Browser.grantPermissions", {
+            "origin": self.address, "permissions": ["clipboardReadWrite", "clipboardSanitizedWrite"]})
+        self.browser.open("/styles")
+        button = [one for one in self.browser.all("button[data-copy]") if one.is_displayed()][0]
+        command = self.browser.driver.execute_script("return arguments[0].parentElement.querySelector('code').textContent", button)
+        button.click()
+        eventually("the button answers", lambda: button.text in ("Copied", "Selected"))
+        if button.text == "Copied":
+            self.assertEqual(self.browser.driver.execute_async_script(
+                "navigator.clipboard.readText().then(arguments[0], (error) => arguments[0](String(error)))"), command)
+        else:
+            self.assertEqual(self.browser.driver.execute_script("return getSelection().toString()"), command)
 
     def test_markup_of_jobs_shows_as_text(self):
         for text in HOSTILE:
@@ -148,19 +274,6 @@ class Pages(Live):
             self.assertEqual(refused.exception.code, 400)
             self.assertIn("must be from an earlier page", refused.exception.read().decode())
             refused.exception.close()
-
-    def test_narrow_screen_has_no_scroll_bar_of_the_page(self):
-        narrow = Browser(self.address, width=375, height=800)
-        self.addCleanup(narrow.close)
-        for path in self.pages():
-            with self.subTest(path):
-                narrow.open(path)
-                width, wide = narrow.driver.execute_script("""
-                    const wide = [...document.body.querySelectorAll("*")]
-                      .filter((one) => one.getBoundingClientRect().right > innerWidth + 1 && !one.closest(".table, pre, .chart"))
-                      .map((one) => `${one.tagName} ${one.className} ${one.textContent.slice(0, 40)}`).slice(0, 5);
-                    return [document.documentElement.scrollWidth, wide]""")
-                self.assertLessEqual(width, 375, wide)
 
     def test_dark_colours(self):
         def background():
