@@ -34,6 +34,10 @@ def hostile(index, text, **members):
 
 SECTIONS = ["Overview", "Queues", "Jobs", "Campaigns", "Dead letters", "Device", "Invalid tokens", "Apps", "Workers",
             "Redis", "Activity", "Try it"]
+# Identifies a control before and after an update.
+KEY = """const key = (one) => one.getAttribute("href") ?? one.getAttribute("aria-label")
+  ?? `${one.tagName} ${one.name} ${one.value} ${one.form?.action} ${one.textContent.trim()}`;"""
+OUTCOMES = '.chart[data-chart^="Notifications by outcome"]'
 # The pages that exist without data.
 EMPTY = ["/", "/queues", "/queues/default", "/jobs", "/campaigns", "/dead", "/devices", "/invalid", "/apps", "/workers", "/redis",
          "/activity", "/try", "/search?q=absent"]
@@ -123,7 +127,7 @@ class Live(unittest.TestCase):
         dead = self.keys("/dead?queue=default&reason=PayloadTooLarge", "tbody a[href*='/dead/default/']")[0]
         hostile_dead = self.keys("/dead?queue=default&reason=Unknown*", "tbody a[href*='/dead/default/']")[0]
         return {
-            "/": "Overview", "/?span=day": "Overview", "/?span=days": "Overview", "/queues": "Queues",
+            "/": "Overview", "/?span=15m": "Overview", "/?span=24h": "Overview", "/?span=40d": "Overview", "/queues": "Queues",
             "/apps/default": "", "/workers/" + urllib.parse.quote(self.worker_name(), safe=""): "", self.run_page(): "",
             "/search": "Search", "/search?q=e": "Search", "/search?q=absent": "Search", "/styles": "Styles",
             "/queues/default": "Queue default", "/queues/other": "Queue other", "/jobs": "Jobs",
@@ -291,24 +295,26 @@ class Pages(Live):
             with self.subTest(path):
                 self.browser.open(path)
                 reached = []
-                for step in range(200):
+                for _ in range(400):
                     # To the page: the focused element may be replaced by an update at any time.
-                    ActionChains(self.browser.driver).send_keys(Keys.TAB).perform()
-                    found = self.browser.driver.execute_script("""
+                    self.browser.type(Keys.TAB)
+                    found = self.browser.driver.execute_script(KEY + """
                         const one = document.activeElement;
                         if (one === document.body) return null;
-                        return [one.matches(".skip"), [...document.querySelectorAll("*")].indexOf(one), one.checkVisibility()
+                        return [one.matches(".skip"), key(one), one.checkVisibility()
                           && (getComputedStyle(one).outlineStyle !== "none" || getComputedStyle(one).boxShadow !== "none")]""")
-                    if not found or (reached and found[1] == reached[0][1]):
+                    if not found or (reached and found[0]):
                         break
                     reached.append(found)
                 self.assertTrue(reached[0][0], "the first tab stop is the skip link")
                 self.assertEqual([one for one in reached if not one[2]], [], "each tab stop shows its focus")
-                missed = self.browser.driver.execute_script("""
+                missed = self.browser.driver.execute_script(KEY + """
                     const reached = new Set(arguments[0]), all = [...document.querySelectorAll("*")];
-                    const groups = new Set(all.filter((one, i) => reached.has(i) && one.type === "radio").map((one) => one.name));
-                    return all.filter((one, i) => one.matches("a[href], button, input:not([type=hidden]), select, textarea, summary")
-                        && !reached.has(i) && one.checkVisibility() && !(one.type === "radio" && groups.has(one.name)))
+                    const groups = new Set(all.filter((one) => reached.has(key(one)) && one.type === "radio").map((one) => one.name));
+                    // The bars of charts are links for the pointer; their table has the same ones.
+                    return all.filter((one) => one.matches("a[href], button, input:not([type=hidden]), select, textarea, summary")
+                        && !one.matches("svg *, :disabled") && !reached.has(key(one)) && one.checkVisibility()
+                        && !(one.type === "radio" && groups.has(one.name)))
                       .map((one) => one.outerHTML.slice(0, 120))""", [one[1] for one in reached])
                 self.assertEqual(missed, [])
         self.browser.open("/jobs")
@@ -327,6 +333,169 @@ class Pages(Live):
         plain.search("/jobs?state=retrying")
         self.assertIn("retry-1", plain.text)
         self.assertIn("ServiceUnavailable", plain.text)
+
+
+class Charts(Live):
+    """The charts of the overview."""
+
+    def setUp(self):
+        # The counters of a minute are written once per second.
+        self.browser.open("/?span=1h")
+        eventually("the outcomes are counted", lambda: self.browser.open("/?span=1h").all(f"{OUTCOMES} .cursor"))
+
+    def test_arrow_keys_move_the_crosshair_and_say_its_values(self):
+        def cursor(name):
+            return self.browser.one(f"{OUTCOMES} .cursor").get_attribute(name)
+        self.assertEqual([one for one in self.browser.all(".chart .tip") if one.is_displayed()], [])
+        self.browser.driver.execute_script("document.querySelector(arguments[0]).focus()", f"{OUTCOMES} .cursor")
+        self.browser.type(Keys.HOME)
+        eventually("the first minute is shown", lambda: cursor("aria-valuenow") == "0")
+        self.assertIn("nothing was recorded", cursor("aria-valuetext"))
+        self.browser.type(Keys.END)
+        eventually("the last minute is shown", lambda: cursor("aria-valuenow") == "59")
+
+        # The load may have been some minutes ago.
+        def says_values():
+            words = cursor("aria-valuetext")
+            if "delivered" in words:
+                return words
+            self.browser.type(Keys.ARROW_LEFT)
+            return None
+        words = eventually("a minute with values", says_values)
+        tip = [one for one in self.browser.all(f"{OUTCOMES} .tip") if one.is_displayed()]
+        self.assertEqual(len(tip), 1)
+        for name in ("delivered", "dead", "invalid_token"):
+            self.assertIn(name, words)
+            self.assertIn(name, tip[0].text)
+        self.browser.type(Keys.ESCAPE)
+        eventually("Escape hides the values", lambda: not [one for one in self.browser.all(".chart .tip") if one.is_displayed()])
+
+    def test_the_legend_hides_a_series_and_stays_hidden_after_a_reload(self):
+        def button():
+            return self.browser.one(f'{OUTCOMES} .legend button[aria-label^="delivered"]')
+
+        def shown(name):
+            return self.browser.driver.execute_script("""
+                return [...document.querySelectorAll(arguments[0] + " svg rect." + arguments[1])]
+                  .filter((one) => one.getAttribute("display") !== "none").length""", OUTCOMES, name)
+        self.assertGreater(shown("delivered"), 0)
+        self.assertEqual(button().get_attribute("aria-pressed"), "true")
+        button().click()
+        self.assertEqual(button().get_attribute("aria-pressed"), "false")
+        self.assertEqual(shown("delivered"), 0)
+        self.assertGreater(shown("dead"), 0)
+        self.browser.open("/?span=1h")
+        eventually("it stays hidden", lambda: shown("delivered") == 0)
+        button().click()
+        self.assertGreater(shown("delivered"), 0)
+
+    def test_the_range_is_chosen_and_marked(self):
+        names = [one.text for one in self.browser.all('nav.tabs[aria-label="Time"] a')]
+        self.assertEqual(len(names), 6, names)
+        for index in range(6):
+            self.browser.press(self.browser.all('nav.tabs[aria-label="Time"] a')[index])
+            current = [one.text for one in self.browser.all('nav.tabs[aria-label="Time"] a[aria-current]')]
+            self.assertEqual(current, [names[index]])
+            self.assertEqual(self.browser.problems(), [])
+
+    def test_a_chart_has_its_numbers_and_links_without_scripts(self):
+        plain = Browser(self.address, scripts=False)
+        self.addCleanup(plain.close)
+        plain.open("/?span=1h")
+        plain.one(f"{OUTCOMES} details summary").click()
+        self.assertIn("delivered", plain.one(f"{OUTCOMES} thead").text)
+        links = plain.all(f"{OUTCOMES} tbody a[href]")
+        self.assertTrue(links)
+        plain.press([one for one in links if "/dead" in one.get_attribute("href")][0])
+        self.assertEqual(plain.title, "Dead letters")
+
+    def test_actions_are_marks_on_the_charts(self):
+        self.browser.open("/queues/default")
+        self.browser.submit("pause-queue", reason="a mark on the charts")
+        self.browser.open("/queues/default")
+        self.browser.submit("resume-queue")
+        self.browser.open("/?span=15m")
+        eventually("the pause is marked", lambda: self.browser.open("/?span=15m").all(".chart .mark"))
+        self.browser.sees("a mark on the charts")
+
+
+class Lists(Live):
+    """Tabs, filters, order and pages of the lists."""
+
+    def rows(self):
+        return [one.get_attribute("value") for one in self.browser.all("tbody input[name=key]")]
+
+    def test_tabs_count_the_jobs_of_each_state(self):
+        def read():
+            self.browser.open("/jobs?queue=default")
+            found = dict(re.findall(r"([A-Z][a-z]+)\s+([\d,]+)", self.browser.one("nav.tabs[aria-label=States]").text))
+            return found if (found["Scheduled"], found["Retrying"], found["Waiting"]) == ("70", "4", "0") else None
+        counts = eventually("the status has all jobs", read)
+        self.assertEqual(int(counts["All"]), sum(int(count) for name, count in counts.items() if name != "All"))
+        self.browser.press([one for one in self.browser.all("nav.tabs a") if one.text.startswith("Retrying")][0])
+        self.assertIn("state=retrying", self.browser.driver.current_url)
+        self.assertIn("queue=default", self.browser.driver.current_url)
+        self.assertTrue(self.browser.one("nav.tabs a[aria-current]").text.startswith("Retrying"))
+
+    def test_pages_lead_on_and_back(self):
+        self.browser.open("/jobs?queue=default&state=scheduled")
+        first = self.rows()
+        self.assertEqual(len(first), 50)
+        self.assertIn("1–50 of 70 jobs", self.browser.text)
+        self.assertEqual(self.browser.all("a[rel=prev]"), [])
+        self.browser.press(self.browser.one("a[rel=next]"))
+        second = self.rows()
+        self.assertEqual((len(second), set(first) & set(second)), (20, set()))
+        self.assertIn("51–70 of 70 jobs", self.browser.text)
+        self.assertEqual(self.browser.all("a[rel=next]"), [])
+        self.browser.press(self.browser.one("a[rel=prev]"))
+        self.assertEqual(self.rows(), first)
+
+    def test_the_title_of_a_column_reverses_the_order(self):
+        for path, column in (("/jobs?queue=default&state=retrying", "Next try"), ("/dead?queue=default", "Time")):
+            with self.subTest(path):
+                self.browser.search(path)
+                before = self.rows()
+                self.assertGreater(len(before), 2)
+                order = self.browser.one("th[aria-sort]").get_attribute("aria-sort")
+                link = self.browser.one("th[aria-sort] a")
+                self.assertEqual(link.text.strip(), column)
+                self.browser.press(link)
+                self.assertEqual(self.rows(), before[::-1])
+                self.assertNotEqual(self.browser.one("th[aria-sort]").get_attribute("aria-sort"), order)
+
+    def test_filters_are_offered_and_removed(self):
+        self.browser.open("/jobs?queue=default")
+        field = self.browser.one("form.filters [name=campaign]")
+        offered = [one.get_attribute("value") for one in self.browser.all(f"#{field.get_attribute('list')} option")]
+        self.assertIn("spring", offered)
+        field.send_keys("autumn")
+        self.browser.press(self.browser.one("form.filters button.main"))
+        chips = self.browser.all(".chips .chip")
+        self.assertEqual(len(chips), 2, [one.text for one in chips])
+        self.assertIn("campaign=autumn", self.browser.driver.current_url)
+        self.browser.press([one for one in chips if "autumn" in one.text][0])
+        self.assertNotIn("autumn", self.browser.driver.current_url)
+        self.assertIn("queue=default", self.browser.driver.current_url)
+
+    def test_shift_click_selects_a_range(self):
+        self.browser.search("/jobs?queue=default&state=scheduled")
+        boxes = self.browser.all("tbody input[type=checkbox]")
+        boxes[1].click()
+        self.browser.driver.execute_script("arguments[0].scrollIntoView({block: 'center'})", boxes[5])
+        ActionChains(self.browser.driver).key_down(Keys.SHIFT).click(boxes[5]).key_up(Keys.SHIFT).perform()
+        self.assertEqual([one.is_selected() for one in boxes[:8]], [False, True, True, True, True, True, False, False])
+        self.assertIn("5 selected", self.browser.one("[data-selected]").text)
+
+    def test_a_long_text_is_cut_with_the_whole_in_its_tooltip(self):
+        self.browser.search("/dead?queue=default&reason=PayloadTooLarge")
+        cut = self.browser.all("td .clamp")
+        self.assertTrue(cut)
+        self.assertTrue(all(one.get_attribute("title") for one in cut))
+
+    def test_empty_lists_say_what_to_do(self):
+        self.browser.open("/jobs?queue=default&state=scheduled&id=absent")
+        self.assertTrue(eventually("nothing matches", lambda: self.browser.search().all("main .empty")))
 
 
 class Updates(Live):
