@@ -174,27 +174,50 @@ class Browser:
             field.send_keys(value)
 
     def press(self, button):
-        """Clicks, and waits for the next page."""
+        """Clicks, and waits for the next page, or for the dialog that asks first."""
         old = self.one("html").id
         button.click()
         self.arrive(old)
 
     def arrive(self, old):
-        """Waits until the document has been replaced and is complete."""
+        """Waits until the document has been replaced and is complete, or until a dialog covers it."""
         def is_new():
             try:
+                if self.all("dialog.action[open]"):
+                    return True
                 return self.one("html").id != old and self.driver.execute_script(
                     "return document.readyState") == "complete"
             except Exception as error:  # the document is being replaced
                 if "stale" in str(error) or "no such" in str(error) or "detached" in str(error):
                     return False
                 raise
-        eventually("the next page", is_new)
+        eventually("the next page or a dialog", is_new)
+
+    def question(self):
+        """Waits until a run asks for its confirmation, in a dialog or on its page; returns the button."""
+        return eventually("the question", lambda: [
+            one for one in self.all('form[action$="/actions/confirm-run"] button') if one.is_displayed()])[0]
 
     def confirm(self, text):
-        """Confirms a bulk run and waits for its end."""
-        self.sees("?")
-        button = eventually("the question", lambda: self.all('form[action$="/actions/confirm-run"] button'))[0]
+        """Confirms a bulk run, waits for its end, and leaves its dialog; returns the result."""
+        button = self.question()
         assert text in button.text, f"the button is {button.text}, not {text}"
-        self.press(button)
-        return eventually("the end of the run", lambda: self.one(".notice[role=status]").text)
+        if not self.all("dialog[open]"):
+            self.press(button)
+            return eventually("the end of the run", lambda: self.one("main .notice[role=status]").text)
+        button.click()
+        result = eventually("the end of the run", lambda: self.one("dialog[open] .notice[role=status]").text)
+        self.leave()
+        return result
+
+    def leave(self):
+        """Closes the dialog of a run that has ended, and waits for the page that it changed."""
+        old = self.one("html").id
+        self.one("dialog[open] form[method=dialog] button").click()
+        eventually("the dialog is closed", lambda: not self.all("dialog[open]"))
+        self.arrive(old)
+
+    def toast(self, text):
+        """Waits for a message about an action; returns it."""
+        return eventually(f"a message says {text}", lambda: [
+            one for one in self.all("#toasts .toast") if text.lower() in one.text.lower()])[0]

@@ -43,21 +43,20 @@ class Keyboard(Live):
         return presses
 
     def confirm(self, number):
-        """Confirms the open dialog, which must show a number or a name."""
-        dialog = eventually("a dialog asks", lambda: [one for one in self.browser.all("dialog[open]") if str(number) in one.text])[0]
+        """Confirms the open dialog, which must show a number or a name, and leaves it; returns the result."""
+        button = self.browser.question()
+        self.assertIn(str(number), self.browser.one("dialog[open]").text)
         self.assertTrue(self.browser.driver.execute_script("return !!document.activeElement.closest('dialog[open]')"),
                         "the dialog has the focus")
-        main = dialog.find_element("css selector", "button.danger, button.main")
-        eventually("the button works", main.is_enabled)
-        label = main.text
-        self.browser.tab_to(label, "dialog[open]", limit=10)
+        self.browser.tab_to(button.text, "dialog[open]", limit=10)
+        self.browser.type(Keys.ENTER)
+        result = eventually("the end of the run", lambda: self.browser.one("dialog[open] .notice[role=status]").text)
+        self.browser.tab_to("Close", "dialog[open]", limit=10)
+        old = self.browser.one("html").id
         self.browser.type(Keys.ENTER)
         eventually("the dialog is closed", lambda: not self.browser.all("dialog[open]"))
-        return label
-
-    def toast(self, text):
-        return eventually(f"a message says {text}", lambda: [
-            one.text for one in self.browser.all("[role=status], [role=alert], .toast") if text.lower() in one.text.lower()])[0]
+        self.browser.arrive(old)
+        return result
 
     # Keys
 
@@ -119,8 +118,7 @@ class Keyboard(Live):
         self.find("wrong-one")
         self.assertEqual(self.browser.title, "Campaign wrong-one")
         self.press(["Cancel the campaign", "Cancel the campaign…", "Cancel…", "Cancel"])
-        self.confirm("5")
-        self.toast("wrong-one")
+        self.assertIn("wrong-one", self.confirm("wrong-one"))
         eventually("its jobs are cancelled", lambda: self.redis("ZCARD", CANCELLED) >= 5)
 
     def test_resume_an_app_whose_key_was_revoked(self):
@@ -133,7 +131,7 @@ class Keyboard(Live):
         # The problem is the first thing of the page, with its button.
         presses = self.press(["Resume", "Resume app", "Resume, and probe now", "Resume and probe"])
         self.assertLess(presses, 40)
-        self.toast("default")
+        self.browser.toast("default")
         eventually("the refused job is sent", lambda: any(one["accepted"] for one in notifications(self.control, token("4031", 1))))
         self.browser.open("/")
         eventually("the problem is gone", lambda: "InvalidProviderToken" not in self.browser.text)
@@ -142,24 +140,21 @@ class Keyboard(Live):
         self.browser.open("/apps/default")
         self.browser.tab_to("reason", "main")
         self.browser.type("by keyboard", Keys.ENTER)
-        if self.browser.all("dialog[open]"):
-            self.confirm("default")
-        self.toast("default")
+        self.browser.toast("default")
         eventually("the app is paused", lambda: self.redis("EXISTS", "push:{shared}:app-paused:default"))
         self.browser.open("/apps/default")
         self.browser.sees("by keyboard")
         self.press("Resume")
-        self.toast("default")
+        self.browser.toast("default")
         eventually("the app is resumed", lambda: not self.redis("EXISTS", "push:{shared}:app-paused:default"))
 
     def test_requeue_dead_letters(self):
-        self.scene.push(*[job("ab", n, id=f"flood-{n}", app="unknown") for n in range(3)])
+        self.scene.push(*[job("ab", n, id=f"flood-{n}", app="unknown", campaign="flood") for n in range(3)])
         eventually("dead letters", lambda: len(self.dead("flood")) == 3)
-        self.browser.search("/dead?reason=UnknownApp&match=flood")
+        self.browser.search("/dead?campaign=flood")
         self.browser.type("j", "x", "j", "x")
         self.press(["Requeue", "Requeue…"], ".bar")
-        self.confirm("2")
-        self.toast("2")
+        self.assertIn("2", self.confirm("2"))
         self.browser.open("/activity")
         self.browser.sees("requeue")
 
