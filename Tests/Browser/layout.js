@@ -95,11 +95,11 @@ for (const target of targets.filter((target) => isSmall(target) && !isInText(tar
 for (const one of controls) {
   if (one.closest(".clamp")) continue;
   one.scrollIntoView({ block: "nearest", inline: "nearest", behavior: "instant" });
-  const part = one.getClientRects()[0];
+  const part = [...one.getClientRects()].find(({ width }) => width > 0) ?? one.getBoundingClientRect();
   if (part.height > innerHeight / 2) continue;
   const [x, y] = [(part.left + part.right) / 2, (part.top + part.bottom) / 2];
   const hit = document.elementFromPoint(x, y);
-  const isHit = hit && (one.contains(hit) || hit.closest("label")?.contains(one) || [...(one.labels ?? [])].some((label) => label.contains(hit)));
+  const isHit = hit && (one.contains(hit) || [...(one.labels ?? [])].some((label) => label.contains(hit)));
   if (!isHit) faults.push(`${name(one)} is covered at ${Math.round(x)}, ${Math.round(y)} by ${hit ? name(hit) : "the edge of the window"}`);
 }
 scrollTo(0, 0);
