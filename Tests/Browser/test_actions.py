@@ -81,8 +81,10 @@ class Actions(Live):
 
     def test_pause_and_resume_an_app(self):
         self.browser.open("/apps")
+        self.browser.press(self.browser.one("tbody a[href*='/apps/default']"))
         self.browser.submit("pause-app", reason="a new key")
         self.browser.sees("a new key")
+        self.browser.open("/apps")
         self.browser.sees("an operator")
         # The lane sends until it has read the pause; then it defers a job, and claims no more.
         eventually("a job is deferred", lambda: self.scene.push(job("a5")) or any(
