@@ -23,7 +23,7 @@ class Keyboard(Live):
         """Searches for a text from the overview."""
         self.browser.open("/")
         self.browser.type("/")
-        eventually("the search has the focus", lambda: self.browser.focused().get_attribute("id") == "search")
+        eventually("the search has the focus", lambda: (one := self.browser.focused()) and one.get_attribute("id") == "search")
         self.browser.type(text)
         self.browser.enter()
 
@@ -86,7 +86,7 @@ class Keyboard(Live):
         eventually("Escape leaves the field", lambda: self.browser.focused() is None)
 
     def test_rows_are_walked_selected_and_opened(self):
-        self.browser.search("/jobs?state=scheduled")
+        self.browser.search("/jobs?state=retrying")
         self.assertIsNone(self.current())
         self.browser.type("j", "j")
         self.assertEqual(self.current(), 1)
@@ -100,7 +100,7 @@ class Keyboard(Live):
         self.assertTrue(box.is_selected())
         bar = eventually("the bar appears", lambda: [one for one in self.browser.all(".bar") if one.is_displayed()])[0]
         self.assertIn("1", bar.text)
-        self.browser.tab_to(["Run now", "Cancel", "Delete"], ".bar", limit=250)
+        self.browser.tab_to(["Run now", "Cancel", "Delete"], ".bar")
         self.browser.driver.execute_script("document.activeElement.blur()")
         self.browser.type("j", "x")
         eventually("two are selected", lambda: "2" in bar.text)
@@ -114,7 +114,10 @@ class Keyboard(Live):
 
     def test_cancel_a_wrong_campaign(self):
         self.scene.push(*[job("cc", n, id=f"wrong-{n}", campaign="wrong-one", send_at=int(time.time()) + 86400) for n in range(5)])
-        eventually("the campaign is known", lambda: self.scene.run("campaign", "list", "--json").stdout.count("wrong-one"))
+        # The first of them is already sent.
+        self.scene.push(job("aa", 700, campaign="wrong-one"))
+        eventually("the campaign is known", lambda: "wrong-one" in self.scene.run("campaign", "list", "--json").stdout
+                   and self.scene.run("jobs", "list", "--json").stdout.count('"wrong-one"') == 5)
         self.find("wrong-one")
         self.assertEqual(self.browser.title, "Campaign wrong-one")
         self.press(["Cancel the campaign", "Cancel the campaign…", "Cancel…", "Cancel"])
@@ -171,10 +174,10 @@ class Keyboard(Live):
         self.confirm("1")
         eventually("the job is cancelled", lambda: self.redis("ZCARD", CANCELLED) == before + 1)
 
-    def test_a_typo_names_what_was_searched_and_keeps_the_filters(self):
+    def test_a_typo_is_named(self):
         self.find("sprnig")
         self.browser.sees("sprnig")
-        self.browser.open("/jobs?since=soon&id=later-7")
+        self.browser.open("/jobs?since=soon")
         self.browser.sees("must be a duration ago")
         self.assertTrue(any("400" in one for one in self.browser.problems()))
 
