@@ -364,6 +364,11 @@ class Actions(Live):
                 "title": "<i>Title</i>", "body": "Grüße 😀"}}}}).replace('"alert": null, ', ""))
         eventually("the preview", lambda: "<i>Title</i>" in self.browser.one("#verdicts").text)
         self.browser.press([one for one in form.find_elements("tag name", "button") if one.text == "Send"][0])
+        # It may be a real notification, so the page asks, and names the destination.
+        dialog = self.browser.one("dialog#ask[open]")
+        self.assertIn("ad000000", dialog.text)
+        self.assertEqual(notifications(self.control, token("ad")), [])
+        self.browser.press(dialog.find_element("css selector", "button[value=send]"))
         self.browser.sees("The job is enqueued")
         found = eventually("it is sent", lambda: notifications(self.control, token("ad")))
         self.assertEqual(found[0]["payload"]["aps"]["alert"]["body"], "Grüße 😀")

@@ -69,7 +69,7 @@ class Keyboard(Live):
         self.browser.open("/jobs")
         self.browser.type("?")
         dialog = eventually("the help", lambda: self.browser.all("dialog[open]"))[0]
-        for word in ("Search", "Select the row", "Open the row"):
+        for word in ("Search", "Select the row", "Actions on the selected rows", "Open the row"):
             self.assertIn(word, dialog.text)
         self.browser.type("j")
         self.assertIsNone(self.current(), "keys do nothing below a dialog")
@@ -101,6 +101,9 @@ class Keyboard(Live):
         bar = eventually("the bar appears", lambda: [one for one in self.browser.all(".bar") if one.is_displayed()])[0]
         self.assertIn("1", bar.text)
         self.browser.tab_to(["Run now", "Cancel", "Delete"], ".bar")
+        self.browser.driver.execute_script("document.activeElement.blur()")
+        self.browser.type("a")
+        self.assertEqual(self.browser.focused().text, "Run now", "a leads to the actions")
         self.browser.driver.execute_script("document.activeElement.blur()")
         self.browser.type("j", "x")
         eventually("two are selected", lambda: "2" in bar.text)
@@ -156,7 +159,8 @@ class Keyboard(Live):
         eventually("dead letters", lambda: len(self.dead("flood")) == 3)
         self.browser.search("/dead?campaign=flood")
         self.browser.type("j", "x", "j", "x")
-        self.press(["Requeue", "Requeue…"], ".bar")
+        self.browser.type("a")
+        self.press("Requeue", ".bar")
         self.assertIn("2", self.confirm("2"))
         self.browser.open("/activity")
         self.browser.sees("requeue")
