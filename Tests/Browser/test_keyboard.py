@@ -8,7 +8,7 @@ from selenium.webdriver.common.keys import Keys
 from scene import eventually, notifications, send_json, token
 from test_pages import Live, job
 
-DEAD, CANCELLED = "push:{default}:dead", "push:{default}:cancelled"
+DEAD, CANCELLED, INVALID = "push:{default}:dead", "push:{default}:cancelled", "push:{shared}:invalid-tokens"
 RULES = ["prefix=410,answer=410", "prefix=503,answer=503"]
 
 
@@ -61,8 +61,18 @@ class Keyboard(Live):
     # Keys
 
     def test_slash_focuses_the_search_and_eight_digits_lead_to_the_device(self):
+        self.scene.push(job("41077777", 1))
+        eventually("the token is invalid", lambda: self.redis("SISMEMBER", INVALID, token("41077777", 1)))
+        self.find("41077777")
+        self.assertEqual(self.browser.title, "Device 41077777…")
+        self.browser.sees("Unregistered")
+
+    def test_digits_of_several_devices_lead_to_a_choice(self):
         self.find(token("410", 2)[:8])
-        self.assertTrue(self.browser.title.startswith("Device"))
+        self.assertEqual(len(self.rows()), 3)
+        self.browser.type("j")
+        self.browser.enter()
+        self.assertTrue(self.browser.title.startswith("Device 4100"), self.browser.title)
         self.browser.sees("Unregistered")
 
     def test_help_opens_and_closes(self):
