@@ -1,6 +1,7 @@
 """Performs each action of the dashboard in a browser, and checks its effect in Redis or in the simulator."""
 
 import json
+import re
 import time
 import unittest
 
@@ -336,7 +337,7 @@ class Actions(Live):
         self.browser.open("/campaigns/tour")
         self.browser.submit("limit-campaign", per_second="7")
         self.browser.open("/campaigns")
-        self.browser.sees("7/s")
+        eventually("the limit is shown", lambda: re.search(r"\b7 ?(/s|per second)", self.browser.text))
         self.browser.open("/campaigns/tour")
         self.browser.submit("cancel-campaign", reason="never mind")
         self.browser.confirm("Cancel the campaign")

@@ -371,9 +371,23 @@ class Charts(Live):
         self.browser.type(Keys.ESCAPE)
         eventually("Escape hides the values", lambda: not [one for one in self.browser.all(".chart .tip") if one.is_displayed()])
 
+    def test_the_pointer_shows_the_values_and_a_click_keeps_them(self):
+        plot = self.browser.one(f"{OUTCOMES} .plot")
+        self.browser.driver.execute_script("arguments[0].scrollIntoView({block: 'center'})", plot)
+
+        def tips():
+            return [one.text for one in self.browser.all(".chart .tip") if one.is_displayed()]
+        ActionChains(self.browser.driver).move_to_element(plot).perform()
+        eventually("the values are shown", tips)
+        plot.click()
+        ActionChains(self.browser.driver).move_to_element(self.browser.one("h1")).perform()
+        self.assertEqual(len(tips()), 1)
+        self.browser.type(Keys.ESCAPE)
+        eventually("Escape hides them", lambda: not tips())
+
     def test_the_legend_hides_a_series_and_stays_hidden_after_a_reload(self):
         def button():
-            return self.browser.one(f'{OUTCOMES} .legend button[aria-label^="delivered"]')
+            return self.browser.one(f'{OUTCOMES} .legend button[data-name="delivered"]')
 
         def shown(name):
             return self.browser.driver.execute_script("""
@@ -418,6 +432,22 @@ class Charts(Live):
         self.browser.open("/?span=15m")
         eventually("the pause is marked", lambda: self.browser.open("/?span=15m").all(".chart .mark"))
         self.browser.sees("a mark on the charts")
+
+
+class Problems(Live):
+    """The problems at the top of the overview."""
+
+    def test_the_most_severe_is_first_and_each_says_what_to_do(self):
+        self.browser.open("/")
+        # Jobs wait on the queue other, which has no worker.
+        eventually("the problem is shown", lambda: "other" in self.browser.one("#problems").text)
+        found = self.browser.all("#problems .card, #problems .problem")
+        tones = ["bad" in one.get_attribute("class").split() for one in found]
+        self.assertEqual(tones, sorted(tones, reverse=True))
+        text = self.browser.one("#problems").text
+        self.assertNotIn("`", text)
+        self.assertTrue(self.browser.all("#problems a[href*='/queues/other']"), text)
+        self.assertTrue([one for one in self.browser.all("#problems .command button") if one.is_displayed()])
 
 
 class Lists(Live):
@@ -506,8 +536,8 @@ class Updates(Live):
 
         def waiting():
             return self.browser.driver.execute_script("""
-                const names = [...document.querySelectorAll("dt")];
-                return names.find((one) => one.textContent === "Waiting").nextElementSibling.textContent""")
+                const names = [...document.querySelectorAll("dt, .figure .name")];
+                return names.find((one) => one.textContent.trim() === "Waiting").nextElementSibling.textContent""")
         before = int(waiting())
         self.scene.push(job("ab", 1), queue="other")
         eventually("the new job is counted", lambda: waiting() == str(before + 1))
