@@ -222,7 +222,7 @@ class Actions(Live):
                 else:
                     [one for one in self.browser.all("dialog[open] button") if one.text == "Cancel"][0].click()
                 eventually("the dialog is closed", lambda: not self.browser.all("dialog[open]"))
-                self.assertEqual(self.browser.focused().text, "Delete")
+                eventually("the button has the focus again", lambda: (one := self.browser.focused()) and one.text == "Delete")
         self.assertEqual(len([one for one in self.ids("jobs") if one.startswith("left-")]), 2)
 
     def test_a_bulk_action_is_in_view_from_other_pages_until_it_is_stopped(self):

@@ -529,6 +529,22 @@ class Lists(Live):
         self.assertTrue(eventually("nothing matches", lambda: self.browser.search().all("main .empty")))
 
 
+class Inbox(Live):
+    """The inbox of the simulator."""
+
+    def test_a_refused_push_is_drawn_as_not_shown(self):
+        self.addCleanup(setattr, self.browser, "base", self.browser.base)
+        for path in inbox_pages(self):
+            with self.subTest(path):
+                self.browser.open(path)
+                self.assertEqual(self.browser.problems(), [])
+        self.browser.open("/")
+        refused = eventually("the refused push", lambda: [one for one in self.browser.all(".banner.refused") if "job 900" in one.text])
+        self.assertIn("not shown: 503", refused[0].text)
+        shown = [one.text for one in self.browser.all(".banner:not(.refused)") if "job 900" in one.text]
+        self.assertTrue(shown)
+
+
 class Updates(Live):
     def test_a_page_shows_a_change_without_a_reload_and_rests_while_it_is_hidden(self):
         self.browser.open("/queues/other")
