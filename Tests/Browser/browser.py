@@ -3,8 +3,10 @@
 import os
 
 from selenium import webdriver
+from selenium.webdriver import ActionChains
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import Select
 
 from scene import LIMIT, eventually
@@ -41,12 +43,15 @@ class Browser:
         self.base, self.has_scripts = base, scripts
         if scripts:
             self.driver.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": RECORDER})
-        self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", {
-            "width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600})
+        self.resize(width, height, is_mobile=width < 600)
         self.set_dark(dark)
 
     def close(self):
         self.driver.quit()
+
+    def resize(self, width, height, is_mobile=False):
+        self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", {
+            "width": width, "height": height, "deviceScaleFactor": 1, "mobile": is_mobile})
 
     def set_dark(self, dark):
         self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {
@@ -94,6 +99,43 @@ class Browser:
             self.press(links[0])
             yield
 
+    # The keyboard
+
+    def type(self, *keys):
+        """Types as an operator does, wherever the focus is."""
+        ActionChains(self.driver).send_keys(*keys).perform()
+        return self
+
+    def focused(self):
+        """Returns the focused element, or None if the focus is on the page itself."""
+        active = self.driver.switch_to.active_element
+        return None if active.tag_name in ("body", "html") else active
+
+    def tab_to(self, names, within="", limit=150):
+        """Presses Tab until a control with one of the names has the focus; returns the number of presses.
+
+        The name is the text, the label or the name attribute. `within` selects an ancestor."""
+        names = [names] if isinstance(names, str) else names
+        passed = []
+        for count in range(limit):
+            name = self.driver.execute_script("""
+                const [names, within] = arguments, one = document.activeElement;
+                if (!one || one === document.body) return ["", false];
+                const own = [one.textContent.trim(), one.getAttribute("aria-label"), one.getAttribute("name")].filter(Boolean);
+                return [own[0] ?? one.tagName, own.some((text) => names.includes(text)) && (!within || !!one.closest(within))]""",
+                                              names, within)
+            if name[1]:
+                return count
+            passed.append(name[0][:30])
+            self.type(Keys.TAB)
+        raise AssertionError(f"{self.driver.current_url}: Tab does not reach {names} in {within or 'the page'}, but {passed}")
+
+    def enter(self):
+        """Presses Enter on the focused control, and waits for the next page."""
+        old = self.one("html").id
+        self.type(Keys.ENTER)
+        self.arrive(old)
+
     def search(self, path=None):
         """Opens a list and searches until a page has rows, or to the end."""
         any(self.all("tbody tr") for _ in self.pages(path))
@@ -132,27 +174,50 @@ class Browser:
             field.send_keys(value)
 
     def press(self, button):
-        """Clicks, and waits for the next page."""
+        """Clicks, and waits for the next page, or for the dialog that asks first."""
         old = self.one("html").id
         button.click()
         self.arrive(old)
 
     def arrive(self, old):
-        """Waits until the document has been replaced and is complete."""
+        """Waits until the document has been replaced and is complete, or until a dialog covers it."""
         def is_new():
             try:
+                if self.all("dialog.action[open]"):
+                    return True
                 return self.one("html").id != old and self.driver.execute_script(
                     "return document.readyState") == "complete"
             except Exception as error:  # the document is being replaced
                 if "stale" in str(error) or "no such" in str(error) or "detached" in str(error):
                     return False
                 raise
-        eventually("the next page", is_new)
+        eventually("the next page or a dialog", is_new)
+
+    def question(self):
+        """Waits until a run asks for its confirmation, in a dialog or on its page; returns the button."""
+        return eventually("the question", lambda: [
+            one for one in self.all('form[action$="/actions/confirm-run"] button') if one.is_displayed()])[0]
 
     def confirm(self, text):
-        """Confirms a bulk run and waits for its end."""
-        self.sees("?")
-        button = eventually("the question", lambda: self.all('form[action$="/actions/confirm-run"] button'))[0]
+        """Confirms a bulk run, waits for its end, and leaves its dialog; returns the result."""
+        button = self.question()
         assert text in button.text, f"the button is {button.text}, not {text}"
-        self.press(button)
-        return eventually("the end of the run", lambda: self.one(".notice[role=status]").text)
+        if not self.all("dialog[open]"):
+            self.press(button)
+            return eventually("the end of the run", lambda: self.one("main .notice[role=status]").text)
+        button.click()
+        result = eventually("the end of the run", lambda: self.one("dialog[open] .notice[role=status]").text)
+        self.leave()
+        return result
+
+    def leave(self):
+        """Closes the dialog of a run that has ended, and waits for the page that it changed."""
+        old = self.one("html").id
+        self.one("dialog[open] form[method=dialog] button").click()
+        eventually("the dialog is closed", lambda: not self.all("dialog[open]"))
+        self.arrive(old)
+
+    def toast(self, text):
+        """Waits for a message about an action; returns it."""
+        return eventually(f"a message says {text}", lambda: [
+            one for one in self.all("#toasts .toast") if text.lower() in one.text.lower()])[0]

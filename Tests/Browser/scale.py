@@ -33,7 +33,8 @@ redis.call('ZADD', base .. 'dead', unpack(dead))
 redis.call('SADD', ARGV[4], unpack(invalid))
 """
 
-PAGES = ["/", "/?span=24h", "/?span=40d", "/queues", "/queues/default", "/jobs", "/jobs?state=scheduled",
+PAGES = ["/", "/?span=24h", "/?span=40d", "/search?q=job-1999998", "/search?q=absent", "/queues", "/queues/default",
+         "/jobs", "/jobs?state=scheduled",
          "/jobs?state=retrying", "/jobs?id=job-1999998", "/jobs?match=absent", "/devices/" + token("", 1999998),
          "/campaigns", "/campaigns/c7", "/dead", "/dead?reason=PayloadTooLarge", "/dead?reason=Absent", "/apps",
          "/invalid", "/invalid?reason=Absent", "/workers", "/redis", "/try", "/activity", "/api/v1/status"]
