@@ -145,7 +145,8 @@ let package = Package(
         .testTarget(
             name: "DashboardTests",
             dependencies: [
-                "Dashboard", "HTTPPort", "Operations", "PushJob", "PushQueue", "Redis", "TLS", "TestSupport", "WebPages",
+                "Dashboard", "HTTPPort", "Operations", "PushJob", "PushQueue", "Redis", "TLS", "TestSupport",
+                "WebPages",
                 logging, nioCore, nioPosix,
             ]),
         .testTarget(name: "WebPagesTests", dependencies: ["WebPages"]),

@@ -161,7 +161,9 @@ struct DeadLettersPage: DashboardPage {
                     let range = [("since", times.start(hour)), ("until", times.start(hour + 1))]
                     return request.links.path(
                         ["dead"],
-                        request.query.without(["reason", "after", "seen", "back", "since", "until"]) + [("reason", reason)]
+                        request.query.without(["reason", "after", "seen", "back", "since", "until"]) + [
+                            ("reason", reason)
+                        ]
                             + range.map { ($0, Moment.text($1)) })
                 }
             }, lastIsUnfinished: true)
