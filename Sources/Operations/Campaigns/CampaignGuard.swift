@@ -28,6 +28,9 @@ public struct CampaignGuard: Sendable, Equatable {
     /// The share that was above its limit then, printable.
     public var reason: String?
 
+    /// The counters from which it counts.
+    package private(set) var base: [String: Int] = [:]
+
     /// Makes a guard that has not paused a campaign.
     public init(_ rules: [Rule], minimum: Int) { (self.rules, self.minimum) = (rules, minimum) }
 
@@ -111,6 +114,7 @@ public struct CampaignGuard: Sendable, Equatable {
         var min: Double
         var stopped_at: Double?
         var reason: String?
+        var base: [String: Double]?
     }
 
     /// Reads the field of a campaign; `nil` if it is not a guard.
@@ -125,6 +129,39 @@ public struct CampaignGuard: Sendable, Equatable {
         minimum = Int(bounding: form.min)
         stoppedAt = form.stopped_at.flatMap { Int64(within: $0) }
         reason = form.reason.map { String($0.prefix(200)).printable }
+        base = (form.base ?? [:]).mapValues { Int(bounding: $0) }
+    }
+
+    /// A rule, and how near a campaign is to its limit.
+    package struct Level: Encodable, Sendable, Equatable {
+        package var counter: String
+        /// The share above which the campaign is paused.
+        package var limitPercent: Double
+        /// The share now; 0 before the first notification.
+        package var percent: Double
+        /// The number of notifications of which it is the share.
+        package var of: Int
+
+        /// The part of the limit that is used up, from 0 to 1.
+        package var part: Double {
+            limitPercent > 0 ? max(0, min(1, percent / limitPercent)) : percent > 0 ? 1 : 0
+        }
+    }
+
+    /// Compares counters with the limits, as the scripts do.
+    package func levels(_ counters: [String: Int], ended: Int) -> [Level] {
+        func grown(_ name: String) -> Double {
+            max(0, Double(name == "ended" ? ended : counters[name] ?? 0) - Double(base[name] ?? 0))
+        }
+        return rules.map { rule in
+            let retries =
+                rule.counter.hasPrefix(Postponement.retried.rawValue)
+                ? grown(Postponement.retried.rawValue) : 0
+            let all = grown("ended") + retries
+            return Level(
+                counter: rule.counter.printable, limitPercent: rule.percent,
+                percent: all > 0 ? (grown(rule.counter) * 1000 / all).rounded() / 10 : 0, of: Int(bounding: all))
+        }
     }
 
     /// The field of a campaign that has not counted yet.

@@ -4,7 +4,7 @@ import PushQueue
 import Redis
 
 /// A campaign in one queue, as the commands print it. Its members are those of the JSON.
-package struct CampaignStatus: Encodable {
+package struct CampaignStatus: Encodable, Sendable {
     package var campaign: String
     package var queue: String
     /// `running`, `paused` or `cancelled`.
@@ -36,6 +36,8 @@ package struct CampaignStatus: Encodable {
     package var stopMin: Int?
     /// The time at which its guard last paused it, in milliseconds since 1970.
     package var stoppedAt: Int64?
+    /// The rules of its guard, and how near it is to each limit.
+    package var guardLevels: [CampaignGuard.Level]?
     /// Notifications that were delivered per second: since the last reading or, without one, since the start. `nil` while
     /// none ends.
     package var perSecond: Double?
@@ -78,6 +80,7 @@ package struct CampaignStatus: Encodable {
         (startedAt, updatedAt, finishedAt) = (counts.startedAt, counts.updatedAt, counts.finishedAt)
         if let rules = counts.guard {
             (stopIf, stopMin, stoppedAt) = (rules.text, rules.minimum, rules.stoppedAt)
+            guardLevels = rules.levels(counts.counters, ended: counts.ended)
         }
         if let startedAt, let updatedAt, updatedAt > startedAt, now - updatedAt < Self.idle {
             setRate(ended, count(.delivered), in: updatedAt - startedAt)
@@ -86,6 +89,24 @@ package struct CampaignStatus: Encodable {
 
     /// The share that has ended, from 0 to 1, if the total is known.
     package var share: Double? { total.map { $0 > 0 ? max(0, min(1, Double(ended) / Double($0))) : 1 } }
+
+    /// The time at which it ends at its rate, in milliseconds since 1970; `nil` if that can't be known.
+    package func endsAt(now: Int64) -> Int64? {
+        leftMs.map { left in
+            let (end, isTooLate) = now.addingReportingOverflow(left)
+            return isTooLate ? .max : end
+        }
+    }
+
+    /// True if its guard has paused it.
+    package var isStoppedByGuard: Bool { state == "paused" && by == CampaignGuard.person }
+
+    /// True if notifications of it are still to be sent, as far as is known: a campaign without a total counts while
+    /// some of it ends.
+    package var isUnfinished: Bool {
+        guard state != "cancelled", finishedAt == nil else { return false }
+        return left.map { $0 > 0 } ?? (state == "paused" || perSecond != nil || startedAt == nil)
+    }
 
     private mutating func setRate(_ ended: Int, _ delivered: Int, in milliseconds: Int64) {
         let rate = Double(max(0, ended)) * 1000 / Double(milliseconds)
@@ -175,6 +196,43 @@ extension CampaignStatus {
             let command = try await JobCommands.read(client, keys).commands[.campaign(name)]
             guard command != nil || counts.total != nil || !counts.counters.isEmpty else { continue }
             found.append(CampaignStatus(counts, command, queue: keys.queue, now: Moment.now))
+        }
+        return found
+    }
+
+    /// The progress of `campaign send` through its list.
+    package struct Sending: Sendable, Equatable {
+        package var queue: String
+        /// The number of jobs that were enqueued.
+        package var enqueued: Int
+        /// The number of jobs and notifications of the whole list.
+        package var jobs, notifications: Int
+        package var by: String
+        package var startedAt, updatedAt: Int64?
+
+        package var isComplete: Bool { enqueued >= jobs }
+    }
+
+    /// Reads the positions in the lists of tokens from which a campaign is sent.
+    /// - Throws: `RedisError`.
+    package static func sendings(
+        of name: String, in queues: [QueueKeys], _ fleet: Fleet
+    ) async throws -> [Sending] {
+        var found: [Sending] = []
+        for keys in queues {
+            let client = try await fleet.client(for: keys.jobs)
+            let reply = try await client.call(
+                RedisCommand(
+                    "HMGET", keys.campaignList(name), "next", "jobs", "notifications", "by", "started_at", "updated_at")
+            )
+            let values = Array(reply.root.children.map(\.string))
+            guard values.count == 6, let next = values[0], let jobs = values[1] else { continue }
+            found.append(
+                Sending(
+                    queue: keys.queue, enqueued: Int(bounding: next) ?? 0, jobs: Int(bounding: jobs) ?? 0,
+                    notifications: values[2].flatMap { Int(bounding: $0) } ?? 0, by: (values[3] ?? "").printable,
+                    startedAt: values[4].flatMap { Int64(bounding: $0) },
+                    updatedAt: values[5].flatMap { Int64(bounding: $0) }))
         }
         return found
     }

@@ -6,7 +6,7 @@ extension FleetStatus.Server {
     fileprivate var problems: [FleetStatus.Problem] {
         found.findings.compactMap { finding in
             FleetStatus.Problem.Kind(rawValue: finding.kind.rawValue).map {
-                .init(kind: $0, subject: found.address, message: finding.message, advice: finding.advice)
+                .init($0, .server(found.address), finding.message, hint: finding.advice)
             }
         }
     }
@@ -26,114 +26,111 @@ extension FleetStatus {
         if let sharedError {
             problems.append(
                 Problem(
-                    kind: .sharedUnreadable, subject: prefix,
-                    message: "the state that all queues share cannot be read: \(sharedError)",
-                    advice: "bring that server back; until then pauses of apps, rates and invalid tokens are not known")
+                    .sharedUnreadable, .shared(prefix),
+                    "the state that all queues share cannot be read: \(sharedError)",
+                    hint: "bring that server back; until then pauses of apps, rates and invalid tokens are not known")
             )
         }
         if let searchError {
             problems.append(
                 Problem(
-                    kind: .serverUnreachable, subject: redis,
-                    message: "a server cannot be searched for queues: \(searchError)",
-                    advice: "bring that server back; until then its queues are shown only if --queue names them"))
+                    .serverUnreachable, .server(redis),
+                    "a server cannot be searched for queues: \(searchError)",
+                    hint: "bring that server back; until then its queues are shown only if --queue names them"))
         }
         for worker in workers where !worker.isSilent {
             guard let reason = worker.failoverWatch else { continue }
             problems.append(
                 Problem(
-                    kind: .failoversUnwatched, subject: worker.name,
-                    message: "worker \(worker.name) learns of failovers late: \(reason)",
-                    advice: "let its Sentinel user subscribe: `+subscribe &+switch-master`, "
+                    .failoversUnwatched, .worker(worker.name),
+                    "worker \(worker.name) learns of failovers late: \(reason)",
+                    hint: "let its Sentinel user subscribe: `+subscribe &+switch-master`, "
                         + "`+sentinel|get-master-addr-by-name`, `+sentinel|sentinels`, `+sentinel|myid`"))
         }
         for worker in workers {
             guard let lateness = worker.latenessMs else { continue }
             problems.append(
                 Problem(
-                    kind: .workerSilent, subject: worker.name,
-                    message: "worker \(worker.name) has sent no heartbeat for \(Words.duration(lateness))",
-                    advice:
+                    .workerSilent, .worker(worker.name),
+                    "worker \(worker.name) has sent no heartbeat for \(Words.duration(lateness))",
+                    since: at - lateness,
+                    hint:
                         "its process hangs, is stopped, or cannot reach Redis; other workers take its jobs when its "
                         + "lease ends"))
         }
         for worker in workers where worker.state == .running && !worker.isSilent && !worker.ownObstacles.isEmpty {
             problems.append(
                 Problem(
-                    kind: .workerNotReady, subject: worker.name,
-                    message: "worker \(worker.name) is not ready: \(worker.ownObstacles.joined(separator: "; "))",
-                    advice: "it resumes automatically; its log has the time at which this began"))
+                    .workerNotReady, .worker(worker.name),
+                    "worker \(worker.name) is not ready: \(worker.ownObstacles.joined(separator: "; "))",
+                    hint: "it resumes automatically; its log has the time at which this began"))
         }
         problems += wrongKeys.map { wrong in
             Problem(
-                kind: .wrongKey, subject: wrong.key,
-                message: "the key \(wrong.key) holds a \(wrong.found), and it must hold a \(wrong.expected)",
-                advice: "rename or delete that key; workers then continue by themselves")
+                .wrongKey, .key(wrong.key),
+                "the key \(wrong.key) holds a \(wrong.found), and it must hold a \(wrong.expected)",
+                hint: "rename or delete that key; workers then continue by themselves")
         }
         problems += largeKeys.map { large in
             Problem(
-                kind: .largeKey, subject: large.key,
-                message:
-                    "the key \(large.key) has \(Words.bytes(large.bytes)): from about \(Words.bytes(large.limit)) on, Redis "
+                .largeKey, .key(large.key),
+                "the key \(large.key) has \(Words.bytes(large.bytes)): from about \(Words.bytes(large.limit)) on, Redis "
                     + "can't move it to another server",
-                advice: "make it smaller before slots are moved: docs/redis.md says how for each key")
+                hint: "make it smaller before slots are moved: docs/redis.md says how for each key")
         }
         for worker in workers where worker.state == .gone && worker.leaseLeftMs < -Self.reclaimTime {
             let jobs = worker.claimed == 1 ? "1 job" : "\(worker.claimed) jobs"
             problems.append(
                 Problem(
-                    kind: .workerGone, subject: worker.name,
-                    message:
-                        "the lease of worker \(worker.name) expired \(Words.duration(-worker.leaseLeftMs)) ago, and its "
+                    .workerGone, .worker(worker.name),
+                    "the lease of worker \(worker.name) expired \(Words.duration(-worker.leaseLeftMs)) ago, and its "
                         + "jobs were not reclaimed (\(jobs))",
-                    advice: "start a worker on \(worker.queues.joined(separator: ", ")): it reclaims the jobs"))
+                    since: at + worker.leaseLeftMs,
+                    hint: "start a worker on \(worker.queues.joined(separator: ", ")): it reclaims the jobs",
+                    [.startWorker(queues: worker.queues)]))
         }
         for app in apps {
             if let paused = app.paused, !paused.isByHand {
                 problems.append(
                     Problem(
-                        kind: .appPaused, subject: app.name,
-                        message: "app \(app.name) is paused" + Words.since(paused.since, now: at)
-                            + ": \(paused.reason)",
-                        advice: Self.advice(on: paused, of: app.name)))
+                        .appPaused, .app(app.name),
+                        "app \(app.name) is paused" + Words.since(paused.since, now: at) + ": \(paused.reason)",
+                        since: paused.since, hint: Self.hint(on: paused), [.resumeApp(app.name)]))
             } else if app.lanesUnanswered > 0, app.paused == nil {
                 problems.append(
                     Problem(
-                        kind: .appUnanswered, subject: app.name,
-                        message: "app \(app.name) gets no answers from \(app.endpoints.joined(separator: ", ")) "
+                        .appUnanswered, .app(app.name),
+                        "app \(app.name) gets no answers from \(app.endpoints.joined(separator: ", ")) "
                             + "(\(app.lanesUnanswered) of \(app.lanes) lanes)",
-                        advice: "check the proxy, load balancer or firewall in front of it, and Apple's status page; "
-                            + "`apns-worker check` tests each step"))
+                        hint: "check the proxy, load balancer or firewall in front of it, and Apple's status page",
+                        [.check]))
             } else if let error = app.serverError, app.paused == nil {
                 problems.append(
                     Problem(
-                        kind: .appServerErrors, subject: app.name,
-                        message:
-                            "app \(app.name) gets only server errors from \(app.endpoints.joined(separator: ", ")): "
+                        .appServerErrors, .app(app.name),
+                        "app \(app.name) gets only server errors from \(app.endpoints.joined(separator: ", ")): "
                             + "\(error) (\(app.lanesWithServerErrors) of \(app.lanes) lanes)",
-                        advice: "check Apple's status page and any proxy in front of it; the jobs are kept, and "
+                        hint: "check Apple's status page and any proxy in front of it; the jobs are kept, and "
                             + "sending resumes automatically"))
             } else if app.state == .unconnected {
                 problems.append(
                     Problem(
-                        kind: .appUnconnected, subject: app.name,
-                        message: "app \(app.name) has no connection to \(app.endpoints.joined(separator: ", ")): "
+                        .appUnconnected, .app(app.name),
+                        "app \(app.name) has no connection to \(app.endpoints.joined(separator: ", ")): "
                             + (app.failure ?? "none succeeded"),
-                        advice: "check the network and the proxy; `apns-worker check` tests each step"))
+                        hint: "check the network and the proxy", [.check]))
             }
         }
         // The worst first; others keep their order.
         return problems.filter(\.kind.isCritical) + problems.filter { !$0.kind.isCritical }
     }
 
-    /// The advice about an app that APNs refuses. Whole batches of refused tokens are a matter of the environment.
-    private static func advice(on pause: Pause, of app: String) -> String {
-        let isOfTokens = ["BadDeviceToken", "DeviceTokenNotForTopic", "InvalidToken"].contains(pause.reason)
-        return
-            (isOfTokens
+    /// The first thing to do about an app that APNs refuses. Whole batches of refused tokens are a matter of the
+    /// environment.
+    private static func hint(on pause: Pause) -> String {
+        ["BadDeviceToken", "DeviceTokenNotForTopic", "InvalidToken"].contains(pause.reason)
             ? "check its environment and topic: most of its tokens are for another; no token was marked invalid"
-            : "fix its key, key ID, team ID, topic or environment")
-            + "; `apns-worker resume --app \(app)` probes at once"
+            : "fix its key, key ID, team ID, topic or environment"
     }
 
     /// The queues whose server refuses writes, so that no worker can renew its lease there.
@@ -145,9 +142,9 @@ extension FleetStatus {
             if wrongKeys.contains(where: { error.contains($0.key) }) { return [] }
             return [
                 Problem(
-                    kind: .queueUnreadable, subject: queue.name,
-                    message: "queue \(queue.name) cannot be read: \(error)",
-                    advice: queue.unreachable
+                    .queueUnreadable, .queue(queue.name),
+                    "queue \(queue.name) cannot be read: \(error)",
+                    hint: queue.unreachable
                         ? "bring that server back; other queues are not affected"
                         : "workers have the same problem; "
                             + (RedisServerError(text: error).advice ?? "see the Redis log"))
@@ -160,17 +157,20 @@ extension FleetStatus {
         if ready > 0, queue.paused == nil, !candidates.contains(where: { $0.state == .running || $0.state == .unknown })
         {
             let jobs = ready == 1 ? "1 job waits" : "\(Words.number(ready)) jobs wait"
+            let isQuiet = candidates.contains { $0.state == .quiet }
             let others = candidates.map { "\($0.name) is \($0.state.rawValue)" }.joined(separator: ", ")
             problems.append(
                 Problem(
-                    kind: .noWorker, subject: queue.name,
-                    message: "queue \(queue.name): \(jobs), and no worker claims \(ready == 1 ? "it" : "them")"
+                    .noWorker, .queue(queue.name),
+                    "queue \(queue.name): \(jobs), and no worker claims \(ready == 1 ? "it" : "them")"
                         + (others.isEmpty ? "" : " (\(others))"),
-                    advice: isUnwritable
+                    since: queue.oldestAgeMs.map { at - $0 },
+                    hint: isUnwritable
                         ? "fix Redis first; running workers resume automatically"
-                        : candidates.contains { $0.state == .quiet }
-                            ? "`apns-worker quiet --all --undo`, or start a worker"
-                            : "start a worker with --queue \(queue.name)"))
+                        : isQuiet
+                            ? "let the quiet workers work, or start another"
+                            : "start a worker with --queue \(queue.name)",
+                    isUnwritable ? [] : isQuiet ? [.unquiet] : [.startWorker(queues: [queue.name])]))
         }
         if !queue.differentApps.isEmpty {
             let groups = queue.differentApps.map { group in
@@ -180,44 +180,43 @@ extension FleetStatus {
             let areNamedAlike = Set(queue.differentApps.map(\.apps)).count < groups.count
             problems.append(
                 Problem(
-                    kind: .differentApps, subject: queue.name,
-                    message:
-                        "queue \(queue.name): its workers have different apps\(areNamedAlike ? ", or topics" : ""): "
+                    .differentApps, .queue(queue.name),
+                    "queue \(queue.name): its workers have different apps\(areNamedAlike ? ", or topics" : ""): "
                         + groups.joined(separator: "; "),
-                    advice:
+                    hint:
                         "during a rolling upgrade this ends by itself, and jobs wait for a worker that has their app; "
                         + "otherwise give all workers of the queue the same apps"))
         }
         if let maximumAge = limits.age, let age = queue.oldestAgeMs, age > maximumAge {
             problems.append(
                 Problem(
-                    kind: .tooOld, subject: queue.name,
-                    message: "queue \(queue.name): the oldest job should have been sent \(Words.duration(age)) ago",
-                    advice: isUnwritable
+                    .tooOld, .queue(queue.name),
+                    "queue \(queue.name): the oldest job should have been sent \(Words.duration(age)) ago",
+                    since: at - age,
+                    hint: isUnwritable
                         ? "fix Redis first"
-                        : queue.paused == nil
-                            ? "start more workers, or find out what slows them down"
-                            : "`apns-worker resume` ends its pause"))
+                        : queue.paused == nil ? "start more workers, or find out what slows them down" : "",
+                    isUnwritable
+                        ? [] : queue.paused == nil ? [.startWorker(queues: [queue.name])] : [.resumeQueue(queue.name)]))
         }
         return problems
     }
 
     /// The campaigns that their guards have paused, each once for all of its queues.
     private var stoppedCampaigns: [Problem] {
-        var found: [String: (reason: String, queues: [String])] = [:]
+        var found: [String: (reason: String, since: Int64?, queues: [String])] = [:]
         for queue in queues {
-            for (campaign, reason) in queue.stoppedCampaigns {
-                found[campaign, default: (reason, [])].queues.append(queue.name)
+            for (campaign, stop) in queue.stoppedCampaigns {
+                found[campaign, default: (stop.reason, stop.since, [])].queues.append(queue.name)
             }
         }
         return found.sorted { $0.key < $1.key }.map { campaign, stop in
             Problem(
-                kind: .campaignStopped, subject: campaign,
-                message: "campaign \(campaign) is paused by its guard in \(stop.queues.joined(separator: ", ")): "
+                .campaignStopped, .campaign(campaign),
+                "campaign \(campaign) is paused by its guard in \(stop.queues.joined(separator: ", ")): "
                     + stop.reason,
-                advice:
-                    "`apns-worker campaign show \(campaign)` has the numbers; `apns-worker campaign resume \(campaign)` "
-                    + "continues, and `apns-worker campaign cancel \(campaign)` ends it")
+                since: stop.since,
+                [.showCampaign(campaign), .resumeCampaign(campaign), .cancelCampaign(campaign)])
         }
     }
 
@@ -247,10 +246,9 @@ extension FleetStatus {
             : "\(Words.number(queue.dead)) dead letters"
         return [
             Problem(
-                kind: .deadLetters, subject: queue.name,
-                message: "queue \(queue.name): \(what)" + (words.isEmpty ? "" : " (\(words.joined(separator: ", ")))"),
-                advice: "`apns-worker dead list --queue \(queue.name)` shows them; once the cause is fixed, "
-                    + "`apns-worker requeue --queue \(queue.name) --reason \(sorted.first?.key ?? "…")` sends them")
+                .deadLetters, .queue(queue.name),
+                "queue \(queue.name): \(what)" + (words.isEmpty ? "" : " (\(words.joined(separator: ", ")))"),
+                [.listDeadLetters(queue: queue.name), .requeue(queue: queue.name, reason: sorted.first?.key)])
         ]
     }
 }

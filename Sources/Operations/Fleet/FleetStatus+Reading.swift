@@ -11,7 +11,7 @@ extension FleetStatus {
         package var wrongKeys: [WrongKey] = []
         package var largeKeys: [LargeKey] = []
         /// The campaigns that their guards have paused, with the reasons.
-        package var stoppedCampaigns: [String: String] = [:]
+        package var stoppedCampaigns: [String: CampaignStop] = [:]
 
         /// False if the queue's server did not answer.
         var isReachable: Bool {
@@ -151,7 +151,8 @@ extension FleetStatus {
             reading.largeKeys = try await LargeKey.find(client, KeySizes.growing(keys))
             for case (.campaign(let name), let command) in try await JobCommands.read(client, keys).commands
             where command.state == .paused && command.by == CampaignGuard.person {
-                reading.stoppedCampaigns[name.printable] = command.reason ?? ""
+                reading.stoppedCampaigns[name.printable] = CampaignStop(
+                    reason: command.reason ?? "", since: command.since)
             }
         } catch RedisError.server(let answer) {
             // An earlier error is the more important one.

@@ -5,8 +5,8 @@ import PushQueue
 /// are omitted.
 package struct FleetStatus: Encodable, Sendable {
     /// A problem that needs an operator.
-    package struct Problem: Encodable, Sendable, Equatable {
-        package enum Kind: String, Encodable, Sendable {
+    package struct Problem: Encodable, Sendable {
+        package enum Kind: String, CaseIterable, Encodable, Sendable {
             case redisTooOld = "redis_too_old"
             case redisCluster = "redis_is_cluster"
             case redisReplica = "redis_is_replica"
@@ -48,13 +48,45 @@ package struct FleetStatus: Encodable, Sendable {
             }
         }
 
-        package var kind: Kind
-        /// The Redis server, the queue, the worker or the app.
-        package var subject: String
+        package let kind: Kind
+        /// The thing that has the problem.
+        package let object: Object
         /// The problem.
-        package var message: String
-        /// The action that solves the problem.
-        package var advice: String
+        package let message: String
+        /// The time at which it began, in milliseconds since 1970, if known.
+        package let since: Int64?
+        /// The first thing to do, as a clause; empty if the remedies are all.
+        package let hint: String
+        /// The commands that help, in the order in which they make sense.
+        package let remedies: [Remedy]
+
+        package init(
+            _ kind: Kind, _ object: Object, _ message: String, since: Int64? = nil, hint: String = "",
+            _ remedies: [Remedy] = []
+        ) {
+            (self.kind, self.object, self.message) = (kind, object, message)
+            (self.since, self.hint, self.remedies) = (since, hint, remedies)
+        }
+
+        /// The name of the object.
+        package var subject: String { object.name }
+
+        /// The action that solves the problem, in words.
+        package var advice: String {
+            ([hint] + remedies.compactMap(\.words)).filter { !$0.isEmpty }.joined(separator: "; ")
+        }
+
+        private enum CodingKeys: String, CodingKey { case kind, subject, message, since, advice, commands }
+
+        package func encode(to encoder: any Encoder) throws {
+            var members = encoder.container(keyedBy: CodingKeys.self)
+            try members.encode(kind, forKey: .kind)
+            try members.encode(subject, forKey: .subject)
+            try members.encode(message, forKey: .message)
+            try members.encodeIfPresent(since, forKey: .since)
+            try members.encode(advice, forKey: .advice)
+            try members.encode(remedies.map(\.command), forKey: .commands)
+        }
     }
 
     /// The limits beyond which something needs attention.
@@ -152,13 +184,27 @@ package struct FleetStatus: Encodable, Sendable {
         package var deadReasons: [String: Int] = [:]
         package var deadSampled = 0
         /// The campaigns that their guards have paused, with the reasons.
-        package var stoppedCampaigns: [String: String] = [:]
+        package var stoppedCampaigns: [String: CampaignStop] = [:]
         /// The workers by their apps, if they do not all have the same.
         package var differentApps: [WorkersWithApps] = []
         /// The error because of which the queue could not be read.
         package var error: String?
         /// True if its server did not answer.
         package var unreachable = false
+    }
+
+    /// The stop of a campaign by its guard. Its JSON is the reason.
+    package struct CampaignStop: Encodable, Sendable, Equatable {
+        package var reason: String
+        /// In milliseconds since 1970.
+        package var since: Int64?
+
+        package init(reason: String, since: Int64?) { (self.reason, self.since) = (reason, since) }
+
+        package func encode(to encoder: any Encoder) throws {
+            var value = encoder.singleValueContainer()
+            try value.encode(reason)
+        }
     }
 
     /// Workers of a queue that have the same apps with the same topics.

@@ -1,0 +1,92 @@
+import PushQueue
+
+extension FleetStatus.Problem {
+    /// A thing that has problems.
+    package enum Object: Sendable, Equatable {
+        case server(String)
+        case queue(String)
+        case app(String)
+        case worker(String)
+        case campaign(String)
+        case key(String)
+        /// The state that all queues share, by its prefix.
+        case shared(String)
+
+        package var name: String {
+            switch self {
+            case .server(let name), .queue(let name), .app(let name), .worker(let name), .campaign(let name),
+                .key(let name), .shared(let name):
+                name
+            }
+        }
+    }
+
+    /// A command that helps with a problem. The words of `status` and the buttons of the dashboard are made of it.
+    package enum Remedy: Sendable, Equatable {
+        case resumeApp(String)
+        case resumeQueue(String)
+        case resumeCampaign(String)
+        case cancelCampaign(String)
+        case showCampaign(String)
+        case listDeadLetters(queue: String)
+        /// Sends dead letters again: those with a reason, or all of the queue.
+        case requeue(queue: String, reason: String?)
+        /// Lets all quiet workers claim jobs again.
+        case unquiet
+        /// Starts another process, which only a host can do.
+        case startWorker(queues: [String])
+        /// Tests each step to Redis and APNs.
+        case check
+
+        /// The command for a shell.
+        package var command: String {
+            let words: [String] =
+                switch self {
+                case .resumeApp(let app): ["resume", "--app", app]
+                case .resumeQueue(let queue): ["resume", "--queue", queue]
+                case .resumeCampaign(let name): ["campaign", "resume"] + Self.argument(name)
+                case .cancelCampaign(let name): ["campaign", "cancel"] + Self.argument(name)
+                case .showCampaign(let name): ["campaign", "show"] + Self.argument(name)
+                case .listDeadLetters(let queue): ["dead", "list", "--queue", queue]
+                case .requeue(let queue, let reason):
+                    ["requeue", "--queue", queue] + (reason.map { ["--reason", $0] } ?? [])
+                case .unquiet: ["quiet", "--all", "--undo"]
+                case .startWorker(let queues): ["run"] + queues.flatMap { ["--queue", $0] }
+                case .check: ["check"]
+                }
+            return (["apns-worker"] + words.map(Self.quoted)).joined(separator: " ")
+        }
+
+        /// The command and its effect, as a clause; `nil` if the hint says it.
+        package var words: String? {
+            switch self {
+            case .resumeApp: "`\(command)` probes at once"
+            case .resumeQueue: "`\(command)` ends its pause"
+            case .resumeCampaign: "`\(command)` continues"
+            case .cancelCampaign: "`\(command)` ends it"
+            case .showCampaign: "`\(command)` has the numbers"
+            case .listDeadLetters: "`\(command)` shows them"
+            case .requeue: "once the cause is fixed, `\(command)` sends them"
+            case .unquiet: "`\(command)` does the former"
+            case .startWorker: nil
+            case .check: "`\(command)` tests each step"
+            }
+        }
+
+        /// A name that begins with a dash is no option.
+        private static func argument(_ name: String) -> [String] { name.hasPrefix("-") ? ["--", name] : [name] }
+
+        /// Returns a word for a shell. Producers choose names, so that one can contain anything.
+        package static func quoted(_ word: String) -> String {
+            let isPlain =
+                !word.isEmpty
+                && word.utf8.allSatisfy {
+                    (0x30...0x39).contains($0) || (0x41...0x5A).contains($0) || (0x61...0x7A).contains($0)
+                        || "-_.,:/@%+=".utf8.contains($0)
+                }
+            return isPlain
+                ? word
+                : "'" + word.split(separator: "'", omittingEmptySubsequences: false).joined(separator: "'\\''") + "'"
+        }
+    }
+}

@@ -1,0 +1,22 @@
+import Operations
+import Testing
+
+@testable import apns_worker
+
+extension EndToEnd {
+    @Suite("Commands of problems")
+    struct RemedyTests {
+        private static let remedies: [FleetStatus.Problem.Remedy] = [
+            .resumeApp("news"), .resumeQueue("q"), .resumeCampaign("c"), .resumeCampaign("-c"), .cancelCampaign("c"),
+            .showCampaign("c"), .listDeadLetters(queue: "q"), .requeue(queue: "q", reason: "BadPayload"),
+            .requeue(queue: "q", reason: nil), .unquiet, .startWorker(queues: ["q", "r"]), .check,
+        ]
+
+        @Test("the command that a problem advises is one of the program", arguments: remedies)
+        private func parses(remedy: FleetStatus.Problem.Remedy) throws {
+            let words = remedy.command.split(separator: " ").map(String.init)
+            #expect(words.first == "apns-worker")
+            #expect(throws: Never.self) { _ = try ApnsWorker.parseAsRoot(Array(words.dropFirst())) }
+        }
+    }
+}

@@ -1,0 +1,234 @@
+import PushQueue
+import Redis
+import Testing
+
+@testable import Operations
+
+@Suite("Problems of a fleet")
+struct ProblemTests {
+    private typealias Problem = FleetStatus.Problem
+
+    private static let now: Int64 = 1_795_000_000_000
+
+    private static func server(_ address: String, _ fields: [String: String], refusal: String? = nil)
+        -> FleetStatus.Server
+    {
+        let well = [
+            "redis_version": "7.0.15", "used_memory": "100", "maxmemory": "1000", "maxmemory_policy": "noeviction",
+            "aof_enabled": "1", "role": "master",
+        ]
+        let lines = well.merging(fields) { $1 }.map { "\($0.key):\($0.value)\r\n" }
+        return .init(
+            found: QueueServer(
+                address: address, info: .success(ServerInfo(lines.joined())),
+                writeRefusal: refusal.map { RedisServerError(text: $0) }), queues: [])
+    }
+
+    private static func queue(_ name: String, _ change: (inout FleetStatus.Queue) -> Void) -> FleetStatus.Queue {
+        var queue = FleetStatus.Queue(name: name)
+        change(&queue)
+        return queue
+    }
+
+    private static func worker(_ name: String, _ change: (inout FleetStatus.Worker) -> Void) -> FleetStatus.Worker {
+        var worker = FleetStatus.Worker(name: name)
+        (worker.state, worker.lanes, worker.leaseLeftMs) = (.running, 1, 1000)
+        change(&worker)
+        return worker
+    }
+
+    private static func app(_ name: String, _ change: (inout FleetStatus.App) -> Void) -> FleetStatus.App {
+        var app = FleetStatus.App(name: name)
+        (app.endpoints, app.lanes) = (["apns:443"], 2)
+        change(&app)
+        return app
+    }
+
+    private static func pause(_ reason: String, until: Int64? = nil) -> FleetStatus.Pause {
+        .init(PauseRecord(reason: reason, since: now - 60_000, until: until))
+    }
+
+    /// A fleet in which everything is wrong.
+    private static let status: FleetStatus = {
+        var status = FleetStatus()
+        (status.at, status.redis, status.prefix) = (now, "redis:6379", "push")
+        var cluster = server("cluster:1", [:])
+        cluster.found.clusterSize = 3
+        status.servers = [
+            server("old:1", ["redis_version": "5.0.1"]), cluster, server("replica:1", ["role": "slave"]),
+            server("full:1", ["used_memory": "1000"]), server("nearly:1", ["used_memory": "950"]),
+            server("refuses:1", [:], refusal: "MISCONF Redis is configured to save"),
+            server("evicts:1", ["maxmemory_policy": "allkeys-lru"]),
+        ]
+        (status.sharedError, status.searchError) = ("timed out", "timed out")
+        status.wrongKeys = [WrongKey(key: "push:{q}:dead", found: "string", expected: "hash")]
+        status.largeKeys = [LargeKey(key: "push:{q}:jobs", bytes: 500 << 20, limit: 512 << 20)]
+        status.queues = [
+            queue("unreadable") { $0.error = "LOADING" },
+            queue("no worker's") { ($0.waiting, $0.oldestAgeMs) = (2, 700_000) },
+            queue("paused") { ($0.waiting, $0.oldestAgeMs, $0.paused) = (1, 800_000, pause("stop")) },
+            queue("quiet") { $0.waiting = 1 },
+            queue("slow") {
+                ($0.waiting, $0.oldestAgeMs) = (1, 900_000)
+                $0.differentApps = [.init(workers: ["w1"], apps: ["a"]), .init(workers: ["w2"], apps: ["b"])]
+                ($0.dead, $0.today) = (50, ["dead": 50, "dead:BadPayload": 50, "delivered": 50])
+                $0.stoppedCampaigns = ["spring": .init(reason: "dead is 2%", since: now - 5000)]
+            },
+        ]
+        status.workers = [
+            worker("gone") { ($0.state, $0.leaseLeftMs, $0.queues, $0.claimed) = (.gone, -20_000, ["slow"], 3) },
+            worker("blocked") { ($0.queues, $0.ownObstacles) = (["slow"], ["no key"]) },
+            worker("silent") { $0.latenessMs = 30_000 },
+            worker("deaf") { $0.failoverWatch = "NOPERM" },
+            worker("resting") { ($0.state, $0.queues) = (.quiet, ["quiet"]) },
+        ]
+        status.apps = [
+            app("refused") { $0.paused = pause("InvalidProviderToken", until: now + 60_000) },
+            app("unanswered") { $0.lanesUnanswered = 2 },
+            app("erring") { ($0.serverError, $0.lanesWithServerErrors) = ("503 ServiceUnavailable", 1) },
+            app("unconnected") { $0.state = .unconnected },
+        ]
+        return status
+    }()
+
+    private static let problems: [FleetStatus.Problem] = {
+        var limits = FleetStatus.Limits()
+        limits.age = 600_000
+        return status.findProblems(limits)
+    }()
+
+    @Test(
+        "each kind has an object, and a remedy or the reason for which no command helps",
+        arguments: Problem.Kind.allCases)
+    private func kinds(kind: FleetStatus.Problem.Kind) throws {
+        let found = Self.problems.filter { $0.kind == kind }
+        #expect(!found.isEmpty, "the fleet above has every kind")
+        for problem in found {
+            #expect(!problem.subject.isEmpty && problem.message.count > 10)
+            #expect(!problem.remedies.isEmpty || !problem.hint.isEmpty)
+            #expect(!problem.advice.isEmpty && !problem.advice.contains("; ;"))
+            #expect(problem.advice.count(where: { $0 == "`" }).isMultiple(of: 2))
+        }
+    }
+
+    @Test("critical problems come first")
+    func order() {
+        let kinds = Self.problems.map(\.kind.isCritical)
+        #expect(kinds == kinds.filter { $0 } + kinds.filter { !$0 })
+    }
+
+    @Test(
+        "a problem has the commands that mend it",
+        arguments: [
+            (
+                "refused", [.resumeApp("refused")],
+                "fix its key, key ID, team ID, topic or environment; `apns-worker resume --app refused` probes at once"
+            ),
+            ("paused", [.resumeQueue("paused")], "`apns-worker resume --queue paused` ends its pause"),
+            (
+                "quiet", [.unquiet],
+                "let the quiet workers work, or start another; `apns-worker quiet --all --undo` does the former"
+            ),
+            (
+                "unanswered", [.check],
+                "check the proxy, load balancer or firewall in front of it, and Apple's status page; `apns-worker check` tests each step"
+            ),
+            (
+                "spring", [.showCampaign("spring"), .resumeCampaign("spring"), .cancelCampaign("spring")],
+                "`apns-worker campaign show spring` has the numbers; `apns-worker campaign resume spring` continues; `apns-worker campaign cancel spring` ends it"
+            ),
+            ("gone", [.startWorker(queues: ["slow"])], "start a worker on slow: it reclaims the jobs"),
+        ] as [(String, [FleetStatus.Problem.Remedy], String)])
+    func remedies(subject: String, remedies: [FleetStatus.Problem.Remedy], advice: String) throws {
+        let problem = try #require(Self.problems.first { $0.subject == subject })
+        #expect(problem.remedies == remedies && problem.advice == advice, "\(problem)")
+    }
+
+    @Test(
+        "a problem says since when it exists, where Redis knows",
+        arguments: [
+            ("refused", 60_000), ("paused", 800_000), ("gone", 20_000), ("silent", 30_000), ("spring", 5000),
+        ] as [(String, Int64)])
+    func since(subject: String, age: Int64) throws {
+        #expect(try #require(Self.problems.first { $0.subject == subject }).since == Self.now - age)
+    }
+
+    @Test(
+        "a name cannot add words or commands to the command to copy",
+        arguments: [
+            ("news", "news"), ("spring sale", "'spring sale'"), ("x; rm -rf /", "'x; rm -rf /'"), ("", "''"),
+            ("it's", #"'it'\''s'"#), ("$(id)`id`", "'$(id)`id`'"), ("é", "'é'"),
+        ])
+    func quoted(name: String, word: String) {
+        #expect(FleetStatus.Problem.Remedy.resumeApp(name).command == "apns-worker resume --app \(word)")
+    }
+
+    @Test("a campaign that looks like a flag is none")
+    func dashes() {
+        #expect(FleetStatus.Problem.Remedy.resumeCampaign("-x").command == "apns-worker campaign resume -- -x")
+    }
+}
+
+@Suite("The state of a campaign")
+struct CampaignStateTests {
+    private static let now: Int64 = 1_795_000_060_000
+
+    private static func status(
+        total: Int? = 1000, _ counters: [String: Int], state: String = "running", finished: Bool = false
+    ) -> CampaignStatus {
+        var counts = CampaignCounts(name: "c", total: total, startedAt: now - 60_000, updatedAt: now)
+        counts.counters = counters
+        if finished { counts.finishedAt = now }
+        var status = CampaignStatus(counts, nil, queue: "q", now: now)
+        status.state = state
+        return status
+    }
+
+    @Test("its end is projected from the rate at which notifications end, not only from those delivered")
+    func projection() throws {
+        // 600 of 1000 in a minute: 400 need 40 s more.
+        let status = Self.status(["delivered": 300, "invalid_token": 300])
+        #expect(status.perSecond == 5 && status.leftMs == 40_000 && status.endsAt(now: Self.now) == Self.now + 40_000)
+        var later = Self.status(["delivered": 310, "invalid_token": 310])
+        later.compare(with: status, after: 2000)
+        #expect(later.perSecond == 5 && later.endsAt(now: Self.now) == Self.now + 38_000)
+        var idle = status
+        idle.compare(with: status, after: 2000)
+        #expect(idle.perSecond == nil && idle.endsAt(now: Self.now) == nil)
+        #expect(Self.status(total: nil, ["delivered": 5]).endsAt(now: Self.now) == nil)
+    }
+
+    @Test("a projected end beyond all times does not overflow")
+    func farEnd() {
+        var status = Self.status(["delivered": 1])
+        status.leftMs = .max
+        #expect(status.endsAt(now: Self.now) == .max)
+    }
+
+    @Test("a campaign is unfinished while something of it is left")
+    func unfinished() {
+        #expect(Self.status(["delivered": 1]).isUnfinished)
+        #expect(Self.status(["delivered": 1], state: "paused").isUnfinished)
+        #expect(Self.status(total: nil, ["delivered": 1]).isUnfinished, "it has a rate")
+        #expect(!Self.status(["delivered": 1000]).isUnfinished)
+        #expect(!Self.status(["delivered": 1], state: "cancelled").isUnfinished)
+        #expect(!Self.status(["delivered": 1], finished: true).isUnfinished)
+    }
+
+    @Test("a guard's levels count from its base, and retries count among all only for their own rules")
+    func levels() throws {
+        let rules = try #require(
+            CampaignGuard(
+                #"{"rules":[["dead",2],["retried",20],["invalid_token",0]],"min":10,"base":{"ended":100,"dead":5,"retried":50}}"#
+            ))
+        let levels = rules.levels(["dead": 6, "retried": 150, "invalid_token": 0], ended: 200)
+        #expect(
+            levels == [
+                .init(counter: "dead", limitPercent: 2, percent: 1, of: 100),
+                .init(counter: "retried", limitPercent: 20, percent: 50, of: 200),
+                .init(counter: "invalid_token", limitPercent: 0, percent: 0, of: 100),
+            ])
+        #expect(levels.map(\.part) == [0.5, 1, 0])
+        #expect(rules.levels([:], ended: 0).map(\.percent) == [0, 0, 0], "counters that began again")
+    }
+}
