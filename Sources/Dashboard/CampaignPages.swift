@@ -10,46 +10,66 @@ struct CampaignsPage: DashboardPage {
     func isLive(_ query: Form) -> Bool { true }
 
     func content(_ request: PageRequest) async throws -> PageContent {
-        let campaigns = try await CampaignStatus.latest(
-            100, in: request.site.data.queues(), request.source.fleet)
-        let now = Moment.now
-        let rows = campaigns.map { campaign -> [HTML] in
-            let cells = campaign.cells(now: now)
+        let rows = try await request.site.data.campaigns().map { campaign -> [HTML] in
+            func count(_ outcomes: Outcome...) -> HTML {
+                "\(Words.number(outcomes.reduce(0) { $0 + (campaign.outcomes[$1.rawValue] ?? 0) }))"
+            }
             return [
-                request.link(["campaigns", campaign.campaign], campaign.campaign), "\(cells[1])", Self.state(campaign),
+                request.link(["campaigns", campaign.campaign], campaign.campaign), Self.state(campaign),
+                Self.progress(campaign), count(.delivered), "\(campaign.perSecond.map(Words.rate) ?? "–")",
+                "\(campaign.leftMs.map(Words.duration) ?? "–")", count(.invalidToken), count(.dead), count(.cancelled),
+                count(.expired, .dropped, .suppressed), "\(campaign.queue)", request.time(campaign.startedAt),
             ]
-                + [Self.progress(campaign)] + cells[4...].map { "\($0)" }
         }
-        let table = Elements.table(
+        let list = Elements.list(
             "Campaigns",
             [
-                "Campaign", "Queue", "State", "Progress", "Delivered", "Invalid", "Dead", "Cancelled", "Other",
-                "Per second", "Left", "Started",
-            ], rows, numbers: Set(4...9),
-            empty: "There are no campaigns. A campaign is all jobs with the same member \"campaign\".")
-        return PageContent(title: "Campaigns", main: Elements.live("campaigns", table))
+                .init("Campaign"), .init("State", .key), .init("Progress", priority: 2, namesCells: false),
+                .init("Delivered", .number), .init("Per second", .number), .init("Time left", .number),
+                .init("Invalid", .number, priority: 2), .init("Dead", .number, priority: 2),
+                .init("Cancelled", .number, priority: 3), .init("Other", .number, priority: 3),
+                .init("Queue", .text, priority: 2), .init("Started", .key, priority: 2),
+            ], rows,
+            empty: Elements.empty(
+                "There are no campaigns",
+                """
+                <p>A campaign is all jobs with the same member <code>campaign</code>. This command sends one to a list \
+                of tokens:</p>
+                \(Elements.command(Self.command))
+                <p><code>docs/campaigns.md</code> has the details.</p>
+                """))
+        return PageContent(title: "Campaigns", main: Elements.live("campaigns", list))
     }
 
+    static let command = "apns-worker campaign send spring-sale --job job.json --tokens tokens.txt"
+
     static func state(_ campaign: CampaignStatus) -> HTML {
-        let tone: Elements.Tone =
-            campaign.state == "running" ? .good : campaign.state == "paused" ? .warning : .bad
-        let limit = campaign.limitPerSecond.map { " \(Words.number($0))/s" }
-        return "\(Elements.label(campaign.state, tone))\(limit)"
+        let limit = campaign.limitPerSecond.map { " <span class=\"muted\">\(Words.number($0))/s</span>" as HTML }
+        let (word, tone): (String, Elements.Tone) =
+            switch campaign.state {
+            case "running": campaign.finishedAt != nil ? ("finished", .quiet) : ("running", .good)
+            case "paused": (campaign.isStoppedByGuard ? "paused by its guard" : "paused", .warning)
+            default: (campaign.state, .bad)
+            }
+        return "\(Elements.label(word, tone))\(limit)"
     }
 
     static func progress(_ campaign: CampaignStatus) -> HTML {
-        guard let total = campaign.total, total > 0, let part = campaign.share else {
-            return "\(Words.number(campaign.ended)) ended"
-        }
-        let share = Int(100 * part)
+        progress(campaign.ended, of: campaign.total, "have ended")
+    }
+
+    static func progress(_ count: Int, of total: Int?, _ words: String) -> HTML {
+        guard let total, total > 0 else { return "<span class=\"num\">\(Words.number(count)) \(words)</span>" }
+        let part = min(count, total)
+        let share = Int(100 * Double(part) / Double(total))
         return """
-            <progress value="\(min(campaign.ended, total))" max="\(total)" aria-label="\(share)% have ended"></progress>\
-            \(share)% of \(Words.number(total))
+            <progress value="\(part)" max="\(total)" aria-label="\(share)% \(words)"></progress>\
+            <span class="num">\(share)% of \(Words.number(total))</span>
             """
     }
 }
 
-/// One campaign: its progress, pause, limit and cancellation.
+/// One campaign: how far it is, what came of its notifications, its guard, and the actions.
 struct CampaignPage: DashboardPage {
     let path = "/campaigns/{campaign}"
     let section = Section.campaigns
@@ -58,73 +78,267 @@ struct CampaignPage: DashboardPage {
 
     func content(_ request: PageRequest) async throws -> PageContent {
         let name = request.parameters("campaign") ?? ""
-        let found = try await CampaignStatus.read(name, in: request.site.data.queues(), request.source.fleet)
-        let parts = found.map { part($0, request) }
-        let unknown: HTML = """
-            <p class="notice">No notification of this campaign has ended yet, in any queue. You can already pause or cancel it.</p>
-            """
-        let field = [("campaign", name)]
-        let isPaused = found.contains { $0.state == "paused" }
-        let isCancelled = found.contains { $0.state == "cancelled" }
-        let actions: HTML = """
-            <h2>Actions</h2><div class="columns">
-            \(if: !isCancelled && !isPaused, request.form("pause-campaign", field, class: "filters",
-                "\(Elements.field("Reason", "reason"))<button>Pause</button>"))
-            \(if: isPaused, request.form("resume-campaign", field, class: "filters", "<button class=\"main\">Resume</button>"))
-            \(if: !isCancelled, request.form("limit-campaign", field, class: "filters",
-                "\(Elements.field("Notifications per second", "per_second", type: "number", placeholder: "no limit"))<button>Limit</button>"))
-            \(if: !isCancelled, request.form("guard-campaign", field, class: "filters",
-                """
-                \(Elements.field("Pause if", "stop_if", placeholder: "invalid_token>5%,dead>1%"))\
-                \(Elements.field("From notifications", "min", type: "number", placeholder: "1000"))<button>Guard</button>
-                """))
-            \(if: found.contains { $0.stopIf != nil }, request.form("guard-campaign", field + [("off", "1")], class: "filters",
-                "<button>Remove the guard</button>"))
-            \(if: !isCancelled, request.form("cancel-campaign", field, class: "filters",
-                """
-                \(Elements.field("Reason", "reason"))\
-                <label class="check"><input type="checkbox" name="discard" value="1">discard jobs without dead letters (cannot be undone)</label>\
-                <button class="danger">Cancel the campaign</button>
-                """))
-            \(if: isCancelled, request.form("requeue-campaign", field, class: "filters",
-                "\(Elements.field("Jobs per second", "rate", type: "number", placeholder: "unlimited"))<button class=\"main\">Send it after all</button>"))
-            </div>
-            """
+        let queues = try await request.site.data.queues()
+        let recent = try await request.site.data.campaigns()
+        // The recent reading has the rate of the last seconds. It does not have all campaigns.
+        let found = try await CampaignStatus.read(name, in: queues, request.source.fleet).map { read in
+            recent.first { $0.campaign == read.campaign && $0.queue == read.queue } ?? read
+        }
+        let sendings = try await CampaignStatus.sendings(of: name, in: queues, request.source.fleet)
+        let unknown = Elements.empty(
+            "No notification of this campaign has ended yet, in any queue",
+            "<p>You can already pause, limit or cancel it: its jobs are then treated so from the first on.</p>")
+        let view = CampaignView(found, sendings, request)
         let main: HTML = """
-            \(Elements.live("campaign", parts.isEmpty ? unknown : HTML(parts)))
-            <p>\(request.link(["jobs"], [("campaign", name)], "Its jobs")) · \
-            \(request.link(["dead"], [("campaign", name)], "Its dead letters"))</p>\(if: request.isOperator, actions)
+            \(Elements.live("campaign", found.isEmpty && sendings.isEmpty ? unknown : view.html))
+            <p class="actions">\(Self.button(["jobs"], name, "Its jobs", request))\
+            \(Self.button(["dead"], name, "Its dead letters", request))</p>
+            \(if: request.isOperator, Self.actions(name, found, request))
             """
         return PageContent(title: "Campaign \(name)", main: main)
     }
 
-    private func part(_ campaign: CampaignStatus, _ request: PageRequest) -> HTML {
-        func reasons(_ counts: [String: Int]) -> HTML? {
-            counts.isEmpty
-                ? nil
-                : "\(counts.largestFirst.prefix(8).map { "\(Words.number($0.value)) \($0.key)" }.joined(separator: ", "))"
-        }
-        let outcomes = Outcome.allCases.compactMap { outcome -> [HTML]? in
-            guard let count = campaign.outcomes[outcome.rawValue], count > 0 else { return nil }
-            return ["<span class=\"swatch \(outcome.rawValue)\"></span>\(outcome.rawValue)", "\(Words.number(count))"]
-        }
-        let rules = campaign.stopIf.map { rules -> HTML in
-            "\(rules), from \(Words.number(campaign.stopMin ?? 0)) notifications on"
-        }
-        let since = campaign.stateSinceAt.map { "\(request.time($0))" as HTML }
-        return """
-            <h2>Queue \(campaign.queue)</h2>
-            \(Elements.facts([
-                ("State", CampaignsPage.state(campaign)), ("Since", since), ("By", campaign.by.map { "\($0)" }),
-                ("Reason", campaign.reason.map { "\($0)" }),
-                ("Guard", rules), ("Progress", CampaignsPage.progress(campaign)),
-                ("Left", campaign.left.map { "\(Words.number($0))" }),
-                ("Time left", campaign.leftMs.map { "\(Words.duration($0))" }),
-                ("Per second", campaign.perSecond.map { "\(Words.rate($0))" }), ("Started", request.time(campaign.startedAt)),
-                ("Last outcome", request.time(campaign.updatedAt)), ("Dead letters", reasons(campaign.deadReasons)),
-                ("Retries", reasons(campaign.retryReasons)),
-            ]))
-            \(Elements.table("Outcomes", ["Outcome", "Notifications"], outcomes, numbers: [1], empty: "No outcomes yet."))
+    private static func button(_ segments: [String], _ name: String, _ title: String, _ request: PageRequest) -> HTML {
+        "<a class=\"button\" href=\"\(request.links.path(segments, [("campaign", name)]))\">\(title)</a>"
+    }
+
+    private static func actions(_ name: String, _ found: [CampaignStatus], _ request: PageRequest) -> HTML {
+        let isPaused = found.contains { $0.state == "paused" }
+        let isCancelled = found.contains { $0.state == "cancelled" }
+        func form(
+            _ action: String, _ title: String, _ words: HTML, _ fields: HTML,
+            _ more: [(name: String, value: String)] = []
+        ) -> HTML {
             """
+            <div class="action"><h3>\(title)</h3><p class="hint">\(words)</p>\
+            \(request.form(action, [("campaign", name)] + more, class: "fields", fields))</div>
+            """
+        }
+        let reason = Elements.field("Reason", "reason", placeholder: "wrong template")
+        if isCancelled {
+            return Elements.card(
+                "Actions",
+                form(
+                    "requeue-campaign", "Send it after all", "Its cancelled jobs are enqueued again.",
+                    """
+                    \(Elements.field("Jobs per second", "rate", type: "number", placeholder: "unlimited"))\
+                    <button class="main">Send it after all</button>
+                    """))
+        }
+        let limit = found.compactMap(\.limitPerSecond).min()
+        let rules = found.compactMap(\.stopIf).first
+        let minimum = found.compactMap(\.stopMin).first
+        return Elements.card(
+            "Actions",
+            """
+            <div class="columns">
+            \(isPaused
+                ? form("resume-campaign", "Resume", "Its jobs are sent again.", "<button class=\"main\">Resume</button>")
+                : form("pause-campaign", "Pause", "Its jobs are deferred, and no attempt is spent.", "\(reason)<button>Pause</button>"))
+            \(form("limit-campaign", "Limit", "In all queues together. Empty for no limit.",
+                """
+                \(Elements.field("Notifications per second", "per_second", value: limit.map { "\($0)" } ?? "",
+                    type: "number", placeholder: "no limit"))<button>Limit</button>
+                """))
+            \(form("guard-campaign", "Guard", "Pauses the campaign when too much of it fails, counted from now on.",
+                """
+                \(Elements.field("Pause if", "stop_if", value: rules ?? "", placeholder: "invalid_token>5%,dead>1%"))\
+                \(Elements.field("From notifications", "min", value: minimum.map { "\($0)" } ?? "", type: "number",
+                    placeholder: "1000"))<button>Guard</button>
+                """))
+            \(if: rules != nil, form("guard-campaign", "Remove the guard", "Failures no longer pause it.",
+                "<button>Remove the guard</button>", [("off", "1")]))
+            \(form("cancel-campaign", "Cancel", "Jobs that are not sent yet are kept as cancelled.",
+                """
+                \(reason)<label class="check"><input type="checkbox" name="discard" value="1">discard jobs without dead \
+                letters (cannot be undone)</label>\
+                <button class="danger">Cancel the campaign</button>
+                """))
+            </div>
+            """)
+    }
+}
+
+/// The state of a campaign, as HTML.
+struct CampaignView {
+    private let parts: [CampaignStatus]
+    private let sendings: [CampaignStatus.Sending]
+    private let request: PageRequest
+    private let summary: CampaignSummary
+
+    init(_ parts: [CampaignStatus], _ sendings: [CampaignStatus.Sending], _ request: PageRequest) {
+        (self.parts, self.sendings, self.request) = (parts, sendings, request)
+        summary = CampaignSummary(parts)
+    }
+
+    var html: HTML {
+        """
+        \(states)\(figures)
+        <div class="columns">\(funnel)\(outcomes)\(guards)\(reasons)\(lists)</div>\
+        \(if: parts.count > 1, queues)
+        """
+    }
+
+    /// The state of each queue with who caused it, why and when.
+    private var states: HTML {
+        let lines = parts.map { part -> HTML in
+            let by = part.by.map { " by \($0)" as HTML }
+            let since = part.stateSinceAt.map { " \(request.time($0))" as HTML }
+            let reason = part.reason.map { ": \($0)" as HTML }
+            let queue =
+                parts.count > 1
+                ? " in queue \(part.queue)" as HTML : " in queue \(request.link(["queues", part.queue], part.queue))"
+            return
+                """
+                <p>\(CampaignsPage.state(part))<span class="muted">\(queue)\
+                \(if: part.state != "running", "\(by)\(since)\(reason)")</span></p>
+                """
+        }
+        return HTML(lines)
+    }
+
+    private var figures: HTML {
+        let rates = parts.compactMap(\.perSecond)
+        // The last queue to end determines the end.
+        let unfinished = parts.filter(\.isUnfinished)
+        let now = Moment.now
+        let ends = unfinished.compactMap { $0.endsAt(now: now) }
+        let end = !unfinished.isEmpty && ends.count == unfinished.count ? ends.max() : nil
+        let started = request.time(summary.startedAt)
+        let took =
+            summary.durationMs.map { "took \(Words.duration($0))\(if: !summary.finished, " so far")" as HTML }
+            ?? "no outcome yet"
+        return """
+            <h2 class="hidden">Now</h2><div class="figures">
+            \(Elements.figure("Delivered per second", "\(rates.isEmpty ? "–" : Words.rate(rates.reduce(0, +)))",
+                rates.isEmpty ? "nothing has ended lately" : "in the last seconds"))
+            \(Elements.figure("Left", "\(summary.left.map(Words.number) ?? "–")",
+                summary.left == nil ? "the total is unknown" : "notifications"))
+            \(Elements.figure(
+                summary.finished ? "Finished" : "Projected end",
+                summary.finished ? request.time(summary.finishedAt) : "\(end.map { Words.duration($0 - now) } ?? "–")",
+                summary.finished ? "" : end.map { "at this rate: \(Words.clock($0)) UTC" } ?? "needs a total and a rate"))
+            \(Elements.figure("Started", started, took))
+            </div>
+            """
+    }
+
+    /// From all notifications to those delivered: what each step keeps of the one before.
+    private var funnel: HTML {
+        let all = summary.total ?? max(summary.ended, sendings.reduce(0) { $0 + $1.notifications })
+        guard all > 0 else { return "" }
+        let delivered = summary.count(.delivered)
+        let steps: [(title: String, count: Int)] = [
+            ("Total", all), ("Ended", summary.ended), ("Delivered", delivered),
+        ]
+        let rows = steps.map { title, count -> HTML in
+            """
+            <li><span>\(title)</span><progress value="\(min(count, all))" max="\(all)" \
+            aria-label="\(title)"></progress><span class="num">\(Words.number(count))</span>\
+            <span class="num muted">\(CampaignSummary.percent(count, of: all))</span></li>
+            """
+        }
+        let note: HTML =
+            summary.total == nil ? "<p class=\"muted\">The total is unknown: no producer has recorded it.</p>" : ""
+        return Elements.card("From total to delivered", "<ol class=\"funnel\">\(rows)</ol>\(note)")
+    }
+
+    private var outcomes: HTML {
+        let shares = Chart.shares(Outcome.allCases.map { ($0.rawValue, $0.rawValue, summary.count($0)) })
+        return Elements.card("Outcomes", shares.isEmpty ? "<p class=\"muted\">No outcomes yet.</p>" : shares)
+    }
+
+    private var guards: HTML {
+        let cards = parts.compactMap { part -> HTML? in
+            guard let levels = part.guardLevels, !levels.isEmpty else { return nil }
+            let rows = levels.map { level -> HTML in
+                let words =
+                    "\(level.counter): \(Self.text(level.percent))% of at most \(Self.text(level.limitPercent))%"
+                return """
+                    <li><span>\(level.counter)</span><meter min="0" max="1" high="0.8" low="0.5" optimum="0" \
+                    value="\(Self.text(level.part))" aria-label="\(words)"></meter>\
+                    <span class="num">\(Self.text(level.percent))%</span>\
+                    <span class="num muted">of \(Self.text(level.limitPercent))%</span></li>
+                    """
+            }
+            let minimum = part.stopMin ?? 0
+            let of = levels.map(\.of).max() ?? 0
+            let counted: HTML =
+                of < minimum
+                ? "It acts from \(Words.number(minimum)) notifications on; \(Words.number(of)) have counted."
+                : "\(Words.number(of)) notifications have counted."
+            let stopped = part.stoppedAt.map { "<p>It last paused the campaign \(request.time($0)).</p>" as HTML }
+            return
+                """
+                \(if: parts.count > 1, "<h3>\(part.queue)</h3>")<ol class="funnel">\(rows)</ol>\
+                <p class="muted">\(counted)</p>\(stopped)
+                """
+        }
+        guard !cards.isEmpty else { return "" }
+        return Elements.card("Guard", tone: parts.contains(where: \.isStoppedByGuard) ? .warning : .plain, HTML(cards))
+    }
+
+    private static func text(_ value: Double) -> String {
+        let hundredths = Int((max(0, min(value, 1000)) * 100).rounded())
+        let (whole, rest) = (hundredths / 100, hundredths % 100)
+        return rest == 0
+            ? "\(whole)" : rest % 10 == 0 ? "\(whole).\(rest / 10)" : "\(whole).\(rest < 10 ? "0" : "")\(rest)"
+    }
+
+    private var reasons: HTML {
+        func list(_ title: String, _ counts: [String: Int], _ link: (String) -> HTML) -> HTML {
+            guard !counts.isEmpty else { return "" }
+            let sorted = counts.largestFirst
+            let rows = sorted.prefix(8).map { [link($0.key), "\(Words.number($0.value))"] as [HTML] }
+            let rest = sorted.count - rows.count
+            return """
+                \(Elements.list(title, [.init("\(title)"), .init("Notifications", .number)], rows, empty: ""))\
+                \(if: rest > 0, "<p class=\"muted\">\(rest) more reasons</p>")
+                """
+        }
+        let name = summary.campaign
+        let dead = list("Dead letters by reason", summary.deadReasons) { reason in
+            request.link(["dead"], [("campaign", name), ("reason", reason)], reason)
+        }
+        let retries = list("Retries by reason", summary.retryReasons) { "\($0)" }
+        return dead.isEmpty && retries.isEmpty ? "" : Elements.card("Reasons", "\(dead)\(retries)")
+    }
+
+    /// The positions of `campaign send`.
+    private var lists: HTML {
+        guard !sendings.isEmpty else { return "" }
+        let incomplete: HTML = """
+            <p class="muted">If the command has stopped, repeat it with the same job and the same tokens: it continues.</p>
+            """
+        let parts = sendings.map { sending -> HTML in
+            """
+            \(CampaignsPage.progress(sending.enqueued, of: sending.jobs, "of its jobs are enqueued"))\
+            \(Elements.facts([
+                ("Queue", "\(sending.queue)"), ("By", sending.by.isEmpty ? nil : "\(sending.by)"),
+                ("Notifications", "\(Words.number(sending.notifications))"),
+                ("Started", request.time(sending.startedAt)), ("Last enqueued", request.time(sending.updatedAt)),
+            ]))\
+            \(if: !sending.isComplete, incomplete)
+            """
+        }
+        return Elements.card("Sending of its list", HTML(parts))
+    }
+
+    private var queues: HTML {
+        let rows = parts.map { part -> [HTML] in
+            [
+                request.link(["queues", part.queue], part.queue), CampaignsPage.state(part),
+                CampaignsPage.progress(part), "\(part.perSecond.map(Words.rate) ?? "–")",
+                "\(part.leftMs.map(Words.duration) ?? "–")", request.time(part.updatedAt),
+            ]
+        }
+        return Elements.card(
+            "Queues",
+            Elements.list(
+                "Queues",
+                [
+                    .init("Queue"), .init("State", .key), .init("Progress", priority: 2, namesCells: false),
+                    .init("Per second", .number), .init("Time left", .number), .init("Last outcome", .key, priority: 2),
+                ], rows, empty: ""))
     }
 }

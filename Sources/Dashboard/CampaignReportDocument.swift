@@ -14,25 +14,13 @@ package struct CampaignReportDocument {
     private static let maximumBars = 12
     private static let (width, row, label) = (720, 28, 220)
 
-    private static func color(_ outcome: Outcome) -> HTML {
-        switch outcome {
-        case .delivered: "#2da44e"
-        case .invalidToken: "#bf8700"
-        case .dead: "#cf222e"
-        case .expired: "#8250df"
-        case .dropped: "#6e7781"
-        case .suppressed: "#0e8a8a"
-        case .cancelled: "#57606a"
-        }
-    }
-
     package var text: String { document.text }
 
     private var document: HTML {
         let outcomes = Outcome.allCases.filter { summary.count($0) > 0 }
         let facts = summary.facts.map { "<tr><th>\($0.name)</th><td>\($0.value)</td></tr>\n" as HTML }
         let shares = outcomes.map {
-            Bar("\($0.rawValue)", summary.count($0), Self.color($0))
+            Bar($0.rawValue, summary.count($0), $0 == .invalidToken ? "invalid" : $0.rawValue)
         }
         return """
             <!DOCTYPE html>
@@ -42,21 +30,35 @@ package struct CampaignReportDocument {
             <meta name="viewport" content="width=device-width">
             <title>Campaign \(summary.campaign)</title>
             <style>
-            body { font: 15px/1.5 system-ui, sans-serif; color: #1f2328; max-width: 760px; margin: 2em auto; padding: 0 1em; }
-            h1 { font-size: 1.5em; } h2 { font-size: 1.1em; margin-top: 2em; }
-            table { border-collapse: collapse; } th { text-align: left; font-weight: 600; padding-right: 2em; }
-            td.number, th.number { text-align: right; } svg { width: 100%; height: auto; } text { font: 13px system-ui, sans-serif; }
-            footer { margin-top: 3em; color: #57606a; }
+            /* The colors and shapes of the dashboard; on paper, those of its light theme. */
+            :root { color-scheme: light dark; --page: light-dark(#f5f6f8, #0e1217); --surface: light-dark(#fff, #161b22);
+              --text: light-dark(#1b1f24, #e6e9ee); --muted: light-dark(#525a64, #a3adb9); --line: light-dark(#d5dae0, #303843);
+              --delivered: light-dark(#00805f, #2fc79b); --invalid: light-dark(#b07d00, #f0d442); --dead: light-dark(#b42318, #ff7b6e);
+              --expired: light-dark(#5a3ea6, #b7a1ff); --dropped: light-dark(#5b6570, #aab4c0);
+              --suppressed: light-dark(#0066a8, #56b4e9); --cancelled: light-dark(#a3477f, #e39ac6); }
+            @media print { :root { color-scheme: light; } body { background: none; } section { break-inside: avoid; } }
+            * { box-sizing: border-box; }
+            body { font: 15px/1.5 system-ui, sans-serif; color: var(--text); background: var(--page); max-width: 48rem; margin: 2rem auto;
+              padding: 0 1rem; }
+            h1 { font-size: 1.5rem; overflow-wrap: anywhere; } h2 { font-size: 1rem; margin: 0 0 .5rem; }
+            section { background: var(--surface); border: 1px solid var(--line); border-radius: .7rem; padding: .75rem 1rem; margin: .75rem 0; }
+            table { border-collapse: collapse; } th { text-align: left; font-weight: 400; color: var(--muted); padding-right: 2rem; }
+            td { font-variant-numeric: tabular-nums; overflow-wrap: anywhere; }
+            td.number, th.number { text-align: right; padding-left: 1rem; } svg { display: block; width: 100%; height: auto; }
+            text { font: 13px system-ui, sans-serif; fill: var(--text); font-variant-numeric: tabular-nums; }
+            .delivered { fill: var(--delivered); } .invalid { fill: var(--invalid); } .dead { fill: var(--dead); } .expired { fill: var(--expired); }
+            .dropped { fill: var(--dropped); } .suppressed { fill: var(--suppressed); } .cancelled { fill: var(--cancelled); }
+            footer { margin: 2rem 0; color: var(--muted); }
             </style>
             </head>
             <body>
             <h1>Campaign \(summary.campaign)</h1>
-            <table>
-            \(facts)</table>
+            <section><table>
+            \(facts)</table></section>
             \(rates)
             \(chart("Outcomes", shares, of: summary.ended))
-            \(chart("Reasons of dead letters", bars(summary.deadReasons, "#cf222e"), of: summary.ended))
-            \(chart("Reasons of retries", bars(summary.retryReasons, "#bf8700"), of: nil))
+            \(chart("Reasons of dead letters", bars(summary.deadReasons, "dead"), of: summary.ended))
+            \(chart("Reasons of retries", bars(summary.retryReasons, "invalid"), of: nil))
             \(if: summary.queues.count > 1, queues)
             <footer>apns-worker, \(Moment.text(now))</footer>
             </body>
@@ -76,34 +78,37 @@ package struct CampaignReportDocument {
             let bar = Int((Double(height) * point.perSecond / peak).rounded())
             let (x, end) = (Int(Double(index) * step), Int(Double(index + 1) * step))
             return """
-                <rect x="\(x)" y="\(top + height - bar)" width="\(max(1, end - x - 1))" height="\(bar)" fill="#0969da">\
+                <rect x="\(x)" y="\(top + height - bar)" width="\(max(1, end - x - 1))" height="\(bar)" class="delivered">\
                 <title>\(Moment.text(point.at)): \(Words.rate(point.perSecond)) per second</title></rect>
 
                 """
         }
         return """
-            <h2>Notifications per second</h2>
+            <section><h2>Notifications per second</h2>
             <svg viewBox="0 0 \(Self.width) \(top + height + 24)" role="img" aria-label="Rate over time">
             <text x="0" y="14">\(Words.rate(peak)) at most, in periods of \(Words.duration(first.seconds * 1000))</text>
             \(bars)<text x="0" y="\(top + height + 18)">\(Moment.text(first.at))</text>
             <text x="\(Self.width)" y="\(top + height + 18)" text-anchor="end">\(Moment.text(last.at))</text>
-            </svg>
+            </svg></section>
             """
     }
 
     private struct Bar {
         let name: String
         let count: Int
-        let color: HTML
+        /// The class that has its color.
+        let style: String
 
-        init(_ name: String, _ count: Int, _ color: HTML) { (self.name, self.count, self.color) = (name, count, color) }
+        init(_ name: String, _ count: Int, _ style: String) {
+            (self.name, self.count, self.style) = (name, count, style)
+        }
     }
 
-    private func bars(_ reasons: [String: Int], _ color: HTML) -> [Bar] {
+    private func bars(_ reasons: [String: Int], _ style: String) -> [Bar] {
         let sorted = reasons.largestFirst
         let rest = sorted.dropFirst(Self.maximumBars).reduce(0) { $0 + $1.value }
-        return sorted.prefix(Self.maximumBars).map { Bar($0.key, $0.value, color) }
-            + (rest > 0 ? [Bar("others", rest, color)] : [])
+        return sorted.prefix(Self.maximumBars).map { Bar($0.key, $0.value, style) }
+            + (rest > 0 ? [Bar("others", rest, style)] : [])
     }
 
     /// Returns a chart of horizontal bars with their numbers; nothing without bars.
@@ -117,15 +122,15 @@ package struct CampaignReportDocument {
             let share = all.map { " (\(CampaignSummary.percent(bar.count, of: $0)))" } ?? ""
             return """
                 <text x="\(Self.label - 8)" y="\(y + 18)" text-anchor="end">\(String(bar.name.prefix(30)))</text>\
-                <rect x="\(Self.label)" y="\(y + 4)" width="\(length)" height="\(Self.row - 8)" fill="\(bar.color)"/>\
+                <rect x="\(Self.label)" y="\(y + 4)" width="\(length)" height="\(Self.row - 8)" rx="3" class="\(bar.style)"/>\
                 <text x="\(Self.label + length + 8)" y="\(y + 18)">\(Words.number(bar.count))\(share)</text>
 
                 """
         }
         return """
-            <h2>\(title)</h2>
+            <section><h2>\(title)</h2>
             <svg viewBox="0 0 \(Self.width) \(bars.count * Self.row)" role="img" aria-label="\(title)">
-            \(rows)</svg>
+            \(rows)</svg></section>
             """
     }
 
@@ -138,10 +143,10 @@ package struct CampaignReportDocument {
             """
         }
         return """
-            <h2>Queues</h2>
+            <section><h2>Queues</h2>
             <table>
             <tr><th>Queue</th><th>State</th><th class="number">Total</th><th class="number">Ended</th></tr>
-            \(rows)</table>
+            \(rows)</table></section>
             """
     }
 }

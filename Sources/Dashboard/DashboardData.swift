@@ -18,6 +18,9 @@ actor DashboardData {
     private var changes = 0
     private var histories: [String: Kept<QueueHistory>] = [:]
     private var historyReads: [String: Task<QueueHistory, any Error>] = [:]
+    /// Readings of the campaigns, the oldest first: rates are those between them.
+    private var campaignReads: [Kept<[CampaignStatus]>] = []
+    private var campaignRead: Task<[CampaignStatus], any Error>?
     private var destinations: [String: Kept<Destination>] = [:]
     private var destinationReads: [String: Task<Destination, any Error>] = [:]
     private var memories: [String: Kept<ServerInfo?>] = [:]
@@ -67,7 +70,42 @@ actor DashboardData {
         changes += 1
         reading = nil
         actions = nil
+        campaignRead = nil
+        if let last = campaignReads.indices.last { campaignReads[last].at -= .seconds(2) }
         status?.at = .now - .seconds(2)
+    }
+
+    /// The time over which the rates of campaigns are measured.
+    private static let campaignWindow = Duration.seconds(20)
+
+    /// Returns the latest campaigns, at most two seconds old, with the rates of the last seconds if there was a reading
+    /// then.
+    func campaigns() async throws -> [CampaignStatus] {
+        if let last = campaignReads.last, last.at.duration(to: .now) < .seconds(2) { return last.value }
+        let keys = try await queues()
+        let read =
+            campaignRead ?? Task { [fleet = source.fleet] in try await CampaignStatus.latest(100, in: keys, fleet) }
+        campaignRead = read
+        defer { campaignRead = nil }
+        var found = try await read.value
+        let now = ContinuousClock.now
+        // Another page has kept the result of the same read.
+        if let last = campaignReads.last, last.at.duration(to: now) < .seconds(1) { return last.value }
+        campaignReads.removeAll { $0.at.duration(to: now) > Self.campaignWindow }
+        if let earlier = campaignReads.first {
+            let time = earlier.at.duration(to: now) / .milliseconds(1)
+            for index in found.indices {
+                let campaign = found[index]
+                guard
+                    let before = earlier.value.first(where: {
+                        $0.campaign == campaign.campaign && $0.queue == campaign.queue
+                    })
+                else { continue }
+                found[index].compare(with: before, after: Int64(time))
+            }
+        }
+        campaignReads.append(Kept(value: found, at: now))
+        return found
     }
 
     /// Returns the state of the fleet, at most one second old.

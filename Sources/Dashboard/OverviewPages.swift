@@ -2,7 +2,7 @@ import Operations
 import PushQueue
 import WebPages
 
-/// The problems, followed by key figures and charts.
+/// The problems, the running campaigns, key figures and charts.
 struct OverviewPage: DashboardPage {
     let path = "/"
     let section = Section.overview
@@ -11,30 +11,22 @@ struct OverviewPage: DashboardPage {
 
     func content(_ request: PageRequest) async throws -> PageContent {
         let status = try await request.site.data.fleetStatus()
+        let problems = Elements.live("problems", ProblemCards(request).html(status, request.site.problems))
+        guard !status.queues.isEmpty || !status.workers.isEmpty else {
+            return PageContent(
+                title: "Overview", main: "\(problems)\(Elements.live("start", FirstSteps(request).html))")
+        }
+        let delivered = try await DeliveryRate(request, status.queues)
         let main: HTML = """
-            \(Elements.live("problems", Self.problems(status, request.site.problems)))
-            \(Elements.live("figures", Self.figures(status)))
+            \(problems)\
+            \(Elements.live("figures", Self.figures(status, delivered)))\
+            \(Elements.live("running", try await RunningCampaigns(request).html))\
             \(try await HistoryCharts(request, status.queues.map(\.name)).html(segments: []))
             """
         return PageContent(title: "Overview", main: main)
     }
 
-    /// - Parameter own: what is wrong with the dashboard itself, as sentences.
-    private static func problems(_ status: FleetStatus, _ own: [String]) -> HTML {
-        let notes = status.notes.map { "<p class=\"notice\">\($0)</p>" as HTML }
-        guard !status.problems.isEmpty || !own.isEmpty else {
-            return "<p class=\"problem good\">No problems.</p>\(notes)"
-        }
-        let ofDashboard = own.map { "<div class=\"problem bad\"><strong>This dashboard</strong>\($0)</div>" as HTML }
-        let problems = status.problems.map { problem -> HTML in
-            """
-            <div class="problem\(if: problem.kind.isCritical, " bad")"><strong>\(problem.message)</strong>\(problem.advice)</div>
-            """
-        }
-        return "<h2 class=\"hidden\">Problems</h2>\(ofDashboard)\(problems)\(notes)"
-    }
-
-    private static func figures(_ status: FleetStatus) -> HTML {
+    private static func figures(_ status: FleetStatus, _ delivered: DeliveryRate) -> HTML {
         let queues = status.queues
         func today(_ outcome: Outcome) -> Int { queues.reduce(0) { $0 + ($1.today[outcome.rawValue] ?? 0) } }
         let oldest = queues.compactMap(\.oldestAgeMs).max()
@@ -44,7 +36,8 @@ struct OverviewPage: DashboardPage {
         let lanes = status.living.reduce(0) { $0 + $1.lanes }
         return """
             <h2 class="hidden">Now</h2><div class="figures">
-            \(Elements.figure("Delivered today", "\(Words.number(today(.delivered)))", "\(Words.rate(status.rate)) per second now"))
+            \(delivered.figure)
+            \(Elements.figure("Delivered today", "\(Words.number(today(.delivered)))", "since midnight UTC"))
             \(Elements.figure(
                 "Waiting", "\(Words.number(queues.reduce(0) { $0 + $1.waiting + $1.due }))",
                 oldest.map { "the oldest for \(Words.duration($0))" } ?? "jobs to send"))
@@ -53,10 +46,237 @@ struct OverviewPage: DashboardPage {
             \(Elements.figure(
                 "Dead letters", "\(Words.number(queues.reduce(0) { $0 + $1.dead }))",
                 "\(Words.number(today(.dead))) today"))
-            \(Elements.figure("Invalid tokens", "\(Words.number(status.invalidTokens))", "\(Words.number(today(.invalidToken))) today"))
+            \(Elements.figure(
+                "Invalid tokens", "\(Words.number(status.invalidTokens))",
+                "\(Words.number(today(.invalidToken))) today"))
             \(Elements.figure("Workers", "\(status.living.count)", "\(lanes) lane\(lanes == 1 ? "" : "s")"))
             </div>
             """
+    }
+}
+
+/// The notifications that some queues deliver per second: now, and in the last hour.
+struct DeliveryRate {
+    /// The rate since the last reading or, before a second reading, of the last complete minute.
+    let now: Double?
+    /// The rate in each minute of the last hour.
+    let minutes: [Double?]
+
+    init(_ request: PageRequest, _ queues: [FleetStatus.Queue]) async throws {
+        let keys = try await request.site.data.queues().filter { key in queues.contains { $0.name == key.queue } }
+        let points = try await request.site.data.history(.hour, of: keys)?.points ?? []
+        // The last minute is not complete.
+        self.init(queues, minutes: points.dropLast().map { Double($0.outcomes[.delivered]) / 60 })
+    }
+
+    init(_ queues: [FleetStatus.Queue], minutes: [Double?]) {
+        self.minutes = minutes
+        let rates = queues.compactMap(\.deliveredRate)
+        now = rates.isEmpty ? minutes.last ?? nil : rates.reduce(0, +)
+    }
+
+    var figure: HTML {
+        let text = now.map(Words.rate) ?? "–"
+        return Elements.figure(
+            "Delivered per second", "\(text)",
+            "\(Chart.spark(values: minutes, title: "Delivered per second in the last hour, now \(text)"))")
+    }
+}
+
+/// Problems as cards, the worst first, each with a link to its object, the button that helps, and the commands.
+struct ProblemCards {
+    /// The number of problems of a kind that are shown as cards; the rest is one card with links.
+    private static let shownOfKind = 3
+
+    private let request: PageRequest
+
+    init(_ request: PageRequest) { self.request = request }
+
+    /// - Parameter own: what is wrong with the dashboard itself, as sentences.
+    func html(_ status: FleetStatus, _ own: [String]) -> HTML {
+        let notes = status.notes.map { "<p class=\"notice\">\(Elements.prose($0))</p>" as HTML }
+        guard !status.problems.isEmpty || !own.isEmpty else {
+            return "<p class=\"problem good\">No problems.</p>\(notes)"
+        }
+        let ofDashboard = own.map { Elements.card("This dashboard", tone: .bad, "<p>\($0)</p>") }
+        return """
+            <h2 class="hidden">Problems</h2>\
+            <div class="problems">\(ofDashboard)\(cards(status.problems))</div>\(notes)
+            """
+    }
+
+    /// Returns the problems of one object.
+    func html(_ problems: [FleetStatus.Problem]) -> HTML {
+        problems.isEmpty ? "" : "<h2 class=\"hidden\">Problems</h2><div class=\"problems\">\(cards(problems))</div>"
+    }
+
+    private func cards(_ problems: [FleetStatus.Problem]) -> [HTML] {
+        var cards: [HTML] = []
+        var seen: Set<FleetStatus.Problem.Kind> = []
+        for problem in problems where seen.insert(problem.kind).inserted {
+            let ofKind = problems.filter { $0.kind == problem.kind }
+            let shown = ofKind.count > Self.shownOfKind ? Self.shownOfKind - 1 : ofKind.count
+            cards += ofKind.prefix(shown).map(card)
+            guard ofKind.count > shown else { continue }
+            let links = ofKind.dropFirst(shown).map { problem -> HTML in
+                "<a href=\"\(path(problem.object))\">\(problem.subject)</a>"
+            }
+            cards.append(
+                Elements.card(
+                    "The same problem for \(links.count) more", tone: problem.kind.isCritical ? .bad : .warning,
+                    "<p>\(links.joined(separator: ", "))</p>"))
+        }
+        return cards
+    }
+
+    private func card(_ problem: FleetStatus.Problem) -> HTML {
+        let since = problem.since.map { "<span class=\"muted\">began \(request.time($0))</span>" as HTML } ?? ""
+        let remedies = problem.remedies.map { remedy -> HTML in
+            let button = remedy.action.map { action in
+                request.form(
+                    action.name, action.fields,
+                    "<button class=\"small\(action.style)\">\(action.title)</button>"
+                )
+            }
+            return "<li>\(button)\(remedy.link(request))\(Elements.command(remedy.command))</li>"
+        }
+        return Elements.card(
+            "<a href=\"\(path(problem.object))\">\(Elements.prose(problem.message))</a>",
+            tone: problem.kind.isCritical ? .bad : .warning, tools: since,
+            """
+            \(if: !problem.hint.isEmpty, "<p>\(Elements.prose(problem.hint.capitalizedFirst))</p>")\
+            \(if: !remedies.isEmpty, "<ul class=\"remedies\">\(remedies)</ul>")
+            """)
+    }
+
+    private func path(_ object: FleetStatus.Problem.Object) -> String { request.links.path(object.segments) }
+}
+
+extension FleetStatus.Problem.Object {
+    /// The page about it. Keys and the shared state are those of a Redis server.
+    var segments: [String] {
+        switch self {
+        case .server, .key, .shared: ["redis"]
+        case .queue(let name): ["queues", name]
+        case .app(let name): ["apps", name]
+        case .worker(let name): ["workers", name]
+        case .campaign(let name): ["campaigns", name]
+        }
+    }
+}
+
+extension FleetStatus.Problem.Remedy {
+    /// An action of the dashboard, with its fields and the title of its button.
+    struct Action {
+        var name: String
+        var title: String
+        var fields: [(name: String, value: String)]
+        /// The further class of its button.
+        var style: HTML = " main"
+    }
+
+    /// The action that does the same as the command; `nil` for what a page cannot do, or what a page shows.
+    var action: Action? {
+        switch self {
+        case .resumeApp(let app): Action(name: "resume-app", title: "Resume, and probe now", fields: [("app", app)])
+        case .resumeQueue(let queue):
+            Action(name: "resume-queue", title: "Resume the queue", fields: [("queue", queue)])
+        case .resumeCampaign(let name):
+            Action(name: "resume-campaign", title: "Resume the campaign", fields: [("campaign", name)])
+        case .cancelCampaign(let name):
+            Action(
+                name: "cancel-campaign", title: "Cancel the campaign", fields: [("campaign", name)], style: " danger")
+        case .requeue(let queue, let reason):
+            Action(
+                name: "change-dead-letters", title: "Requeue \(reason ?? "all")",
+                fields: [("action", "requeue"), ("queue", queue)] + (reason.map { [("reason", $0)] } ?? []))
+        case .unquiet: Action(name: "work-worker", title: "Let all workers work", fields: [("all", "1")])
+        case .showCampaign, .listDeadLetters, .startWorker, .check: nil
+        }
+    }
+
+    /// The link to the page that shows the same as the command.
+    fileprivate func link(_ request: PageRequest) -> HTML {
+        switch self {
+        case .showCampaign(let name):
+            "<a class=\"button small\" href=\"\(request.links.path(["campaigns", name]))\">Its numbers</a>"
+        case .listDeadLetters(let queue):
+            "<a class=\"button small\" href=\"\(request.links.path(["dead"], [("queue", queue)]))\">Dead letters</a>"
+        default: ""
+        }
+    }
+}
+
+extension String {
+    /// The text with a capital at its beginning, unless that is code.
+    fileprivate var capitalizedFirst: String { prefix(1).uppercased() + dropFirst() }
+}
+
+/// The campaigns that are being sent, or whose guards have paused them.
+struct RunningCampaigns {
+    /// The maximum number that is shown.
+    private static let shown = 10
+
+    private let request: PageRequest
+    private let campaigns: [CampaignStatus]
+
+    init(_ request: PageRequest) async throws {
+        self.request = request
+        // Paused ones first: an operator must decide about them.
+        let unfinished = try await request.site.data.campaigns().filter(\.isUnfinished)
+        campaigns = unfinished.filter { $0.state == "paused" } + unfinished.filter { $0.state != "paused" }
+    }
+
+    var html: HTML {
+        guard !campaigns.isEmpty else { return "" }
+        let names = campaigns.map(\.campaign)
+        let hasQueues = Set(names).count < names.count
+        let rows = campaigns.prefix(Self.shown).map { campaign -> [HTML] in
+            let queue = hasQueues ? " <span class=\"muted\">\(campaign.queue)</span>" as HTML : ""
+            return [
+                "\(request.link(["campaigns", campaign.campaign], campaign.campaign))\(queue)",
+                CampaignsPage.state(campaign), CampaignsPage.progress(campaign),
+                "\(campaign.perSecond.map(Words.rate) ?? "–")", "\(campaign.leftMs.map(Words.duration) ?? "–")",
+            ]
+        }
+        let more = campaigns.count - rows.count
+        return Elements.card(
+            "Campaigns under way",
+            tools: request.link(
+                ["campaigns"], more > 0 ? "All campaigns (\(Words.number(more)) more)" : "All campaigns"),
+            Elements.list(
+                "Campaigns under way",
+                [
+                    .init("Campaign"), .init("State", .key), .init("Progress", priority: 2, namesCells: false),
+                    .init("Delivered per second", .number), .init("Time left", .number),
+                ], rows, empty: ""))
+    }
+}
+
+/// The steps to the first notification, for a fleet that has neither queues nor workers.
+struct FirstSteps {
+    private let request: PageRequest
+
+    init(_ request: PageRequest) { self.request = request }
+
+    static let commands = [
+        "apns-worker run",
+        "apns-worker enqueue --token 00fc13adff785122b4ad28809a3420982341241421348097878e577c991de8f0 --alert Hello",
+    ]
+
+    var html: HTML {
+        return Elements.empty(
+            "This Redis has no queues and no workers yet",
+            """
+            <ol class="steps">
+            <li><p>Start a worker. Its settings have the key of Apple and the app's topic.</p>\
+            \(Elements.command(Self.commands[0]))</li>
+            <li><p>Enqueue a job with the token of a device.</p>\(Elements.command(Self.commands[1]))\
+            \(if: request.isOperator, "<p>Or write one here: \(request.link(["try"], "Try it")).</p>")</li>
+            <li><p>See on this page how it is sent. <code>docs/getting-started.md</code> explains each \
+            step, and how to send without a device or a key from Apple.</p></li>
+            </ol>
+            """)
     }
 }
 
@@ -71,26 +291,36 @@ struct QueuesPage: DashboardPage {
         let status = try await request.site.data.fleetStatus()
         let rows = status.queues.map { queue -> [HTML] in
             let name = request.link(["queues", queue.name], queue.name)
-            if let error = queue.error { return [name, Elements.label("unreadable", .bad), "\(error)"] }
+            if let error = queue.error {
+                return [
+                    name, "\(Elements.label("unreadable", .bad)) \(Elements.clamped(error))",
+                ] + Array(repeating: "–", count: 10) + [""]
+            }
+            let dead =
+                queue.dead > 0
+                ? request.link(["dead"], [("queue", queue.name)], Words.number(queue.dead)) : "0"
             return [
                 name, Self.state(queue), "\(Words.number(queue.waiting + queue.due))",
-                "\(queue.oldestAgeMs.map(Words.duration) ?? "–")", "\(Words.number(queue.claimed))",
+                "\(queue.oldestAgeMs.map(Words.duration) ?? "–")", "\(queue.deliveredRate.map(Words.rate) ?? "–")",
+                "\(Words.number(queue.today["delivered"] ?? 0))", dead, "\(Words.number(queue.claimed))",
                 "\(queue.retrying.map(Words.number) ?? "–")", "\(queue.scheduled.map(Words.number) ?? "–")",
-                "\(queue.deferred.map(Words.number) ?? "–")",
-                queue.dead > 0 ? request.link(["dead"], [("queue", queue.name)], Words.number(queue.dead)) : "0",
-                "\(Words.number(queue.today["delivered"] ?? 0))", "\(queue.deliveredRate.map(Words.rate) ?? "–")",
-                "\(queue.workers)",
+                "\(queue.deferred.map(Words.number) ?? "–")", "\(queue.workers)", Self.button(queue, request),
             ]
         }
-        let table = Elements.table(
-            "Queues",
-            [
-                "Queue", "State", "Waiting", "Oldest", Term.claimed, "Retrying", "Scheduled", Term.deferred,
-                "Dead letters",
-                "Delivered today", "Per second", Term.lanes,
-            ], rows, numbers: Set(2...11),
-            empty: "There are no queues. A queue begins with its first job or worker.")
-        return PageContent(title: "Queues", main: Elements.live("queues", table))
+        let columns: [Elements.Column] = [
+            .init("Queue"), .init("State"), .init("Waiting", .number), .init("Oldest", .number),
+            .init("Delivered per second", .number), .init("Delivered today", .number, priority: 2),
+            .init("Dead letters", .number), .init(Term.claimed, .number, priority: 2),
+            .init("Retrying", .number, priority: 3), .init("Scheduled", .number, priority: 3),
+            .init(Term.deferred, .number, priority: 3), .init(Term.lanes, .number, priority: 2),
+        ]
+        // A viewer has no column of buttons.
+        let list = Elements.list(
+            "Queues", columns + (request.isOperator ? [.init("<span class=\"hidden\">Action</span>", .key)] : []), rows,
+            empty: Elements.empty(
+                "There are no queues",
+                "<p>A queue begins with its first job or worker.</p>\(Elements.command(FirstSteps.commands[1]))"))
+        return PageContent(title: "Queues", main: Elements.live("queues", list))
     }
 
     static func state(_ queue: FleetStatus.Queue) -> HTML {
@@ -99,9 +329,15 @@ struct QueuesPage: DashboardPage {
         }
         return "\(Elements.label("paused", .warning)) <span class=\"muted\">\(pause.inWords)</span>"
     }
+
+    private static func button(_ queue: FleetStatus.Queue, _ request: PageRequest) -> HTML {
+        queue.paused == nil
+            ? request.link(["queues", queue.name], "Pause…")
+            : request.form("resume-queue", [("queue", queue.name)], "<button class=\"small main\">Resume</button>")
+    }
 }
 
-/// One queue: its state, its pause and its charts.
+/// One queue: its problems, its state, its pause and its charts.
 struct QueuePage: DashboardPage {
     let path = "/queues/{queue}"
     let section = Section.queues
@@ -117,35 +353,53 @@ struct QueuePage: DashboardPage {
         func jobs(_ state: String, _ count: Int?) -> HTML {
             request.link(["jobs"], [("queue", name), ("state", state)], count.map(Words.number) ?? "show")
         }
-        let facts = Elements.facts([
-            ("State", QueuesPage.state(queue)), ("Problem", queue.error.map { "\($0)" }),
-            ("Waiting", jobs("waiting", queue.waiting)), (Term.due, "\(Words.number(queue.due))"),
-            ("Oldest job", queue.oldestAgeMs.map { "\(Words.duration($0))" }),
-            (Term.claimed, jobs("claimed", queue.claimed)), ("Retrying", jobs("retrying", queue.retrying)),
-            ("Scheduled", jobs("scheduled", queue.scheduled)), (Term.deferred, jobs("deferred", queue.deferred)),
-            ("Dead letters", request.link(["dead"], [("queue", name)], Words.number(queue.dead))),
-            (
+        let delivered = try await DeliveryRate(request, [queue])
+        let figures: HTML = """
+            <h2 class="hidden">Now</h2><div class="figures">\(delivered.figure)
+            \(Elements.figure(
+                "Waiting", jobs("waiting", queue.waiting + queue.due),
+                queue.oldestAgeMs.map { "the oldest for \(Words.duration($0))" } ?? "jobs to send"))
+            \(Elements.figure(
+                "Claimed", jobs("claimed", queue.claimed),
+                "in \(queue.workers) lane\(queue.workers == 1 ? "" : "s")"))
+            \(Elements.figure("Retrying", jobs("retrying", queue.retrying)))
+            \(Elements.figure("Scheduled", jobs("scheduled", queue.scheduled)))
+            \(Elements.figure("Deferred", jobs("deferred", queue.deferred)))
+            \(Elements.figure(
+                "Dead letters", request.link(["dead"], [("queue", name)], Words.number(queue.dead)),
+                "\(Words.bytes(queue.deadBytes))"))
+            \(Elements.figure(
                 "Cancelled jobs",
-                request.link(["dead"], [("queue", name), ("reason", "Cancelled")], Words.number(queue.cancelled))
-            ),
-            ("Size of dead letters", "\(Words.bytes(queue.deadBytes))"), (Term.lanes, "\(queue.workers)"),
-        ])
-        let outcomes = queue.today.filter { !$0.key.contains(":") }.sorted { $0.key < $1.key }
-        let today = Elements.table(
-            "Today, in UTC", ["Outcome", "Notifications"], outcomes.map { ["\($0.key)", "\(Words.number($0.value))"] },
-            numbers: [1], empty: "No outcomes today.")
+                request.link(["dead"], [("queue", name), ("reason", "Cancelled")], Words.number(queue.cancelled)), "kept"))
+            </div>
+            """
+        let today = Outcome.allCases.map { ($0.rawValue, $0.rawValue, queue.today[$0.rawValue] ?? 0) }
+        let shares = Chart.shares(today)
+        let outcomes = Elements.card(
+            "Today, in UTC", shares.isEmpty ? "<p class=\"muted\">No outcomes today.</p>" : shares)
+        let state = QueuesPage.state(queue)
+        let problems = status.problems.filter { $0.object == .queue(name) }
         let pause: HTML =
             queue.paused == nil
-            ? request.form(
-                "pause-queue", [("queue", name)], class: "filters",
+            ? Elements.card(
+                "Pause",
                 """
-                \(Elements.field("Reason", "reason", placeholder: "wrong template"))\
-                <label class="check"><input type="checkbox" name="now" value="1">release claimed jobs</label>\
-                <button class="danger">Pause</button>
-                """) : request.form("resume-queue", [("queue", name)], "<button class=\"main\">Resume</button>")
+                <p class="muted">Workers finish the jobs that they have claimed, and claim no more.</p>
+                \(request.form(
+                    "pause-queue", [("queue", name)], class: "fields",
+                    """
+                    \(Elements.field("Reason", "reason", placeholder: "wrong template"))\
+                    <label class="check"><input type="checkbox" name="now" value="1">release claimed jobs</label>\
+                    <button class="danger">Pause</button>
+                    """))
+                """)
+            : Elements.card(
+                "Resume", tone: .warning,
+                request.form("resume-queue", [("queue", name)], "<button class=\"main\">Resume</button>"))
         let main: HTML = """
-            \(Elements.live("queue", "\(facts)<h2>Today</h2>\(today)"))
-            \(if: request.isOperator, "<h2>\(queue.paused == nil ? "Pause" : "Resume")</h2>\(pause)")
+            \(Elements.live("queue", "<p>\(state)</p>\(ProblemCards(request).html(problems))\(figures)"))
+            \(Elements.live("today", outcomes))
+            \(if: request.isOperator, pause)
             <h2>History</h2>\(try await HistoryCharts(request, [name]).html(segments: ["queues", name]))
             """
         return PageContent(title: "Queue \(name)", main: main)

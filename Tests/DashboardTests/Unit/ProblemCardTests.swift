@@ -1,0 +1,54 @@
+import Operations
+import Testing
+import WebPages
+
+@testable import Dashboard
+
+@Suite("Problems on the pages")
+struct ProblemCardTests {
+    private typealias Remedy = FleetStatus.Problem.Remedy
+
+    private static let remedies: [FleetStatus.Problem.Remedy] = [
+        .resumeApp("news"), .resumeQueue("q"), .resumeCampaign("c"), .cancelCampaign("c"),
+        .requeue(queue: "q", reason: "BadPayload"), .requeue(queue: "q", reason: nil), .unquiet,
+    ]
+
+    @Test("the button of a remedy is an action that exists, with all the fields that it requires", arguments: remedies)
+    private func buttons(remedy: FleetStatus.Problem.Remedy) throws {
+        let action = try #require(remedy.action)
+        let kind = try #require(ActionKind.all.first { $0.name == action.name })
+        var form = Fields()
+        for (name, value) in action.fields { form.append(name, value) }
+        let known = Set(kind.fields.map(\.name) + ["queue"])
+        #expect(action.fields.allSatisfy { known.contains($0.name) })
+        for field in kind.fields where field.isRequired { #expect(form[field.name] != nil, "\(field.name)") }
+        if case .one = kind.queues { #expect(form["queue"] != nil) }
+    }
+
+    @Test("a remedy without a button is one that a page shows, or that only a host can do")
+    func withoutButton() {
+        for remedy in [Remedy.showCampaign("c"), .listDeadLetters(queue: "q"), .startWorker(queues: ["q"]), .check] {
+            #expect(remedy.action == nil)
+        }
+    }
+
+    @Test(
+        "an object has its page",
+        arguments: [
+            (.queue("a/b"), "/queues/a%2Fb"), (.app("news"), "/apps/news"), (.worker("w"), "/workers/w"),
+            (.campaign("c"), "/campaigns/c"), (.server("a:1"), "/redis"), (.key("push:x"), "/redis"),
+            (.shared("push"), "/redis"),
+        ] as [(FleetStatus.Problem.Object, String)])
+    func links(object: FleetStatus.Problem.Object, path: String) {
+        #expect(Links().path(object.segments) == path)
+    }
+
+    @Test("the delivery rate is that of the last readings or, before them, of the last complete minute")
+    func rate() {
+        var queue = FleetStatus.Queue(name: "q")
+        #expect(DeliveryRate([queue], minutes: [1, 2]).now == 2)
+        #expect(DeliveryRate([queue], minutes: []).now == nil)
+        queue.deliveredRate = 0
+        #expect(DeliveryRate([queue], minutes: [1, 2]).now == 0)
+    }
+}
