@@ -1,8 +1,8 @@
-import Operations
 import Testing
 import WebPages
 
 @testable import Dashboard
+@testable import Operations
 
 @Suite("Problems on the pages")
 struct ProblemCardTests {
