@@ -156,7 +156,7 @@ extension PushPreview {
     package func banner(when: HTML? = nil, refusal: String? = nil) -> HTML {
         if let refusal {
             return """
-                <div class="banner silent refused">\(icon(badge: nil))<div>\(alert.map { texts($0, when: when) } ?? nameLine)\
+                <div class="banner silent refused">\(icon(badge: nil))<div>\(alert.map { texts($0, when: when ?? "\(title)") } ?? nameLine)\
                 <p class="reason">not shown: \(refusal)</p></div></div>
                 """
         }
