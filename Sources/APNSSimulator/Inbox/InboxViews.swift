@@ -43,6 +43,77 @@ extension Inbox {
         return Elements.empty("Nothing was received yet.", HTML(commands))
     }
 
+    // MARK: Links
+
+    /// The tabs of the views, and the answers as links that filter.
+    func views(_ filter: InboxFilter) -> HTML {
+        let counted = recorder.answers(filter)
+        var answers = counted.answers
+        func path(_ change: (inout InboxFilter) -> Void) -> String {
+            var other = filter
+            other.before = nil
+            change(&other)
+            return other.path
+        }
+        let views = InboxFilter.View.allCases.map { view in
+            (title: view.title, path: path { $0.view = view }, isCurrent: filter.view == view, count: nil as Int?)
+        }
+        var pills = [
+            (
+                title: "any answer" as HTML, path: path { $0.answer = "" }, isCurrent: filter.answer.isEmpty,
+                count: counted.total as Int?
+            )
+        ]
+        let others = ["accepted": "accepted", "refused": "refused"]
+        if let title = others[filter.answer] {
+            pills.append((title: "\(title)", path: filter.path, isCurrent: true, count: nil))
+        }
+        // A filter stays visible when its last push has been deleted.
+        if !filter.answer.isEmpty, others[filter.answer] == nil,
+            !answers.contains(where: { $0.answer == filter.answer })
+        {
+            answers.append(AnswerCount(answer: filter.answer, count: 0))
+        }
+        pills += answers.map { one in
+            let title: HTML =
+                one.answer == "lost" ? "no answer" : one.answer == "0" ? "gateway: accepted" : "\(one.answer)"
+            return (
+                title: title, path: path { $0.answer = one.answer }, isCurrent: filter.answer == one.answer,
+                count: one.count
+            )
+        }
+        let isCounted = counted.total > 0 || !filter.answer.isEmpty
+        return "\(Elements.tabs("View", views))\(if: isCounted, Elements.tabs("Answer", pills))"
+    }
+
+    /// The links to the push before and after a push.
+    func neighbours(_ sequence: UInt64) -> HTML {
+        var filter = NotificationFilter()
+        (filter.after, filter.limit) = (sequence, 1)
+        let newer = recorder.notifications(filter).entries.first?.sequence
+        var older: UInt64?
+        recorder.forEach(before: sequence) { entry in
+            older = entry.sequence
+            return false
+        }
+        return """
+            <nav class="pager" aria-label="Pushes" data-newest="\(recorder.extent.newest)"><a href="/">All pushes</a>\
+            \(newer.map { "<a rel=\"prev\" href=\"/inbox/\($0)\">Newer: No. \($0)</a>" as HTML })\
+            \(older.map { "<a rel=\"next\" href=\"/inbox/\($0)\">Older: No. \($0)</a>" as HTML })</nav>
+            """
+    }
+
+    /// The way to the job of a push: the dashboard's page of the device, or the command that shows the same.
+    func job(_ notification: ReceivedNotification) -> HTML {
+        guard let token = notification.token, SimulatedToken(hex: token) != nil else { return "" }
+        guard let dashboard = service.dashboard else {
+            return """
+                <p class="muted">Its job: \(Elements.command("apns-worker results --token \(token) --newest-first"))</p>
+                """
+        }
+        return "<p><a href=\"\(dashboard)/devices/\(token)\">Jobs and results of this device in the dashboard</a></p>"
+    }
+
     // MARK: By device
 
     func devices(_ filter: InboxFilter) -> HTML {
@@ -82,7 +153,7 @@ extension Inbox {
         guard !all.isEmpty else { return nothing(filter) }
         let activities = all.prefix(InboxFilter.pageSize)
         return """
-            \(if: all.count > activities.count, "<p class=\"muted\">The newest \(activities.count) of \(all.count).</p>")
+            \(if: all.count > activities.count, "<p class=\"muted\">The newest \(activities.count) of \(all.count)</p>")
             <ol class="pushes" data-rows>\(activities.compactMap(item))</ol>
             """
     }
@@ -113,7 +184,7 @@ extension Inbox {
         return """
             <li id="activity-\(first.entry.sequence)">
             <div class="device\(if: activity.shown == nil, " refused")">\
-            \(notification.preview.banner(refusal: activity.shown == nil ? newest.omission.map { _ in notification.answerText } : nil))\
+            \(notification.preview.banner(refusal: notification.refusal))\
             </div>
             <div>
             <p>\(state) \(target(notification)) <span class="muted">\(activity.topic)</span></p>

@@ -41,7 +41,7 @@ function isOn() {
 
 function show(push) {
   const alert = push.payload?.aps?.alert;
-  const texts = typeof alert === "string" ? [alert] : [alert?.title, alert?.body].filter((text) => typeof text === "string");
+  const texts = [alert, alert?.title, alert?.body].filter((text) => typeof text === "string");
   const target = (push.token ?? push.channel ?? "").slice(0, 8);
   const answer = push.accepted ? "" : `not shown: ${push.outcome?.status ?? push.outcome} `;
   const notification = new Notification(`${push.topic ?? "Push"} ${target}`, {
