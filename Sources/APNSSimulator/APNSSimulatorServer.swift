@@ -136,6 +136,9 @@ package final class APNSSimulatorServer: Sendable {
         set { service.settings = newValue }
     }
 
+    /// Sets the address of the dashboard to which the inbox links.
+    package func setDashboard(_ url: String?) { service.dashboard = url }
+
     /// Replaces the topics that can be pushed to, for new connections.
     package func setTopics(_ topics: [String]) { service.topics = Set(topics) }
 

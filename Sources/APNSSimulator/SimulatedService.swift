@@ -20,6 +20,8 @@ final class SimulatedService: Sendable {
         var gatewayRules: RuleScript<GatewayAction>
         var feedback = FeedbackList()
         var feedbackRules: RuleScript<FeedbackAction>
+        /// The dashboard's address without a trailing slash; nil if unknown.
+        var dashboard: String?
     }
 
     let state: Mutex<State>
@@ -44,9 +46,18 @@ final class SimulatedService: Sendable {
                 ids: SeededGenerator(seed: .random(in: .min ... .max)),
                 channels: ChannelRegistry(maximum: configuration.maximumChannels),
                 gatewayRules: RuleScript(configuration.gatewayRules, limit: configuration.accountLimit),
-                feedbackRules: RuleScript(configuration.feedbackRules)))
+                feedbackRules: RuleScript(configuration.feedbackRules),
+                dashboard: configuration.dashboardURL.map(Self.withoutSlash)))
         addFeedback(configuration.feedback)
     }
+
+    /// The dashboard's address, without a trailing slash; nil if it is unknown.
+    var dashboard: String? {
+        get { state.withLock { $0.dashboard } }
+        set { state.withLock { $0.dashboard = newValue.map(Self.withoutSlash) } }
+    }
+
+    private static func withoutSlash(_ url: String) -> String { url.hasSuffix("/") ? String(url.dropLast()) : url }
 
     var account: Account { state.withLock { $0.account } }
 

@@ -74,6 +74,10 @@ package struct SimulatorConfiguration: Sendable {
     /// Host names that requests to the control port can name, besides `localhost` and all IP addresses. Others are
     /// refused, because a web page's domain may resolve to this machine (DNS rebinding).
     package var controlNames: [String] = []
+    /// The address of the dashboard of the workers that send here, to which the inbox links; nil if it is unknown.
+    package var dashboardURL: String?
+    /// True in a worker that sends to this simulator, so that the inbox needs not explain how to start one.
+    package var isInWorker = false
     /// The seed of the randomness of rules and delays.
     package var seed: UInt64 = 1
 

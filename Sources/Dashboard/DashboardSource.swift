@@ -24,6 +24,8 @@ package struct DashboardConfiguration: Sendable {
     /// True to show tokens and payloads to viewers.
     package var viewersSeeContent = false
     package var tls: Renewable<TLSContext>?
+    /// The address of the inbox of the simulated APNs that the workers send to; nil for the real APNs.
+    package var inbox: String?
 
     package init(proxies: TrustedProxies) { self.proxies = proxies }
 }

@@ -231,6 +231,14 @@ struct PageRequest: Sendable {
         return link(["devices", token], token.utf8.count > length ? "\(token.prefix(length))…" : token)
     }
 
+    /// Returns a link to the pushes that the simulated APNs received for a token; empty with the real APNs, and for
+    /// visitors who may not see tokens and payloads.
+    func inboxLink(token: String) -> HTML {
+        guard let inbox = site.configuration.inbox, visitor.seesContent else { return "" }
+        let base = inbox.hasSuffix("/") ? String(inbox.dropLast()) : inbox
+        return "<a href=\"\(Links(base: base).path([], [("token", token)]))\">Pushes in the simulator's inbox</a>"
+    }
+
     func link(_ segments: [String], _ title: String) -> HTML { link(segments, [], title) }
 
     func link(_ segments: [String], _ query: [(name: String, value: String?)], _ title: String) -> HTML {

@@ -27,6 +27,7 @@ package enum WebAssets {
         "live.js": Asset(PackageResources.live_js, "text/javascript; charset=utf-8"),
         "chart.js": Asset(PackageResources.chart_js, "text/javascript; charset=utf-8"),
         "select.js": Asset(PackageResources.select_js, "text/javascript; charset=utf-8"),
+        "inbox.js": Asset(PackageResources.inbox_js, "text/javascript; charset=utf-8"),
         "compose.js": Asset(PackageResources.compose_js, "text/javascript; charset=utf-8"),
     ]
 

@@ -25,12 +25,24 @@ struct ControlOptions: ParsableArguments {
     @Option(help: ArgumentHelp("Number of notifications that the control port keeps.", valueName: "number"))
     var recordLimit = Recorder.defaultLimit
 
+    @Option(
+        name: .customLong("dashboard-url"),
+        help: ArgumentHelp(
+            "Address of the dashboard (`apns-worker web`) whose device pages the inbox links to.", valueName: "url"))
+    var dashboardURL: String?
+
     @Flag(help: "Print no line for each notification. Lines are printed to standard error with --control-port.")
     var noLines = false
 
     func validate() throws {
         guard controlHost == nil || controlPort != nil else {
             throw ValidationError("--control-host needs --control-port")
+        }
+        if let dashboardURL {
+            guard controlPort != nil else { throw ValidationError("--dashboard-url needs --control-port") }
+            guard ["http://", "https://"].contains(where: { dashboardURL.hasPrefix($0) && dashboardURL != $0 }),
+                !dashboardURL.contains(where: { $0.isWhitespace || "?#".contains($0) })
+            else { throw ValidationError("--dashboard-url must be like http://localhost:8080") }
         }
         guard recordLimit >= 1 else { throw ValidationError("--record-limit must be at least 1") }
     }
@@ -60,6 +72,7 @@ struct ControlOptions: ParsableArguments {
 
     func apply(to configuration: inout SimulatorConfiguration, file: RecordFile?) {
         configuration.controlPort = controlPort.map(Int.init)
+        configuration.dashboardURL = dashboardURL
         if let controlHost { configuration.controlHost = controlHost }
         if controlPort != nil || file != nil { configuration.recorder = Recorder(limit: recordLimit, file: file) }
     }

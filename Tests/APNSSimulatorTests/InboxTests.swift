@@ -136,6 +136,45 @@ struct InboxTests {
         }
     }
 
+    @Test("shows refused pushes as not shown, has views, exports a push, and deletes one")
+    func views() async throws {
+        try await withSimulator(rules: ["prefix=01,answer=410"], hasControlPort: true) { server in
+            #expect(try await Push().send(to: server).status == 410)
+            #expect(
+                try await Push(token: Self.other) { $0.body = #"{"aps":{"badge":4}}"# }.send(to: server).status == 200)
+            let list = try await ask("/", server).body
+            #expect(list.components(separatedBy: "not shown: 410 Unregistered").count == 2)
+            #expect(list.contains("?answer=410") && list.contains("?answer=200") && list.contains("are kept"))
+            let devices = try await ask("/?view=devices", server).body
+            #expect(devices.contains("badge <b>4</b>") && devices.contains("<b>1 refused</b>"))
+            #expect(try await ask("/?view=activities", server).body.contains("No Live Activity was received yet."))
+            #expect(try await ask("/inbox/1", server).body.contains("apns-worker results --token \(anyToken)"))
+            server.setDashboard("http://localhost:8080/push/")
+            let page = try await ask("/inbox/1", server).body
+            #expect(page.contains("href=\"http://localhost:8080/push/devices/\(anyToken)\""))
+            #expect(page.contains("rel=\"prev\" href=\"/inbox/2\"") && !page.contains("rel=\"next\""))
+            let fixture = try await ask("/inbox/1/fixture", server)
+            #expect(fixture.headers["content-disposition"] == "attachment; filename=\"push-1.json\"")
+            #expect(fixture.body.contains("\"reason\":\"Unregistered\""))
+            #expect(try await ask("/inbox/9/fixture", server).status == 404)
+            let deleted = try await ask("/inbox/delete?answer=410", server, form: ["sequence": "1"])
+            #expect(deleted.status == 303 && deleted.headers["location"] == "/?answer=410")
+            #expect(try await ask("/inbox/1", server).status == 404)
+            #expect(try await ask("/inbox/2", server).status == 200)
+            #expect(try await ask("/inbox/delete", server, form: ["sequence": "x"]).status == 400)
+        }
+    }
+
+    @Test("an empty inbox has the command for the first push")
+    func empty() async throws {
+        try await withSimulator(hasControlPort: true) { server in
+            let page = try await ask("/", server).body
+            #expect(
+                page.contains("apns-worker enqueue --token") && page.contains("--endpoint localhost:\(server.port)"))
+            #expect(page.contains("data-copy"))
+        }
+    }
+
     @Test("a button sets the next answer for one token, once", arguments: [410, 429, 503])
     func nextAnswer(status: Int) async throws {
         try await withSimulator(hasControlPort: true) { server in

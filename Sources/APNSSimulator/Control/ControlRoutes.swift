@@ -19,7 +19,7 @@ struct ControlRoutes: Sendable {
         if target.listeners.gateway != nil { concerns.append(RuleRoutes(gateway: target.service)) }
         if target.listeners.feedback != nil { concerns.append(FeedbackRoutes(service: target.service)) }
         if let recorder = target.service.recorder { concerns.append(NotificationRoutes(recorder: recorder)) }
-        inbox = target.service.recorder.map { InboxRoutes(target.service, $0) }
+        inbox = target.service.recorder.map { InboxRoutes(target.service, $0, port: target.listeners.main.port) }
         self.concerns = concerns
     }
 

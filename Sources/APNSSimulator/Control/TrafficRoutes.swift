@@ -10,7 +10,7 @@ struct NotificationRoutes: ControlConcern {
 
     let summary = [
         "GET /notifications?after=SEQUENCE&token=HEX&outcome=accepted|refused&limit=NUMBER&wait=SECONDS",
-        "DELETE /notifications",
+        "DELETE /notifications", "DELETE /notifications/SEQUENCE",
     ]
 
     func add(to router: Router<ControlContext>) {
@@ -19,6 +19,12 @@ struct NotificationRoutes: ControlConcern {
             return answer(await recorder.notifications(filter, wait: wait))
         }
         router.delete("/notifications") { _, _ in try ControlAnswer.json(["deleted": recorder.clear()]) }
+        router.delete("/notifications/:sequence") { _, context in
+            guard let sequence = context.parameters.get("sequence", as: UInt64.self), recorder.remove(sequence) else {
+                throw ControlError(.notFound, "no such notification is kept")
+            }
+            return try ControlAnswer.json(["deleted": 1])
+        }
     }
 
     private static func question(_ request: Request) throws(ControlError) -> (NotificationFilter, Duration) {

@@ -4,6 +4,8 @@ import WebPages
 struct Inbox: Sendable {
     let service: SimulatedService
     let recorder: Recorder
+    /// The port of the HTTP/2 interface.
+    let port: Int
 
     private static let site = "APNs simulator"
     /// The number of notifications that are searched for earlier attempts of those on the page.
@@ -14,13 +16,15 @@ struct Inbox: Sendable {
         let kept: Int
         let newest: UInt64
         let rules: [String]
+        let dashboard: String?
     }
 
     var version: Version {
         let extent = recorder.extent
         return Version(
             kept: extent.kept, newest: extent.newest,
-            rules: service.rules.map(\.text) + [""] + service.gatewayRules.map(\.text))
+            rules: service.rules.map(\.text) + [""] + service.gatewayRules.map(\.text),
+            dashboard: service.dashboard)
     }
 
     // MARK: The list
@@ -60,17 +64,26 @@ struct Inbox: Sendable {
 
     /// Returns the list of received notifications.
     func list(_ filter: InboxFilter) -> (page: Page, isFound: Bool) {
-        let (rows, hasOlder) = rows(filter)
-        let list: HTML
-        if rows.isEmpty {
-            list = "<p class=\"empty\">\(filter.isEmpty ? "Nothing was received yet." : "Nothing matches.")</p>"
-        } else {
-            list = "<ol class=\"pushes\">\(rows.map { item($0, filter) })</ol>"
+        let (tools, content): (HTML, HTML)
+        switch filter.view {
+        case .all:
+            let (rows, hasOlder) = rows(filter)
+            tools = self.tools(filter, rows)
+            content =
+                rows.isEmpty
+                ? nothing(filter)
+                : """
+                <ol class="pushes" data-rows>\(rows.map { item($0, filter) })</ol>
+                \(pager(filter, rows, hasOlder))
+                """
+        case .devices: (tools, content) = ("", devices(filter))
+        case .activities: (tools, content) = ("", activities(filter))
         }
         let main: HTML = """
             \(search(filter))
-            \(Elements.live("tools", tools(filter, rows)))
-            \(Elements.live("pushes", "\(count(filter))\(list)\(pager(filter, rows, hasOlder))"))
+            \(Elements.live("views", views(filter)))
+            \(Elements.live("tools", tools))
+            \(Elements.live("pushes", "\(count(filter))\(content)"))
             \(Elements.live("rules", rules(filter.query)))
             """
         return (page("Inbox", main, isLive: filter.before == nil), true)
@@ -81,28 +94,35 @@ struct Inbox: Sendable {
         page.navigation = [Page.Group("Simulator", [Page.Item("Inbox", "/", isCurrent: title == "Inbox")])]
         page.footer = "Nothing here was sent to a device. Times are in UTC."
         page.isLive = isLive
+        page.scripts = ["inbox.js"]
         return page
     }
 
     private func search(_ filter: InboxFilter) -> HTML {
         """
         <form class="filters" method="get" action="/" role="search">
+        <label>Search<input id="search" type="search" name="text" value="\(filter.text)" \
+        placeholder="Text, token, topic, apns-id" autocomplete="off"></label>
         \(Elements.field("Token", "token", value: filter.token, placeholder: "any part", isRequired: false))
-        \(Elements.field("Text", "text", value: filter.text, placeholder: "in the payload"))
-        \(Elements.choice("Answer", "answer", InboxFilter.answers, chosen: filter.answer))
+        \(hidden("answer", filter.answer))\(hidden("view", filter.view == .all ? "" : filter.view.rawValue))\
         \(Elements.choice("Push type", "type", InboxFilter.pushTypes, chosen: filter.pushType))
         <button>Search</button>\(if: !filter.isEmpty, "<a class=\"button\" href=\"/\">Show all</a>")
         </form>
         """
     }
 
+    private func hidden(_ name: String, _ value: String) -> HTML {
+        value.isEmpty ? "" : "<input type=\"hidden\" name=\"\(name)\" value=\"\(value)\">"
+    }
+
     private func count(_ filter: InboxFilter) -> HTML {
         let extent = recorder.extent
         let forgotten = extent.newest - UInt64(extent.kept)
         return """
-            <div class="actions"><span class="muted">\(extent.newest) received\
-            \(if: forgotten > 0, ", \(forgotten) no longer kept")</span>\
-            <form method="post" action="/inbox/clear"><button class="small">Clear the list</button></form></div>
+            <div class="actions" data-newest="\(extent.newest)"><span class="muted">\(extent.newest) received\
+            \(if: forgotten > 0, ", \(forgotten) no longer kept"); the newest \(recorder.limit) are kept</span>\
+            <form method="post" action="/inbox/clear"><button class="small">Clear the list</button></form>\
+            <button type="button" class="small" data-notify hidden>Notify me</button></div>
             """
     }
 
@@ -122,21 +142,39 @@ struct Inbox: Sendable {
         let preview = notification.preview
         return """
             <li id="push-\(sequence)">
-            <div class="device">\(preview.banner)</div>
+            <div class="device\(if: !notification.accepted, " refused")">\
+            \(preview.banner(when: age(notification.time), refusal: notification.refusal))</div>
             <div>
             <p>\(answerLabel(notification)) \(Elements.label(preview.title))\
             \(if: notification.transport == .gateway, " \(Elements.label("gateway", .quiet))")\
             \(if: row.earlier > 0, " \(Elements.label("attempt \(row.earlier + 1)", .warning))")</p>
-            <p>\(target(notification)) <span class="muted">\(notification.topic)</span></p>
-            <p class="muted"><a href="/inbox/\(sequence)">No. \(sequence)</a> \
-            <time datetime="\(moment(notification.time))">\(EpochTime.clock(milliseconds: notification.time))</time>\
+            <p class="muted"><a href="/inbox/\(sequence)">No. \(sequence)</a> \(age(notification.time))\
             \(notification.delayText.map { ", answered after \($0)" as HTML })</p>
+            <p>\(target(notification)) <span class="muted">\(notification.topic)</span></p>
             \(nextAnswers(notification, id: "next-\(sequence)", query: filter.query))
+            \(deletion(sequence, filter.query))
             </div></li>\n
             """
     }
 
-    private func answerLabel(_ notification: ReceivedNotification) -> HTML {
+    /// The form that deletes one push.
+    private func deletion(_ sequence: UInt64, _ query: [(name: String, value: String?)]) -> HTML {
+        """
+        <form class="inline" method="post" action="\(Links().path(["inbox", "delete"], query))">\
+        <input type="hidden" name="sequence" value="\(sequence)">\
+        <button class="small quiet" data-delete aria-label="Delete No. \(sequence)">Delete</button></form>
+        """
+    }
+
+    /// The age, with the time in UTC as its tooltip. A script keeps it up to date.
+    func age(_ milliseconds: Int64) -> HTML {
+        """
+        <time datetime="\(moment(milliseconds))" title="\(EpochTime.text(seconds: milliseconds / 1000))" \
+        data-age="\(milliseconds)">\(InboxAge.text(milliseconds, now: WallClock.milliseconds()))</time>
+        """
+    }
+
+    func answerLabel(_ notification: ReceivedNotification) -> HTML {
         let tone: Elements.Tone =
             switch notification.outcome {
             case _ where notification.isSuccess: .good
@@ -147,7 +185,7 @@ struct Inbox: Sendable {
     }
 
     /// The device or the channel, with a link to everything that was sent to it.
-    private func target(_ notification: ReceivedNotification) -> HTML {
+    func target(_ notification: ReceivedNotification) -> HTML {
         guard let name = notification.token ?? notification.channel else {
             return "<span class=\"muted\">no token</span>"
         }
@@ -228,17 +266,21 @@ struct Inbox: Sendable {
     func push(_ sequence: UInt64) -> (page: Page, isFound: Bool) {
         guard let entry = recorder.entry(sequence) else {
             let main: HTML =
-                "<p class=\"empty\">Push \(sequence) is no longer kept. <a href=\"/\">Show the inbox</a></p>"
+                "<p class=\"empty\">Push \(sequence) is not kept. <a href=\"/\">Show the inbox</a></p>"
             return (page("Push \(sequence)", main, isLive: false), false)
         }
         let notification = entry.notification
         let query: [(name: String, value: String?)] = [("push", "\(sequence)")]
         let clock = String(EpochTime.clock(milliseconds: notification.time).prefix(5))
         let main: HTML = """
+            \(Elements.live("neighbours", neighbours(sequence)))
             <div class="columns">
-            <div>\(notification.preview.html(clock: clock))</div>
+            <div>\(notification.preview.html(clock: clock, refusal: notification.refusal))</div>
             <div>\(facts(notification))</div>
             </div>
+            <div class="actions"><a class="button" href="/inbox/\(sequence)/fixture" download>Export as a fixture</a>\
+            \(deletion(sequence, []))</div>
+            \(Elements.live("job", job(notification)))
             \(Elements.live("next", buttons(notification, query: query)))
             <h2>Headers</h2>
             \(headers(notification))
@@ -252,6 +294,7 @@ struct Inbox: Sendable {
 
     private func facts(_ notification: ReceivedNotification) -> HTML {
         let milliseconds = EpochTime.clock(milliseconds: notification.time).suffix(4)
+        let received = EpochTime.text(seconds: notification.time / 1000).replacing(" UTC", with: "")
         return Elements.facts([
             ("Answer", answerLabel(notification)),
             ("Token", notification.token.map { _ in "<span class=\"mono\">\(notification.token)</span>" }),
@@ -260,7 +303,7 @@ struct Inbox: Sendable {
             ("Push type", "\(notification.preview.title)"),
             (
                 "Received",
-                "\(EpochTime.text(seconds: notification.time / 1000).replacing(" UTC", with: "")  + milliseconds) UTC"
+                "\(age(notification.time)), \(received + milliseconds) UTC"
             ),
             (
                 "Answered",
@@ -272,28 +315,9 @@ struct Inbox: Sendable {
     }
 
     private func headers(_ notification: ReceivedNotification) -> HTML {
-        let malformed = notification.malformedHeaders
-        let names: [(String, String?)] =
-            notification.transport == .http2
-            ? [
-                ("request", notification.request), ("apns-topic", notification.topic),
-                ("apns-push-type", notification.pushType),
-                ("apns-priority", notification.priority.map { "\($0)" } ?? malformed["apns-priority"]),
-                ("apns-expiration", notification.expiration.map { "\($0)" } ?? malformed["apns-expiration"]),
-                ("apns-collapse-id", notification.collapseID), ("apns-channel-id", notification.channel),
-                (
-                    notification.channel == nil ? "apns-id" : "apns-request-id",
-                    malformed["apns-id"] ?? notification.apnsID
-                ),
-            ]
-            : [
-                ("identifier", notification.identifier.map { "\($0)" }),
-                ("priority", notification.priority.map { "\($0)" }),
-                ("expiration", notification.expiration.map { "\($0)" }),
-                ("topic of the certificate", notification.topic),
-            ]
-        let rows = names.compactMap { name, value -> [HTML]? in
-            value.map { ["<code>\(name)</code>", "<code>\($0)</code>\(note(name, $0, malformed))"] }
+        let names = (notification.request.map { [("request", $0)] } ?? []) + notification.fields
+        let rows = names.map { name, value -> [HTML] in
+            ["<code>\(name)</code>", "<code>\(value)</code>\(note(name, value, notification.malformedHeaders))"]
         }
         return Elements.table("Headers", ["Name", "Value"], rows, empty: "No headers.")
     }
@@ -336,7 +360,7 @@ struct Inbox: Sendable {
             rows.append([
                 "\(number - index)",
                 isThis ? "<b>this one</b>" : "<a href=\"/inbox/\(other.sequence)\">No. \(other.sequence)</a>",
-                "\(EpochTime.clock(milliseconds: other.notification.time))", answerLabel(other.notification),
+                age(other.notification.time), answerLabel(other.notification),
             ])
         }
         return """

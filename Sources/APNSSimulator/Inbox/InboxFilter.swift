@@ -5,21 +5,30 @@ import WebPages
 struct InboxFilter: Sendable {
     /// A part of the device token or the channel.
     var token = ""
-    /// A part of the payload.
+    /// A part of the payload, the token, the topic, the `apns-id` or the push type.
     var text = ""
     var answer = ""
     var pushType = ""
     /// Shows notifications below this number in the recording; `nil` for the newest.
     var before: UInt64?
 
+    var view = View.all
+
+    /// The arrangements of the pushes.
+    enum View: String, CaseIterable, Sendable {
+        case all, devices, activities
+
+        var title: HTML {
+            switch self {
+            case .all: "All pushes"
+            case .devices: "By device"
+            case .activities: "Live Activities"
+            }
+        }
+    }
+
     /// The number of notifications on a page.
     static let pageSize = 50
-
-    static let answers: [(value: String, title: String)] = [
-        ("", "any"), ("accepted", "accepted"), ("refused", "not accepted"), ("lost", "none"), ("400", "400"),
-        ("403", "403"), ("404", "404"), ("405", "405"), ("410", "410"), ("413", "413"), ("429", "429"),
-        ("500", "500"), ("503", "503"),
-    ]
 
     static let pushTypes: [(value: String, title: String)] =
         [("", "any")] + PushPreview.Kind.allCases.filter { $0 != .unknown }.map { ($0.rawValue, $0.rawValue) }
@@ -34,7 +43,8 @@ struct InboxFilter: Sendable {
         text = value("text")
         answer = value("answer")
         pushType = value("type")
-        before = UInt64(value("before"))
+        view = View(rawValue: value("view")) ?? .all
+        before = view == .all ? UInt64(value("before")) : nil
     }
 
     var isEmpty: Bool { [token, text, answer, pushType].allSatisfy(\.isEmpty) }
@@ -54,7 +64,7 @@ struct InboxFilter: Sendable {
         default:
             guard case .answered(let status, _) = notification.outcome, "\(status)" == answer else { return false }
         }
-        return text.isEmpty || PayloadText.contains(text, in: notification.payload)
+        return text.isEmpty || notification.contains(text)
     }
 
     /// The query of this filter.
@@ -62,7 +72,7 @@ struct InboxFilter: Sendable {
         func given(_ text: String) -> String? { text.isEmpty ? nil : text }
         return [
             ("token", given(token)), ("text", given(text)), ("answer", given(answer)), ("type", given(pushType)),
-            ("before", before.map { "\($0)" }),
+            ("before", before.map { "\($0)" }), ("view", view == .all ? nil : view.rawValue),
         ]
     }
 
@@ -76,6 +86,13 @@ extension ReceivedNotification {
         PushPreview(
             payload: payload, pushType: pushType, topic: topic, priority: priority, expiration: expiration,
             collapseID: collapseID)
+    }
+
+    /// Returns true if a search for a text finds the notification. Case does not matter.
+    func contains(_ text: String) -> Bool {
+        let wanted = text.lowercased()
+        let names = [token, channel, topic, apnsID, pushType ?? preview.kind.rawValue]
+        return names.contains { $0?.lowercased().contains(wanted) ?? false } || PayloadText.contains(text, in: payload)
     }
 
     /// True if the sender gets an answer, or needs none because the gateway accepted.

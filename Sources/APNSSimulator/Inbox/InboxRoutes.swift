@@ -8,12 +8,16 @@ import WebPages
 struct InboxRoutes: Sendable {
     private let service: SimulatedService
     private let recorder: Recorder
+    private let port: Int
     private let updates = LiveUpdates(every: .seconds(1))
 
     /// The largest form that is read, in bytes.
     private static let maximumForm = 64 << 10
 
-    init(_ service: SimulatedService, _ recorder: Recorder) { (self.service, self.recorder) = (service, recorder) }
+    /// - Parameter port: the port of the HTTP/2 interface.
+    init(_ service: SimulatedService, _ recorder: Recorder, port: Int) {
+        (self.service, self.recorder, self.port) = (service, recorder, port)
+    }
 
     /// - Parameter json: the answer to a program that requests `/`.
     func add(to router: Router<ControlContext>, otherwise json: @escaping @Sendable () throws -> Response) {
@@ -26,6 +30,14 @@ struct InboxRoutes: Sendable {
         pages.get("/inbox/:sequence") { request, context in
             let sequence = context.parameters.get("sequence", as: UInt64.self) ?? 0
             return answer(request) { inbox in inbox.push(sequence) }
+        }
+        pages.get("/inbox/:sequence/fixture") { _, context in
+            guard let sequence = context.parameters.get("sequence", as: UInt64.self),
+                let entry = recorder.entry(sequence)
+            else { throw ControlError(.notFound, "no such push is kept") }
+            var response = Response.json(bytes: entry.notification.fixture)
+            response.headers[.contentDisposition] = "attachment; filename=\"push-\(sequence).json\""
+            return response
         }
         pages.get("/assets/:name") { _, context in
             guard let name = context.parameters.get("name"), let response = WebAssets.response(name) else {
@@ -60,6 +72,15 @@ struct InboxRoutes: Sendable {
             _ = form.isGateway == "true" ? service.removeGatewayRule(form.rule) : service.removeRule(form.rule)
             return back(request)
         }
+        pages.post("/inbox/delete") { request, _ in
+            let form = try await form(DeleteForm.self, request)
+            guard let sequence = UInt64(form.sequence) else {
+                throw ControlError(.badRequest, "sequence must be a number of the recording")
+            }
+            // It may have been deleted or replaced in the meantime.
+            _ = recorder.remove(sequence)
+            return back(request)
+        }
         pages.post("/inbox/clear") { request, _ in
             recorder.clear()
             return Response.seeOther("/")
@@ -72,6 +93,10 @@ struct InboxRoutes: Sendable {
 
     private struct TokenForm: Decodable {
         let token: String
+    }
+
+    private struct DeleteForm: Decodable {
+        let sequence: String
     }
 
     private struct RuleForm: Decodable {
@@ -102,7 +127,7 @@ struct InboxRoutes: Sendable {
     private func answer(_ request: Request, _ page: @escaping @Sendable (Inbox) -> (page: Page, isFound: Bool))
         -> Response
     {
-        let inbox = Inbox(service: service, recorder: recorder)
+        let inbox = Inbox(service: service, recorder: recorder, port: port)
         guard LiveUpdates.isRequested(by: request) else {
             let (page, isFound) = page(inbox)
             return .page(page.html(Links()), status: isFound ? .ok : .notFound)

@@ -40,8 +40,11 @@ package struct NotificationPage: Sendable {
 
 /// A ring buffer of the most recent notifications, numbered in the order of arrival.
 struct NotificationRing: Sendable {
-    private let limit: Int
-    private var entries: [NotificationPage.Entry] = []
+    /// The maximum number of kept notifications.
+    let limit: Int
+    /// Deleted entries are `nil`, so that the numbers have no gaps.
+    private var entries: [NotificationPage.Entry?] = []
+    private var deleted = 0
     /// The index of the oldest entry once the ring is full.
     private var start = 0
     private var clearedThrough: UInt64 = 0
@@ -51,7 +54,8 @@ struct NotificationRing: Sendable {
     /// - Parameter limit: the maximum number of notifications, at least 1.
     init(limit: Int) { self.limit = max(1, limit) }
 
-    var count: Int { entries.count }
+    /// The number of kept notifications.
+    var count: Int { entries.count - deleted }
 
     /// - Returns: the notification's number.
     mutating func append(_ notification: ReceivedNotification) -> UInt64 {
@@ -60,6 +64,7 @@ struct NotificationRing: Sendable {
         if entries.count < limit {
             entries.append(entry)
         } else {
+            if entries[start] == nil { deleted -= 1 }
             entries[start] = entry
             start = (start + 1) % limit
         }
@@ -69,28 +74,40 @@ struct NotificationRing: Sendable {
     /// Removes all notifications; their numbers are not reused.
     mutating func clear() {
         entries = []
+        deleted = 0
         start = 0
         clearedThrough = newest
     }
 
+    /// Removes one notification.
+    /// - Returns: false if it is not kept.
+    mutating func remove(_ sequence: UInt64) -> Bool {
+        guard sequence <= newest, newest - sequence < UInt64(entries.count) else { return false }
+        let index = (start + entries.count - 1 - Int(newest - sequence)) % entries.count
+        guard entries[index] != nil else { return false }
+        entries[index] = nil
+        deleted += 1
+        return true
+    }
+
     /// Returns the newest entries before a number, newest first.
     func newest(before sequence: UInt64, atMost limit: Int) -> [NotificationPage.Entry] {
-        // The numbers have no gaps.
+        // The positions follow from the numbers, because deleted entries keep theirs.
         let excluded = sequence > newest ? 0 : newest - sequence + 1
         guard excluded < UInt64(entries.count) else { return [] }
         let end = entries.count - Int(excluded)
-        return (max(0, end - limit)..<end).reversed().map { entries[(start + $0) % entries.count] }
+        return Array((0..<end).reversed().lazy.compactMap { entries[(start + $0) % entries.count] }.prefix(limit))
     }
 
     func page(_ filter: NotificationFilter) -> NotificationPage {
         let oldest = newest - UInt64(entries.count) + 1
         let known = max(filter.after, clearedThrough)
         var page = NotificationPage(last: newest, overwritten: oldest > known ? oldest - 1 - known : 0)
-        // The numbers have no gaps, so the first entry is found without a search.
+        // Deleted entries keep their positions, so the first entry is found without a search.
         let skipped = filter.after >= oldest ? Int(clamping: filter.after - oldest + 1) : 0
         guard skipped < entries.count else { return page }
         for offset in skipped..<entries.count {
-            let entry = entries[(start + offset) % entries.count]
+            guard let entry = entries[(start + offset) % entries.count] else { continue }
             guard filter.matches(entry.notification) else { continue }
             if page.entries.count >= filter.limit {
                 page.last = page.entries.last?.sequence ?? filter.after

@@ -145,7 +145,7 @@ extension ReceivedNotification {
         return object.finished
     }
 
-    private func write(payloadInto object: inout JSONObjectWriter) {
+    func write(payloadInto object: inout JSONObjectWriter) {
         guard !payload.isEmpty else { return }
         // The check accepts strings that are not UTF-8, which would make the whole line invalid.
         let isObject = payload.withUnsafeBufferPointer { JSONObjectCheck.accepts($0) }

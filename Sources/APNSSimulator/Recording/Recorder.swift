@@ -107,6 +107,13 @@ package final class Recorder: Sendable {
         }
     }
 
+    /// Deletes one notification.
+    /// - Returns: false if it is not kept.
+    func remove(_ sequence: UInt64) -> Bool { state.withLock { $0.ring.remove(sequence) } }
+
+    /// The maximum number of kept notifications.
+    var limit: Int { state.withLock { $0.ring.limit } }
+
     /// Returns the selected notifications that are kept.
     package func notifications(_ filter: NotificationFilter = NotificationFilter()) -> NotificationPage {
         state.withLock { $0.ring.page(filter) }

@@ -37,6 +37,8 @@ package struct PushPreview: Sendable {
     package let badge: Int64?
     /// The state of a Live Activity: `start`, `update` or `end`.
     package let event: String?
+    /// `timestamp` of a Live Activity, in seconds since 1970; devices ignore states older than the one they show.
+    package let timestamp: Int64?
     /// The texts; `nil` if there are none.
     let alert: Alert?
     /// The reason why no banner is shown; `nil` if one is shown.
@@ -61,6 +63,7 @@ package struct PushPreview: Sendable {
         appName = Self.appName(topic)
         badge = reader.badge
         event = kind == .liveactivity ? reader.aps?["event"]?.plain : nil
+        timestamp = kind == .liveactivity ? reader.aps?["timestamp"]?.integer : nil
         alert = reader.alert
         (state, attributes) =
             kind == .liveactivity ? (reader.members("content-state"), reader.members("attributes")) : ([], [])
@@ -79,12 +82,15 @@ package struct PushPreview: Sendable {
         topic.flatMap { topic in topicEndings.first { topic.hasSuffix($0.ending) }?.kind }
     }
 
+    /// Returns the app's bundle identifier, which a topic begins with.
+    package static func bundle(ofTopic topic: String) -> String {
+        guard let ending = topicEndings.first(where: { topic.hasSuffix($0.ending) })?.ending else { return topic }
+        return String(topic.dropLast(ending.count))
+    }
+
     /// Returns the last part of the bundle identifier, as words.
     private static func appName(_ topic: String?) -> String {
-        var name = topic ?? ""
-        if let ending = topicEndings.first(where: { name.hasSuffix($0.ending) })?.ending {
-            name.removeLast(ending.count)
-        }
+        let name = bundle(ofTopic: topic ?? "")
         let words = (name.split(separator: ".").last ?? "").split { $0 == "-" || $0 == "_" }
         let text = words.map { $0.prefix(1).uppercased() + $0.dropFirst() }.joined(separator: " ")
         return text.isEmpty ? "App" : String(text.prefix(60))
@@ -129,40 +135,57 @@ package struct PushPreview: Sendable {
 // The markup.
 extension PushPreview {
     /// Returns the lock screen of a device with the notification, and the facts that a device does not show.
-    /// - Parameter clock: the time on the lock screen, such as `09:41`.
-    package func html(clock: String? = nil) -> HTML {
+    /// - Parameters:
+    ///   - clock: the time on the lock screen, such as `09:41`.
+    ///   - refusal: the reason why the notification never reached the device.
+    package func html(clock: String? = nil, refusal: String? = nil) -> HTML {
         """
-        <div class="device" role="group" aria-label="Preview">\
+        <div class="device\(if: refusal != nil, " refused")" role="group" aria-label="Preview">\
         \(clock.map { "<p class=\"clock\" aria-hidden=\"true\">\($0)</p>" as HTML })\
-        \(banner)\(extra)</div>
+        \(banner(refusal: refusal))\(extra)</div>
         """
     }
 
     /// The banner alone, or the reason why there is none.
-    package var banner: HTML {
+    package var banner: HTML { banner() }
+
+    /// The banner alone, or the reason why there is none.
+    /// - Parameters:
+    ///   - when: its age; `now` if nil.
+    ///   - refusal: the answer with which the notification was refused; it is then drawn as not shown.
+    package func banner(when: HTML? = nil, refusal: String? = nil) -> HTML {
+        if let refusal {
+            return """
+                <div class="banner silent refused">\(icon(badge: nil))<div>\(alert.map { texts($0, when: when ?? "\(title)") } ?? nameLine)\
+                <p class="reason">not shown: \(refusal)</p></div></div>
+                """
+        }
         if kind == .liveactivity { return activity }
         guard silence == nil, let alert else {
             return """
-                <div class="banner silent">\(icon)<div><div class="head"><span>\(appName)</span>\
-                <span class="when">\(title)</span></div><p>\(silence ?? "No banner.")</p></div></div>
+                <div class="banner silent">\(icon(badge: badge))<div>\(nameLine)<p>\(silence ?? "No banner.")</p></div></div>
                 """
         }
         return """
-            <div class="banner">\(icon)<div>\(texts(alert))</div></div>
+            <div class="banner">\(icon(badge: badge))<div>\(texts(alert, when: when))</div></div>
             """
     }
 
-    private func texts(_ alert: Alert) -> HTML {
+    private var nameLine: HTML {
+        "<div class=\"head\"><span>\(appName)</span><span class=\"when\">\(title)</span></div>"
+    }
+
+    private func texts(_ alert: Alert, when: HTML? = nil) -> HTML {
         let title = alert.title.flatMap { $0.isEmpty ? nil : $0 } ?? appName
         return """
-            <div class="head"><span>\(title)</span><span class="when">now</span></div>\
+            <div class="head"><span>\(title)</span><span class="when">\(when ?? "now")</span></div>\
             \(alert.subtitle.map { "<p class=\"sub\">\($0)</p>" as HTML })\
             \(alert.body.map { "<p>\($0)</p>" as HTML })
             """
     }
 
     /// The app's icon, with its badge.
-    private var icon: HTML {
+    private func icon(badge: Int64?) -> HTML {
         """
         <span class="app" aria-hidden="true">\(String(appName.prefix(1)))\
         \(badge.map { $0 > 0 ? "<span class=\"badge\">\($0)</span>" : "" as HTML })</span>
@@ -173,7 +196,7 @@ extension PushPreview {
         let tone: Elements.Tone = ["start": .good, "update": .plain, "end": .quiet][event ?? ""] ?? .warning
         let words = ["start": "starts", "update": "updates", "end": "ends"][event ?? ""] ?? "has no known event"
         return """
-            <div class="banner activity">\(icon)<div>\
+            <div class="banner activity">\(icon(badge: badge))<div>\
             <div class="head"><span>\(appName)</span>\(Elements.label("Live Activity \(words)", tone))</div>\
             \(alert.map { texts($0) })\(Self.list(state))\
             \(if: !attributes.isEmpty, "<p class=\"sub\">attributes</p>\(Self.list(attributes))")\

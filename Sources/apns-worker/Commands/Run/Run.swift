@@ -91,7 +91,9 @@ struct Run: AsyncParsableCommand {
         if let webPort {
             var web = try DashboardConfiguration(proxies: TrustedProxies())
             web.port = Int(webPort)
+            web.inbox = simulation?.inbox
             let dashboard = try await ServedDashboard.start(web, settings, worker: name, logger: logger)
+            simulation?.link(to: dashboard.address)
             Terminal.note("dashboard  \(dashboard.address)\n")
             services.append(.init(service: dashboard))
         }

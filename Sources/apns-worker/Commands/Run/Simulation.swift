@@ -35,6 +35,7 @@ struct Simulation: Service, CustomStringConvertible {
             configuration.feedbackPort = 0
             configuration.gatewayRules = faults.gateway
         }
+        configuration.isInWorker = true
         configuration.controlPort = Int(options.controlPort ?? 0)
         do {
             let record = try options.record.map { path in
@@ -69,6 +70,9 @@ struct Simulation: Service, CustomStringConvertible {
         return app
     }
 
+    /// Makes the inbox link to a dashboard.
+    func link(to dashboard: String) { server.setDashboard(dashboard) }
+
     /// The name in the log.
     var description: String { "the simulated APNs" }
 
@@ -102,7 +106,7 @@ struct Simulation: Service, CustomStringConvertible {
     }
 
     /// The address of the pages that show what was received.
-    private var inbox: String { "http://127.0.0.1:\(server.controlPort ?? 0)/" }
+    var inbox: String { "http://127.0.0.1:\(server.controlPort ?? 0)/" }
 
     /// Logs the settings that have no effect because they are for the real APNs.
     func report(ignored places: [String]) {
