@@ -15,7 +15,7 @@ struct AppsPage: DashboardPage {
             [
                 .init("App", .key), .init("State", .key), .init("Reason", priority: 2),
                 .init("Next probe", .key, priority: 2), .init("Connections", .number), .init("In flight", .number),
-                .init("Credential", .key, priority: 3), .init("Environment", .key, priority: 3),
+                .init("Credential", .key, priority: 3), .init("Environment", priority: 3),
             ] + (request.isOperator ? [.init("Actions", .key)] : [])
         let apps = status.apps.filter { AppState($0).tone == .bad } + status.apps.filter { AppState($0).tone != .bad }
         let list = Elements.list(

@@ -128,7 +128,7 @@ enum JobPreview {
                     case "warning": "problem"
                     default: "problem good"
                     }
-                return "<p class=\"\(style)\">\(verdict.sentence)</p>"
+                return "<p class=\"\(style)\">\(Elements.prose(verdict.sentence))</p>"
             })
     }
 
