@@ -78,11 +78,12 @@ package struct Dashboard: Service {
         routes.get(RouterPath(page.path)) { request, context in
             let pageRequest = PageRequest(site, request, context)
             guard LiveUpdates.isRequested(by: request) else {
-                let content = try await page.content(pageRequest)
+                let content = try await page.contentOrMistake(pageRequest)
                 if let redirect = content.redirect { return Response.seeOther(redirect) }
                 return Response.page(
                     await site.html(
-                        content, in: page.section, pageRequest, isLive: page.isLive(pageRequest.query)))
+                        content, in: page.section, pageRequest,
+                        isLive: content.status == .ok && page.isLive(pageRequest.query)), status: content.status)
             }
             // A browser asks for no more.
             guard page.isLive(pageRequest.query) else { return Response(status: .noContent) }

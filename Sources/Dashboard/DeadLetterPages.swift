@@ -20,7 +20,7 @@ struct DeadLettersPage: DashboardPage {
         let chosen = try await request.site.data.queues(named: request.query.all("queue"))
         let isOldestFirst = request.query["order"] == "oldest"
         async let status = request.site.data.fleetStatus()
-        async let campaigns = request.campaignNames(chosen)
+        async let form = filters(request)
         let listing = try await list(request, filter, after: request.query["after"], newestFirst: !isOldestFirst)
         let areCancelled = filter.reasons == [Self.cancelled]
         var rest = filter
@@ -42,8 +42,6 @@ struct DeadLettersPage: DashboardPage {
                     rest.isEmpty ? cancelled : nil
                 ),
             ])
-        let filters = Self.filters(
-            request, queues.map(\.queue), try await status, try await campaigns, areCancelled: areCancelled)
         var groups = (line: "" as HTML, tables: "" as HTML)
         if request.place.isFirst, !areCancelled, !isOldestFirst, !listing.rows.isEmpty {
             groups = try await summary(request, filter)
@@ -83,10 +81,20 @@ struct DeadLettersPage: DashboardPage {
         return PageContent(
             title: "Dead letters",
             main: """
-                \(tabs)\(request.filters(["dead"], filters, keeping: areCancelled ? ["order", "reason"] : ["order"]))\
+                \(tabs)\(try await form)\
                 \(groups.line)\(request.line(totals, notes))\(list)\(request.pager(["dead"], totals, listing.cursor))\
                 \(groups.tables)
                 """, scripts: ["select.js"])
+    }
+
+    func filters(_ request: PageRequest) async throws -> HTML {
+        let queues = try await request.site.data.queues()
+        let chosen = try await request.site.data.queues(named: request.query.all("queue"))
+        let areCancelled = request.query.all("reason") == [Self.cancelled]
+        let filters = Self.filters(
+            request, queues.map(\.queue), try await request.site.data.fleetStatus(),
+            try await request.campaignNames(chosen), areCancelled: areCancelled)
+        return request.filters(["dead"], filters, keeping: areCancelled ? ["order", "reason"] : ["order"])
     }
 
     private static func filters(

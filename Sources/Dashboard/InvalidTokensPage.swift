@@ -110,7 +110,7 @@ struct InvalidTokensPage: DashboardPage {
             title: "Invalid tokens",
             main: """
                 \(tabs(request, isFiltered ? nil : totals.all))\
-                \(request.filters(["invalid"], filters(status), keeping: ["source"]))\
+                \(try await filters(request))\
                 \(request.line(totals))\(list)\(request.pager(["invalid"], totals, part.cursor))\(add(request))
                 """, scripts: ["select.js"])
     }
@@ -130,7 +130,12 @@ struct InvalidTokensPage: DashboardPage {
             })
     }
 
-    private func filters(_ status: FleetStatus) -> [ListFilter] {
+    func filters(_ request: PageRequest) async throws -> HTML {
+        let status = try await request.site.data.fleetStatus()
+        return request.filters(["invalid"], Self.filters(status), keeping: ["source"])
+    }
+
+    private static func filters(_ status: FleetStatus) -> [ListFilter] {
         let reasons = status.reasons(["invalid_token"]) + ["BadDeviceToken", "Unregistered", "Manual"]
         return [
             ListFilter("Reason", "reason", placeholder: "BadDeviceToken", known: reasons, isMain: true),

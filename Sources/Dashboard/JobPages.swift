@@ -15,12 +15,11 @@ struct JobsPage: DashboardPage {
         let chosen = try await request.site.data.queues(named: request.query.all("queue"))
         let isLatestFirst = request.query["order"] == "latest"
         async let status = request.site.data.fleetStatus()
-        async let campaigns = request.campaignNames(chosen)
+        async let form = filters(request)
         let listing = try await list(request, filter, latestFirst: isLatestFirst)
         let counts = StateCounts(try await status, chosen.map(\.queue))
         let totals = request.totals(
             "job", listing, of: counts.total(filter.states), isFiltered: !filter.matchesAll)
-        let filters = Self.filters(request, queues.map(\.queue), try await status, try await campaigns)
         let areOrdered = !filter.states.isEmpty && filter.states.isSubset(of: StoredJob.State.postponed)
         let next = request.sorted(
             "Next try", ["jobs"], isLatestFirst ? .descending : .ascending, reversed: isLatestFirst ? nil : "latest",
@@ -61,9 +60,18 @@ struct JobsPage: DashboardPage {
         return PageContent(
             title: "Jobs",
             main: """
-                \(tabs(request, filter, counts))\(request.filters(["jobs"], filters, keeping: ["state", "order"]))\
+                \(tabs(request, filter, counts))\(try await form)\
                 \(request.line(totals, notes))\(list)\(request.pager(["jobs"], totals, listing.cursor))
                 """, scripts: ["select.js"])
+    }
+
+    func filters(_ request: PageRequest) async throws -> HTML {
+        let queues = try await request.site.data.queues()
+        let chosen = try await request.site.data.queues(named: request.query.all("queue"))
+        let filters = Self.filters(
+            request, queues.map(\.queue), try await request.site.data.fleetStatus(),
+            try await request.campaignNames(chosen))
+        return request.filters(["jobs"], filters, keeping: ["state", "order"])
     }
 
     /// The numbers of jobs of some queues by state, as the status has them.

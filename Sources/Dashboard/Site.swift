@@ -2,6 +2,7 @@ import HTTPPort
 import HTTPTypes
 import Hummingbird
 import Logging
+import Operations
 import PushQueue
 import Synchronization
 import WebPages
@@ -182,6 +183,7 @@ struct PageContent {
     var scripts: [String] = []
     /// The path of the page to show instead.
     var redirect: String?
+    var status = HTTPResponse.Status.ok
 }
 
 /// A request for a page.
@@ -254,10 +256,30 @@ protocol DashboardPage: Sendable {
     /// Returns true if the page keeps itself up to date. A page that searches does not: its updates would search again.
     func isLive(_ query: Form) -> Bool
     func content(_ request: PageRequest) async throws -> PageContent
+    /// Returns the form of the page's filters as they were sent, to correct them; empty for a page without filters.
+    func filters(_ request: PageRequest) async throws -> HTML
 }
 
 extension DashboardPage {
     func isLive(_ query: Form) -> Bool { false }
+
+    func filters(_ request: PageRequest) async throws -> HTML { "" }
+
+    /// Returns the content of the page; what is wrong and the filters for a request with a mistake in a filter.
+    func contentOrMistake(_ request: PageRequest) async throws -> PageContent {
+        do {
+            return try await content(request)
+        } catch let mistake as FieldMistake {
+            let form = try await filters(request)
+            guard !form.isEmpty else { throw mistake }
+            let text = mistake.text(.member)
+            return PageContent(
+                title: section.title,
+                main: """
+                    <p class="problem bad" role="alert">\(text.prefix(1).uppercased() + text.dropFirst()).</p>\(form)
+                    """, status: .badRequest)
+        }
+    }
 }
 
 extension HTTPField.Name {

@@ -1,6 +1,6 @@
 /// A complete page: the navigation, and one `main` element.
 ///
-/// On wide screens the navigation is a column at the side, on others a menu that `details` opens: neither needs a script.
+/// On wide screens the navigation is a column at the side, on others a popover that a button opens: neither needs a script.
 package struct Page: Sendable {
     /// A link in the navigation.
     package struct Item: Sendable {
@@ -107,9 +107,9 @@ package struct Page: Sendable {
                 """
         }
         return """
-            <details class="menu"><summary>Menu</summary><div class="panel">
-            <nav aria-label="Pages">\(groups)</nav>
-            \(tools)</div></details>
+            <button type="button" class="menu-button" popovertarget="menu">Menu</button>
+            <div id="menu" class="menu" popover><nav aria-label="Pages">\(groups)</nav>
+            \(tools)</div>
             """
     }
 

@@ -56,7 +56,7 @@ class Accessibility(Live):
                 self.browser.type("?")
 
         def open_menu():
-            self.browser.driver.execute_script("document.querySelector('details.menu').open = true")
+            self.browser.driver.execute_script("document.getElementById('menu').showPopover()")
         self.check(["/jobs"], prepare=open_help)
         self.check(["/jobs"], prepare=open_menu)
 

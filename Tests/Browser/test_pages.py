@@ -167,12 +167,12 @@ class Pages(Live):
         self.addCleanup(self.browser.resize, 1280, 900)
         self.browser.open("/")
         self.assertEqual([one for one in self.browser.all("nav[aria-label=Pages] a") if one.is_displayed()], [])
-        self.browser.one("details.menu > summary").click()
+        self.browser.one(".menu-button").click()
         self.browser.press(self.browser.all("nav[aria-label=Pages] a")[2])
         self.assertEqual(self.browser.title, "Jobs")
-        self.browser.one("details.menu > summary").click()
+        self.browser.one(".menu-button").click()
         self.browser.type(Keys.ESCAPE)
-        eventually("Escape closes the menu", lambda: not self.browser.all("details.menu[open]"))
+        eventually("Escape closes the menu", lambda: not self.browser.all("#menu:popover-open"))
 
     def test_the_search_leads_to_what_a_text_names(self):
         for text, title in (("spring", "Campaign spring"), (token("410", 0), "Device 4100"), (token("410", 0)[:8], "Device"),

@@ -1,6 +1,5 @@
 // What all pages share: keys, the menu, and buttons that copy a command.
 const search = document.getElementById("search");
-const menu = document.querySelector("details.menu");
 const keys = [["/", "Search"], ["j  k", "Next and previous row"], ["x", "Select the row"],
   ["a", "Actions on the selected rows"], ["Enter", "Open the row"], ["Esc", "Close, or leave the field"],
   ["?", "This help"]];
@@ -80,10 +79,7 @@ const actions = {
 document.addEventListener("keydown", (event) => {
   const target = event.target;
   if (event.key === "Escape") {
-    if (menu?.open) {
-      menu.open = false;
-      menu.querySelector("summary").focus();
-    } else if (target.matches("input, textarea, select")) target.blur();
+    if (target.matches("input, textarea, select")) target.blur();
     return;
   }
   if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented || document.querySelector("dialog[open]")) return;
@@ -99,7 +95,6 @@ document.addEventListener("keydown", (event) => {
 });
 
 document.addEventListener("click", async (event) => {
-  if (menu?.open && !menu.contains(event.target)) menu.open = false;
   const button = event.target.closest("button[data-copy]");
   if (!button) return;
   const text = button.parentElement.querySelector("code").textContent;
