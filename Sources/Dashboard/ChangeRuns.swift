@@ -295,7 +295,7 @@ struct ChangeRunPage: DashboardPage {
                 <div class="actions">\
                 \(site.form(
                     visitor, "confirm-run", [("id", run.id)], "<button class=\"danger\">\(plan.command)</button>"))\
-                \(stop(run, site, visitor, "Cancel"))</div>
+                \(stop(run, site, visitor, "Back"))</div>
                 """
         case .done(let result):
             let undo = run.isOwned(by: visitor) ? run.undo?.form(site, visitor) : nil

@@ -120,7 +120,7 @@ class Browser:
         for count in range(limit):
             name = self.driver.execute_script("""
                 const [names, within] = arguments, one = document.activeElement;
-                if (!one || one === document.body) return ["", false];
+                if (!one || !one.matches("a, button, input, select, textarea, summary, [role]")) return ["", false];
                 const own = [one.textContent.trim(), one.getAttribute("aria-label"), one.getAttribute("name")].filter(Boolean);
                 return [own[0] ?? one.tagName, own.some((text) => names.includes(text)) && (!within || !!one.closest(within))]""",
                                               names, within)

@@ -54,6 +54,10 @@ class Actions(Live):
         eventually("the jobs are scheduled", lambda: len(
             [one for one in self.ids("jobs", "--state", "scheduled") if one.startswith(prefix + "-")]) == count)
 
+    def sent(self, count):
+        """Returns the number of notifications for the devices of scheduled jobs so far."""
+        return sum(len(notifications(self.control, token("cc", number))) for number in range(count))
+
     def bury(self, number, count):
         """Enqueues jobs that become dead letters, because their payloads are too large."""
         before = self.redis("ZCARD", DEAD)
@@ -98,7 +102,7 @@ class Actions(Live):
         # The deferred job waits for its time; later jobs do not.
         self.scene.push(job("a4"))
         eventually("another is sent", lambda: notifications(self.control, token("a4")))
-        self.assertEqual(self.redis("EXISTS", "push:{shared}:app-paused:default"), 0)
+        self.assertEqual(self.redis("EXISTS", "push:{shared}:apps:default:paused"), 0)
 
     def test_quiet_work_and_stop(self):
         worker, control = self.scene.start_worker("--lease", "7s", queue="fleet", name="worker-2")
@@ -152,9 +156,10 @@ class Actions(Live):
         self.assertEqual(len([one for one in self.ids("dead", "--reason", "Cancelled") if one.startswith("pick-")]), 1)
         self.browser.search("/jobs?state=scheduled&match=pick-")
         self.select(1)
+        before = self.sent(4)
         self.bulk("Run now")
         self.browser.confirm("1 job")
-        eventually("one is sent", lambda: sum(len(notifications(self.control, token("cc", n))) for n in range(4)) == 1)
+        eventually("one is sent", lambda: self.sent(4) == before + 1)
         self.later("all", 60)
         self.browser.search("/jobs?state=scheduled&match=all-")
         self.bulk("Delete", everything=True)
@@ -220,7 +225,7 @@ class Actions(Live):
                 if leave == "escape":
                     self.browser.type(Keys.ESCAPE)
                 else:
-                    [one for one in self.browser.all("dialog[open] button") if one.text == "Cancel"][0].click()
+                    [one for one in self.browser.all("dialog[open] button") if one.text == "Back"][0].click()
                 eventually("the dialog is closed", lambda: not self.browser.all("dialog[open]"))
                 eventually("the button has the focus again", lambda: (one := self.browser.focused()) and one.text == "Delete")
         self.assertEqual(len([one for one in self.ids("jobs") if one.startswith("left-")]), 2)

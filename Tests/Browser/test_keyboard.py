@@ -157,12 +157,12 @@ class Keyboard(Live):
         self.browser.tab_to("reason", "main")
         self.browser.type("by keyboard", Keys.ENTER)
         self.browser.toast("default")
-        eventually("the app is paused", lambda: self.redis("EXISTS", "push:{shared}:app-paused:default"))
+        eventually("the app is paused", lambda: self.redis("EXISTS", "push:{shared}:apps:default:paused"))
         self.browser.open("/apps/default")
         self.browser.sees("by keyboard")
         self.press("Resume")
         self.browser.toast("default")
-        eventually("the app is resumed", lambda: not self.redis("EXISTS", "push:{shared}:app-paused:default"))
+        eventually("the app is resumed", lambda: not self.redis("EXISTS", "push:{shared}:apps:default:paused"))
 
     def test_requeue_dead_letters(self):
         self.scene.push(*[job("ab", n, id=f"flood-{n}", app="unknown", campaign="flood") for n in range(3)])
