@@ -90,7 +90,8 @@ struct AppState {
             if pause?.isByHand == true {
                 (word, tone) = ("paused", .warning)
                 let by = pause?.by.map { ", by \($0)" } ?? ""
-                sentence = "An operator has paused it\(length)\(by). Its jobs wait until an operator resumes it."
+                let why = pause.flatMap { $0.isReasonless ? nil : ": \($0.reason)" } ?? ""
+                sentence = "An operator has paused it\(length)\(by)\(why). Its jobs wait until an operator resumes it."
             } else {
                 (word, tone) = ("paused", .bad)
                 let next = pause?.until.map { until in

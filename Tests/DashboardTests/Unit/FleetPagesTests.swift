@@ -109,7 +109,7 @@ struct FleetPagesTests {
                 Self.app(.paused) {
                     $0.paused = .init(PauseRecord(reason: "a new key", since: now - 180_000, by: "ana"))
                 }, "paused", .warning,
-                "An operator has paused it for 3 min, by ana. Its jobs wait until an operator resumes it."
+                "An operator has paused it for 3 min, by ana: a new key. Its jobs wait until an operator resumes it."
             ),
             (
                 Self.app(.serverErrors) { ($0.serverError, $0.lanesWithServerErrors) = ("ServiceUnavailable", 1) },
