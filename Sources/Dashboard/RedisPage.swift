@@ -48,7 +48,7 @@ struct RedisPage: DashboardPage {
         let memory = status.servers.compactMap { $0.info?.usedMemory }.reduce(0, +)
         let servers = Words.count(status.servers.count, "server")
         let (name, note) =
-            request.source.fleet.isCluster ? ("Cluster", "\(servers) with queues") : (servers, status.redis)
+            request.source.fleet.isCluster ? ("Cluster", "\(servers) with queues") : (servers, "not a Cluster")
         return """
             <div class="figures">
             \(Elements.figure("Topology", "\(name)", "\(note)"))

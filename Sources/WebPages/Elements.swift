@@ -158,14 +158,11 @@ package enum Elements {
     /// Returns a text in which parts between backticks are code.
     package static func prose(_ text: String) -> HTML {
         let parts = text.split(separator: "`", omittingEmptySubsequences: false).map(String.init)
-        // A backtick without its partner is text.
-        let codes = parts.count.isMultiple(of: 2) ? parts.count - 2 : parts.count
         return HTML(
             parts.enumerated().map { index, part -> HTML in
-                if index.isMultiple(of: 2) || index >= codes {
-                    return index >= codes && index > 0 ? "`\(part)" : "\(part)"
-                }
-                return "<code>\(part)</code>"
+                if index.isMultiple(of: 2) { return "\(part)" }
+                // A backtick without its partner is text.
+                return index == parts.count - 1 ? "`\(part)" : "<code>\(part)</code>"
             })
     }
 

@@ -157,7 +157,7 @@ extension PushPreview {
         if let refusal {
             return """
                 <div class="banner silent refused">\(icon(badge: nil))<div>\(alert.map { texts($0, when: when ?? "\(title)") } ?? nameLine)\
-                <p class="reason">not shown: \(refusal)</p></div></div>
+                \(if: alert == nil && silence != nil, "<p>\(silence)</p>")<p class="reason">not shown: \(refusal)</p></div></div>
                 """
         }
         if kind == .liveactivity { return activity }

@@ -284,11 +284,11 @@ struct NoticesTests {
         try await Self.with { site in
             let undo = Undo("resume-queue", [("queue", "<q>")])
             let id = try #require(site.notes.add(Note("queue <q> is paused", undo: undo), for: olga))
-            #expect(await !site.notices(for: otto, note: id).text.contains("class=\"toast"))
+            #expect(await !site.notices(for: otto, note: id).text.contains("class=\"toast "))
             let text = await site.notices(for: olga, note: id).text
             #expect(text.contains("Queue &lt;q&gt; is paused.") && text.contains("/actions/resume-queue"))
             #expect(text.contains("value=\"&lt;q&gt;\"") && text.contains("class=\"toast good\""))
-            #expect(await !site.notices(for: olga, note: id).text.contains("class=\"toast"))
+            #expect(await !site.notices(for: olga, note: id).text.contains("class=\"toast "))
             for (error, tone) in [
                 (WebError(.conflict, "no"), "warning"), (WebError(.badRequest, "no"), "warning"),
                 (WebError(.internalServerError, "no"), "bad"),
