@@ -150,8 +150,8 @@ struct CampaignPage: DashboardPage {
                 "<button>Remove the guard</button>", [("off", "1")]))
             \(form("cancel-campaign", "Cancel", "Jobs that are not sent yet are kept as cancelled.",
                 """
-                \(reason)<label class="check"><input type="checkbox" name="discard" value="1">discard jobs without dead \
-                letters (cannot be undone)</label>\
+                \(reason)<label class="check"><input type="checkbox" name="discard" value="1">discard the jobs, \
+                which can't be undone</label>\
                 <button class="danger">Cancel the campaign</button>
                 """))
             </div>

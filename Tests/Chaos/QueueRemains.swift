@@ -157,6 +157,8 @@ struct QueueRemains {
     private static func add(hash: RedisValue, to counters: inout [String: Int]) throws {
         let fields = hash.elements ?? []
         for index in stride(from: 0, to: fields.count, by: 2) {
+            // The times to delivery are a histogram, not a counter.
+            if fields[index].text == "latency" { continue }
             guard let name = fields[index].text, let count = fields[index + 1].number else {
                 throw ChildProcess.Failure(description: "a counter is no number: \(fields[index])")
             }

@@ -79,7 +79,8 @@ extension EndToEnd {
         )
         func canary() async throws {
             let redis = try RedisServer()
-            let simulator = try await SimulatorProcess(manyTokens: true, options: ["--delay", "5ms"])
+            let simulator = try await SimulatorProcess(
+                manyTokens: true, options: ["--delay", "5ms", "--control-port", "0"])
             let worker = try WorkerProcess(redis: redis.url, endpoint: simulator.port)
             let tokens = (0..<20_000).map { TestJob.token($0 % 3 == 0 ? "dead" : "a", $0) }
             let arguments =

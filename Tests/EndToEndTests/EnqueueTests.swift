@@ -24,12 +24,16 @@ extension EndToEnd {
             }
         }
 
-        private func worker(_ options: [String] = []) async throws -> WorkerProcess {
+        private func started(_ options: [String]) throws -> WorkerProcess {
             // Without the APNs variables of the other tests' workers.
             let none = ["ENDPOINT", "CA", "KEY", "KEY_ID", "TEAM_ID", "TOPIC"].map { ("APNS_WORKER_\($0)", "") }
-            let worker = try WorkerProcess(
+            return try WorkerProcess(
                 redis: redis.url, endpoint: 1, options: ["--simulate"] + options,
                 environment: Dictionary(uniqueKeysWithValues: none))
+        }
+
+        private func worker(_ options: [String] = []) async throws -> WorkerProcess {
+            let worker = try started(options)
             try await eventually("the worker has joined") {
                 if let ending = worker.process.ending { throw worker.process.failure("ended with \(ending)") }
                 return try redis.run("HLEN", "push:{default}:worker-info").number == 1
@@ -82,7 +86,7 @@ extension EndToEnd {
             let id = try #require(try result.objects.first?["id"] as? String)
             let stored = try #require(try redis.run("LINDEX", list, "0").text)
             #expect(stored.contains(member.replacing("ID", with: id)), "\(stored)")
-            #expect(try await worker(["--exit-when-done"] + options).finish().delivered == 1)
+            #expect(try await started(["--exit-when-done"] + options).finish().delivered == 1)
         }
 
         @Test("notes likely mistakes once for each kind, with numbers; --strict refuses them")

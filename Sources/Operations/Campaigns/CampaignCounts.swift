@@ -30,6 +30,7 @@ public struct CampaignCounts: Sendable, Equatable {
         public var start: Int64
         /// The length in seconds: 60, 600, 7,200 or 86,400.
         public var length: Int64
+        /// The notifications that ended in it.
         public var ended: Int
 
         /// Reads a field `at:<start>/<length>`; `nil` for another one.

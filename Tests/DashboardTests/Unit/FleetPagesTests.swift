@@ -19,7 +19,7 @@ struct FleetPagesTests {
     }
 
     @Test(
-        "a worker that hangs is told from one that runs, and one that is not ready from both",
+        "a worker that hangs, one that runs and one that is not ready differ",
         arguments: [
             (Self.worker(), "running", Elements.Tone.good, "It claims and sends jobs."),
             (
