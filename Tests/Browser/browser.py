@@ -61,6 +61,17 @@ class Browser:
         self.driver.get(self.base + path)
         return self
 
+    def shown(self, css):
+        """Returns the texts of the elements that are visible, also of those that an update replaces at this moment."""
+        return self.driver.execute_script("""
+            return [...document.querySelectorAll(arguments[0])].filter((one) => one.checkVisibility({ visibilityProperty: true }))
+              .map((one) => one.innerText)""", css)
+
+    def freeze(self):
+        """Ends the updates of the open page."""
+        self.driver.execute_script("dispatchEvent(new Event('pagehide'))")
+        return self
+
     def problems(self):
         """Returns the console messages, violations and dialogs since the last call."""
         found = [f"{one['level']} {one['message']}" for one in self.driver.get_log("browser")

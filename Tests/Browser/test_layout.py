@@ -59,15 +59,15 @@ class Layout(Checked):
                     box = self.browser.one("tbody input[type=checkbox]")
                     if not box.is_selected():
                         box.click()
-                    bar = eventually("the bar appears", lambda: [one for one in self.browser.all(".bar") if one.is_displayed()])[0]
-                    self.assertIn("1", bar.text)
+                    bar = eventually("the bar appears", lambda: self.browser.shown(".bar"))[0]
+                    self.assertIn("1", bar)
                 self.assertEqual(self.faults(path, before=select), [])
 
     def test_the_bar_is_hidden_without_a_selection(self):
         for path in ("/jobs?state=scheduled", "/dead", "/invalid"):
             with self.subTest(path):
                 self.browser.search(path)
-                self.assertEqual([one.text for one in self.browser.all(".bar") if one.is_displayed()], [])
+                self.assertEqual(self.browser.shown(".bar"), [])
 
     def test_the_menu_of_narrow_windows_shows_every_link(self):
         for width, height, dark in WINDOWS[:2]:
