@@ -49,9 +49,10 @@ extension FleetStatus.Problem {
                 case .showCampaign(let name): ["campaign", "show"] + Self.argument(name)
                 case .listDeadLetters(let queue): ["dead", "list", "--queue", queue]
                 case .requeue(let queue, let reason):
-                    ["requeue", "--queue", queue] + (reason.map { ["--reason", $0] } ?? [])
+                    ["requeue", "--queue", queue] + (reason.map { ["--reason", $0] } ?? ["--all"])
                 case .unquiet: ["quiet", "--all", "--undo"]
-                case .startWorker(let queues): ["run"] + queues.flatMap { ["--queue", $0] }
+                case .startWorker(let queues):
+                    ["run"] + (queues.isEmpty ? [] : ["--queue", queues.joined(separator: ",")])
                 case .check: ["check"]
                 }
             return (["apns-worker"] + words.map(Self.quoted)).joined(separator: " ")
