@@ -93,7 +93,10 @@ final class ForeignReceiver: Sendable {
     func behave(_ behaviour: String) throws { try behaviour.write(to: file, atomically: true, encoding: .utf8) }
 
     func requests<Request: Decodable>(_: Request.Type) throws -> [Request] {
-        try process.output.split(separator: "\n").dropFirst().map {
+        // The last line may not be written to its end.
+        let output = process.output
+        let whole = output.lastIndex(of: "\n").map { output[..<$0] } ?? ""
+        return try whole.split(separator: "\n").dropFirst().map {
             try JSONDecoder().decode(Request.self, from: Data($0.utf8))
         }
     }

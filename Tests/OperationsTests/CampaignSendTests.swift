@@ -87,7 +87,7 @@ struct CampaignSendTests {
             await expectRefusal("was sent to other tokens") {
                 _ = try await Self.send(NumberedJobs(listDigest: "other"), scene)
             }
-            await expectRefusal("another job, time or --job-size") {
+            await expectRefusal("another job, time, --canary or --job-size") {
                 _ = try await Self.send(NumberedJobs(jobDigest: "other"), scene)
             }
             try scene.run("DEL", "push:{default}:campaign-list:spring")

@@ -131,7 +131,7 @@ struct Inbox: Sendable {
         newest.before = nil
         older.before = rows.last?.entry.sequence
         return """
-            <nav class="pager" aria-label="Older and newer pushes">\
+            <nav class="pager" aria-label="Parts of the list">\
             \(if: filter.before != nil, "<a href=\"\(newest.path)\">Newest</a>")\
             \(if: hasOlder, "<a rel=\"next\" href=\"\(older.path)\">Older</a>")</nav>
             """
