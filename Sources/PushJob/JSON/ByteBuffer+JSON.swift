@@ -15,6 +15,12 @@ extension ByteBuffer {
 
     /// Writes a JSON string with its quotes. Bytes that are not UTF-8 become U+FFFD.
     public mutating func writeJSONString(_ text: UnsafeRawBufferPointer) {
+        if Self.isPlainASCII(text) {
+            writeInteger(UInt8(ascii: "\""))
+            writeBytes(text)
+            writeInteger(UInt8(ascii: "\""))
+            return
+        }
         guard Self.isUTF8(text) else {
             return writeJSONString(String(decoding: text, as: UTF8.self))
         }
@@ -39,6 +45,17 @@ extension ByteBuffer {
         }
         writeBytes(text[start...])
         writeInteger(UInt8(ascii: "\""))
+    }
+
+    /// True for a text that is written as it is, such as a device token. The loop has no other exit, so that the compiler
+    /// can make it a vector's.
+    private static func isPlainASCII(_ text: UnsafeRawBufferPointer) -> Bool {
+        var others: UInt8 = 0
+        for byte in text {
+            others |= byte & 0x80
+            others |= byte < 0x20 || byte == 0x22 || byte == 0x5C ? 1 : 0
+        }
+        return others == 0
     }
 
     /// Writes an integer in decimal.
