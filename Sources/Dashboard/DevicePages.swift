@@ -194,6 +194,7 @@ struct DevicePage: DashboardPage {
             ("Reported by", text(record.invalid?.source)),
             ("Throttled", throttled.map { "until \(request.time($0))" } ?? "no"),
             ("Registered", record.registeredAt.map { request.time($0) } ?? "not recorded"),
+            ("Simulator", request.inboxLink(token: findings.token)),
         ])
         let remove: HTML =
             record.invalid == nil

@@ -287,6 +287,7 @@ struct JobPage: DashboardPage {
                 devices.isEmpty ? nil : "\(devices.joined(separator: ", "))\(if: more > 0, " and \(more) more")"
             ),
             ("Size", "\(Words.bytes(job.size))"),
+            ("Simulator", job.tokens.count == 1 ? request.inboxLink(token: String(buffer: job.tokens[0])) : nil),
         ])
         let rule = job.failure?.reason.flatMap { request.source.explain($0) }.map {
             "<p>\(Elements.prose($0))</p>" as HTML

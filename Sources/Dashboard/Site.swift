@@ -233,10 +233,10 @@ struct PageRequest: Sendable {
         return link(["devices", token], token.utf8.count > length ? "\(token.prefix(length))…" : token)
     }
 
-    /// Returns a link to the pushes that the simulated APNs received for a token; empty with the real APNs, and for
+    /// Returns a link to the pushes that the simulated APNs received for a token; `nil` with the real APNs, and for
     /// visitors who may not see tokens and payloads.
-    func inboxLink(token: String) -> HTML {
-        guard let inbox = site.configuration.inbox, visitor.seesContent else { return "" }
+    func inboxLink(token: String) -> HTML? {
+        guard let inbox = site.configuration.inbox, visitor.seesContent else { return nil }
         let base = inbox.hasSuffix("/") ? String(inbox.dropLast()) : inbox
         return "<a href=\"\(Links(base: base).path([], [("token", token)]))\">Pushes in the simulator's inbox</a>"
     }
