@@ -174,7 +174,7 @@ struct CampaignView {
     var html: HTML {
         """
         \(states)\(figures)
-        <div class="columns">\(funnel)\(outcomes)\(guards)\(reasons)\(lists)</div>\
+        <div class="columns">\(funnel)\(outcomes)\(pace)\(guards)\(reasons)\(lists)</div>\
         \(if: parts.count > 1, queues)
         """
     }
@@ -246,6 +246,16 @@ struct CampaignView {
     private var outcomes: HTML {
         let shares = Chart.shares(Outcome.allCases.map { ($0.rawValue, $0.rawValue, summary.count($0)) })
         return Elements.card("Outcomes", shares.isEmpty ? "<p class=\"muted\">No outcomes yet.</p>" : shares)
+    }
+
+    /// The rate over time, and the times to delivery.
+    private var pace: HTML {
+        guard let chart = summary.chart else { return "" }
+        let names = ["Per second", "Peak", "Delivered after"]
+        let facts = summary.facts.filter { names.contains($0.name) }.map {
+            ("\($0.name)" as HTML, "\($0.value)" as HTML?)
+        }
+        return Elements.card("Rate over time", "\(chart.html)\(Elements.facts(facts))")
     }
 
     private var guards: HTML {
@@ -340,5 +350,19 @@ struct CampaignView {
                     .init("Queue"), .init("State", .key), .init("Progress", priority: 2, namesCells: false),
                     .init("Per second", .number), .init("Time left", .number), .init("Last outcome", .key, priority: 2),
                 ], rows, empty: ""))
+    }
+}
+
+extension CampaignSummary {
+    /// The points of a chart of the rate over time; none for a campaign of a single period.
+    var course: [CampaignPace.Point] { rates.count > 1 && rates.contains { $0.perSecond > 0 } ? rates : [] }
+
+    /// The chart of the notifications that ended, by period; `nil` for a campaign of a single period.
+    var chart: Chart? {
+        guard let first = course.first else { return nil }
+        let times = Chart.Times(first: first.at, step: first.seconds * 1000, count: course.count)
+        return Chart(
+            "Notifications that ended, per \(times.each)", .columns, times, .count,
+            [.init("ended", course.map { Double($0.ended) })], lastIsUnfinished: !finished)
     }
 }

@@ -69,12 +69,13 @@ package struct CampaignReportDocument {
 
     /// The chart of the rate over time; nothing for a campaign of a single period.
     private var rates: HTML {
-        guard let first = summary.rates.first, let last = summary.rates.last, summary.rates.count > 1,
-            let peak = summary.rates.map(\.perSecond).max(), peak > 0
-        else { return "" }
+        let course = summary.course
+        guard let first = course.first, let last = course.last, let peak = course.map(\.perSecond).max() else {
+            return ""
+        }
         let (height, top) = (160, 24)
-        let step = Double(Self.width) / Double(summary.rates.count)
-        let bars = summary.rates.enumerated().map { index, point -> HTML in
+        let step = Double(Self.width) / Double(course.count)
+        let bars = course.enumerated().map { index, point -> HTML in
             let bar = Int((Double(height) * point.perSecond / peak).rounded())
             let (x, end) = (Int(Double(index) * step), Int(Double(index + 1) * step))
             return """

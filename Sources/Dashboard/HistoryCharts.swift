@@ -47,7 +47,7 @@ struct HistoryCharts {
     ) -> [Chart] {
         let points = history.points
         func columns(_ title: String, _ series: [Chart.Series]) -> Chart {
-            Chart("\(title), per \(span.each)", .columns, times, .count, series, marks: marks, lastIsUnfinished: true)
+            Chart("\(title), per \(times.each)", .columns, times, .count, series, marks: marks, lastIsUnfinished: true)
         }
         func lines(
             _ title: String, _ unit: Chart.Unit, _ series: [(name: String, value: (QueueHistory.Point) -> Double?)]
@@ -287,10 +287,15 @@ extension QueueHistory.Span {
         case .days: "40 days"
         }
     }
+}
 
-    /// The length of a point in words.
-    fileprivate var each: String {
+extension Chart.Times {
+    /// The length of a step in words: `minute`, `10 minutes`, `2 hours` or `day`.
+    var each: String {
         let minutes = step / 60_000
-        return !hasMinutes ? "day" : minutes == 1 ? "minute" : "\(minutes) minutes"
+        let (count, unit) =
+            minutes % 1440 == 0
+            ? (minutes / 1440, "day") : minutes % 60 == 0 ? (minutes / 60, "hour") : (minutes, "minute")
+        return count == 1 ? unit : "\(count) \(unit)s"
     }
 }

@@ -21,20 +21,30 @@ struct CampaignReportDocumentTests {
         for part in ["<script", "http:", "https:", "src=", "url(", "invalid_token"] { #expect(!text.contains(part)) }
     }
 
-    @Test("has a chart of the rate over time for a campaign of several periods")
+    @Test("has a chart of the rate over time for a campaign of several periods, as the campaign's page has")
     func rates() throws {
-        func text(_ fields: [(String, String)]) -> String {
+        func summary(_ fields: [(String, String)]) -> CampaignSummary {
             var counts = CampaignCounts(name: "spring", startedAt: 1_795_000_020_000, updatedAt: 1_795_000_200_000)
             counts.counters = ["delivered": 9600]
             counts.periods = fields.compactMap { CampaignCounts.Period($0.0, $0.1) }
             let status = CampaignStatus(counts, nil, queue: "default", now: 1_795_000_200_000)
-            return CampaignReportDocument(CampaignSummary([status]), now: 1_795_000_200_000).text
+            return CampaignSummary([status])
         }
-        let several = text([("at:1795000020/60", "6000"), ("at:1795000140/60", "3600")])
+        func text(_ summary: CampaignSummary) -> String {
+            CampaignReportDocument(summary, now: 1_795_000_200_000).text
+        }
+        let long = summary([("at:1795000020/60", "6000"), ("at:1795000140/60", "3600")])
+        let several = text(long)
         for part in ["<h2>Notifications per second</h2>", "100 at most, in periods of 60 s", "60 per second</title>"] {
             #expect(several.contains(part), "\(part): \(several)")
         }
-        #expect(!text([("at:1795000020/60", "6000")]).contains("Notifications per second"))
+        let chart = try #require(long.chart).html.text
+        for part in ["Notifications that ended, per minute", "data-values=\"6000,0,3600\"", ">9,600</span>"] {
+            #expect(chart.contains(part), "\(part): \(chart)")
+        }
+        let short = summary([("at:1795000020/60", "6000")])
+        #expect(!text(short).contains("Notifications per second"))
+        #expect(short.chart == nil)
     }
 
     @Test("escapes names that producers and APNs choose")
