@@ -123,6 +123,25 @@ class Keyboard(Live):
         self.browser.enter()
         self.assertEqual(self.browser.driver.current_url, target)
 
+    def test_the_current_row_stays_current_after_an_update(self):
+        self.browser.open("/queues")
+        self.browser.type("j")
+        self.assertEqual(self.current(), 0)
+        # As an update does it: rows without the mark in place of those with it.
+        self.browser.driver.execute_script("""
+            const body = document.querySelector("main table.list tbody");
+            body.innerHTML = body.innerHTML.replace(/ class="current"| aria-current="true"/g, "");
+            document.dispatchEvent(new Event("live-update"));""")
+        self.assertEqual(self.current(), 0)
+
+    def test_help_has_the_keys_of_its_page_only(self):
+        self.browser.open("/redis")
+        self.browser.type("?")
+        text = eventually("the help", lambda: self.browser.all("dialog[open]"))[0].text
+        self.assertIn("Search", text)
+        for word in ("Select the row", "Actions on the selected rows", "Delete the push"):
+            self.assertNotIn(word, text)
+
     # Incidents
 
     def test_cancel_a_wrong_campaign(self):

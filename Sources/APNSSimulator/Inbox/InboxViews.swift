@@ -97,7 +97,7 @@ extension Inbox {
             return false
         }
         return """
-            <nav class="pager" aria-label="Pushes" data-newest="\(recorder.extent.newest)"><a href="/">All pushes</a>\
+            <nav class="pager" aria-label="Pushes" data-neighbours data-newest="\(recorder.extent.newest)"><a href="/">All pushes</a>\
             \(newer.map { "<a rel=\"prev\" href=\"/inbox/\($0)\">Newer: No. \($0)</a>" as HTML })\
             \(older.map { "<a rel=\"next\" href=\"/inbox/\($0)\">Older: No. \($0)</a>" as HTML })</nav>
             """

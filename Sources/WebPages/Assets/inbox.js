@@ -1,4 +1,4 @@
-// The inbox: ages that stay true, the Delete key, keys between pushes, and notifications in the browser.
+// The inbox: ages that stay true, and notifications in the browser.
 const wants = "inbox-notifications";
 let last = newest();
 let isWaiting = false;
@@ -21,18 +21,6 @@ function showAges() {
     if (time.textContent !== text) time.textContent = text;
   }
 }
-
-document.addEventListener("keydown", (event) => {
-  if (event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
-  if (event.target.matches("input, textarea, select")) return;
-  const rows = document.querySelector("main [data-rows]");
-  if (event.key === "Delete") {
-    const row = rows ? rows.querySelector(":scope > .current") : document.querySelector("main");
-    row?.querySelector("button[data-delete]")?.click();
-  } else if (!rows && (event.key === "j" || event.key === "k")) {
-    document.querySelector(`main a[rel=${event.key === "j" ? "next" : "prev"}]`)?.click();
-  }
-});
 
 // Only while it is wanted: one request waits for the next push, also while the tab is hidden.
 function isOn() {

@@ -1,5 +1,7 @@
 // Keeps the sections of a page that are marked data-live up to date. The events have the page's URL.
 const state = document.getElementById("live-state");
+// By section, the content as it was received and its first node: other scripts change or replace what is shown.
+const received = new WeakMap();
 let source;
 let timer;
 
@@ -16,10 +18,20 @@ function isBusy(part) {
   return Boolean(selection && !selection.isCollapsed && part.contains(selection.anchorNode));
 }
 
-// The attribute that identifies a link or a button before and after an update.
-function identity(one) {
-  return one.getAttribute("href") ?? one.getAttribute("aria-label")
-    ?? (one.form ? `${one.form.action} ${new URLSearchParams(new FormData(one.form))} ${one.textContent}` : null);
+// What identifies an element that can have the focus before and after an update of its section.
+function identity(one, part) {
+  if (one.matches("summary")) return `details ${one.parentElement.id || all(part, "details").indexOf(one.parentElement)}`;
+  const form = one.form ? `${one.form.action} ${new URLSearchParams(new FormData(one.form))} ` : "";
+  return one.getAttribute("href") ?? one.getAttribute("aria-label") ?? `${form}${one.textContent}`;
+}
+
+function all(part, selector) {
+  return [...part.querySelectorAll(selector)];
+}
+
+function isShown(section, content) {
+  const last = received.get(section);
+  return last ? last.content === content && last.first === section.firstChild : section.innerHTML === content;
 }
 
 function update(html) {
@@ -27,22 +39,26 @@ function update(html) {
   const icon = next.querySelector("main[data-icon]")?.dataset.icon;
   const link = document.querySelector("link[rel=icon]");
   if (icon && link && link.getAttribute("href") !== icon) link.setAttribute("href", icon);
-  for (const part of next.querySelectorAll("[data-live]")) {
+  let focused;
+  for (const part of all(next, "[data-live]")) {
     const old = document.getElementById(part.id);
-    if (!old || old.innerHTML === part.innerHTML || isBusy(old)) continue;
+    const content = part.innerHTML;
+    if (!old || isShown(old, content) || isBusy(old)) continue;
     const key = (details, index) => details.id || index;
-    const open = new Map([...old.querySelectorAll("details")].map((details, index) => [key(details, index), details.open]));
+    const open = new Map(all(old, "details").map((details, index) => [key(details, index), details.open]));
     const active = document.activeElement;
-    const focused = active && old.contains(active) ? identity(active) : null;
+    if (active && old.contains(active)) focused = { old, identity: identity(active, old) };
     old.replaceChildren(...document.adoptNode(part).childNodes);
-    old.querySelectorAll("details").forEach((details, index) => {
+    received.set(old, { content, first: old.firstChild });
+    all(old, "details").forEach((details, index) => {
       details.open = open.get(key(details, index)) ?? details.open;
     });
-    if (focused) {
-      [...old.querySelectorAll("[href], [aria-label], button")].find((one) => identity(one) === focused)?.focus();
-    }
   }
   document.dispatchEvent(new Event("live-update"));
+  // Other scripts may have moved the focus.
+  if (!focused || document.activeElement !== document.body) return;
+  all(focused.old, "[href], [aria-label], button, summary")
+    .find((one) => identity(one, focused.old) === focused.identity)?.focus({ preventScroll: true });
 }
 
 async function poll() {

@@ -1,63 +1,47 @@
-// What all pages share: keys, the menu, and buttons that copy a command.
+// What all pages share: the keys, and buttons that copy a command.
 const search = document.getElementById("search");
-const keys = [["/", "Search"], ["j  k", "Next and previous row"], ["x", "Select the row"],
-  ["a", "Actions on the selected rows"], ["Enter", "Open the row"], ["Esc", "Close, or leave the field"],
-  ["?", "This help"]];
+// The address of the current row's first link, and its place: an update replaces the rows.
+let marked;
 
-function help() {
-  let dialog = document.getElementById("help");
-  if (!dialog) {
-    dialog = document.createElement("dialog");
-    dialog.id = "help";
-    dialog.setAttribute("aria-labelledby", "help-title");
-    const title = document.createElement("h2");
-    title.id = "help-title";
-    title.textContent = "Keys";
-    const list = document.createElement("dl");
-    list.className = "keys";
-    for (const [key, meaning] of keys) {
-      const name = document.createElement("dt");
-      for (const part of key.split("  ")) {
-        const cap = document.createElement("kbd");
-        cap.textContent = part;
-        name.append(cap, " ");
-      }
-      const text = document.createElement("dd");
-      text.textContent = meaning;
-      list.append(name, text);
-    }
-    const close = document.createElement("button");
-    close.textContent = "Close";
-    const form = document.createElement("form");
-    form.method = "dialog";
-    form.className = "actions";
-    form.append(close);
-    dialog.append(title, list, form);
-    document.body.append(dialog);
-  }
-  if (!dialog.open) dialog.showModal();
-}
-
-// The rows of all lists of the page, and the one that the keys act on.
+// The rows of all lists of the page.
 function rows() {
-  return [...document.querySelectorAll("main table.list tbody tr, main [data-rows] > *")].filter((row) => row.checkVisibility());
+  return [...document.querySelectorAll("main table.list tbody tr, main [data-rows] > *")]
+    .filter((row) => row.checkVisibility());
 }
 
+// The row that the keys act on.
 function current() {
   return document.querySelector("main .current");
 }
 
+function address(row) {
+  return row.querySelector("a[href]")?.getAttribute("href");
+}
+
+function mark(row) {
+  row.classList.add("current");
+  row.setAttribute("aria-current", "true");
+}
+
 function move(step) {
   const all = rows();
-  if (all.length === 0) return;
   const old = current();
-  const at = old ? all.indexOf(old) : -1;
-  const next = all[Math.min(Math.max(at + step, 0), all.length - 1)];
+  if (all.length === 0) return;
+  // If the row has gone, the next one has its place.
+  const from = old ? all.indexOf(old) : (marked?.at ?? -1) - (marked && step > 0 ? 1 : 0);
+  const at = Math.min(Math.max(from + step, 0), all.length - 1);
   old?.classList.remove("current");
   old?.removeAttribute("aria-current");
-  next.classList.add("current");
-  next.setAttribute("aria-current", "true");
-  next.scrollIntoView({ block: "nearest" });
+  mark(all[at]);
+  marked = { at, address: address(all[at]) };
+  all[at].scrollIntoView({ block: "nearest" });
+}
+
+// Marks the current row again after an update.
+function restore() {
+  if (!marked || current()) return;
+  const same = rows().filter((row) => marked.address && address(row) === marked.address);
+  if (same.length > 0) mark(same[0]);
 }
 
 function select() {
@@ -67,13 +51,71 @@ function select() {
   box.dispatchEvent(new Event("change", { bubbles: true }));
 }
 
+// The button that deletes the current row or, on a page about one thing, that.
+function deletion() {
+  const scope = document.querySelector("main [data-rows]") ? current() : document.querySelector("main");
+  return scope?.querySelector("button[data-delete]");
+}
+
+function neighbour(rel) {
+  return document.querySelector(`main [data-neighbours] a[rel=${rel}]`);
+}
+
+const hasNeighbours = () => Boolean(document.querySelector("main [data-neighbours]"));
+// On a page about one of several things, j and k lead to the others.
+const hasRows = () => !hasNeighbours() && rows().length > 0;
+// The keys with their meanings, and the pages on which they work; without a condition, on all.
+const keys = [
+  { keys: ["/"], meaning: "Search", works: () => Boolean(search) },
+  { keys: ["j", "k"], meaning: "Next and previous row", works: hasRows },
+  { keys: ["j", "k"], meaning: "Older and newer push", works: hasNeighbours },
+  { keys: ["x"], meaning: "Select the row", works: () => Boolean(document.querySelector("form[data-select]")) },
+  { keys: ["a"], meaning: "Actions on the selected rows",
+    works: () => Boolean(document.querySelector("form[data-select]")) },
+  { keys: ["Enter"], meaning: "Open the row", works: hasRows },
+  { keys: ["Delete"], meaning: "Delete the push", works: () => Boolean(document.querySelector("button[data-delete]")) },
+  { keys: ["Esc"], meaning: "Close, or leave the field" },
+  { keys: ["?"], meaning: "This help" },
+];
+
+function element(name, text, ...children) {
+  const one = document.createElement(name);
+  one.textContent = text;
+  one.append(...children);
+  return one;
+}
+
+function help() {
+  let dialog = document.getElementById("help");
+  if (!dialog) {
+    const title = element("h2", "Keys");
+    title.id = "help-title";
+    const list = element("dl", "");
+    list.className = "keys";
+    const form = element("form", "", element("button", "Close"));
+    form.method = "dialog";
+    form.className = "actions";
+    dialog = element("dialog", "", title, list, form);
+    dialog.id = "help";
+    dialog.setAttribute("aria-labelledby", title.id);
+    document.body.append(dialog);
+  }
+  // Rows and buttons come and go with updates.
+  const working = keys.filter(({ works }) => !works || works());
+  dialog.querySelector(".keys").replaceChildren(...working.flatMap(({ keys, meaning }) => {
+    return [element("dt", "", ...keys.flatMap((key) => [element("kbd", key), " "])), element("dd", meaning)];
+  }));
+  dialog.showModal();
+}
+
 const actions = {
   "/": () => { search?.focus(); search?.select(); },
   "?": help,
-  j: () => move(1),
-  k: () => move(-1),
+  j: () => (hasNeighbours() ? neighbour("next")?.click() : move(1)),
+  k: () => (hasNeighbours() ? neighbour("prev")?.click() : move(-1)),
   x: select,
   a: () => document.querySelector(".bar:not([hidden]) [data-actions] button")?.focus(),
+  Delete: () => deletion()?.click(),
 };
 
 document.addEventListener("keydown", (event) => {
@@ -82,7 +124,8 @@ document.addEventListener("keydown", (event) => {
     if (target.matches("input, textarea, select")) target.blur();
     return;
   }
-  if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented || document.querySelector("dialog[open]")) return;
+  if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
+  if (document.querySelector("dialog[open]")) return;
   if (target.matches("input:not([type=checkbox], [type=radio]), textarea, select, [contenteditable]")) return;
   if (event.key === "Enter") {
     if (target === document.body || target.matches("main, .table")) current()?.querySelector("a[href]")?.click();
@@ -112,5 +155,8 @@ document.addEventListener("click", async (event) => {
 function reveal() {
   for (const button of document.querySelectorAll("button[data-copy][hidden]")) button.hidden = false;
 }
-document.addEventListener("live-update", reveal);
+document.addEventListener("live-update", () => {
+  reveal();
+  restore();
+});
 reveal();

@@ -66,7 +66,6 @@ if (form && bar) {
     count();
     if (!bar.hidden) uncover(event.target.closest("tr"));
   });
-  document.addEventListener("live-update", count);
   // A browser that goes back restores the boxes after the script has run.
   addEventListener("pageshow", count);
   count();
