@@ -4,8 +4,8 @@ import Operations
 import PushQueue
 import WebPages
 
-/// The actions of operators: the changes that the commands make, too. Pages send forms to `/actions/NAME`, programs send
-/// JSON objects with the same members to `/api/v1/actions/NAME`.
+/// The actions of operators: the changes that the commands make, too. Pages send forms to `/actions/NAME`, programs
+/// send JSON objects with the same members to `/api/v1/actions/NAME`.
 struct Actions: Sendable {
     /// The result of an action.
     struct Result {
@@ -275,7 +275,8 @@ struct ActionKind: Sendable {
             ], page: campaignField
         ) { fields, _, _ in try CampaignGuardChange(fields) },
         campaign(
-            "cancel-campaign", "Cancel a campaign.", confirms: true, .cancel(discard: false), [Field("discard", .flag)]),
+            "cancel-campaign", "Cancel a campaign.", confirms: true, .cancel(discard: false),
+            [Field("discard", .flag)]),
         campaign(
             "requeue-campaign", "Send a cancelled campaign after all.", confirms: true, .uncancel,
             [Field("rate", .number)]),

@@ -30,7 +30,7 @@ struct AppsPage: DashboardPage {
                 """))
         return PageContent(
             title: "Apps", main: Elements.live("apps", list),
-            lead: "Whether APNs accepts the credential and the topic of each app.")
+            lead: "The connections of each app to APNs, and the reasons of those that fail.")
     }
 
     private func row(_ app: FleetStatus.App, _ request: PageRequest) -> [HTML] {
@@ -55,8 +55,12 @@ struct AppsPage: DashboardPage {
 
     /// Returns the credential in use, with its age or the time that it is still valid.
     static func credential(_ app: FleetStatus.App, _ request: PageRequest) -> HTML {
-        if let expiresAt = app.certificateExpiresAt { return certificate(expiresAt) }
-        return app.tokenIssuedAt.map { "provider token, signed \(request.time($0))" } ?? "–"
+        credential(app.certificateExpiresAt, app.tokenIssuedAt, request)
+    }
+
+    static func credential(_ certificateExpiresAt: Int64?, _ tokenIssuedAt: Int64?, _ request: PageRequest) -> HTML {
+        certificateExpiresAt.map(certificate)
+            ?? tokenIssuedAt.map { "provider token, signed \(request.time($0))" } ?? "–"
     }
 
     /// Returns the remaining validity of a certificate.
@@ -130,7 +134,7 @@ struct AppState {
     }
 }
 
-/// One app: what APNs says about it, and its state in each lane.
+/// One app: its state, with the answer of APNs if that refuses it, and its state in each lane.
 struct AppPage: DashboardPage {
     let path = "/apps/{app}"
     let section = Section.apps
@@ -238,13 +242,11 @@ struct AppPage: DashboardPage {
         let filter = [("app", app.name as String?)]
         let topics = request.source.appSettings[app.name]?.topics ?? []
         let invalid = topics.prefix(3).map { topic -> HTML in
-            let path = request.links.path(["invalid"], [("topic", topic)])
-            return "<a class=\"button\" href=\"\(path)\">Invalid tokens of \(topic)</a>"
+            request.button("Invalid tokens of \(topic)", ["invalid"], [("topic", topic)])
         }
         return """
             <nav class="actions" aria-label="Everything about this app">\
-            <a class="button" href="\(request.links.path(["jobs"], filter))">Jobs</a>\
-            <a class="button" href="\(request.links.path(["dead"], filter))">Dead letters</a>\
+            \(request.button("Jobs", ["jobs"], filter))\(request.button("Dead letters", ["dead"], filter))\
             \(invalid)</nav>
             """
     }
@@ -269,13 +271,11 @@ struct AppPage: DashboardPage {
             } else {
                 app.failure == nil ? ("connecting", .plain) : ("no connection", .bad)
             }
-        let credential: HTML =
-            app.certificateExpiresAt.map { AppsPage.certificate($0) }
-            ?? app.tokenIssuedAt.map { "signed \(request.time($0))" } ?? "–"
         return [
             WorkersPage.link(worker, request), "\(lane.index)", Elements.label(word, tone),
             "\(app.usable)\(if: app.connecting > 0, " +\(app.connecting)")",
-            "\(Words.number(app.streams)) of \(Words.number(app.streamLimit))", credential,
+            "\(Words.number(app.streams)) of \(Words.number(app.streamLimit))",
+            AppsPage.credential(app.certificateExpiresAt, app.tokenIssuedAt, request),
             Elements.clamped([app.pause, app.serverError, app.failure].compactMap(\.self).joined(separator: "; ")),
         ]
     }

@@ -31,7 +31,7 @@ struct CampaignsPage: DashboardPage {
                 .init("Queue", .text, priority: 2), .init("Started", .key, priority: 2),
             ], rows,
             empty: Elements.empty(
-                "There are no campaigns",
+                "There are no campaigns.",
                 """
                 <p>A campaign is all jobs with the same member <code>campaign</code>. This command sends one to a list \
                 of tokens:</p>
@@ -86,20 +86,16 @@ struct CampaignPage: DashboardPage {
         }
         let sendings = try await CampaignStatus.sendings(of: name, in: queues, request.source.fleet)
         let unknown = Elements.empty(
-            "No notification of this campaign has ended yet, in any queue",
+            "No notification of this campaign has ended yet, in any queue.",
             "<p>You can already pause, limit or cancel it: its jobs are then treated so from the first on.</p>")
         let view = CampaignView(found, sendings, request)
         let main: HTML = """
             \(Elements.live("campaign", found.isEmpty && sendings.isEmpty ? unknown : view.html))
-            <p class="actions">\(Self.button(["jobs"], name, "Its jobs", request))\
-            \(Self.button(["dead"], name, "Its dead letters", request))</p>
+            <p class="actions">\(request.button("Its jobs", ["jobs"], [("campaign", name)]))\
+            \(request.button("Its dead letters", ["dead"], [("campaign", name)]))</p>
             \(if: request.isOperator, Self.actions(name, found, request))
             """
         return PageContent(title: "Campaign \(name)", main: main)
-    }
-
-    private static func button(_ segments: [String], _ name: String, _ title: String, _ request: PageRequest) -> HTML {
-        "<a class=\"button\" href=\"\(request.links.path(segments, [("campaign", name)]))\">\(title)</a>"
     }
 
     private static func actions(_ name: String, _ found: [CampaignStatus], _ request: PageRequest) -> HTML {
@@ -133,8 +129,11 @@ struct CampaignPage: DashboardPage {
             """
             <div class="columns">
             \(isPaused
-                ? form("resume-campaign", "Resume", "Its jobs are sent again.", "<button class=\"main\">Resume</button>")
-                : form("pause-campaign", "Pause", "Its jobs are deferred, and no attempt is spent.", "\(reason)<button>Pause</button>"))
+                ? form(
+                    "resume-campaign", "Resume", "Its jobs are sent again.", "<button class=\"main\">Resume</button>")
+                : form(
+                    "pause-campaign", "Pause", "Its jobs are deferred, and no attempt is spent.",
+                    "\(reason)<button>Pause</button>"))
             \(form("limit-campaign", "Limit", "In all queues together. Empty for no limit.",
                 """
                 \(Elements.field("Notifications per second", "per_second", value: limit.map { "\($0)" } ?? "",
@@ -185,9 +184,7 @@ struct CampaignView {
             let by = part.by.map { " by \($0)" as HTML }
             let since = part.stateSinceAt.map { " \(request.time($0))" as HTML }
             let reason = part.reason.map { ": \($0)" as HTML }
-            let queue =
-                parts.count > 1
-                ? " in queue \(part.queue)" as HTML : " in queue \(request.link(["queues", part.queue], part.queue))"
+            let queue: HTML = " in queue \(request.link(["queues", part.queue], part.queue))"
             return
                 """
                 <p>\(CampaignsPage.state(part))<span class="muted">\(queue)\
@@ -217,7 +214,8 @@ struct CampaignView {
             \(Elements.figure(
                 summary.finished ? "Finished" : "Projected end",
                 summary.finished ? request.time(summary.finishedAt) : "\(end.map { Words.duration($0 - now) } ?? "–")",
-                summary.finished ? "" : end.map { "at this rate: \(Words.clock($0)) UTC" } ?? "needs a total and a rate"))
+                summary.finished
+                    ? "" : end.map { "at this rate: \(Words.clock($0)) UTC" } ?? "needs a total and a rate"))
             \(Elements.figure("Started", started, took))
             </div>
             """
@@ -263,12 +261,12 @@ struct CampaignView {
             guard let levels = part.guardLevels, !levels.isEmpty else { return nil }
             let rows = levels.map { level -> HTML in
                 let words =
-                    "\(level.counter): \(Self.text(level.percent))% of at most \(Self.text(level.limitPercent))%"
+                    "\(level.counter): \(Chart.number(level.percent))% of at most \(Chart.number(level.limitPercent))%"
                 return """
                     <li><span>\(level.counter)</span><meter min="0" max="1" high="0.8" low="0.5" optimum="0" \
-                    value="\(Self.text(level.part))" aria-label="\(words)"></meter>\
-                    <span class="num">\(Self.text(level.percent))%</span>\
-                    <span class="num muted">of \(Self.text(level.limitPercent))%</span></li>
+                    value="\(Chart.number(level.part))" aria-label="\(words)"></meter>\
+                    <span class="num">\(Chart.number(level.percent))%</span>\
+                    <span class="num muted">of \(Chart.number(level.limitPercent))%</span></li>
                     """
             }
             let minimum = part.stopMin ?? 0
@@ -286,13 +284,6 @@ struct CampaignView {
         }
         guard !cards.isEmpty else { return "" }
         return Elements.card("Guard", tone: parts.contains(where: \.isStoppedByGuard) ? .warning : .plain, HTML(cards))
-    }
-
-    private static func text(_ value: Double) -> String {
-        let hundredths = Int((max(0, min(value, 1000)) * 100).rounded())
-        let (whole, rest) = (hundredths / 100, hundredths % 100)
-        return rest == 0
-            ? "\(whole)" : rest % 10 == 0 ? "\(whole).\(rest / 10)" : "\(whole).\(rest < 10 ? "0" : "")\(rest)"
     }
 
     private var reasons: HTML {
@@ -318,13 +309,15 @@ struct CampaignView {
     private var lists: HTML {
         guard !sendings.isEmpty else { return "" }
         let incomplete: HTML = """
-            <p class="muted">If the command has stopped, repeat it with the same job and the same tokens: it continues.</p>
+            <p class="muted">If the command has stopped, repeat it with the same job and the same tokens: it \
+            continues.</p>
             """
         let parts = sendings.map { sending -> HTML in
             """
             \(CampaignsPage.progress(sending.enqueued, of: sending.jobs, "of its jobs are enqueued"))\
             \(Elements.facts([
-                ("Queue", "\(sending.queue)"), ("By", sending.by.isEmpty ? nil : "\(sending.by)"),
+                ("Queue", request.link(["queues", sending.queue], sending.queue)),
+                ("By", sending.by.isEmpty ? nil : "\(sending.by)"),
                 ("Notifications", "\(Words.number(sending.notifications))"),
                 ("Started", request.time(sending.startedAt)), ("Last enqueued", request.time(sending.updatedAt)),
             ]))\

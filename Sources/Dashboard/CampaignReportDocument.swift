@@ -31,23 +31,32 @@ package struct CampaignReportDocument {
             <title>Campaign \(summary.campaign)</title>
             <style>
             /* The colors and shapes of the dashboard; on paper, those of its light theme. */
-            :root { color-scheme: light dark; --page: light-dark(#f5f6f8, #0e1217); --surface: light-dark(#fff, #161b22);
-              --text: light-dark(#1b1f24, #e6e9ee); --muted: light-dark(#525a64, #a3adb9); --line: light-dark(#d5dae0, #303843);
-              --delivered: light-dark(#00805f, #2fc79b); --invalid: light-dark(#b07d00, #f0d442); --dead: light-dark(#b42318, #ff7b6e);
+            :root { color-scheme: light dark; --page: light-dark(#f5f6f8, #0e1217);
+              --surface: light-dark(#fff, #161b22);
+              --text: light-dark(#1b1f24, #e6e9ee); --muted: light-dark(#525a64, #a3adb9);
+                --line: light-dark(#d5dae0, #303843);
+              --delivered: light-dark(#00805f, #2fc79b); --invalid: light-dark(#b07d00, #f0d442);
+                --dead: light-dark(#b42318, #ff7b6e);
               --expired: light-dark(#5a3ea6, #b7a1ff); --dropped: light-dark(#5b6570, #aab4c0);
               --suppressed: light-dark(#0066a8, #56b4e9); --cancelled: light-dark(#a3477f, #e39ac6); }
             @media print { :root { color-scheme: light; } body { background: none; } section { break-inside: avoid; } }
             * { box-sizing: border-box; }
-            body { font: 15px/1.5 system-ui, sans-serif; color: var(--text); background: var(--page); max-width: 48rem; margin: 2rem auto;
+            body { font: 15px/1.5 system-ui, sans-serif; color: var(--text); background: var(--page);
+              max-width: 48rem; margin: 2rem auto;
               padding: 0 1rem; }
             h1 { font-size: 1.5rem; overflow-wrap: anywhere; } h2 { font-size: 1rem; margin: 0 0 .5rem; }
-            section { background: var(--surface); border: 1px solid var(--line); border-radius: .7rem; padding: .75rem 1rem; margin: .75rem 0; }
-            table { border-collapse: collapse; } th { text-align: left; font-weight: 400; color: var(--muted); padding-right: 2rem; }
+            section { background: var(--surface); border: 1px solid var(--line); border-radius: .7rem;
+              padding: .75rem 1rem; margin: .75rem 0; }
+            table { border-collapse: collapse; } th { text-align: left; font-weight: 400; color: var(--muted);
+              padding-right: 2rem; }
             td { font-variant-numeric: tabular-nums; overflow-wrap: anywhere; }
-            td.number, th.number { text-align: right; padding-left: 1rem; } svg { display: block; width: 100%; height: auto; }
+            td.number, th.number { text-align: right; padding-left: 1rem; } svg { display: block; width: 100%;
+              height: auto; }
             text { font: 13px system-ui, sans-serif; fill: var(--text); font-variant-numeric: tabular-nums; }
-            .delivered { fill: var(--delivered); } .invalid { fill: var(--invalid); } .dead { fill: var(--dead); } .expired { fill: var(--expired); }
-            .dropped { fill: var(--dropped); } .suppressed { fill: var(--suppressed); } .cancelled { fill: var(--cancelled); }
+            .delivered { fill: var(--delivered); } .invalid { fill: var(--invalid); } .dead { fill: var(--dead); }
+            .expired { fill: var(--expired); }
+            .dropped { fill: var(--dropped); } .suppressed { fill: var(--suppressed); }
+            .cancelled { fill: var(--cancelled); }
             footer { margin: 2rem 0; color: var(--muted); }
             </style>
             </head>

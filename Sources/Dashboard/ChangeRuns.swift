@@ -31,7 +31,7 @@ final class ChangeRun: Sendable {
 
     private struct State {
         var phase = Phase.counting(0)
-        /// What was counted.
+        /// The counted plan.
         var plan: ChangePlan?
         /// True once it was confirmed.
         var isConfirmed = false
@@ -52,7 +52,7 @@ final class ChangeRun: Sendable {
     private let state = Mutex(State())
     private let stopping = Atomic(false)
 
-    /// The time after which a run that nobody confirms is forgotten: what it counted has changed by then.
+    /// The time after which an unconfirmed run is forgotten: its count is out of date by then.
     private static let patience = Duration.seconds(3600)
     /// The time for which a run that has ended is in view.
     private static let afterglow = Duration.seconds(60)
@@ -66,7 +66,7 @@ final class ChangeRun: Sendable {
 
     var phase: Phase { state.withLock { $0.phase } }
 
-    /// What was counted; `nil` before.
+    /// The counted plan; `nil` before the count.
     var plan: ChangePlan? { state.withLock { $0.plan } }
 
     /// True if it may have changed something.
@@ -214,9 +214,9 @@ actor ChangeRuns {
 }
 
 extension Site {
-    /// Returns what each page shows above its title: what came of an action, and the runs in view.
+    /// Returns the notices above the title of each page: the result of an action, and the runs in view.
     /// - Parameters:
-    ///   - note: the ID of what came of an action, from the page's address.
+    ///   - note: the ID of the result of an action, from the page's address.
     ///   - withRuns: false for a page about a run.
     func notices(for visitor: Visitor, note id: String?, withRuns: Bool = true) async -> HTML {
         let note = id.flatMap { notes.take($0, by: visitor) }?.html(self, visitor)

@@ -120,7 +120,7 @@ struct ErrorPages: RouterMiddleware {
                 return response
             }
             let main: HTML = """
-                <div class="problem bad" role="alert"><strong>\(found.problem.prefix(1).uppercased() + found.problem.dropFirst()).</strong>
+                <div class="problem bad" role="alert"><strong>\(found.problem.asSentence)</strong>
                 </div>
                 """
             // Visitors that are not authenticated get no navigation.

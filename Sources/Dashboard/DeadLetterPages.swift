@@ -11,9 +11,6 @@ struct DeadLettersPage: DashboardPage {
 
     private static let (limit, sample) = (PageRequest.rows, 1000)
 
-    /// The reason of cancelled jobs, which are kept apart from dead letters.
-    private static let cancelled = QueueJobs.cancelledReason
-
     func content(_ request: PageRequest) async throws -> PageContent {
         let filter = try DeadLetterFilter(request.query, now: Moment.now)
         let queues = try await request.site.data.queues()
@@ -22,7 +19,7 @@ struct DeadLettersPage: DashboardPage {
         async let status = request.site.data.fleetStatus()
         async let form = filters(request)
         let listing = try await list(request, filter, after: request.query["after"], newestFirst: !isOldestFirst)
-        let areCancelled = filter.reasons == [Self.cancelled]
+        let areCancelled = filter.reasons == [QueueJobs.cancelledReason]
         var rest = filter
         if areCancelled { rest.reasons = [] }
         let names = chosen.map(\.queue)
@@ -38,7 +35,7 @@ struct DeadLettersPage: DashboardPage {
             [
                 ("Errors", request.path(["dead"], "reason", nil), !areCancelled, rest.isEmpty ? dead : nil),
                 (
-                    "Cancelled", request.path(["dead"], "reason", Self.cancelled), areCancelled,
+                    "Cancelled", request.path(["dead"], "reason", QueueJobs.cancelledReason), areCancelled,
                     rest.isEmpty ? cancelled : nil
                 ),
             ])
@@ -63,7 +60,7 @@ struct DeadLettersPage: DashboardPage {
                 "\(totals.sentence)",
                 totals.isFiltered || areCancelled
                     ? ""
-                    : "<p>A job that cannot be delivered is kept here with its reason, to be corrected and requeued.</p>"
+                    : "<p>A job that can't be delivered is kept here with its reason, to be corrected and requeued.</p>"
             ))
         let list = request.selection(
             "change-dead-letters", table, totals,
@@ -71,7 +68,7 @@ struct DeadLettersPage: DashboardPage {
             <button class="main" name="action" value="requeue">Requeue</button>
             <button class="danger" name="action" value="delete">Delete</button>
             \(PageRequest.rate)
-            """, hint: "The next page shows the number before anything changes.")
+            """, hint: PageRequest.confirmation)
         let notes =
             (chosen.count > 1 ? [PageRequest.queueByQueue] : [])
             + [
@@ -90,7 +87,7 @@ struct DeadLettersPage: DashboardPage {
     func filters(_ request: PageRequest) async throws -> HTML {
         let queues = try await request.site.data.queues()
         let chosen = try await request.site.data.queues(named: request.query.all("queue"))
-        let areCancelled = request.query.all("reason") == [Self.cancelled]
+        let areCancelled = request.query.all("reason") == [QueueJobs.cancelledReason]
         let filters = Self.filters(
             request, queues.map(\.queue), try await request.site.data.fleetStatus(),
             try await request.campaignNames(chosen), areCancelled: areCancelled)
@@ -102,7 +99,8 @@ struct DeadLettersPage: DashboardPage {
     ) -> [ListFilter] {
         let reasons = status.queues.flatMap(\.deadReasons.keys) + status.reasons(["dead"])
         let reason = ListFilter(
-            "Reason", "reason", placeholder: "BadPayload or Bad*", known: reasons.filter { $0 != cancelled },
+            "Reason", "reason", placeholder: "BadPayload or Bad*",
+            known: reasons.filter { $0 != QueueJobs.cancelledReason },
             isMain: true)
         return [
             ListFilter.queue(queues), areCancelled ? nil : reason,
@@ -169,10 +167,8 @@ struct DeadLettersPage: DashboardPage {
                     let range = [("since", times.start(hour)), ("until", times.start(hour + 1))]
                     return request.links.path(
                         ["dead"],
-                        request.query.without(["reason", "after", "seen", "back", "since", "until"]) + [
-                            ("reason", reason)
-                        ]
-                            + range.map { ($0, Moment.text($1)) })
+                        request.query.without(ListPlace.fields.union(["reason", "since", "until"]))
+                            + [("reason", reason)] + range.map { ($0, Moment.text($1)) })
                 }
             }, lastIsUnfinished: true)
         let newest = cursor == nil ? "All that match" : "The newest \(Words.number(rows.count)) that match"
@@ -191,13 +187,12 @@ struct DeadLettersPage: DashboardPage {
 
     private func row(_ row: DeadLetterRow, _ request: PageRequest, hasQueue: Bool) -> [HTML] {
         let cells = row.cells(now: Moment.now)
-        func known(_ cell: String) -> String { cell == "-" ? "" : cell }
         return request.select("key", row.key, "dead letter \(row.key)") + [
             request.time(row.at), request.identity(row.id, row.key, to: ["dead", row.queue, row.key]),
         ] + (hasQueue ? [request.short(row.queue)] : []) + [
-            Elements.label(row.reason, row.reason == Self.cancelled ? .quiet : .bad), request.short(row.app),
-            row.campaign.map { request.short($0, to: ["campaigns", $0]) } ?? "", "\(known(cells[7]))",
-            Elements.clamped(known(cells[8])),
+            Elements.label(row.reason, row.reason == QueueJobs.cancelledReason ? .quiet : .bad), request.short(row.app),
+            row.campaign.map { request.short($0, to: ["campaigns", $0]) } ?? "", "\(cells[7].knownCell)",
+            Elements.clamped(cells[8].knownCell),
         ]
     }
 }
@@ -229,7 +224,7 @@ struct DeadLetterPage: DashboardPage {
         switch name {
         case "queue": request.link(["queues", value], value)
         case "campaign": request.link(["campaigns", value], value)
-        case "app": request.link(["dead"], [("app", value)], value)
+        case "app": request.link(["apps", value], value)
         case "key", "claim": "<span class=\"mono\">\(value)</span>"
         default: "\(value)"
         }
@@ -240,21 +235,24 @@ struct DeadLetterPage: DashboardPage {
         let (queue, key) = (try await request.site.data.queue(row.queue), row.key)
         let facts = Elements.facts(
             row.facts(now: Moment.now).filter { $0.name != "tokens" || request.visitor.seesContent }.map {
-                ("\($0.name.prefix(1).uppercased() + $0.name.dropFirst())", Self.value($0.name, $0.value, request))
+                ("\($0.name.capitalizedFirst)", Self.value($0.name, $0.value, request))
             })
         let rule = request.source.explain(row.reason).map { "<p>\(Elements.prose($0))</p>" as HTML }
-        let fields = [("queue", queue.keys.queue), ("key", key)]
+        func form(_ action: String, _ button: HTML) -> HTML {
+            request.form(
+                "change-dead-letters", [("queue", queue.keys.queue), ("key", key), ("action", action)], button)
+        }
         let actions: HTML = """
             <div class="actions">
-            \(request.form("change-dead-letters", fields + [("action", "requeue")], "<button class=\"main\">Requeue</button>"))
-            \(request.form("change-dead-letters", fields + [("action", "delete")], "<button class=\"danger\">Delete</button>"))
+            \(form("requeue", "<button class=\"main\">Requeue</button>"))
+            \(form("delete", "<button class=\"danger\">Delete</button>"))
             </div>
             """
         let card = Elements.card("\(row.reason)", tone: .bad, "\(rule)\(facts)")
         guard request.visitor.seesContent else {
             return PageContent(
                 title: "Dead letter \(key)",
-                main: "\(card)\(actions)<p class=\"notice\">The payload is shown to operators only.</p>")
+                main: "\(card)\(actions)\(PageRequest.hiddenPayload)")
         }
         let check = await request.source.check(row.original, queue)
         let text = String(buffer: row.original)
@@ -264,7 +262,8 @@ struct DeadLetterPage: DashboardPage {
             <p class="hint">The edited job is enqueued as a new one, and the dead letter is deleted.</p>
             <form class="stack" method="post" action="\(request.links.path(["actions", "edit-and-requeue"]))" \
             data-check="\(request.links.path(["try", "check"]))">\(request.site.formToken(request.visitor))\
-            <input type="hidden" name="queue" value="\(queue.keys.queue)"><input type="hidden" name="key" value="\(key)">\
+            <input type="hidden" name="queue" value="\(queue.keys.queue)">\
+            <input type="hidden" name="key" value="\(key)">\
             <label>Job<textarea name="job" spellcheck="false">\(JobPreview.pretty(row.original))</textarea></label>\
             <p><button class="main">Enqueue the edited job</button></p></form>
             """)

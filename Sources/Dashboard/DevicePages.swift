@@ -28,11 +28,11 @@ struct DevicesPage: DashboardPage {
 
     static func form(_ request: PageRequest, _ token: String) -> HTML {
         let field = Elements.field(
-            "Device token, in hex or base64, or its first eight digits", "token", value: token, isRequired: true)
+            "Device token in hex or base64, or at least its first eight digits", "token", value: token, isRequired: true
+        )
         return """
             <form class="filters device-search" method="get" action="\(request.links.path(["devices"]))">\
-            \(field)\
-            <button class="main">Show</button></form>
+            \(field)<button class="main">Show</button></form>
             """
     }
 }
@@ -182,9 +182,9 @@ struct DevicePage: DashboardPage {
 
     private func card(_ findings: DeviceFindings, _ request: PageRequest) -> HTML {
         let record = findings.record
-        func text(_ value: ByteBuffer?) -> HTML? { value.map { "\(String(buffer: $0))" } }
+        func text(_ value: ByteBuffer?) -> HTML? { value.map { "\($0.text)" } }
         let throttled = record.throttledUntil.flatMap { $0 > findings.now ? $0 : nil }
-        let reason = record.invalid?.reason.map { String(buffer: $0) }
+        let reason = record.invalid?.reason?.text
         let facts = Elements.facts([
             ("Token", "<span class=\"mono\">\(request.token(findings.token))</span>"),
             ("Invalid", record.invalid == nil ? Elements.label("no", .good) : Elements.label("yes", .bad)),
@@ -204,10 +204,7 @@ struct DevicePage: DashboardPage {
                 "<button class=\"danger\">Remove from invalid tokens</button>")
         let forget = request.form(
             "forget-devices", [("tokens", findings.token)], "<button class=\"danger\">Forget this device</button>")
-        let test: HTML =
-            request.isOperator
-            ? "<a class=\"button\" href=\"\(request.links.path(["try"], [("token", findings.token)]))\">Send a test</a>"
-            : ""
+        let test = request.button("Send a test", ["try"], [("token", findings.token)])
         let command = Elements.command("apns-worker device export \(findings.token)")
         let export: HTML =
             request.visitor.seesContent ? "<p class=\"hint\">Export everything about it: \(command)</p>" : ""
@@ -219,7 +216,7 @@ struct DevicePage: DashboardPage {
 
     /// Returns a reason with its explanation in a tooltip.
     private static func explained(_ reason: String, _ request: PageRequest) -> HTML {
-        request.source.explain(reason).map { Elements.term(reason, $0) } ?? "\(reason)"
+        request.source.explain(reason).map { Elements.term("\(reason)", $0) } ?? "\(reason)"
     }
 
     private func timeline(_ findings: DeviceFindings, _ request: PageRequest) -> HTML {
@@ -266,10 +263,10 @@ struct DevicePage: DashboardPage {
     /// Returns the word of an entry, with its meaning in a tooltip.
     private static func pill(_ entry: DeviceTimeline.Entry) -> HTML {
         let pill = Elements.label(entry.word, entry.tone)
-        return DeviceTimeline.meaning(of: entry.word).map { "<abbr title=\"\($0)\">\(pill)</abbr>" } ?? pill
+        return DeviceTimeline.meaning(of: entry.word).map { Elements.term(pill, $0) } ?? pill
     }
 
-    /// What results are kept, after a sentence that nothing was found.
+    /// The results that are kept, after a sentence that nothing was found.
     private static let kept: HTML = """
         without <code>results: all</code> in the workers' configuration, a delivered push leaves no result. A job with \
         <code>keep_result: true</code> leaves one, too.

@@ -3,7 +3,7 @@ import Operations
 import PushQueue
 import WebPages
 
-/// What happened to a device and what is going to happen, the latest first.
+/// The past pushes to a device and its future ones, the latest first.
 struct DeviceTimeline {
     /// Something that happened, or will.
     struct Entry {
@@ -12,7 +12,7 @@ struct DeviceTimeline {
         /// The outcome or the state, in a pill.
         var word: String
         var tone: Elements.Tone
-        /// What there is to know about it.
+        /// Details, such as the attempt.
         var text: String = ""
         /// The reason's code, which has an explanation.
         var reason: String?
@@ -36,7 +36,7 @@ struct DeviceTimeline {
             // A settlement writes the result and the dead letter of a job in one step.
             if let index = letters.firstIndex(where: { Self.isSame($0, entry) }) {
                 let letter = letters.remove(at: index)
-                (entry.page, entry.text) = (Self.page(of: letter), letter.error)
+                (entry.page, entry.text) = (Self.page(of: letter), letter.error.knownCell)
             }
             entries.append(entry)
         }
@@ -56,7 +56,6 @@ struct DeviceTimeline {
     // MARK: Entries
 
     private static func entry(_ row: JobRow, now: Int64) -> Entry {
-        func text(_ value: ByteBuffer?) -> String? { value.map { String(buffer: $0) } }
         let job = row.job
         let isDue = job.due.map { $0 <= now } ?? true
         var words: [String] =
@@ -72,8 +71,8 @@ struct DeviceTimeline {
         if job.tokens.count > 1 { words.append("one of \(Words.number(job.tokens.count)) devices") }
         return Entry(
             at: isDue ? now : job.due, word: job.state.rawValue, tone: JobsPage.tone(job.state),
-            text: words.joined(separator: ", "), queue: row.queue, app: text(job.app), campaign: text(job.campaign),
-            id: text(job.id), page: (["jobs", row.queue, job.key], job.state.rawValue, job.key))
+            text: words.joined(separator: ", "), queue: row.queue, app: job.app?.text, campaign: job.campaign?.text,
+            id: job.id?.text, page: (["jobs", row.queue, job.key], job.state.rawValue, job.key))
     }
 
     private static func entry(_ queue: String, _ result: StoredResult) -> Entry {
@@ -87,10 +86,10 @@ struct DeviceTimeline {
     }
 
     private static func entry(_ letter: DeadLetterRow) -> Entry {
-        let isCancelled = letter.reason == "Cancelled"
+        let isCancelled = letter.reason == QueueJobs.cancelledReason
         return Entry(
             at: letter.at, word: isCancelled ? "cancelled" : "dead", tone: isCancelled ? .plain : .bad,
-            text: letter.error == "-" ? "" : letter.error, reason: letter.reason, queue: letter.queue,
+            text: letter.error.knownCell, reason: letter.reason, queue: letter.queue,
             app: letter.app, campaign: letter.campaign, id: letter.id, page: page(of: letter))
     }
 
@@ -106,7 +105,6 @@ struct DeviceTimeline {
     }
 
     private static func entries(_ record: DeviceRecord, now: Int64) -> [Entry] {
-        func text(_ value: ByteBuffer?) -> String? { value.map { String(buffer: $0) } }
         var entries: [Entry] = []
         if let until = record.throttledUntil, until > now {
             entries.append(
@@ -116,13 +114,13 @@ struct DeviceTimeline {
         }
         if let invalid = record.invalid {
             let facts = [
-                text(invalid.source).map { "reported by \($0)" }, text(invalid.topic).map { "topic \($0)" },
-                text(invalid.environment),
+                invalid.source.map { "reported by \($0.text)" }, invalid.topic.map { "topic \($0.text)" },
+                invalid.environment?.text,
             ].compactMap(\.self)
             entries.append(
                 Entry(
                     at: invalid.at, word: "marked invalid", tone: .bad, text: facts.joined(separator: ", "),
-                    reason: text(invalid.reason)))
+                    reason: invalid.reason?.text))
         }
         if let registered = record.registeredAt {
             entries.append(
@@ -167,7 +165,7 @@ struct DeviceTimeline {
             ([text, jobs].filter { !$0.isEmpty }.joined(separator: " "), tone)
         }
         if let invalid = findings.record.invalid {
-            let reason = invalid.reason.map { ": \(String(buffer: $0))" } ?? ""
+            let reason = invalid.reason.map { ": \($0.text)" } ?? ""
             return sentence("Invalid\(Words.since(invalid.at, now: now))\(reason). Nothing is sent to it.", .bad)
         }
         if let until = findings.record.throttledUntil, until > now {

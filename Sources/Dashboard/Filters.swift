@@ -2,13 +2,16 @@ import Operations
 import PushQueue
 import WebPages
 
-/// Words of the pages that not every operator knows.
+/// Words of the pages that not every operator knows, with their meanings.
 enum Term {
-    static let due = Elements.term("Due", "Jobs whose time has come, and that workers claim next")
     static let claimed = Elements.term("Claimed", "Jobs that workers hold and send")
     static let deferred = Elements.term(
         "Deferred", "Jobs that cannot be sent now, for example because their app is paused; no attempt is spent")
     static let lanes = Elements.term("Lanes", "Event loops of workers, each with its own connections")
+    static let lane = Elements.term("Lane", "An event loop of a worker, with its own connections")
+    static let heartbeat = Elements.term(
+        "Heartbeat",
+        "The age of the last report. A worker with claims reports every three seconds, an idle one every eleven")
     static let lease = Elements.term("Lease", "Time left until other workers reclaim its jobs, if it does not renew")
 }
 
@@ -81,7 +84,8 @@ struct ListFilter {
             query.all(filter.name).map { value -> HTML in
                 let others = fields.filter { $0.name != filter.name || $0.value?.trimmed != value }
                 return """
-                    <a class="chip" href="\(path(others))"><span>\(filter.title) <strong>\(filter.words(value))</strong>\
+                    <a class="chip" href="\(path(others))">\
+                    <span>\(filter.title) <strong>\(filter.words(value))</strong>\
                     <span class="hidden">, remove this filter</span></span><span aria-hidden="true">×</span></a>
                     """
             }
@@ -97,7 +101,7 @@ struct ListFilter {
 
 extension PageRequest {
     /// Returns the form of a list's filters, and below it a link for each filter that is set, which removes it.
-    /// - Parameter keeping: fields of the URL that are no filters of the form, such as the state of the tabs.
+    /// - Parameter keeping: fields of the URL that are not filters of the form, such as the state of the tabs.
     func filters(_ segments: [String], _ filters: [ListFilter], keeping: Set<String> = []) -> HTML {
         func fields(_ filters: [ListFilter]) -> HTML { HTML(filters.map { $0.field(query.all($0.name)) }) }
         let others = filters.filter { !$0.isMain }
@@ -156,8 +160,8 @@ extension PageRequest {
     /// Returns a link in the cell of a key column; see ``short(_:)``.
     func short(_ text: String?, to segments: [String], _ query: [(name: String, value: String?)] = []) -> HTML {
         guard let text, !text.isEmpty else { return "" }
-        return
-            "<a\(if: text.count > 24, " class=\"short\" title=\"\(text)\"") href=\"\(links.path(segments, query))\">\(text)</a>"
+        let style = text.count > 24 ? " class=\"short\" title=\"\(text)\"" as HTML : ""
+        return "<a\(style) href=\"\(links.path(segments, query))\">\(text)</a>"
     }
 
     /// Returns the ID of a job, which people know, and its key; or only the key, if it has no ID.

@@ -164,7 +164,7 @@ struct ChartLinks: Sendable {
         ]
         return switch outcome {
         case .dead: links.path(["dead"], queues + range)
-        case .cancelled: links.path(["dead"], queues + [("reason", "Cancelled")] + range)
+        case .cancelled: links.path(["dead"], queues + [("reason", QueueJobs.cancelledReason)] + range)
         case .invalidToken: links.path(["invalid"], range)
         case .delivered, .expired, .dropped, .suppressed: nil
         }

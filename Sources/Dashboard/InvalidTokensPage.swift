@@ -95,7 +95,7 @@ struct InvalidTokensPage: DashboardPage {
             return request.select("token", token, "token \(token.prefix(8))") + [
                 "<span class=\"mono\">\(request.device(token, length: 24))</span>",
                 listed.details.at.map { request.time($0) } ?? "",
-            ] + InvalidTokenLine(listed).cells.dropFirst(2).map { $0 == "-" ? "" : request.short($0) }
+            ] + InvalidTokenLine(listed).cells.dropFirst(2).map { request.short($0.knownCell) }
         }
         let table = Elements.list(
             "Invalid tokens", columns, rows,
@@ -105,7 +105,7 @@ struct InvalidTokensPage: DashboardPage {
                     ? "" : "<p>A token that APNs refuses for good is kept here, and workers send nothing to it.</p>"))
         let list = request.selection(
             "remove-invalid-tokens", table, totals, "<button class=\"danger\">Remove from the set</button>",
-            hint: "Workers send to removed tokens again. The next page shows the number.")
+            hint: "Workers send to removed tokens again. \(PageRequest.confirmation)")
         return PageContent(
             title: "Invalid tokens",
             main: """

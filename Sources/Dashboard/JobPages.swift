@@ -50,7 +50,7 @@ struct JobsPage: DashboardPage {
                 <button name="action" value="move">Move</button>
                 """)
             \(PageRequest.rate)
-            """, hint: "The next page shows the number before anything changes.")
+            """, hint: PageRequest.confirmation)
         var notes = chosen.count > 1 ? [PageRequest.queueByQueue] : []
         if areOrdered {
             notes.append(
@@ -195,20 +195,21 @@ struct JobsPage: DashboardPage {
         let token: HTML =
             tokens.count == 1
             ? request.device(String(buffer: tokens[0]), length: 8) : tokens.isEmpty ? "" : "\(cells[8])"
-        func text(_ value: ByteBuffer?) -> String? { value.map { String(buffer: $0) } }
-        let campaign = text(job.campaign)
+        let campaign = job.campaign?.text
         let identity = request.identity(
-            text(job.id), job.key, to: ["jobs", row.queue, job.key], [("state", job.state.rawValue)])
-        let error = cells[9] == "-" ? "" : cells[9]
+            job.id?.text, job.key, to: ["jobs", row.queue, job.key], [("state", job.state.rawValue)])
         return request.select("key", job.key, "job \(job.key)") + [
-            Elements.label(cells[0], Self.tone(job.state)), identity,
+            Self.label(job.state), identity,
         ] + (hasQueue ? [request.short(row.queue)] : []) + [
             job.enqueuedAt.map { request.time($0) } ?? "",
             job.due.map { $0 > row.now ? request.time($0) : "due" } ?? "",
-            "\(cells[4])", request.short(text(job.app)),
-            campaign.map { request.short($0, to: ["campaigns", $0]) } ?? "", token, Elements.clamped(error),
+            "\(cells[4])", request.short(job.app?.text),
+            campaign.map { request.short($0, to: ["campaigns", $0]) } ?? "", token,
+            Elements.clamped(cells[9].knownCell),
         ]
     }
+
+    static func label(_ state: StoredJob.State) -> HTML { Elements.label(state.rawValue, tone(state)) }
 
     static func tone(_ state: StoredJob.State) -> Elements.Tone {
         switch state {
@@ -247,7 +248,7 @@ struct JobPage: DashboardPage {
     func content(_ request: PageRequest) async throws -> PageContent {
         let (row, queue) = try await Self.find(request)
         return PageContent(
-            title: "Job \(row.job.id.map { String(buffer: $0) } ?? row.job.key)", main: await html(row, queue, request))
+            title: "Job \(row.job.id?.text ?? row.job.key)", main: await html(row, queue, request))
     }
 
     private static func find(_ jobs: QueueJobs, _ filter: JobFilter) async throws -> JobRow? {
@@ -261,27 +262,26 @@ struct JobPage: DashboardPage {
 
     private func html(_ row: JobRow, _ queue: QueueSource, _ request: PageRequest) async -> HTML {
         let job = row.job
-        func text(_ value: ByteBuffer?) -> String? { value.map { String(buffer: $0) } }
         let devices = job.tokens.prefix(20).map { token -> HTML in
             request.device(String(buffer: token))
         }
         let more = job.tokens.count - devices.count
-        let error = row.cells[9] == "-" || job.lane != nil ? nil : row.cells[9]
+        let error = job.lane == nil ? row.cells[9].knownCell : ""
         let delivery = Elements.facts([
-            ("State", Elements.label(job.state.rawValue, JobsPage.tone(job.state))),
+            ("State", JobsPage.label(job.state)),
             ("Queue", request.link(["queues", row.queue], row.queue)),
             ("Claimed by", job.lane.map { request.link(["workers", Self.worker(of: $0)], $0) }),
             ("Next attempt", job.due.map { request.time($0) }), ("Attempt", "\(job.envelope.attempt)"),
-            ("Last error", error.map { "\($0)" }), ("Failed", job.failure?.at.map { request.time($0) }),
+            ("Last error", error.isEmpty ? nil : "\(error)"), ("Failed", job.failure?.at.map { request.time($0) }),
             ("First seen", job.enqueuedAt.map { request.time($0) }),
             ("Reclaimed", job.envelope.reclaims > 0 ? "\(job.envelope.reclaims) times" : nil),
             ("Requeued", job.envelope.requeues > 0 ? "\(job.envelope.requeues) times" : nil),
         ])
         let contents = Elements.facts([
-            ("ID", text(job.id).map { "\($0)" }), ("Key", "<span class=\"mono\">\(job.key)</span>"),
-            ("App", text(job.app).map { request.link(["jobs"], [("app", $0)], $0) }),
-            ("Topic", text(job.topic).map { "\($0)" }),
-            ("Campaign", text(job.campaign).map { request.link(["campaigns", $0], $0) }),
+            ("ID", job.id.map { "\($0.text)" }), ("Key", "<span class=\"mono\">\(job.key)</span>"),
+            ("App", job.app.map { request.link(["apps", $0.text], $0.text) }),
+            ("Topic", job.topic.map { "\($0.text)" }),
+            ("Campaign", job.campaign.map { request.link(["campaigns", $0.text], $0.text) }),
             (
                 "Devices",
                 devices.isEmpty ? nil : "\(devices.joined(separator: ", "))\(if: more > 0, " and \(more) more")"
@@ -293,11 +293,12 @@ struct JobPage: DashboardPage {
             "<p>\(Elements.prose($0))</p>" as HTML
         }
         let cards: HTML = """
-            <div class="columns">\(Elements.card("Delivery", tone: job.failure == nil ? .plain : .warning, "\(delivery)\(rule)"))\
+            <div class="columns">\
+            \(Elements.card("Delivery", tone: job.failure == nil ? .plain : .warning, "\(delivery)\(rule)"))\
             \(Elements.card("Notification", contents))</div>\(actions(row, request))
             """
         guard request.visitor.seesContent else {
-            return "\(cards)<p class=\"notice\">The payload is shown to operators only.</p>"
+            return "\(cards)\(PageRequest.hiddenPayload)"
         }
         let check = await request.source.check(job.original, queue)
         let source = Elements.source(JobPreview.pretty(job.original), title: "The job as its producer wrote it")
@@ -318,7 +319,7 @@ struct JobPage: DashboardPage {
             let fields = [("queue", row.queue), ("key", job.key), ("state", job.state.rawValue), ("action", action)]
             return request.form("change-jobs", fields, content)
         }
-        let id = job.id.map { String(buffer: $0) }
+        let id = job.id?.text
         let byID: HTML =
             id.map { id in
                 request.form(

@@ -260,6 +260,9 @@ extension PageRequest {
             """
     }
 
+    /// The hint below the buttons of a selection.
+    static let confirmation = "You see the number, and confirm it, before anything changes."
+
     /// The field for the maximum rate of an action.
     static let rate: HTML =
         "<label>Per second<input name=\"rate\" type=\"number\" min=\"1\" placeholder=\"unlimited\"></label>"

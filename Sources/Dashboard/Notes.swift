@@ -1,8 +1,9 @@
+import NIOCore
 import Operations
 import Synchronization
 import WebPages
 
-/// What came of an action, for the operator who made it.
+/// The result of an action, for the operator who started it.
 struct Note: Sendable {
     enum Ending: Sendable { case done, stopped, refused, failed }
 
@@ -45,8 +46,8 @@ struct Note: Sendable {
     }
 }
 
-/// The notes that their operators have not seen yet. A page gets one by the random ID in its address, once, and only with
-/// the session that made it.
+/// The notes that their operators have not seen yet. A page gets one by the random ID in its address, once, and only
+/// with the session that made it.
 final class Notes: Sendable {
     /// The number of notes that are kept.
     static let maximum = 200
@@ -199,6 +200,17 @@ extension FleetStatus.Pause {
 extension String {
     /// The text with a capital letter and a full stop.
     var asSentence: String {
-        prefix(1).uppercased() + dropFirst() + (hasSuffix(".") || hasSuffix("?") || hasSuffix("!") ? "" : ".")
+        capitalizedFirst + (hasSuffix(".") || hasSuffix("?") || hasSuffix("!") ? "" : ".")
     }
+
+    /// The text with a capital letter, unless it begins with code.
+    var capitalizedFirst: String { prefix(1).uppercased() + dropFirst() }
+
+    /// The text of a cell of a command's table, where `-` stands for nothing.
+    var knownCell: String { self == "-" ? "" : self }
+}
+
+extension ByteBuffer {
+    /// The bytes as text.
+    var text: String { String(buffer: self) }
 }

@@ -49,7 +49,7 @@ struct OverviewPage: DashboardPage {
             \(Elements.figure(
                 "Invalid tokens", "\(Words.number(status.invalidTokens))",
                 "\(Words.number(today(.invalidToken))) today"))
-            \(Elements.figure("Workers", "\(status.living.count)", "\(lanes) lane\(lanes == 1 ? "" : "s")"))
+            \(Elements.figure("Workers", "\(status.living.count)", "\(Words.count(lanes, "lane"))"))
             </div>
             """
     }
@@ -92,7 +92,7 @@ struct ProblemCards {
 
     init(_ request: PageRequest) { self.request = request }
 
-    /// - Parameter own: what is wrong with the dashboard itself, as sentences.
+    /// - Parameter own: the problems of the dashboard itself, as sentences.
     func html(_ status: FleetStatus, _ own: [String]) -> HTML {
         let notes = status.notes.map { "<p class=\"notice\">\(Elements.prose($0))</p>" as HTML }
         guard !status.problems.isEmpty || !own.isEmpty else {
@@ -199,17 +199,12 @@ extension FleetStatus.Problem.Remedy {
     fileprivate func link(_ request: PageRequest) -> HTML {
         switch self {
         case .showCampaign(let name):
-            "<a class=\"button small\" href=\"\(request.links.path(["campaigns", name]))\">Its numbers</a>"
+            request.button("Its numbers", ["campaigns", name], style: "small")
         case .listDeadLetters(let queue):
-            "<a class=\"button small\" href=\"\(request.links.path(["dead"], [("queue", queue)]))\">Dead letters</a>"
+            request.button("Dead letters", ["dead"], [("queue", queue)], style: "small")
         default: ""
         }
     }
-}
-
-extension String {
-    /// The text with a capital at its beginning, unless that is code.
-    fileprivate var capitalizedFirst: String { prefix(1).uppercased() + dropFirst() }
 }
 
 /// The campaigns that are being sent, or whose guards have paused them.
@@ -265,8 +260,8 @@ struct FirstSteps {
     ]
 
     var html: HTML {
-        return Elements.empty(
-            "This Redis has no queues and no workers yet",
+        Elements.empty(
+            "This Redis has no queues and no workers yet.",
             """
             <ol class="steps">
             <li><p>Start a worker. Its settings have the key of Apple and the app's topic.</p>\
@@ -318,7 +313,7 @@ struct QueuesPage: DashboardPage {
         let list = Elements.list(
             "Queues", columns + (request.isOperator ? [.init("<span class=\"hidden\">Action</span>", .key)] : []), rows,
             empty: Elements.empty(
-                "There are no queues",
+                "There are no queues.",
                 "<p>A queue begins with its first job or worker.</p>\(Elements.command(FirstSteps.commands[1]))"))
         return PageContent(title: "Queues", main: Elements.live("queues", list))
     }
@@ -332,7 +327,7 @@ struct QueuesPage: DashboardPage {
 
     private static func button(_ queue: FleetStatus.Queue, _ request: PageRequest) -> HTML {
         queue.paused == nil
-            ? request.link(["queues", queue.name], "Pause…")
+            ? request.button("Pause…", ["queues", queue.name], style: "small")
             : request.form("resume-queue", [("queue", queue.name)], "<button class=\"small main\">Resume</button>")
     }
 }
@@ -361,7 +356,7 @@ struct QueuePage: DashboardPage {
                 queue.oldestAgeMs.map { "the oldest for \(Words.duration($0))" } ?? "jobs to send"))
             \(Elements.figure(
                 "Claimed", jobs("claimed", queue.claimed),
-                "in \(queue.workers) lane\(queue.workers == 1 ? "" : "s")"))
+                "in \(Words.count(queue.workers, "lane"))"))
             \(Elements.figure("Retrying", jobs("retrying", queue.retrying)))
             \(Elements.figure("Scheduled", jobs("scheduled", queue.scheduled)))
             \(Elements.figure("Deferred", jobs("deferred", queue.deferred)))
@@ -370,7 +365,9 @@ struct QueuePage: DashboardPage {
                 "\(Words.bytes(queue.deadBytes))"))
             \(Elements.figure(
                 "Cancelled jobs",
-                request.link(["dead"], [("queue", name), ("reason", "Cancelled")], Words.number(queue.cancelled)), "kept"))
+                request.link(
+                    ["dead"], [("queue", name), ("reason", QueueJobs.cancelledReason)], Words.number(queue.cancelled)),
+                "kept"))
             </div>
             """
         let today = Outcome.allCases.map { ($0.rawValue, $0.rawValue, queue.today[$0.rawValue] ?? 0) }

@@ -89,11 +89,10 @@ struct RedisPage: DashboardPage {
         let isWarned = !findings.isEmpty || memory.tone != .good
         let replicas = info.replicas.map { "\($0)" as HTML }
         let text = findings.map { Self.problem($0.message, $0.advice, isBad: $0.kind.isFailure) }
+        let (word, tone): (String, Elements.Tone) =
+            hasFailed ? ("needs attention", .bad) : isWarned ? ("near a limit", .warning) : ("fine", .good)
         return Elements.card(
-            "\(server.found.address)", tone: hasFailed ? .bad : isWarned ? .warning : .good,
-            tools: Elements.label(
-                hasFailed ? "needs attention" : isWarned ? "near a bound" : "fine",
-                hasFailed ? .bad : isWarned ? .warning : .good),
+            "\(server.found.address)", tone: tone, tools: Elements.label(word, tone),
             """
             \(text)\(memory.html)\(Elements.facts([
                 ("Version", info.version.map { "\($0)" }), ("Role", info.role.map { "\("\($0)")" }),

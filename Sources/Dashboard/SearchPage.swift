@@ -2,7 +2,7 @@ import Operations
 import PushQueue
 import WebPages
 
-/// What a text names: a device token, a queue, a campaign, an app, a worker, or the ID of a job. If it names one thing
+/// The things that a text names: a device token, a queue, a campaign, an app, a worker, or the ID of a job. If it names one thing
 /// only, the search leads to that.
 struct SearchPage: DashboardPage {
     let path = "/search"
@@ -99,8 +99,8 @@ struct SearchPage: DashboardPage {
     }
 
     private static let help: HTML = """
-        <p>Search for a device token (eight digits are enough), the ID of a job, or the name of a campaign, an app, a queue or \
-        a worker.</p>
+        <p>Search for a device token (eight digits are enough), the ID of a job, or the name of a campaign, an app, a \
+        queue or a worker.</p>
         """
 }
 
@@ -115,7 +115,10 @@ struct StylesPage: DashboardPage {
         let cards = [Elements.Tone.plain, .good, .warning, .bad].map { tone in
             Elements.card(
                 "A card", tone: tone, tools: "<button type=\"button\" class=\"small\">Tool</button>",
-                "<p>\(Elements.prose("A text with `code`, and what it means."))</p>\(Elements.command("apns-worker status"))"
+                """
+                <p>\(Elements.prose("A text with `code`, and what it means."))</p>\
+                \(Elements.command("apns-worker status"))
+                """
             )
         }
         let long = String(repeating: "A long text that is cut after two lines. ", count: 8)
@@ -138,7 +141,7 @@ struct StylesPage: DashboardPage {
             """
         let form: HTML = """
             <form class="filters" method="get" action="\(request.links.path(["styles"]))">
-            \(Elements.field("Field", "field", placeholder: "placeholder", hint: ""))
+            \(Elements.field("Field", "field", placeholder: "placeholder"))
             \(Elements.choice("Choice", "choice", [("", "all"), ("a", "one")], chosen: ""))
             <button class="main">Filter</button></form>
             """

@@ -44,8 +44,8 @@ final class Site: Sendable {
         {
             logger.warning(
                 """
-                requests come through a proxy that is not trusted, so the limit on logins is one for all its clients; set \
-                --trusted-proxy \(context.peer)
+                requests come through a proxy that is not trusted, so the limit on logins is one for all its clients; \
+                set --trusted-proxy \(context.peer)
                 """, metadata: ["event": "web_proxy_not_trusted", "address": "\(context.peer)"])
         }
         return configuration.proxies.client(of: context.peer, forwarded: forwarded)
@@ -87,8 +87,8 @@ final class Site: Sendable {
         page.theme = request.theme
         page.tools = themes(request)
         page.account = account(request.visitor)
-        page.footer =
-            "apns-worker \(source.version) · Redis \("\(source.fleet.clients.topology)") · prefix \(source.fleet.prefix)"
+        let topology = "\(source.fleet.clients.topology)"
+        page.footer = "apns-worker \(source.version) · Redis \(topology) · prefix \(source.fleet.prefix)"
         page.isLive = isLive
         page.scripts = ["actions.js"] + content.scripts
         return page.html(links)
@@ -96,7 +96,7 @@ final class Site: Sendable {
 
     private func isRun(_ request: PageRequest) -> Bool { request.path.hasPrefix("/runs/") }
 
-    /// Returns the choice of the colours.
+    /// Returns the choice of the colors.
     private func themes(_ request: PageRequest) -> HTML {
         let buttons = Page.Theme.allCases.map { theme -> HTML in
             """
@@ -105,7 +105,7 @@ final class Site: Sendable {
             """
         }
         return """
-            <form class="theme" method="post" action="\(links.path(["theme"]))" aria-label="Colours">\
+            <form class="theme" method="post" action="\(links.path(["theme"]))" aria-label="Colors">\
             \(formToken(request.visitor))<input type="hidden" name="to" value="\(request.path)">\(buttons)</form>
             """
     }
@@ -193,7 +193,7 @@ struct PageRequest: Sendable {
     var visitor: Visitor
     /// The path and the query, without the base path and without the ID of a note.
     let path: String
-    /// The ID of what an action left for the page to report; see ``Notes``.
+    /// The ID of the result of an action, which the page reports; see ``Notes``.
     let note: String?
     let theme: Page.Theme
     let parameters: @Sendable (String) -> String?
@@ -243,6 +243,17 @@ struct PageRequest: Sendable {
 
     func link(_ segments: [String], _ title: String) -> HTML { link(segments, [], title) }
 
+    /// Returns a link to another page in the form of a button.
+    /// - Parameter style: further classes, such as `small`.
+    func button(
+        _ title: String, _ segments: [String], _ query: [(name: String, value: String?)] = [], style: String = ""
+    ) -> HTML {
+        "<a class=\"button\(if: !style.isEmpty, " \(style)")\" href=\"\(links.path(segments, query))\">\(title)</a>"
+    }
+
+    /// The notice in place of a payload that the visitor may not see.
+    static let hiddenPayload: HTML = "<p class=\"notice\">The payload is shown to operators only.</p>"
+
     func link(_ segments: [String], _ query: [(name: String, value: String?)], _ title: String) -> HTML {
         "<a href=\"\(links.path(segments, query))\">\(title)</a>"
     }
@@ -265,18 +276,17 @@ extension DashboardPage {
 
     func filters(_ request: PageRequest) async throws -> HTML { "" }
 
-    /// Returns the content of the page; what is wrong and the filters for a request with a mistake in a filter.
+    /// Returns the content of the page; for a request with a mistake in a filter, the mistake and the filters.
     func contentOrMistake(_ request: PageRequest) async throws -> PageContent {
         do {
             return try await content(request)
         } catch let mistake as FieldMistake {
             let form = try await filters(request)
             guard !form.isEmpty else { throw mistake }
-            let text = mistake.text(.member)
             return PageContent(
                 title: section.title,
                 main: """
-                    <p class="problem bad" role="alert">\(text.prefix(1).uppercased() + text.dropFirst()).</p>\(form)
+                    <p class="problem bad" role="alert">\(mistake.text(.member).asSentence)</p>\(form)
                     """, status: .badRequest)
         }
     }

@@ -44,15 +44,16 @@ struct TryPage: DashboardPage {
             } ?? ""
         let main: HTML = """
             \(sent)<div class="columns"><form class="stack" method="post" \
-            action="\(request.links.path(["actions", "enqueue"]))" data-check="\(request.links.path(["try", "check"]))">\
+            action="\(request.links.path(["actions", "enqueue"]))" \
+            data-check="\(request.links.path(["try", "check"]))">\
             \(request.site.formToken(request.visitor))
             \(choice(of: queues, queue))
             <label>Job<textarea name="job" spellcheck="false">\(example)</textarea></label>
             \(if: request.isOperator, Self.question)\
             <p>\(if: request.isOperator, "<button class=\"main\">Send</button> ")\
             <button formaction="\(request.links.path(["try", "check"]))" formnovalidate>Check</button></p>
-            <p class="hint">Send enqueues the job. A worker sends it to the app that the job names, through the queue's \
-            workers: to APNs, or to a simulator if they run with one.</p></form>
+            <p class="hint">Send enqueues the job. A worker of the queue then sends it to APNs, or to a simulator if it \
+            runs with one.</p></form>
             <section id="verdicts" aria-live="polite" aria-label="Check and preview"></section></div>
             \(if: request.isOperator, Self.dialog)
             """
@@ -114,7 +115,8 @@ enum JobPreview {
     static func checked(_ check: DashboardSource.Check, _ destination: HTML = "") -> HTML {
         """
         <div id="checked" class="columns">\(destination)<section><h2>On a device</h2>\
-        \(check.preview?.html() ?? "<p class=\"empty\">The job cannot be sent, so a device shows nothing.</p>")</section>
+        \(check.preview?.html() ?? "<p class=\"empty\">The job cannot be sent, so a device shows nothing.</p>")\
+        </section>
         <section><h2>Check</h2>\(verdicts(check.verdicts))</section></div>
         """
     }

@@ -2,15 +2,7 @@ import Operations
 import PushQueue
 import WebPages
 
-extension Term {
-    static let later = Elements.term("Later", "Jobs that are not due yet: retries, scheduled and deferred jobs")
-    static let lane = Elements.term("Lane", "An event loop of a worker, with its own connections")
-    static let heartbeat = Elements.term(
-        "Heartbeat",
-        "The age of the last report. A worker with claims reports every three seconds, an idle one every eleven")
-}
-
-/// The state of a worker in words: a worker that hangs is told from one that runs.
+/// The state of a worker in words. A worker that hangs is not the same as one that runs.
 struct WorkerCondition {
     let word: String
     let tone: Elements.Tone
@@ -43,7 +35,7 @@ struct WorkerCondition {
             sentence = "An operator asked it to claim no jobs. It keeps running until it is let work again."
         case .running where !worker.notReady.isEmpty:
             (word, tone) = ("not ready", .warning)
-            sentence = "It is kept from its work: \(worker.notReady.joined(separator: "; "))."
+            sentence = "It reports problems: \(worker.notReady.joined(separator: "; "))."
         case .running:
             (word, tone) = ("running", .good)
             sentence = "It claims and sends jobs."
@@ -145,7 +137,7 @@ struct WorkerPage: DashboardPage {
         let name = request.parameters("worker") ?? ""
         let status = try await request.site.data.fleetStatus()
         guard let worker = status.workers.first(where: { $0.name == name }) else {
-            // A page that is open while its worker ends is an ordinary thing.
+            // A page can be open while its worker ends.
             return PageContent(
                 title: "Worker \(name)",
                 main: Elements.live(
@@ -271,11 +263,13 @@ struct WorkerPage: DashboardPage {
     private func stop(_ worker: FleetStatus.Worker, _ status: FleetStatus, _ request: PageRequest) -> HTML {
         guard request.isOperator, worker.state != .gone else { return "" }
         let consequences = WorkersChange.consequences(of: .stop, on: [worker], status, serving: request.source.worker)
+        let items = consequences.map { "<li>\($0.asSentence)</li>" as HTML }
         return Elements.card(
             "Quiet or stop",
             """
-            <p>A quiet worker finishes what it has and keeps running. A stopped one finishes, or returns, what it has, and exits.</p>
-            \(if: !consequences.isEmpty, "<ul>\(consequences.map { "<li>\($0.prefix(1).uppercased() + $0.dropFirst()).</li>" as HTML })</ul>")
+            <p>A quiet worker finishes what it has and keeps running. A stopped one finishes, or returns, what it has, \
+            and exits.</p>
+            \(if: !items.isEmpty, "<ul>\(items)</ul>")
             <div class="actions">\(WorkersPage.actions(worker, request, style: ""))\
             \(Elements.command("apns-worker stop \(worker.name)"))</div>
             """)

@@ -154,7 +154,8 @@ extension Chart {
             return Int((time - first) / step)
         }
 
-        /// Returns the name of a step in UTC: `14:05`, `14:00–14:20` or `Sat 21 Nov`. With several days, a time has its day.
+        /// Returns the name of a step in UTC: `14:05`, `14:00–14:20` or `Sat 21 Nov`. With several days, a time has its
+        /// day.
         func name(_ index: Int) -> String {
             let start = start(index)
             guard step < Self.day else { return "\(Self.weekday(start)) \(Self.dayName(start))" }

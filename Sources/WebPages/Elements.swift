@@ -8,33 +8,6 @@ package enum Elements {
         "<span class=\"label \(tone.rawValue)\">\(text)</span>"
     }
 
-    /// Returns a table in a frame that scrolls on narrow screens.
-    /// - Parameters:
-    ///   - caption: the name of the table, for screen readers.
-    ///   - numbers: the columns of numbers, which are right-aligned.
-    ///   - empty: the sentence to show if there are no rows.
-    package static func table(
-        _ caption: String, _ titles: [HTML], _ rows: [[HTML]], numbers: Set<Int> = [], empty: HTML
-    ) -> HTML {
-        guard !rows.isEmpty else { return "<p class=\"empty\">\(empty)</p>" }
-        func cell(_ tag: HTML, _ column: Int, _ content: HTML) -> HTML {
-            "<\(tag)\(if: numbers.contains(column), " class=\"number\"")>\(content)</\(tag)>"
-        }
-        let head = titles.enumerated().map { column, title -> HTML in
-            "<th scope=\"col\"\(if: numbers.contains(column), " class=\"number\"")>\(title)</th>"
-        }
-        let body = rows.map { row -> HTML in
-            "<tr>\(row.enumerated().map { cell("td", $0, $1) })</tr>\n"
-        }
-        return """
-            <div class="table" role="region" aria-label="\(caption)" tabindex="0"><table>
-            <caption class="hidden">\(caption)</caption>
-            <thead><tr>\(head)</tr></thead>
-            <tbody>
-            \(body)</tbody></table></div>
-            """
-    }
-
     /// A column of a list.
     package struct Column: Sendable {
         package enum Kind: Sendable {
@@ -50,8 +23,8 @@ package enum Elements {
 
         let title: HTML
         let kind: Kind
-        /// 1 for a column that is always shown, 2 for one that takes a line of its own on a phone, 3 for one that only wide
-        /// screens and phones show.
+        /// 1 for a column that is always shown, 2 for one that takes a line of its own on a phone, 3 for one that only
+        /// wide screens and phones show.
         let priority: Int
         /// The order of the rows by this column, if it is the one that orders them.
         let order: Order?
@@ -175,7 +148,7 @@ package enum Elements {
     }
 
     /// Returns a word with an explanation, which is shown when the pointer rests on it.
-    package static func term(_ word: String, _ explanation: String) -> HTML {
+    package static func term(_ word: HTML, _ explanation: String) -> HTML {
         "<abbr title=\"\(explanation)\">\(word)</abbr>"
     }
 
@@ -190,20 +163,18 @@ package enum Elements {
     /// Returns a form field with its name.
     package static func field(
         _ title: String, _ name: String, value: String = "", type: String = "text", placeholder: String = "",
-        hint: HTML = "", isRequired: Bool = false
+        isRequired: Bool = false
     ) -> HTML {
         """
         <label>\(title)<input type="\(type)" name="\(name)" value="\(value)" placeholder="\(placeholder)"\
-        \(if: isRequired, " required")></label>\(if: !hint.isEmpty, "<p class=\"hint\">\(hint)</p>")
+        \(if: isRequired, " required")></label>
         """
     }
 
     /// Returns a choice of one value.
     package static func choice(
         _ title: String, _ name: String, _ values: [(value: String, title: String)], chosen: String
-    )
-        -> HTML
-    {
+    ) -> HTML {
         let options = values.map { value, title -> HTML in
             "<option value=\"\(value)\"\(if: value == chosen, " selected")>\(title)</option>"
         }

@@ -1,6 +1,7 @@
 /// A complete page: the navigation, and one `main` element.
 ///
-/// On wide screens the navigation is a column at the side, on others a popover that a button opens: neither needs a script.
+/// On wide screens the navigation is a column at the side, on others a popover that a button opens. Neither needs a
+/// script.
 package struct Page: Sendable {
     /// A link in the navigation.
     package struct Item: Sendable {
@@ -22,7 +23,7 @@ package struct Page: Sendable {
         package init(_ title: String, _ items: [Item]) { (self.title, self.items) = (title, items) }
     }
 
-    /// A choice of colours.
+    /// A choice of colors.
     package enum Theme: String, CaseIterable, Sendable { case system, light, dark }
 
     package var title: String
@@ -38,7 +39,7 @@ package struct Page: Sendable {
     package var theme = Theme.system
     /// The number of problems, which the icon shows.
     package var problems = 0
-    /// What came of actions, and actions that are running: above the title.
+    /// The results of actions, and actions that are running: above the title.
     package var notices: HTML = ""
     /// A line below the title.
     package var lead: HTML = ""
@@ -116,7 +117,8 @@ package struct Page: Sendable {
     private var searchForm: HTML {
         guard let search else { return "" }
         return """
-            <form class="search" method="get" action="\(search)" role="search"><label class="hidden" for="search">Search</label>\
+            <form class="search" method="get" action="\(search)" role="search">\
+            <label class="hidden" for="search">Search</label>\
             <input id="search" type="search" name="q" value="\(searched)" placeholder="Token, job, campaign, app…" \
             autocomplete="off"><kbd aria-hidden="true">/</kbd></form>
             """

@@ -73,7 +73,7 @@ extension Chart {
     }
 
     /// Formats a number with up to two decimals.
-    static func number(_ value: Double) -> String {
+    package static func number(_ value: Double) -> String {
         let hundredths = Int((max(-1e13, min(value, 1e13)) * 100).rounded())
         let (whole, rest) = (abs(hundredths) / 100, abs(hundredths) % 100)
         let sign = hundredths < 0 ? "-" : ""

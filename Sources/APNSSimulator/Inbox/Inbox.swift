@@ -103,7 +103,7 @@ struct Inbox: Sendable {
         <form class="filters" method="get" action="/" role="search">
         <label>Search<input id="search" type="search" name="text" value="\(filter.text)" \
         placeholder="Text, token, topic, apns-id" autocomplete="off"></label>
-        \(Elements.field("Token", "token", value: filter.token, placeholder: "any part", isRequired: false))
+        \(Elements.field("Token", "token", value: filter.token, placeholder: "any part"))
         \(hidden("answer", filter.answer))\(hidden("view", filter.view == .all ? "" : filter.view.rawValue))\
         \(Elements.choice("Push type", "type", InboxFilter.pushTypes, chosen: filter.pushType))
         <button>Search</button>\(if: !filter.isEmpty, "<a class=\"button\" href=\"/\">Show all</a>")
@@ -256,7 +256,10 @@ struct Inbox: Sendable {
         }
         return """
             <h2>Rules</h2>
-            \(Elements.table("Rules", ["Rule", "Interface", ""], rows, empty: "No rules: every valid request is accepted."))
+            \(Elements.list(
+                "Rules",
+                [.init("Rule"), .init("Interface", .key), .init("<span class=\"hidden\">Action</span>", .key)], rows,
+                empty: "No rules: every valid request is accepted."))
             """
     }
 
@@ -297,7 +300,7 @@ struct Inbox: Sendable {
         let received = EpochTime.text(seconds: notification.time / 1000).replacing(" UTC", with: "")
         return Elements.facts([
             ("Answer", answerLabel(notification)),
-            ("Token", notification.token.map { _ in "<span class=\"mono\">\(notification.token)</span>" }),
+            ("Token", notification.token.map { "<span class=\"mono\">\($0)</span>" }),
             ("Channel", notification.channel.map { "\($0)" }),
             ("Topic", notification.topic.map { "\($0)" }),
             ("Push type", "\(notification.preview.title)"),
@@ -319,7 +322,7 @@ struct Inbox: Sendable {
         let rows = names.map { name, value -> [HTML] in
             ["<code>\(name)</code>", "<code>\(value)</code>\(note(name, value, notification.malformedHeaders))"]
         }
-        return Elements.table("Headers", ["Name", "Value"], rows, empty: "No headers.")
+        return Elements.list("Headers", [.init("Name", .key), .init("Value")], rows, empty: "No headers.")
     }
 
     private func note(_ name: String, _ value: String, _ malformed: [String: String]) -> HTML {
@@ -332,7 +335,8 @@ struct Inbox: Sendable {
         guard notification.payloadSize > 0 else { return "<p class=\"empty\">No payload.</p>" }
         let cut = notification.payloadSize - notification.payload.count
         return """
-            <p class="muted">\(notification.payloadSize) bytes\(if: cut > 0, ", of which the last \(cut) are not kept")</p>
+            <p class="muted">\(notification.payloadSize) bytes\
+            \(if: cut > 0, ", of which the last \(cut) are not kept")</p>
             \(Elements.source(PayloadText.pretty(notification.payload), title: "Payload"))
             \(mistakes(notification))
             """
@@ -366,7 +370,10 @@ struct Inbox: Sendable {
         return """
             <h2>Attempts</h2>
             <p class="muted">With the same <code>apns-id</code>, or the same payload for the same token.</p>
-            \(Elements.table("Attempts", ["Attempt", "Push", "Received", "Answer"], rows, empty: "No attempts."))
+            \(Elements.list(
+                "Attempts",
+                [.init("Attempt", .number), .init("Push", .key), .init("Received", .key), .init("Answer", .key)], rows,
+                empty: "No attempts."))
             """
     }
 }

@@ -11,7 +11,6 @@ struct InboxFilter: Sendable {
     var pushType = ""
     /// Shows notifications below this number in the recording; `nil` for the newest.
     var before: UInt64?
-
     var view = View.all
 
     /// The arrangements of the pushes.

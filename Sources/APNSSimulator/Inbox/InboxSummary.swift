@@ -7,7 +7,7 @@ struct AnswerCount: Equatable {
     let count: Int
 }
 
-/// What one device or channel received.
+/// The pushes to one device or channel.
 struct DeviceSummary {
     /// The token, or the channel.
     let name: String

@@ -21,12 +21,11 @@ extension Inbox {
         apns-worker enqueue --token 00fc13adff785122b4ad28809a3420982341241421348097878e577c991de8f0 --alert Hello
         """
 
-    /// What is shown without any push: how to send the first one, or how to see the others.
+    /// The content without any push: how to send the first one, or how to see the others.
     func nothing(_ filter: InboxFilter) -> HTML {
         guard filter.isEmpty, filter.view != .activities else {
-            let isOnlyView = filter.isEmpty && filter.view == .activities
             return Elements.empty(
-                isOnlyView ? "No Live Activity was received yet." : "Nothing matches.",
+                filter.isEmpty ? "No Live Activity was received yet." : "Nothing matches.",
                 "<p><a href=\"/\">Show all pushes</a></p>")
         }
         let commands: [HTML] =
@@ -64,14 +63,10 @@ extension Inbox {
                 count: counted.total as Int?
             )
         ]
-        let others = ["accepted": "accepted", "refused": "refused"]
-        if let title = others[filter.answer] {
-            pills.append((title: "\(title)", path: filter.path, isCurrent: true, count: nil))
-        }
-        // A filter stays visible when its last push has been deleted.
-        if !filter.answer.isEmpty, others[filter.answer] == nil,
-            !answers.contains(where: { $0.answer == filter.answer })
-        {
+        if ["accepted", "refused"].contains(filter.answer) {
+            pills.append((title: "\(filter.answer)", path: filter.path, isCurrent: true, count: nil))
+        } else if !filter.answer.isEmpty, !answers.contains(where: { $0.answer == filter.answer }) {
+            // A filter stays visible when its last push has been deleted.
             answers.append(AnswerCount(answer: filter.answer, count: 0))
         }
         pills += answers.map { one in
@@ -97,7 +92,8 @@ extension Inbox {
             return false
         }
         return """
-            <nav class="pager" aria-label="Pushes" data-neighbours data-newest="\(recorder.extent.newest)"><a href="/">All pushes</a>\
+            <nav class="pager" aria-label="Pushes" data-neighbours data-newest="\(recorder.extent.newest)">\
+            <a href="/">All pushes</a>\
             \(newer.map { "<a rel=\"prev\" href=\"/inbox/\($0)\">Newer: No. \($0)</a>" as HTML })\
             \(older.map { "<a rel=\"next\" href=\"/inbox/\($0)\">Older: No. \($0)</a>" as HTML })</nav>
             """
@@ -128,9 +124,9 @@ extension Inbox {
     private func item(_ device: DeviceSummary) -> HTML {
         let notification = device.newest.notification
         let refused = device.received - device.accepted
-        let badges = device.apps.sorted().map { app -> HTML in
+        let badges = device.apps.sorted().map { app -> (name: HTML, value: HTML?) in
             let badge = device.badges[app].map { $0 > 0 ? "\($0)" : "none" } ?? "never set"
-            return "<div><dt>\(app)</dt><dd>badge <b>\(badge)</b></dd></div>"
+            return ("\(app)", "badge <b>\(badge)</b>")
         }
         return """
             <li>
@@ -139,7 +135,7 @@ extension Inbox {
             <div>
             <p>\(target(notification))</p>
             <p>\(device.received) received\(if: refused > 0, ", <b>\(refused) refused</b>")</p>
-            \(if: !badges.isEmpty, "<dl class=\"facts\">\(badges)</dl>")
+            \(if: !badges.isEmpty, Elements.facts(badges))
             <p class="muted">Newest: <a href="/inbox/\(device.newest.sequence)">No. \(device.newest.sequence)</a> \
             \(age(notification.time))</p>
             </div></li>\n
@@ -152,8 +148,9 @@ extension Inbox {
         let all = recorder.activities(filter)
         guard !all.isEmpty else { return nothing(filter) }
         let activities = all.prefix(InboxFilter.pageSize)
+        let part: HTML = "<p class=\"muted\">The newest \(activities.count) of \(all.count) activities.</p>"
         return """
-            \(if: all.count > activities.count, "<p class=\"muted\">The newest \(activities.count) of \(all.count)</p>")
+            \(if: all.count > activities.count, part)
             <ol class="pushes" data-rows>\(activities.compactMap(item))</ol>
             """
     }

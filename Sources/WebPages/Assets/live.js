@@ -20,7 +20,8 @@ function isBusy(part) {
 
 // What identifies an element that can have the focus before and after an update of its section.
 function identity(one, part) {
-  if (one.matches("summary")) return `details ${one.parentElement.id || all(part, "details").indexOf(one.parentElement)}`;
+  const details = one.parentElement;
+  if (one.matches("summary")) return `details ${details.id || all(part, "details").indexOf(details)}`;
   const form = one.form ? `${one.form.action} ${new URLSearchParams(new FormData(one.form))} ` : "";
   return one.getAttribute("href") ?? one.getAttribute("aria-label") ?? `${form}${one.textContent}`;
 }

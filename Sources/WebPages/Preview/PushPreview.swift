@@ -155,15 +155,18 @@ extension PushPreview {
     ///   - refusal: the answer with which the notification was refused; it is then drawn as not shown.
     package func banner(when: HTML? = nil, refusal: String? = nil) -> HTML {
         if let refusal {
+            let content = alert.map { texts($0, when: when ?? "\(title)") } ?? nameLine
             return """
-                <div class="banner silent refused">\(icon(badge: nil))<div>\(alert.map { texts($0, when: when ?? "\(title)") } ?? nameLine)\
-                \(if: alert == nil && silence != nil, "<p>\(silence)</p>")<p class="reason">not shown: \(refusal)</p></div></div>
+                <div class="banner silent refused">\(icon(badge: nil))<div>\(content)\
+                \(if: alert == nil && silence != nil, "<p>\(silence)</p>")\
+                <p class="reason">not shown: \(refusal)</p></div></div>
                 """
         }
         if kind == .liveactivity { return activity }
         guard silence == nil, let alert else {
             return """
-                <div class="banner silent">\(icon(badge: badge))<div>\(nameLine)<p>\(silence ?? "No banner.")</p></div></div>
+                <div class="banner silent">\(icon(badge: badge))<div>\(nameLine)\
+                <p>\(silence ?? "No banner.")</p></div></div>
                 """
         }
         return """

@@ -36,7 +36,7 @@ struct FleetPagesTests {
             ),
             (
                 Self.worker(notReady: ["Redis refuses claims", "the app shop is paused: x"]), "not ready", .warning,
-                "It is kept from its work: Redis refuses claims; the app shop is paused: x."
+                "It reports problems: Redis refuses claims; the app shop is paused: x."
             ),
             (
                 Self.worker("a", .quiet), "quiet", .warning,
