@@ -52,7 +52,7 @@ struct ActivityPage: DashboardPage {
         do { return try Filter(query).isEmpty } catch { return false }
     }
 
-    /// Returns a page of entries, newest first. It reads all entries that are kept if few match: some thousand.
+    /// Returns a page of entries, newest first. If few match, it reads all entries that are kept: a few thousand.
     /// - Parameter limit: their maximum number.
     static func list(_ request: PageRequest, limit: Int) async throws -> ListPart<AuditEntry> {
         let keys = request.source.fleet.sharedKeys

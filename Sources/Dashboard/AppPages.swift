@@ -60,7 +60,7 @@ struct AppsPage: DashboardPage {
 
     static func credential(_ certificateExpiresAt: Int64?, _ tokenIssuedAt: Int64?, _ request: PageRequest) -> HTML {
         certificateExpiresAt.map(certificate)
-            ?? tokenIssuedAt.map { "provider token, signed \(request.time($0))" } ?? "–"
+            ?? tokenIssuedAt.map { "provider token, signed \(request.time($0))" } ?? ""
     }
 
     /// Returns the remaining validity of a certificate.
@@ -75,6 +75,22 @@ struct AppsPage: DashboardPage {
     }
 }
 
+extension FleetStatus.App.State {
+    /// The state in a word or two, and its tone.
+    fileprivate var words: (word: String, tone: Elements.Tone) {
+        switch self {
+        case .paused: ("paused", .bad)
+        case .unanswered: ("no answers", .bad)
+        case .serverErrors: ("server errors", .bad)
+        case .unconnected: ("no connection", .bad)
+        case .connecting: ("connecting", .plain)
+        case .connected: ("connected", .good)
+        case .idle: ("idle", .quiet)
+        case .unknown: ("unknown", .quiet)
+        }
+    }
+}
+
 /// The state of an app in words.
 struct AppState {
     let word: String
@@ -86,18 +102,19 @@ struct AppState {
 
     init(_ app: FleetStatus.App, now: Int64 = Moment.now) {
         let endpoints = app.endpoints.joined(separator: ", ")
+        word = app.state.words.word
+        // An operator's pause is intended.
+        tone = app.state == .paused && app.paused?.isByHand == true ? .warning : app.state.words.tone
         switch app.state {
         case .paused:
             let pause = app.paused
             let length = Words.since(pause?.since, now: now)
             reason = pause?.reason
             if pause?.isByHand == true {
-                (word, tone) = ("paused", .warning)
                 let by = pause?.by.map { ", by \($0)" } ?? ""
                 let why = pause.flatMap { $0.isReasonless ? nil : ": \($0.reason)" } ?? ""
                 sentence = "An operator has paused it\(length)\(by)\(why). Its jobs wait until an operator resumes it."
             } else {
-                (word, tone) = ("paused", .bad)
                 let next = pause?.until.map { until in
                     until > now ? " The next probe is in \(Words.duration(until - now))." : " A probe is due."
                 }
@@ -106,29 +123,27 @@ struct AppState {
                     + (next ?? "")
             }
         case .unanswered:
-            (word, tone) = ("no answers", .bad)
             reason = "\(app.lanesUnanswered) of \(Words.count(app.lanes, "lane"))"
             sentence = "\(endpoints) accepts requests and does not answer them."
         case .serverErrors:
-            (word, tone) = ("server errors", .bad)
             let error = app.serverError ?? "unknown"
             reason = "\(error), \(app.lanesWithServerErrors) of \(Words.count(app.lanes, "lane"))"
             sentence = "\(endpoints) answers with server errors only: \(error). The jobs are kept, and sent later."
         case .unconnected:
-            (word, tone, reason) = ("no connection", .bad, app.failure)
+            reason = app.failure
             sentence = "There is no connection to \(endpoints): \(app.failure ?? "none succeeded")."
         case .connecting:
-            (word, tone, reason) = ("connecting", .plain, nil)
+            reason = nil
             sentence = "The first connection to \(endpoints) is being established."
         case .connected:
-            (word, tone, reason) = ("connected", .good, nil)
+            reason = nil
             let connections = Words.count(app.connections, "connection")
             sentence = "APNs accepts it. \(connections), \(Words.number(app.streams)) requests in flight."
         case .idle:
-            (word, tone, reason) = ("idle", .quiet, nil)
+            reason = nil
             sentence = "It has nothing to send, so it has no connection."
         case .unknown:
-            (word, tone, reason) = ("unknown", .quiet, nil)
+            reason = nil
             sentence = "No running worker reports it."
         }
     }
@@ -255,22 +270,21 @@ struct AppPage: DashboardPage {
         _ found: (worker: FleetStatus.Worker, lane: FleetStatus.Lane, app: WorkerReport.App), _ request: PageRequest
     ) -> [HTML] {
         let (worker, lane, app) = found
-        let (word, tone): (String, Elements.Tone) =
-            if worker.isSilent {
-                ("no heartbeat", .bad)
-            } else if app.pause != nil {
-                ("paused", .bad)
+        let state: FleetStatus.App.State =
+            if app.pause != nil {
+                .paused
             } else if app.isUnanswered {
-                ("no answers", .bad)
+                .unanswered
             } else if app.serverError != nil {
-                ("server errors", .bad)
+                .serverErrors
             } else if app.usable > 0 {
-                ("connected", .good)
+                .connected
             } else if app.isDormant {
-                ("idle", .quiet)
+                .idle
             } else {
-                app.failure == nil ? ("connecting", .plain) : ("no connection", .bad)
+                app.failure == nil ? .connecting : .unconnected
             }
+        let (word, tone) = worker.isSilent ? (word: "no heartbeat", tone: .bad) : state.words
         return [
             WorkersPage.link(worker, request), "\(lane.index)", Elements.label(word, tone),
             "\(app.usable)\(if: app.connecting > 0, " +\(app.connecting)")",

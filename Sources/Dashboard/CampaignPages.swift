@@ -87,7 +87,7 @@ struct CampaignPage: DashboardPage {
         let sendings = try await CampaignStatus.sendings(of: name, in: queues, request.source.fleet)
         let unknown = Elements.empty(
             "No notification of this campaign has ended yet, in any queue.",
-            "<p>You can already pause, limit or cancel it: its jobs are then treated so from the first on.</p>")
+            "<p>You can already pause, limit or cancel it. That applies from its first job on.</p>")
         let view = CampaignView(found, sendings, request)
         let main: HTML = """
             \(Elements.live("campaign", found.isEmpty && sendings.isEmpty ? unknown : view.html))
@@ -178,7 +178,7 @@ struct CampaignView {
         """
     }
 
-    /// The state of each queue with who caused it, why and when.
+    /// The state of each queue, with the operator, the time and the reason.
     private var states: HTML {
         let lines = parts.map { part -> HTML in
             let by = part.by.map { " by \($0)" as HTML }
@@ -221,7 +221,7 @@ struct CampaignView {
             """
     }
 
-    /// From all notifications to those delivered: what each step keeps of the one before.
+    /// The steps from all notifications to those delivered.
     private var funnel: HTML {
         let all = summary.total ?? max(summary.ended, sendings.reduce(0) { $0 + $1.notifications })
         guard all > 0 else { return "" }

@@ -132,7 +132,7 @@ struct HistoryCharts {
             "What changed", [.init("Time", .key), .init("Change"), .init("By", .key), .init("Detail", priority: 2)],
             shown.map { change in
                 [
-                    request.time(change.at), "\(change.text)", "\(change.by ?? "–")",
+                    request.time(change.at), "\(change.text)", "\(change.by)",
                     change.detail.map(Elements.clamped) ?? "",
                 ]
             },

@@ -94,7 +94,7 @@ struct InvalidTokensPage: DashboardPage {
             let token = String(buffer: listed.token)
             return request.select("token", token, "token \(token.prefix(8))") + [
                 "<span class=\"mono\">\(request.device(token, length: 24))</span>",
-                listed.details.at.map { request.time($0) } ?? "",
+                request.time(listed.details.at),
             ] + InvalidTokenLine(listed).cells.dropFirst(2).map { request.short($0.knownCell) }
         }
         let table = Elements.list(

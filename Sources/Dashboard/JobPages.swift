@@ -201,7 +201,7 @@ struct JobsPage: DashboardPage {
         return request.select("key", job.key, "job \(job.key)") + [
             Self.label(job.state), identity,
         ] + (hasQueue ? [request.short(row.queue)] : []) + [
-            job.enqueuedAt.map { request.time($0) } ?? "",
+            request.time(job.enqueuedAt),
             job.due.map { $0 > row.now ? request.time($0) : "due" } ?? "",
             "\(cells[4])", request.short(job.app?.text),
             campaign.map { request.short($0, to: ["campaigns", $0]) } ?? "", token,

@@ -166,7 +166,7 @@ struct ListTotals {
         let searched = looked.map { "\(Words.count($0, noun)) searched" }
         guard isLast else {
             return
-                "No \(noun) matches so far\(searched.map { ": \($0)" } ?? ""). The search goes on with the next page."
+                "No \(noun) matches so far\(searched.map { ": \($0)" } ?? ""). The search continues on the next page."
         }
         if seen > 0 { return "There are no more \(noun)s\(isFiltered ? " that match" : "")." }
         return isFiltered ? "No \(noun) matches\(searched.map { ": \($0)" } ?? "")." : "There are no \(noun)s."

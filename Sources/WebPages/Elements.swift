@@ -42,6 +42,8 @@ package enum Elements {
     }
 
     /// Returns a table whose rows are cards on phones. Its rows can be walked through with the keyboard.
+    ///
+    /// An absent text is an empty cell, which phones omit. An unknown number or time is `–`.
     /// - Parameters:
     ///   - caption: the name of the table, for screen readers.
     ///   - empty: what to show if there are no rows; see ``empty(_:_:)``.

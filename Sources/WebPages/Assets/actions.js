@@ -113,7 +113,7 @@ document.addEventListener("submit", async (event) => {
   const [form, button] = [event.target, event.submitter];
   // A field of the form can have the name "action".
   const path = button?.getAttribute("formaction") ?? form.getAttribute("action") ?? "";
-  // The page of a run shows its course itself.
+  // The page of a run shows its progress itself.
   if (event.defaultPrevented || !/\/actions\/[a-z-]+$/.test(path) || form.closest("#run")) return;
   event.preventDefault();
   if (form.getAttribute("aria-busy") === "true") return;

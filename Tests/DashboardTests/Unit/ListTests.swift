@@ -65,7 +65,7 @@ struct ListTests {
             (ListTotals(noun: "job", seen: 50, rows: 7, isFiltered: true, isLast: true), "51–57 of 57 jobs found"),
             (
                 ListTotals(noun: "job", looked: 4000, isFiltered: true),
-                "No job matches so far: 4,000 jobs searched. The search goes on with the next page."
+                "No job matches so far: 4,000 jobs searched. The search continues on the next page."
             ),
             (ListTotals(noun: "job", looked: 12, isFiltered: true, isLast: true), "No job matches: 12 jobs searched."),
             (ListTotals(noun: "job", seen: 50, isFiltered: true, isLast: true), "There are no more jobs that match."),
