@@ -124,7 +124,7 @@ class Keyboard(Live):
         self.assertEqual(self.browser.driver.current_url, target)
 
     def test_the_current_row_stays_current_after_an_update(self):
-        self.browser.open("/queues")
+        self.browser.open("/queues").freeze()
         self.browser.type("j")
         self.assertEqual(self.current(), 0)
         # As an update does it: rows without the mark in place of those with it.
