@@ -42,8 +42,8 @@ struct WebContext: RequestContext {
 /// Decides who may make a request, from its head. No I/O.
 ///
 /// With users, a visitor logs in with a password and gets a session, or sends a token with each request. Without users,
-/// everyone who can reach the port is admitted; such a port must be on a loopback address. The dashboard's pages and its
-/// API have the same rules.
+/// everyone who can reach the port is admitted; such a port must be on a loopback address. The dashboard's pages and
+/// its API have the same rules.
 struct Admission: Sendable {
     static let cookie = "apns-worker-session"
 

@@ -88,8 +88,8 @@ package struct CampaignReportDocument {
             let bar = Int((Double(height) * point.perSecond / peak).rounded())
             let (x, end) = (Int(Double(index) * step), Int(Double(index + 1) * step))
             return """
-                <rect x="\(x)" y="\(top + height - bar)" width="\(max(1, end - x - 1))" height="\(bar)" class="delivered">\
-                <title>\(Moment.text(point.at)): \(Words.rate(point.perSecond)) per second</title></rect>
+                <rect x="\(x)" y="\(top + height - bar)" width="\(max(1, end - x - 1))" height="\(bar)" \
+                class="delivered"><title>\(Moment.text(point.at)): \(Words.rate(point.perSecond)) per second</title></rect>
 
                 """
         }
@@ -132,7 +132,8 @@ package struct CampaignReportDocument {
             let share = all.map { " (\(CampaignSummary.percent(bar.count, of: $0)))" } ?? ""
             return """
                 <text x="\(Self.label - 8)" y="\(y + 18)" text-anchor="end">\(String(bar.name.prefix(30)))</text>\
-                <rect x="\(Self.label)" y="\(y + 4)" width="\(length)" height="\(Self.row - 8)" rx="3" class="\(bar.style)"/>\
+                <rect x="\(Self.label)" y="\(y + 4)" width="\(length)" height="\(Self.row - 8)" rx="3" \
+                class="\(bar.style)"/>\
                 <text x="\(Self.label + length + 8)" y="\(y + 18)">\(Words.number(bar.count))\(share)</text>
 
                 """
@@ -147,7 +148,8 @@ package struct CampaignReportDocument {
     private var queues: HTML {
         let rows = summary.queues.map { part -> HTML in
             """
-            <tr><td>\(part.queue)</td><td>\(part.state)</td><td class="number">\(part.total.map(Words.number) ?? "–")</td>\
+            <tr><td>\(part.queue)</td><td>\(part.state)</td>\
+            <td class="number">\(part.total.map(Words.number) ?? "–")</td>\
             <td class="number">\(Words.number(part.ended))</td></tr>
 
             """

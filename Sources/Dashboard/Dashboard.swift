@@ -54,8 +54,9 @@ package struct Dashboard: Service {
         routes.post("/theme") { _, context in
             let theme = context.form["theme"].flatMap(Page.Theme.init) ?? .system
             var response = Response.seeOther(site.local(context.form["to"]))
+            let path = site.links.base.isEmpty ? "/" : site.links.base
             response.headers[.setCookie] =
-                "\(PageRequest.themeCookie)=\(theme.rawValue); Path=\(site.links.base.isEmpty ? "/" : site.links.base); "
+                "\(PageRequest.themeCookie)=\(theme.rawValue); Path=\(path); "
                 + "HttpOnly; SameSite=Lax; Max-Age=\(theme == .system ? 0 : 31_536_000)"
             return response
         }

@@ -2,8 +2,8 @@ import Operations
 import PushQueue
 import WebPages
 
-/// The things that a text names: a device token, a queue, a campaign, an app, a worker, or the ID of a job. If it names one thing
-/// only, the search leads to that.
+/// The things that a text names: a device token, a queue, a campaign, an app, a worker, or the ID of a job. If
+/// it names one thing only, the search leads to that.
 struct SearchPage: DashboardPage {
     let path = "/search"
     let section = Section.elsewhere

@@ -71,7 +71,8 @@ final class Sessions: Sendable {
         return value
     }
 
-    /// Returns a session that has not ended. While Redis is unavailable, only those are found that this process has seen.
+    /// Returns a session that has not ended. While Redis is unavailable, only those are found that this process
+    /// has seen.
     func find(_ value: String) async -> Session? {
         guard Self.isValue(value) else { return nil }
         let key = key(of: value)
@@ -147,8 +148,8 @@ final class Sessions: Sendable {
 ///
 /// An attempt is counted when it begins and given back if the password was right, so attempts made at once count like
 /// others. Only attempts for one name from one address are refused. What strangers can fill (the attempts from one
-/// address, which may be a proxy's, for one name, and in all) makes attempts slow: each takes ``pace``. Known and unknown
-/// names are treated alike.
+/// address, which may be a proxy's, for one name, and in all) makes attempts slow: each takes ``pace``. Known and
+/// unknown names are treated alike.
 struct LoginLimits {
     enum Turn: Equatable {
         case check

@@ -52,8 +52,8 @@ struct TryPage: DashboardPage {
             \(if: request.isOperator, Self.question)\
             <p>\(if: request.isOperator, "<button class=\"main\">Send</button> ")\
             <button formaction="\(request.links.path(["try", "check"]))" formnovalidate>Check</button></p>
-            <p class="hint">Send enqueues the job. A worker of the queue then sends it to APNs, or to a simulator if it \
-            runs with one.</p></form>
+            <p class="hint">Send enqueues the job. A worker of the queue then sends it to APNs, or to a simulator if \
+            it runs with one.</p></form>
             <section id="verdicts" aria-live="polite" aria-label="Check and preview"></section></div>
             \(if: request.isOperator, Self.dialog)
             """

@@ -393,8 +393,8 @@ package final class UserFile: Sendable {
         return "\(path) can be read or changed by others than its owner (mode \(mode)): chmod 640 \(path)"
     }
 
-    /// Replaces, adds or removes the line of a user, at once: a reader finds the old or the new file. Other lines remain
-    /// as they are. A new file is private (mode 0600); an existing one keeps its owner and mode.
+    /// Replaces, adds or removes the line of a user, at once: a reader finds the old or the new file. Other lines
+    /// remain as they are. A new file is private (mode 0600); an existing one keeps its owner and mode.
     /// - Parameters:
     ///   - isToken: true for the user's token, which has its own line.
     ///   - line: nil to remove it.

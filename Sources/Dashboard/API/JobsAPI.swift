@@ -18,8 +18,8 @@ final class JobsAPI: Sendable {
 
     init(site: Site) { self.site = site }
 
-    /// The seconds after which a refused request should be repeated: when a producer has no credit, the list is too long,
-    /// or Redis is nearly full.
+    /// The seconds after which a refused request should be repeated: when a producer has no credit, the list is too
+    /// long, or Redis is nearly full.
     private static let (creditPause, listPause, memoryPause) = (1, 5, 10)
     /// The time in which the jobs of an `Idempotency-Key` are sent once, in seconds.
     private static let uniqueFor = 86_400

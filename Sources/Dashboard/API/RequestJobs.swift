@@ -16,8 +16,8 @@ struct RequestJobs {
     /// The things that are numbered: `line` or `job`.
     private(set) var unit = "line"
 
-    /// - Throws: ``WebError`` for a body without jobs, with too many, or with an array that is not valid JSON. Other jobs
-    ///   may still be invalid.
+    /// - Throws: ``WebError`` for a body without jobs, with too many, or with an array that is not valid JSON. Other
+    ///   jobs may still be invalid.
     init(_ body: ByteBuffer) throws {
         try body.withUnsafeReadableBytes { bytes in
             var scanner = JSONScanner(bytes)
@@ -52,8 +52,8 @@ struct RequestJobs {
         try scanner.finish()
     }
 
-    /// Reads values one after the other, which can span lines. If one is not valid, its line is the job, and the next line
-    /// begins another.
+    /// Reads values one after the other, which can span lines. If one is not valid, its line is the job, and the next
+    /// line begins another.
     private mutating func readLines(_ bytes: UnsafeRawBufferPointer, _ body: ByteBuffer) {
         var (line, counted, start) = (1, 0, 0)
         while items.count <= Self.maximum {
