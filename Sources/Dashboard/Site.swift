@@ -16,6 +16,7 @@ final class Site: Sendable {
     let data: DashboardData
     let runs = ChangeRuns()
     let notes = Notes()
+    let searches = WholeSearches()
     let admission: AdmissionMiddleware
     let logger: Logger
     private let hasWarned = Atomic(false)
