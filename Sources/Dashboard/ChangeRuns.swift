@@ -252,8 +252,8 @@ struct ChangeRunPage: DashboardPage {
         return PageContent(title: "Confirm a change", main: main)
     }
 
-    /// Returns the path of the page to show at the end. That of the operator can contain whole tokens or a text to search
-    /// for, so other visitors are led to the list of actions.
+    /// Returns the path of the page to show at the end. That of the operator can contain whole tokens or a text to
+    /// search for, so viewers are led to the list of actions.
     static func back(_ run: ChangeRun, _ site: Site, _ visitor: Visitor) -> String {
         visitor.seesContent ? run.back : site.links.path(["activity"])
     }
@@ -265,7 +265,8 @@ struct ChangeRunPage: DashboardPage {
         // After a change, the page that started it is out of date.
         let back: HTML? = phase.hasEnded && run.isConfirmed ? " data-back=\"\(back(run, site, visitor))\"" : nil
         return """
-            <div class="run" data-state="\(state)" data-title="\(visitor.shown(title))"\(back)>\(body(run, phase, site, visitor))</div>
+            <div class="run" data-state="\(state)" data-title="\(visitor.shown(title))"\(back)>\
+            \(body(run, phase, site, visitor))</div>
             """
     }
 
@@ -306,8 +307,8 @@ struct ChangeRunPage: DashboardPage {
         case .done(let result):
             let undo = run.isOwned(by: visitor) ? run.undo?.form(site, visitor) : nil
             return """
-                <p class="notice good" role="status">\(visitor.shown(result.sentence).asSentence)</p>\(notes(result.notes, visitor))\
-                \(if: undo != nil, "<div class=\"actions\">\(undo)</div>")
+                <p class="notice good" role="status">\(visitor.shown(result.sentence).asSentence)</p>\
+                \(notes(result.notes, visitor))\(if: undo != nil, "<div class=\"actions\">\(undo)</div>")
                 """
         case .stopped(let result):
             let done = result.sentence.isEmpty ? "nothing was changed" : visitor.shown(result.sentence)

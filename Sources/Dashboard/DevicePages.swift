@@ -132,8 +132,8 @@ struct DevicePage: DashboardPage {
         return try await page(only, asked: matches.beginning, request, notice)
     }
 
-    /// Returns the digits of the beginning of a token that a visitor searches for. Viewers see the first eight digits of
-    /// tokens; if they could search for more, a few hundred searches would find the others, one after the other.
+    /// Returns the digits of the beginning of a token that a visitor searches for. Viewers see the first eight digits
+    /// of tokens; if they could search for more, a few hundred searches would find the others, one by one.
     static func searched(_ beginning: String, by visitor: Visitor) -> String {
         visitor.seesContent ? beginning : String(beginning.prefix(TokenMatches.least))
     }

@@ -266,8 +266,8 @@ extension PageRequest {
         "<label>Per second<input name=\"rate\" type=\"number\" min=\"1\" placeholder=\"unlimited\"></label>"
 }
 
-/// Limits the searches that go through whole queues, however long that takes: one visitor's must neither keep Redis busy
-/// nor keep others from theirs.
+/// Limits the searches that go through whole queues, however long that takes: one visitor's must neither keep Redis
+/// busy nor keep others from theirs.
 final class WholeSearches: Sendable {
     /// The numbers of searches at once: of one visitor, and of all.
     static let (ofVisitor, all) = (4, 16)
