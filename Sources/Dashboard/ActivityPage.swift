@@ -57,7 +57,7 @@ struct ActivityPage: DashboardPage {
     static func list(_ request: PageRequest, limit: Int) async throws -> ListPart<AuditEntry> {
         let keys = request.source.fleet.sharedKeys
         let after = request.query["after"]
-        guard after?.allSatisfy({ $0.isNumber || $0 == "-" }) ?? true else { throw WebError.unknownCursor(after ?? "") }
+        guard after.map(isID) ?? true else { throw WebError.unknownCursor(after ?? "") }
         let client = try await request.source.fleet.client(for: keys.audit)
         let filter = try Filter(request.query)
         // One more than the page, to know whether another follows.
@@ -65,6 +65,12 @@ struct ActivityPage: DashboardPage {
         return try await part(filter, after: after, limit: limit, portion: portion, until: request.searchEnd) {
             try await AuditLog.latest(portion, before: $0, client, keys)
         }
+    }
+
+    /// Returns true for the form of the ID of an entry: Redis has two numbers in it.
+    static func isID(_ text: String) -> Bool {
+        let parts = text.split(separator: "-", omittingEmptySubsequences: false)
+        return parts.count == 2 && parts.allSatisfy { UInt64($0).map { "\($0)" } ?? "" == $0 }
     }
 
     /// Collects entries that match.

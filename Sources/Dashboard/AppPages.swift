@@ -210,7 +210,7 @@ struct AppPage: DashboardPage {
             : """
             <div class="actions">\(request.form(
                 "resume-app", [("app", app.name)], "<button class=\"main\">\(AppsPage.resume(app))</button>"))\
-            \(Elements.command("apns-worker resume --app \(app.name)"))</div>
+            \(Elements.command(FleetStatus.Problem.Remedy.resumeApp(app.name).command))</div>
             """
         return Elements.card(
             "\(Elements.label(state.word, state.tone)) \(state.sentence)", tone: state.tone, id: "state",

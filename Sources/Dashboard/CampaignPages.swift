@@ -74,23 +74,28 @@ struct CampaignPage: DashboardPage {
     let path = "/campaigns/{campaign}"
     let section = Section.campaigns
 
+    /// What Redis has about a campaign: its state in each queue that knows it, and the positions of its lists.
+    struct State: Sendable {
+        let parts: [CampaignStatus]
+        let sendings: [CampaignStatus.Sending]
+    }
+
     func isLive(_ query: Form) -> Bool { true }
 
     func content(_ request: PageRequest) async throws -> PageContent {
         let name = request.parameters("campaign") ?? ""
-        let queues = try await request.site.data.queues()
+        let state = try await request.site.data.campaign(name)
         let recent = try await request.site.data.campaigns()
         // The recent reading has the rate of the last seconds. It does not have all campaigns.
-        let found = try await CampaignStatus.read(name, in: queues, request.source.fleet).map { read in
+        let found = state.parts.map { read in
             recent.first { $0.campaign == read.campaign && $0.queue == read.queue } ?? read
         }
-        let sendings = try await CampaignStatus.sendings(of: name, in: queues, request.source.fleet)
         let unknown = Elements.empty(
             "No notification of this campaign has ended yet, in any queue.",
             "<p>You can already pause, limit or cancel it. That applies from its first job on.</p>")
-        let view = CampaignView(found, sendings, request)
+        let view = CampaignView(found, state.sendings, request)
         let main: HTML = """
-            \(Elements.live("campaign", found.isEmpty && sendings.isEmpty ? unknown : view.html))
+            \(Elements.live("campaign", found.isEmpty && state.sendings.isEmpty ? unknown : view.html))
             <p class="actions">\(request.button("Its jobs", ["jobs"], [("campaign", name)]))\
             \(request.button("Its dead letters", ["dead"], [("campaign", name)]))</p>
             \(if: request.isOperator, Self.actions(name, found, request))

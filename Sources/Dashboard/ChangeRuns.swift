@@ -247,9 +247,15 @@ struct ChangeRunPage: DashboardPage {
         guard let run = await request.site.runs[request.parameters("id") ?? ""] else { throw Self.unknown }
         let main: HTML = """
             \(Elements.live("run", Self.content(run, request.site, request.visitor)))
-            <p><a href="\(run.back)">Back</a></p>
+            <p><a href="\(Self.back(run, request.site, request.visitor))">Back</a></p>
             """
         return PageContent(title: "Confirm a change", main: main)
+    }
+
+    /// Returns the path of the page to show at the end. That of the operator can contain whole tokens or a text to
+    /// search for, so viewers are led to the list of actions.
+    static func back(_ run: ChangeRun, _ site: Site, _ visitor: Visitor) -> String {
+        visitor.seesContent ? run.back : site.links.path(["activity"])
     }
 
     /// Returns the state of a run: its number and the question, its progress, or its result.
@@ -257,9 +263,10 @@ struct ChangeRunPage: DashboardPage {
         let phase = run.phase
         let (state, title) = words(phase, run)
         // After a change, the page that started it is out of date.
-        let back: HTML? = phase.hasEnded && run.isConfirmed ? " data-back=\"\(run.back)\"" : nil
+        let back: HTML? = phase.hasEnded && run.isConfirmed ? " data-back=\"\(back(run, site, visitor))\"" : nil
         return """
-            <div class="run" data-state="\(state)" data-title="\(title)"\(back)>\(body(run, phase, site, visitor))</div>
+            <div class="run" data-state="\(state)" data-title="\(visitor.shown(title))"\(back)>\
+            \(body(run, phase, site, visitor))</div>
             """
     }
 
@@ -283,14 +290,14 @@ struct ChangeRunPage: DashboardPage {
                 """
         case .ready(let plan):
             let groups = plan.groups.largestFirst.prefix(20)
-                .map { "<li>\(Words.number($0.value)) \($0.key)</li>" as HTML }
-            let notes = plan.notes.map { "<p class=\"notice\">\(Elements.prose($0.asSentence))</p>" as HTML }
+                .map { "<li>\(Words.number($0.value)) \(visitor.shown($0.key))</li>" as HTML }
+            let notes = Self.notes(plan.notes, visitor)
             guard !plan.isEmpty else {
                 return "<p class=\"notice\">Nothing matches, so nothing would change.</p>\(notes)"
             }
             return """
                 <p>Chosen: <strong>\(AuditEntry.maskingTokens(plan.subject))</strong></p>
-                <div class="problem question"><strong>\(plan.question ?? "")</strong>\
+                <div class="problem question"><strong>\(visitor.shown(plan.question ?? ""))</strong>\
                 \(if: !groups.isEmpty, "<ul>\(groups)</ul>")</div>\(notes)
                 <div class="actions">\
                 \(site.form(
@@ -300,15 +307,17 @@ struct ChangeRunPage: DashboardPage {
         case .done(let result):
             let undo = run.isOwned(by: visitor) ? run.undo?.form(site, visitor) : nil
             return """
-                <p class="notice good" role="status">\(result.sentence.asSentence)</p>\(notes(result))\
-                \(if: undo != nil, "<div class=\"actions\">\(undo)</div>")
+                <p class="notice good" role="status">\(visitor.shown(result.sentence).asSentence)</p>\
+                \(notes(result.notes, visitor))\(if: undo != nil, "<div class=\"actions\">\(undo)</div>")
                 """
         case .stopped(let result):
-            let done = result.sentence.isEmpty ? "nothing was changed" : result.sentence
-            return
-                "<p class=\"notice\" role=\"status\">Stopped: \(done). Start it again to continue.</p>\(notes(result))"
+            let done = result.sentence.isEmpty ? "nothing was changed" : visitor.shown(result.sentence)
+            return """
+                <p class="notice" role="status">Stopped: \(done). Start it again to continue.</p>\
+                \(notes(result.notes, visitor))
+                """
         case .failed(let problem):
-            return "<p class=\"problem bad\" role=\"alert\">\(Elements.prose(problem.asSentence))</p>"
+            return "<p class=\"problem bad\" role=\"alert\">\(Elements.prose(visitor.shown(problem).asSentence))</p>"
         }
     }
 
@@ -346,22 +355,28 @@ struct ChangeRunPage: DashboardPage {
             switch phase {
             case .ready: "<p>Waits for confirmation.</p>"
             default:
-                note.map {
-                    let message = visitor.seesContent ? $0.message : AuditEntry.maskingTokens($0.message)
-                    return "<p>\($0.title): \(message).</p>"
-                } ?? progress(phase)
+                note.map { "<p>\($0.title): \(visitor.shown($0.message)).</p>" } ?? progress(phase)
             }
         return """
             <li data-run="\(run.id)" data-state="\(state)"><a href="\(site.links.path(["runs", run.id]))">\
-            \(run.plan?.command ?? "Counting")</a>\(words)\(toast)</li>
+            \(visitor.shown(run.plan?.command ?? "Counting"))</a>\(words)\(toast)</li>
             """
     }
 
-    private static func notes(_ result: ChangeResult) -> HTML {
-        HTML(result.notes.map { "<p class=\"notice\">\(Elements.prose($0.asSentence))</p>" as HTML })
+    private static func notes(_ notes: [String], _ visitor: Visitor) -> HTML {
+        HTML(notes.map { "<p class=\"notice\">\(Elements.prose(visitor.shown($0).asSentence))</p>" as HTML })
     }
 
     private static func stop(_ run: ChangeRun, _ site: Site, _ visitor: Visitor, _ title: String = "Stop") -> HTML {
         site.form(visitor, "stop-run", [("id", run.id)], "<button>\(title)</button>")
+    }
+}
+
+extension Visitor {
+    /// Returns a text about a change as the visitor may see it: the tokens in it are shortened for viewers.
+    func shown(_ text: String) -> String {
+        guard !seesContent else { return text }
+        return text.split(separator: "\n", omittingEmptySubsequences: false)
+            .map { AuditEntry.maskingTokens(String($0)) }.joined(separator: "\n")
     }
 }

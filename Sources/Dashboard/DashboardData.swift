@@ -27,6 +27,10 @@ actor DashboardData {
     private var memoryReads: [String: Task<ServerInfo?, any Error>] = [:]
     private var actions: Kept<[AuditEntry]>?
     private var actionsRead: Task<[AuditEntry], any Error>?
+    private var pages: [String: Kept<CampaignPage.State>] = [:]
+    private var pageReads: [String: Task<CampaignPage.State, any Error>] = [:]
+    private var sizes: Kept<[KeySize]>?
+    private var sizesRead: Task<[KeySize], any Error>?
     private var queueList: Kept<Fleet.Found>?
     private var queueSearch: Task<Fleet.Found, any Error>?
 
@@ -71,6 +75,7 @@ actor DashboardData {
         reading = nil
         actions = nil
         campaignRead = nil
+        (pages, pageReads) = ([:], [:])
         if let last = campaignReads.indices.last { campaignReads[last].at -= .seconds(2) }
         status?.at = .now - .seconds(2)
     }
@@ -105,6 +110,40 @@ actor DashboardData {
             }
         }
         campaignReads.append(Kept(value: found, at: now))
+        return found
+    }
+
+    /// Returns the state of a campaign, at most two seconds old: an open page asks every two seconds, and each asks all
+    /// queues.
+    func campaign(_ name: String) async throws -> CampaignPage.State {
+        if let kept = pages[name], kept.at.duration(to: .now) < .seconds(2) { return kept.value }
+        let (queues, begun) = (try await queues(), changes)
+        let read =
+            pageReads[name]
+            ?? Task { [fleet = source.fleet] in
+                CampaignPage.State(
+                    parts: try await CampaignStatus.read(name, in: queues, fleet),
+                    sendings: try await CampaignStatus.sendings(of: name, in: queues, fleet))
+            }
+        pageReads[name] = read
+        defer { if changes == begun { pageReads[name] = nil } }
+        let found = try await read.value
+        guard changes == begun else { return found }
+        // Visitors choose the names.
+        pages = pages.filter { $0.value.at.duration(to: .now) < .seconds(2) }
+        pages[name] = Kept(value: found, at: .now)
+        return found
+    }
+
+    /// Returns the sizes of the largest keys, at most ten seconds old, because Redis estimates each from samples.
+    func keySizes() async throws -> [KeySize] {
+        if let sizes, sizes.at.duration(to: .now) < .seconds(10) { return sizes.value }
+        let queues = try await queues()
+        let read = sizesRead ?? Task { [fleet = source.fleet] in try await KeySizes.read(fleet, queues) }
+        sizesRead = read
+        defer { sizesRead = nil }
+        let found = try await read.value
+        sizes = Kept(value: found, at: .now)
         return found
     }
 

@@ -210,8 +210,10 @@ struct DeadLetterPage: DashboardPage {
         var sweep = DeadLetterSweep(try await request.source.fleet.deadLetters(of: queue.keys), .show, filter)
         sweep.newestFirst = true
         var found: DeadLetterRow?
-        try await sweep.run { page, _ in
-            found = found ?? page.letters.first.map { DeadLetterRow($0, queue: queue.keys.queue) }
+        try await request.site.searches.run(for: request.visitor) {
+            try await sweep.run { page, _ in
+                found = found ?? page.letters.first.map { DeadLetterRow($0, queue: queue.keys.queue) }
+            }
         }
         guard let found else {
             throw WebError(.notFound, "dead letter \(key) is no longer in queue \(queue.keys.queue)")

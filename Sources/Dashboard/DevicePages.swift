@@ -53,6 +53,18 @@ struct DevicePage: DashboardPage {
         try await content(of: request.parameters("token") ?? "", request)
     }
 
+    func content(of text: String, _ request: PageRequest) async throws -> PageContent {
+        try await Self.bounded(request) { try await found(text, request) }
+    }
+
+    /// Runs a search that ends after a time or, if the request asks for everything, one of a few at once.
+    static func bounded<Found>(
+        _ request: PageRequest, _ search: () async throws -> Found
+    ) async throws -> Found {
+        guard time(for: request, 1) == nil else { return try await search() }
+        return try await request.site.searches.run(for: request.visitor, search)
+    }
+
     // MARK: Searching
 
     /// Searches for a token.
@@ -95,14 +107,14 @@ struct DevicePage: DashboardPage {
     }
 
     /// - Parameter text: a token in hex or base64, or the beginning of one in hex, perhaps with an ellipsis.
-    func content(of text: String, _ request: PageRequest) async throws -> PageContent {
+    private func found(_ text: String, _ request: PageRequest) async throws -> PageContent {
         var text = text
         for ellipsis in ["…", "..."] where text.hasSuffix(ellipsis) { text.removeLast(ellipsis.count) }
         let token = TokenText.normalized(text)
         guard token.isHexadecimal, token.utf8.count < TokenMatches.whole else {
             return try await page(token, asked: token, request)
         }
-        guard let beginning = TokenMatches(token) else {
+        guard let beginning = TokenMatches(Self.searched(token, by: request.visitor)) else {
             throw WebError(
                 .badRequest,
                 "\(token) is too short: a device token has 64 hex digits or more, and a search needs the first "
@@ -117,7 +129,13 @@ struct DevicePage: DashboardPage {
             <p class="notice">\(which) that begins with \(matches.beginning). \
             \(if: matches.isPartial, searchAll(matches.beginning, request))</p>
             """
-        return try await page(only, asked: token, request, notice)
+        return try await page(only, asked: matches.beginning, request, notice)
+    }
+
+    /// Returns the digits of the beginning of a token that a visitor searches for. Viewers see the first eight digits
+    /// of tokens; if they could search for more, a few hundred searches would find the others, one by one.
+    static func searched(_ beginning: String, by visitor: Visitor) -> String {
+        visitor.seesContent ? beginning : String(beginning.prefix(TokenMatches.least))
     }
 
     private func searchAll(_ token: String, _ request: PageRequest) -> HTML {
@@ -149,7 +167,7 @@ struct DevicePage: DashboardPage {
                 title: title,
                 main: """
                     \(form)\(partial)<p class="notice">\(matches.tokens.count) tokens begin with \
-                    \(matches.beginning). Enter more digits: only operators see whole tokens.</p>
+                    \(matches.beginning). Enter the whole token: only operators see all of its digits.</p>
                     """)
         }
         let rows = matches.tokens.map { token -> [HTML] in

@@ -233,10 +233,11 @@ struct JobPage: DashboardPage {
         // Search the state that the list showed first, because the job was there a moment ago.
         if let state = request.query["state"].flatMap(StoredJob.State.init) { filter.states = [state] }
         let jobs = try await request.source.fleet.jobs(of: queue.keys)
-        var row = try await find(jobs, filter)
-        if row == nil, !filter.states.isEmpty {
+        let row = try await request.site.searches.run(for: request.visitor) { () -> JobRow? in
+            if let row = try await find(jobs, filter) { return row }
+            guard !filter.states.isEmpty else { return nil }
             filter.states = []
-            row = try await find(jobs, filter)
+            return try await find(jobs, filter)
         }
         guard let row else {
             throw WebError(

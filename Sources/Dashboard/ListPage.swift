@@ -1,6 +1,7 @@
 import Operations
 import PushQueue
 import Redis
+import Synchronization
 import WebPages
 
 // Shared by the pages with a list: reading across several queues, and actions on selected rows.
@@ -266,4 +267,35 @@ extension PageRequest {
     /// The field for the maximum rate of an action.
     static let rate: HTML =
         "<label>Per second<input name=\"rate\" type=\"number\" min=\"1\" placeholder=\"unlimited\"></label>"
+}
+
+/// Limits the searches that go through whole queues, however long that takes: one visitor's must neither keep Redis
+/// busy nor keep others from theirs.
+final class WholeSearches: Sendable {
+    /// The numbers of searches at once: of one visitor, and of all.
+    static let (ofVisitor, all) = (4, 16)
+
+    private let running = Mutex<[String: Int]>([:])
+
+    /// Runs a search.
+    /// - Throws: ``WebError`` if too many are running.
+    func run<Found>(for visitor: Visitor, _ search: () async throws -> Found) async throws -> Found {
+        let name = visitor.name ?? visitor.formToken
+        try running.withLock { running in
+            let own = running[name, default: 0]
+            guard own < Self.ofVisitor, running.values.reduce(0, +) < Self.all else {
+                throw WebError(
+                    .tooManyRequests, "too many searches of whole queues are in progress; try again when one has ended",
+                    retryAfter: 5)
+            }
+            running[name] = own + 1
+        }
+        defer {
+            running.withLock { running in
+                let rest = running[name, default: 1] - 1
+                running[name] = rest > 0 ? rest : nil
+            }
+        }
+        return try await search()
+    }
 }

@@ -14,8 +14,13 @@ struct Note: Sendable {
     var undo: Undo?
 
     init(_ message: String, _ ending: Ending = .done, undo: Undo? = nil) {
-        (self.message, self.ending, self.undo) = (message, ending, undo)
+        (self.ending, self.undo) = (ending, undo)
+        // A mistake repeats the field, which can be as large as a request.
+        self.message = message.count > Self.maximumLength ? "\(message.prefix(Self.maximumLength))…" : message
     }
+
+    /// The number of characters of a message.
+    private static let maximumLength = 2000
 
     init(_ error: WebError) {
         self.init(error.problem, error.status.code < 500 ? .refused : .failed)
@@ -51,6 +56,8 @@ struct Note: Sendable {
 final class Notes: Sendable {
     /// The number of notes that are kept.
     static let maximum = 200
+    /// The number of notes of one session, so that none pushes out those of others.
+    static let maximumOfSession = 20
     /// The time for which a note is kept.
     static let lifetime = Duration.seconds(120)
 
@@ -72,6 +79,11 @@ final class Notes: Sendable {
         let id = Digest.random(16).hex
         kept.withLock { kept in
             kept.removeAll { $0.at.duration(to: now) > Self.lifetime }
+            if kept.count(where: { $0.owner == visitor.formToken }) >= Self.maximumOfSession,
+                let oldest = kept.firstIndex(where: { $0.owner == visitor.formToken })
+            {
+                kept.remove(at: oldest)
+            }
             if kept.count >= Self.maximum { kept.removeFirst(kept.count - Self.maximum + 1) }
             kept.append(Kept(id: id, owner: visitor.formToken, note: note, at: now))
         }

@@ -11,7 +11,7 @@ struct RedisPage: DashboardPage {
 
     func content(_ request: PageRequest) async throws -> PageContent {
         let status = try await request.site.data.fleetStatus()
-        let sizes = try await KeySizes.read(request.source.fleet, request.site.data.queues())
+        let sizes = try await request.site.data.keySizes()
         let largest = max(1, sizes.first?.bytes ?? 1)
         let rows = sizes.map { size -> [HTML] in
             let isLarge = status.largeKeys.contains { $0.key == size.key }

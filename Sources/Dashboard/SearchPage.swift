@@ -66,7 +66,7 @@ struct SearchPage: DashboardPage {
     private func named(_ text: String, _ request: PageRequest) async throws -> [Match] {
         let status = try await request.site.data.fleetStatus()
         let queues = try await request.site.data.queues()
-        let campaigns = try await CampaignStatus.latest(100, in: queues, request.source.fleet).map(\.campaign)
+        let campaigns = try await request.site.data.campaigns().map(\.campaign)
         let kinds: [(kind: String, section: String, names: [String])] = [
             ("queue", "queues", queues.map(\.queue)), ("campaign", "campaigns", Set(campaigns).sorted()),
             ("app", "apps", status.apps.map(\.name)), ("worker", "workers", status.living.map(\.name)),

@@ -16,6 +16,7 @@ final class Site: Sendable {
     let data: DashboardData
     let runs = ChangeRuns()
     let notes = Notes()
+    let searches = WholeSearches()
     let admission: AdmissionMiddleware
     let logger: Logger
     private let hasWarned = Atomic(false)
@@ -58,9 +59,17 @@ final class Site: Sendable {
     func local(_ path: String?) -> String {
         // `//host` is another site, and browsers strip tabs and line feeds.
         guard let path, path.hasPrefix("/"), !path.hasPrefix("//"),
-            path.utf8.allSatisfy({ $0 > 0x20 && $0 < 0x7F && $0 != 0x5C })
+            path.utf8.allSatisfy({ $0 > 0x20 && $0 < 0x7F && $0 != 0x5C }), !Self.hasDots(path)
         else { return links.path([]) }
         return links.base + path
+    }
+
+    /// Returns true for a path with a segment that browsers resolve, such as `..`: it would leave the base path, below
+    /// which the other paths of the host are another program's. ``Links`` makes no such path.
+    private static func hasDots(_ path: String) -> Bool {
+        path.prefix { $0 != "?" && $0 != "#" }.split(separator: "/").contains { segment in
+            [".", ".."].contains(segment.lowercased().replacing("%2e", with: "."))
+        }
     }
 
     /// Returns the number of problems, by the last status.

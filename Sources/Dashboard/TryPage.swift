@@ -23,17 +23,6 @@ struct TryPage: DashboardPage {
         // Without a worker, a job would only wait.
         let queue = request.query["queue"] ?? queues.first { $0.workers > 0 && $0.paused == nil }?.name ?? ""
         let token = request.query["token"] ?? String(repeating: "0", count: 64)
-        let example = """
-            {
-              "token": "\(TokenText.normalized(token))",
-              "payload": {
-                "aps": {
-                  "alert": { "title": "Hello", "body": "From the dashboard" },
-                  "sound": "default"
-                }
-              }
-            }
-            """
         let sent: HTML =
             request.query["sent"].map {
                 """
@@ -48,7 +37,7 @@ struct TryPage: DashboardPage {
             data-check="\(request.links.path(["try", "check"]))">\
             \(request.site.formToken(request.visitor))
             \(choice(of: queues, queue))
-            <label>Job<textarea name="job" spellcheck="false">\(example)</textarea></label>
+            <label>Job<textarea name="job" spellcheck="false">\(try Self.example(token))</textarea></label>
             \(if: request.isOperator, Self.question)\
             <p>\(if: request.isOperator, "<button class=\"main\">Send</button> ")\
             <button formaction="\(request.links.path(["try", "check"]))" formnovalidate>Check</button></p>
@@ -58,6 +47,21 @@ struct TryPage: DashboardPage {
             \(if: request.isOperator, Self.dialog)
             """
         return PageContent(title: "Try it", main: main, scripts: ["compose.js"])
+    }
+
+    /// Returns the job that the page begins with. A link can name the token, and nothing else of the job.
+    static func example(_ token: String) throws -> String {
+        """
+        {
+          "token": \(try JSONLine.text(TokenText.normalized(token))),
+          "payload": {
+            "aps": {
+              "alert": { "title": "Hello", "body": "From the dashboard" },
+              "sound": "default"
+            }
+          }
+        }
+        """
     }
 
     private func choice(of queues: [FleetStatus.Queue], _ chosen: String) -> HTML {

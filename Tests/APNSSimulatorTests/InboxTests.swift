@@ -238,7 +238,13 @@ struct InboxTests {
                 "Sec-Fetch-Site: same-site", "Host: evil.example",
             ] {
                 #expect(try await ask("/inbox/next", server, form: form, headers: [header]).status == 403, "\(header)")
-                #expect(try await ask("/inbox/clear", server, form: [:], headers: [header]).status == 403)
+                for (path, form) in [
+                    ("/inbox/clear", [:]), ("/inbox/delete", ["sequence": "1"]), ("/inbox/forget", ["token": anyToken]),
+                    ("/inbox/remove", ["rule": "x", "isGateway": "false"]),
+                ] as [(String, [String: String])] {
+                    #expect(
+                        try await ask(path, server, form: form, headers: [header]).status == 403, "\(path) \(header)")
+                }
             }
             #expect(server.rules.isEmpty)
             let own = ["Origin: http://127.0.0.1:\(port)", "Sec-Fetch-Site: same-origin"]

@@ -135,7 +135,7 @@ private struct Sandbox {
     func output(of step: Int) throws -> [String] {
         // A line of progress ends by being erased.
         try String(contentsOf: folder.appending(path: "outputs/\(step)"), encoding: .utf8).split(separator: "\n")
-            .map { $0.replacing(/.*\r\u{1B}\[K/, with: "") }
+            .map { String($0).replacing(/.*\r\u{1B}\[K/, with: "") }
     }
 
     private static func quoted(_ text: String) -> String { "'" + text.replacing("'", with: "'\\''") + "'" }

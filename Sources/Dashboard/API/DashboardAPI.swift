@@ -26,12 +26,12 @@ struct DashboardAPI: Sendable {
         }
         get(api, "/jobs/{queue}/{key}") { request in try await job(request) }
         get(api, "/campaigns") { request in
-            let campaigns = try await CampaignStatus.latest(100, in: request.site.data.queues(), request.source.fleet)
+            let campaigns = try await request.site.data.campaigns()
             return list("campaigns", try campaigns.map { try JSONLine.text($0, keys: .convertToSnakeCase) })
         }
         get(api, "/campaigns/{campaign}") { request in
             let name = request.parameters("campaign") ?? ""
-            let found = try await CampaignStatus.read(name, in: request.site.data.queues(), request.source.fleet)
+            let found = try await request.site.data.campaign(name).parts
             guard !found.isEmpty else { throw WebError(.notFound, "no queue knows a campaign \(name)") }
             return list("campaigns", try found.map { try JSONLine.text($0, keys: .convertToSnakeCase) })
         }
@@ -45,10 +45,9 @@ struct DashboardAPI: Sendable {
         }
         get(api, "/results") { request in try await results(request) }
         get(api, "/devices/{token}") { request in
-            Response.json(
-                bytes: try await DevicePage.findings(TokenText.normalized(request.parameters("token") ?? ""), request)
-                    .json
-                    .utf8)
+            let token = TokenText.normalized(request.parameters("token") ?? "")
+            let found = try await DevicePage.bounded(request) { try await DevicePage.findings(token, request) }
+            return Response.json(bytes: try found.json.utf8)
         }
         get(api, "/invalid-tokens") { request in
             let found = try await InvalidTokensPage.list(request)
@@ -62,7 +61,7 @@ struct DashboardAPI: Sendable {
             return list("invalid_tokens", lines, found.cursor)
         }
         get(api, "/keys") { request in
-            let sizes = try await KeySizes.read(request.source.fleet, request.site.data.queues())
+            let sizes = try await request.site.data.keySizes()
             return list("keys", try sizes.map { try JSONLine.text($0, keys: .convertToSnakeCase) })
         }
         get(api, "/activity") { request in try await activity(request) }
@@ -70,7 +69,7 @@ struct DashboardAPI: Sendable {
             guard let run = await request.site.runs[request.parameters("id") ?? ""] else {
                 throw WebError(.notFound, "unknown run")
             }
-            return try Response.json(RunObject(run))
+            return try Response.json(RunObject(run, for: request.visitor))
         }
         api.post("/check") { [site] request, context in
             let form = try Self.form(context)
@@ -85,7 +84,8 @@ struct DashboardAPI: Sendable {
             }
             let result = try await Actions.perform(name, Self.form(context), context.visitor, site)
             if let error = result.error { throw WebError(.conflict, error) }
-            return try Response.json(ActionObject(message: result.message, run: result.run.map(RunObject.init)))
+            return try Response.json(
+                ActionObject(message: result.message, run: result.run.map { RunObject($0, for: context.visitor) }))
         }
     }
 
@@ -116,19 +116,24 @@ struct DashboardAPI: Sendable {
         var groups: [String: Int]?
         var notes: [String]?
 
-        init(_ run: ChangeRun) {
+        init(_ run: ChangeRun, for visitor: Visitor) {
             (id, action) = (run.id, run.change.action.rawValue)
             switch run.phase {
             case .counting(let found): (state, total) = ("counting", found)
             case .ready(let plan):
                 (state, total, groups) = ("ready", plan.count, plan.groups)
-                (subject, question, notes) = (AuditEntry.maskingTokens(plan.subject), plan.question, plan.notes)
+                (subject, question) = (AuditEntry.maskingTokens(plan.subject), plan.question.map(visitor.shown))
+                notes = plan.notes.map(visitor.shown)
             case .running(let done, let plan): (state, self.done, total) = ("running", done, plan.count)
             case .done(let result):
-                (state, done, message, notes) = ("done", result.count, result.sentence, result.notes)
+                (state, done, message, notes) = (
+                    "done", result.count, visitor.shown(result.sentence), result.notes.map(visitor.shown)
+                )
             case .stopped(let result):
-                (state, done, message, notes) = ("stopped", result.count, result.sentence, result.notes)
-            case .failed(let problem): (state, error) = ("failed", problem)
+                (state, done, message, notes) = (
+                    "stopped", result.count, visitor.shown(result.sentence), result.notes.map(visitor.shown)
+                )
+            case .failed(let problem): (state, error) = ("failed", visitor.shown(problem))
             }
         }
     }

@@ -40,22 +40,26 @@ extension FleetStatus.Problem {
 
         /// The command for a shell.
         package var command: String {
-            let words: [String] =
-                switch self {
-                case .resumeApp(let app): ["resume", "--app", app]
-                case .resumeQueue(let queue): ["resume", "--queue", queue]
-                case .resumeCampaign(let name): ["campaign", "resume"] + Self.argument(name)
-                case .cancelCampaign(let name): ["campaign", "cancel"] + Self.argument(name)
-                case .showCampaign(let name): ["campaign", "show"] + Self.argument(name)
-                case .listDeadLetters(let queue): ["dead", "list", "--queue", queue]
-                case .requeue(let queue, let reason):
-                    ["requeue", "--queue", queue] + (reason.map { ["--reason", $0] } ?? ["--all"])
-                case .unquiet: ["quiet", "--all", "--undo"]
-                case .startWorker(let queues):
-                    ["run"] + (queues.isEmpty ? [] : ["--queue", queues.joined(separator: ",")])
-                case .check: ["check"]
-                }
-            return (["apns-worker"] + words.map(Self.quoted)).joined(separator: " ")
+            switch self {
+            case .resumeApp(let app): Self.command(["resume", "--app", app])
+            case .resumeQueue(let queue): Self.command(["resume", "--queue", queue])
+            case .resumeCampaign(let name): Self.command(["campaign", "resume"], name)
+            case .cancelCampaign(let name): Self.command(["campaign", "cancel"], name)
+            case .showCampaign(let name): Self.command(["campaign", "show"], name)
+            case .listDeadLetters(let queue): Self.command(["dead", "list", "--queue", queue])
+            case .requeue(let queue, let reason):
+                Self.command(["requeue", "--queue", queue] + (reason.map { ["--reason", $0] } ?? ["--all"]))
+            case .unquiet: Self.command(["quiet", "--all", "--undo"])
+            case .startWorker(let queues):
+                Self.command(["run"] + (queues.isEmpty ? [] : ["--queue", queues.joined(separator: ",")]))
+            case .check: Self.command(["check"])
+            }
+        }
+
+        /// Returns a command of `apns-worker` for a shell.
+        /// - Parameter name: the name of a thing, as the last word.
+        package static func command(_ words: [String], _ name: String? = nil) -> String {
+            (["apns-worker"] + words + (name.map(argument) ?? [])).map(quoted).joined(separator: " ")
         }
 
         /// The command and its effect, as a clause; `nil` if the hint says it.

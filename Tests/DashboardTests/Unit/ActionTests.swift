@@ -1,3 +1,4 @@
+import FoundationEssentials
 import NIOCore
 import PushQueue
 import Testing
@@ -48,6 +49,18 @@ struct ActionTests {
                 "cancel-campaign", "change-dead-letters", "change-jobs", "forget-devices", "remove-invalid-tokens",
                 "requeue-campaign", "stop-worker",
             ])
+    }
+}
+
+@Suite("The job to try")
+struct ExampleTests {
+    @Test("A link to the page can name the token, and nothing else of the job")
+    func token() throws {
+        struct Example: Decodable { let token: String }
+        for token in ["00FC13AD", #"x","payload":{"aps":{"alert":"Win"}},"y":""#, "a\nb\\"] {
+            let job = try TryPage.example(token)
+            #expect(try JSONDecoder().decode(Example.self, from: Data(job.utf8)).token == TokenText.normalized(token))
+        }
     }
 }
 

@@ -193,6 +193,14 @@ struct ActivityTests {
         #expect(filter.isEmpty == query.isEmpty)
     }
 
+    @Test(
+        "only the ID of an entry is a position in the list",
+        arguments: [
+            ("1795266300000-0", true), ("1-12", true), ("", false), ("1", false), ("-", false), ("1-", false),
+            ("1-2-3", false), ("½-1", false), ("+1-0", false), ("99999999999999999999-0", false), ("01-0", false),
+        ])
+    func position(text: String, isID: Bool) { #expect(ActivityPage.isID(text) == isID) }
+
     @Test("an unknown action or result is a mistake", arguments: ["action=explode", "result=maybe"])
     func mistakes(query: String) {
         #expect(throws: WebError.self) { try ActivityPage.Filter(Form(query)) }

@@ -142,10 +142,24 @@ struct NotesTests {
         let old = try #require(notes.add(Note("old"), for: olga, at: now))
         let late = now + Notes.lifetime + .seconds(1)
         #expect(notes.take(old, by: olga, at: late) == nil)
-        let ids = (0...Notes.maximum).compactMap { notes.add(Note("\($0)"), for: olga, at: late) }
+        func visitor(_ number: Int) -> Visitor {
+            Visitor(role: .operator, seesContent: true, formToken: "\(number)")
+        }
+        let ids = (0...Notes.maximum).compactMap { notes.add(Note("\($0)"), for: visitor($0), at: late) }
         #expect(Set(ids).count == Notes.maximum + 1)
-        let found = ids.compactMap { notes.take($0, by: olga, at: late)?.message }
+        let found = ids.enumerated().compactMap { notes.take($1, by: visitor($0), at: late)?.message }
         #expect(found == (1...Notes.maximum).map { "\($0)" })
+    }
+
+    @Test("The notes of one session do not push out those of others, and are not as long as a request")
+    func boundsOfSession() throws {
+        let notes = Notes()
+        let others = try #require(notes.add(Note("x"), for: otto))
+        // A viewer gets a note for each action that is refused.
+        let own = (0..<2 * Notes.maximum).compactMap { notes.add(Note("\($0)"), for: vic) }
+        #expect(notes.take(others, by: otto)?.message == "x")
+        #expect(own.compactMap { notes.take($0, by: vic) }.count == Notes.maximumOfSession)
+        #expect(Note(String(repeating: "x", count: 1 << 20)).message.count < 3000)
     }
 
     @Test(
@@ -182,11 +196,14 @@ struct NoticesTests {
     /// A change of three things, which waits until it may end.
     private struct Slow: Change {
         let action = AuditEntry.Action.cancelJobs
+        /// Stands in all texts.
+        var detail = ""
         let isOpen: @Sendable () -> Bool
 
         func plan(_ desk: Desk, _ progress: @Sendable (Int) -> Void) async throws -> ChangePlan {
-            var plan = ChangePlan("queue q", question: "Cancel 3 jobs?", parts: [ChangePart("q", count: 3)])
-            (plan.command, plan.verb) = ("Cancel 3 <jobs>", "cancelled")
+            var plan = ChangePlan("queue q", question: "Cancel 3 jobs\(detail)?", parts: [ChangePart("q", count: 3)])
+            (plan.command, plan.verb) = ("Cancel 3 <jobs>\(detail)", "cancelled")
+            if !detail.isEmpty { plan.notes = ["note\(detail)"] }
             return plan
         }
 
@@ -194,12 +211,13 @@ struct NoticesTests {
             control.progress(1)
             while !isOpen(), !control.isStopped() { try await Task.sleep(for: .milliseconds(5)) }
             var part = ChangePart("q", count: 3)
-            part.sentence = "cancelled 3 jobs"
+            part.sentence = "cancelled 3 jobs\(detail)"
+            if !detail.isEmpty { part.notes = ["note\(detail)"] }
             return ChangeResult([part])
         }
     }
 
-    private static func with(_ body: (Site) async throws -> Void) async throws {
+    private static func with(base: String = "", _ body: (Site) async throws -> Void) async throws {
         // Nothing listens there.
         let topology = try RedisTopology(url: "redis://127.0.0.1:1")
         let logger = Logger(label: "test", factory: { _ in SwiftLogNoOpLogHandler() })
@@ -215,7 +233,9 @@ struct NoticesTests {
         let source = DashboardSource(
             fleet: fleet, invalidTokens: tokens, version: "1", check: { _, _ in .init([], nil) },
             prepare: { _, _, _ in .failure(.init("")) }, explain: { _ in nil }, environment: { $0 }, token: { $0 })
-        let site = Site(DashboardConfiguration(proxies: try TrustedProxies()), source, logger: logger)
+        var configuration = DashboardConfiguration(proxies: try TrustedProxies())
+        configuration.base = base
+        let site = Site(configuration, source, logger: logger)
         do {
             try await body(site)
         } catch {
@@ -227,11 +247,59 @@ struct NoticesTests {
         await tokens.close()
     }
 
-    private static func run(_ site: Site, _ isOpen: @escaping @Sendable () -> Bool) -> ChangeRun {
+    private static func run(
+        _ site: Site, detail: String = "", back: String = "/jobs", _ isOpen: @escaping @Sendable () -> Bool
+    ) -> ChangeRun {
         let desk = Desk(site.source.fleet, person: "olga", via: .web) { _ in }
         return ChangeRun(
-            Slow(isOpen: isOpen), desk, of: "change-jobs", Form("action=cancel&id=x"), owner: olga.formToken,
-            back: "/jobs")
+            Slow(detail: detail, isOpen: isOpen), desk, of: "change-jobs", Form("action=cancel&id=x"),
+            owner: olga.formToken,
+            back: back)
+    }
+
+    @Test("A viewer sees no whole token of a run, in no phase and in no link")
+    func masked() async throws {
+        let token = String(repeating: "0123456789abcdef", count: 4)
+        try await Self.with { site in
+            let gate = TestGate()
+            let run = Self.run(site, detail: " of \(token)", back: "/devices/\(token)") { gate.isOpen }
+            try await site.runs.start(run, isConfirmed: false) {}
+            try await eventually { if case .ready = run.phase { true } else { false } }
+            func check(_ words: String) async {
+                let content = ChangeRunPage.content(run, site, vic).text
+                let strip = await site.runStrip(for: vic).text
+                for text in [content, strip, ChangeRunPage.back(run, site, vic)] {
+                    #expect(!text.contains(token), "\(words)")
+                }
+                #expect(content.contains("of 01234567…") || words == "running")
+                #expect(ChangeRunPage.content(run, site, olga).text.contains(token))
+            }
+            await check("ready")
+            #expect(run.confirm {})
+            try await eventually { if case .running(1, _) = run.phase { true } else { false } }
+            await check("running")
+            gate.open()
+            try await eventually { run.phase.hasEnded }
+            await check("done")
+            #expect(ChangeRunPage.content(run, site, olga).text.contains("data-back=\"/devices/\(token)\""))
+            #expect(ChangeRunPage.content(run, site, vic).text.contains("data-back=\"/activity\""))
+        }
+    }
+
+    @Test(
+        "A path that a request names leads to no other site, and stays below the base path", arguments: ["", "/push"])
+    func local(base: String) async throws {
+        try await Self.with(base: base) { site in
+            for path in ["/", "/jobs?id=../x", "/jobs?a=//b", "/queues/~..", "/queues/a.b", "/apps#..", "/.x"] {
+                #expect(site.local(path) == base + path)
+            }
+            for path in [
+                nil, "", "jobs", "//evil", "/\\evil", "/\t/evil", "/\n/evil", "https://evil", "javascript:1", "/é",
+                "/..",
+                "/../other", "/jobs/../../other", "/%2e%2E/other", "/.%2e/other", "/.//evil", "/./", "/jobs/..?x",
+                "/jobs/..#x",
+            ] { #expect(site.local(path) == base + "/", "\(path ?? "nil")") }
+        }
     }
 
     @Test("A run is in view of its operator at once, of all from its confirmation on, and for a minute after its end")
