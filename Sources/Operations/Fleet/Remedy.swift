@@ -42,17 +42,18 @@ extension FleetStatus.Problem {
         package var command: String {
             let words: [String] =
                 switch self {
-                case .resumeApp(let app): ["resume", "--app", app]
-                case .resumeQueue(let queue): ["resume", "--queue", queue]
+                case .resumeApp(let app): ["resume"] + Self.option("--app", app)
+                case .resumeQueue(let queue): ["resume"] + Self.option("--queue", queue)
                 case .resumeCampaign(let name): ["campaign", "resume"] + Self.argument(name)
                 case .cancelCampaign(let name): ["campaign", "cancel"] + Self.argument(name)
                 case .showCampaign(let name): ["campaign", "show"] + Self.argument(name)
-                case .listDeadLetters(let queue): ["dead", "list", "--queue", queue]
+                case .listDeadLetters(let queue): ["dead", "list"] + Self.option("--queue", queue)
                 case .requeue(let queue, let reason):
-                    ["requeue", "--queue", queue] + (reason.map { ["--reason", $0] } ?? ["--all"])
+                    ["requeue"] + Self.option("--queue", queue)
+                        + (reason.map { Self.option("--reason", $0) } ?? ["--all"])
                 case .unquiet: ["quiet", "--all", "--undo"]
                 case .startWorker(let queues):
-                    ["run"] + (queues.isEmpty ? [] : ["--queue", queues.joined(separator: ",")])
+                    ["run"] + (queues.isEmpty ? [] : Self.option("--queue", queues.joined(separator: ",")))
                 case .check: ["check"]
                 }
             return (["apns-worker"] + words.map(Self.quoted)).joined(separator: " ")
@@ -74,8 +75,12 @@ extension FleetStatus.Problem {
             }
         }
 
-        /// A name that begins with a dash is no option.
+        /// Keeps a name that begins with a dash from being read as an option.
         private static func argument(_ name: String) -> [String] { name.hasPrefix("-") ? ["--", name] : [name] }
+
+        private static func option(_ option: String, _ value: String) -> [String] {
+            value.hasPrefix("-") ? ["\(option)=\(value)"] : [option, value]
+        }
 
         /// Returns a word for a shell. Producers choose names, so that one can contain anything.
         package static func quoted(_ word: String) -> String {
