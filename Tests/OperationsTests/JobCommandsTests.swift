@@ -464,6 +464,20 @@ struct JobCommandsTests {
         #expect(entry.subject == "campaign spring" && entry.detail == stopped.reason)
     }
 
+    @Test("let a guard stop a campaign that an operator resumes, if its limit was exceeded during the operator's pause")
+    func guardDuringPause() async throws {
+        let worker = try await queue.worker("w", claiming: (1...30).map { "job \($0)" })
+        try await guardSpring("invalid_token>5%", minimum: 10)
+        _ = try await change(.pause, of: spring, in: queue)
+        #expect(try await settle(worker, 1...20, .invalidToken).stopped.isEmpty)
+        #expect(try await JobCommands.read(queue.client, queue.keys).commands[spring]?.by == "eve")
+        _ = try await change(.resume, of: spring, in: queue)
+        #expect(try await settle(worker, 21...21, .delivered).stopped.map(\.campaign) == ["spring"])
+        // It does so once: the same notifications do not stop it again.
+        _ = try await change(.resume, of: spring, in: queue)
+        #expect(try await settle(worker, 22...22, .delivered).stopped.isEmpty)
+    }
+
     @Test(
         "pause a campaign beside counters and commands that are not numbers",
         arguments: [("dead", "nan", nil), ("retried", "inf", nil), ("dead", "0", #"{"per_second":1e999}"#)]

@@ -136,13 +136,13 @@ local function campaign_facts(key)
     return facts
 end
 
--- Pauses a running campaign, as an operator's command does. Returns false if it is paused or cancelled.
+-- Pauses a running campaign, as an operator's command does. If it is paused or cancelled, returns false and by whom.
 local function pause_campaign(job_commands, name, by, reason)
     local field = 'campaign:' .. name
     local text = redis.pcall('HGET', job_commands, field)
     local command = decoded_object(type(text) == 'string' and text)
     if (text and type(text) ~= 'string') or command.state then
-        return false
+        return false, command.by
     end
     local now_in_us = now_us()
     local now = math.floor(now_in_us / 1000)
@@ -182,7 +182,8 @@ local function rebase_guard(key, guard, counters)
 end
 
 -- Pauses a campaign if one of the shares of its guard is above its limit. Returns the reason, or nil. The guard then counts
--- from here on: a campaign that is resumed is not paused again because of the same notifications.
+-- from here on: a campaign that is resumed is not paused again because of the same notifications. If an operator has paused
+-- it, the guard has not stopped it yet, and does so after the operator has resumed it.
 local function apply_guard(key, now, name, facts, job_commands)
     local guard = decoded_object(facts.guard)
     local minimum, base = tonumber(guard.min), guard.base
@@ -202,9 +203,12 @@ local function apply_guard(key, now, name, facts, job_commands)
         end
         if limit and all >= math.max(1, minimum) and number * 100 > limit * all then
             local reason = string.format('%s is %.1f%% of %.0f, above %.14g%%', counter, number * 100 / all, all, limit)
-            guard.stopped_at, guard.reason = now, reason
-            rebase_guard(key, guard, counters)
-            return pause_campaign(job_commands, name, 'guard', reason) and reason or nil
+            local is_paused, by = pause_campaign(job_commands, name, 'guard', reason)
+            if is_paused or by == 'guard' then
+                guard.stopped_at, guard.reason = now, reason
+                rebase_guard(key, guard, counters)
+            end
+            return is_paused and reason or nil
         end
     end
     return nil
