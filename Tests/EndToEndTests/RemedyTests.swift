@@ -10,6 +10,8 @@ extension EndToEnd {
             .resumeApp("news"), .resumeQueue("q"), .resumeCampaign("c"), .resumeCampaign("-c"), .cancelCampaign("c"),
             .showCampaign("c"), .listDeadLetters(queue: "q"), .requeue(queue: "q", reason: "BadPayload"),
             .requeue(queue: "q", reason: nil), .unquiet, .startWorker(queues: ["q", "r"]), .check,
+            .resumeApp("-a"), .resumeQueue("-q"), .requeue(queue: "-q", reason: "-r"), .listDeadLetters(queue: "-q"),
+            .startWorker(queues: ["-q"]),
         ]
 
         @Test("the command that a problem advises is one of the program", arguments: remedies)

@@ -217,6 +217,79 @@ struct CampaignSendTests {
         }
     }
 
+    @Test(
+        "Counters that are not numbers neither double the first jobs nor count as outcomes of the canary.",
+        arguments: ["nan", "inf", "1e20", "-3", "x"])
+    func damagedCounters(value: String) async throws {
+        try await OperatorScene.with { scene in
+            let key = "push:{default}:campaign:spring"
+            try scene.run("HSET", key, "invalid_token", value, "suppressed", value, "delivered", "7")
+            try await Self.sendCanary(scene)
+            #expect(try Self.next(scene) == "3")
+            #expect(try scene.texts("LRANGE", Self.list, "0", "-1") == Self.expected(3))
+            try scene.run("HSET", key, "delivered", "9")
+            let waiting = try await Self.cursor(NumberedJobs(canary: 3), ahead: 100, scene).ask(after: 3, count: 1)
+            #expect(waiting.state == .canary && waiting.unended == 28)
+            #expect(waiting.outcomes[.delivered] == 2 && waiting.outcomes[.suppressed] == 0)
+        }
+    }
+
+    @Test("A position that is not a number is one, so the command does not ask for it without end.")
+    func damagedPosition() async throws {
+        try await OperatorScene.with { scene in
+            try await Self.sendCanary(scene)
+            let cursor = try await Self.cursor(NumberedJobs(canary: 3), ahead: 100, scene)
+            for (value, next) in [("nan", 0), ("x", 0), ("-5", 0), ("2.5", 2), ("inf", 1 << 53)] {
+                try scene.run("HSET", "push:{default}:campaign-list:spring", "next", value)
+                let reply = try await cursor.ask(after: 3, count: 1)
+                #expect(reply.state == .moved && reply.next == next, "\(value)")
+            }
+        }
+    }
+
+    @Test("The guard that the campaign has now decides how many outcomes the canary needs.")
+    func changedGuard() async throws {
+        try await OperatorScene.with { scene in
+            try await Self.sendCanary(scene)
+            let key = "push:{default}:campaign:spring"
+            try scene.run("HSET", key, "delivered", "25")
+            try scene.run("HSET", "push:{default}:campaign-list:spring", "canary_at", "1")
+            let keys = try QueueKeys()
+            let client = try await scene.fleet.client(for: keys.retry)
+            let cursor = CampaignCursor(
+                "spring", NumberedJobs(canary: 3), ahead: 100, by: "ada", guard: try Self.guarded(), wait: 1, client,
+                keys)
+            #expect(try await cursor.ask(after: 3, count: 1).state == .ready)
+            _ = try await CampaignGuard.set(try Self.guarded(28), of: "spring", client, keys)
+            let waiting = try await cursor.ask(after: 3, count: 1)
+            #expect(waiting.state == .canary && waiting.needed == 28 && waiting.leftMs == 0)
+            // Without a guard, the command's own minimum remains.
+            _ = try await CampaignGuard.set(nil, of: "spring", client, keys)
+            let unguarded = try await cursor.ask(after: 3, count: 1)
+            #expect(unguarded.state == .ready && unguarded.needed == 20)
+        }
+    }
+
+    @Test("Two commands that send the same list wait for the same canary, and push each job once.")
+    func twoCommands() async throws {
+        try await OperatorScene.with { scene in
+            let jobs = NumberedJobs(canary: 3)
+            let one = try await Self.cursor(jobs, ahead: 100, scene)
+            let other = try await Self.cursor(jobs, ahead: 100, scene)
+            #expect(try await one.push(try jobs.jobs(after: 0, atMost: 2, bytes: 0), after: 0).state == .pushed)
+            let late = try await other.push(try jobs.jobs(after: 0, atMost: 3, bytes: 0), after: 0)
+            #expect(late.state == .moved && late.next == 2)
+            #expect(try await other.push(try jobs.jobs(after: 2, atMost: 1, bytes: 0), after: 2).next == 3)
+            let rest = try jobs.jobs(after: 3, atMost: 22, bytes: 0)
+            for cursor in [one, other] { #expect(try await cursor.push(rest, after: 3).state == .canary) }
+            try scene.run("HSET", "push:{default}:campaign:spring", "delivered", "30")
+            #expect(try await one.push(rest, after: 3).state == .pushed)
+            #expect(try await other.push(rest, after: 3).state == .moved)
+            #expect(try scene.texts("LRANGE", Self.list, "0", "-1") == Self.expected())
+            #expect(try scene.run("HGET", "push:{default}:campaign:spring", "total").text == "245")
+        }
+    }
+
     @Test("A canary needs a guard, and as many tokens as its minimum.")
     func canaryMistakes() throws {
         func mistake(_ minimum: Int?) throws -> String {

@@ -243,6 +243,45 @@ struct JobCommandsTests {
         #expect(periods.sorted { $0.length < $1.length }.map(\.ended) == [1, 2, 3, 4])
     }
 
+    @Test(
+        "add up times beside whatever another client has written in their place",
+        arguments: [
+            #"{"1":1e999}"#, #"{"1":null,"7":[]}"#, "[1,2]", #"{"1":"nan","2":"inf"}"#, #"{"1":-5,"+96":9}"#, "x",
+            String(repeating: "{", count: 2000), #"{"\#(String(repeating: "x", count: 5000))":1}"#,
+        ])
+    func hostileLatencies(text: String) async throws {
+        let worker = try await queue.worker("w", claiming: ["a", "b"])
+        try queue.redis.run("HSET", queue.keys.campaign("spring"), "total", "2", "latency", text)
+        for claim in 1...2 {
+            try await worker.settle { settlement in
+                settlement.use(campaign: ByteBuffer(string: "spring"))
+                settlement.addLatency(90)
+                settlement.end(claim, .delivered)
+            }
+        }
+        let counts = try await CampaignCounts.read("spring", queue.client, queue.keys)
+        let own = counts.latencies.buckets.first { $0.bound == 96 }
+        #expect(own?.count == 2, "\(counts.latencies)")
+        let report = try #require(try await finished().first?["report"])
+        #expect(!report.contains("nan") && !report.contains("inf"), "\(report)")
+        #expect(report.contains(#""latency_p99_ms":"#), "\(report)")
+    }
+
+    @Test("end without a rate and a negative duration after the clock was set back")
+    func clockSetBack() async throws {
+        let worker = try await queue.worker("w", claiming: ["a"])
+        let start = "9000000000000"
+        try queue.redis.run("HSET", queue.keys.campaign("spring"), "total", "1", "started_at", start)
+        _ = try await settle(worker, 1...1, .delivered)
+        let report = try #require(try await finished().first?["report"])
+        #expect(report.contains(#""duration_ms":0"#) && !report.contains("per_second"), "\(report)")
+        let counts = try await CampaignCounts.read("spring", queue.client, queue.keys)
+        // Minutes until the clock is at the start again would be any number of fields.
+        #expect(counts.periods.map(\.length) == [86_400])
+        let summary = CampaignSummary([CampaignStatus(counts, nil, queue: "default", now: 0)])
+        #expect(summary.perSecond == nil)
+    }
+
     private func finished() async throws -> [StoredResult] {
         let page = try await StoredResult.read(after: StoredResult.beginning, count: 100, queue.client, queue.keys)
         return page.results.filter { $0["event"] == "campaign_finished" }
@@ -423,6 +462,33 @@ struct JobCommandsTests {
         let entry = try #require(try await AuditLog.latest(1, queue.client, queue.sharedKeys).first)
         #expect(entry.action == .pauseCampaign && entry.by == "guard" && entry.via == .worker)
         #expect(entry.subject == "campaign spring" && entry.detail == stopped.reason)
+    }
+
+    @Test("let a guard stop a campaign that an operator resumes, if its limit was exceeded during the operator's pause")
+    func guardDuringPause() async throws {
+        let worker = try await queue.worker("w", claiming: (1...30).map { "job \($0)" })
+        try await guardSpring("invalid_token>5%", minimum: 10)
+        _ = try await change(.pause, of: spring, in: queue)
+        #expect(try await settle(worker, 1...20, .invalidToken).stopped.isEmpty)
+        #expect(try await JobCommands.read(queue.client, queue.keys).commands[spring]?.by == "eve")
+        _ = try await change(.resume, of: spring, in: queue)
+        #expect(try await settle(worker, 21...21, .delivered).stopped.map(\.campaign) == ["spring"])
+        // It does so once: the same notifications do not stop it again.
+        _ = try await change(.resume, of: spring, in: queue)
+        #expect(try await settle(worker, 22...22, .delivered).stopped.isEmpty)
+    }
+
+    @Test(
+        "pause a campaign beside counters and commands that are not numbers",
+        arguments: [("dead", "nan", nil), ("retried", "inf", nil), ("dead", "0", #"{"per_second":1e999}"#)]
+            as [(String, String, String?)])
+    func damagedGuard(counter: String, value: String, command: String?) async throws {
+        let worker = try await queue.worker("w", claiming: ["a", "b"])
+        try await guardSpring("invalid_token>5%,dead>1%", minimum: 2)
+        try queue.redis.run("HSET", queue.keys.campaign("spring"), counter, value)
+        if let command { try queue.redis.run("HSET", queue.keys.jobCommands, "campaign:spring", command) }
+        #expect(try await settle(worker, 1...2, .invalidToken).stopped.map(\.campaign) == ["spring"])
+        #expect(try await state() == .paused)
     }
 
     @Test(

@@ -88,8 +88,9 @@ public struct CampaignCounts: Sendable, Equatable {
             return latencies
         }
         for (bound, count) in counts where count > 0 {
-            guard let bound = Int(bound) else { continue }
-            latencies.add(min(Int(bounding: count), MinuteCounts.maximum), below: bound)
+            // Another spelling of a bound, such as `+1`, is ignored, as the scripts do.
+            guard let number = Int(bound), bound == "\(number)" else { continue }
+            latencies.add(min(Int(bounding: count), MinuteCounts.maximum), below: number)
         }
         return latencies
     }

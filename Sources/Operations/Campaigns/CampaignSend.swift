@@ -47,6 +47,9 @@ package struct CampaignCursor: Sendable {
         package var unended: Int
         /// The rest of the wait for the canary, in milliseconds.
         package var leftMs = 0
+        /// The number of the canary's notifications that must have ended after the wait, so that the guard has compared
+        /// them.
+        package var needed = 0
         /// The reason for which the campaign's guard has paused it, printable.
         package var reason = ""
         /// The notifications that have ended since the first job, by outcome, if there is a canary.
@@ -132,7 +135,7 @@ package struct CampaignCursor: Sendable {
             if state == nil { reply.refuse() }
             var found = Reply(
                 state: state ?? .lost, next: reply.number(), waiting: reply.number(), unended: reply.number(),
-                leftMs: reply.number(), reason: String(reply.text().prefix(200)).printable)
+                leftMs: reply.number(), needed: reply.number(), reason: String(reply.text().prefix(200)).printable)
             for outcome in Outcome.allCases where !reply.isAtEnd { found.outcomes[outcome] = reply.number() }
             return found
         }

@@ -50,7 +50,8 @@ package struct CampaignStatus: Encodable, Sendable {
 
     private enum CodingKeys: String, CodingKey {
         case campaign, queue, state, discards, limitPerSecond, stateSinceAt, by, reason, total, ended, left, outcomes
-        case deadReasons, retryReasons, startedAt, updatedAt, finishedAt, stopIf, stopMin, stoppedAt, perSecond, leftMs
+        case deadReasons, retryReasons, startedAt, updatedAt, finishedAt, stopIf, stopMin, stoppedAt, guardLevels
+        case perSecond, leftMs
     }
 
     /// The time without a settlement after which a campaign is idle, in milliseconds.

@@ -273,11 +273,11 @@ package struct SendCampaign: Change {
         announceCanary(reply.leftMs, &run, control)
         let time = reply.leftMs > 0 ? ", up to \(Words.brief(Int64(reply.leftMs))) left" : ""
         control.phase("canary: \(Words.number(ended)) of \(Words.count(canaryTokens, "token")) have ended\(time)")
-        guard reply.leftMs == 0, !run.isCanaryLate, let minimum = `guard`?.minimum else { return }
+        guard reply.leftMs == 0, !run.isCanaryLate else { return }
         run.isCanaryLate = true
         control.note(
             "the wait for the canary is over, but only \(Words.number(ended)) of its tokens have ended, and the guard needs "
-                + "\(Words.number(minimum)); still waiting: are workers running, and is nothing paused?")
+                + "\(Words.number(reply.needed)); still waiting: are workers running, and is nothing paused?")
     }
 
     private func passCanary(_ reply: CampaignCursor.Reply, _ run: inout Run, _ control: ChangeControl) {

@@ -164,7 +164,6 @@ extension FleetStatus {
                     .noWorker, .queue(queue.name),
                     "queue \(queue.name): \(jobs), and no worker claims \(ready == 1 ? "it" : "them")"
                         + (others.isEmpty ? "" : " (\(others))"),
-                    since: queue.oldestAgeMs.map { at - $0 },
                     hint: isUnwritable
                         ? "fix Redis first; running workers resume automatically"
                         : isQuiet
@@ -192,7 +191,7 @@ extension FleetStatus {
                 Problem(
                     .tooOld, .queue(queue.name),
                     "queue \(queue.name): the oldest job should have been sent \(Words.duration(age)) ago",
-                    since: at - age,
+                    since: at - age + maximumAge,
                     hint: isUnwritable
                         ? "fix Redis first"
                         : queue.paused == nil ? "start more workers, or find out what slows them down" : "",
@@ -244,11 +243,13 @@ extension FleetStatus {
             isShareExceeded
             ? "\(Words.number(dead)) of today's \(Words.number(all)) notifications became dead letters"
             : "\(Words.number(queue.dead)) dead letters"
+        // Counters have this reason instead of the rarest, and no dead letter has it.
+        let reason = sorted.first { $0.key != MinuteCounts.otherReason }?.key
         return [
             Problem(
                 .deadLetters, .queue(queue.name),
                 "queue \(queue.name): \(what)" + (words.isEmpty ? "" : " (\(words.joined(separator: ", ")))"),
-                [.listDeadLetters(queue: queue.name), .requeue(queue: queue.name, reason: sorted.first?.key)])
+                [.listDeadLetters(queue: queue.name), .requeue(queue: queue.name, reason: reason)])
         ]
     }
 }

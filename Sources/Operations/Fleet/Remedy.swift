@@ -41,17 +41,20 @@ extension FleetStatus.Problem {
         /// The command for a shell.
         package var command: String {
             switch self {
-            case .resumeApp(let app): Self.command(["resume", "--app", app])
-            case .resumeQueue(let queue): Self.command(["resume", "--queue", queue])
+            case .resumeApp(let app): Self.command(["resume"] + Self.option("--app", app))
+            case .resumeQueue(let queue): Self.command(["resume"] + Self.option("--queue", queue))
             case .resumeCampaign(let name): Self.command(["campaign", "resume"], name)
             case .cancelCampaign(let name): Self.command(["campaign", "cancel"], name)
             case .showCampaign(let name): Self.command(["campaign", "show"], name)
-            case .listDeadLetters(let queue): Self.command(["dead", "list", "--queue", queue])
+            case .listDeadLetters(let queue): Self.command(["dead", "list"] + Self.option("--queue", queue))
             case .requeue(let queue, let reason):
-                Self.command(["requeue", "--queue", queue] + (reason.map { ["--reason", $0] } ?? ["--all"]))
+                Self.command(
+                    ["requeue"] + Self.option("--queue", queue)
+                        + (reason.map { Self.option("--reason", $0) } ?? ["--all"]))
             case .unquiet: Self.command(["quiet", "--all", "--undo"])
             case .startWorker(let queues):
-                Self.command(["run"] + (queues.isEmpty ? [] : ["--queue", queues.joined(separator: ",")]))
+                Self.command(
+                    ["run"] + (queues.isEmpty ? [] : Self.option("--queue", queues.joined(separator: ","))))
             case .check: Self.command(["check"])
             }
         }
@@ -78,8 +81,12 @@ extension FleetStatus.Problem {
             }
         }
 
-        /// A name that begins with a dash is no option.
+        /// Keeps a name that begins with a dash from being read as an option.
         private static func argument(_ name: String) -> [String] { name.hasPrefix("-") ? ["--", name] : [name] }
+
+        private static func option(_ option: String, _ value: String) -> [String] {
+            value.hasPrefix("-") ? ["\(option)=\(value)"] : [option, value]
+        }
 
         /// Returns a word for a shell. Producers choose names, so that one can contain anything.
         package static func quoted(_ word: String) -> String {

@@ -1,3 +1,4 @@
+import FoundationEssentials
 import PushQueue
 import Redis
 import Testing
@@ -147,10 +148,35 @@ struct ProblemTests {
     @Test(
         "a problem says since when it exists, where Redis knows",
         arguments: [
-            ("refused", 60_000), ("paused", 800_000), ("gone", 20_000), ("silent", 30_000), ("spring", 5000),
+            ("refused", 60_000), ("paused", 200_000), ("gone", 20_000), ("silent", 30_000), ("spring", 5000),
         ] as [(String, Int64)])
     func since(subject: String, age: Int64) throws {
         #expect(try #require(Self.problems.first { $0.subject == subject }).since == Self.now - age)
+    }
+
+    @Test("the age of a queue's oldest job does not say since when it has no worker")
+    func unknownBeginning() throws {
+        let problem = try #require(Self.problems.first { $0.kind == .noWorker && $0.subject == "no worker's" })
+        #expect(problem.since == nil)
+    }
+
+    @Test(
+        "the command to send dead letters again has a reason that dead letters have",
+        arguments: [
+            (["dead:other": 70, "dead:BadPayload": 30], "BadPayload"), (["dead:other": 100], nil), ([:], nil),
+        ] as [([String: Int], String?)])
+    func requeuedReason(reasons: [String: Int], expected: String?) throws {
+        var status = FleetStatus()
+        (status.at, status.queues) = (
+            Self.now,
+            [
+                Self.queue("q") { queue in
+                    (queue.dead, queue.today) = (100, reasons.merging(["dead": 100]) { $1 })
+                }
+            ]
+        )
+        let problem = try #require(status.findProblems(.init()).first { $0.kind == .deadLetters })
+        #expect(problem.remedies.last == .requeue(queue: "q", reason: expected))
     }
 
     @Test(
@@ -163,9 +189,17 @@ struct ProblemTests {
         #expect(FleetStatus.Problem.Remedy.resumeApp(name).command == "apns-worker resume --app \(word)")
     }
 
-    @Test("a campaign that looks like a flag is none")
-    func dashes() {
-        #expect(FleetStatus.Problem.Remedy.resumeCampaign("-x").command == "apns-worker campaign resume -- -x")
+    @Test(
+        "a name that looks like a flag is none",
+        arguments: [
+            (.resumeCampaign("-x"), "campaign resume -- -x"), (.resumeApp("-x"), "resume --app=-x"),
+            (.resumeQueue("-x"), "resume --queue=-x"), (.listDeadLetters(queue: "-x"), "dead list --queue=-x"),
+            (.requeue(queue: "-x", reason: "-y z"), "requeue --queue=-x '--reason=-y z'"),
+            (.startWorker(queues: ["-x", "y"]), "run --queue=-x,y"),
+            (.requeue(queue: "q", reason: nil), "requeue --queue q --all"),
+        ] as [(FleetStatus.Problem.Remedy, String)])
+    func dashes(remedy: FleetStatus.Problem.Remedy, command: String) {
+        #expect(remedy.command == "apns-worker " + command)
     }
 }
 
@@ -230,5 +264,14 @@ struct CampaignStateTests {
             ])
         #expect(levels.map(\.part) == [0.5, 1, 0])
         #expect(rules.levels([:], ended: 0).map(\.percent) == [0, 0, 0], "counters that began again")
+    }
+
+    @Test("the JSON of a guarded campaign has how near each limit is")
+    func levelsInJSON() throws {
+        var counts = CampaignCounts(name: "c", total: 10, startedAt: Self.now, updatedAt: Self.now)
+        counts.guard = CampaignGuard(try #require(CampaignGuard.rules("dead>2%")), minimum: 10)
+        let status = CampaignStatus(counts, nil, queue: "q", now: Self.now)
+        let text = String(decoding: try JSONEncoder().encode(status), as: UTF8.self)
+        #expect(text.contains(#""guardLevels":[{"#) && text.contains(#""limitPercent":2"#), "\(text)")
     }
 }

@@ -28,9 +28,10 @@
 --      14 canary          the number of jobs of the canary; 0 without one
 --      15 canary notifications   their number
 --      16 wait            the time after the canary's last push, ms
---      17 minimum         the number of notifications that must have ended after the wait
+--      17 minimum         the number of notifications that must have ended after the wait, if the campaign has no guard with
+--                         another one
 --       then the jobs; none to ask for the reply
--- Reply { state, next, waiting, unended, left, reason, outcome... }
+-- Reply { state, next, waiting, unended, left, needed, reason, outcome... }
 --       state             ready      these jobs can be pushed
 --                         pushed     they were
 --                         moved      other jobs are next
@@ -45,6 +46,7 @@
 --       unended           the number of the campaign's notifications that have not ended, with these; 0 without a limit.
 --                         In the state canary, the number of its notifications that have not ended
 --       left              in the state canary, the rest of the wait, ms
+--       needed            the number of the canary's notifications that must have ended after the wait
 --       reason            in the state stopped, the reason of the guard
 --       outcome...        with a canary, the numbers of notifications that have ended since the first job, by outcome,
 --                         in the order of OUTCOMES
@@ -65,19 +67,23 @@ if wrong then
 end
 
 local known = redis.call('HMGET', cursor, 'list', 'job', 'next', 'base', 'canary_at')
-local next, waiting, unended, left, reason = tonumber(known[3] or 0) or 0, redis.call('LLEN', jobs), 0, 0, ''
+local next, waiting, unended, left, reason = bounded(known[3]), redis.call('LLEN', jobs), 0, 0, ''
+next = math.max(0, math.floor(next))
 local facts, now = campaign_facts(campaign), now_ms()
+-- The guard in Redis decides, and an operator may have changed it.
+local needed = bounded(tonumber(decoded_object(facts.guard).min) or minimum)
 
 -- The counters by outcome, of the campaign and since the first job.
 local counters, outcomes, canary_ended = {}, {}, 0
 if canary > 0 then
     local base = {}
-    for number in string.gmatch(known[4] or '', '%d+') do
-        base[#base + 1] = tonumber(number)
+    for number in string.gmatch(known[4] or '', '%S+') do
+        base[#base + 1] = bounded(number)
     end
     for i, outcome in ipairs(OUTCOMES) do
-        counters[i] = tonumber(facts[outcome] or 0) or 0
-        outcomes[i] = math.max(0, counters[i] - (base[i] or 0))
+        local counter = bounded(facts[outcome])
+        counters[i] = string.format('%.0f', counter)
+        outcomes[i] = math.max(0, counter - (base[i] or 0))
         canary_ended = canary_ended + outcomes[i]
     end
 end
@@ -100,10 +106,10 @@ else
     elseif count > 0 then
         if canary > 0 and first == canary then
             unended = math.max(0, canary_notifications - canary_ended)
-            left = (tonumber(known[5] or 0) or 0) + wait - now
+            left = bounded(known[5]) + wait - now
             -- After a jump of the clock the time may lie further ahead than its length.
             left = left <= wait and math.max(0, left) or 0
-            if unended > 0 and (left > 0 or canary_ended < tonumber(minimum)) then
+            if unended > 0 and (left > 0 or canary_ended < needed) then
                 state = 'canary'
             end
         end
@@ -145,4 +151,4 @@ if state == 'ready' and #ARGV >= FIRST_JOB then
     -- A campaign exists from its first job on, and before its first settlement.
     redis.call('ZADD', campaigns, now, name)
 end
-return { state, next, waiting, unended, left, reason, unpack(outcomes) }
+return { state, next, waiting, unended, left, needed, reason, unpack(outcomes) }

@@ -10,13 +10,23 @@ local MAX_FINISHED_REASONS = 20
 local UNLIMITED_RESULTS = '9007199254740991'
 local OUTCOMES = { 'delivered', 'invalid_token', 'expired', 'dropped', 'suppressed', 'dead', 'cancelled' }
 
+-- The size of the counts of times beyond which they begin again: those of all buckets have at most 1,100 bytes.
+local MAX_LATENCY = 4096
+
+-- Returns a number that another client may have written, within ±2^53; 0 for any other value. NaN and infinity would raise
+-- an error in cjson.encode, after the first write.
+local function bounded(value)
+    local number = tonumber(value) or 0
+    return number == number and math.max(-2 ^ 53, math.min(number, 2 ^ 53)) or 0
+end
+
 -- Returns the most frequent reasons of a counter, such as those of `dead:BadPayload`, as a JSON object.
 local function reasons_json(counters, counter)
     local found = {}
     for field, amount in pairs(counters) do
         local reason = string.match(field, '^' .. counter .. ':(.+)')
         if reason and tonumber(amount) then
-            found[#found + 1] = { reason = reason, amount = tonumber(amount) }
+            found[#found + 1] = { reason = reason, amount = bounded(amount) }
         end
     end
     table.sort(found, function(a, b)
@@ -29,7 +39,7 @@ local function reasons_json(counters, counter)
     return '{' .. table.concat(members, ',') .. '}'
 end
 
--- Returns the JSON of an object; an empty one if the text is none.
+-- Returns the object of a JSON text; an empty one for any other text.
 local function decoded_object(text)
     local is_json, value = pcall(cjson.decode, text or '')
     return is_json and type(value) == 'table' and value or {}
@@ -39,9 +49,46 @@ end
 local function ended_of(facts)
     local ended = 0
     for _, outcome in ipairs(OUTCOMES) do
-        ended = ended + (tonumber(facts[outcome] or 0) or 0)
+        ended = ended + bounded(facts[outcome])
     end
     return ended
+end
+
+-- Returns the numbers of times by the upper bounds of their buckets, from their JSON.
+local function latency_counts(text)
+    local counts = {}
+    for bound, amount in pairs(#(text or '') <= MAX_LATENCY and decoded_object(text) or {}) do
+        amount = type(bound) == 'string' and bounded(amount) or 0
+        if amount > 0 then
+            counts[bound] = amount
+        end
+    end
+    return counts
+end
+
+-- Returns the members with the percentiles of times, which are assumed to be evenly distributed within their buckets; ''
+-- without times. LatencyCounts in Swift has the same buckets and computes the same numbers.
+local function percentiles_json(text)
+    local counts, buckets, all = latency_counts(text), {}, 0
+    for i = 0, 43 do
+        local bound = i < 2 and i + 1 or (i % 2 == 0 and 3 or 4) * 2 ^ (math.floor(i / 2) - 1)
+        buckets[i + 1] = { bound = bound, amount = counts[string.format('%.0f', bound)] or 0 }
+        all = all + buckets[i + 1].amount
+    end
+    local members = {}
+    for _, percent in ipairs(all > 0 and { 50, 99 } or {}) do
+        local rank, low, before = percent / 100 * all, 0, 0
+        for _, bucket in ipairs(buckets) do
+            local bound, amount = bucket.bound, bucket.amount
+            if amount > 0 and before + amount >= rank then
+                local time = low + (bound - low) * math.min(1, (rank - before) / amount)
+                members[#members + 1] = string.format(',"latency_p%d_ms":%.0f', percent, math.floor(time + 0.5))
+                break
+            end
+            low, before = bound, before + amount
+        end
+    end
+    return table.concat(members)
 end
 
 -- Adds an entry to the results once all notifications of a campaign have ended, and records that. `facts` are its
@@ -49,8 +96,8 @@ end
 --
 -- Only a total that will not grow says when a campaign has finished. A producer that does not know it yet sets `open`.
 local function finish_campaign(key, now, name, facts, results, limit)
-    local total = tonumber(facts.total or nil)
-    if not total or total <= 0 or facts.open or facts.finished_at then
+    local total = bounded(facts.total)
+    if total <= 0 or facts.open or facts.finished_at then
         return
     end
     local ended = ended_of(facts)
@@ -59,38 +106,20 @@ local function finish_campaign(key, now, name, facts, results, limit)
     end
     local outcomes = {}
     for i, outcome in ipairs(OUTCOMES) do
-        outcomes[i] = string.format('"%s":%.0f', outcome, tonumber(facts[outcome] or 0) or 0)
+        outcomes[i] = string.format('"%s":%.0f', outcome, bounded(facts[outcome]))
     end
     local counters, all = {}, redis.pcall('HGETALL', key)
     for i = 1, #all, 2 do
         counters[all[i]] = all[i + 1]
     end
-    local started = tonumber(facts.started_at or nil) or now
-    -- The percentiles of the times, which are assumed to be evenly distributed within the buckets; see LatencyCounts.
-    local latency, buckets, all_times, found = decoded_object(counters.latency), {}, 0, {}
-    for i = 0, 43 do
-        local bound = i < 2 and i + 1 or (i % 2 == 0 and 3 or 4) * 2 ^ (math.floor(i / 2) - 1)
-        local amount = math.max(0, tonumber(latency[string.format('%.0f', bound)]) or 0)
-        all_times = all_times + amount
-        buckets[#buckets + 1] = { bound = bound, amount = amount }
-    end
-    local low, before = 0, 0
-    for _, bucket in ipairs(all_times > 0 and all_times < 2 ^ 53 and buckets or {}) do
-        local bound, amount = bucket.bound, bucket.amount
-        for percent, share in pairs({ [50] = 0.5, [99] = 0.99 }) do
-            if amount > 0 and not found[percent] and before + amount >= share * all_times then
-                found[percent] = low + (bound - low) * math.max(0, share * all_times - before) / amount
-            end
-        end
-        low, before = bound, before + amount
-    end
-    local percentiles = found[50] and found[99]
-        and string.format(',"latency_p50_ms":%.0f,"latency_p99_ms":%.0f', found[50], found[99]) or ''
+    local started = facts.started_at and bounded(facts.started_at) or now
+    -- 0 after the clock was set back.
+    local duration = math.max(0, now - started)
+    local rate = duration > 0 and string.format(',"per_second":%.1f', ended * 1000 / duration) or ''
     local report = string.format('{"total":%.0f,"ended":%.0f,"outcomes":{%s},"dead_reasons":%s,"retry_reasons":%s,'
-        .. '"invalid_share":%.4f,"started_at":%.0f,"finished_at":%.0f,"duration_ms":%.0f,"per_second":%.1f%s}',
+        .. '"invalid_share":%.4f,"started_at":%.0f,"finished_at":%.0f,"duration_ms":%.0f%s%s}',
         total, ended, table.concat(outcomes, ','), reasons_json(counters, 'dead'), reasons_json(counters, 'retried'),
-        (tonumber(facts.invalid_token or 0) or 0) / ended, started, now, now - started,
-        ended * 1000 / math.max(1, now - started), percentiles)
+        bounded(facts.invalid_token) / ended, started, now, duration, rate, percentiles_json(counters.latency))
     add_results(results, tonumber(limit) == 0 and UNLIMITED_RESULTS or limit,
         string.format('[{"event":"campaign_finished","campaign":%s,"report":%s,"notifications":[\n{}]}]',
             cjson.encode(name), report), 1)
@@ -107,18 +136,24 @@ local function campaign_facts(key)
     return facts
 end
 
--- Pauses a running campaign, as an operator's command does. Returns false if it is paused or cancelled.
+-- Pauses a running campaign, as an operator's command does. If it is paused or cancelled, returns false and by whom.
 local function pause_campaign(job_commands, name, by, reason)
     local field = 'campaign:' .. name
     local text = redis.pcall('HGET', job_commands, field)
     local command = decoded_object(type(text) == 'string' and text)
     if (text and type(text) ~= 'string') or command.state then
-        return false
+        return false, command.by
     end
     local now_in_us = now_us()
     local now = math.floor(now_in_us / 1000)
-    command.state, command.since, command.at, command.by, command.reason = 'paused', now, now, by, reason
-    redis.pcall('HSET', job_commands, field, cjson.encode(command), 'version', string.format('%.0f', now_in_us))
+    local function paused(others)
+        others.state, others.since, others.at, others.by, others.reason = 'paused', now, now, by, reason
+        return others
+    end
+    -- A member that another client has written may not be a number that JSON has, such as infinity.
+    local is_json, json = pcall(cjson.encode, paused(command))
+    redis.pcall('HSET', job_commands, field, is_json and json or cjson.encode(paused({})), 'version',
+        string.format('%.0f', now_in_us))
     redis.pcall('PEXPIRE', job_commands, 7 * 86400000)
     return true
 end
@@ -135,7 +170,7 @@ local function guard_counters(key, rules, ended)
     end
     local values = redis.pcall('HMGET', key, unpack(names))
     for i, name in ipairs(names) do
-        counters[name] = tonumber(values[i] or 0) or 0
+        counters[name] = bounded(values[i])
     end
     return counters
 end
@@ -147,7 +182,8 @@ local function rebase_guard(key, guard, counters)
 end
 
 -- Pauses a campaign if one of the shares of its guard is above its limit. Returns the reason, or nil. The guard then counts
--- from here on: a campaign that is resumed is not paused again because of the same notifications.
+-- from here on: a campaign that is resumed is not paused again because of the same notifications. If an operator has paused
+-- it, the guard has not stopped it yet, and does so after the operator has resumed it.
 local function apply_guard(key, now, name, facts, job_commands)
     local guard = decoded_object(facts.guard)
     local minimum, base = tonumber(guard.min), guard.base
@@ -157,7 +193,7 @@ local function apply_guard(key, now, name, facts, job_commands)
     local ended = ended_of(facts)
     local counters = guard_counters(key, guard.rules, ended)
     local function since_base(counter)
-        return counters[counter] - (tonumber(base[counter] or 0) or 0)
+        return counters[counter] - bounded(base[counter])
     end
     for _, rule in ipairs(guard.rules) do
         local counter, limit = rule[1], tonumber(rule[2])
@@ -167,9 +203,12 @@ local function apply_guard(key, now, name, facts, job_commands)
         end
         if limit and all >= math.max(1, minimum) and number * 100 > limit * all then
             local reason = string.format('%s is %.1f%% of %.0f, above %.14g%%', counter, number * 100 / all, all, limit)
-            guard.stopped_at, guard.reason = now, reason
-            rebase_guard(key, guard, counters)
-            return pause_campaign(job_commands, name, 'guard', reason) and reason or nil
+            local is_paused, by = pause_campaign(job_commands, name, 'guard', reason)
+            if is_paused or by == 'guard' then
+                guard.stopped_at, guard.reason = now, reason
+                rebase_guard(key, guard, counters)
+            end
+            return is_paused and reason or nil
         end
     end
     return nil
@@ -186,13 +225,11 @@ local function add_to_campaign(campaigns, prefix, now, name, counts, results, li
     local facts = campaign_facts(key)
     local fields = { 'updated_at', now }
     if times then
-        local sums = decoded_object(facts.latency)
+        local sums = latency_counts(facts.latency)
         for bound, amount in pairs(decoded_object(times)) do
-            sums[bound] = (tonumber(sums[bound]) or 0) + amount
+            sums[bound] = bounded((sums[bound] or 0) + bounded(amount))
         end
-        -- Sums that another client has written may not be numbers.
-        local is_json, text = pcall(cjson.encode, sums)
-        fields[3], fields[4] = is_json and 'latency' or nil, is_json and text or nil
+        fields[3], fields[4] = 'latency', cjson.encode(sums)
     end
     if facts.started_at or facts.wrong then
         redis.pcall('HSET', key, unpack(fields))
@@ -208,8 +245,9 @@ local function add_to_campaign(campaigns, prefix, now, name, counts, results, li
     end
     local ended = ended_of(counts)
     if ended > 0 then
-        -- Periods of a minute, and longer ones later, so that their number is bounded: at most 500 in 90 days.
-        local age = now - (tonumber(facts.started_at) or now)
+        -- Periods of a minute, and longer ones later, so that their number is bounded: about 500 in 90 days, and not more
+        -- if the clock was set back to before the start.
+        local age = math.abs(now - bounded(facts.started_at))
         local length = age < 7200000 and 60 or age < 86400000 and 600 or age < 1209600000 and 7200 or 86400
         local start = math.floor(now / 1000 / length) * length
         redis.pcall('HINCRBY', key, string.format('at:%.0f/%d', start, length), ended)

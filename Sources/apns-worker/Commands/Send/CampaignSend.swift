@@ -32,9 +32,9 @@ struct CampaignSend: AsyncParsableCommand {
             twice. A campaign that was sent to its end is not sent again under the same name.
 
             With --stop-if, workers pause the campaign as soon as too much of it fails, as with `campaign guard`; the command \
-            then ends with status 1. With --canary, a share of the devices is sent to first, chosen by their tokens' hashes. The \
-            command waits until all of these notifications have ended or, for no longer than --wait, until as many have ended as \
-            the guard needs. To continue after a pause, use `campaign resume`, and repeat the command.
+            then ends with status 1. With --canary, the jobs of a share of the devices are enqueued first, chosen by the hashes of \
+            their tokens. The command waits until all of these notifications have ended, but no longer than --wait, unless \
+            fewer have ended than the guard needs (--min). To continue after a pause, use `campaign resume`, and repeat the command.
 
               apns-worker campaign send spring-sale --job job.json --tokens tokens.txt --canary 1% \
                 --stop-if 'invalid_token>5%,dead>1%'
@@ -74,11 +74,11 @@ struct CampaignSend: AsyncParsableCommand {
 
     @Option(help: "Number of notifications below which it is not paused. (default: 1000)") var min: Int?
 
-    @Option(help: "Share of the devices that is sent to first, such as 1%; requires --stop-if.") var canary: String?
+    @Option(help: "Share of the devices to send to first, such as 1%; requires --stop-if.") var canary: String?
 
     @Option(
         help:
-            "Maximum time to wait for the outcomes of the canary, after it was enqueued. The command always waits for as many as --min. (default: 2m)"
+            "Maximum wait for the outcomes of the canary after it was enqueued, unless fewer than --min have ended. (default: 2m)"
     ) var wait: String?
 
     @Flag(help: "Send nothing if the job has likely mistakes, or a line is not a token.") var strict = false
