@@ -36,7 +36,7 @@ struct HistoryCharts {
         return """
             <h2 class="hidden">Charts</h2>\(tabs)
             \(Elements.live("charts", "<div class=\"columns\">\(charts.map(\.html))</div>"))
-            <h2>What changed</h2>\(Elements.live("changes", "\(list(changes))\(note)"))
+            <h2>Changes</h2>\(Elements.live("changes", "\(list(changes))\(note)"))
             """
     }
 
@@ -129,7 +129,7 @@ struct HistoryCharts {
     private func list(_ changes: [DeliveryChange]) -> HTML {
         let shown = changes.prefix(Self.maximumChanges)
         let list = Elements.list(
-            "What changed", [.init("Time", .key), .init("Change"), .init("By", .key), .init("Detail", priority: 2)],
+            "Changes", [.init("Time", .key), .init("Change"), .init("By", .key), .init("Detail", priority: 2)],
             shown.map { change in
                 [
                     request.time(change.at), "\(change.text)", "\(change.by)",

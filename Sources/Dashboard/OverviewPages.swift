@@ -236,11 +236,11 @@ struct RunningCampaigns {
         }
         let more = campaigns.count - rows.count
         return Elements.card(
-            "Campaigns under way",
+            "Campaigns in progress",
             tools: request.link(
                 ["campaigns"], more > 0 ? "All campaigns (\(Words.number(more)) more)" : "All campaigns"),
             Elements.list(
-                "Campaigns under way",
+                "Campaigns in progress",
                 [
                     .init("Campaign"), .init("State", .key), .init("Progress", priority: 2, namesCells: false),
                     .init("Delivered per second", .number), .init("Time left", .number),

@@ -119,7 +119,7 @@ struct ProblemTests {
     }
 
     @Test(
-        "a problem has the commands that mend it",
+        "a problem has the commands that fix it",
         arguments: [
             (
                 "refused", [.resumeApp("refused")],

@@ -113,7 +113,7 @@ struct ChartTests {
         #expect(lines.contains(" d=\"M0.2 14h0.6M3.5 166L4.5 14\""))
     }
 
-    @Test("Lines are told apart by dashes, too")
+    @Test("Lines also differ by their dashes")
     func dashes() {
         let text = Self.chart(.lines, [.init("p50", [1, 2]), .init("p99", [3, 4])])
         #expect(text.contains("class=\"series-1\" data-series=\"0\" d=\"M0.5 128L1.5 90\" vector"))
