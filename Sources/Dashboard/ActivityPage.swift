@@ -70,7 +70,7 @@ struct ActivityPage: DashboardPage {
     /// Returns true for the form of the ID of an entry: Redis has two numbers in it.
     static func isID(_ text: String) -> Bool {
         let parts = text.split(separator: "-", omittingEmptySubsequences: false)
-        return parts.count == 2 && parts.allSatisfy { UInt64($0).map { "\($0)" } ?? "" == $0 }
+        return parts.count == 2 && parts.allSatisfy { part in UInt64(part).map { "\($0)" == part } ?? false }
     }
 
     /// Collects entries that match.

@@ -88,7 +88,7 @@ extension EndToEnd {
                     "--job-size", "50", "--canary", "5%", "--min", "500", "--stop-if", "invalid_token>5%", "--wait",
                     "60s",
                 ]
-            try await simulator.control("POST", "/rules", "prefix=dead,answer=410")
+            try await simulator.control("PUT", "/rules", #"{"rules":["prefix=dead,answer=410"]}"#)
             try await redis.apnsWorker(arguments).fails(
                 1, "campaign spring was paused by its guard: invalid_token is", "the canary is enqueued",
                 "campaign resume spring")
@@ -101,7 +101,7 @@ extension EndToEnd {
             try await redis.apnsWorker(["status"]).shows(
                 "campaign spring is paused by its guard in default: invalid_token is")
 
-            try await simulator.control("DELETE", "/rules")
+            try await simulator.control("PUT", "/rules", #"{"rules":[]}"#)
             try await redis.apnsWorker(["campaign", "resume", "spring"]).succeeds()
             let result = try await redis.apnsWorker(arguments + ["--json"]).succeeds()
             let object = try #require(result.objects.first)

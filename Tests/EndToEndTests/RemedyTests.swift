@@ -19,7 +19,8 @@ extension EndToEnd {
             let words = remedy.command.split(separator: " ").map(String.init)
             #expect(words.first == "apns-worker")
             // These ask for a confirmation, for which there is no terminal here.
-            let asks = [.cancelCampaign("c"), .unquiet].contains(remedy) ? ["--yes"] : []
+            let asks =
+                [.cancelCampaign("c"), .requeue(queue: "q", reason: nil), .unquiet].contains(remedy) ? ["--yes"] : []
             #expect(throws: Never.self) { _ = try ApnsWorker.parseAsRoot(Array(words.dropFirst()) + asks) }
         }
     }

@@ -32,7 +32,7 @@ struct CampaignSendTests {
     {
         let keys = try QueueKeys()
         return CampaignCursor(
-            "spring", jobs, ahead: ahead, by: "ada", try await scene.fleet.client(for: keys.retry), keys)
+            "spring", jobs, ahead: ahead, by: "ada", wait: 60_000, try await scene.fleet.client(for: keys.retry), keys)
     }
 
     private static func send(
