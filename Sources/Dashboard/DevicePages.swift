@@ -273,7 +273,7 @@ struct DevicePage: DashboardPage {
         return """
             <li class="\(style) \(entry.tone.rawValue)"><span class="when">\(when)</span><div class="what">\
             <p>\(Self.pill(entry)) \(entry.reason.map { Self.explained($0, request) }) \
-            \(if: !entry.text.isEmpty, "<span class=\"detail\">\(entry.text)</span>")</p>\
+            \(if: !entry.text.isEmpty, "<span class=\"detail\">\(Elements.prose(entry.text))</span>")</p>\
             \(if: !facts.isEmpty, "<p class=\"hint\">\(facts.joined(separator: " · "))</p>")</div></li>
             """
     }

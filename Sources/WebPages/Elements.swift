@@ -94,7 +94,7 @@ package enum Elements {
 
     /// Returns a text that is cut after two lines; the pointer shows the whole.
     package static func clamped(_ text: String) -> HTML {
-        text.isEmpty ? "" : "<span class=\"clamp\" title=\"\(text)\">\(text)</span>"
+        text.isEmpty ? "" : "<span class=\"clamp\" title=\"\(text)\">\(prose(text))</span>"
     }
 
     /// Returns a command to copy. The button appears if scripts run.

@@ -84,7 +84,8 @@ package struct CampaignStatus: Encodable, Sendable {
             guardLevels = rules.levels(counts.counters, ended: counts.ended)
         }
         if let startedAt, let updatedAt, updatedAt > startedAt, now - updatedAt < Self.idle {
-            setRate(ended, count(.delivered), in: updatedAt - startedAt)
+            // At least a second, so that a campaign that ended within milliseconds has no rate that it never had.
+            setRate(ended, count(.delivered), in: max(1000, now - startedAt))
         }
     }
 

@@ -232,6 +232,14 @@ struct CampaignStateTests {
         #expect(Self.status(total: nil, ["delivered": 5]).endsAt(now: Self.now) == nil)
     }
 
+    @Test("its rate is that since its beginning, and of a second at least", arguments: [(64, 760.0), (10_000, 76)])
+    func age(milliseconds: Int64, rate: Double) {
+        let begun = Self.now - milliseconds
+        var counts = CampaignCounts(name: "c", total: nil, startedAt: begun, updatedAt: begun + 60)
+        counts.counters = ["delivered": 760]
+        #expect(CampaignStatus(counts, nil, queue: "q", now: Self.now).perSecond == rate)
+    }
+
     @Test("a projected end beyond all times does not overflow")
     func farEnd() {
         var status = Self.status(["delivered": 1])
