@@ -268,14 +268,24 @@ extension WorkerProcess {
                 try? FileManager.default.destinationOfSymbolicLink(atPath: "\(process)/fd/\($0)")
             })
         return try ["tcp", "tcp6"].flatMap { family in
-            try String(contentsOfFile: "\(process)/net/\(family)", encoding: .utf8).split(separator: "\n").dropFirst()
-                .compactMap { line -> String? in
-                    let fields = line.split(separator: " ").map(String.init)
-                    // 0A is the state LISTEN.
-                    guard fields.count > 9, fields[3] == "0A", own.contains("socket:[\(fields[9])]") else { return nil }
-                    return fields[1]
-                }
+            try Self.sockets("\(process)/net/\(family)").compactMap { fields -> String? in
+                // 0A is the state LISTEN.
+                guard fields.count > 9, fields[3] == "0A", own.contains("socket:[\(fields[9])]") else { return nil }
+                return fields[1]
+            }
         }
+    }
+
+    /// Reads the kernel's list of sockets line by line: it has thousands of lines after some tests, and has no size.
+    private static func sockets(_ path: String) throws -> [[String]] {
+        guard let file = fopen(path, "r") else { throw ChildProcess.Failure(description: "\(path) cannot be read") }
+        defer { fclose(file) }
+        var (lines, line, capacity): ([[String]], UnsafeMutablePointer<CChar>?, Int) = ([], nil, 0)
+        defer { free(line) }
+        while getline(&line, &capacity, file) > 0, let text = line {
+            lines.append(String(cString: text).split(whereSeparator: \.isWhitespace).map(String.init))
+        }
+        return lines
     }
 }
 
