@@ -84,7 +84,8 @@ struct SearchPage: DashboardPage {
         filter.ids = [id]
         var letters = DeadLetterFilter()
         letters.ids = [id]
-        let jobs = try await JobsPage().list(request, filter).rows.map {
+        // At the same time, because each may search until the page must appear.
+        async let found = JobsPage().list(request, filter).rows.map {
             Match(
                 kind: "\($0.job.state.rawValue) job", name: id,
                 path: request.links.path(["jobs", $0.queue, $0.job.key], [("state", $0.job.state.rawValue)]),
@@ -95,7 +96,7 @@ struct SearchPage: DashboardPage {
                 kind: "dead letter", name: id, path: request.links.path(["dead", $0.queue, $0.key]),
                 isExact: true)
         }
-        return jobs + dead
+        return try await found + dead
     }
 
     private static let help: HTML = """
