@@ -32,15 +32,7 @@ extension String {
 /// Numbers and times in the form in which they are shown.
 package enum Words {
     /// Returns a number such as `1,204`.
-    package static func number(_ value: Int) -> String {
-        var digits = String(value.magnitude)
-        var groups: [String] = []
-        while digits.count > 3 {
-            groups.insert(String(digits.suffix(3)), at: 0)
-            digits.removeLast(3)
-        }
-        return (value < 0 ? "-" : "") + ([digits] + groups).joined(separator: ",")
-    }
+    package static func number(_ value: Int) -> String { value.grouped }
 
     /// Returns a size such as `482 bytes`, `1.5 KiB` or `1,024.0 MiB`.
     package static func bytes(_ count: Int) -> String {

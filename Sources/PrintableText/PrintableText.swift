@@ -73,3 +73,16 @@ extension Sequence<UInt8> {
     /// The bytes as lower-case hex digits.
     package var hex: String { map { ($0 < 16 ? "0" : "") + String($0, radix: 16) }.joined() }
 }
+
+extension Int {
+    /// The number with commas between groups of three digits, such as `12,345`.
+    package var grouped: String {
+        var digits = String(magnitude)
+        var groups: [String] = []
+        while digits.count > 3 {
+            groups.insert(String(digits.suffix(3)), at: 0)
+            digits.removeLast(3)
+        }
+        return (self < 0 ? "-" : "") + ([digits] + groups).joined(separator: ",")
+    }
+}

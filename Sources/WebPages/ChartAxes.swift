@@ -1,4 +1,5 @@
 import FoundationEssentials
+import PrintableText
 
 extension Chart {
     /// The unit of a chart's values, which decides the round numbers of its axis.
@@ -14,8 +15,8 @@ extension Chart {
         package func text(_ value: Double) -> String {
             let value = max(0, min(value, 1e15))
             switch self {
-            case .count: return Elements.grouped(Int(value.rounded()))
-            case .number: return value < 10 ? Chart.number(value) : Elements.grouped(Int(value.rounded()))
+            case .count: return Int(value.rounded()).grouped
+            case .number: return value < 10 ? Chart.number(value) : Int(value.rounded()).grouped
             case .milliseconds: return Self.duration(value)
             }
         }
@@ -24,7 +25,7 @@ extension Chart {
             let whole = Int(milliseconds.rounded())
             func pair(_ unit: Int, _ name: String, _ smaller: Int, _ smallerName: String) -> String {
                 let rest = whole % unit / smaller
-                return "\(Elements.grouped(whole / unit)) \(name)" + (rest > 0 ? " \(rest) \(smallerName)" : "")
+                return "\((whole / unit).grouped) \(name)" + (rest > 0 ? " \(rest) \(smallerName)" : "")
             }
             switch whole {
             case ..<1000: return "\(whole) ms"
@@ -116,7 +117,7 @@ extension Chart {
             (0...count).map { index in
                 guard index > 0 else { return "0" }
                 let value = step.size * Double(index) / step.divisor
-                let number = value.rounded() == value ? Elements.grouped(Int(value)) : Chart.number(value)
+                let number = value.rounded() == value ? Int(value).grouped : Chart.number(value)
                 return number + step.suffix
             }
         }

@@ -1,3 +1,5 @@
+import PrintableText
+
 /// The building blocks of pages.
 package enum Elements {
     /// The tone of a label.
@@ -115,19 +117,10 @@ package enum Elements {
         _ name: String, _ tabs: [(title: HTML, path: String, isCurrent: Bool, count: Int?)]
     ) -> HTML {
         let links = tabs.map { tab -> HTML in
-            let count = tab.count.map { " <span class=\"num\">\(grouped($0))</span>" as HTML }
+            let count = tab.count.map { " <span class=\"num\">\($0.grouped)</span>" as HTML }
             return "<a href=\"\(tab.path)\"\(if: tab.isCurrent, " aria-current=\"true\"")>\(tab.title)\(count)</a>"
         }
         return "<nav class=\"tabs\" aria-label=\"\(name)\">\(links)</nav>"
-    }
-
-    /// Returns a number with commas between groups of three digits.
-    static func grouped(_ number: Int) -> String {
-        let digits = Array("\(abs(number))")
-        let text = digits.enumerated().map { index, digit in
-            (index > 0 && (digits.count - index).isMultiple(of: 3) ? "," : "") + String(digit)
-        }
-        return (number < 0 ? "-" : "") + text.joined()
     }
 
     /// Returns a text in which parts between backticks are code.

@@ -1,3 +1,5 @@
+import PrintableText
+
 extension Chart {
     /// Returns a line without axes, for a card; empty without values.
     /// - Parameters:
@@ -29,7 +31,7 @@ extension Chart {
         let sum = widths.reduce(0, +)
         var (bars, names, left) = (HTML(), HTML(), 0.0)
         for (part, width) in zip(shown, widths) {
-            let text = "\(Elements.grouped(part.count)) (\(percent(Double(part.count) / total)))"
+            let text = "\(part.count.grouped) (\(percent(Double(part.count) / total)))"
             let share = 100 * width / sum
             bars += """
                 <rect class="\(part.style)" x="\(number(left))%" width="\(number(share))%" height="100%">\
