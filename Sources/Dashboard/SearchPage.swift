@@ -1,4 +1,5 @@
 import Operations
+import PrintableText
 import PushQueue
 import WebPages
 
@@ -44,17 +45,7 @@ struct SearchPage: DashboardPage {
     }
 
     /// Returns true for the whole, or at least eight digits, of a device token in hex.
-    static func isToken(_ text: String) -> Bool {
-        text.utf8.count >= 8
-            && text.utf8.allSatisfy { digit in
-                switch digit {
-                case UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "a")...UInt8(ascii: "f"),
-                    UInt8(ascii: "A")...UInt8(ascii: "F"):
-                    true
-                default: false
-                }
-            }
-    }
+    static func isToken(_ text: String) -> Bool { text.utf8.count >= 8 && text.isHexadecimal }
 
     /// Returns the names that are a text, or else those that contain it, ignoring case.
     static func matching(_ text: String, _ names: [String]) -> [(name: String, isExact: Bool)] {
