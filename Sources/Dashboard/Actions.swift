@@ -15,7 +15,7 @@ struct Actions: Sendable {
         var path: String
         /// The run that was started, if any.
         var run: ChangeRun?
-        /// What the next page reports; `nil` if it does so by itself.
+        /// The report for the next page; `nil` if that page shows the result by itself.
         var note: Note?
         /// The error that ended the action early, or a confirmation that is missing.
         var error: String?

@@ -74,7 +74,7 @@ struct CampaignPage: DashboardPage {
     let path = "/campaigns/{campaign}"
     let section = Section.campaigns
 
-    /// What Redis has about a campaign: its state in each queue that knows it, and the positions of its lists.
+    /// The records of a campaign in Redis: its state in each queue that knows it, and the positions of its lists.
     struct State: Sendable {
         let parts: [CampaignStatus]
         let sendings: [CampaignStatus.Sending]

@@ -43,7 +43,7 @@ for (const cell of document.querySelectorAll("th, td")) if (isVisible(cell)) che
 for (const part of document.querySelectorAll("dt, dd, button, .button, .label, .tabs a, .figure span, .chip")) {
   if (isVisible(part) && !part.closest("td, th")) check(part, limits.fact);
 }
-// What never wraps is on one line; in the card of a phone, it may wrap.
+// Texts that never wrap are on one line; in the card of a phone, they may wrap.
 for (const one of document.querySelectorAll(`th, .label, button, .tabs a${innerWidth < 640 ? "" : ", td.key, td.number"}`)) {
   if (!isVisible(one)) continue;
   const texts = document.createTreeWalker(one, NodeFilter.SHOW_TEXT);

@@ -101,7 +101,7 @@ extension EndToEnd {
             try await redis.apnsWorker(["status"]).shows(
                 "campaign spring is paused by its guard in default: invalid_token is")
 
-            // What was in flight when the guard paused it counts again: too few to pause it another time.
+            // Notifications in flight when the guard paused it count again: too few to pause it another time.
             try await simulator.control("PUT", "/rules", #"{"rules":[]}"#)
             try await redis.apnsWorker(["campaign", "resume", "spring"]).succeeds()
             let result = try await redis.apnsWorker(arguments + ["--json"]).succeeds()

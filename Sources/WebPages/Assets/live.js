@@ -18,7 +18,7 @@ function isBusy(part) {
   return Boolean(selection && !selection.isCollapsed && part.contains(selection.anchorNode));
 }
 
-// What identifies an element that can have the focus before and after an update of its section.
+// The identity of an element that can have the focus, before and after an update of its section.
 function identity(one, part) {
   const details = one.parentElement;
   if (one.matches("summary")) return `details ${details.id || all(part, "details").indexOf(details)}`;

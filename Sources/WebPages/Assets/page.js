@@ -1,4 +1,4 @@
-// What all pages share: the keys, and buttons that copy a command.
+// The script of all pages: the keys, and buttons that copy a command.
 const search = document.getElementById("search");
 // The address of the current row's first link, and its place: an update replaces the rows.
 let marked;

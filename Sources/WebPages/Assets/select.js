@@ -26,7 +26,7 @@ function count() {
   bar.querySelector("[data-selected]").textContent = `${chosen.length} selected`;
   bar.querySelector("[data-all]").hidden = isWhole;
   bar.querySelector("[data-scope]").hidden = !isWhole;
-  // What no longer shows must not be chosen.
+  // A hidden choice must not be sent.
   if (!isWhole) bar.querySelector("input[name=scope][value=selected]").checked = true;
   bar.hidden = chosen.length === 0;
   for (const box of all) box.closest("tr").classList.toggle("selected", box.checked);

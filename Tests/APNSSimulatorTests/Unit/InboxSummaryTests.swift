@@ -174,7 +174,7 @@ struct InboxSummaryTests {
                 let page = ring.page(NotificationFilter())
                 #expect(page.entries.map(\.sequence) == left && page.overwritten == UInt64(oldest - 1))
                 #expect(ring.newest(before: .max, atMost: 100).map(\.sequence) == left.reversed())
-                // What replaces the gap makes the count complete again.
+                // A push in place of the gap makes the count complete again.
                 for number in 1...limit { _ = ring.append(APNSSimulatorTests.received(number)) }
                 #expect(ring.count == limit)
             }
