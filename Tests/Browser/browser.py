@@ -3,10 +3,12 @@
 import os
 
 from selenium import webdriver
+from selenium.common.exceptions import StaleElementReferenceException
 from selenium.webdriver import ActionChains
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.ui import Select
 
 from scene import LIMIT, eventually
@@ -20,6 +22,47 @@ addEventListener("error", (event) => window.__refused.push(`error ${event.messag
 addEventListener("unhandledrejection", (event) => window.__refused.push(`rejection ${event.reason}`));
 for (const name of ["alert", "confirm", "prompt"]) window[name] = () => window.__refused.push(`${name} was called`);
 """
+
+
+class Element(WebElement):
+    """An element that is found again, by its selector and its place, when a live update has replaced it."""
+
+    @classmethod
+    def all(cls, scope, by, selector):
+        """Returns the elements in a driver or in another element."""
+        found = []
+        for place, one in enumerate(scope.find_elements(by, selector)):
+            one = cls(one.parent, one.id)
+            one.find = lambda place=place: scope.find_elements(by, selector)[place].id
+            found.append(one)
+        return found
+
+    def again(self, act):
+        try:
+            return act()
+        except StaleElementReferenceException as stale:
+            try:
+                self._id = self.find()
+            except (AttributeError, IndexError):
+                raise stale from None
+            return act()
+
+    def _execute(self, command, params=None):
+        return self.again(lambda: WebElement._execute(self, command, params))
+
+    def get_attribute(self, name):
+        return self.again(lambda: WebElement.get_attribute(self, name))
+
+    def is_displayed(self):
+        return self.again(lambda: WebElement.is_displayed(self))
+
+    def find_element(self, by, selector):
+        found = Element.all(super(), by, selector)
+        assert found, f"{self.tag_name} has no {selector}"
+        return found[0]
+
+    def find_elements(self, by, selector):
+        return Element.all(super(), by, selector)
 
 
 class Browser:
@@ -83,7 +126,7 @@ class Browser:
     # Elements
 
     def all(self, selector):
-        return self.driver.find_elements(By.CSS_SELECTOR, selector)
+        return Element.all(self.driver, By.CSS_SELECTOR, selector)
 
     def one(self, selector):
         found = self.all(selector)
