@@ -6,14 +6,16 @@ import NIOCore
 /// these. Unknown members need only be JSON.
 public struct JobDecoder {
     /// Reads a job. Allocates nothing if it succeeds.
-    /// - Parameter body: the claimed bytes: a producer's, perhaps in a wrapper.
+    /// - Parameters:
+    ///   - body: the claimed bytes: a producer's, perhaps in a wrapper.
+    ///   - memory: the payloads of the jobs that were read before; nil for a single job.
     /// - Throws: ``JobError/malformedJSON(_:_:)`` for a body that is not JSON, else the first rule that is broken.
     ///   ``Envelope/read(_:)`` still finds the wrapper and the original.
-    public static func decode(_ body: ByteBuffer) throws(JobError) -> Job {
+    public static func decode(_ body: ByteBuffer, _ memory: PayloadMemory? = nil) throws(JobError) -> Job {
         guard body.readableBytes <= JobField.maximumLength else { throw .tooLarge(bytes: body.readableBytes) }
         return try body.withUnsafeReadableBytes { bytes throws(JobError) in
             var job = Job(body: body, envelope: Envelope.read(bytes))
-            if let error = read(bytes, in: job.original, into: &job) {
+            if let error = read(bytes, in: job.original, into: &job, memory) {
                 if let version = Envelope.newerVersion(of: bytes) { throw .newerWrapper(version: version) }
                 throw error.offset(by: job.original.lowerBound)
             }
@@ -22,10 +24,12 @@ public struct JobDecoder {
     }
 
     @inline(__always)
-    static func read(_ bytes: UnsafeRawBufferPointer, in document: Range<Int>, into job: inout Job) -> JobError? {
+    static func read(
+        _ bytes: UnsafeRawBufferPointer, in document: Range<Int>, into job: inout Job, _ memory: PayloadMemory?
+    ) -> JobError? {
         do throws(JSONError) {
             var reader = JobReader(JSONScanner(bytes, in: document), ignoresTokens: job.envelope.overridesTokens)
-            guard let brokenRule = try reader.readDocument(into: &job) else { return nil }
+            guard let brokenRule = try reader.readDocument(into: &job, memory) else { return nil }
             // The reader stopped at the rule. A text that is not JSON must be reported as such, wherever its error is.
             var scanner = JSONScanner(bytes, in: document)
             try scanner.skipDocument()

@@ -44,9 +44,14 @@ public struct JobField: Equatable, Sendable {
 
     /// Returns the bytes as written: a slice without a copy.
     func bytes(in body: ByteBuffer) -> ByteBuffer {
-        guard let slice = body.getSlice(at: body.readerIndex + offset, length: length) else {
-            preconditionFailure("a field of another job was asked for: \(range) of \(body.readableBytes) bytes")
-        }
+        precondition(
+            range.upperBound <= body.readableBytes,
+            "a field of another job was asked for: \(range) of \(body.readableBytes) bytes")
+        // Half the work of `getSlice`, which also narrows what can be written.
+        var slice = body
+        let start = body.readerIndex &+ offset
+        slice.moveWriterIndex(to: start &+ length)
+        slice.moveReaderIndex(to: start)
         return slice
     }
 }

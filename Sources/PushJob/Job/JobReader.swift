@@ -25,8 +25,9 @@ struct JobReader {
     }
 
     /// Reads the whole document.
+    /// - Parameter memory: recognizes a payload that was read before; nil to read it in any case.
     /// - Returns: the first rule that it breaks, or nil.
-    mutating func readDocument(into job: inout Job) throws(JSONError) -> JobError? {
+    mutating func readDocument(into job: inout Job, _ memory: PayloadMemory?) throws(JSONError) -> JobError? {
         try scanner.begin()
         guard scanner.next == UInt8(ascii: "{") else {
             return .notAnObject(offset: scanner.offset)
@@ -44,7 +45,7 @@ struct JobReader {
                     // An absent member and `null` are the same: many encoders write every member.
                     try scanner.skipLiteral()
                 } else {
-                    guard try readValue(of: member, nameStart: nameStart, into: &job) else {
+                    guard try readValue(of: member, nameStart: nameStart, into: &job, memory) else {
                         return invalid(member, at: start)
                     }
                 }
@@ -82,7 +83,7 @@ struct JobReader {
             {
                 seen |= 1 &<< UInt64(member.rawValue)
                 let before = job
-                if try !readValue(of: member, nameStart: nameStart, into: &job) { job = before }
+                if try !readValue(of: member, nameStart: nameStart, into: &job, nil) { job = before }
             } else if member(named: name) == .id, let number = try numberedID() {
                 // Not valid, but the producer knows the job by it.
                 if job.id == nil { job.id = number }
@@ -153,13 +154,17 @@ struct JobReader {
     /// Reads a known member's value.
     /// - Returns: false if it has the wrong type or is out of range.
     private mutating func readValue(
-        of member: JobMember, nameStart: Int, into job: inout Job
+        of member: JobMember, nameStart: Int, into job: inout Job, _ memory: PayloadMemory?
     ) throws(JSONError) -> Bool {
         switch member {
         case .payload:
             guard scanner.next == UInt8(ascii: "{") else { return false }
             let start = scanner.offset
-            try job.facts.readPayload(&scanner)
+            if let memory, shortForms == 0 {
+                try memory.read(&scanner, &job.facts)
+            } else {
+                try job.facts.readPayload(&scanner)
+            }
             job.payload = JobField(start..<scanner.offset)
             hasPayload = true
         case .tokens:

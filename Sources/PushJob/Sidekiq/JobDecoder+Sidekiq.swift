@@ -2,13 +2,19 @@ import NIOCore
 
 extension JobDecoder {
     /// Reads a job in a format.
+    /// - Parameters:
+    ///   - body: the claimed bytes: a producer's, perhaps in a wrapper.
+    ///   - format: the format of the producer's bytes.
+    ///   - memory: the payloads of the jobs that were read before; nil for a single job.
     /// - Throws: like ``decode(_:)``, and ``JobError/notSidekiq(_:)`` and ``JobError/otherClass(_:accepted:)`` for
     ///   Sidekiq's format.
     @inline(__always)
-    public static func decode(_ body: ByteBuffer, as format: JobFormat) throws(JobError) -> Job {
+    public static func decode(
+        _ body: ByteBuffer, as format: JobFormat, _ memory: PayloadMemory? = nil
+    ) throws(JobError) -> Job {
         switch format {
-        case .native: try decode(body)
-        case .sidekiq(let classes): try decodeSidekiq(body, classes)
+        case .native: try decode(body, memory)
+        case .sidekiq(let classes): try decodeSidekiq(body, classes, memory)
         }
     }
 
@@ -28,12 +34,15 @@ extension JobDecoder {
     }
 
     @inline(never)
-    private static func decodeSidekiq(_ body: ByteBuffer, _ classes: [String]) throws(JobError) -> Job {
+    private static func decodeSidekiq(
+        _ body: ByteBuffer, _ classes: [String], _ memory: PayloadMemory?
+    ) throws(JobError) -> Job {
         guard body.readableBytes <= JobField.maximumLength else { throw .tooLarge(bytes: body.readableBytes) }
         let envelope = body.withUnsafeReadableBytes { Envelope.read($0) }
         let sidekiq = try findJob(body, envelope, classes)
         guard let text = try sidekiq.text(in: body) else {
-            return try read(sidekiq, sidekiq.argument, in: body, envelope, errorsFrom: envelope.original.lowerBound)
+            return try read(
+                sidekiq, sidekiq.argument, in: body, envelope, errorsFrom: envelope.original.lowerBound, memory)
         }
         // All fields are places in one buffer: the rewritten text follows the claimed bytes.
         var both = ByteBuffer()
@@ -42,7 +51,7 @@ extension JobDecoder {
         both.writeImmutableBuffer(text)
         guard both.readableBytes <= JobField.maximumLength else { throw .tooLarge(bytes: body.readableBytes) }
         let start = body.readableBytes
-        return try read(sidekiq, start..<both.readableBytes, in: both, envelope, errorsFrom: start)
+        return try read(sidekiq, start..<both.readableBytes, in: both, envelope, errorsFrom: start, memory)
     }
 
     static func findJob(
@@ -71,13 +80,14 @@ extension JobDecoder {
     }
 
     private static func read(
-        _ sidekiq: SidekiqJob, _ document: Range<Int>, in body: ByteBuffer, _ envelope: Envelope, errorsFrom start: Int
+        _ sidekiq: SidekiqJob, _ document: Range<Int>, in body: ByteBuffer, _ envelope: Envelope, errorsFrom start: Int,
+        _ memory: PayloadMemory?
     ) throws(JobError) -> Job {
         try body.withUnsafeReadableBytes { bytes throws(JobError) in
             var job = Job(body: body, envelope: envelope)
             job.argument = JobField(document)
             job.enqueuedAt = sidekiq.enqueuedAt ?? envelope.enqueued
-            if let error = read(bytes, in: document, into: &job) { throw error.offset(by: start) }
+            if let error = read(bytes, in: document, into: &job, memory) { throw error.offset(by: start) }
             if job.id == nil, let id = sidekiq.id, MemberRules.isIdentifier(id, in: bytes) { job.id = JobField(id) }
             if job.maxAttempts == nil { job.maxAttempts = sidekiq.maxAttempts }
             return job

@@ -21,6 +21,7 @@ final class Intake {
     /// The senders of the lane's apps.
     private(set) var senders: [AppSender] = []
     private var router: JobRouter
+    private let payloads = PayloadMemory()
     /// Accepted jobs whose tokens have not been looked up.
     private var toLookUp: [JobID] = []
     /// The number of unanswered look-ups.
@@ -52,7 +53,7 @@ final class Intake {
     func accept(_ claimed: ClaimedJob, from queue: QueueContext) -> Prerequisite? {
         let job: Job
         do throws(JobError) {
-            job = try JobDecoder.decode(claimed.body, as: queue.format)
+            job = try JobDecoder.decode(claimed.body, as: queue.format, payloads)
         } catch {
             let job = JobDecoder.identify(claimed.body, as: queue.format)
             var unsent = UnsentJob(claimed: claimed, queue: queue, job: job)
