@@ -71,6 +71,11 @@ struct HPACKHuffman: @unchecked Sendable {
     /// Returns the maximum number of bytes that ``decode(_:to:)`` writes for a string.
     static func bound(_ count: Int) -> Int { count * 8 / 5 }
 
+    @inline(__always)
+    private func beginning(of bits: UInt64) -> Prefix {
+        prefixes[Int(truncatingIfNeeded: bits >> UInt64(64 - Self.window))]
+    }
+
     /// Decodes a string.
     /// - Parameter target: memory for ``bound(_:)`` bytes.
     /// - Returns: the number of bytes.
@@ -99,7 +104,25 @@ struct HPACKHuffman: @unchecked Sendable {
                     }
                 }
             }
-            let prefix = prefixes[Int(truncatingIfNeeded: bits >> UInt64(64 - Self.window))]
+            // Two symbols at a time, while both codes are certain to be complete.
+            while count >= 2 * Self.window {
+                let first = beginning(of: bits)
+                guard first.length > 0 else { break }
+                output[0] = first.symbol
+                bits <<= UInt64(first.length)
+                let second = beginning(of: bits)
+                guard second.length > 0 else {
+                    count -= Int(first.length)
+                    output += 1
+                    break
+                }
+                output[1] = second.symbol
+                bits <<= UInt64(second.length)
+                count -= Int(first.length) + Int(second.length)
+                output += 2
+            }
+            if count < Self.longest, next < end { continue }
+            let prefix = beginning(of: bits)
             var (symbol, length) = (UInt16(prefix.symbol), Int(prefix.length))
             if length == 0 {
                 // No code has fewer than eight ones only.
