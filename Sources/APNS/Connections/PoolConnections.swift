@@ -88,8 +88,9 @@ package final class PoolConnections<Owner: PoolOwner> {
     private let logger: Logger
     /// The server's name in log messages.
     private let service: StaticString
-    /// The pool. Each connection holds it strongly.
-    private weak var owner: Owner?
+    /// The pool, which has these connections, until it is closed. A weak reference would make each of its uses by a
+    /// request slower.
+    private var owner: Owner?
     private var generation = 0
     private var closing: EventLoopPromise<Void>?
 
@@ -332,6 +333,7 @@ package final class PoolConnections<Owner: PoolOwner> {
     package func finishClosing() {
         guard let closing, all.isEmpty, state.connecting == 0, let owner, owner.canClose else { return }
         owner.closed()
+        self.owner = nil
         closing.succeed(())
     }
 }

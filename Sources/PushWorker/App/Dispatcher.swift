@@ -156,8 +156,7 @@ final class Dispatcher {
                         waiting.deferNotification(token.hex, of: id, fanOut.job, Reason(.throttled), delay: delay)
                         ended += 1
                     } else {
-                        let notification = fanOut.notification(to: token)
-                        guard submit(consume notification, of: id, token: token, as: probe) else {
+                        guard submit(fanOut.notification(to: token), of: id, token: token, as: probe) else {
                             fanOut.remaining.putBack(field)
                             submission.isRefused = true
                             break

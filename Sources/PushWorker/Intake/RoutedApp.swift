@@ -289,9 +289,19 @@ extension Job {
 extension APNSID {
     /// Creates the `apns-id` of a notification whose job specifies none. It is derived from the job's id and the token,
     /// so that every attempt, by any worker, sends the same one.
-    init(jobID: ByteBuffer, token: ByteBuffer) {
-        let seed = jobID.withUnsafeReadableBytes { Self.hash($0, seed: (0x61706E73, 0x776F726B)) }
-        self.init(hash: token.withUnsafeReadableBytes { Self.hash($0, seed: seed) })
+    init(jobID: ByteBuffer, token: ByteBuffer) { self.init(Seed(jobID: jobID), token: token) }
+
+    /// The part of these IDs that the notifications of a job share.
+    struct Seed {
+        fileprivate let hash: (UInt64, UInt64)
+
+        init(jobID: ByteBuffer) {
+            hash = jobID.withUnsafeReadableBytes { APNSID.hash($0, seed: (0x61706E73, 0x776F726B)) }
+        }
+    }
+
+    init(_ seed: Seed, token: ByteBuffer) {
+        self.init(hash: token.withUnsafeReadableBytes { Self.hash($0, seed: seed.hash) })
     }
 
     /// Returns a 128-bit hash of the bytes (MurmurHash3, x64 variant): fast, identical on every machine, and evenly

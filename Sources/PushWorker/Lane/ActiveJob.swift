@@ -73,6 +73,7 @@ final class FanOut {
     let template: Notification
     /// The id from which `apns-id`s are derived.
     let identity: ByteBuffer
+    private let seed: APNSID.Seed
     let job: Job
     /// The tokens that have not been submitted.
     var remaining: DistinctTokens
@@ -92,16 +93,18 @@ final class FanOut {
         self.claim = claim
         self.template = template
         self.identity = identity
+        seed = APNSID.Seed(jobID: identity)
         self.job = job
         remaining = tokens
         self.original = original
     }
 
     func notification(to token: DeviceToken) -> Notification {
-        var notification = template
-        notification.deviceToken = token
-        notification.apnsID = APNSID(jobID: identity, token: token.hex)
-        return notification
+        // Made in one expression, because the compiler copies a large value that is changed afterwards.
+        Notification(
+            deviceToken: token, payload: template.payload, topic: template.topic, pushType: template.pushType,
+            unknownPushType: template.unknownPushType, priority: template.priority, expiration: template.expiration,
+            collapseID: template.collapseID, apnsID: APNSID(seed, token: token.hex))
     }
 }
 

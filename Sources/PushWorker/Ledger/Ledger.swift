@@ -208,7 +208,8 @@ final class Ledger {
 
     private func watchUnwritten(_ id: JobID) {
         guard let tally = lane.jobs[id].tally, !tally.isEmpty else { return }
-        if tally.results.size >= Outbox.resultBytes { hasManyResults = true }
+        // Their size is read only if there are any, because they are copied for it.
+        if tally.results.count > 0, tally.results.size >= Outbox.resultBytes { hasManyResults = true }
         guard !tally.isWatched else { return }
         tally.isWatched = true
         unwritten.append((id, tally, lane.now))
