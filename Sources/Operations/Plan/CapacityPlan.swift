@@ -254,10 +254,78 @@ private struct Load {
     }
 }
 
+/// The CPU load of Redis as a function of the rate of jobs of one size.
+///
+/// Redis runs a script for all jobs that wait when a worker asks. With more jobs per second a worker asks more often, but
+/// not as often: each script finds more jobs. So the load has a part that grows with the square root of the jobs per
+/// second, a part for each job and a part for each token. This also holds between the sizes of jobs and rates that were
+/// measured, and below them.
+private struct RedisLoad {
+    /// In cores: for the root of the jobs per second, and for each job and notification per second.
+    private var (root, job, token) = (0.0, 0.0, 0.0)
+    let jobSize: Double
+
+    init(_ constants: PlanConstants, jobSize: Int) {
+        self.jobSize = Double(jobSize)
+        // Each sample is divided by its load, so that all count alike.
+        let samples = constants.jobSizes.flatMap { size in
+            [size.atOnce, size.delayed].map { sample in
+                let jobs = sample.perSecond / Double(size.tokens)
+                let load = sample.perSecond * sample.redisMicroseconds / 1e6
+                return [jobs.squareRoot(), jobs, sample.perSecond].map { $0 / load }
+            }
+        }
+        // A load is no less with more jobs or tokens, whatever a noisy machine has measured.
+        var least = Double.infinity
+        for parts in [[0, 1, 2], [0, 2], [0, 1], [1, 2], [2]] {
+            guard let found = Self.fit(samples, parts), found.error < least else { continue }
+            least = found.error
+            (root, job, token) = (found.factors[0], found.factors[1], found.factors[2])
+        }
+    }
+
+    func cores(at rate: Double) -> Double {
+        root * (rate / jobSize).squareRoot() + (job / jobSize + token) * rate
+    }
+
+    /// Returns the highest rate with at most a load, in notifications per second.
+    func rate(at load: Double) -> Double {
+        let (linear, half) = (job / jobSize + token, root / jobSize.squareRoot() / 2)
+        let top = load / (half + (half * half + linear * load).squareRoot())
+        return top * top
+    }
+
+    /// Fits the factors of some parts, by least squares, so that each sample's sum is 1.
+    /// - Returns: `nil` if a factor would be negative, or is not determined by the samples.
+    private static func fit(_ samples: [[Double]], _ parts: [Int]) -> (factors: [Double], error: Double)? {
+        var rows = parts.map { row in
+            parts.map { column in samples.reduce(0) { $0 + $1[row] * $1[column] } } + [
+                samples.reduce(0) { $0 + $1[row] }
+            ]
+        }
+        for pivot in rows.indices {
+            let scale = parts.indices.map { abs(rows[$0][pivot]) }.max() ?? 0
+            guard abs(rows[pivot][pivot]) > 1e-9 * scale, scale > 0 else { return nil }
+            for row in rows.indices where row != pivot {
+                let factor = rows[row][pivot] / rows[pivot][pivot]
+                rows[row] = zip(rows[row], rows[pivot]).map { $0 - factor * $1 }
+            }
+        }
+        var factors = [0.0, 0.0, 0.0]
+        for (index, part) in parts.enumerated() { factors[part] = rows[index][parts.count] / rows[index][index] }
+        guard factors.allSatisfy({ $0 >= 0 && $0.isFinite }), factors.contains(where: { $0 > 0 }) else { return nil }
+        let error = samples.reduce(0) { sum, sample in
+            let difference = zip(factors, sample).reduce(-1) { $0 + $1.0 * $1.1 }
+            return sum + difference * difference
+        }
+        return (factors, error)
+    }
+}
+
 /// The costs of a notification in a job of one size.
 private struct Costs {
     let worker: Load
-    let redis: Load
+    let redis: RedisLoad
     /// The time for which a request occupies its stream beyond the answer time, in seconds.
     let streamOverhead: Double
     /// The memory of a job in Redis, in bytes.
@@ -270,7 +338,7 @@ private struct Costs {
         let (few, many) = (1 / Double(small.tokens), 1 / Double(large.tokens))
         let share = few > many ? (few - 1 / Double(part)) / (few - many) : 0
         worker = Load(small, \.workerMicroseconds).mixed(with: Load(large, \.workerMicroseconds), share)
-        redis = Load(small, \.redisMicroseconds).mixed(with: Load(large, \.redisMicroseconds), share)
+        redis = RedisLoad(constants, jobSize: part)
         let overheads = [small, large].map { size in
             max(0, Double(constants.streams) / size.delayed.perSecond - constants.answerMilliseconds / 1000)
         }

@@ -1,4 +1,5 @@
 import Foundation
+import TestSupport
 import Testing
 
 @testable import Operations
@@ -11,20 +12,31 @@ struct CapacityPlanTests {
     /// Constants with which a plan can be calculated by hand.
     ///
     /// A request occupies its stream for 5 ms longer than the answer takes. With one token per job, a lane at 70 % load
-    /// sends 175,000 per second, and Redis executes 350,000; with 1,000 tokens 350,000 and 3,500,000.
+    /// sends 175,000 per second, and Redis executes 153,860; at full load both send 250,000. With 1,000 tokens a lane
+    /// sends 350,000 at 70 % load.
     static let constants = PlanConstants(
         machine: "example", commit: "abc", measuredAt: 1_795_478_400_000, answerMilliseconds: 20, streams: 500,
         workerBytes: 1 << 25,
         jobSizes: [
             .init(
                 tokens: 1, jobBytes: 400,
-                atOnce: .init(perSecond: 100_000, workerMicroseconds: 4, redisMicroseconds: 2),
-                delayed: .init(perSecond: 20_000, workerMicroseconds: 8, redisMicroseconds: 4)),
+                atOnce: sample(100_000, 4, jobSize: 1), delayed: sample(20_000, 8, jobSize: 1)),
             .init(
                 tokens: 1000, jobBytes: 80_000,
-                atOnce: .init(perSecond: 100_000, workerMicroseconds: 2, redisMicroseconds: 0.2),
-                delayed: .init(perSecond: 20_000, workerMicroseconds: 4, redisMicroseconds: 0.4)),
+                atOnce: sample(100_000, 2, jobSize: 1000), delayed: sample(20_000, 4, jobSize: 1000)),
         ])
+
+    private static func sample(_ rate: Double, _ worker: Double, jobSize: Int) -> PlanConstants.Sample {
+        .init(
+            perSecond: rate, workerMicroseconds: worker,
+            redisMicroseconds: redisCores(rate, jobSize: jobSize) / rate * 1e6)
+    }
+
+    /// The load of Redis: 1 ms for the root of the jobs per second, 1.8 µs for a job, and 0.2 µs for a token.
+    private static func redisCores(_ rate: Double, jobSize: Int) -> Double {
+        let jobs = rate / Double(jobSize)
+        return 1e-3 * jobs.squareRoot() + 1.8e-6 * jobs + 2e-7 * rate
+    }
 
     struct Case: Sendable, CustomTestStringConvertible {
         let name: String
@@ -46,11 +58,15 @@ struct CapacityPlanTests {
         Case(
             name: "one token per job, more than one Redis executes",
             work: Work(tokens: 2_160_000_000, within: 3_600_000, jobSize: 1, latency: 75),
-            fleet: [2, 2, 18, 1, 2], bottleneck: .redis, maximumPerSecond: 500_000, fits: false),
+            fleet: [2, 2, 18, 1, 4], bottleneck: .redis, maximumPerSecond: 250_000, fits: false),
         Case(
             name: "the same on a Cluster",
+            work: Work(tokens: 2_160_000_000, within: 3_600_000, jobSize: 1, latency: 75, clusterMasters: 6),
+            fleet: [2, 2, 18, 4, 4], bottleneck: .connections, maximumPerSecond: 900_000, fits: true),
+        Case(
+            name: "the same on a Cluster that is too small to have a reserve",
             work: Work(tokens: 2_160_000_000, within: 3_600_000, jobSize: 1, latency: 75, clusterMasters: 3),
-            fleet: [2, 2, 18, 2, 2], bottleneck: .connections, maximumPerSecond: 900_000, fits: true),
+            fleet: [2, 2, 18, 3, 4], bottleneck: .redis, maximumPerSecond: 750_000, fits: true),
         Case(
             name: "fewer jobs than lanes",
             work: Work(tokens: 3000, within: 1000, jobSize: 1000, latency: 75), given: Given(workers: 5, lanes: 1),
@@ -58,12 +74,12 @@ struct CapacityPlanTests {
         Case(
             name: "one notification",
             work: Work(tokens: 1, within: 1000, jobSize: 1, latency: 0),
-            fleet: [2, 1, 1, 1, 1], bottleneck: .connections, maximumPerSecond: 400_000, fits: true),
+            fleet: [2, 1, 1, 1, 1], bottleneck: .redis, maximumPerSecond: 250_000, fits: true),
         Case(
             name: "a lane that is too slow",
-            work: Work(tokens: 3_000_000, within: 10_000, jobSize: 1, latency: 5),
+            work: Work(tokens: 3_000_000, within: 10_000, jobSize: 1, latency: 5, clusterMasters: 2),
             given: Given(workers: 1, lanes: 1),
-            fleet: [1, 1, 5, 1, 1], bottleneck: .workers, maximumPerSecond: 250_000, fits: false),
+            fleet: [1, 1, 5, 2, 2], bottleneck: .workers, maximumPerSecond: 250_000, fits: false),
         Case(
             name: "the fleet of the measurement",
             work: Work(tokens: 100_000, within: 10_000, jobSize: 1, latency: 20),
@@ -87,24 +103,24 @@ struct CapacityPlanTests {
         #expect(plan.jobs == 6000 && plan.redisBytes == 480_000_000 && plan.workerBytes == 1 << 25)
         // Two lanes with 25,000 per second: 0.05 cores, and 1.5 µs for each.
         #expect(abs(plan.workerCores - 0.175) < 1e-9)
-        #expect(abs(plan.redisCores - 0.0125) < 1e-9)
+        #expect(abs(plan.redisCores - Self.redisCores(50_000, jobSize: 1000)) < 1e-9)
         #expect(abs(plan.inFlight - 4000) < 1e-6)
     }
 
     @Test("costs per job and per token are between those of the measured sizes")
     func sizes() throws {
-        func redis(_ jobSize: Int) throws -> Double {
-            // At a low rate, where the cost of a notification is that with delayed answers.
-            let work = Work(tokens: 3_600_000, within: 3_600_000, jobSize: jobSize, latency: 75)
-            return try CapacityPlan(work, Self.constants).redisCores / 1000 * 1e6
+        func redis(_ jobSize: Int, _ rate: Int) throws -> Double {
+            let work = Work(tokens: 3600 * rate, within: 3_600_000, jobSize: jobSize, latency: 75)
+            return try CapacityPlan(work, Self.constants).redisCores
         }
-        // 4 = job + token and 0.4 = job / 1000 + token.
-        let job = 3.6 / 0.999
         for size in [1, 2, 10, 500, 1000] {
-            #expect(abs(try redis(size) - (4 - job + job / Double(size))) < 1e-9, "\(size)")
+            for rate in [1000, 40_000, 200_000] {
+                let expected = Self.redisCores(Double(rate), jobSize: size)
+                #expect(abs(try redis(size, rate) - expected) < 1e-6, "\(size) tokens, \(rate) per second")
+            }
         }
         // A worker divides larger jobs.
-        #expect(try redis(100_000) == redis(1000))
+        #expect(try redis(100_000, 1000) == redis(1000, 1000))
         let large = try CapacityPlan(
             Work(tokens: 10_000_000, within: 60_000, jobSize: 100_000, latency: 75), Self.constants)
         #expect(large.jobs == 100 && large.redisBytes == 800_000_000)
@@ -133,14 +149,36 @@ struct CapacityPlanTests {
     func noise() throws {
         var constants = Self.constants
         constants.jobSizes[0].delayed.workerMicroseconds = 3
-        constants.jobSizes[0].delayed.redisMicroseconds = 1
         let work = Work(tokens: 100_000, within: 1000, jobSize: 1, latency: 0)
         let plan = try CapacityPlan(work, given: Given(workers: 1, lanes: 1), constants)
-        #expect(abs(plan.workerCores - 0.4) < 1e-9 && abs(plan.redisCores - 0.2) < 1e-9)
+        #expect(abs(plan.workerCores - 0.4) < 1e-9)
         constants = Self.constants
         constants.jobSizes[0].atOnce.perSecond = 20_000
         let equal = try CapacityPlan(work, given: Given(workers: 1, lanes: 1), constants)
-        #expect(abs(equal.workerCores - 0.8) < 1e-9 && abs(equal.redisCores - 0.4) < 1e-9)
+        #expect(abs(equal.workerCores - 0.8) < 1e-9)
+    }
+
+    @Test("Redis' load rises with jobs and tokens, whatever was measured, and the highest rate has the load it is for")
+    func redisFits() throws {
+        var random = SeededGenerator(seed: 39)
+        for _ in 0..<500 {
+            var constants = Self.constants
+            if Bool.random(using: &random) { constants.jobSizes.removeLast() }
+            for size in constants.jobSizes.indices {
+                for sample in [\PlanConstants.JobSize.atOnce, \.delayed] {
+                    constants.jobSizes[size][keyPath: sample].redisMicroseconds *= .random(in: 0.3...3, using: &random)
+                }
+            }
+            func plan(_ rate: Int, _ jobSize: Int) throws -> CapacityPlan {
+                try CapacityPlan(
+                    Work(tokens: 3600 * rate, within: 3_600_000, jobSize: jobSize, latency: 75), constants)
+            }
+            let loads = try [1, 100, 10_000, 1_000_000].map { try plan($0, 1).redisCores }
+            #expect(loads == loads.sorted() && loads.allSatisfy { $0 > 0 && $0.isFinite })
+            #expect(try plan(10_000, 10).redisCores <= plan(10_000, 1).redisCores)
+            let highest = try #require(try plan(1, 1).limits[.redis])
+            #expect(abs(try plan(Int(highest), 1).redisCores - 1) < 0.001)
+        }
     }
 
     @Test("work and parts out of range are refused by name")
