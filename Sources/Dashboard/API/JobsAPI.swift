@@ -98,7 +98,7 @@ final class JobsAPI: Sendable {
         var answer = EnqueuedAnswer(
             queue: keys.queue, enqueued: accepted.count, ids: accepted.map(\.id), hints: hints.kinds,
             notes: place.state.notes)
-        if let note = try await push(accepted.map(\.body), keys, visitor) { answer.notes.append(note) }
+        if let note = try await push(accepted.map(\.body), place.client, keys, visitor) { answer.notes.append(note) }
         return .json(bytes: try answer.json().utf8, status: .accepted)
     }
 
@@ -146,11 +146,20 @@ final class JobsAPI: Sendable {
 
     /// Pushes jobs.
     /// - Returns: a note, if the jobs are enqueued but something else failed.
-    private func push(_ jobs: [ByteBuffer], _ keys: QueueKeys, _ visitor: Visitor) async throws -> String? {
-        let client = try await site.source.fleet.client(for: keys.jobs)
+    private func push(
+        _ jobs: [ByteBuffer], _ client: RedisClient, _ keys: QueueKeys, _ visitor: Visitor
+    ) async throws -> String? {
         do {
             let maximum = visitor.producer?.maximumQueueLength
-            if case .listIsTooLong(let length) = try await JobPush.push(jobs, client, keys, maximumLength: maximum) {
+            let outcome: JobPush.Outcome
+            do {
+                outcome = try await JobPush.push(jobs, client, keys, maximumLength: maximum)
+            } catch RedisError.notConnected {
+                // Nothing was sent. Waiting for the connection beforehand would take each request to its event loop and back.
+                let ready = try await site.source.fleet.client(for: keys.jobs)
+                outcome = try await JobPush.push(jobs, ready, keys, maximumLength: maximum)
+            }
+            if case .listIsTooLong(let length) = outcome {
                 throw WebError(
                     .tooManyRequests,
                     "queue \(keys.queue) has \(Words.count(length, "waiting job")); nothing was enqueued",
