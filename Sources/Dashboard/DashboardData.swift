@@ -175,6 +175,8 @@ actor DashboardData {
     struct Destination: Sendable {
         let source: QueueSource
         let state: QueueState
+        /// The client of the server that has the jobs. It may have lost its connection in the meantime.
+        let client: RedisClient
     }
 
     /// Returns where the jobs of a queue are pushed, and its workers' apps, at most five seconds old.
@@ -187,7 +189,8 @@ actor DashboardData {
                 let client = try await source.fleet.client(for: place.keys.retry)
                 return Destination(
                     source: place,
-                    state: try await QueueState.read(client, place.keys, configured: source.appNames))
+                    state: try await QueueState.read(client, place.keys, configured: source.appNames),
+                    client: try await source.fleet.client(for: place.keys.jobs))
             }
         destinationReads[keys.queue] = read
         defer { destinationReads[keys.queue] = nil }

@@ -20,7 +20,11 @@ extension Unicode.Scalar {
 extension StringProtocol {
     /// The text without white space around it.
     package var trimmed: String {
-        String(drop(while: \.isWhitespace).reversed().drop(while: \.isWhitespace).reversed())
+        // Not of the generic type, whose views the compiler does not optimize: a producer's request needs this three times.
+        var text = Substring(String(self))
+        while text.first?.isWhitespace == true { text.removeFirst() }
+        while text.last?.isWhitespace == true { text.removeLast() }
+        return String(text)
     }
 
     /// True if each character is a hex digit of ASCII, as for programs; `Character.isHexDigit` also accepts those of
@@ -71,7 +75,18 @@ extension StringProtocol {
 
 extension Sequence<UInt8> {
     /// The bytes as lower-case hex digits.
-    package var hex: String { map { ($0 < 16 ? "0" : "") + String($0, radix: 16) }.joined() }
+    package var hex: String {
+        var digits: [UInt8] = []
+        digits.reserveCapacity(2 * underestimatedCount)
+        func append(_ half: UInt8) {
+            digits.append(half < 10 ? UInt8(ascii: "0") + half : UInt8(ascii: "a") - 10 + half)
+        }
+        for byte in self {
+            append(byte >> 4)
+            append(byte & 15)
+        }
+        return String(decoding: digits, as: UTF8.self)
+    }
 }
 
 extension Int {

@@ -270,11 +270,13 @@ class Report(unittest.TestCase):
                                    "redis_reads": [2.0, 2.0]}},
         "trickle.sixteen queues": {"": {"cpu_us": [140.0, 280.0], "redis_cpu_us": [80.0, 96.0], "redis_commands": [30.0, 30.0],
                                         "redis_reads": [4.0, 4.0]}},
+        "http.one job": {"": {"cpu_us": [160.0, 180.0], "rate": [5500.0, 6000.0], "redis_cpu_us": [20.0, 22.0], "peak_kib": [40_000]}},
+        "http.100 jobs": {"": {"cpu_us": [30.0, 30.0], "rate": [30_000, 30_000], "redis_cpu_us": [3.0, 3.0], "peak_kib": [40_000]}},
         "instructions.limit": {"": {"instructions": [22_000.0]}},
         "instructions.worker": {"": {"instructions": [27_100.0]}},
     }
 
-    def test_the_table_has_instructions_trickles_and_allocations(self):
+    def test_the_table_has_instructions_trickles_producers_and_allocations(self):
         figures = report.figures_of(self.values, {"claim", "decode"})
         page = {
             "machine": {"cpu": "CPU", "cores": 2, "os": "OS"}, "server": "simulator", "rounds": 2, "quick": False,
@@ -288,6 +290,11 @@ class Report(unittest.TestCase):
                 "claim                            288 (288–288) ns, 0.08 allocations",
                 "decode                           348 (348–348) ns, 0.00 allocations",
                 "trickle, sixteen queues          210 (140–280) µs per job, Redis 88 (80–96) µs, 30.00 commands and 4.00 reads",
+                "http, one job                    5,750 (5,500–6,000) jobs per second, 170.0 (160.0–180.0) µs per job, "
+                "Redis 21.0 (20.0–22.0) µs",
+                "http, 100 jobs                   30,000 (30,000–30,000) jobs per second, 30.0 (30.0–30.0) µs per job, "
+                "Redis 3.0 (3.0–3.0) µs",
+                "http (one job): at least 5,000 jobs per second                5.75 thousand           met",
                 "trickle: 16 queues at most 1.5 × Redis' CPU of one            1.6 × one queue         MISSED",
                 "trickle: 16 queues at most 1.5 × the worker's CPU of one      1.4 × one queue         met"):
             with self.subTest(line=line):
@@ -302,6 +309,8 @@ class Jobs(unittest.TestCase):
         for job in jobs:
             self.assertRegex(job["token"], r"^[0-9a-f]{64}$")
         self.assertNotEqual(jobs[0]["token"], jobs[1]["token"])
+        del jobs[0]["id"]
+        self.assertEqual(json.loads(queue.nameless_job(1)), jobs[0])
         self.assertEqual(queue.prefix, "push:{trickle-1}:")
 
 

@@ -312,28 +312,32 @@ extension EndToEnd {
             _ = try await simulator.stop()
         }
 
-        @Test("a guard pauses a campaign whose tokens are invalid, in all queues, before the rest is sent")
-        func guarded() async throws {
+        @Test(
+            "a guard pauses a campaign whose tokens are invalid, in all queues, before the rest is sent",
+            arguments: RedisStage.Kind.allCases)
+        func guarded(kind: RedisStage.Kind) async throws {
+            // In a Cluster the two queues are on two servers.
+            let redis = try await RedisStage(kind)
             // A third of the tokens is invalid.
-            let (redis, simulator) = try await startServers(
-                rules: ["prefix=dead,answer=410"], simulator: ["--delay", "30ms±20ms"])
+            let simulator = try await SimulatorProcess(
+                rules: ["prefix=dead,answer=410"], options: ["--delay", "30ms±20ms"])
             let (count, minimum, streams) = (6000, 300, 50)
             var result = try await Self.run(
                 "campaign", "guard", "spring", "--stop-if", "invalid_token>5%", "--min", "\(minimum)", "--queue", "a,b",
                 redis: redis.url)
             #expect(result.status == 0 && result.output.contains("is paused if invalid_token>5%"), "\(result)")
             for queue in ["a", "b"] {
-                try redis.push(
+                try redis.server(ofQueue: queue).push(
                     (0..<count).map { number in
                         let token = TestJob.token((number % 3 == 0 ? "dead" : "a") + queue, number)
                         return TestJob.text(token, #""campaign":"spring","#)
                     }, queue: queue)
-                try redis.push(
+                try redis.server(ofQueue: queue).push(
                     TestJob.many(100, prefix: "c\(queue)", members: #""campaign":"autumn","#), queue: queue)
             }
             let worker = try WorkerProcess(
-                redis, simulator,
-                ["--queue", "a,b", "--max-connections", "1", "--max-streams", "\(streams)", "--lanes", "1"])
+                redis: redis.url, endpoint: simulator.port,
+                options: ["--queue", "a,b", "--max-connections", "1", "--max-streams", "\(streams)", "--lanes", "1"])
             func campaigns() async throws -> [Shown] {
                 let text = try await Self.run("campaign", "show", "spring", "--json", redis: redis.url).output
                 return try text.split(separator: "\n").map { try Self.shown(String($0)) }

@@ -5,95 +5,6 @@ import Testing
 extension EndToEnd {
     @Suite("Producers over HTTP")
     struct HTTPProducerTests {
-        /// An answer of the dashboard.
-        private struct Answer {
-            let status: Int
-            let headers: String
-            let body: [String: Any]
-
-            var ids: [String]? { body["ids"] as? [String] }
-            var error: String { body["error"] as? String ?? "" }
-            var refused: [Int] { (body["refused"] as? [[String: Any]])?.compactMap { $0["number"] as? Int } ?? [] }
-            var retryAfter: Int? { headers.firstMatch(of: /(?i)\r\nretry-after: (\d+)\r\n/).flatMap { Int($0.1) } }
-        }
-
-        /// A dashboard with a file of users.
-        private final class Web {
-            let process: ChildProcess
-            let address: String
-            private let directory: URL
-
-            /// - Parameter users: the options of `web-user` by name.
-            static func start(
-                _ redis: RedisServer, _ users: [String: [String]], _ options: [String] = []
-            ) async throws -> (Web, tokens: [String: String]) {
-                let directory = FileManager.default.temporaryDirectory.appending(path: "web-\(UUID().uuidString)")
-                try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)
-                var tokens: [String: String] = [:]
-                for (name, options) in users {
-                    let user = try ChildProcess(
-                        BuiltProgram.path("apns-worker"),
-                        ["web-user", name, "--token", "--users", directory.appending(path: "users").path] + options)
-                    #expect(try await user.wait() == .exited(0), "\(user.errors)")
-                    tokens[name] = String(try #require(user.errors.firstMatch(of: /token +([0-9a-f]+)/)?.1))
-                }
-                return (try await Web(redis, directory, options), tokens)
-            }
-
-            private init(_ redis: RedisServer, _ directory: URL, _ options: [String]) async throws {
-                let process = try ChildProcess(
-                    BuiltProgram.path("apns-worker"),
-                    ["web", "--port", "0", "--redis", redis.url, "--users", directory.appending(path: "users").path]
-                        + options)
-                try await eventually("the dashboard is open") {
-                    if process.ending != nil { throw process.failure("the dashboard ended") }
-                    return process.output.contains("dashboard  http")
-                }
-                self.process = process
-                self.directory = directory
-                address = String(try #require(process.output.firstMatch(of: /dashboard  (http\S+)\//)?.1))
-            }
-
-            deinit { try? FileManager.default.removeItem(at: directory) }
-
-            /// Returns the path of a file that ends with the dashboard.
-            func path(_ name: String) -> String { directory.appending(path: name).path }
-
-            /// Starts a request.
-            func ask(
-                _ token: String, _ path: String = "/api/v1/jobs", _ body: String?, _ headers: [String] = []
-            ) throws -> ChildProcess {
-                var arguments = [
-                    "-sS", "-i", "-g", "--noproxy", "*", "-H", "Authorization: Bearer \(token)", "-H", "Expect:",
-                ]
-                for header in headers { arguments += ["-H", header] }
-                if let body {
-                    let file = self.path(UUID().uuidString)
-                    try Data(body.utf8).write(to: URL(filePath: file))
-                    arguments += ["-H", "Content-Type: application/x-ndjson", "--data-binary", "@\(file)"]
-                }
-                return try ChildProcess("curl", arguments + [address + path])
-            }
-
-            func answer(of curl: ChildProcess) async throws -> Answer {
-                #expect(try await curl.wait() == .exited(0), "\(curl.errors)")
-                let parts = curl.output.split(separator: "\r\n\r\n", maxSplits: 1)
-                try #require(parts.count == 2, "\(curl.output)")
-                let status = try #require(parts[0].firstMatch(of: /^HTTP\/1.1 (\d+)/).flatMap { Int($0.1) })
-                // A page's error is HTML.
-                let isJSON = parts[0].contains("application/json")
-                let body =
-                    isJSON ? try JSONSerialization.jsonObject(with: Data(parts[1].utf8)) as? [String: Any] : nil
-                return Answer(status: status, headers: parts[0] + "\r\n", body: body ?? [:])
-            }
-
-            func post(
-                _ token: String, _ body: String, _ query: String = "", _ headers: [String] = []
-            ) async throws -> Answer {
-                try await answer(of: ask(token, "/api/v1/jobs\(query)", body, headers))
-            }
-        }
-
         private static func stored(_ redis: RedisServer, _ queue: String = "default") throws -> [String] {
             try redis.run("LRANGE", "push:{\(queue)}:jobs", "0", "-1").strings()
         }
@@ -101,8 +12,8 @@ extension EndToEnd {
         @Test("can enqueue on their queues and for their apps, and nothing else")
         func rights() async throws {
             let redis = try RedisServer()
-            let (web, tokens) = try await Web.start(
-                redis,
+            let (web, tokens) = try await WebProcess.start(
+                redis.url,
                 [
                     "shop": ["--role", "producer", "--queue", "default", "--queue", "bulk", "--app", "shop"],
                     "blog": ["--role", "producer", "--queue", "blog", "--app", "a", "--app", "b"],
@@ -149,7 +60,8 @@ extension EndToEnd {
         @Test("enqueue all jobs of a request or none, and learn which lines are wrong")
         func lines() async throws {
             let redis = try RedisServer()
-            let (web, tokens) = try await Web.start(redis, ["shop": ["--role", "producer", "--queue", "default"]])
+            let (web, tokens) = try await WebProcess.start(
+                redis.url, ["shop": ["--role", "producer", "--queue", "default"]])
             let shop = try #require(tokens["shop"])
             let jobs = TestJob.many(1000)
             let all = try await web.post(shop, jobs.joined(separator: "\n"))
@@ -182,8 +94,8 @@ extension EndToEnd {
         @Test("repeat a request with its key, also at the same time, and each job is sent once")
         func repetitions() async throws {
             let (redis, simulator) = try await startServers()
-            let (web, tokens) = try await Web.start(
-                redis,
+            let (web, tokens) = try await WebProcess.start(
+                redis.url,
                 [
                     "shop": ["--role", "producer", "--queue", "default"],
                     "blog": ["--role", "producer", "--queue", "default"],
@@ -196,7 +108,7 @@ extension EndToEnd {
             let requests = try (0..<6).map { _ in
                 try web.ask(shop, "/api/v1/jobs", body, ["Idempotency-Key: order 1742"])
             }
-            var answers: [Answer] = []
+            var answers: [WebProcess.Answer] = []
             for request in requests { answers.append(try await web.answer(of: request)) }
             let ids = try #require(answers[0].ids)
             #expect(answers.allSatisfy { $0.status == 202 && $0.ids == ids } && Set(ids).count == 50)
@@ -220,7 +132,8 @@ extension EndToEnd {
         @Test("repeat a request that Redis did not confirm, and each job is sent once")
         func unconfirmed() async throws {
             let (redis, simulator) = try await startServers()
-            let (web, tokens) = try await Web.start(redis, ["shop": ["--role", "producer", "--queue", "default"]])
+            let (web, tokens) = try await WebProcess.start(
+                redis.url, ["shop": ["--role", "producer", "--queue", "default"]])
             let shop = try #require(tokens["shop"])
             let body = TestJob.many(10).joined(separator: "\n")
             #expect(try await web.post(shop, TestJob.text(TestJob.token("f", 1))).status == 202)
@@ -247,8 +160,8 @@ extension EndToEnd {
         @Test("are asked to come back later while the queue is too long or Redis is nearly full")
         func later() async throws {
             let redis = try RedisServer()
-            let (web, tokens) = try await Web.start(
-                redis, ["shop": ["--role", "producer", "--queue", "default", "--max-queue-length", "10"]])
+            let (web, tokens) = try await WebProcess.start(
+                redis.url, ["shop": ["--role", "producer", "--queue", "default", "--max-queue-length", "10"]])
             let shop = try #require(tokens["shop"])
             let jobs = TestJob.many(8).joined(separator: "\n")
             #expect(try await web.post(shop, jobs).status == 202)
@@ -289,7 +202,8 @@ extension EndToEnd {
         @Test("need one command of Redis for a request, and one more for a campaign")
         func commands() async throws {
             let redis = try RedisServer()
-            let (web, tokens) = try await Web.start(redis, ["shop": ["--role", "producer", "--queue", "default"]])
+            let (web, tokens) = try await WebProcess.start(
+                redis.url, ["shop": ["--role", "producer", "--queue", "default"]])
             let shop = try #require(tokens["shop"])
             let jobs = TestJob.many(100, members: #""campaign":"spring","#)
             // Redis learns the scripts.
@@ -304,47 +218,88 @@ extension EndToEnd {
             #expect(try redis.run("HGET", "push:{default}:campaign:spring", "total").text == "101")
         }
 
-        @Test("find every job of an answered request in Redis after the dashboard was killed")
-        func crash() async throws {
-            let redis = try RedisServer()
-            let (web, tokens) = try await Web.start(redis, ["shop": ["--role", "producer", "--queue", "default"]])
-            let shop = try #require(tokens["shop"])
-            let clients = try (0..<4).map { client in
-                // One process, one connection, one request after the other.
-                let requests = (0..<5000).map { number in
-                    let job =
-                        #"{\"id\":\"c\#(client)-\#(number)\",\"token\":\"\#(TestJob.token("", number))\",\"alert\":\"x\"}"#
-                    return """
-                        url = "\(web.address)/api/v1/jobs"
-                        header = "Authorization: Bearer \(shop)"
-                        data = "\(job)"
-                        noproxy = "*"
-                        no-buffer
-                        silent
-                        """
+        /// The requests of a client: one process and one connection, one request after the other, until one fails.
+        private struct Client {
+            let process: ChildProcess
+
+            init(_ web: WebProcess, _ token: String, _ names: [String]) throws {
+                let requests = names.map { name in
+                    """
+                    url = "\(web.address)/api/v1/jobs"
+                    header = "Authorization: Bearer \(token)"
+                    header = "Idempotency-Key: \(name)"
+                    header = "Content-Type: application/json"
+                    data = "{\\"token\\":\\"\(name)\\",\\"alert\\":\\"x\\"}"
+                    noproxy = "*"
+                    no-buffer
+                    silent
+                    write-out = "\(name) %{http_code}\\n"
+                    """
                 }
-                let file = web.path("client-\(client)")
+                let file = web.path(UUID().uuidString)
                 try Data(requests.joined(separator: "\nnext\n").utf8).write(to: URL(filePath: file))
-                return try ChildProcess("curl", ["-K", file])
+                process = try ChildProcess("curl", ["--fail-early", "-K", file])
             }
-            func answered() -> [String] {
-                clients.flatMap { $0.output.matches(of: /"ids":\["([a-z0-9-]+)"\]/).map { String($0.1) } }
+
+            var accepted: [String] { process.output.matches(of: /([0-9a-f]{64}) 202\n/).map { String($0.1) } }
+        }
+
+        @Test(
+            "find every job of an answered request in Redis once after the dashboard was killed, and repeat the others")
+        func crashes() async throws {
+            let (redis, simulator) = try await startServers()
+            let (web, tokens) = try await WebProcess.start(
+                redis.url, ["shop": ["--role", "producer", "--queue", "default"]])
+            let shop = try #require(tokens["shop"])
+            let (connections, requests, kills) = (4, 1000, 3)
+            // The name of a request is its job's token.
+            var left = (0..<connections).map { client in
+                (0..<requests).map { TestJob.token("a\(client)", $0) }
             }
-            try await eventually("requests are answered") { answered().count >= 100 }
-            web.process.kill()
-            for client in clients { try await client.wait() }
-            let ids = answered()
-            let stored = Set(
-                try Self.stored(redis).compactMap { $0.firstMatch(of: /"id":"([a-z0-9-]+)"/).map { String($0.1) } })
-            #expect(ids.count >= 100 && ids.count < 20_000 && Set(ids).isSubset(of: stored))
-            // At most the requests in flight were not answered.
-            #expect(stored.count - ids.count <= clients.count)
+            var (answered, repeated): (Set<String>, Set<String>) = ([], [])
+            func stored() throws -> [(token: String, id: String)] {
+                try Self.stored(redis).map { job in
+                    let token = try #require(job.firstMatch(of: /"token":"([0-9a-f]+)"/)?.1)
+                    return (String(token), String(try #require(job.firstMatch(of: /"id":"([0-9a-f]+)"/)?.1)))
+                }
+            }
+            for round in 0...kills {
+                let clients = try left.filter { !$0.isEmpty }.map { try Client(web, shop, $0) }
+                if round < kills {
+                    try await eventually("requests are answered, round \(round)") {
+                        clients.allSatisfy { $0.accepted.count >= 50 || $0.process.ending != nil }
+                    }
+                    web.process.kill()
+                }
+                for client in clients { try await client.process.wait() }
+                let accepted = clients.flatMap(\.accepted)
+                #expect(!accepted.isEmpty && answered.isDisjoint(with: accepted))
+                answered.formUnion(accepted)
+                left = left.map { names in names.filter { !answered.contains($0) } }
+                let counts = try stored().reduce(into: [:]) { $0[$1.token, default: 0] += 1 }
+                #expect(answered.allSatisfy { counts[$0] == 1 || counts[$0] ?? 0 > 1 && repeated.contains($0) })
+                // At most the request that each client had in flight was enqueued without an answer.
+                repeated.formUnion(left.compactMap(\.first))
+                #expect(Set(counts.keys).isSubset(of: answered.union(repeated)))
+                if round < kills { try await web.restart() }
+            }
+            let (total, jobs) = (connections * requests, try stored())
+            #expect(answered.count == total && Set(jobs.map(\.token)).count == total)
+            // A repeated request has the same IDs.
+            #expect(Set(jobs.map { $0.token + $0.id }).count == total && jobs.count - total <= kills * connections)
+            let account = try await WorkerProcess(redis, simulator, ["--exit-when-done"]).finish()
+            #expect(account.delivered == total)
+            let queue = try QueueContents(redis)
+            #expect(queue.count("dropped:Duplicate") == jobs.count - total && queue.isSettled && queue.dead.isEmpty)
+            let sent = try await simulator.stop()
+            #expect(sent.distinctTokens == total && sent.duplicates == 0)
         }
 
         @Test("can do so with the example in Python")
         func example() async throws {
             let redis = try RedisServer()
-            let (web, tokens) = try await Web.start(redis, ["shop": ["--role", "producer", "--queue", "default"]])
+            let (web, tokens) = try await WebProcess.start(
+                redis.url, ["shop": ["--role", "producer", "--queue", "default"]])
             let path = URL(filePath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
                 .deletingLastPathComponent().appending(path: "deploy/producers/enqueue_http.py").path
             let text = ##"a"b\c </x> Grüße 😀"##

@@ -401,23 +401,36 @@ struct JobCommandsTests {
         let command = try #require(commands.commands[.campaign("spring")])
         #expect(command.state == .paused && command.by == "guard" && command.reason == stopped.first?.reason)
         #expect(Int(commands.version) ?? 0 > 0)
-        // A repeated settlement does nothing, and no notification in flight stops it again.
+        // A repeated settlement does nothing, and what was in flight neither stops it again nor counts later.
         #expect(try await worker.settled(last).stopped.isEmpty)
-        #expect(try await settle(worker, 101...110, .invalidToken).stopped.isEmpty)
-        // After it is resumed, the guard counts from the pause on.
+        #expect(try await settle(worker, 101...150, .invalidToken).stopped.isEmpty)
+        var stored = try #require(try await CampaignCounts.read("spring", queue.client, queue.keys).guard)
+        #expect(stored.stoppedAt ?? 0 > 0 && stored.reason == stopped.first?.reason && stored.base == nil)
+        // After it is resumed, the guard counts from its first settlement on.
         try await JobCommands.change(
             .resume, of: [.campaign("spring")], by: "ada", queue.client, queue.keys)
-        #expect(try await settle(worker, 111...189, .delivered).stopped.isEmpty)
+        #expect(try await settle(worker, 151...155, .invalidToken).stopped.isEmpty)
+        #expect(try await settle(worker, 156...249, .delivered).stopped.isEmpty)
         #expect(try await state() == nil)
-        #expect(try await settle(worker, 190...200, .delivered).stopped.count == 1)
+        stored = try #require(try await CampaignCounts.read("spring", queue.client, queue.keys).guard)
+        #expect(
+            stored.stoppedAt ?? 0 > 0 && stored.base == ["ended": 150, "invalid_token": 140, "dead": 0, "retried": 0])
+        #expect(
+            try await settle(worker, 250...250, .invalidToken).stopped.map(\.reason)
+                == ["invalid_token is 6.0% of 100, above 5%"])
         // Exactly the limit is not above it.
         try await JobCommands.change(
             .resume, of: [.campaign("spring")], by: "ada", queue.client, queue.keys)
         try await guardSpring("invalid_token>5%", minimum: 20)
-        #expect(try await settle(worker, 201...219, .delivered).stopped.isEmpty)
-        #expect(try await settle(worker, 220...220, .invalidToken).stopped.isEmpty)
-        #expect(try await settle(worker, 221...221, .invalidToken).stopped.count == 1)
-        #expect(try await CampaignCounts.read("spring", queue.client, queue.keys).guard?.stoppedAt ?? 0 > 0)
+        #expect(try await settle(worker, 251...269, .delivered).stopped.isEmpty)
+        #expect(try await settle(worker, 270...270, .invalidToken).stopped.isEmpty)
+        #expect(try await settle(worker, 271...271, .invalidToken).stopped.count == 1)
+        // A cancellation that ends resumes the campaign, too.
+        let target = JobCommands.Target.campaign("spring")
+        try await JobCommands.change(.cancel(discard: false), of: [target], by: "ada", queue.client, queue.keys)
+        #expect(try await settle(worker, 272...295, .invalidToken).stopped.isEmpty)
+        try await JobCommands.change(.uncancel, of: [target], by: "ada", queue.client, queue.keys)
+        #expect(try await settle(worker, 296...300, .delivered).stopped.isEmpty)
     }
 
     @Test("of retries are compared with all attempts, and a reason with its own limit")
@@ -454,6 +467,8 @@ struct JobCommandsTests {
         let before = try queue.everything()
         #expect(try await worker.stop(stopped) == false)
         #expect(try queue.everything() == before)
+        // The commands still end after a week.
+        #expect(try queue.redis.run("PTTL", queue.keys.jobCommands).number ?? 0 > 0)
         try await JobCommands.change(
             .cancel(discard: false), of: [.campaign("spring")], by: "ada", queue.client, queue.keys)
         #expect(try await worker.stop(stopped) == false)
@@ -501,6 +516,47 @@ struct JobCommandsTests {
         #expect(settled.lost == 0 && settled.stopped.isEmpty)
         #expect(try await state() == nil)
         #expect(try queue.stats() == ["dead": 1])
+    }
+
+    @Test("of a guard with a value that JSON does not have settle as without one, and stop nothing")
+    func infiniteGuard() async throws {
+        let worker = try await queue.worker("w", claiming: ["a"])
+        let text = #"{"rules":[["dead",1]],"min":1,"base":{},"other":1e999}"#
+        try queue.redis.run("HSET", queue.keys.campaign("spring"), "guard", text)
+        let settled = try await settle(worker, 1...1, .dead)
+        #expect(settled.lost == 0 && settled.stopped.isEmpty)
+        #expect(try await worker.stop(.init(campaign: "spring", reason: "dead is 2.0% of 1000, above 1%")) == false)
+        #expect(try await state() == nil)
+        #expect(try queue.redis.run("HGET", queue.keys.campaign("spring"), "guard").text == text)
+    }
+
+    @Test("replace commands with values that JSON does not have")
+    func infiniteCommand() async throws {
+        let text =
+            #"{"state":"paused","since":1e999,"per_second":1e999,"at":4000000000000,"by":"x","other":{"a":1e999}}"#
+        for (new, expected) in [
+            (JobCommands.Change.cancel(discard: false), JobCommands.Command.State.cancelled), (.resume, nil),
+        ] {
+            try queue.redis.run("HSET", queue.keys.jobCommands, "campaign:spring", text)
+            _ = try await change(new, of: spring, in: queue)
+            #expect(try await state() == expected)
+        }
+    }
+
+    @Test(
+        "count a campaign as enqueued although its total is damaged",
+        arguments: ["x", "1.5", "", "9223372036854775807"])
+    func damagedTotal(total: String) async throws {
+        let key = queue.keys.campaign("spring")
+        try queue.redis.run("HSET", key, "total", total)
+        let job = ByteBuffer(string: #"{"campaign":"spring","token":"ab","alert":"x"}"#)
+        try await CampaignCounts.addTotals(of: [job], isOpen: true, queue.client, queue.keys)
+        try await CampaignCounts.addTotal(5, of: "spring", queue.client, queue.keys)
+        #expect(try queue.redis.run("HMGET", key, "total", "open").elements?.map(\.text) == [total, "1"])
+        #expect(try queue.redis.run("PTTL", key).number ?? 0 > 0)
+        #expect(try await CampaignCounts.names(9, queue.client, queue.keys) == ["spring"])
+        try await CampaignCounts.close("spring", queue.client, queue.keys)
+        #expect(try await CampaignCounts.read("spring", queue.client, queue.keys).finishedAt == nil)
     }
 
     @Test(

@@ -66,6 +66,16 @@ struct QueueHistoryTests {
         #expect(try queue.stats() == ["delivered": 2])
     }
 
+    @Test("a settlement is complete although the key of the retries has another type")
+    func wrongRetries() async throws {
+        let worker = try await queue.worker("w", claiming: ["a"])
+        try queue.redis.run("SET", queue.keys.retry, "x")
+        try await Self.settle(1, worker)
+        let minute = try Self.minute(queue)
+        #expect(minute["delivered"] == "2" && minute["backlog"] == "0" && minute["oldest"] == nil, "\(minute)")
+        #expect(try queue.stats() == ["delivered": 1])
+    }
+
     @Test("sums count once, however often their settlement is written, and not if all its claims were lost")
     func once() async throws {
         let worker = try await queue.worker("w", claiming: ["a", "b", "c"])

@@ -180,6 +180,26 @@ struct FleetStateTests {
         #expect(try await fleet.read() == [nil])
     }
 
+    @Test("a pause with a value that JSON does not have gets probes, and still expires")
+    func infinite() async throws {
+        let fleet = try await fleet()
+        let key = queue.sharedKeys.appPaused("shop")
+        try queue.redis.run(
+            "SET", key, #"{"reason":"Fault","until":5,"pause":9,"since":[1e999],"by":"x","other":1e999}"#, "PX", "60000"
+        )
+        #expect(try await fleet.probe() == .granted)
+        #expect(try queue.redis.run("PTTL", key).number ?? 0 > 60_000)
+        guard case .wait = try await fleet.probe(1) else {
+            Issue.record("two probes at once")
+            return
+        }
+        let pause = try #require(try await fleet.read()[0])
+        #expect(pause.reason == "Fault" && pause.since == nil)
+        _ = try await fleet.trip(isProbe: true)
+        try await fleet.close()
+        #expect(try await fleet.read() == [nil])
+    }
+
     @Test("an operator's pause has no probe, whatever its contents, and is not overwritten")
     func ordered() async throws {
         let fleet = try await fleet()
@@ -285,6 +305,11 @@ struct FleetStateTests {
         try queue.redis.run("ZADD", queue.sharedKeys.throttledTokens, "\(now - 1)", "old", "5", "older")
         try await add("cc", now + 20_000)
         #expect(try queue.redis.run("ZCARD", queue.sharedKeys.throttledTokens) == 3)
+        // Another client may have written any time.
+        try queue.redis.run("ZADD", queue.sharedKeys.throttledTokens, "+inf", "dd", "1e300", "ee")
+        try await add("ff", now + 30_000)
+        #expect(try queue.redis.run("ZCARD", queue.sharedKeys.throttledTokens) == 6)
+        #expect(try queue.redis.run("PTTL", queue.sharedKeys.throttledTokens).number ?? 0 > 30_000)
         try queue.redis.run("DEL", queue.sharedKeys.throttledTokens)
         try queue.redis.run("SET", queue.sharedKeys.throttledTokens, "x")
         await #expect(throws: QueueConnection.Failure.self) { try await add("dd", now + 20_000) }

@@ -18,7 +18,7 @@ from servers import SERVERS
 
 FIGURES = (
     "limit", "worker", "go", "python", "gateway", "lookup", "fanout", "lookup_fanout", "encode", "decode", "claim", "settle",
-    "large", "latency", "scale", "trickle", "plan", "idle", "instructions", "profile")
+    "large", "latency", "scale", "trickle", "http", "plan", "idle", "instructions", "profile")
 MICRO = {"encode", "decode", "claim", "settle"}
 # The figures that --against cannot compare: those of other programs, predictions, and shares.
 NOT_COMPARED = {"limit", "go", "python", "plan", "profile"}
@@ -42,11 +42,12 @@ def arguments():
   scale    worker at backlogs of 1,000 to 2,000,000; 2 lanes; 2 and 4 processes
   plan     worker with 1 to 1,000 tokens per job, and how far off `apns-worker plan` is with these constants for other fleets
   trickle  three jobs per second on each of sixteen queues, and as many on one queue
+  http     producers that post single jobs, and 100 per request, to apns-worker web with 16 connections, until Redis has them
   idle     a worker without jobs
   instructions   of limit, worker and fanout in user space per notification: by `perf stat`, or by callgrind without permission
   profile  shares of libraries and modules in the worker's CPU time, sampled with perf; one token and 1,000 per job
 Most are measured twice: with a server that answers at once, and with one that answers after 20±5 ms, out of order. The parts,
-gateway, large, trickle, plan's fleets, idle, instructions and profile are measured once.
+gateway, large, trickle, http, plan's fleets, idle, instructions and profile are measured once.
 
 --against COMMIT builds the programs of COMMIT in .build-against with this checkout's versions of packages, measures them and
 this checkout's in alternation, and prints one table: each figure before and now, and the ratio, which is the median of the
@@ -165,6 +166,8 @@ class Bench:
                 plan += self.scale(setting)
         if "trickle" in only:
             plan += [(f"trickle.{name}", "", with_queues(number)) for name, number in figures.TRICKLE.items()]
+        if "http" in only:
+            plan += [(f"http.{name}", "", with_producers(*numbers)) for name, numbers in figures.HTTP.items()]
         if "plan" in only and self.server == "simulator":
             plan += [
                 (f"plan.size {tokens}", setting, with_size(tokens)) for tokens in plans.SIZES for setting in settings]
@@ -192,6 +195,10 @@ def with_options(**options):
 
 def with_queues(number):
     return lambda bench, _: figures.trickle(bench, number)
+
+
+def with_producers(*numbers):
+    return lambda bench, _: figures.http(bench, *numbers)
 
 
 def with_counter(name):

@@ -640,6 +640,74 @@ def trickle(bench, number):
     }
 
 
+# Jobs per request, requests, and requests of --quick. The connections are kept alive, each with one request at a time.
+HTTP = {"one job": (1, 50_000, 2000), "100 jobs": (100, 2500, 100)}
+HTTP_CONNECTIONS = 16
+
+
+def http(bench, jobs, requests, quick_requests):
+    """Producers that post so many jobs per request to `apns-worker web`, until Redis has them all."""
+    requests = quick_requests if bench.is_quick else requests
+    redis = RedisServer(bench)
+    web = Web(bench, redis)
+    queue = Queue(redis.client)
+    body = os.path.join(bench.directory, "jobs.ndjson")
+    with open(body, "w", encoding="utf-8") as file:
+        # With one key for all requests, the IDs repeat: the dashboard makes each, and no worker reads them.
+        file.write("".join(queue.nameless_job(number) + "\n" for number in range(jobs)))
+
+    def post(count, connections):
+        h2load = Program(
+            "h2load", [
+                "h2load", "--h1", "-n", count, "-c", connections, "-t", 1, "-d", body,
+                "-H", f"Authorization: Bearer {web.token}", "-H", "Content-Type: application/x-ndjson",
+                "-H", "Idempotency-Key: bench", f"{web.url}/api/v1/jobs",
+            ], bench.server_cores, bench.directory)
+        h2load.wait(300)
+        if f"{count} 2xx" not in h2load.said():
+            raise Failed(f"h2load did not get {count} times 202:\n{h2load.said()}")
+        return h2load
+
+    # Redis learns the script, and the dashboard connects.
+    warm_up = 2 * HTTP_CONNECTIONS
+    post(warm_up, HTTP_CONNECTIONS)
+    web_us, redis_us = web.program.cpu_us(), redis.client.cpu_us()
+    h2load = post(requests, HTTP_CONNECTIONS)
+    web_us, redis_us = web.program.cpu_us() - web_us, redis.client.cpu_us() - redis_us
+    stored = redis.client("LLEN", PREFIX + "jobs")
+    peak = web.program.memory_kib("VmHWM")
+    web.program.stop()
+    redis.stop()
+    if stored != (requests + warm_up) * jobs:
+        raise Failed(f"Redis has {stored} jobs of {requests + warm_up} requests with {jobs}")
+    count = requests * jobs
+    return {
+        "cpu_us": web_us / count, "rate": count / (h2load.ended - h2load.began), "peak_kib": peak,
+        "redis_cpu_us": redis_us / count,
+    }
+
+
+class Web:
+    """apns-worker web on one core, and the token of a producer."""
+
+    def __init__(self, bench, redis):
+        users = os.path.join(bench.directory, f"users-{redis.port}")
+        user = Program(
+            "web-user", [f"{bench.measured}/apns-worker", "web-user", "bench", "--role", "producer", "--token", "--queue",
+                         "default", "--users", users], bench.server_cores, bench.directory)
+        user.wait(30)
+        with open(user.errors, encoding="utf-8") as file:
+            self.token = re.search(r"token +([0-9a-f]+)", file.read())[1]
+        self.program = Program(
+            "apns-worker-web", [f"{bench.measured}/apns-worker", "web", "--port", 0, "--redis", redis.url, "--users", users],
+            bench.client_cores(1), bench.directory)
+        await_true(
+            lambda: "dashboard  http" in self.program.said() or self.program.has_ended(), "the dashboard is open")
+        if self.program.has_ended():
+            raise self.program.failed("did not start")
+        self.url = re.search(r"dashboard  (http\S+)/", self.program.said())[1]
+
+
 def micro(bench, _):
     """The hot parts one by one."""
     redis = RedisServer(bench)

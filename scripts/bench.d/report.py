@@ -127,6 +127,9 @@ def goals(figures, values):
         for cost, whose in (("redis_cpu_us", "Redis'"), ("cpu_us", "the worker's")):
             goal("trickle", "", f"16 queues at most 1.5 × {whose} CPU of one", ratio(values, "", several, one, cost), 1.5,
                  "× one queue")
+    if single := figures.get("http", {}).get("one job"):
+        goal("http", "one job", "at least 5,000 jobs per second", single["rate"]["median"] / 1000, 5, "thousand",
+             at_least=True)
     for setting, latency in settings_of("latency"):
         goal("latency", setting, "p99 under 1 ms", latency["p99_us"]["median"] / 1000, 1, "ms")
         goal("latency", setting, "p99.9 under 5 ms", latency["p999_us"]["median"] / 1000, 5, "ms")
@@ -202,6 +205,9 @@ def table(page):
         lines.append(f"{'trickle, ' + name:<33}{spread(metrics['cpu_us'], 0)} µs per job, Redis "
                      f"{spread(metrics['redis_cpu_us'], 0)} µs, {metrics['redis_commands']['median']:.2f} commands and "
                      f"{metrics['redis_reads']['median']:.2f} reads")
+    for name, metrics in figures.get("http", {}).items():
+        lines.append(f"{'http, ' + name:<33}{spread(metrics['rate'], 0)} jobs per second, "
+                     f"{spread(metrics['cpu_us'], 1)} µs per job, Redis {spread(metrics['redis_cpu_us'], 1)} µs")
     for name, metrics in figures.get("instructions", {}).items():
         lines.append(f"{'instructions, ' + name:<33}{spread(metrics['instructions'], 0)} per notification")
     if plan := figures.get("plan"):

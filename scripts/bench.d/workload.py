@@ -140,6 +140,10 @@ class Queue:
         before_id, before_token, before_time, rest = self.parts
         return f"{before_id}job-{number}{before_token}{token(number):064x}{before_time}1790000000000000{rest}"
 
+    def nameless_job(self, number):
+        """Returns the text of a job without an ID."""
+        return self.job(number).replace(f'"id":"job-{number}",', "")
+
     def depth(self):
         return self.redis(
             "EVAL", DEPTH, 3, self.prefix + "jobs", self.prefix + "retry", self.prefix + "workers", self.prefix)

@@ -98,8 +98,8 @@ final class JobsAPI: Sendable {
         var answer = EnqueuedAnswer(
             queue: keys.queue, enqueued: accepted.count, ids: accepted.map(\.id), hints: hints.kinds,
             notes: place.state.notes)
-        if let note = try await push(accepted.map(\.body), keys, visitor) { answer.notes.append(note) }
-        return try .json(answer, status: .accepted)
+        if let note = try await push(accepted.map(\.body), place.client, keys, visitor) { answer.notes.append(note) }
+        return .json(bytes: try answer.json().utf8, status: .accepted)
     }
 
     /// Returns the queue of a request: the one that it names, or the only one of a producer.
@@ -146,11 +146,20 @@ final class JobsAPI: Sendable {
 
     /// Pushes jobs.
     /// - Returns: a note, if the jobs are enqueued but something else failed.
-    private func push(_ jobs: [ByteBuffer], _ keys: QueueKeys, _ visitor: Visitor) async throws -> String? {
-        let client = try await site.source.fleet.client(for: keys.jobs)
+    private func push(
+        _ jobs: [ByteBuffer], _ client: RedisClient, _ keys: QueueKeys, _ visitor: Visitor
+    ) async throws -> String? {
         do {
             let maximum = visitor.producer?.maximumQueueLength
-            if case .listIsTooLong(let length) = try await JobPush.push(jobs, client, keys, maximumLength: maximum) {
+            let outcome: JobPush.Outcome
+            do {
+                outcome = try await JobPush.push(jobs, client, keys, maximumLength: maximum)
+            } catch RedisError.notConnected {
+                // Nothing was sent. Waiting for the connection beforehand would take each request to its event loop and back.
+                let ready = try await site.source.fleet.client(for: keys.jobs)
+                outcome = try await JobPush.push(jobs, ready, keys, maximumLength: maximum)
+            }
+            if case .listIsTooLong(let length) = outcome {
                 throw WebError(
                     .tooManyRequests,
                     "queue \(keys.queue) has \(Words.count(length, "waiting job")); nothing was enqueued",
@@ -184,12 +193,29 @@ final class JobsAPI: Sendable {
 }
 
 /// The answer to a request whose jobs are enqueued.
-private struct EnqueuedAnswer: Encodable {
+struct EnqueuedAnswer {
     let queue: String
     let enqueued: Int
+    /// The ID of each job; `nil` for a wrapped job without one.
     let ids: [String?]
     let hints: [HintList.Kind]
     var notes: [String]
+
+    /// Returns the answer as JSON. Not by `JSONEncoder` as a whole, which takes most of the time of a small request.
+    func json() throws -> String {
+        var text = ByteBuffer()
+        text.reserveCapacity(256 + 32 * ids.count)
+        text.writeString(
+            #"{"enqueued":\#(enqueued),"hints":\#(hints.isEmpty ? "[]" : try JSONLine.text(hints)),"ids":["#)
+        for (number, id) in ids.enumerated() {
+            if number > 0 { text.writeStaticString(",") }
+            if let id { text.writeJSONString(id) } else { text.writeStaticString("null") }
+        }
+        text.writeString(#"],"notes":\#(notes.isEmpty ? "[]" : try JSONLine.text(notes)),"queue":"#)
+        text.writeJSONString(queue)
+        text.writeStaticString("}")
+        return JSONLine.escaped(String(buffer: text))
+    }
 }
 
 /// The likely mistakes in the jobs of a request, each kind once.

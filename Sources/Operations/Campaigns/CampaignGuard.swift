@@ -28,8 +28,8 @@ public struct CampaignGuard: Sendable, Equatable {
     /// The share that was above its limit then, printable.
     public var reason: String?
 
-    /// The counters from which it counts.
-    package private(set) var base: [String: Int] = [:]
+    /// The counters from which it counts; `nil` while it has paused the campaign.
+    package private(set) var base: [String: Int]? = [:]
 
     /// Makes a guard that has not paused a campaign.
     public init(_ rules: [Rule], minimum: Int) { (self.rules, self.minimum) = (rules, minimum) }
@@ -129,7 +129,7 @@ public struct CampaignGuard: Sendable, Equatable {
         minimum = Int(bounding: form.min)
         stoppedAt = form.stopped_at.flatMap { Int64(within: $0) }
         reason = form.reason.map { String($0.prefix(200)).printable }
-        base = (form.base ?? [:]).mapValues { Int(bounding: $0) }
+        base = form.base?.mapValues { Int(bounding: $0) }
     }
 
     /// A rule, and how near a campaign is to its limit.
@@ -137,7 +137,7 @@ public struct CampaignGuard: Sendable, Equatable {
         package var counter: String
         /// The share above which the campaign is paused.
         package var limitPercent: Double
-        /// The share now; 0 before the first notification.
+        /// The share now; 0 before the first notification, and while the guard has paused the campaign.
         package var percent: Double
         /// The number of notifications of which it is the share.
         package var of: Int
@@ -151,7 +151,8 @@ public struct CampaignGuard: Sendable, Equatable {
     /// Compares counters with the limits, as the scripts do.
     package func levels(_ counters: [String: Int], ended: Int) -> [Level] {
         func grown(_ name: String) -> Double {
-            max(0, Double(name == "ended" ? ended : counters[name] ?? 0) - Double(base[name] ?? 0))
+            guard let base else { return 0 }
+            return max(0, Double(name == "ended" ? ended : counters[name] ?? 0) - Double(base[name] ?? 0))
         }
         return rules.map { rule in
             let retries =

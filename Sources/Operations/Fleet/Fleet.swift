@@ -48,7 +48,11 @@ package struct Fleet: Sendable {
     /// Returns a ready client for the server of a key.
     /// - Throws: `RedisError`.
     package func client(for key: String) async throws -> RedisClient {
-        let client = try await clients.eventLoop.submit { clients.client(for: key) }.get()
+        let (client, isReady) = try await clients.eventLoop.submit {
+            let client = clients.client(for: key)
+            return (client, client.isReady)
+        }.get()
+        if isReady { return client }
         // If one server of a Cluster is away, the time limit is spent once, and not for each of its slots.
         if impatientUntil.withLockedValue({ $0 }) > .now {
             try await client.waitUntilReady(timeout: .seconds(1))

@@ -211,6 +211,15 @@ extension Settings {
         return queue
     }
 
+    /// The format of the first queue's jobs, also if its list is in another slot of a Cluster than its other keys: jobs of
+    /// another system are only read.
+    var firstFormat: JobFormat {
+        get throws {
+            let names = queueNamesOfFile + SettingsVariables.names(value(.queueNames)?.text)
+            return try names.first.map { try format(of: $0) } ?? .native
+        }
+    }
+
     func writer(of queue: String) -> ProducerFormat {
         text(.format, queue: queue).flatMap(ProducerFormat.init(rawValue:)) ?? .native
     }

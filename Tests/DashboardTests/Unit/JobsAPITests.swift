@@ -74,6 +74,23 @@ struct RefusalLimitsTests {
     }
 }
 
+@Suite("The answer to a request whose jobs are enqueued")
+struct EnqueuedAnswerTests {
+    @Test("is JSON with the IDs in order, and without characters that mislead the reader of a terminal")
+    func json() throws {
+        var answer = EnqueuedAnswer(queue: "default", enqueued: 0, ids: [], hints: [], notes: [])
+        #expect(try answer.json() == #"{"enqueued":0,"hints":[],"ids":[],"notes":[],"queue":"default"}"#)
+        var hints = HintList()
+        hints.append(.init(kind: "a", rule: "rule", message: "x \"y\""), 2)
+        answer = EnqueuedAnswer(
+            queue: "\"q\"", enqueued: 3, ids: ["a", nil, "b\n\u{202E}é"], hints: hints.kinds, notes: ["n/m"])
+        #expect(
+            try answer.json()
+                == #"{"enqueued":3,"hints":[{"first":2,"hint":"rule","jobs":1,"message":"x \"y\""}],"#
+                + #""ids":["a",null,"b\n\u202eé"],"notes":["n/m"],"queue":"\"q\""}"#)
+    }
+}
+
 @Suite("Hints about jobs in requests")
 struct HintListTests {
     @Test("are reported once for each kind, with the first job and the number of jobs")

@@ -272,6 +272,8 @@ struct CampaignStateTests {
             ])
         #expect(levels.map(\.part) == [0.5, 1, 0])
         #expect(rules.levels([:], ended: 0).map(\.percent) == [0, 0, 0], "counters that began again")
+        let stopped = try #require(CampaignGuard(#"{"rules":[["dead",2]],"min":10,"stopped_at":1,"reason":"x"}"#))
+        #expect(stopped.levels(["dead": 6], ended: 200) == [.init(counter: "dead", limitPercent: 2, percent: 0, of: 0)])
     }
 
     @Test("the JSON of a guarded campaign has how near each limit is")

@@ -22,6 +22,21 @@ struct PrintableTextTests {
     @Test("can be cut by Unicode characters, not by bytes")
     func cut() { #expect("éé\u{0}éé".printable(replacing: "?", atMost: 4) == "éé?é") }
 
+    @Test(
+        "lose white space around them, and none within",
+        arguments: [
+            ("", ""), (" ", ""), (" \t\r\n\u{A0}", ""), ("a", "a"), ("\u{2028} a  b\r\n", "a  b"),
+            ("é\u{301} ", "é\u{301}"),
+        ])
+    func trimmed(text: String, expected: String) {
+        #expect(text.trimmed == expected && text[...].trimmed == expected && "x\(text)".dropFirst().trimmed == expected)
+    }
+
+    @Test("are made of bytes as lower-case hex digits")
+    func hex() {
+        #expect([0, 9, 10, 0x9F, 0xA0, 255].hex == "00090a9fa0ff" && [UInt8]().hex == "")
+    }
+
     @Test("are hexadecimal only with digits of ASCII")
     func hexadecimal() {
         for text in ["0", "09afAF"] { #expect(text.isHexadecimal, "\(text)") }

@@ -31,9 +31,15 @@ end
 local now_in_us = now_us()
 local now = math.floor(now_in_us / 1000)
 
+-- Returns a command without members that another client has written and that JSON may not have, such as infinity.
 local function read(text)
-    local is_json, value = pcall(cjson.decode, text or '')
-    return is_json and type(value) == 'table' and value or {}
+    local command = decoded_object(text)
+    for name, value in pairs(command) do
+        if type(value) == 'table' or type(value) == 'number' and value ~= bounded(value) then
+            command[name] = nil
+        end
+    end
+    return command
 end
 
 local current, old, number = {}, {}, 0

@@ -27,7 +27,8 @@ if action == 'open' or action == 'grow' then
     redis.call('HSET', campaign, 'open', 1)
 end
 if action == 'add' or action == 'grow' then
-    redis.call('HINCRBY', campaign, 'total', notifications)
+    -- A total that is not a number, which another client has written, is left alone.
+    redis.pcall('HINCRBY', campaign, 'total', notifications)
 elseif action == 'close' then
     redis.call('HDEL', campaign, 'open')
     -- All of its notifications may have ended already.

@@ -15,12 +15,12 @@ if wrong then
 end
 
 local facts = campaign_facts(campaign)
+local guard = text ~= '' and counting_guard(campaign, cjson.decode(text), facts)
 write_when_full(campaign)
-if text == '' then
-    redis.call('HDEL', campaign, 'guard')
+if guard then
+    redis.call('HSET', campaign, 'guard', guard)
 else
-    local guard = cjson.decode(text)
-    rebase_guard(campaign, guard, guard_counters(campaign, guard.rules, ended_of(facts)))
+    redis.call('HDEL', campaign, 'guard')
 end
 redis.call('PEXPIRE', campaign, CAMPAIGN_LIFE)
 return facts.guard or ''

@@ -127,8 +127,7 @@ if state == 'ready' and #ARGV >= FIRST_JOB then
     for i = FIRST_JOB, #ARGV do
         bodies[#bodies + 1] = ARGV[i]
     end
-    local new_guard = guard ~= '' and not known[1] and cjson.decode(guard)
-    local guarded = new_guard and guard_counters(campaign, new_guard.rules, ended_of(facts))
+    local new_guard = guard ~= '' and not known[1] and counting_guard(campaign, cjson.decode(guard), facts)
     call_in_chunks(push, jobs, bodies)
     if not known[1] then
         redis.call('HSET', cursor, 'list', list, 'job', job, 'jobs', all, 'notifications', notifications, 'by', by,
@@ -138,7 +137,7 @@ if state == 'ready' and #ARGV >= FIRST_JOB then
         end
         redis.pcall('HINCRBY', campaign, 'total', notifications)
         if new_guard then
-            rebase_guard(campaign, new_guard, guarded)
+            redis.call('HSET', campaign, 'guard', new_guard)
         end
     end
     state, next, waiting = 'pushed', next + #bodies, waiting + #bodies

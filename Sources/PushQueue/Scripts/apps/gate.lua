@@ -86,10 +86,26 @@ local function wait_for_probe(duration)
     state['until'], state.set_at = now + duration, now
 end
 
+-- Returns the pause as JSON. If another client has written a member that JSON does not have, such as infinity, only the
+-- known members remain.
+local function encoded()
+    local is_json, json = pcall(cjson.encode, state)
+    if is_json then
+        return json
+    end
+    local known = {}
+    for _, name in ipairs({ 'v', 'since', 'pause', 'until', 'set_at', 'reason', 'detail', 'configuration', 'by' }) do
+        local value = state[name]
+        known[name] = (type(value) == 'string' or is_valid_time(value)) and value or nil
+    end
+    return cjson.encode(known)
+end
+
 local function write()
     state.by = worker
+    local json = encoded()
     write_when_full(paused)
-    redis.call('SET', paused, cjson.encode(state), 'PX', 86400000)
+    redis.call('SET', paused, json, 'PX', 86400000)
 end
 
 if action == 'trip' then

@@ -24,5 +24,7 @@ redis.call('ZREMRANGEBYSCORE', throttled, '-inf', now)
 if redis.call('ZADD', throttled, 'GT', ends, token) == 1 then
     announce_tokens(changes, 'throttled', token)
 end
-redis.call('PEXPIREAT', throttled, redis.call('ZRANGE', throttled, -1, -1, 'WITHSCORES')[2])
+-- Another client may have written any score, such as infinity.
+local last = redis.call('ZRANGE', throttled, -1, -1, 'WITHSCORES')[2]
+redis.call('PEXPIREAT', throttled, string.format('%.0f', bounded(last)))
 return 1

@@ -158,9 +158,16 @@ local function pause_campaign(job_commands, name, by, reason)
     return true
 end
 
+-- True while a campaign is paused or cancelled.
+local function is_stopped(job_commands, name)
+    local text = redis.pcall('HGET', job_commands, 'campaign:' .. name)
+    return type(text) == 'table' or decoded_object(text).state ~= nil
+end
+
 -- A guard is JSON with `rules`, an array of counters with the share in percent that stops the campaign; `min`, the number of
--- notifications below which it never stops; and `base`, the counters from which it counts. The shares are those of the
--- notifications that ended, or with `retried`, of these and the retries.
+-- notifications below which it never stops; and `base`, the counters from which it counts. While it has stopped the
+-- campaign, at `stopped_at` and for a `reason`, it has no `base`: what was in flight then does not count. The shares are
+-- those of the notifications that ended, or with `retried`, of these and the retries.
 
 -- Returns the counters that a guard compares.
 local function guard_counters(key, rules, ended)
@@ -175,23 +182,39 @@ local function guard_counters(key, rules, ended)
     return counters
 end
 
--- Has a guard count from now on.
-local function rebase_guard(key, guard, counters)
-    guard.base = counters
-    redis.pcall('HSET', key, 'guard', cjson.encode(guard))
+-- Returns the JSON of a guard that counts from now on.
+local function counting_guard(key, guard, facts)
+    guard.base = guard_counters(key, guard.rules, ended_of(facts))
+    return cjson.encode(guard)
 end
 
--- Pauses a campaign if one of the shares of its guard is above its limit. Returns the reason, or nil. The guard then counts
--- from here on: a campaign that is resumed is not paused again because of the same notifications. If an operator has paused
--- it, the guard has not stopped it yet, and does so after the operator has resumed it.
-local function apply_guard(key, now, name, facts, job_commands)
+-- Returns the JSON of a guard that has stopped its campaign. Raises an error for one that another client has written with a
+-- value that JSON does not have, such as infinity.
+local function stopped_guard(guard, now, reason)
+    guard.base, guard.stopped_at, guard.reason = nil, now, reason
+    return cjson.encode(guard)
+end
+
+-- Pauses a campaign if one of the shares of its guard is above its limit. Returns the reason, or nil. A campaign that the
+-- guard has stopped counts again from the first settlement after it was resumed, whose `counts` are included. If an operator
+-- has paused it, the guard has not stopped it yet, and does so after the operator has resumed it.
+local function apply_guard(key, now, name, facts, job_commands, counts)
     local guard = decoded_object(facts.guard)
     local minimum, base = tonumber(guard.min), guard.base
-    if type(guard.rules) ~= 'table' or type(base) ~= 'table' or not minimum then
+    local is_counting = type(base) == 'table'
+    if type(guard.rules) ~= 'table' or not minimum
+        or not is_counting and (not guard.stopped_at or is_stopped(job_commands, name)) then
         return nil
     end
-    local ended = ended_of(facts)
-    local counters = guard_counters(key, guard.rules, ended)
+    local counters = guard_counters(key, guard.rules, ended_of(facts))
+    if not is_counting then
+        base = { ended = counters.ended - ended_of(counts) }
+        for counter, number in pairs(counters) do
+            base[counter] = base[counter] or number - (counts[counter] or 0)
+        end
+        guard.base = base
+        redis.pcall('HSET', key, 'guard', cjson.encode(guard))
+    end
     local function since_base(counter)
         return counters[counter] - bounded(base[counter])
     end
@@ -203,10 +226,10 @@ local function apply_guard(key, now, name, facts, job_commands)
         end
         if limit and all >= math.max(1, minimum) and number * 100 > limit * all then
             local reason = string.format('%s is %.1f%% of %.0f, above %.14g%%', counter, number * 100 / all, all, limit)
+            local stopped = stopped_guard(guard, now, reason)
             local is_paused, by = pause_campaign(job_commands, name, 'guard', reason)
             if is_paused or by == 'guard' then
-                guard.stopped_at, guard.reason = now, reason
-                rebase_guard(key, guard, counters)
+                redis.pcall('HSET', key, 'guard', stopped)
             end
             return is_paused and reason or nil
         end
@@ -257,7 +280,7 @@ local function add_to_campaign(campaigns, prefix, now, name, counts, results, li
     finish_campaign(key, now, name, facts, results, limit)
     if job_commands and facts.guard then
         -- A guard that another client has written in another form is ignored.
-        local is_applied, reason = pcall(apply_guard, key, now, name, facts, job_commands)
+        local is_applied, reason = pcall(apply_guard, key, now, name, facts, job_commands, counts)
         return is_applied and reason or nil
     end
     return nil

@@ -90,12 +90,12 @@ local function sample_backlog(minutes, now, jobs, inbox, retry)
         return
     end
     local backlog = 0
-    local sizes = { redis.pcall('LLEN', jobs), redis.pcall('LLEN', inbox), redis.call('ZCOUNT', retry, '-inf', now) }
+    local sizes = { redis.pcall('LLEN', jobs), redis.pcall('LLEN', inbox), redis.pcall('ZCOUNT', retry, '-inf', now) }
     for _, size in ipairs(sizes) do
         backlog = backlog + (type(size) == 'number' and size or 0)
     end
     redis.pcall('HSET', key, 'backlog', backlog)
-    local first = tonumber(redis.call('ZRANGE', retry, 0, 0, 'WITHSCORES')[2])
+    local first = tonumber(redis.pcall('ZRANGE', retry, 0, 0, 'WITHSCORES')[2])
     -- Another client may have written any score; a score of 0 makes a job due at once.
     if first and first > 0 and first <= now then
         note_oldest(key, now - first)

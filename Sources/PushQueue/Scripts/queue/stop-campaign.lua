@@ -16,16 +16,15 @@ if wrong then
     return wrong
 end
 
-local facts = campaign_facts(campaign)
-local guard = decoded_object(facts.guard)
+local guard = decoded_object(campaign_facts(campaign).guard)
 if type(guard.rules) ~= 'table' then
     return 0
 end
-local counters = guard_counters(campaign, guard.rules, ended_of(facts))
-write_when_full(job_commands)
-if not pause_campaign(job_commands, name, 'guard', reason) then
+local is_json, stopped = pcall(stopped_guard, guard, now_ms(), reason)
+if not is_json or is_stopped(job_commands, name) then
     return 0
 end
-guard.stopped_at, guard.reason = now_ms(), reason
-rebase_guard(campaign, guard, counters)
+write_when_full(job_commands)
+pause_campaign(job_commands, name, 'guard', reason)
+redis.pcall('HSET', campaign, 'guard', stopped)
 return 1

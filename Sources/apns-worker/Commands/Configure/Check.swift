@@ -121,9 +121,9 @@ struct Check: AsyncParsableCommand {
         if printer.hasFailed { throw ExitCode(1) }
     }
 
-    private func jobCheck(_ settings: Settings, _ apps: [AppConfiguration], isRpush: Bool = false) throws -> JobCheck {
+    private func jobCheck(_ settings: Settings, _ apps: [AppConfiguration], _ format: JobFormat) -> JobCheck {
         JobCheck(
-            apps, format: isRpush ? .native : try settings.queues().first?.format ?? .native,
+            apps, format: format,
             maximumAttempts: settings.number(.maxAttempts) ?? RetryPolicy().maximumAttempts)
     }
 
@@ -131,7 +131,8 @@ struct Check: AsyncParsableCommand {
     private func checkJobs(
         from source: String, _ isRpush: Bool, _ settings: Settings, _ apps: [AppConfiguration]
     ) async throws {
-        let jobs = JobsFrom(source, isRpush: isRpush, try jobCheck(settings, apps, isRpush: isRpush))
+        let format = isRpush ? .native : try settings.firstFormat
+        let jobs = JobsFrom(source, isRpush: isRpush, jobCheck(settings, apps, format))
         let survey = try await jobs.read(settings, usesRedis: !noRedis)
         try SurveyReport(survey: survey, source: source).print(asJSON: json)
         if Interruption.isRequested {
@@ -195,7 +196,7 @@ struct Check: AsyncParsableCommand {
         } catch {
             return printer.report([.init(.failure, "job", "\(error)")])
         }
-        let check = try jobCheck(settings, apps)
+        let check = jobCheck(settings, apps, try settings.queues().first?.format ?? .native)
         for (number, job) in jobs.enumerated() {
             let now = Date().timeIntervalSince1970
             let name = jobs.count == 1 ? "job" : "job \(number + 1)"
