@@ -119,8 +119,9 @@ struct CapacityPlanTests {
                 #expect(abs(try redis(size, rate) - expected) < 1e-6, "\(size) tokens, \(rate) per second")
             }
         }
-        // A worker divides larger jobs.
-        #expect(try redis(100_000, 1000) == redis(1000, 1000))
+        // A worker divides larger jobs, and each part has all bytes.
+        let divided = Self.redisCores(1000, jobSize: 1000) + 1.3 * 6 * 2e-7 * 1000
+        #expect(abs(try redis(5000, 1000) - divided) < 1e-9)
         let large = try CapacityPlan(
             Work(tokens: 10_000_000, within: 60_000, jobSize: 100_000, latency: 75), Self.constants)
         #expect(large.jobs == 100 && large.redisBytes == 800_000_000)
