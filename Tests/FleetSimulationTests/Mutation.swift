@@ -101,8 +101,8 @@ enum Mutation: String, CaseIterable, Sendable {
             ("local known, seen = limit > 0 and redis.pcall('GET', next_key), nil", "local known, seen = nil, nil")
         case .claimsNewestFirst:
             (
-                "local fresh = list_place(jobs, head,",
-                "local fresh = list_place(jobs, head == 'RIGHT' and 'LEFT' or 'RIGHT',"
+                "fresh = list_place(jobs, head,",
+                "fresh = list_place(jobs, head == 'RIGHT' and 'LEFT' or 'RIGHT',"
             )
         case .claimsAnySize: ("tonumber(max_job_bytes), tonumber(max_bytes)", "tonumber(max_job_bytes), 2 ^ 40")
         case .stopsWhenMemoryIsFull: ("redis.call('PERSIST', key)", "")

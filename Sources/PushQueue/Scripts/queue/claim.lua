@@ -210,10 +210,16 @@ if wrong then
     return wrong
 end
 
+-- If all jobs that wait can be claimed, their order does not matter.
+sorts = sorts and (sorted_waiting > 0 or moved_waiting + fresh_waiting + due_waiting > limit)
 if sorts then
-    sort_jobs(jobs, head, sorted, shares, seen)
+    seen = sort_jobs(jobs, head, sorted, shares, seen)
     fresh_waiting = fresh_waiting + sorted_waiting
     sorted_waiting = redis.call('ZCARD', sorted)
+    if sorted_waiting < fresh_waiting then
+        -- More bytes are sorted than claimed, so that the last jobs of a long list are sorted long before they are claimed.
+        max_bytes = max_bytes / 4
+    end
 end
 
 -- All are read before the first is removed.
@@ -230,14 +236,6 @@ end
 local function list_place(key, head, left)
     return place(left, list_reader(key, head), function(n)
         trim_head(key, head, n)
-    end)
-end
-
-local function retry_place(left)
-    return place(left, function(start, stop)
-        return redis.call('ZRANGE', retry, start, stop)
-    end, function(n)
-        redis.call('ZREMRANGEBYRANK', retry, 0, n - 1)
     end)
 end
 
@@ -263,29 +261,35 @@ take(moved, max_bytes)
 
 -- While fresh jobs and due retries both wait, each gets half of the capacity, in number and in bytes, so that neither
 -- starves. Chance decides which is first, in case only one job fits.
-local capacity, turn = limit - kept, now % 2
-local due_share = math.min(due_waiting, math.max(math.floor((capacity + turn) / 2), capacity - fresh_waiting))
-local fresh = list_place(jobs, head, math.min(fresh_waiting, capacity - due_share))
-if sorts then
-    fresh = place(math.min(sorted_waiting, capacity - due_share), sorted_reader(sorted), function(n)
-        remove_sorted(sorted, shares, n)
+local fresh, due
+do
+    local capacity, turn = limit - kept, now % 2
+    local due_share = math.min(due_waiting, math.max(math.floor((capacity + turn) / 2), capacity - fresh_waiting))
+    if sorts then
+        fresh = place(math.min(sorted_waiting, capacity - due_share), sorted_jobs(sorted, shares))
+    else
+        fresh = list_place(jobs, head, math.min(fresh_waiting, capacity - due_share))
+    end
+    due = place(due_share, function(start, stop)
+        return redis.call('ZRANGE', retry, start, stop)
+    end, function(n)
+        redis.call('ZREMRANGEBYRANK', retry, 0, n - 1)
     end)
+    local one, other = fresh, due
+    if turn == 1 then
+        one, other = due, fresh
+    end
+    take(one, other.left > 0 and math.ceil((max_bytes - bytes) / 2) or max_bytes - bytes)
+    take(other, max_bytes - bytes)
+    take(one, max_bytes - bytes)
 end
-local due = retry_place(due_share)
-local one, other = fresh, due
-if turn == 1 then
-    one, other = due, fresh
-end
-take(one, other.left > 0 and math.ceil((max_bytes - bytes) / 2) or max_bytes - bytes)
-take(other, max_bytes - bytes)
-take(one, max_bytes - bytes)
 
 for _, from in ipairs({ moved, fresh, due }) do
     if from.kept > 0 then
         from.remove(from.kept)
     end
 end
-if sorts then
+if sorts or sort == '1' then
     keep_shares(shares, sort == '1')
 end
 
