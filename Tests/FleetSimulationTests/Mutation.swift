@@ -26,6 +26,10 @@ enum Mutation: String, CaseIterable, Sendable {
     case stopsWhenMemoryIsFull
     /// Claims return the jobs that were pushed last.
     case claimsNewestFirst
+    /// A claim does not write the jobs that it sorts.
+    case sortLosesJobs
+    /// Claimed jobs stay among the sorted ones.
+    case sortedJobsStay
     /// A claim does not renew the lease.
     case claimsWithoutRenewing
     /// Every lane that asks may probe a paused app.
@@ -104,6 +108,8 @@ enum Mutation: String, CaseIterable, Sendable {
                 "fresh = list_place(jobs, head,",
                 "fresh = list_place(jobs, head == 'RIGHT' and 'LEFT' or 'RIGHT',"
             )
+        case .sortLosesJobs: ("call_in_chunks('ZADD', sorted, members)", "")
+        case .sortedJobsStay: ("redis.call('ZREMRANGEBYRANK', sorted, 0, n - 1)", "")
         case .claimsAnySize: ("tonumber(max_job_bytes), tonumber(max_bytes)", "tonumber(max_job_bytes), 2 ^ 40")
         case .stopsWhenMemoryIsFull: ("redis.call('PERSIST', key)", "")
         case .claimHidesCommands: ("(version or '') ~= known_version", "false")

@@ -211,7 +211,10 @@ if wrong then
 end
 
 -- If all jobs that wait can be claimed, their order does not matter.
-sorts = sorts and (sorted_waiting > 0 or moved_waiting + fresh_waiting + due_waiting > limit)
+if sorts and sorted_waiting == 0 then
+    local waiting = moved_waiting + fresh_waiting + due_waiting
+    sorts = waiting > limit or waiting * (seen or max_bytes) > max_bytes
+end
 if sorts then
     seen = sort_jobs(jobs, head, sorted, shares, seen)
     fresh_waiting = fresh_waiting + sorted_waiting
