@@ -182,8 +182,9 @@ do
 
     -- Returns the virtual time: the score of the last claimed job, or of the next one if the other is unknown.
     local function virtual_time(sorted, time)
-        if whole(time) > 0 then
-            return whole(time)
+        local known = tonumber(time)
+        if known and known >= 0 and known < 9e15 then
+            return math.floor(known)
         end
         return whole(redis.call('ZRANGEBYSCORE', sorted, 0, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)[2])
     end
@@ -325,7 +326,7 @@ do
     -- only ensures that it stops some time.
     function keep_shares(shares, is_met)
         if redis.call('PTTL', shares) < 0 or is_met then
-            redis.call('HSETNX', shares, 'time', 0)
+            redis.call('HSETNX', shares, 'number', 0)
             redis.call('PEXPIRE', shares, SHARES_LIFE)
         end
     end
