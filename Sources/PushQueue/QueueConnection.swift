@@ -156,17 +156,18 @@ public final class QueueConnection {
     ///   - knownCommands: the version of the job commands that the lane knows; other versions are returned with the
     ///     claim.
     ///   - configuration: the digest of the configuration by which the lane accepts jobs; `nil` while it accepts none.
+    ///   - sort: true if the lane has met a job with `fair` or `urgent`: the queue sorts its jobs from then on.
     ///   - heartbeat: the lane's report about itself, sent at intervals; the claim then also returns operators'
     ///     commands.
     public func claim(
         count: Int, first: Int, join: Bool, knownCommands: String = "", configuration: ConfigurationDigest? = nil,
-        heartbeat: WorkerHeartbeat? = nil,
+        sort: Bool = false, heartbeat: WorkerHeartbeat? = nil,
         completion: @escaping (Result<Claimed, Failure>) -> Void
     ) {
         var keyNames = [
             keys.jobs, keys.retry, keys.claimed(worker), keys.inbox, keys.workers, keys.paused, keys.dead,
             keys.deadBytes, keys.statsPrefix, keys.next(worker), keys.results, keys.jobCommands, keys.minutesPrefix,
-            keys.configurations,
+            keys.configurations, keys.sorted, keys.shares,
         ]
         if let heartbeat { keyNames += [keys.workerInfo, keys.order(heartbeat.process), keys.source] }
         scripts.run(
@@ -188,6 +189,7 @@ public final class QueueConnection {
                 command.append(limits.idleLease)
                 command.append(knownCommands)
                 command.append(configuration?.text ?? "")
+                command.append(sort ? 1 : 0)
                 guard let heartbeat else { return }
                 command.append(Int(heartbeat.uptime))
                 command.append(heartbeat.members)
@@ -350,6 +352,7 @@ public final class QueueConnection {
     ) {
         let keyNames = [
             keys.workers, keys.claimed(worker), keys.inbox, keys.jobs, keys.workerInfo, keys.configurations,
+            keys.shares,
         ]
         scripts.run(
             .release, keyNames + (process.map { [keys.order($0)] } ?? []),
@@ -364,20 +367,42 @@ public final class QueueConnection {
         ) { reply in Released(released: reply.number(), left: reply.number()) }
     }
 
-    /// Assigns send times to jobs of a campaign with a rate limit, which is of all queues together.
+    /// A rate of notifications that all queues share.
+    public enum Limit: Sendable, Hashable {
+        /// That of a campaign, which an operator has limited at a time in milliseconds since 1970.
+        case campaign(String, perSecond: Int, since: Int64)
+        /// That of the jobs with this `fair`, by their `fair_per_second`.
+        case fair(String, perSecond: Int)
+
+        /// The maximum number of notifications per second.
+        public var perSecond: Int {
+            switch self {
+            case .campaign(_, let perSecond, _), .fair(_, let perSecond): perSecond
+            }
+        }
+    }
+
+    /// Assigns send times to jobs whose rate is limited.
     /// - Parameters:
     ///   - amounts: the number of notifications of each job.
-    ///   - since: the time at which the limit was set, in milliseconds since 1970.
     ///   - completion: gets the milliseconds until each job can be sent.
-    public func limit(
-        campaign: String, perSecond: Int, since: Int64, amounts: [Int],
-        completion: @escaping (Result<[Int], Failure>) -> Void
+    public func reserve(
+        _ amounts: [Int], of limit: Limit, completion: @escaping (Result<[Int], Failure>) -> Void
     ) {
-        sharedScripts.reserve(
-            amounts, of: sharedKeys.campaignRate(campaign), perSecond: perSecond, since: since,
-            lifetime: QueueKeys.campaignLifetime,
-            completion: completion)
+        switch limit {
+        case .campaign(let name, let perSecond, let since):
+            sharedScripts.reserve(
+                amounts, of: sharedKeys.campaignRate(name), perSecond: perSecond, since: since,
+                lifetime: QueueKeys.campaignLifetime, completion: completion)
+        case .fair(let key, let perSecond):
+            sharedScripts.reserve(
+                amounts, of: sharedKeys.fairRate(key), perSecond: perSecond, lifetime: Self.fairLifetime,
+                completion: completion)
+        }
     }
+
+    /// The time for which the rate of a key is kept, in milliseconds; no job waits longer for it.
+    private static let fairLifetime = 30 * 86_400_000
 
     // MARK: Reading claims
 

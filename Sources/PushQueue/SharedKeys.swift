@@ -72,6 +72,10 @@ public struct SharedKeys: Sendable {
     /// reserved.
     public func campaignRate(_ campaign: String) -> String { "\(base)campaigns:\(campaign):rate" }
 
+    /// HASH: the time up to which the rate of the jobs with this `fair` is used up, as `next_us` in µs since 1970, and when
+    /// it was reserved.
+    public func fairRate(_ key: String) -> String { "\(base)fair:\(key):rate" }
+
     /// STRING: JSON of a session of the dashboard: `name`, `user` and `until`, until it ends. `digest` is the SHA-256 of
     /// the value that its browser has.
     package func session(_ digest: String) -> String { "\(base)web-session:\(digest)" }

@@ -65,6 +65,7 @@ extension EndToEnd {
                 "enqueue", "--token", token, "--token", TestJob.token("cd", 2), "--alert", "Say \"hé\"", "--id", "x",
                 "--topic", "com.example.app", "--push-type", "alert", "--priority", "5", "--expiration", "1h",
                 "--collapse-id", "c", "--max-attempts", "3", "--app", "default", "--unique-for", "1h30m",
+                "--fair", "tenant 17", "--fair-per-second", "50", "--urgent",
             ]).succeeds().output
             #expect(text == "enqueued 1 job on default, id x\n")
             let (job, time) = try Self.enqueued(QueueContents(redis).jobs.first)
@@ -73,7 +74,8 @@ extension EndToEnd {
                 job == [
                     "id": "x", "tokens": [token, TestJob.token("cd", 2)], "app": "default", "topic": "com.example.app",
                     "push_type": "alert", "priority": 5, "expiration": "3600s", "collapse_id": "c", "max_attempts": 3,
-                    "unique_for": "5400s", "alert": "Say \"hé\"",
+                    "unique_for": "5400s", "fair": "tenant 17", "fair_per_second": 50, "urgent": true,
+                    "alert": "Say \"hé\"",
                 ] as NSDictionary)
         }
 

@@ -193,6 +193,7 @@ enum DocumentationTables {
         case .payloadAndShortForm: "The job has a `payload` and a short form, such as `alert`."
         case .payloadTooLong: "The payload is larger than APNs accepts for its push type, and cannot be shortened."
         case .missingID: "The job has `unique_for` and no `id`."
+        case .missingFair: "The job has `fair_per_second` and no `fair`."
         case .invalidMember: "A member has the wrong type or is out of its range."
         case .duplicateMember: "A member occurs twice."
         case .tooLarge: "The job has 2 GiB or more."
@@ -224,6 +225,8 @@ enum DocumentationTables {
         case .duplicate: ["`dropped`", "Another job with the same `id` was sent within `unique_for`."]
         case .endpointUnavailable: ["deferred", "The app's APNs does not answer, or answers with server errors only."]
         case .expired: ["`expired`", "The expiration passed before the notification could be sent."]
+        case .fairLimited:
+            ["deferred", "The `fair_per_second` of the job's `fair` is used up. It is due when its turn comes."]
         case .jobTooLarge: [refused, "The job has more than 16 MiB."]
         case .malformedToken:
             ["`dead`", "The device token is neither hexadecimal nor base64, or has an impossible length."]
@@ -244,7 +247,8 @@ enum DocumentationTables {
     private static func queueKeys() throws -> String {
         let keys = try QueueKeys()
         let names = [
-            "jobs": keys.jobs, "retry": keys.retry, "workers": keys.workers, "inbox": keys.inbox, "dead": keys.dead,
+            "jobs": keys.jobs, "retry": keys.retry, "sorted": keys.sorted, "shares": keys.shares,
+            "workers": keys.workers, "inbox": keys.inbox, "dead": keys.dead,
             "deadBytes": keys.deadBytes, "cancelled": keys.cancelled, "cancelledBytes": keys.cancelledBytes,
             "gauges": keys.gauges, "results": keys.results, "resultsMarks": keys.resultsMarks, "paused": keys.paused,
             "parkedResults": keys.parkedResults("<group>"),
@@ -266,7 +270,7 @@ enum DocumentationTables {
             "invalidTokenDivision": keys.invalidTokenDivision, "registrations": keys.registrations,
             "throttledTokens": keys.throttledTokens, "appPaused": keys.appPaused("<app>"),
             "appRate": keys.appRate("<app>"),
-            "campaignRate": keys.campaignRate("<name>"),
+            "campaignRate": keys.campaignRate("<name>"), "fairRate": keys.fairRate("<key>"),
             "providerToken": keys.providerToken(team: "<team>", key: "<key>"), "audit": keys.audit,
             "session": keys.session("<digest>"),
         ]

@@ -1,4 +1,5 @@
 import NIOCore
+import PushJob
 import PushQueue
 
 @testable import PushWorker
@@ -17,17 +18,20 @@ extension FleetSimulation {
             commands += [
                 RedisCommand("LRANGE", keys.jobs, "0", "-1"), RedisCommand("LRANGE", keys.inbox, "0", "-1"),
                 RedisCommand("ZRANGE", keys.retry, "0", "-1"), RedisCommand("ZRANGE", keys.dead, "0", "-1"),
-                RedisCommand("ZRANGE", keys.cancelled, "0", "-1"),
+                RedisCommand("ZRANGE", keys.cancelled, "0", "-1"), RedisCommand("ZRANGE", keys.sorted, "0", "-1"),
                 RedisCommand("KEYS", "push:{\(keys.queue)}:claimed:*"),
             ]
         }
         let replies = server.run(commands)
         for queue in redis.queues.indices {
-            let first = 1 + queue * 6
+            let first = 1 + queue * 7
             for place in 0..<5 {
-                for body in replies[first + place].root.children { try find(body, queue, isDead: place >= 3) }
+                for body in replies[first + place].root.children { try find(body.bytes, queue, isDead: place >= 3) }
             }
-            let lanes = replies[first + 5].root.children.compactMap(\.string).sorted()
+            for member in replies[first + 5].root.children {
+                try find(member.bytes.map(Self.unsorted), queue, isDead: false)
+            }
+            let lanes = replies[first + 6].root.children.compactMap(\.string).sorted()
             for (lane, claims) in zip(lanes, lanes.isEmpty ? [] : server.run(lanes.map { RedisCommand("HGETALL", $0) }))
             {
                 var elements = claims.root.children
@@ -35,7 +39,7 @@ extension FleetSimulation {
                     if checks.isSettled("\(lane) \(field)") {
                         throw error("the settled claim \(field) of \(lane) is still there")
                     }
-                    try find(body, queue, isDead: false)
+                    try find(body.bytes, queue, isDead: false)
                 }
             }
         }
@@ -48,8 +52,14 @@ extension FleetSimulation {
         return ledger.openCount
     }
 
-    private func find(_ body: RESPReply.Element, _ queue: Int, isDead: Bool) throws {
-        guard let bytes = body.bytes else { return }
+    /// Returns a sorted job as it was in the list, where it may have been a wrapped job.
+    private static func unsorted(_ member: ByteBuffer) -> ByteBuffer {
+        let original = Envelope.read(member).original
+        return member.getSlice(at: member.readerIndex + original.lowerBound, length: original.count) ?? member
+    }
+
+    private func find(_ body: ByteBuffer?, _ queue: Int, isDead: Bool) throws {
+        guard let bytes = body else { return }
         if let mistake = ledger.found(bytes, queue: queue, isDead: isDead) { throw error(mistake) }
     }
 
@@ -57,8 +67,9 @@ extension FleetSimulation {
         redis.queues.map { keys in
             let counts = redis.server.run([
                 RedisCommand("LLEN", keys.jobs), RedisCommand("LLEN", keys.inbox), RedisCommand("ZCARD", keys.retry),
+                RedisCommand("ZCARD", keys.sorted),
             ]).map { $0.root.integer ?? -1 }
-            return "queue \(keys.queue): jobs, inbox, retries \(counts)"
+            return "queue \(keys.queue): jobs, inbox, retries, sorted \(counts)"
         }.joined(separator: "; ") + "; "
             + workers.flatMap(\.lanes).flatMap(\.lane.consumers).compactMap(\.problem).joined(separator: " ")
     }

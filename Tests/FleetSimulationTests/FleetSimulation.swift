@@ -55,6 +55,8 @@ final class FleetSimulation: @unchecked Sendable {
         static let refusals = Faults(rawValue: 256)
         /// APNs refuses all requests of an app for some time.
         static let appRefusals = Faults(rawValue: 512)
+        /// Not a fault: producers push jobs with `fair` and `urgent`, so that the queues sort their jobs.
+        static let shares = Faults(rawValue: 1024)
 
         static let singles: [Faults] = [
             .breaks, .outages, .stops, .crashes, .drains, .rollbacks, .fullMemory, .apns, .refusals, .appRefusals,

@@ -15,7 +15,8 @@ struct FleetSimulationTests {
     func repeats() throws {
         let server = try SimulatedServer()
         let traces = try [1, 1, 2].map { (seed: UInt64) in
-            let simulation = try FleetSimulation(seed: seed, .init(steps: 4000, faults: .all), on: server)
+            let faults = FleetSimulation.Faults.all.union(.shares)
+            let simulation = try FleetSimulation(seed: seed, .init(steps: 4000, faults: faults), on: server)
             try simulation.run()
             return [simulation.time.trace, UInt64(simulation.time.steps)]
         }
@@ -60,6 +61,8 @@ extension FleetSimulation {
         var seed = firstSeed
         var done = 0
         while done < steps {
+            // In half of the runs the queues sort their jobs.
+            let faults = seed.isMultiple(of: 2) ? faults.union(.shares) : faults
             let simulation = try FleetSimulation(seed: seed, .init(steps: 12_000, faults: faults), on: server)
             do { try simulation.run() } catch { Issue.record("\(error)") }
             done += simulation.time.steps
@@ -168,6 +171,7 @@ extension Mutation {
         case .grantsRateEarly: [.outages, .stops]
         case .settlesOnlyWholeJobs: .crashes
         case .enforcesDeadlinesLate: .stops
+        case .sortLosesJobs, .sortedJobsStay: [.outages, .shares]
         default: .durable
         }
     }

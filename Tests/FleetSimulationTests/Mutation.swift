@@ -26,6 +26,10 @@ enum Mutation: String, CaseIterable, Sendable {
     case stopsWhenMemoryIsFull
     /// Claims return the jobs that were pushed last.
     case claimsNewestFirst
+    /// A claim does not write the jobs that it sorts.
+    case sortLosesJobs
+    /// Claimed jobs stay among the sorted ones.
+    case sortedJobsStay
     /// A claim does not renew the lease.
     case claimsWithoutRenewing
     /// Every lane that asks may probe a paused app.
@@ -101,9 +105,11 @@ enum Mutation: String, CaseIterable, Sendable {
             ("local known, seen = limit > 0 and redis.pcall('GET', next_key), nil", "local known, seen = nil, nil")
         case .claimsNewestFirst:
             (
-                "local fresh = list_place(jobs, head,",
-                "local fresh = list_place(jobs, head == 'RIGHT' and 'LEFT' or 'RIGHT',"
+                "fresh = list_place(jobs, head,",
+                "fresh = list_place(jobs, head == 'RIGHT' and 'LEFT' or 'RIGHT',"
             )
+        case .sortLosesJobs: ("call_in_chunks('ZADD', sorted, members)", "")
+        case .sortedJobsStay: ("redis.call('ZREMRANGEBYRANK', sorted, 0, n - 1)", "")
         case .claimsAnySize: ("tonumber(max_job_bytes), tonumber(max_bytes)", "tonumber(max_job_bytes), 2 ^ 40")
         case .stopsWhenMemoryIsFull: ("redis.call('PERSIST', key)", "")
         case .claimHidesCommands: ("(version or '') ~= known_version", "false")

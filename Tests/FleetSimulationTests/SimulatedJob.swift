@@ -25,6 +25,11 @@ struct SimulatedJob {
         var job = SimulatedJob(number: number, queue: queue, app: [0, 0, 1, 2][simulation.random.pick(0...3)])
         let name = ["shop", "chat", "mail"][job.app]
         var members = ##""app":"\##(name)","alert":"#\##(number)#""##
+        if simulation.options.faults.contains(.shares), number % 5 > 0 {
+            members += #","fair":"t\#(number % 3)""#
+            if number % 10 == 3 { members += #","fair_per_second":50"# }
+            if number % 17 == 0 { members += #","urgent":true"# }
+        }
         let random = simulation.random
         let kind = random.pick(0...999)
         if kind >= 960 { return broken(job, members, random.pick(0...5)) }

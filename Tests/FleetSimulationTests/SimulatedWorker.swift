@@ -267,13 +267,13 @@ private final class SimulatedQueueStore: QueueStore {
 
     func claim(
         count: Int, first: Int, join: Bool, knownCommands: String, configuration: ConfigurationDigest?,
-        heartbeat: WorkerHeartbeat?,
+        sort: Bool, heartbeat: WorkerHeartbeat?,
         completion: @escaping Completion<QueueConnection.Claimed>
     ) {
         let (holder, claimed) = (holder, claimed)
         store.claim(
             count: count, first: first, join: join, knownCommands: knownCommands, configuration: configuration,
-            heartbeat: heartbeat
+            sort: sort, heartbeat: heartbeat
         ) { [self, simulation, lane, mutation] result in
             var result = result
             if case .success(var answer) = result {
@@ -296,9 +296,9 @@ private final class SimulatedQueueStore: QueueStore {
         store.reserve(reservations, completion: completion)
     }
 
-    func limit(
-        campaign: String, perSecond: Int, since: Int64, amounts: [Int], completion: @escaping Completion<[Int]>
-    ) { store.limit(campaign: campaign, perSecond: perSecond, since: since, amounts: amounts, completion: completion) }
+    func reserve(_ amounts: [Int], of limit: QueueConnection.Limit, completion: @escaping Completion<[Int]>) {
+        store.reserve(amounts, of: limit, completion: completion)
+    }
 
     func stop(_ stopped: QueueConnection.StoppedCampaign, completion: @escaping Completion<Bool>) {
         store.stop(stopped, completion: completion)

@@ -63,7 +63,7 @@ struct HostileScriptTests {
             let worker = queue.worker("w\(round)", limits)
             var first = 1
             while true {
-                let claimed = try await worker.claim(256, first: first)
+                let claimed = try await worker.claim(150, first: first, sort: round > 1)
                 try #require(try self.count(queue) == count)
                 if claimed.bodies.isEmpty, claimed.nextDue != 0 { break }
                 first += claimed.bodies.count
@@ -90,7 +90,10 @@ struct HostileScriptTests {
     private static func count(_ queue: TestQueue) throws -> Int {
         let keys = queue.keys
         var sum = 0
-        for (command, key) in [("LLEN", keys.jobs), ("LLEN", keys.inbox), ("ZCARD", keys.retry), ("ZCARD", keys.dead)] {
+        for (command, key) in [
+            ("LLEN", keys.jobs), ("LLEN", keys.inbox), ("ZCARD", keys.retry), ("ZCARD", keys.sorted),
+            ("ZCARD", keys.dead),
+        ] {
             sum += try queue.redis.run(command, key).number ?? 0
         }
         for key in try queue.redis.run("KEYS", keys.claimed("*")).elements?.compactMap(\.text) ?? [] {
@@ -110,6 +113,14 @@ struct HostileScriptTests {
             ["x", "-5", "1e999", "9223372036854775807"].map { ["SET", "K", $0] } + [["RPUSH", "K", "x"]]
         ),
         ({ $0.retry }, [("-inf", "a"), ("+inf", "b"), ("1e300", "c"), ("0.5", "")].map { ["ZADD", "K", $0, $1] }),
+        ({ $0.sorted }, [("-inf", "a"), ("+inf", "b"), ("1e300", "c"), ("0.5", "")].map { ["ZADD", "K", $0, $1] }),
+        (
+            { $0.shares },
+            [
+                ["SET", "K", "x"], ["HSET", "K", "number", "nan", "time", "inf", "by:", "-inf"],
+                ["HSET", "K", "x", "y"],
+            ]
+        ),
         ({ $0.workers }, [("-inf", ""), ("+inf", "\"\n"), ("1", "w:*")].map { ["ZADD", "K", $0, $1] }),
         (
             { $0.dead },

@@ -41,6 +41,8 @@ private struct Model {
     }()
 
     private let queue: TestQueue
+    /// True if the queue sorts its jobs.
+    private let sorts: Bool
     private var random: SeededGenerator
     private var workers: [Worker] = []
     private var names = 0
@@ -57,6 +59,7 @@ private struct Model {
     init(seed: UInt64, queue: TestQueue) {
         random = SeededGenerator(seed: seed)
         self.queue = queue
+        sorts = seed.isMultiple(of: 2)
         for _ in 0..<4 { addWorker() }
     }
 
@@ -104,7 +107,7 @@ private struct Model {
                 switch Int.random(in: 0..<4, using: &random) {
                 case 0: "garbage \u{0}\n\(mark)"
                 case 1: #"{"apns_worker":1,"attempt":2,"token":"\#(mark)","payload":{}}"#
-                case 2: #"{"token":"ab","payload":"\#(filling)\#(mark)"}"#
+                case 2: #"{"token":"ab","fair":"\#(pushed % 3)","payload":"\#(filling)\#(mark)"}"#
                 default: mark
                 }
             try queue.push([body])
@@ -117,7 +120,7 @@ private struct Model {
         let isRepeated = worker.lastClaim != nil && Int.random(in: 0..<6, using: &random) == 0
         let count = Int.random(in: 1...12, using: &random)
         let (asked, first) = isRepeated ? worker.lastClaim ?? (count, worker.next) : (count, worker.next)
-        let claimed = try await worker.connection.claim(asked, first: first, join: !worker.hasJoined)
+        let claimed = try await worker.connection.claim(asked, first: first, join: !worker.hasJoined, sort: sorts)
         if claimed.leaseLost {
             try await worker.connection.release()
             workers.remove(at: index)
@@ -230,7 +233,7 @@ private struct Model {
         let last = queue.worker("last")
         var first = 1
         while true {
-            let claimed = try await last.claim(50, first: first)
+            let claimed = try await last.claim(50, first: first, sort: sorts)
             guard !claimed.bodies.isEmpty else { break }
             try await last.settle { settlement in
                 for offset in claimed.bodies.indices { settlement.end(first + offset, .delivered) }
@@ -250,6 +253,11 @@ private struct Model {
             #expect(!Envelope.read(letter.original).isWrapped)
         }
         var bodies = try queue.jobs() + queue.inbox() + queue.retries()
+        for member in try queue.redis.run("ZRANGE", queue.keys.sorted, "0", "-1").elements ?? [] {
+            let member = ByteBuffer(bytes: member.bytes)
+            let original = Envelope.read(member).original
+            bodies.append(member.getSlice(at: original.lowerBound, length: original.count)?.text ?? "")
+        }
         for key in try queue.everything().keys {
             guard let worker = key.split(separator: ":").last.map(String.init) else { continue }
             if key == queue.keys.claimed(worker) { bodies += try queue.claims(worker).values }

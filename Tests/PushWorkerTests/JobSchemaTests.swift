@@ -27,6 +27,7 @@ struct JobSchemaTests {
             for example in try #require(properties["\(member.name)"]?["examples"] as? [Any]) {
                 var job: [String: Any] = ["\(member.name)": example]
                 if member == .uniqueFor { job["id"] = "x" }
+                if member == .fairPerSecond { job["fair"] = "x" }
                 if ![.token, .tokens, .channel].contains(member) { job["token"] = Self.token }
                 if member.rawValue < JobMember.alert.rawValue, member != .payload { job["alert"] = "x" }
                 if member == .channel { job["alert"] = nil }
@@ -96,6 +97,9 @@ struct JobSchemaTests {
         ),
         (.campaign, [#""spring-sale""#, #""""#, "1", "null", "{}"], []),
         (.keepResult, ["true", "false", "1", #""x""#, "null", "{}"], []),
+        (.fair, [#""tenant-17""#, #""""#, "1", "null", "{}"], []),
+        (.fairPerSecond, ["1", "1000000", "5.0"], ["0", "1000001", "1.5", #""1""#, "true", "-1", "[]"]),
+        (.urgent, ["true", "false", "1", #""x""#, "null", "{}"], []),
         (.labels, [#"{"user":"4711"}"#, "{}", "[]", "1", #"{"a":1}"#], []),
         (.payload, ["{}", #"{"aps":{"alert":"x"}}"#], ["[]", #""{}""#, "1", "true"]),
         (.sendAt, times.good, times.bad), (.registeredAt, times.good, times.bad), (.enqueuedAt, times.good, times.bad),
@@ -159,6 +163,7 @@ struct JobSchemaTests {
         if ![.token, .tokens, .channel].contains(member) { members.append(#""token":"ab""#) }
         if member.rawValue < JobMember.alert.rawValue, member != .payload { members.append(#""badge":1"#) }
         if member == .uniqueFor { members.append(#""id":"i""#) }
+        if member == .fairPerSecond { members.append(#""fair":"f""#) }
         return members.map { $0 + "," }.joined()
     }
 
@@ -191,6 +196,9 @@ struct JobSchemaTests {
         (#"{"token":"ab","payload":{},"custom":{}}"#, false), (#"{"token":"ab","payload":null}"#, false),
         (#"{"token":"ab","custom":{}}"#, true), (#"{"token":"ab","alert":"","unique_for":"1h"}"#, false),
         (#"{"token":"ab","alert":"","unique_for":"1h","id":null}"#, false),
+        (#"{"token":"ab","alert":"","fair_per_second":1}"#, false),
+        (#"{"token":"ab","alert":"","fair_per_second":1,"fair":null}"#, false),
+        (#"{"token":"ab","alert":"","fair_per_second":1,"fair":5}"#, true),
         (#"{"token":"ab","alert":"","unknown":[1],"Token":1}"#, true),
         (#"{"token":"ab","relevance_score":100,"event":"end"}"#, true),
         (#"{"token":"ab","relevance_score":100,"event":null}"#, false),

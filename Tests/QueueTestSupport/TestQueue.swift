@@ -160,12 +160,12 @@ package struct TestWorker: Sendable {
     @discardableResult
     package func claim(
         _ count: Int, first: Int = 1, join: Bool = true, knownCommands: String = "",
-        configuration: ConfigurationDigest? = nil, heartbeat: WorkerHeartbeat? = nil
+        configuration: ConfigurationDigest? = nil, sort: Bool = false, heartbeat: WorkerHeartbeat? = nil
     ) async throws -> QueueConnection.Claimed {
         let claimed = try await call {
             $0.claim(
                 count: count, first: first, join: join, knownCommands: knownCommands,
-                configuration: configuration, heartbeat: heartbeat,
+                configuration: configuration, sort: sort, heartbeat: heartbeat,
                 completion: $1)
         }
         stamps.learn(claimed.stamp, of: first..<first + claimed.bodies.count)
@@ -205,7 +205,7 @@ package struct TestWorker: Sendable {
     /// Returns the milliseconds until each job of a limited campaign can be sent.
     package func limit(_ campaign: String, _ perSecond: Int, since: Int64, _ amounts: [Int]) async throws -> [Int] {
         try await call {
-            $0.limit(campaign: campaign, perSecond: perSecond, since: since, amounts: amounts, completion: $1)
+            $0.reserve(amounts, of: .campaign(campaign, perSecond: perSecond, since: since), completion: $1)
         }
     }
 

@@ -41,6 +41,11 @@ public struct Job: Sendable {
     /// The name of the campaign that the job belongs to: 1 to 100 bytes without control characters. `nil` if the member
     /// is not valid: the job is sent nevertheless.
     public internal(set) var campaign: JobField?
+    /// The key among whose jobs this one waits for its share: 1 to 100 bytes without control characters. `nil` if the
+    /// member is not valid: the job is sent nevertheless.
+    public internal(set) var fair: JobField?
+    /// The maximum number of notifications per second for jobs with the same ``fair``, 1 to 1,000,000.
+    public internal(set) var fairPerSecond: Int?
     /// The producer's labels as written: a JSON object of up to 4 strings, with names and values of 1 to 64 bytes
     /// without control characters. `nil` if the member is not valid: the job is sent nevertheless.
     public internal(set) var labels: JobField?
@@ -102,6 +107,8 @@ public struct Job: Sendable {
         if traits.contains(.ignoredCampaign) { members.append(.campaign) }
         if traits.contains(.ignoredLabels) { members.append(.labels) }
         if traits.contains(.ignoredKeepResult) { members.append(.keepResult) }
+        if traits.contains(.ignoredFair) { members.append(.fair) }
+        if traits.contains(.ignoredUrgent) { members.append(.urgent) }
         if traits.contains(.ignoredTraceparent) || traceparent != nil && trace == nil { members.append(.traceparent) }
         return members
     }
@@ -119,6 +126,9 @@ public struct Job: Sendable {
 
     /// True if the results of the job's notifications are kept even if its queue keeps fewer.
     public var keepsResult: Bool { traits.contains(.keepResult) }
+
+    /// True if the job is sent before the others that wait in its queue.
+    public var isUrgent: Bool { traits.contains(.urgent) }
 
     /// The trace that the job belongs to, if its `traceparent` is a valid one.
     public var trace: TraceParent? { traceparent.flatMap { TraceParent(text($0)) } }

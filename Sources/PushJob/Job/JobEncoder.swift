@@ -62,6 +62,12 @@ public struct JobEncoder: Sendable {
     public var campaign: String?
     /// The labels, which results, dead letters and logs carry.
     public var labels: [(name: String, value: String)] = []
+    /// The key among whose jobs this one waits for its share of the queue.
+    public var fair: String?
+    /// The maximum number of notifications per second for jobs with the same ``fair``, 1 to 1,000,000.
+    public var fairPerSecond: Int?
+    /// True to send the job before the others that wait in its queue.
+    public var isUrgent = false
     /// True if notifications with the same content for the same device must be sent only once.
     public var collapsesDuplicates = false
     /// True to allow the alert's body to be shortened so that the payload fits.
@@ -102,6 +108,9 @@ public struct JobEncoder: Sendable {
         writer.write(.uniqueFor, uniqueFor.map { "\($0)s" })
         writer.write(.traceparent, traceparent)
         writer.write(.campaign, campaign)
+        writer.write(.fair, fair)
+        writer.write(.fairPerSecond, fairPerSecond.map { Int64($0) })
+        if isUrgent { writer.write(.urgent, flag: true) }
         writeLabels(&writer)
         if collapsesDuplicates { writer.write(.collapseDuplicates, flag: true) }
         if truncates { writer.write(.truncate, flag: true) }
@@ -114,6 +123,7 @@ public struct JobEncoder: Sendable {
         let job = try JobDecoder.decode(writer.buffer)
         // The worker ignores these if they are not valid.
         if campaign != nil, job.campaign == nil { throw .ignored(.campaign) }
+        if fair != nil, job.fair == nil { throw .ignored(.fair) }
         if !labels.isEmpty, job.labels == nil { throw .ignored(.labels) }
         return writer.buffer
     }

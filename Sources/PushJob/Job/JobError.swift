@@ -24,6 +24,8 @@ public enum JobError: Error, Equatable, Sendable, CustomStringConvertible {
     case payloadTooLong(excess: Int, limit: Int)
     /// The job has `unique_for` but no `id`.
     case missingID
+    /// The job has `fair_per_second` but no `fair`.
+    case missingFair
     /// A member, whose value begins at the offset, has the wrong type or is out of range.
     case invalidMember(JobMember, offset: Int, MemberMistake)
     /// A known member occurs twice, perhaps with different values.
@@ -49,6 +51,7 @@ public enum JobError: Error, Equatable, Sendable, CustomStringConvertible {
         case payloadAndShortForm = "PayloadAndShortForm"
         case payloadTooLong = "PayloadTooLarge"
         case missingID = "MissingID"
+        case missingFair = "MissingFair"
         case invalidMember = "InvalidMember"
         case duplicateMember = "DuplicateMember"
         case newerWrapper = "NewerWrapper"
@@ -70,6 +73,7 @@ public enum JobError: Error, Equatable, Sendable, CustomStringConvertible {
         case .payloadAndShortForm: .payloadAndShortForm
         case .payloadTooLong: .payloadTooLong
         case .missingID: .missingID
+        case .missingFair: .missingFair
         case .invalidMember: .invalidMember
         case .duplicateMember: .duplicateMember
         case .newerWrapper: .newerWrapper
@@ -107,6 +111,7 @@ public enum JobError: Error, Equatable, Sendable, CustomStringConvertible {
             "the payload is \(excess) bytes too long for the limit of \(limit) even with an empty alert body;"
                 + " shorten something else"
         case .missingID: "the job has `unique_for` but no `id`: add an id that no other job has"
+        case .missingFair: "the job has `fair_per_second` but no `fair`: add the key whose jobs have that rate"
         case .invalidMember(_, _, let mistake):
             "the job's `\(mistake.path)` at byte \(mistake.offset) \(mistake.sentence)"
         case .duplicateMember(let member, let offset):
@@ -146,7 +151,8 @@ public enum JobError: Error, Equatable, Sendable, CustomStringConvertible {
             return .invalidMember(member, offset: offset - distance, moved)
         case .duplicateMember(let member, let offset): return .duplicateMember(member, offset: offset - distance)
         case .malformedPayload, .missingToken, .tokenAndTokens, .channelAndToken, .missingPayload, .payloadAndShortForm,
-            .malformedMember, .payloadTooLong, .missingID, .newerWrapper, .tooLarge, .notSidekiq, .otherClass:
+            .malformedMember, .payloadTooLong, .missingID, .missingFair, .newerWrapper, .tooLarge, .notSidekiq,
+            .otherClass:
             return self
         }
     }

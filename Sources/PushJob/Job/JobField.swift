@@ -75,4 +75,9 @@ struct JobTraits: OptionSet, Sendable {
     static let ignoredKeepResult = JobTraits(rawValue: 128)
     /// There is a `traceparent` that is not a string.
     static let ignoredTraceparent = JobTraits(rawValue: 256)
+    static let urgent = JobTraits(rawValue: 512)
+    /// There is a `fair` that is not valid.
+    static let ignoredFair = JobTraits(rawValue: 1024)
+    /// There is an `urgent` that is not valid.
+    static let ignoredUrgent = JobTraits(rawValue: 2048)
 }

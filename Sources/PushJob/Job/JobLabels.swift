@@ -1,8 +1,8 @@
 import NIOCore
 
-/// The members `campaign` and `labels` of a job, which results, dead letters and logs carry.
+/// The members `campaign` and `labels` of a job, which results, dead letters and logs carry, and its `fair`.
 public enum JobLabels {
-    /// The maximum length of a campaign's name in bytes.
+    /// The maximum length of a campaign's name and of a `fair` in bytes.
     public static let maximumCampaign = 100
     /// The maximum number of labels.
     public static let maximumCount = 4
@@ -19,6 +19,7 @@ public enum JobLabels {
         }
     }
 
+    /// Returns true if a string is valid as the name of a campaign and as a `fair`.
     static func isCampaign(_ name: JSONString, in bytes: UnsafeRawBufferPointer) -> Bool {
         MemberRules.isIdentifier(name, in: bytes, atMost: maximumCampaign)
     }

@@ -18,10 +18,11 @@ extension JobMember {
         case .onUncertain: "\"resend\" or \"drop\""
         case .uniqueFor: "a duration from one second to 30 days, such as \"45s\", \"1h30m\" or \"7d\""
         case .channel: PayloadValue.channelID.expectation(in: .job)
-        case .collapseDuplicates, .truncate, .keepResult: "true or false"
+        case .collapseDuplicates, .truncate, .keepResult, .urgent: "true or false"
+        case .fairPerSecond: "an integer from 1 to 1000000"
         case .traceparent:
             "a W3C traceparent such as 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
-        case .campaign: "a string of 1 to \(JobLabels.maximumCampaign) bytes without control characters"
+        case .campaign, .fair: "a string of 1 to \(JobLabels.maximumCampaign) bytes without control characters"
         case .labels:
             "an object of up to \(JobLabels.maximumCount) strings, with names and values of 1 to \(JobLabels.maximumLength)"
                 + " bytes without control characters"

@@ -6,6 +6,7 @@ extension JobMember {
         switch name.count {
         case 2: candidate = .id
         case 3: candidate = name[0] == UInt8(ascii: "a") ? .app : .mdm
+        case 4: candidate = .fair
         case 5:
             switch name[0] {
             case UInt8(ascii: "t"):
@@ -19,6 +20,7 @@ extension JobMember {
             switch name[0] {
             case UInt8(ascii: "t"): candidate = .tokens
             case UInt8(ascii: "l"): candidate = .labels
+            case UInt8(ascii: "u"): candidate = .urgent
             default: candidate = .custom
             }
         case 7:
@@ -63,7 +65,7 @@ extension JobMember {
             case UInt8(ascii: "r"): candidate = .relevanceScore
             case UInt8(ascii: "m"): candidate = .mutableContent
             case UInt8(ascii: "a"): candidate = .attributesType
-            case UInt8(ascii: "f"): candidate = .filterCriteria
+            case UInt8(ascii: "f"): candidate = name[1] == UInt8(ascii: "i") ? .filterCriteria : .fairPerSecond
             default: candidate = .contentChanged
             }
         case 16: candidate = .inputPushToken

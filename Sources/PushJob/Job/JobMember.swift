@@ -48,6 +48,12 @@ public enum JobMember: UInt8, CaseIterable, Sendable {
     case labels
     /// True to keep the job's results even if its queue keeps fewer.
     case keepResult
+    /// The key among whose jobs this one waits for its share of the queue.
+    case fair
+    /// The maximum number of notifications per second for jobs with the same `fair`.
+    case fairPerSecond
+    /// True to send the job before the others that wait in its queue.
+    case urgent
 
     // The short forms, in their order in a composed payload.
 
@@ -127,6 +133,9 @@ public enum JobMember: UInt8, CaseIterable, Sendable {
         case .campaign: "campaign"
         case .labels: "labels"
         case .keepResult: "keep_result"
+        case .fair: "fair"
+        case .fairPerSecond: "fair_per_second"
+        case .urgent: "urgent"
         case .alert: "alert"
         case .badge: "badge"
         case .sound: "sound"

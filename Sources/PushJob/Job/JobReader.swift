@@ -117,7 +117,10 @@ struct JobReader {
         } else if !hasPayload {
             return .missingPayload(found: instead(of: [.payload, .alert, .custom]))
         }
-        return job.uniqueFor != nil && job.id == nil ? .missingID : nil
+        if job.uniqueFor != nil, job.id == nil { return .missingID }
+        // An invalid `fair` is ignored, and so is its rate.
+        let hasFair = job.fair != nil || job.traits.contains(.ignoredFair)
+        return job.fairPerSecond != nil && !hasFair ? .missingFair : nil
     }
 
     private func brokenShortForm(of job: Job) -> JobError? {
@@ -247,6 +250,31 @@ struct JobReader {
             case UInt8(ascii: "t"): job.traits.insert(.keepResult)
             case UInt8(ascii: "f"): break
             default: job.traits.insert(.ignoredKeepResult)
+            }
+            try scanner.skipValue()
+            return true
+        case .fair:
+            // As with a campaign.
+            guard scanner.next == UInt8(ascii: "\"") else {
+                job.traits.insert(.ignoredFair)
+                try scanner.skipValue()
+                return true
+            }
+            let key = try scanner.string()
+            if JobLabels.isCampaign(key, in: scanner.bytes) {
+                job.fair = JobField(key)
+            } else {
+                job.traits.insert(.ignoredFair)
+            }
+            return true
+        case .fairPerSecond:
+            job.fairPerSecond = try scanner.integer(in: 1...1_000_000).map { Int($0) }
+            return job.fairPerSecond != nil
+        case .urgent:
+            switch scanner.next {
+            case UInt8(ascii: "t"): job.traits.insert(.urgent)
+            case UInt8(ascii: "f"): break
+            default: job.traits.insert(.ignoredUrgent)
             }
             try scanner.skipValue()
             return true

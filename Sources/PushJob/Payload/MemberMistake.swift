@@ -230,12 +230,12 @@ extension JobMember {
     var kinds: Set<JSONKind> {
         switch self {
         case .id, .token, .app, .topic, .pushType, .collapseID, .apnsID, .onUncertain, .uniqueFor, .channel,
-            .traceparent, .campaign:
+            .traceparent, .campaign, .fair:
             [.text]
         case .tokens: [.array]
-        case .priority, .maxAttempts: [.number]
+        case .priority, .maxAttempts, .fairPerSecond: [.number]
         case .expiration, .sendAt, .registeredAt, .enqueuedAt: [.number, .text]
-        case .collapseDuplicates, .truncate, .keepResult: [.truth]
+        case .collapseDuplicates, .truncate, .keepResult, .urgent: [.truth]
         case .payload, .labels, .custom: [.object]
         default: payloadMember?.value.kinds(in: .job) ?? []
         }

@@ -92,6 +92,8 @@ package struct Reason: Sendable, Equatable {
         /// The app's APNs endpoint does not answer, or answers only with server errors.
         case endpointUnavailable = "EndpointUnavailable"
         case expired = "Expired"
+        /// The rate of the job's `fair` is limited.
+        case fairLimited = "FairLimited"
         case jobTooLarge = "JobTooLarge"
         case malformedToken = "MalformedToken"
         case noApp = "NoApp"

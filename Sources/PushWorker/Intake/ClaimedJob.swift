@@ -11,6 +11,8 @@ struct ClaimedJob {
     var isRecovered = false
     /// True if the job's turn within its campaign's rate has come.
     var hasTurn = false
+    /// True if the job's turn within the rate of its `fair` has come.
+    var hasFairTurn = false
     /// The number of bytes by which the producer's bytes have moved in ``body`` since the job was decoded, because the
     /// wrapper notes a reservation.
     var shift = 0

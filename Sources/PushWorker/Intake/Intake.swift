@@ -9,8 +9,8 @@ import PushQueue
 final class Intake {
     /// The number of tokens above which a job is split.
     private static let maximumTokens = 1000
-    /// The minimum size of the pieces into which a job of a rate-limited campaign is split; larger pieces hold a
-    /// second's worth.
+    /// The minimum size of the pieces into which a job whose rate is limited is split; larger pieces hold a second's
+    /// worth.
     private static let smallestPiece = 10
     /// The maximum number of tokens per look-up, unless the last job has more; the tokens of one job are not divided.
     private static let lookUpBatch = 2000
@@ -69,6 +69,7 @@ final class Intake {
     func accept(_ waiting: UnsentJob) -> Prerequisite? { accept(waiting.job, waiting.claimed, waiting.queue) }
 
     private func accept(_ job: Job, _ claimed: ClaimedJob, _ queue: QueueContext) -> Prerequisite? {
+        if job.fair != nil || job.isUrgent { queue.recordSorted(now: lane.now) }
         let command = queue.commands.isEmpty ? nil : queue.commands.command(for: job)
         if let (target, command) = command, let end = end(of: job, target, command, queue) {
             ledger.record(end, of: unsent(job, claimed, queue))
@@ -83,16 +84,20 @@ final class Intake {
             ledger.record(.scheduled(until: sendAt), of: unsent(job, claimed, queue))
             return nil
         }
-        if let (target, command) = command, case .campaign(let name) = target, let perSecond = command.perSecond,
-            !claimed.hasTurn, !hasTurn(job, since: command.limitedAt)
-        {
-            // A large job would exceed the rate at once.
-            let unsent = unsent(job, claimed, queue)
-            guard job.tokenCount <= max(perSecond, Self.smallestPiece) else {
-                ledger.record(.split(size: min(Self.maximumTokens, max(perSecond, Self.smallestPiece))), of: unsent)
-                return nil
+        if job.fairPerSecond != nil || command != nil {
+            // The rate of the key first: a job that waited for its turn within its campaign's has had this one.
+            let limits = [fairLimit(job, claimed), command.flatMap { campaignLimit($0, job, claimed) }].compactMap(
+                \.self)
+            if let limit = limits.first {
+                let unsent = unsent(job, claimed, queue)
+                // A large job would exceed the rate at once.
+                let size = limits.reduce(Self.maximumTokens) { min($0, max($1.perSecond, Self.smallestPiece)) }
+                guard job.tokenCount <= size else {
+                    ledger.record(.split(size: size), of: unsent)
+                    return nil
+                }
+                return .turn(limit, of: unsent)
             }
-            return .turn(.init(campaign: name, perSecond: perSecond, since: command.limitedAt), of: unsent)
         }
         do throws(Reason) {
             try send(job, claimed, queue)
@@ -127,12 +132,31 @@ final class Intake {
         }
     }
 
-    /// True if a job was deferred until its turn within its campaign's rate, and the rate has not changed since.
-    private func hasTurn(_ job: Job, since: Int64) -> Bool {
+    /// Returns the limit of a campaign within which a job needs a turn.
+    private func campaignLimit(
+        _ command: (JobCommands.Target, JobCommands.Command), _ job: Job, _ claimed: ClaimedJob
+    ) -> QueueConnection.Limit? {
+        let (target, command) = command
+        guard case .campaign(let name) = target, let perSecond = command.perSecond, !claimed.hasTurn,
+            !hasWaited(job, for: [.campaignLimited], since: command.limitedAt)
+        else { return nil }
+        return .campaign(name, perSecond: perSecond, since: command.limitedAt)
+    }
+
+    /// Returns the limit of a key within which a job needs a turn.
+    private func fairLimit(_ job: Job, _ claimed: ClaimedJob) -> QueueConnection.Limit? {
+        guard let key = job.fair, let perSecond = job.fairPerSecond, !claimed.hasFairTurn,
+            !hasWaited(job, for: [.fairLimited, .campaignLimited], since: 0)
+        else { return nil }
+        return .fair(String(buffer: job.text(key)), perSecond: perSecond)
+    }
+
+    /// True if a job was deferred until its turn within a rate, and the rate has not changed since.
+    private func hasWaited(_ job: Job, for reasons: [Reason.Own], since: Int64) -> Bool {
         guard let failure = job.envelope.failure(in: job.body), let reason = failure.reason, let at = failure.at,
             at >= since
         else { return false }
-        return Reason.Code(text: reason) == .own(.campaignLimited)
+        return reasons.contains { Reason.Code(text: reason) == .own($0) }
     }
 
     /// Applies a queue's commands to all accepted jobs that have unsubmitted notifications.

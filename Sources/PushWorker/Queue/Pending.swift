@@ -8,16 +8,8 @@ import PushQueue
 indirect enum Prerequisite {
     /// It must be the only job with its id.
     case reservation(Reservation, of: UnsentJob)
-    /// It needs a turn within its campaign's rate.
-    case turn(Turn, of: UnsentJob)
-
-    /// The rate within which a job needs a turn.
-    struct Turn: Equatable {
-        let campaign: String
-        let perSecond: Int
-        /// The time at which the limit was set, in milliseconds since 1970.
-        let since: Int64
-    }
+    /// It needs a turn within a rate.
+    case turn(QueueConnection.Limit, of: UnsentJob)
 }
 
 /// Jobs that wait for answers of one kind, in the order of their claims. No I/O.
@@ -51,6 +43,14 @@ struct Pending<Question> {
         isAsking = false
         entries.removeFirst(count)
     }
+
+    /// Records answers to some of the first entries.
+    /// - Parameter areAnswered: true for each entry that was answered.
+    mutating func recordAnswers(_ areAnswered: [Bool]) {
+        isAsking = false
+        let kept = zip(entries, areAnswered).filter { !$0.1 }.map(\.0)
+        entries.replaceSubrange(..<areAnswered.count, with: kept)
+    }
 }
 
 /// The decoded jobs of a queue that wait for an answer from Redis before they can be accepted.
@@ -62,13 +62,13 @@ final class WaitingJobs {
     private static let maximumReservations = 256
     /// The maximum bytes of jobs that a call copies, unless the first job alone is larger.
     private static let maximumBytes = 1 << 20
-    /// The maximum number of turns per call.
+    /// The maximum number of jobs for which turns are asked for together.
     private static let maximumTurns = 1000
 
     private let link: QueueLink
     private let ledger: Ledger
     private var reservations = Pending<Reservation>()
-    private var turns = Pending<Prerequisite.Turn>()
+    private var turns = Pending<QueueConnection.Limit>()
     private let soon: SoonTask
     private let intake: Intake
     /// Called when all answers of a call were handled.
@@ -150,31 +150,71 @@ final class WaitingJobs {
     }
 
     private func takeTurns() {
-        let first = turns.entries.first?.question
-        let next = turns.next(link.canAsk ? Self.maximumTurns : 0) { $0.question == first }
-        guard let batch = next, let turn = first else { return }
-        link.store.limit(
-            campaign: turn.campaign, perSecond: turn.perSecond, since: turn.since,
-            amounts: batch.map(\.job.notifications)
-        ) { [self, generation = link.queue.generation] result in
-            let waits = link.value(of: result, to: .turns, of: generation) {
-                link.lane.afterRefusal { [self] in takeTurns() }
+        guard let batch = turns.next(link.canAsk ? Self.maximumTurns : 0, while: { _ in true }) else { return }
+        // One call for each limit, in the same write.
+        var calls: [(limit: QueueConnection.Limit, entries: [Int])] = []
+        var places: [QueueConnection.Limit: Int] = [:]
+        for (index, entry) in batch.enumerated() {
+            if let place = places[entry.question] {
+                calls[place].entries.append(index)
+            } else {
+                places[entry.question] = calls.count
+                calls.append((entry.question, [index]))
             }
-            if generation == link.queue.generation { turns.recordAnswer(of: waits == nil ? 0 : batch.count) }
-            guard let waits else { return }
-            for (entry, wait) in zip(batch, waits) { turned(entry.job, wait: wait) }
-            takeTurns()
-            report()
+        }
+        let asked = AskedTurns(batch, calls: calls.count)
+        for call in calls {
+            link.store.reserve(call.entries.map { batch[$0].job.notifications }, of: call.limit) {
+                [self, generation = link.queue.generation] result in
+                let waits = link.value(of: result, to: .turns, of: generation) { asked.isRefused = true }
+                for (entry, wait) in zip(call.entries, waits ?? []) { asked.waits[entry] = wait }
+                asked.unanswered -= 1
+                if asked.unanswered == 0, generation == link.queue.generation { answered(asked) }
+            }
         }
     }
 
+    private func answered(_ asked: AskedTurns) {
+        let areAnswered = asked.waits.map { $0 != nil }
+        turns.recordAnswers(areAnswered)
+        for (entry, wait) in zip(asked.entries, asked.waits) {
+            if let wait { turned(entry.job, entry.question, wait: wait) }
+        }
+        if asked.isRefused {
+            link.lane.afterRefusal { [self] in takeTurns() }
+        } else if !areAnswered.contains(false) {
+            takeTurns()
+        }
+        report()
+    }
+
     /// - Parameter wait: the milliseconds until the job may be sent.
-    private func turned(_ waiting: UnsentJob, wait: Int) {
+    private func turned(_ waiting: UnsentJob, _ limit: QueueConnection.Limit, wait: Int) {
         // In a drain the job is released with the lane's other claims.
         guard link.lane.isWorking else { return }
-        if wait > 0 { return ledger.record(.deferred(Reason(.campaignLimited), delay: Int64(wait)), of: waiting) }
         var job = waiting
-        job.claimed.hasTurn = true
+        let reason: Reason.Own
+        switch limit {
+        case .campaign: (job.claimed.hasTurn, reason) = (true, .campaignLimited)
+        case .fair: (job.claimed.hasFairTurn, reason) = (true, .fairLimited)
+        }
+        if wait > 0 { return ledger.record(.deferred(Reason(reason), delay: Int64(wait)), of: waiting) }
         append(intake.accept(job))
+    }
+}
+
+/// The jobs for which turns are asked for together.
+private final class AskedTurns {
+    let entries: [Pending<QueueConnection.Limit>.Entry]
+    /// The milliseconds until each job may be sent; `nil` without an answer.
+    var waits: [Int?]
+    /// The number of unanswered calls.
+    var unanswered: Int
+    /// True if Redis has refused a call.
+    var isRefused = false
+
+    init(_ entries: [Pending<QueueConnection.Limit>.Entry], calls: Int) {
+        (self.entries, unanswered) = (entries, calls)
+        waits = Array(repeating: nil, count: entries.count)
     }
 }

@@ -213,7 +213,7 @@ final class QueueConsumer {
         let configuration = if case .running = lane.state { queue.configuration } else { ConfigurationDigest?.none }
         store.claim(
             count: claim.count, first: claim.first, join: claim.join, knownCommands: queue.commands.version,
-            configuration: configuration, heartbeat: nextHeartbeat()
+            configuration: configuration, sort: lane.now < queue.sortsUntil, heartbeat: nextHeartbeat()
         ) { [self] result in
             guard generation == queue.generation, !lane.isStopped else { return }
             switch result {

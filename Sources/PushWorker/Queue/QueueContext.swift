@@ -26,6 +26,9 @@ final class QueueContext {
     var cancelledInFlight = 0
     /// True if the queue's pause requires the return of its unsubmitted jobs, at the time of the last claim.
     var handsBack = false
+    /// The time until which claims have the queue sort its jobs by their shares: a minute after the last job with `fair`
+    /// or `urgent`.
+    private(set) var sortsUntil = NIODeadline.distantPast
     /// Redis' clock: its last reported time, and the time of that report.
     private var clock: (at: NIODeadline, milliseconds: Int64) = (.distantPast, 0)
 
@@ -62,6 +65,9 @@ final class QueueContext {
 
     /// The milliseconds by which Redis' clock is ahead of the event loop's.
     var clockOffset: Int64 { clock.milliseconds - Int64(clock.at.uptimeNanoseconds / 1_000_000) }
+
+    /// Records a job that is not sent in the order of the list.
+    func recordSorted(now: NIODeadline) { sortsUntil = now + .minutes(1) }
 
     // MARK: Configurations
 

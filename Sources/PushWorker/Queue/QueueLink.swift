@@ -8,7 +8,7 @@ final class QueueLink {
     enum Request: String, CaseIterable {
         case claims, settlements, reservations, reclaims
         case waits = "waits for jobs"
-        case turns = "turns of campaigns"
+        case turns = "turns within limited rates"
         /// All queues have the same set.
         case invalidTokens = "invalid tokens"
     }

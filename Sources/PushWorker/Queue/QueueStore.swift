@@ -13,10 +13,9 @@ protocol QueueStore: AnyObject {
     func use(worker: String)
     func claim(
         count: Int, first: Int, join: Bool, knownCommands: String, configuration: ConfigurationDigest?,
-        heartbeat: WorkerHeartbeat?, completion: @escaping Completion<QueueConnection.Claimed>)
+        sort: Bool, heartbeat: WorkerHeartbeat?, completion: @escaping Completion<QueueConnection.Claimed>)
     func reserve(_ reservations: [Reservation], completion: @escaping Completion<[ReservationResult]>)
-    func limit(
-        campaign: String, perSecond: Int, since: Int64, amounts: [Int], completion: @escaping Completion<[Int]>)
+    func reserve(_ amounts: [Int], of limit: QueueConnection.Limit, completion: @escaping Completion<[Int]>)
     func settle(_ settlement: Settlement, completion: @escaping Completion<QueueConnection.Settled>)
     func stop(_ stopped: QueueConnection.StoppedCampaign, completion: @escaping Completion<Bool>)
     func record(_ stopped: QueueConnection.StoppedCampaign, completion: @escaping Completion<Void>)

@@ -126,7 +126,8 @@ struct JobDecoderTests {
             "prioritY", "push-type", "expirations", "expiratioN", "collapse-id", "enqueued-at", "max-attempts",
             "on-uncertain", "registered-at", "unique-for", "unique_foR", "", "token\\u0000", "Alert", "alerT",
             "thread-id",
-            "content-available", "badgE", "mdM", "evenT", "channeL", "input_push_tokeN", "url-args", "customs",
+            "content-available", "badgE", "faiR", "urgenT", "fair_per_seconD", "fair-per-second", "mdM", "evenT",
+            "channeL", "input_push_tokeN", "url-args", "customs",
         ]
         for name in names {
             let job = try decodeJob(Self.job(#""\#(name)":[1]"#))
@@ -158,7 +159,7 @@ struct JobDecoderTests {
     }
 
     @Test(
-        "a job needs exactly one of token, tokens and channel, a payload, and an ID for unique_for",
+        "a job needs exactly one of token, tokens and channel, a payload, and an ID for unique_for, or a fair for its rate",
         arguments: [
             ("{}", JobError?.some(.missingToken(found: nil))), (#"{"payload":{}}"#, .missingToken(found: nil)),
             (#"{"token":"ab"}"#, .missingPayload(found: nil)), (#"{"tokens":["ab"]}"#, .missingPayload(found: nil)),
@@ -181,6 +182,8 @@ struct JobDecoderTests {
             (#"{"channel":"a"}"#, .missingPayload(found: nil)),
             (#"{"unique_for":"1h","payload":{}}"#, .missingToken(found: nil)),
             (job(#""unique_for":"1h""#), .missingID), (job(#""unique_for":"1h","id":null"#), .missingID),
+            (job(#""fair_per_second":5"#), .missingFair), (job(#""fair_per_second":5,"fair":null"#), .missingFair),
+            (job(#""fair_per_second":5,"fair":"""#), nil), (job(#""fair_per_second":5,"fair":"a""#), nil),
             (job(#""unique_for":null"#), nil), (job(#""x":1,"x":2"#), nil),
         ])
     func required(text: String, error: JobError?) { #expect(jobError(text) == error) }
@@ -205,6 +208,7 @@ struct JobDecoderTests {
             (.expiration, ["-1", "1.5", "true", #""""#, #""1700000000""#, #""1y""#, "1700000000000", "{}"]),
             (.sendAt, ["-1", #""tomorrow""#, #""""#, "[]", "1700000000000", #""2030-01-01T00:00:00""#]),
             (.registeredAt, ["-1", #""x""#]), (.enqueuedAt, ["-0.001", #""x""#, "true"]),
+            (.fairPerSecond, ["0", "-1", "1000001", "1.5", #""3""#]),
             (.maxAttempts, ["0", "-1", "1001", "1.5", #""3""#]),
             (.onUncertain, [#""""#, #""Drop""#, #""retry""#, "true", "0"]),
             (
@@ -348,7 +352,7 @@ struct JobDecoderTests {
             (.malformedJSON(JSONError(kind: .tooDeep, offset: 0)), "TooDeep"), (.notAnObject(offset: 0), "NotAnObject"),
             (.missingToken(found: nil), "MissingToken"), (.tokenAndTokens, "TokenAndTokens"),
             (.missingPayload(found: nil), "MissingPayload"),
-            (.missingID, "MissingID"), (.channelAndToken(.token), "ChannelAndToken"),
+            (.missingID, "MissingID"), (.missingFair, "MissingFair"), (.channelAndToken(.token), "ChannelAndToken"),
             (.payloadAndShortForm(.alert, isOwnData: false), "PayloadAndShortForm"),
             (.malformedMember(.custom, bad), "MalformedJSON"),
             (.payloadTooLong(excess: 1, limit: 4096), "PayloadTooLarge"),

@@ -18,6 +18,7 @@ struct JobEncoderTests {
         encoder.registeredAt = 1_700_000_000_000
         encoder.enqueuedAt = 1_800_000_000_120
         encoder.keepsResult = true
+        (encoder.fair, encoder.fairPerSecond, encoder.isUrgent) = ("tenant \"17\"", 50, true)
         encoder.traceparent = TraceParentTests.valid
         let job = try JobDecoder.decode(encoder.encode())
         #expect(
@@ -25,6 +26,7 @@ struct JobEncoderTests {
         #expect(job.numbers == [5, 1_900_000_000_007, 1_700_000_000_000, 1_800_000_000_120, 3, 5_400_000])
         #expect(job.tokenStrings == ["ab", "cd"] && job.raw(job.payload) == payload)
         #expect(job.expiration == .after(seconds: 90) && job.onUncertain == .drop)
+        #expect(job.string(job.fair) == encoder.fair && job.fairPerSecond == 50 && job.isUrgent)
         #expect(job.keepsResult && job.trace?.parentID == "b7ad6b7169203331")
     }
 

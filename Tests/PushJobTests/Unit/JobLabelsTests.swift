@@ -3,7 +3,7 @@ import Testing
 
 @testable import PushJob
 
-@Suite("The members campaign and labels")
+@Suite("The members campaign, labels, fair and urgent")
 struct JobLabelsTests {
     private func decode(_ members: String) throws -> Job { try decodeJob(#"{\#(members),"token":"ab","payload":{}}"#) }
 
@@ -41,6 +41,22 @@ struct JobLabelsTests {
         }
     }
 
+    @Test("fair is a text, and urgent is true or without effect, because producers may have had members of these names")
+    func shares() throws {
+        let job = try decode(#""fair":"caf\u00e9","fair_per_second":50,"urgent":true"#)
+        #expect(job.string(job.fair) == "café" && job.fairPerSecond == 50 && job.isUrgent && job.ignoredMembers.isEmpty)
+        let longest = String(repeating: "f", count: 100)
+        #expect(try decode(#""fair":"\#(longest)""#).fair != nil)
+        for value in ["1", #""""#, #""a\n""#, #"{"a":[1]}"#, "[]", #""\#(longest)f""#] {
+            let job = try decode(#""fair":\#(value),"fair_per_second":50"#)
+            #expect(job.fair == nil && job.ignoredMembers == [.fair], "\(value)")
+        }
+        for value in ["false", "null", "1", #""true""#, "[true]"] {
+            #expect(try !decode(#""urgent":\#(value)"#).isUrgent, "\(value)")
+        }
+        #expect(try decode(#""urgent":1"#).ignoredMembers == [.urgent])
+    }
+
     @Test("have limits in bytes")
     func bounds() throws {
         let (campaign, label) = (String(repeating: "c", count: 100), String(repeating: "l", count: 64))
@@ -60,6 +76,9 @@ struct JobLabelsTests {
         #expect(job.raw(job.labels) == #"{"user":"4711","shop":"1"}"#)
         encoder.labels = [("user", "")]
         #expect(throws: JobError.ignored(.labels)) { try encoder.encode() }
+        (encoder.fair, encoder.labels) = ("", [])
+        #expect(throws: JobError.ignored(.fair)) { try encoder.encode() }
+        encoder.fair = nil
         (encoder.campaign, encoder.labels) = ("", [])
         #expect(throws: JobError.ignored(.campaign)) { try encoder.encode() }
     }

@@ -364,6 +364,10 @@ final class FakeQueue: QueueStore {
     var otherConfigurations: Set<ConfigurationDigest> = []
     /// The delays of jobs whose campaign is limited, in milliseconds; without any, there is no delay.
     var turns: [Int] = []
+    /// The limits of which turns were asked for.
+    private(set) var limits: [QueueConnection.Limit] = []
+    /// Each claim's `sort`.
+    private(set) var sorts: [Bool] = []
     /// The number of claims, including renewals of the lease.
     private(set) var claims = 0
     private(set) var held: [ClaimID: String] = [:]
@@ -420,11 +424,12 @@ final class FakeQueue: QueueStore {
 
     func claim(
         count: Int, first: Int, join: Bool, knownCommands: String, configuration: ConfigurationDigest?,
-        heartbeat: WorkerHeartbeat?,
+        sort: Bool, heartbeat: WorkerHeartbeat?,
         completion: @escaping Completion<QueueConnection.Claimed>
     ) {
         reply(completion) { [self] in
             claims += 1
+            sorts.append(sort)
             let before = held.count
             let taken = leaseIsLost || isPaused ? [] : Array(jobs.prefix(count))
             jobs.removeFirst(taken.count)
@@ -452,11 +457,10 @@ final class FakeQueue: QueueStore {
         }
     }
 
-    func limit(
-        campaign: String, perSecond: Int, since: Int64, amounts: [Int], completion: @escaping Completion<[Int]>
-    ) {
+    func reserve(_ amounts: [Int], of limit: QueueConnection.Limit, completion: @escaping Completion<[Int]>) {
         reply(completion) { [self] in
-            amounts.map { _ in turns.isEmpty ? 0 : turns.removeFirst() }
+            limits.append(limit)
+            return amounts.map { _ in turns.isEmpty ? 0 : turns.removeFirst() }
         }
     }
 

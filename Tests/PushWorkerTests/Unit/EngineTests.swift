@@ -321,7 +321,10 @@ struct EngineTests {
 
     @Test(
         "a job asks again for its reservation or turn after Redis refused it or the connection was lost",
-        arguments: [#""id":"i","unique_for":"1h""#, #""campaign":"spring""#], [false, true])
+        arguments: [
+            #""id":"i","unique_for":"1h""#, #""campaign":"spring""#, #""fair":"t","fair_per_second":5"#,
+            #""campaign":"spring","fair":"t","fair_per_second":5"#,
+        ], [false, true])
     func asksAgain(member: String, isLost: Bool) throws {
         scene.queue.commands = JobCommands(version: "1", [.campaign("spring"): .init { $0.perSecond = 10 }])
         scene.queue.jobs = [EngineScene.job("ab", #""alert":"x",\#(member)"#)]
@@ -355,6 +358,75 @@ struct EngineTests {
         #expect(limited.body.contains(#""reserved":true"#) && limited.body.contains("CampaignLimited"))
         scene.finish()
         #expect(scene.stats == ["delivered": 1, "deferred": 1] && scene.queue.held.isEmpty)
+    }
+
+    @Test("jobs with fair_per_second wait for their turn, and jobs of several keys are asked for together")
+    func fairLimited() throws {
+        scene.queue.turns = [0, 5000, 0]
+        let jobs = [("aa", "t"), ("bb", "u"), ("cc", "t")].map {
+            EngineScene.job($0, #""alert":"x","fair":"\#($1)","fair_per_second":5"#)
+        }
+        scene.queue.jobs = jobs
+        scene.lane.wake(QueueID(index: 0))
+        scene.run()
+        // The two jobs of a key are asked for in one call.
+        #expect(scene.queue.limits == [.fair("t", perSecond: 5), .fair("u", perSecond: 5)])
+        #expect(scene.transport.tokens == ["aa", "bb"])
+        let limited = try #require(scene.queue.postponed.first)
+        #expect(limited.due == "+5000" && limited.body.hasSuffix(#""job":\#(jobs[2])}"#))
+        #expect(limited.body.contains("FairLimited"))
+        scene.push(limited.body)
+        scene.run()
+        #expect(scene.queue.limits.count == 2 && scene.transport.tokens == ["aa", "bb", "cc"])
+    }
+
+    @Test("a job waits for its turn within the rates of its key and of its campaign, and for each only once")
+    func fairAndCampaignLimited() throws {
+        scene.queue.commands = JobCommands(version: "1", [.campaign("spring"): .init { $0.perSecond = 10 }])
+        let limits: [QueueConnection.Limit] = [
+            .fair("t", perSecond: 5), .campaign("spring", perSecond: 10, since: 0),
+        ]
+        scene.queue.turns = [0, 3000]
+        scene.push(EngineScene.job("aa", #""alert":"x","campaign":"spring","fair":"t","fair_per_second":5"#))
+        scene.run()
+        #expect(scene.queue.limits == limits && scene.transport.tokens.isEmpty)
+        let limited = try #require(scene.queue.postponed.first)
+        #expect(limited.due == "+3000" && limited.body.contains("CampaignLimited"))
+        scene.push(limited.body)
+        scene.run()
+        #expect(scene.queue.limits == limits && scene.transport.tokens == ["aa"])
+        scene.queue.turns = [2000]
+        scene.push(EngineScene.job("bb", #""alert":"x","campaign":"spring","fair":"t","fair_per_second":5"#))
+        scene.run()
+        #expect(scene.queue.limits == limits + limits.prefix(1))
+        scene.push(try #require(scene.queue.postponed.last).body)
+        scene.run()
+        #expect(scene.queue.limits == limits + limits && scene.transport.tokens == ["aa", "bb"])
+    }
+
+    @Test("a job with more tokens than its fair_per_second is split first")
+    func fairSplit() throws {
+        let tokens = (0..<30).map { String(1000 + $0) }
+        scene.push(EngineScene.fanOut(tokens, #""alert":"x","fair":"t","fair_per_second":20"#))
+        scene.run()
+        #expect(scene.queue.splits == 1 && scene.queue.pieces.count == 2 && scene.queue.limits.isEmpty)
+    }
+
+    @Test(
+        "a lane that meets a job with fair or urgent has its queue sort the jobs for a minute",
+        arguments: [(#""fair":"t""#, true), (#""urgent":true"#, true), (#""urgent":false"#, false)])
+    func sorts(member: String, isSorted: Bool) {
+        scene.pushOne(#""alert":"x",\#(member)"#)
+        #expect(scene.queue.sorts.first == false)
+        scene.answer(EngineScene.delivered)
+        scene.pushOne(token: "cd")
+        #expect(scene.queue.sorts.last == isSorted)
+        scene.answer(EngineScene.delivered)
+        scene.run(.seconds(61))
+        scene.pushOne(token: "ef")
+        #expect(scene.queue.sorts.last == false)
+        scene.finish()
+        #expect(scene.stats == ["delivered": 3])
     }
 
     // MARK: Fan-outs

@@ -41,3 +41,12 @@ end
 local function push_head(head)
     return head == 'RIGHT' and 'RPUSH' or 'LPUSH'
 end
+
+-- Removes a number of values at the head of a list, which is its end LEFT or RIGHT.
+local function trim_head(list, head, n)
+    if head == 'RIGHT' then
+        redis.call('LTRIM', list, 0, -n - 1)
+    else
+        redis.call('LTRIM', list, n, -1)
+    end
+end

@@ -16,9 +16,11 @@
 --      12 job-commands    HASH   commands of operators about jobs, and their `version`
 --      13 minute:         prefix of the minutes' counters
 --      14 configurations  HASH   digest of a configuration -> the time until which its workers count as living (ms)
---      15 worker-info     HASH   lane -> JSON: its heartbeat
---      16 order:<process> STRING the command of an operator for the lane's process
---      17 source          STRING where the queue's jobs are, for operators
+--      15 sorted          ZSET   jobs in the order in which they are sent, once a job has `fair` or `urgent`
+--      16 shares          HASH   the shares of the keys of these jobs; while it exists, each claim sorts jobs
+--      17 worker-info     HASH   lane -> JSON: its heartbeat
+--      18 order:<process> STRING the command of an operator for the lane's process
+--      19 source          STRING where the queue's jobs are, for operators
 --                         The last three are given only with a heartbeat.
 -- ARGV  1 lane            its name
 --       2 join            1 when the lane has no lease yet, else 0
@@ -37,9 +39,10 @@
 --                         long
 --      15 version         the version of the job commands that the lane knows, '' for none
 --      16 configuration   the digest of the configuration by which the lane accepts jobs, '' while it accepts none
---      17 uptime          with a heartbeat: how long the worker has run, ms
---      18 members         with a heartbeat: the members of the JSON object, and its closing brace
---      19 source value    with a heartbeat: JSON, written when the lane joins
+--      17 sort            1 if the lane has met a job with `fair` or `urgent`: the queue sorts its jobs from now on
+--      18 uptime          with a heartbeat: how long the worker has run, ms
+--      19 members         with a heartbeat: the members of the JSON object, and its closing brace
+--      20 source value    with a heartbeat: JSON, written when the lane joins
 -- Reply { status, now, due, expired, evicted, command, stamp, held, commands, others, body... }
 --       status            0 claimed, 1 paused, 2 the lease was lost and the claims reclaimed: the lane needs a new
 --                        name,
@@ -63,9 +66,9 @@
 -- network delivers late claims nothing, or jobs that the lane finds among its claims.
 
 local jobs, retry, claimed, inbox, workers, paused, dead, dead_bytes, stats, next_key, results, job_commands,
-    minutes, configurations, worker_info, command_key, source = unpack(KEYS)
+    minutes, configurations, sorted, shares, worker_info, command_key, source = unpack(KEYS)
 local lane, join, lease, limit, first, nonce, max_job_bytes, max_bytes, max_dead, max_dead_age, max_dead_bytes, head,
-    max_results, idle_lease, known_version, configuration, uptime, members, source_value =
+    max_results, idle_lease, known_version, configuration, sort, uptime, members, source_value =
         unpack(ARGV)
 limit, first, max_job_bytes, max_bytes = tonumber(limit), tonumber(first), tonumber(max_job_bytes), tonumber(max_bytes)
 local now_in_us = now_us()
@@ -148,7 +151,7 @@ local function until_next()
             return 0
         end
     end
-    return until_due()
+    return redis.pcall('ZCARD', sorted) ~= 0 and 0 or until_due()
 end
 
 -- A value of another type is a pause, too.
@@ -188,7 +191,10 @@ end
 
 local moved_waiting, fresh_waiting = redis.pcall('LLEN', inbox), redis.pcall('LLEN', jobs)
 local due_waiting = redis.pcall('ZCOUNT', retry, '-inf', now)
-if moved_waiting == 0 and fresh_waiting == 0 and due_waiting == 0 then
+-- Usually 0: then fresh jobs are in the list only.
+local sorts = sort == '1' or redis.call('EXISTS', shares, sorted) > 0
+local sorted_waiting = sorts and redis.pcall('ZCARD', sorted) or 0
+if moved_waiting == 0 and fresh_waiting == 0 and sorted_waiting == 0 and due_waiting == 0 then
     reply[3] = until_due()
     return reply
 end
@@ -199,8 +205,24 @@ if not wrong and (held < 0 or type(moved_waiting) ~= 'number' or type(fresh_wait
     or type(due_waiting) ~= 'number') then
     wrong = wrong_type({ [retry] = 'zset', [claimed] = 'hash', [jobs] = 'list', [inbox] = 'list' })
 end
+wrong = wrong or sorts and wrong_type({ [sorted] = 'zset', [shares] = 'hash' })
 if wrong then
     return wrong
+end
+
+-- If all jobs that wait can be claimed, their order does not matter.
+if sorts and sorted_waiting == 0 then
+    local waiting = moved_waiting + fresh_waiting + due_waiting
+    sorts = waiting > limit or waiting * (seen or max_bytes) > max_bytes
+end
+if sorts then
+    seen = sort_jobs(jobs, head, sorted, shares, seen)
+    fresh_waiting = fresh_waiting + sorted_waiting
+    sorted_waiting = redis.call('ZCARD', sorted)
+    if sorted_waiting < fresh_waiting then
+        -- More bytes are sorted than claimed, so that the last jobs of a long list are sorted long before they are claimed.
+        max_bytes = max_bytes / 4
+    end
 end
 
 -- All are read before the first is removed.
@@ -216,19 +238,7 @@ end
 
 local function list_place(key, head, left)
     return place(left, list_reader(key, head), function(n)
-        if head == 'RIGHT' then
-            redis.call('LTRIM', key, 0, -n - 1)
-        else
-            redis.call('LTRIM', key, n, -1)
-        end
-    end)
-end
-
-local function retry_place(left)
-    return place(left, function(start, stop)
-        return redis.call('ZRANGE', retry, start, stop)
-    end, function(n)
-        redis.call('ZREMRANGEBYRANK', retry, 0, n - 1)
+        trim_head(key, head, n)
     end)
 end
 
@@ -254,22 +264,36 @@ take(moved, max_bytes)
 
 -- While fresh jobs and due retries both wait, each gets half of the capacity, in number and in bytes, so that neither
 -- starves. Chance decides which is first, in case only one job fits.
-local capacity, turn = limit - kept, now % 2
-local due_share = math.min(due_waiting, math.max(math.floor((capacity + turn) / 2), capacity - fresh_waiting))
-local fresh = list_place(jobs, head, math.min(fresh_waiting, capacity - due_share))
-local due = retry_place(due_share)
-local one, other = fresh, due
-if turn == 1 then
-    one, other = due, fresh
+local fresh, due
+do
+    local capacity, turn = limit - kept, now % 2
+    local due_share = math.min(due_waiting, math.max(math.floor((capacity + turn) / 2), capacity - fresh_waiting))
+    if sorts then
+        fresh = place(math.min(sorted_waiting, capacity - due_share), sorted_jobs(sorted, shares))
+    else
+        fresh = list_place(jobs, head, math.min(fresh_waiting, capacity - due_share))
+    end
+    due = place(due_share, function(start, stop)
+        return redis.call('ZRANGE', retry, start, stop)
+    end, function(n)
+        redis.call('ZREMRANGEBYRANK', retry, 0, n - 1)
+    end)
+    local one, other = fresh, due
+    if turn == 1 then
+        one, other = due, fresh
+    end
+    take(one, other.left > 0 and math.ceil((max_bytes - bytes) / 2) or max_bytes - bytes)
+    take(other, max_bytes - bytes)
+    take(one, max_bytes - bytes)
 end
-take(one, other.left > 0 and math.ceil((max_bytes - bytes) / 2) or max_bytes - bytes)
-take(other, max_bytes - bytes)
-take(one, max_bytes - bytes)
 
 for _, from in ipairs({ moved, fresh, due }) do
     if from.kept > 0 then
         from.remove(from.kept)
     end
+end
+if sorts or sort == '1' then
+    keep_shares(shares, sort == '1')
 end
 
 local stamp = string.format('%s%x', nonce, now_in_us)

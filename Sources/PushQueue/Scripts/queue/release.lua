@@ -7,7 +7,8 @@
 --       4 jobs            LIST   jobs to send
 --       5 worker-info     HASH   lane -> its heartbeat
 --       6 configurations  HASH   digest of a configuration -> the time until which its workers count as living (ms)
---       7 order:<process> STRING the command of an operator for the lane's process; given only if the process ends
+--       7 shares          HASH   the shares of keys; while it exists, the queue sorts its jobs
+--       8 order:<process> STRING the command of an operator for the lane's process; given only if the process ends
 -- ARGV  1 lane            its name
 --       2 head            the end of the jobs that is their head, LEFT or RIGHT
 --       3 configuration   the digest of the configuration by which the lane accepted jobs
@@ -18,8 +19,11 @@
 --
 -- The inbox goes back, too, after the claims: its jobs were popped later, and other users of the list read only the
 -- list. Run twice, the second run finds what the first left.
+--
+-- In a queue that sorts its jobs, claims go back in a wrapper: they have waited, and are not sorted behind the other jobs
+-- of their key again.
 
-local workers, claimed, inbox, jobs, worker_info, configurations, command_key = unpack(KEYS)
+local workers, claimed, inbox, jobs, worker_info, configurations, shares, command_key = unpack(KEYS)
 local lane, head, configuration, linger = unpack(ARGV)
 linger = tonumber(linger)
 
@@ -35,9 +39,10 @@ call_in_chunks(push, jobs, reversed(waited))
 redis.call('LTRIM', inbox, #waited, -1)
 
 local fields, all = fields_to_give_back(claimed)
-local bodies = {}
+local bodies, sorts = {}, redis.call('EXISTS', shares) == 1
 for i, field in ipairs(fields) do
-    bodies[i] = redis.call('HGET', claimed, field)
+    local body = redis.call('HGET', claimed, field)
+    bodies[i] = sorts and string.sub(body, 1, #WRAPPER) ~= WRAPPER and WRAPPER .. '"job":' .. body .. '}' or body
 end
 call_in_chunks(push, jobs, bodies)
 call_in_chunks('HDEL', claimed, fields)

@@ -1,6 +1,6 @@
--- Reserves portions of a rate that all workers share: an app's, or that of a limited campaign.
+-- Reserves portions of a rate that all workers share: an app's, that of a limited campaign, or that of a `fair`.
 --
--- KEYS  1 apps:<app>:rate or campaigns:<name>:rate
+-- KEYS  1 apps:<app>:rate, campaigns:<name>:rate or fair:<key>:rate
 --                         HASH   `next_us` is the time up to which the rate is used up, us since 1970, `per_second` the
 --                                rate of then, `reserved_us` the time of then, and `limited_at` its `since`
 -- ARGV  1 per second      notifications per second

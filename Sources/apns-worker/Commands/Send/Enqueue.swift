@@ -59,6 +59,13 @@ struct Enqueue: AsyncParsableCommand {
     @Option(help: "Campaign that the job belongs to.") var campaign: String?
     @Option(
         help: ArgumentHelp(
+            "Tenant or another key: while jobs of several keys wait, each key gets an equal share.", valueName: "key"))
+    var fair: String?
+    @Option(help: "Maximum notifications per second of all jobs with the same --fair. (default: no limit)")
+    var fairPerSecond: Int?
+    @Flag(help: "Send the job before the others that wait in its queue.") var urgent = false
+    @Option(
+        help: ArgumentHelp(
             "Label that results, dead letters and logs carry. Repeatable, up to \(JobLabels.maximumCount).",
             valueName: "name=value"))
     var label: [String] = []
@@ -183,7 +190,8 @@ struct Enqueue: AsyncParsableCommand {
             ("priority", priority != nil), ("expiration", expiration != nil), ("collapse-id", collapseID != nil),
             ("unique-for", uniqueFor != nil), ("truncate", truncate), ("collapse-duplicates", collapseDuplicates),
             ("max-attempts", maxAttempts != nil), ("traceparent", traceparent != nil), ("send-at", sendAt != nil),
-            ("campaign", campaign != nil), ("label", !label.isEmpty), ("wait", wait != nil),
+            ("campaign", campaign != nil), ("fair", fair != nil), ("fair-per-second", fairPerSecond != nil),
+            ("urgent", urgent), ("label", !label.isEmpty), ("wait", wait != nil),
         ]
         return flags.first(where: \.1)?.0
     }
@@ -204,6 +212,10 @@ struct Enqueue: AsyncParsableCommand {
         encoder.collapsesDuplicates = collapseDuplicates
         encoder.id = id
         encoder.campaign = campaign
+        guard fair != nil || fairPerSecond == nil else { throw ValidationError("--fair-per-second needs --fair") }
+        encoder.fair = fair
+        encoder.fairPerSecond = fairPerSecond
+        encoder.isUrgent = urgent
         encoder.labels = try label.map(Self.label)
         encoder.sendAt = try sendTime()
         encoder.keepsResult = wait != nil
