@@ -20,6 +20,10 @@ public struct QueueKeys: Sendable {
     public let head: Head
     /// ZSET of retried, deferred and scheduled jobs by due time in ms.
     public let retry: String
+    /// ZSET: jobs that wait, in the order in which they are sent, once a job has `fair` or `urgent`.
+    public let sorted: String
+    /// HASH: the shares of the keys in `sorted`.
+    public let shares: String
     /// ZSET of lanes by the end of their lease in ms.
     public let workers: String
     /// LIST of jobs that blocking waits have moved; every claim takes these first.
@@ -106,6 +110,8 @@ public struct QueueKeys: Sendable {
         base = "\(prefix):{\(queue)}:"
         jobs = list ?? base + "jobs"
         retry = base + "retry"
+        sorted = base + "sorted"
+        shares = base + "shares"
         workers = base + "workers"
         inbox = base + "inbox"
         dead = base + "dead"
@@ -130,8 +136,8 @@ public struct QueueKeys: Sendable {
     /// - Parameter lanes: the names of the queue's lanes.
     package func schema(lanes: [String]) -> [(key: String, type: String)] {
         [
-            (jobs, "list"), (retry, "zset"), (workers, "zset"), (inbox, "list"), (dead, "zset"), (deadBytes, "string"),
-            (cancelled, "zset"), (cancelledBytes, "string"),
+            (jobs, "list"), (retry, "zset"), (sorted, "zset"), (shares, "hash"), (workers, "zset"), (inbox, "list"),
+            (dead, "zset"), (deadBytes, "string"), (cancelled, "zset"), (cancelledBytes, "string"),
             (gauges, "string"), (results, "stream"), (resultsMarks, "zset"), (paused, "string"), (workerInfo, "hash"),
             (configurations, "hash"), (jobCommands, "hash"), (campaigns, "zset"), (source, "string"),
         ] + lanes.flatMap { [(claimed($0), "hash"), (next($0), "string")] }
