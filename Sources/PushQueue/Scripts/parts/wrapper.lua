@@ -93,6 +93,22 @@ local function unwrap(body)
     return nil, body, {}
 end
 
+-- The beginning of a member of `sorted`: {"apns_worker":1,"claim":"sorted:<number>","job":<the bytes of the list>}. The number
+-- grows from job to job.
+local SORTED = WRAPPER .. '"claim":"sorted:'
+
+-- Returns a job of `sorted` as it was in the list, where it may have been a wrapped job, and its number. A member that no worker
+-- wrote is a job itself, without a number.
+local function unsorted(member)
+    if string.sub(member, 1, #SORTED) == SORTED and string.sub(member, -1) == '}' then
+        local number, start = string.match(member, '^(%d+)","job":()', #SORTED + 1)
+        if number then
+            return string.sub(member, start, -2), tonumber(number)
+        end
+    end
+    return member, nil
+end
+
 -- Returns the members of a dead letter that restore the wrapper when the job is requeued, each with a leading comma, and the
 -- number of notifications: a wrapper may name only some of the job's tokens, because the others have ended.
 local function carried(members)
