@@ -313,11 +313,13 @@ struct QueueJobsTests {
         let retries = try await jobs.page(.retry, after: nil, decodes: true).jobs
         let chosen = [page.jobs[1]]
         #expect(
-            try await jobs.change(.cancel(detail: ""), chosen, passing: 3) == .init(changed: 1, passed: 3, evicted: 0))
+            try await jobs.change(.cancel(detail: ""), chosen, in: .list, passing: 3)
+                == .init(changed: 1, passed: 3, evicted: 0))
         #expect(
-            try await jobs.change(.cancel(detail: ""), chosen, passing: 3) == .init(changed: 0, passed: 0, evicted: 0))
+            try await jobs.change(.cancel(detail: ""), chosen, in: .list, passing: 3)
+                == .init(changed: 0, passed: 0, evicted: 0))
         for expected in [1, 0] {
-            #expect(try await jobs.change(.cancel(detail: ""), retries, passing: nil).changed == expected)
+            #expect(try await jobs.change(.cancel(detail: ""), retries, in: .retry).changed == expected)
         }
         #expect(try queue.dead().count == 2)
         #expect(try await jobs.restoreInbox() == 2)
