@@ -404,15 +404,12 @@ struct QueuePage: DashboardPage {
     }
 
     /// The keys of `fair` with the most waiting bytes.
-    private static func card(_ shares: QueueShares) -> HTML {
+    static func card(_ shares: QueueShares) -> HTML {
         guard !shares.largest.isEmpty else { return "" }
         let rows = shares.largest.map { share -> [HTML] in
-            [
-                share.key.isEmpty ? "<span class=\"muted\">jobs without fair</span>" : "\(share.key)",
-                "\(Words.bytes(share.waitingBytes))",
-            ]
+            ["\(QueueShares.name(share))", "\(Words.bytes(share.waitingBytes))"]
         }
-        let others = shares.keys - rows.count
+        let others = shares.count - rows.count
         return Elements.card(
             "Waiting by fair",
             """

@@ -156,32 +156,39 @@ public struct QueueOverview: Sendable {
 
 /// The waiting jobs of a queue that sorts them, by their member `fair`.
 public struct QueueShares: Sendable, Equatable, Encodable {
-    /// The jobs of one key.
+    /// The jobs of one key, or of several keys, if there are too many.
     public struct Share: Sendable, Equatable, Encodable {
-        /// The text of `fair`, printable; empty for all jobs without it.
-        public var key: String
+        /// The text of `fair`, printable; empty for all jobs without it, `nil` for several keys.
+        public var key: String?
         /// The bytes of its jobs that wait, at most.
         public var waitingBytes: Int
     }
 
-    /// The number of keys whose jobs wait, at most.
-    public var keys: Int
+    /// The number of shares whose jobs wait, at most.
+    public var count: Int
     /// The bytes of all jobs that wait, at most.
     public var waitingBytes: Int
-    /// The keys with the most bytes, the largest first; at most five.
+    /// The shares with the most bytes, the largest first; at most five.
     public var largest: [Share]
 
-    /// The key that has more than half of the bytes, while jobs of others wait, too.
-    package var dominant: Share? { keys > 1 ? largest.first { $0.waitingBytes > waitingBytes / 2 } : nil }
+    /// The share that has more than half of the bytes, while jobs of others wait, too.
+    package var dominant: Share? { count > 1 ? largest.first { $0.waitingBytes > waitingBytes / 2 } : nil }
 
+    /// The words for a share's key.
+    package static func name(_ share: Share) -> String {
+        share.key.map { $0.isEmpty ? "jobs without fair" : $0 } ?? "further keys"
+    }
+}
+
+extension QueueShares {
     init?(_ parts: [RESPReply.Element]) {
         guard parts.count >= 2 else { return nil }
         func number(_ index: Int) -> Int { parts[index].number ?? parts[index].string.flatMap { Int($0) } ?? 0 }
-        (keys, waitingBytes) = (number(0), number(1))
+        (count, waitingBytes) = (number(0), number(1))
         largest = stride(from: 2, to: parts.count - 1, by: 2).map { index in
-            Share(
-                key: (parts[index].string ?? "").prefix(WorkerReport.maximumText).printable,
-                waitingBytes: number(index + 1))
+            let field = parts[index].string ?? ""
+            let key = field.hasPrefix("by:") ? field.dropFirst(3).prefix(WorkerReport.maximumText).printable : nil
+            return Share(key: key, waitingBytes: number(index + 1))
         }
     }
 }

@@ -32,9 +32,9 @@
 --       counters          of the day: field, count...
 --       sampled           the number of dead letters that were read
 --       reasons           of these: reason, count...
---       shares            {} if the queue does not sort its jobs; else the number of keys that have waiting jobs, the bytes of these
---                         jobs, and of at most five keys, the largest first: key, bytes... A share that does not begin with a
---                         key's own name is that of several keys
+--       shares            {} if the queue does not sort its jobs; else the number of shares that have waiting jobs, the bytes of
+--                         these jobs, and of at most five shares, the largest first: field, bytes... The field is `by:<key>`, or
+--                         `common:<n>` for several keys
 --
 -- Changes nothing. A million dead letters cost no more than the bounds allow. The lanes' keys have the queue's hash
 -- tag, so they are in the slot of KEYS.
@@ -103,11 +103,11 @@ if redis.call('HLEN', today) <= 2000 then
     counters = redis.call('HGETALL', today)
 end
 
--- The maximum number of fields of the shares that are read, and of keys that are returned.
+-- The maximum number of shares that are read, and that are returned.
 local MOST_SHARES, LARGEST_SHARES = 2000, 5
 
--- Returns the keys with the most waiting bytes. A share is the position up to which a key's jobs reach in the order of sending,
--- in bytes; `time` is the position of the job that was claimed last.
+-- Returns the shares with the most waiting bytes. A share is the position up to which the jobs reach in the order of sending, in
+-- bytes; `time` is the position of the job that was claimed last.
 local function largest_shares()
     if redis.call('EXISTS', shares, sorted) == 0 then
         return {}
@@ -116,10 +116,11 @@ local function largest_shares()
     local fields = is_waiting and redis.call('HLEN', shares) <= MOST_SHARES and redis.call('HGETALL', shares) or {}
     local time, found, all = bounded(redis.call('HGET', shares, 'time')), {}, 0
     for i = 1, #fields, 2 do
-        local key, last = string.match(fields[i], '^by:(.*)$'), bounded(fields[i + 1])
+        local field, last = fields[i], bounded(fields[i + 1])
+        local is_share = string.find(field, '^by:') or string.find(field, '^common:')
         -- Another client may have written any number.
-        if key and last > time and last < 2 ^ 53 then
-            found[#found + 1] = { key, last - time }
+        if is_share and last > time and last < 2 ^ 53 then
+            found[#found + 1] = { field, last - time }
             all = all + last - time
         end
     end

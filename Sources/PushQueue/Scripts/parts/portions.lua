@@ -45,18 +45,15 @@ local function read_portions(read, limit, max_bytes, largest)
     return jobs, largest, false
 end
 
--- The number of sorted jobs among which the oldest is searched.
-local OLDEST_OF = 16
-
 -- Returns the job that probably waits for longest; '' without jobs, or if it is larger than `limit` bytes. That is the one that
--- came first among the next of the sorted jobs, without the urgent ones if there are others; else the head of the list.
+-- came first among the next 16 sorted jobs, without the urgent ones if there are others; else the head of the list.
 --   index   the index of the list's head, 0 or -1
 local function longest_waiting(jobs, index, sorted, limit)
     local oldest, least = nil, nil
     for _, first in ipairs({ '(-1', '-inf' }) do
         local some = oldest and {} or read_portions(function(start, stop)
             return redis.call('ZRANGEBYSCORE', sorted, first, '+inf', 'LIMIT', start, stop - start + 1)
-        end, OLDEST_OF, limit, nil)
+        end, 16, limit, nil)
         for _, member in ipairs(some) do
             local job, number = unsorted(member)
             number = number or math.huge

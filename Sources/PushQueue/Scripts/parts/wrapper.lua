@@ -93,17 +93,15 @@ local function unwrap(body)
     return nil, body, {}
 end
 
--- The beginning of a member of `sorted`: {"apns_worker":1,"claim":"sorted:<number>","job":<the bytes of the list>}. The number
--- grows from job to job.
-local SORTED = WRAPPER .. '"claim":"sorted:'
-
--- Returns a job of `sorted` as it was in the list, where it may have been a wrapped job, and its number. A member that no worker
--- wrote is a job itself, without a number.
+-- Returns a job of `sorted` as it was in the list, where it may have been a wrapped job, and its number, which grows from job to
+-- job. A member is {"apns_worker":1,"claim":"sorted:<number>","job":<the bytes of the list>}; one that no worker wrote is a job
+-- itself, without a number.
 local function unsorted(member)
-    if string.sub(member, 1, #SORTED) == SORTED and string.sub(member, -1) == '}' then
-        local number, start = string.match(member, '^(%d+)","job":()', #SORTED + 1)
+    local start = WRAPPER .. '"claim":"sorted:'
+    if string.sub(member, 1, #start) == start and string.sub(member, -1) == '}' then
+        local number, first = string.match(member, '^(%d+)","job":()', #start + 1)
         if number then
-            return string.sub(member, start, -2), tonumber(number)
+            return string.sub(member, first, -2), tonumber(number)
         end
     end
     return member, nil

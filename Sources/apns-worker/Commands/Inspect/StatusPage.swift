@@ -127,14 +127,12 @@ struct StatusPage {
         return lines(of: table, notes)
     }
 
-    /// Returns a line such as `most waiting bytes: acme, 95.3 MiB of 101.1 MiB of 40 keys`; `nil` unless one key has more than
-    /// half of them.
+    /// Returns a line such as `most waiting bytes: acme (95.3 MiB of 101.1 MiB, 40 keys)`; `nil` unless one share has more
+    /// than half of them.
     private static func fair(_ queue: FleetStatus.Queue) -> String? {
         guard let shares = queue.fair, let largest = shares.dominant else { return nil }
-        let name = largest.key.isEmpty ? "jobs without fair" : largest.key
-        return
-            "most waiting bytes: \(name), \(Words.bytes(largest.waitingBytes)) of \(Words.bytes(shares.waitingBytes)) of "
-            + Words.count(shares.keys, "key")
+        return "most waiting bytes: \(QueueShares.name(largest)) (\(Words.bytes(largest.waitingBytes)) of "
+            + "\(Words.bytes(shares.waitingBytes)), \(Words.count(shares.count, "key")))"
     }
 
     /// Returns a line such as `of due and later: 12 retrying, 3 scheduled`; `nil` without such jobs.
