@@ -141,7 +141,7 @@ struct DeviceTimeline {
     /// Returns the meaning of the word of an entry; `nil` for words that need none.
     static func meaning(of word: String) -> String? {
         switch word {
-        case "waiting": "It is in the list of jobs, and no worker has claimed it"
+        case "waiting": "It waits in its queue, and no worker has claimed it"
         case "claimed": "A worker holds it and sends it"
         case "retrying": "It failed and is tried again at this time"
         case "scheduled": "Its producer has set the time"

@@ -376,6 +376,7 @@ struct QueuePage: DashboardPage {
             "Today, in UTC", shares.isEmpty ? "<p class=\"muted\">No outcomes today.</p>" : shares)
         let state = QueuesPage.state(queue)
         let problems = status.problems.filter { $0.object == .queue(name) }
+        let fair = queue.fair.map(Self.card) ?? ""
         let pause: HTML =
             queue.paused == nil
             ? Elements.card(
@@ -394,11 +395,26 @@ struct QueuePage: DashboardPage {
                 "Resume", tone: .warning,
                 request.form("resume-queue", [("queue", name)], "<button class=\"main\">Resume</button>"))
         let main: HTML = """
-            \(Elements.live("queue", "<p>\(state)</p>\(ProblemCards(request).html(problems))\(figures)"))
+            \(Elements.live("queue", "<p>\(state)</p>\(ProblemCards(request).html(problems))\(figures)\(fair)"))
             \(Elements.live("today", outcomes))
             \(if: request.isOperator, pause)
             <h2>History</h2>\(try await HistoryCharts(request, [name]).html(segments: ["queues", name]))
             """
         return PageContent(title: "Queue \(name)", main: main)
+    }
+
+    /// The keys of `fair` with the most waiting bytes.
+    static func card(_ shares: QueueShares) -> HTML {
+        guard !shares.largest.isEmpty else { return "" }
+        let rows = shares.largest.map { share -> [HTML] in
+            ["\(QueueShares.name(share))", "\(Words.bytes(share.waitingBytes))"]
+        }
+        let others = shares.count - rows.count
+        return Elements.card(
+            "Waiting by fair",
+            """
+            \(Elements.list("Waiting by fair", [.init("Key"), .init("Waiting bytes", .number)], rows, empty: ""))\
+            \(if: others > 0, "<p class=\"muted\">\(Words.count(others, "key")) more</p>")
+            """)
     }
 }

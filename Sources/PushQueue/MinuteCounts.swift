@@ -153,6 +153,7 @@ package struct MinuteCounts: Sendable, Equatable {
         command.append("minute")
         command.append(keys.minutesPrefix)
         command.append(keys.jobs)
+        command.append(keys.sorted)
         command.append(keys.inbox)
         command.append(oldest.map { "\($0)" } ?? "")
         command.append(fields.count)

@@ -2,8 +2,7 @@ import NIOCore
 import PushJob
 import Redis
 
-/// The number of a queue's jobs in each state, counted atomically; the first due time, and the job at the head of the
-/// list.
+/// The number of a queue's jobs in each state, counted atomically; the first due time, and the job that waits for longest.
 public struct QueueGauges: Sendable {
     /// Redis' time of the count, in milliseconds since 1970.
     public var now: Int64
@@ -25,7 +24,8 @@ public struct QueueGauges: Sendable {
     public var stoppedCampaigns = 0
     /// The due time of the first of ``retries``, in milliseconds since 1970; `nil` if there are none.
     public var firstDue: Int64?
-    /// The job at the head of the list; `nil` if the list is empty, or the job is larger than ``headLimit``.
+    /// The job that probably waits for longest: at the head of the list, or the one that came first among the next sorted
+    /// jobs. `nil` if none waits, or the job is larger than ``headLimit``.
     public var head: ByteBuffer?
 
     /// The maximum size of ``head`` in bytes.
@@ -72,7 +72,7 @@ extension QueueGauges {
     fileprivate static func keyNames(_ keys: QueueKeys) -> [String] {
         [
             keys.jobs, keys.inbox, keys.retry, keys.workers, keys.dead, keys.paused, keys.deadBytes, keys.gauges,
-            keys.jobCommands,
+            keys.jobCommands, keys.sorted,
         ]
     }
 

@@ -23,12 +23,23 @@ struct FleetView: Decodable {
         let append_only: Bool?
     }
 
+    struct Shares: Decodable {
+        struct Share: Decodable {
+            let key: String?
+            let waiting_bytes: Int
+        }
+
+        let count, waiting_bytes: Int
+        let largest: [Share]
+    }
+
     struct Queue: Decodable {
         let name: String
         let waiting, due, later, claimed, dead, dead_bytes, workers, dead_sampled: Int
         let oldest_age_ms: Int64?
         let paused: Pause?
         let today, dead_reasons: [String: Int]
+        let fair: Shares?
         let error: String?
     }
 

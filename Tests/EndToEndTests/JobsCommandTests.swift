@@ -210,6 +210,43 @@ extension EndToEnd {
             #expect(try stage.contents().isSettled && stage.contents("bulk").isSettled)
         }
 
+        @Test(
+            "Sorted jobs are listed first, and shown, exported, cancelled, moved and forgotten like those of the list.",
+            arguments: RedisStage.Kind.allCases)
+        func sorted(kind: RedisStage.Kind) async throws {
+            let stage = try await RedisStage(kind)
+            let server = try stage.server(ofQueue: "default")
+            func job(_ id: String, _ token: Int) -> String {
+                TestJob.text(TestJob.token("a", token), #""id":"\#(id)","fair":"acme","#)
+            }
+            try server.push([job("list", 0)])
+            let released = Self.wrapped(job("released", 1), #""attempt":2,"#)
+            for (number, (score, job)) in [
+                ("70", job("last", 2)), ("5", released), ("60", job("next", 3)), ("-1", job("urgent", 4)),
+            ].enumerated() {
+                let member = Self.wrapped(job, #""claim":"sorted:000000000000000\#(number)","#)
+                try server.run("ZADD", "push:{default}:sorted", score, member)
+            }
+            let rows = try await stage.objects(["jobs", "list", "--json"])
+            #expect(rows.map { $0["id"] as? String } == ["urgent", "released", "next", "last", "list"])
+            #expect(rows.allSatisfy { $0["state"] as? String == "waiting" && $0["due_at"] == nil })
+            #expect(rows[1]["attempt"] as? Int == 2)
+            try await stage.run(["jobs", "list", "--by", "state"]).prints("5\twaiting\n")
+            try await stage.run(["jobs", "show", "--id", "next"]).succeeds("state         waiting\n", "check ")
+            try await stage.run(["jobs", "export", "--id", "released"]).prints(job("released", 1) + "\n")
+            try await stage.run(["device", TestJob.token("a", 2)]).succeeds("JOBS  1\n")
+
+            try await stage.run(["jobs", "cancel", "--match", #""id":"next""#, "--yes"]).prints(
+                "cancelled 1 job of queue default (1 waiting)\n")
+            let moved = ["jobs", "move", "--id", "released", "--to-queue", "bulk", "--yes", "--force"]
+            try await stage.run(moved).prints("moved 1 job of queue default (1 waiting)\n")
+            try await stage.run(["device", "forget", TestJob.token("a", 2), "--yes"]).succeeds("1 job")
+            let left = try stage.contents()
+            #expect(left.jobs.map { String(decoding: $0, as: UTF8.self) } == [job("urgent", 4), job("list", 0)])
+            #expect(left.dead.map { String(decoding: $0.original, as: UTF8.self) } == [job("next", 3)])
+            #expect(try stage.contents("bulk").jobs.map { String(decoding: $0, as: UTF8.self) } == [released])
+        }
+
         @Test("show claimed jobs with their lane, and cancelling by ID drops those that are not sent")
         func claimed() async throws {
             let stage = try await RedisStage(.single)

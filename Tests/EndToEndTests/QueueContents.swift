@@ -14,7 +14,7 @@ struct QueueContents {
         let tokens: [String]
     }
 
-    /// The waiting jobs in order, beginning with the inbox.
+    /// The waiting jobs in order, beginning with the inbox. Sorted ones are without the wrapper of their place.
     let jobs: [[UInt8]]
     /// The jobs that wait for their time, as wrapped by the worker, and the times in milliseconds.
     let retries: [(body: [UInt8], due: Double)]
@@ -37,8 +37,10 @@ struct QueueContents {
         defer { _ = try? connection.run("CLIENT", "UNPAUSE") }
         let keys = Set(try connection.run("KEYS", "*").strings())
         self.keys = keys
-        jobs = try [base + "inbox", base + "jobs"].flatMap { try connection.run("LRANGE", $0, "0", "-1").list() }.map {
-            try $0.rawBytes()
+        let places = [("LRANGE", "inbox"), ("ZRANGE", "sorted"), ("LRANGE", "jobs")]
+        jobs = try places.flatMap { command, name in
+            let bodies = try connection.run(command, base + name, "0", "-1").list().map { try $0.rawBytes() }
+            return name == "sorted" ? bodies.map(Self.unsorted) : bodies
         }
         let retries = try connection.run("ZRANGE", base + "retry", "0", "-1", "WITHSCORES").list()
         self.retries = try stride(from: 0, to: retries.count, by: 2).map { index in
@@ -66,13 +68,21 @@ struct QueueContents {
         self.counters = counters
     }
 
-    /// The keys of the queue, except counters and those that expire within minutes.
+    /// Returns the job of a member of the sorted jobs.
+    private static func unsorted(_ member: [UInt8]) -> [UInt8] {
+        guard member.starts(with: #"{"apns_worker":1,"claim":"sorted:"#.utf8),
+            let start = member.firstRange(of: #"","job":"#.utf8)?.upperBound
+        else { return member }
+        return Array(member[start...].dropLast())
+    }
+
+    /// The keys of the queue, except counters, shares and those that expire within minutes.
     var lastingKeys: Set<String> {
         keys.filter { key in
             key.hasPrefix("push:{")
-                && ![":stats:", ":minute:", ":next:", ":gauges", ":configurations", ":source", "{shared}"].contains {
-                    key.contains($0)
-                }
+                && ![
+                    ":stats:", ":minute:", ":next:", ":gauges", ":configurations", ":source", ":shares", "{shared}",
+                ].contains { key.contains($0) }
         }
     }
 

@@ -33,6 +33,27 @@ extension EndToEnd {
             #expect(try await FleetView(redis.url, "--queue", "other").problems.isEmpty)
         }
 
+        @Test("A key of fair with more than half of the waiting bytes is named, and the JSON has the largest keys.")
+        func fair() async throws {
+            let redis = try RedisServer()
+            try redis.push(TestJob.many(2))
+            try redis.run(
+                "ZADD", "push:{default}:sorted", "700",
+                #"{"apns_worker":1,"claim":"sorted:0000000000000001","job":{"token":"ab","alert":"x","fair":"acme"}}"#)
+            #expect(try await FleetView(redis.url).queue("default").fair?.count == 0)
+            try redis.run(
+                "HSET", "push:{default}:shares", "time", "700", "by:acme", "9000", "by:", "800", "common:7", "800")
+            let queue = try await FleetView(redis.url).queue("default")
+            #expect(queue.waiting == 3 && queue.later == 0)
+            #expect(queue.fair?.count == 3 && queue.fair?.waiting_bytes == 8500)
+            #expect(queue.fair?.largest.map(\.key) == ["acme", "", nil])
+            #expect(queue.fair?.largest.map(\.waiting_bytes) == [8300, 100, 100])
+            let line = "\n  most waiting bytes: acme (8.1 KiB of 8.3 KiB, 3 keys)\n"
+            try await apnsWorker(redis.url, "status").succeeds(line)
+            try redis.run("HSET", "push:{default}:shares", "by:", "9000")
+            #expect(try await !apnsWorker(redis.url, "status").output.contains("most waiting bytes"))
+        }
+
         @Test("a worker with several lanes and queues is one line, which disappears after its drain")
         func workers() async throws {
             let (redis, simulator) = try await startServers(rules: ["prefix=ee,answer=silence", "prefix=dd,answer=413"])

@@ -19,12 +19,14 @@ struct ForgetDevicesTests {
     /// needs a decision here, and one that can name a device must be filled by `fill`.
     private static let keys: [String: Bool] = [
         "push:{default}:jobs": true, "push:{default}:inbox": true, "push:{default}:retry": true,
+        "push:{default}:sorted": true,
         "push:{default}:claimed:<lane>": true, "push:{default}:dead": true, "push:{default}:cancelled": true,
         "push:{default}:results": true, "push:{default}:results-parked:<group>": true,
         // The ids that producers choose can contain one.
         "push:{default}:unique:<id>": true, "push:{default}:job-commands": true,
-        // Names, times and numbers. A campaign is the name of many jobs.
-        "push:{default}:workers": false, "push:{default}:dead-bytes": false, "push:{default}:cancelled-bytes": false,
+        // Names, times and numbers. A campaign is the name of many jobs, and so is `fair`.
+        "push:{default}:shares": false, "push:{default}:workers": false, "push:{default}:dead-bytes": false,
+        "push:{default}:cancelled-bytes": false,
         "push:{default}:gauges": false, "push:{default}:results-marks": false, "push:{default}:paused": false,
         "push:{default}:worker-info": false, "push:{default}:configurations": false, "push:{default}:source": false,
         "push:{default}:campaigns": false, "push:{default}:next:<lane>": false, "push:{default}:order:<process>": false,
@@ -92,7 +94,10 @@ struct ForgetDevicesTests {
         let both = #"{"id":"both","tokens":["\#(other)","\#(token)"],"alert":"x"}"#
         for job in [OperatorScene.job("waits"), both, #"{"token":"\#(other)","alert":"x"}"#] {
             try scene.run("RPUSH", "push:{default}:inbox", job)
-            try scene.run("ZADD", "push:{default}:retry", later, #"{"apns_worker":1,"attempt":2,"job":\#(job)}"#)
+            let wrapped = #"{"apns_worker":1,"attempt":2,"job":\#(job)}"#
+            try scene.run("ZADD", "push:{default}:retry", later, wrapped)
+            try scene.run("ZADD", "push:{default}:sorted", "5", SortedJobsTests.member(job.utf8.count, job))
+            try scene.run("ZADD", "push:{default}:sorted", "7", SortedJobsTests.member(1000 + job.utf8.count, wrapped))
             try scene.push(job, job.replacing(token, with: token.uppercased()))
             try scene.bury("letter-\(job.utf8.count)", job: job)
         }
@@ -145,7 +150,7 @@ struct ForgetDevicesTests {
             let change = try Self.change(Self.token)
             let plan = try await desk.plan(change)
             let groups = plan.groups
-            #expect(groups["job"] == 10 && groups["dead_letter"] == 3 && groups["cancelled_job"] == 1, "\(groups)")
+            #expect(groups["job"] == 14 && groups["dead_letter"] == 3 && groups["cancelled_job"] == 1, "\(groups)")
             #expect(groups["result"] == 3 && groups["parked_result"] == 1, "\(groups)")
             #expect(groups["reserved_id"] == 1 && groups["job_command"] == 1, "\(groups)")
             for kind in ["invalid_token", "registration", "throttle"] { #expect(groups[kind] == 1, "\(kind)") }
@@ -166,6 +171,13 @@ struct ForgetDevicesTests {
                     == [rest, rest, own, own, sidekiq].sorted())
             #expect(try scene.texts("LRANGE", "push:{default}:inbox", "0", "-1").sorted() == [rest, own].sorted())
             #expect(try scene.run("ZCARD", "push:{default}:retry").number == 2)
+            let sorted = try scene.texts("ZRANGE", "push:{default}:sorted", "0", "-1", "WITHSCORES")
+            #expect(
+                stride(from: 0, to: sorted.count, by: 2).map { SortedMember(ByteBuffer(string: sorted[$0])).job.text }
+                    == [own, rest, own, rest].enumerated().map {
+                        $0.offset < 2 ? $0.element : #"{"apns_worker":1,"attempt":2,"job":\#($0.element)}"#
+                    })
+            #expect(sorted.enumerated().filter { $0.offset % 2 == 1 }.map(\.element) == ["5", "5", "7", "7"])
             #expect(
                 try scene.texts("ZRANGE", "push:{default}:retry", "0", "-1", "WITHSCORES").contains(Self.later))
             #expect(try scene.dead().count == 2)
@@ -301,7 +313,7 @@ struct ForgetDevicesTests {
             #expect(!json.lowercased().contains(Self.other))
             let object = try #require(try JSONSerialization.jsonObject(with: Data(json.utf8)) as? [String: Any])
             func count(_ name: String) -> Int? { (object[name] as? [Any])?.count }
-            #expect(count("jobs") == 10 && count("dead_letters") == 4 && count("results") == 3)
+            #expect(count("jobs") == 14 && count("dead_letters") == 4 && count("results") == 3)
             #expect(count("parked_results") == 1 && count("ids") == 2)
             #expect(object["registered_at"] as? Int == 1_795_279_247_000 && object["invalid"] != nil)
             #expect(object["throttled_until"] as? Int == Int(Self.later))

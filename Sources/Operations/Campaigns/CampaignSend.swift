@@ -109,6 +109,7 @@ package struct CampaignCursor: Sendable {
             client,
             [
                 keys.campaignList(campaign), keys.jobs, keys.campaign(campaign), keys.campaigns, keys.jobCommands,
+                keys.sorted,
             ]
         ) { command in
             command.append(campaign)

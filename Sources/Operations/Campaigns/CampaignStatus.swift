@@ -266,7 +266,7 @@ extension CampaignStatus {
     private static func campaigns(ofNextJobsIn keys: QueueKeys, _ fleet: Fleet) async throws -> Set<String> {
         var names: Set<String> = []
         var looked = 0
-        _ = try await fleet.jobs(of: keys).sweep(JobFilter()) { _, jobs, _ in
+        _ = try await fleet.jobs(of: keys).sweep(JobFilter(), inOrder: true) { _, jobs, _ in
             looked += jobs.count
             names.formUnion(jobs.compactMap { $0.campaign.map { String(buffer: $0) } })
             return looked < sample

@@ -47,9 +47,12 @@ package struct DeviceExport {
         switch found.kind {
         case .job, .claimedJob:
             let body = finder.jobText(found.value, .onlyDevices).rest ?? found.value
-            let job = StoredJob(
-                body, size: body.readableBytes, due: found.key == queue.keys.retry ? Self.time(found.place) : nil,
-                lane: found.kind == .claimedJob ? found.place : nil, format: queue.format)
+            let job =
+                found.key == queue.keys.sorted
+                ? StoredJob(sorted: body, size: body.readableBytes, format: queue.format)
+                : StoredJob(
+                    body, size: body.readableBytes, due: found.key == queue.keys.retry ? Self.time(found.place) : nil,
+                    lane: found.kind == .claimedJob ? found.place : nil, format: queue.format)
             jobs.append(try JobRow(queue: name, job: job, now: now).json([]))
         case .deadLetter, .cancelledJob:
             let member = finder.deadLetterText(found.value, .onlyDevices).rest ?? found.value

@@ -32,7 +32,7 @@ extension DeviceSearch {
         case .jobCommand:
             let ids = Set(found.map { String($0.place.dropFirst("id:".count)) })
             return Forgotten(count: try await jobs.command(.uncancel, ids: ids, by: by))
-        case .job where first.key != jobs.keys.retry:
+        case .job where first.key != jobs.keys.retry && first.key != jobs.keys.sorted:
             return try await replace("list", found, end: first.key == jobs.keys.inbox ? .right : tail) {
                 finder.jobText($0.value, .withoutDevices)
             }

@@ -32,7 +32,7 @@ struct DeviceSearch {
     struct Found {
         let kind: DeviceRecordKind
         let key: String
-        /// Where it is: the index in a list, the due time or time of a member of a sorted set, the ID of an entry of a
+        /// Where it is: the index in a list, the score of a member of a sorted set, the ID of an entry of a
         /// stream, a field of a hash, or the lane that has claimed it.
         let place: String
         let value: ByteBuffer
@@ -79,6 +79,8 @@ struct DeviceSearch {
     mutating func waitingJobs(_ page: Page) async throws {
         try await values(.job, keys.jobs, "list", end: tail, page)
         try await values(.job, keys.inbox, "list", end: .right, page)
+        // After the list, from which a worker may sort jobs in the meantime.
+        try await values(.job, keys.sorted, "retry", page)
         try await values(.job, keys.retry, "retry", page)
     }
 

@@ -183,6 +183,7 @@ extension FleetStatus {
                 queue.dead = found.dead
                 queue.deadBytes = found.deadBytes
                 queue.cancelled = found.cancelled
+                queue.fair = found.shares
                 queue.oldestAgeMs = found.oldest
                 queue.paused = found.pause.map(Pause.init)
                 queue.workers = found.workers.count(where: \.isLiving)

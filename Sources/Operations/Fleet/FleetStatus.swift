@@ -183,6 +183,8 @@ package struct FleetStatus: Encodable, Sendable {
         /// The newest dead letters by reason, and their number.
         package var deadReasons: [String: Int] = [:]
         package var deadSampled = 0
+        /// The waiting jobs by their member `fair`, if the queue sorts its jobs.
+        package var fair: QueueShares?
         /// The campaigns that their guards have paused, with the reasons.
         package var stoppedCampaigns: [String: CampaignStop] = [:]
         /// The workers by their apps, if they do not all have the same.

@@ -47,8 +47,8 @@ public struct QueueCheck {
             }
         }
         for (key, kind) in [
-            (keys.jobs, "list"), (keys.retry, "zset"), (keys.workers, "zset"), (keys.dead, "zset"),
-            (keys.paused, "string"),
+            (keys.jobs, "list"), (keys.sorted, "zset"), (keys.shares, "hash"), (keys.retry, "zset"),
+            (keys.workers, "zset"), (keys.dead, "zset"), (keys.paused, "string"),
         ] {
             try await attempt("TYPE", &report) { report in
                 let found = try await text(RedisCommand("TYPE", key))

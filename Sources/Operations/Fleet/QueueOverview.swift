@@ -49,7 +49,7 @@ public struct QueueOverview: Sendable {
     public var overdue: Int64?
     /// The time at which the last of ``due`` and ``later`` is due, in milliseconds since 1970; `nil` if there are none.
     public var latest: Int64?
-    /// The age in milliseconds of the first waiting job, if it contains the time at which it was enqueued.
+    /// The age in milliseconds of the job that probably waits for longest, if it contains the time at which it was enqueued.
     public var oldestWaiting: Int64?
     /// The pause of the queue; `nil` if it is not paused.
     public var pause: PauseRecord?
@@ -63,11 +63,13 @@ public struct QueueOverview: Sendable {
     public var deadReasons: [String: Int]
     /// The number of dead letters that were read for ``deadReasons``.
     public var deadSampled: Int
+    /// The waiting jobs by their member `fair`; `nil` if the queue does not sort its jobs.
+    public var shares: QueueShares?
 
     /// Jobs that are claimed and not settled.
     public var claims: Int { workers.reduce(0) { $0 + $1.claims } }
 
-    /// The age in milliseconds of the oldest job that could be in flight by now: the first in the list, if its age is
+    /// The age in milliseconds of the oldest job that could be in flight by now: a waiting one, if its age is
     /// known, or the retry that has been due for longest. `nil` if there is no such job.
     public var oldest: Int64? { [overdue, oldestWaiting].compactMap { $0 }.max() }
 
@@ -85,7 +87,7 @@ public struct QueueOverview: Sendable {
             client,
             [
                 keys.jobs, keys.retry, keys.workers, keys.dead, keys.paused, keys.workerInfo, keys.statsPrefix,
-                keys.inbox, keys.deadBytes, keys.cancelled,
+                keys.inbox, keys.deadBytes, keys.cancelled, keys.sorted, keys.shares,
             ]
         ) { command in
             command.append(keys.claimed(""))
@@ -117,6 +119,7 @@ public struct QueueOverview: Sendable {
         deadBytes = reply.number()
         latest = reply.numberIfAny()
         cancelled = reply.number()
+        shares = QueueShares(Array(reply.children()))
     }
 
     private static func workers(_ parts: [RESPReply.Element], now: Int64) -> [Worker] {
@@ -148,6 +151,45 @@ public struct QueueOverview: Sendable {
             pairs[name] = max(0, min(count, 10_000_000_000_000))
         }
         return pairs
+    }
+}
+
+/// The waiting jobs of a queue that sorts them, by their member `fair`.
+public struct QueueShares: Sendable, Equatable, Encodable {
+    /// The jobs of one key, or of several keys, if there are too many.
+    public struct Share: Sendable, Equatable, Encodable {
+        /// The text of `fair`, printable; empty for all jobs without it, `nil` for several keys.
+        public var key: String?
+        /// The bytes of its jobs that wait, at most.
+        public var waitingBytes: Int
+    }
+
+    /// The number of shares whose jobs wait, at most.
+    public var count: Int
+    /// The bytes of all jobs that wait, at most.
+    public var waitingBytes: Int
+    /// The shares with the most bytes, the largest first; at most five.
+    public var largest: [Share]
+
+    /// The share that has more than half of the bytes, while jobs of others wait, too.
+    package var dominant: Share? { count > 1 ? largest.first { $0.waitingBytes > waitingBytes / 2 } : nil }
+
+    /// The words for a share's key.
+    package static func name(_ share: Share) -> String {
+        share.key.map { $0.isEmpty ? "jobs without fair" : $0 } ?? "further keys"
+    }
+}
+
+extension QueueShares {
+    init?(_ parts: [RESPReply.Element]) {
+        guard parts.count >= 2 else { return nil }
+        func number(_ index: Int) -> Int { parts[index].number ?? parts[index].string.flatMap { Int($0) } ?? 0 }
+        (count, waitingBytes) = (number(0), number(1))
+        largest = stride(from: 2, to: parts.count - 1, by: 2).map { index in
+            let field = parts[index].string ?? ""
+            let key = field.hasPrefix("by:") ? field.dropFirst(3).prefix(WorkerReport.maximumText).printable : nil
+            return Share(key: key, waitingBytes: number(index + 1))
+        }
     }
 }
 

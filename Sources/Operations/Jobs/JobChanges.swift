@@ -80,9 +80,12 @@ package struct JobChanges {
             let before = tally.changed
             let found = try await count()
             (tally.claimed, tally.tooLarge) = (found.claimed, found.tooLarge)
-            guard found.list + found.retry > 0 else { return }
+            let waiting = found.list + found.sorted
+            guard waiting + found.retry > 0 else { return }
             if found.list > 0, !(try await changeList(found.list, portion, progress)) { return }
-            if found.retry > 0, !(try await changeRetries(portion, progress)) { return }
+            // A worker may have sorted those of the list by now.
+            if waiting > 0, !(try await changeSet(.sorted, portion, progress)) { return }
+            if found.retry > 0, !(try await changeSet(.retry, portion, progress)) { return }
             guard tally.changed > before else { return }
         }
     }
@@ -110,14 +113,15 @@ package struct JobChanges {
             }, progress: progress)
     }
 
-    private func count() async throws -> (list: Int, retry: Int, claimed: Int, tooLarge: Int) {
-        var found = (list: 0, retry: 0, claimed: 0, tooLarge: 0)
+    private func count() async throws -> (list: Int, sorted: Int, retry: Int, claimed: Int, tooLarge: Int) {
+        var found = (list: 0, sorted: 0, retry: 0, claimed: 0, tooLarge: 0)
         try await jobs.sweep(filter, decodes: false) { place, page, now in
             for job in page {
                 switch place {
                 case .claimed: found.claimed += 1
                 case _ where !job.isWhole: found.tooLarge += 1
                 case .list, .inbox: found.list += 1
+                case .sorted: found.sorted += 1
                 case .retry: if isChangeable(job, now) { found.retry += 1 }
                 }
             }
@@ -162,7 +166,7 @@ package struct JobChanges {
                         break
                     }
                 }
-                let changed = try await change(chosen, passing: end)
+                let changed = try await change(chosen, in: .list, passing: end)
                 guard changed.passed > 0 else { break }
                 left -= chosen.count
                 pending -= changed.passed
@@ -186,9 +190,11 @@ package struct JobChanges {
         try await jobs.client.call(RedisCommand("LLEN", list)).root.number ?? 0
     }
 
-    private mutating func change(_ chosen: [StoredJob], passing: Int?) async throws -> QueueJobs.Changed {
+    private mutating func change(
+        _ chosen: [StoredJob], in place: QueueJobs.Place, passing: Int = 0
+    ) async throws -> QueueJobs.Changed {
         if !chosen.isEmpty { try await push?(chosen) }
-        let changed = try await jobs.change(action, chosen, passing: passing)
+        let changed = try await jobs.change(action, chosen, in: place, passing: passing)
         tally.changed += changed.changed
         tally.evicted += changed.evicted
         if push != nil { tally.doubled += chosen.count - changed.changed }
@@ -197,19 +203,19 @@ package struct JobChanges {
         return changed
     }
 
-    // MARK: The retries
+    // MARK: Sets
 
-    private mutating func changeRetries(
-        _ portion: (Tally) async throws -> Int, _ progress: (Tally) -> Void
+    private mutating func changeSet(
+        _ place: QueueJobs.Place, _ portion: (Tally) async throws -> Int, _ progress: (Tally) -> Void
     ) async throws -> Bool {
         var cursor: String?
         repeat {
-            let page = try await jobs.page(.retry, after: cursor, decodes: true)
+            let page = try await jobs.page(place, after: cursor, decodes: true)
             var chosen = page.jobs.filter { filter.matches($0, now: page.now) && isChangeable($0, page.now) }[...]
             while !chosen.isEmpty, tally.changed < limit {
                 let most = min(try await portion(tally), Self.portion, limit - tally.changed)
                 guard most > 0 else { return false }
-                _ = try await change(Array(chosen.prefix(most)), passing: nil)
+                _ = try await change(Array(chosen.prefix(most)), in: place)
                 chosen = chosen.dropFirst(most)
                 progress(tally)
             }

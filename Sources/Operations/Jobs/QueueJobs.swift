@@ -12,6 +12,7 @@ package struct QueueJobs: Sendable {
     package enum Place: Sendable, Equatable {
         case list
         case inbox
+        case sorted
         case retry
         case claimed(lane: String)
     }
@@ -45,7 +46,8 @@ package struct QueueJobs: Sendable {
 
     // MARK: Reading
 
-    /// Reads one page of the list, the inbox or the retries.
+    /// Reads one page of the list, the inbox, the sorted jobs, which are read in the order in which they are sent, or the
+    /// retries.
     /// - Parameters:
     ///   - fromHead: true to begin at the end from which workers claim.
     ///   - latestFirst: true to begin with the retry that is due last.
@@ -59,15 +61,19 @@ package struct QueueJobs: Sendable {
             switch place {
             case .list: (keys.jobs, keys.head)
             case .inbox: (keys.inbox, .left)
+            case .sorted: (keys.sorted, .left)
             case .retry: (keys.retry, .left)
             case .claimed(let lane): (keys.claimed(lane), .left)
             }
-        let isRetry = place == .retry
-        let end: QueueKeys.Head = (isRetry ? !latestFirst : fromHead == (head == .left)) ? .left : .right
-        return try await read(key, kind: isRetry ? "retry" : "list", cursor: cursor, limit: limit, end: end) {
-            position, size, body, now in
-            let due = isRetry ? Int64(bounding: Double(position) ?? 0) : nil
-            return StoredJob(body, size: size, due: due, format: decodes ? format : nil)
+        let isSet = place == .retry || place == .sorted
+        let isFromLeft = isSet ? place == .sorted || !latestFirst : fromHead == (head == .left)
+        return try await read(
+            key, kind: isSet ? "retry" : "list", cursor: cursor, limit: limit, end: isFromLeft ? .left : .right
+        ) { position, size, body, now in
+            let format = decodes ? format : nil
+            if place == .sorted { return StoredJob(sorted: body, size: size, format: format) }
+            let due = place == .retry ? Int64(bounding: Double(position) ?? 0) : nil
+            return StoredJob(body, size: size, due: due, format: format)
         }
     }
 
@@ -90,16 +96,20 @@ package struct QueueJobs: Sendable {
     }
 
     /// Reads all jobs of some states.
-    /// - Parameter body: gets the jobs of each page that match, and Redis' time; returns false to stop.
+    /// - Parameters:
+    ///   - inOrder: true to begin with the sorted jobs, for a list of jobs. Otherwise they come after the list, so that none
+    ///     is missed that a worker sorts in the meantime.
+    ///   - body: gets the jobs of each page that match, and Redis' time; returns false to stop.
     /// - Returns: the number of jobs that were examined.
     /// - Throws: `RedisError`, `QueueConnection/Failure/unexpectedReply(_:)`, or an error of `body`.
     @discardableResult
     package func sweep(
-        _ filter: JobFilter, decodes: Bool = true, _ body: (Place, [StoredJob], Int64) async throws -> Bool
+        _ filter: JobFilter, decodes: Bool = true, inOrder: Bool = false,
+        _ body: (Place, [StoredJob], Int64) async throws -> Bool
     ) async throws -> Int {
         let decodes = decodes || filter.readsJobs
         var looked = 0
-        for place in try await places(filter) {
+        for place in try await places(filter, inOrder: inOrder) {
             if case .claimed(let lane) = place {
                 guard try await sweepClaims(of: lane, filter, decodes, &looked, body) else { return looked }
                 continue
@@ -141,7 +151,7 @@ package struct QueueJobs: Sendable {
         latestFirst: Bool = false
     ) async throws -> Listing {
         var listing = Listing()
-        var places = try await places(filter)[...]
+        var places = try await places(filter, inOrder: true)[...]
         // The name of the place, and the cursor within it.
         let parts = (cursor ?? "").split(separator: "@", maxSplits: 1, omittingEmptySubsequences: false)
             .map(String.init)
@@ -213,9 +223,11 @@ package struct QueueJobs: Sendable {
         var text: String { (skipped > 0 ? "\(skipped)+" : "") + (position ?? "") }
     }
 
-    /// Returns the places of the jobs, in the order in which jobs pass through them.
-    private func places(_ filter: JobFilter) async throws -> [Place] {
-        var places: [Place] = filter.includes(.waiting) ? [.list, .inbox] : []
+    /// Returns the places of the jobs, in the order in which jobs pass through them or, if they are listed, in which waiting
+    /// jobs are sent.
+    private func places(_ filter: JobFilter, inOrder: Bool) async throws -> [Place] {
+        let waiting: [Place] = inOrder ? [.sorted, .list, .inbox] : [.list, .inbox, .sorted]
+        var places = filter.includes(.waiting) ? waiting : []
         if filter.includes(.claimed) {
             let lanes = try await client.call(RedisCommand("ZRANGE", keys.workers, "0", "-1")).root.children
             places += lanes.compactMap(\.string).map { .claimed(lane: $0) }
@@ -272,22 +284,24 @@ package struct QueueJobs: Sendable {
     /// The reason of dead letters that were cancelled.
     package static let cancelledReason = "Cancelled"
 
-    /// Changes jobs of the retries, or among those at the head of the list.
-    /// - Parameter passing: the number of jobs at the head of the list to process; `nil` for the retries.
+    /// Changes jobs of one place: the retries, the sorted jobs or the list.
+    /// - Parameter passing: the number of jobs at the head of the list to process.
     /// - Throws: `RedisError`, or `QueueConnection/Failure/unexpectedReply(_:)`.
-    func change(_ action: Action, _ jobs: [StoredJob], passing: Int?) async throws -> Changed {
+    func change(
+        _ action: Action, _ jobs: [StoredJob], in place: Place, passing: Int = 0
+    ) async throws -> Changed {
         var other: QueueKeys?
         if case .move(let keys) = action { other = keys }
         return try await change(
-            action.name, other: other, passing: passing,
+            action.name, in: place, other: other, passing: passing,
             counter: action.isCancellation ? Outcome.cancelled.rawValue : "",
             expecting: jobs.count * 8
         ) { command in
             for job in jobs {
-                command.append(job.body)
+                command.append(job.stored)
                 command.append(job.notifications)
                 command.append(text(action, job))
-                command.append(job.envelope.original.lowerBound)
+                command.append(job.start)
                 command.append(job.envelope.original.count)
                 let results = action.isCancellation ? results(of: job) : PackedResults()
                 command.append(results.argument)
@@ -314,24 +328,24 @@ package struct QueueJobs: Sendable {
     /// - Returns: their number.
     /// - Throws: `RedisError`, or `QueueConnection/Failure/unexpectedReply(_:)`.
     func restoreInbox() async throws -> Int {
-        try await change("restore", other: nil, passing: 0, counter: "", expecting: 0) { _ in }.passed
+        try await change("restore", in: .list, other: nil, passing: 0, counter: "", expecting: 0) { _ in }.passed
     }
 
     private func change(
-        _ action: String, other: QueueKeys?, passing: Int?, counter: String, expecting count: Int,
+        _ action: String, in place: Place, other: QueueKeys?, passing: Int, counter: String, expecting count: Int,
         _ append: (inout RedisCommand) -> Void
     ) async throws -> Changed {
         var names = [
-            keys.jobs, keys.inbox, keys.retry, keys.cancelled, keys.cancelledBytes, keys.statsPrefix, keys.results,
+            keys.jobs, keys.inbox, keys.retry, keys.sorted, keys.cancelled, keys.cancelledBytes, keys.statsPrefix,
         ]
-        names += [keys.campaigns, keys.campaignPrefix, keys.minutesPrefix]
+        names += [keys.results, keys.campaigns, keys.campaignPrefix, keys.minutesPrefix]
         if let other { names += [other.jobs, other.retry] }
         return try await QueueScript.changeJobs.run(client, names) { command in
             command.append(action)
-            command.append(passing == nil ? "retry" : "list")
+            command.append(place.name)
             command.append(keys.head.rawValue)
             command.append((other?.head ?? keys.head).rawValue)
-            command.append(passing ?? 0)
+            command.append(passing)
             command.append(String(UInt64.random(in: 0...UInt64.max), radix: 36))
             command.append(limits.maximumDeadLetters)
             command.append(limits.maximumDeadLetterAge)
@@ -400,11 +414,12 @@ extension QueueJobs.Action {
 }
 
 extension QueueJobs.Place {
-    /// The name in a cursor.
+    /// The name in a cursor, and in the script that changes jobs.
     fileprivate var name: String {
         switch self {
         case .list: "list"
         case .inbox: "inbox"
+        case .sorted: "sorted"
         case .retry: "retry"
         case .claimed(let lane): "claimed \(lane)"
         }

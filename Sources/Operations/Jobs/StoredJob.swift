@@ -8,7 +8,7 @@ import PushQueue
 package struct StoredJob: Sendable {
     /// The state of a job. The raw value is its spelling in commands.
     package enum State: String, CaseIterable, Sendable, Comparable {
-        /// It is in the list or the inbox.
+        /// It is in the list, among the sorted jobs or in the inbox.
         case waiting
         /// It failed and is tried again.
         case retrying
@@ -33,6 +33,8 @@ package struct StoredJob: Sendable {
     package let body: ByteBuffer
     /// The size of the stored job in bytes.
     package let size: Int
+    /// The member of a sorted job; `nil` for other jobs.
+    private let sorted: SortedMember?
     /// The time of its next attempt, in milliseconds since 1970; `nil` if it is not among the retries.
     package let due: Int64?
     /// The lane that has claimed it.
@@ -48,8 +50,25 @@ package struct StoredJob: Sendable {
     ///   - due: the due time of a job among the retries; `nil` for other jobs.
     ///   - format: its format; `nil` to not decode it.
     package init(_ body: ByteBuffer, size: Int, due: Int64? = nil, lane: String? = nil, format: JobFormat?) {
+        self.init(body, size: size, due: due, lane: lane, member: nil, format: format)
+    }
+
+    /// Makes a sorted job from the member of the set, whose wrapper is only that of its place.
+    /// - Parameters:
+    ///   - size: the size of the member in bytes.
+    ///   - format: its format; `nil` to not decode it.
+    init(sorted member: ByteBuffer, size: Int, format: JobFormat?) {
+        let parts = SortedMember(member, isWhole: size == member.readableBytes)
+        let wrapper = parts.lead.readableBytes > 0 ? parts.lead.readableBytes + 1 : 0
+        self.init(parts.job, size: size - wrapper, member: parts, format: format)
+    }
+
+    private init(
+        _ body: ByteBuffer, size: Int, due: Int64? = nil, lane: String? = nil, member: SortedMember?, format: JobFormat?
+    ) {
         self.body = body
         self.size = size
+        sorted = member
         self.due = due
         self.lane = lane
         envelope = Envelope.read(body)
@@ -75,6 +94,11 @@ package struct StoredJob: Sendable {
                 }
         }
     }
+
+    /// The bytes that Redis has in its place.
+    var stored: ByteBuffer { sorted?.replacing(by: body) ?? body }
+    /// The number of these bytes that are before the producer's.
+    var start: Int { envelope.original.lowerBound + (sorted?.lead.readableBytes ?? 0) }
 
     /// True if all of its bytes were read.
     package var isWhole: Bool { size == body.readableBytes }
@@ -129,6 +153,40 @@ package struct StoredJob: Sendable {
         wrapped.writeBytes(head)
         wrapped.writeBytes(bytes[envelope.original.lowerBound...])
         return wrapped
+    }
+}
+
+/// A member of the set of sorted jobs: `{"apns_worker":1,"claim":"sorted:<number>","job":<the bytes of the list>}`.
+struct SortedMember {
+    private static let (prefix, name) = (Array(#"{"apns_worker":1,"claim":"sorted:"#.utf8), Array(#"","job":"#.utf8))
+
+    /// The bytes before the job; none if no worker wrote the member, which then is a job itself.
+    let lead: ByteBuffer
+    /// The job as it was in the list, where it may have had a wrapper of its own.
+    let job: ByteBuffer
+
+    /// - Parameter isWhole: false if only the beginning of the member was read.
+    init(_ member: ByteBuffer, isWhole: Bool = true) {
+        let bytes = member.readableBytesView
+        let number = bytes.dropFirst(Self.prefix.count).prefix { $0 &- 0x30 < 10 }
+        let start = number.endIndex + Self.name.count
+        guard bytes.starts(with: Self.prefix), !number.isEmpty, bytes[number.endIndex...].starts(with: Self.name),
+            !isWhole || bytes.last == UInt8(ascii: "}") && start < bytes.endIndex
+        else {
+            (lead, job) = (ByteBuffer(), member)
+            return
+        }
+        lead = ByteBuffer(bytes[..<start])
+        job = ByteBuffer(isWhole ? bytes[start...].dropLast() : bytes[start...])
+    }
+
+    /// Returns the member with another job in its place.
+    func replacing(by job: ByteBuffer) -> ByteBuffer {
+        guard lead.readableBytes > 0 else { return job }
+        var member = lead
+        member.writeImmutableBuffer(job)
+        member.writeInteger(UInt8(ascii: "}"))
+        return member
     }
 }
 

@@ -10,30 +10,37 @@
 --       8 inbox           LIST   jobs that blocking waits moved
 --       9 dead-bytes      STRING sum of the dead letters' lengths
 --      10 cancelled       ZSET   cancelled jobs
+--      11 sorted          ZSET   jobs that wait, in the order in which they are sent
+--      12 shares          HASH   the shares of the keys in `sorted`
 -- ARGV  1 claimed:        prefix of a lane's HASH of claims
 --       2 max workers     the maximum number of lanes that are read
 --       3 max letters     the maximum number of dead letters that are read, the newest first
---       4 max bytes       reading them ends when they add up to this; a larger head of the list is not returned
+--       4 max bytes       reading them ends when they add up to this; a larger head is not returned
 --       5 head            the index of the list's head, 0 or -1
 -- Reply { now, jobs, due, later, dead, overdue, paused, head, members, workers, counters, sampled, reasons, dead_bytes,
---         latest, cancelled }
---       jobs              including those of the inbox
+--         latest, cancelled, shares }
+--       jobs              including sorted jobs and those of the inbox
 --       due, later        the numbers of retries that are due, and of the others
 --       overdue           for how long the first retry has been due, ms; -1 when none is due
 --       latest            when the last retry is due, ms; -1 when there is none
 --       paused            the value of the key; nil when the queue is not paused
---       head              the first job of the list, '' when there is none
+--       head              the job that probably waits for longest: the first of the list, or among the sorted jobs; '' when
+--                         there is none
 --       cancelled         the number of cancelled jobs that are kept
 --       members           the number of lanes
 --       workers           for each lane: name, lease end, claims, heartbeat ('' for none)
 --       counters          of the day: field, count...
 --       sampled           the number of dead letters that were read
 --       reasons           of these: reason, count...
+--       shares            {} if the queue does not sort its jobs; else the number of shares that have waiting jobs, the bytes of
+--                         these jobs, and of at most five shares, the largest first: field, bytes... The field is `by:<key>`, or
+--                         `common:<n>` for several keys
 --
 -- Changes nothing. A million dead letters cost no more than the bounds allow. The lanes' keys have the queue's hash
 -- tag, so they are in the slot of KEYS.
 
-local jobs, retry, workers, dead, paused, worker_info, stats, inbox, dead_bytes, cancelled = unpack(KEYS)
+local jobs, retry, workers, dead, paused, worker_info, stats, inbox, dead_bytes, cancelled, sorted, shares =
+    unpack(KEYS)
 local claimed_prefix, max_workers, max_letters, max_bytes, head_index = unpack(ARGV)
 max_workers, max_letters, max_bytes = tonumber(max_workers), tonumber(max_letters), tonumber(max_bytes)
 local now = now_ms()
@@ -41,7 +48,7 @@ local today = stats_key(stats, now)
 
 local wrong = wrong_type({
     [jobs] = 'list', [retry] = 'zset', [workers] = 'zset', [dead] = 'zset', [today] = 'hash', [inbox] = 'list',
-    [cancelled] = 'zset',
+    [cancelled] = 'zset', [sorted] = 'zset', [shares] = 'hash',
 })
 if wrong then
     return wrong
@@ -67,11 +74,6 @@ if kind == 'string' then
     reason = redis.call('GET', paused)
 elseif kind ~= 'none' then
     reason = 'a ' .. kind .. ' instead of a reason'
-end
-
-local head = redis.call('LINDEX', jobs, head_index) or ''
-if #head > max_bytes then
-    head = ''
 end
 
 local lanes, names = {}, {}
@@ -101,6 +103,38 @@ if redis.call('HLEN', today) <= 2000 then
     counters = redis.call('HGETALL', today)
 end
 
+-- The maximum number of shares that are read, and that are returned.
+local MOST_SHARES, LARGEST_SHARES = 2000, 5
+
+-- Returns the shares with the most waiting bytes. A share is the position up to which the jobs reach in the order of sending, in
+-- bytes; `time` is the position of the job that was claimed last.
+local function largest_shares()
+    if redis.call('EXISTS', shares, sorted) == 0 then
+        return {}
+    end
+    local is_waiting = redis.call('EXISTS', sorted) == 1
+    local fields = is_waiting and redis.call('HLEN', shares) <= MOST_SHARES and redis.call('HGETALL', shares) or {}
+    local time, found, all = bounded(redis.call('HGET', shares, 'time')), {}, 0
+    for i = 1, #fields, 2 do
+        local field, last = fields[i], bounded(fields[i + 1])
+        local is_share = string.find(field, '^by:') or string.find(field, '^common:')
+        -- Another client may have written any number.
+        if is_share and last > time and last < 2 ^ 53 then
+            found[#found + 1] = { field, last - time }
+            all = all + last - time
+        end
+    end
+    table.sort(found, function(a, b)
+        return a[2] > b[2] or a[2] == b[2] and a[1] < b[1]
+    end)
+    local largest = { #found, string.format('%.0f', all) }
+    for i = 1, math.min(LARGEST_SHARES, #found) do
+        largest[#largest + 1] = found[i][1]
+        largest[#largest + 1] = string.format('%.0f', found[i][2])
+    end
+    return largest
+end
+
 local sampled, bytes, by_reason = 0, 0, {}
 while sampled < max_letters and bytes < max_bytes do
     local letter = redis.call('ZREVRANGE', dead, sampled, sampled)[1]
@@ -119,7 +153,7 @@ for name, n in pairs(by_reason) do
 end
 
 return {
-    now, redis.call('LLEN', jobs) + redis.call('LLEN', inbox), due, retries - due, redis.call('ZCARD', dead), overdue,
-    reason, head, redis.call('ZCARD', workers), lanes, counters, sampled, reasons, dead_length(dead_bytes),
-    latest, redis.call('ZCARD', cancelled),
+    now, redis.call('LLEN', jobs) + redis.call('ZCARD', sorted) + redis.call('LLEN', inbox), due, retries - due,
+    redis.call('ZCARD', dead), overdue, reason, longest_waiting(jobs, head_index, sorted, max_bytes), redis.call('ZCARD', workers), lanes, counters, sampled, reasons, dead_length(dead_bytes),
+    latest, redis.call('ZCARD', cancelled), largest_shares(),
 }

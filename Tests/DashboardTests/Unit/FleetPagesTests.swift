@@ -5,7 +5,7 @@ import WebPages
 @testable import Dashboard
 @testable import Operations
 
-@Suite("Workers, apps and servers on their pages")
+@Suite("Queues, workers, apps and servers on their pages")
 struct FleetPagesTests {
     private static func worker(
         _ name: String = "vm.7.ab", _ state: FleetStatus.Worker.State = .running, claimed: Int = 3,
@@ -16,6 +16,16 @@ struct FleetPagesTests {
         (worker.state, worker.claimed, worker.leaseLeftMs, worker.latenessMs) = (state, claimed, lease, late)
         (worker.notReady, worker.queues) = (notReady, queues)
         return worker
+    }
+
+    @Test("The keys of fair are text, with the number of further ones, and a queue without waiting jobs has none.")
+    func shares() {
+        #expect(QueuePage.card(QueueShares(count: 0, waitingBytes: 0, largest: [])).text.isEmpty)
+        let largest = ["<b>", "", nil].map { QueueShares.Share(key: $0, waitingBytes: 2048) }
+        let text = QueuePage.card(QueueShares(count: 12, waitingBytes: 9000, largest: largest)).text
+        for part in ["&lt;b&gt;", "jobs without fair", "further keys", "2.0 KiB", "9 keys more"] {
+            #expect(text.contains(part), "\(part) in \(text)")
+        }
     }
 
     @Test(

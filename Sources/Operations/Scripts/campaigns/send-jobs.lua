@@ -12,6 +12,7 @@
 --       3 campaign:<name> HASH   the campaign's counters
 --       4 campaigns       ZSET   campaigns by the time of their last settlement (ms)
 --       5 job-commands    HASH   operators' commands
+--       6 sorted          ZSET   jobs that wait, in the order in which they are sent
 -- ARGV  1 name            of the campaign
 --       2 list            the digest of the tokens
 --       3 job             the digest of all else that the jobs are made of
@@ -54,20 +55,22 @@
 -- Run twice, the second run pushes nothing: the cursor has moved.
 
 local FIRST_JOB = 18
-local cursor, jobs, campaign, campaigns, job_commands = unpack(KEYS)
+local cursor, jobs, campaign, campaigns, job_commands, sorted = unpack(KEYS)
 local name, list, job, all, notifications, first, count, ahead, begun, most, push, by, guard, canary,
     canary_notifications, wait, minimum = unpack(ARGV, 1, FIRST_JOB - 1)
 first, count, ahead, begun, most = tonumber(first), tonumber(count), tonumber(ahead), tonumber(begun), tonumber(most)
 canary, wait = tonumber(canary), tonumber(wait)
 
 local wrong = wrong_type({
-    [cursor] = 'hash', [jobs] = 'list', [campaign] = 'hash', [campaigns] = 'zset', [job_commands] = 'hash' })
+    [cursor] = 'hash', [jobs] = 'list', [campaign] = 'hash', [campaigns] = 'zset', [job_commands] = 'hash',
+    [sorted] = 'zset' })
 if wrong then
     return wrong
 end
 
 local known = redis.call('HMGET', cursor, 'list', 'job', 'next', 'base', 'canary_at')
-local next, waiting, unended, left, reason = bounded(known[3]), redis.call('LLEN', jobs), 0, 0, ''
+local waiting = redis.call('LLEN', jobs) + redis.call('ZCARD', sorted)
+local next, unended, left, reason = bounded(known[3]), 0, 0, ''
 next = math.max(0, math.floor(next))
 local facts, now = campaign_facts(campaign), now_ms()
 -- The guard in Redis decides, and an operator may have changed it.

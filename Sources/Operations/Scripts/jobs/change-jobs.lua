@@ -3,19 +3,20 @@
 -- KEYS  1 jobs            LIST   jobs to send
 --       2 inbox           LIST   jobs that blocking waits moved; every claim takes from it first
 --       3 retry           ZSET   wrapped jobs by due time (ms)
---       4 cancelled       ZSET   cancelled jobs by time (ms), kept like dead letters
---       5 cancelled-bytes STRING sum of their lengths
---       6 stats:          prefix of the day's counters
---       7 results         STREAM outcomes of notifications; `results-marks` is beside it
---       8 campaigns       ZSET   campaigns by the time of their last settlement
---       9 campaign:       prefix of a campaign's counters
---      10 minute:         prefix of the minutes' counters
+--       4 sorted          ZSET   jobs that wait, in the order in which they are sent, each in a wrapper of its own
+--       5 cancelled       ZSET   cancelled jobs by time (ms), kept like dead letters
+--       6 cancelled-bytes STRING sum of their lengths
+--       7 stats:          prefix of the day's counters
+--       8 results         STREAM outcomes of notifications; `results-marks` is beside it
+--       9 campaigns       ZSET   campaigns by the time of their last settlement
+--      10 campaign:       prefix of a campaign's counters
+--      11 minute:         prefix of the minutes' counters
 --       then with move
---      11 other jobs      LIST   jobs of the other queue
---      12 other retry     ZSET   wrapped jobs of the other queue
+--      12 other jobs      LIST   jobs of the other queue
+--      13 other retry     ZSET   wrapped jobs of the other queue
 -- ARGV  1 action          bury, remove, move, run (make due now; for retry only), or restore (the inbox to the head of
 --                         the list)
---       2 place           list or retry
+--       2 place           list, retry or sorted
 --       3 head            the end of the jobs that is their head, LEFT or RIGHT
 --       4 other head      the same of the other queue
 --       5 page            list: the number of jobs from the head that the operator has seen
@@ -28,10 +29,10 @@
 --      12 reason          of the cancelled jobs
 --       then for each job
 --         job notifications text start length results n campaign
---                         `text` with bury: JSON members about the job, each with a leading comma; with run:
---                         the job in its new wrapper. The original is the `length` bytes of the job from `start` (from
---                         0). `results` are an array of groups with n results; `campaign`, if not '', counts the
---                         notifications, too
+--                         `job` are its bytes in that place. `text` with bury: JSON members about the job, each with a
+--                         leading comma; with run: the job in its new wrapper. The original is the `length` bytes of the
+--                         job from `start` (from 0). `results` are an array of groups with n results; `campaign`, if not
+--                         '', counts the notifications, too
 -- Reply { changed, passed, evicted }
 --       changed           the number of jobs that were still in place, and are changed
 --       passed            list: the number of jobs at its head that were processed; restore: the number restored
@@ -42,7 +43,7 @@
 -- restored to the list.
 -- Run twice, the second run finds none of the jobs; it passes the next jobs of a list unseen, for a later round.
 
-local jobs, inbox, retry, cancelled, cancelled_bytes, stats, results, campaigns, campaign_prefix, minutes,
+local jobs, inbox, retry, sorted, cancelled, cancelled_bytes, stats, results, campaigns, campaign_prefix, minutes,
     other_jobs, other_retry = unpack(KEYS)
 local action, place, head, other_head, page, stamp, max_dead, max_dead_age, max_dead_bytes, max_results, counter,
     reason = unpack(ARGV, 1, 12)
@@ -52,8 +53,8 @@ local MOST_JOBS, MOST_BYTES = 1000, 1048576
 local now = now_ms()
 
 local expected = {
-    [jobs] = 'list', [inbox] = 'list', [retry] = 'zset', [cancelled] = 'zset', [stats_key(stats, now)] = 'hash',
-    [results] = 'stream',
+    [jobs] = 'list', [inbox] = 'list', [retry] = 'zset', [sorted] = 'zset', [cancelled] = 'zset',
+    [stats_key(stats, now)] = 'hash', [results] = 'stream',
 }
 if other_jobs then
     expected[other_jobs], expected[other_retry] = 'list', 'zset'
@@ -83,8 +84,8 @@ end
 
 local changed, notifications, by_campaign, moved, buried = 0, 0, {}, {}, false
 
--- Applies the action to a job that has left its place.
-local function change(job, score)
+-- Applies the action to a job that has left its place. `due` is its time among the retries.
+local function change(job, due)
     local _, number, text, start, length, array, n, campaign = unpack(ARGV, at[job], at[job] + ARGUMENTS - 1)
     changed = changed + 1
     notifications = notifications + number
@@ -97,10 +98,10 @@ local function change(job, score)
         buried = true
     elseif action == 'run' then
         redis.call('ZADD', retry, now, text)
-    elseif action == 'move' and score then
-        redis.call('ZADD', other_retry, score, job)
+    elseif action == 'move' and due then
+        redis.call('ZADD', other_retry, due, job)
     elseif action == 'move' then
-        moved[#moved + 1] = job
+        moved[#moved + 1] = place == 'sorted' and unsorted(job) or job
     end
     if tonumber(n) > 0 and max_results > 0 then
         add_results(results, max_results, array, n)
@@ -115,6 +116,12 @@ if place == 'retry' then
         if score and (action ~= 'run' or tonumber(score) > now) then
             redis.call('ZREM', retry, job)
             change(job, score)
+        end
+    end
+elseif place == 'sorted' then
+    for i = FIRST_JOB, #ARGV, ARGUMENTS do
+        if redis.call('ZREM', sorted, ARGV[i]) == 1 then
+            change(ARGV[i], nil)
         end
     end
 else
@@ -135,8 +142,8 @@ else
     else
         redis.call('LTRIM', jobs, 0, -passed - 1)
     end
-    call_in_chunks(push_head(other_head == 'LEFT' and 'RIGHT' or 'LEFT'), other_jobs, moved)
 end
+call_in_chunks(push_head(other_head == 'LEFT' and 'RIGHT' or 'LEFT'), other_jobs, moved)
 
 if counter ~= '' then
     count(stats, now, counter, notifications)

@@ -1,7 +1,8 @@
 -- Reads the jobs of one key, a page at a time.
 --
--- KEYS  1 place           the LIST of jobs or the inbox, the ZSET of retries or of dead letters, or the HASH of a lane's claims
--- ARGV  1 kind            list, retry or claimed
+-- KEYS  1 place           the LIST of jobs or the inbox, the ZSET of retries, of sorted jobs or of dead letters, or the HASH of a
+--                         lane's claims
+-- ARGV  1 kind            list, retry (any ZSET) or claimed
 --       2 cursor          'start', then the cursor of the reply before; with claimed any text
 --       3 limit           the maximum number of jobs
 --       4 max bytes       the page ends with the job at which the jobs reach this total
@@ -11,13 +12,13 @@
 -- Reply { now, cursor, (position size job)... }
 --       now               Redis' time, ms
 --       cursor            for the next page; '' after the last. With claimed the number of fields that were read
---       position          retry: the due time, ms; claimed: the field; list: the index of the job from that end, from 0
+--       position          retry: the score, such as the due time in ms; claimed: the field; list: the index of the job from that end, from 0
 --       size              of the job in bytes
 --       job               its bytes; of a job beyond 16 MiB only the first 64 KiB
 --
 -- Changes nothing. A list is usually read from its tail: workers claim from its head, so a page misses no job that
 -- stays. Producers add to the tail, so the cursor names the last job that was read, and the next page begins after it,
--- wherever it is now; if it has left the list, jobs may be read twice. Jobs with one due time have a fixed order; the
+-- wherever it is now; if it has left the list, jobs may be read twice. Jobs with one score have a fixed order; the
 -- cursor counts those that were read.
 
 local place = KEYS[1]

@@ -84,13 +84,16 @@ end
 
 -- Samples the backlog, once per minute: the number of jobs that could be claimed, and the time in ms by which the first
 -- due retry is late. Call add_to_minute afterwards, which sets the key's expiry.
-local function sample_backlog(minutes, now, jobs, inbox, retry)
+local function sample_backlog(minutes, now, jobs, sorted, inbox, retry)
     local key = minute_key(minutes, now)
     if redis.pcall('HEXISTS', key, 'backlog') ~= 0 then
         return
     end
     local backlog = 0
-    local sizes = { redis.pcall('LLEN', jobs), redis.pcall('LLEN', inbox), redis.pcall('ZCOUNT', retry, '-inf', now) }
+    local sizes = {
+        redis.pcall('LLEN', jobs), redis.pcall('ZCARD', sorted), redis.pcall('LLEN', inbox),
+        redis.pcall('ZCOUNT', retry, '-inf', now),
+    }
     for _, size in ipairs(sizes) do
         backlog = backlog + (type(size) == 'number' and size or 0)
     end

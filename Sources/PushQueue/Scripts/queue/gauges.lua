@@ -10,6 +10,7 @@
 --       7 dead-bytes      STRING sum of the dead letters' lengths
 --       8 gauges          STRING the last reply, MessagePack; expires
 --       9 job-commands    HASH   commands about jobs, at most 1,000
+--      10 sorted          ZSET   jobs that wait, in the order in which they are sent
 -- ARGV  1 claimed:        prefix of a lane's HASH of claims
 --       2 head limit      bytes beyond which the job at the head is not returned
 --       3 head            the end of the jobs that is their head, LEFT or RIGHT
@@ -17,17 +18,18 @@
 --                         each worker asks. 0 always counts, and keeps no reply
 -- Reply { now, jobs, retries, claims, dead, paused, due, dead_bytes, head, stopped }
 --       now               Redis' time of the count (ms)
---       jobs              including those of the inbox
+--       jobs              including sorted jobs and those of the inbox
 --       claims            of all lanes
 --       paused            1 or 0
 --       due               when the first of the retries is due (ms), 0 without one
---       head              the job at the head of the list; '' without one, or when it is too large
+--       head              the job that probably waits for longest: at the head of the list, or among the sorted jobs; '' without
+--                         one, or when it is too large
 --       stopped           the number of campaigns that their guards have paused
 --
 -- Changes nothing but the copy of its reply. The lanes' keys have the queue's hash tag, so they are in the slot of
 -- KEYS.
 
-local jobs, inbox, retry, workers, dead, paused, dead_bytes, gauges, job_commands = unpack(KEYS)
+local jobs, inbox, retry, workers, dead, paused, dead_bytes, gauges, job_commands, sorted = unpack(KEYS)
 local claimed_prefix, head_limit, head_end, max_age = ARGV[1], tonumber(ARGV[2]), ARGV[3], tonumber(ARGV[4])
 
 local last = max_age > 0 and redis.pcall('GET', gauges)
@@ -44,10 +46,6 @@ for _, lane in ipairs(redis.call('ZRANGE', workers, 0, -1)) do
     claims = claims + (type(own) == 'number' and own or 0)
 end
 local first = redis.call('ZRANGE', retry, 0, 0, 'WITHSCORES')
-local head = redis.call('LINDEX', jobs, head_end == 'RIGHT' and -1 or 0)
-if not head or #head > head_limit then
-    head = ''
-end
 local stopped = 0
 -- A key of another type has an error, which has no elements.
 for _, text in ipairs(redis.pcall('HVALS', job_commands)) do
@@ -57,10 +55,10 @@ for _, text in ipairs(redis.pcall('HVALS', job_commands)) do
     end
 end
 local reply = {
-    now_ms(), redis.call('LLEN', jobs) + redis.call('LLEN', inbox), redis.call('ZCARD', retry), claims,
-    redis.call('ZCARD', dead), redis.call('EXISTS', paused),
+    now_ms(), redis.call('LLEN', jobs) + redis.call('ZCARD', sorted) + redis.call('LLEN', inbox),
+    redis.call('ZCARD', retry), claims, redis.call('ZCARD', dead), redis.call('EXISTS', paused),
     first[2] and math.floor(math.max(0, math.min(tonumber(first[2]), 2 ^ 53))) or 0,
-    dead_length(dead_bytes), head, stopped,
+    dead_length(dead_bytes), longest_waiting(jobs, head_end == 'RIGHT' and -1 or 0, sorted, head_limit), stopped,
 }
 if max_age > 0 then
     redis.pcall('SET', gauges, cmsgpack.pack(reply), 'PX', max_age)

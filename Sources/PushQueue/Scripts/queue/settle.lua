@@ -45,12 +45,13 @@
 --                                                some or all become a dead letter with the original, and JSON members
 --                                                about it; with the reason Cancelled it is kept with the cancelled
 --                                                jobs. The claim stays, too
---         minute minutes jobs inbox oldest n (field amount)...
+--         minute minutes jobs sorted inbox oldest n (field amount)...
 --                                                the last action: the lane's sums since it last sent this action.
 --                                                They are added to the minute's counters, whose key begins with
---                                                `minutes`, unless all claims are lost. The keys of the jobs and the
---                                                inbox are for the sample of the backlog; `oldest` is the age in ms
---                                                of the oldest job that the lane has claimed, '' if unknown
+--                                                `minutes`, unless all claims are lost. The keys of the jobs, the
+--                                                sorted jobs and the inbox are for the sample of the backlog; `oldest`
+--                                                is the age in ms of the oldest job that the lane has claimed, '' if
+--                                                unknown
 -- Reply { settled, lost, evicted, stopped }
 --       settled           the number of claims that were the lane's own
 --       lost              the number of claims that were reclaimed, or settled before, and are left alone
@@ -125,7 +126,7 @@ local function original_of(body, start, length)
 end
 
 -- The arguments of the action `minute`.
-local minutes, jobs, inbox, oldest, sums
+local minutes, jobs, sorted, inbox, oldest, sums
 
 -- The index of the action; its arguments follow.
 local at = FIRST_ACTION
@@ -221,9 +222,9 @@ while at <= #ARGV do
         end
         at = at + 6
     elseif action == 'minute' then
-        minutes, jobs, inbox, oldest = unpack(ARGV, at + 1, at + 4)
-        local last = at + 5 + 2 * ARGV[at + 5]
-        sums = { unpack(ARGV, at + 6, last) }
+        minutes, jobs, sorted, inbox, oldest = unpack(ARGV, at + 1, at + 5)
+        local last = at + 6 + 2 * ARGV[at + 6]
+        sums = { unpack(ARGV, at + 7, last) }
         at = last + 1
     else
         return redis.error_reply('ERR settle: unknown action ' .. tostring(action))
@@ -247,7 +248,7 @@ end
 write_results(results, max_results)
 -- The claims show that the sums were not added before: a second run finds none.
 if minutes and (settled > 0 or lost == 0) then
-    sample_backlog(minutes, now, jobs, inbox, retry)
+    sample_backlog(minutes, now, jobs, sorted, inbox, retry)
     note_oldest(minute_key(minutes, now), tonumber(oldest))
     add_to_minute(minutes, now, sums)
 end

@@ -108,7 +108,7 @@ struct Listing {
     mutating func add(_ jobs: QueueJobs, _ filter: JobFilter, showsQueue: Bool) async throws -> Int {
         guard !hasMore else { return 0 }
         let queue = jobs.keys.queue
-        return try await jobs.sweep(filter) { _, page, now in
+        return try await jobs.sweep(filter, inOrder: true) { _, page, now in
             let rows = page.prefix(limit - written).map { JobRow(queue: queue, job: $0, now: now) }
             if page.count > rows.count { hasMore = true }
             try write(rows, showsQueue ? [queue] : [])

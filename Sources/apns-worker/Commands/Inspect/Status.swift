@@ -36,7 +36,7 @@ struct Status: AsyncParsableCommand {
             rate, invalid_tokens, problems (kind, subject, message, advice), notes, shared_error, search_error, servers (address, queues, version, \
             role, full, used_memory_bytes, max_memory_bytes (0 for no limit), eviction_policy, append_only, replicas, \
             replicas_in_step, writes_refused, error), queues (name, waiting, due, later, retrying, scheduled, deferred, claimed, dead, dead_bytes, cancelled, \
-            oldest_age_ms, paused, workers, delivered_rate, today, dead_reasons, dead_sampled, error, unreachable), workers (name, host, pid, \
+            oldest_age_ms, paused, workers, delivered_rate, today, dead_reasons, dead_sampled, fair (count, waiting_bytes, largest), error, unreachable), workers (name, host, pid, \
             version, state, not_ready, lanes, lanes_total, queues, started_at, updated_at, silence_ms, lateness_ms, failover_watch, in_flight, \
             claimed, done, rate, lease_left_ms, redis), wrong_keys (key, found, expected) and apps (name, endpoints, state, paused, connections, connecting, streams, \
             stream_limit, lanes, failure); paused has reason, by, since and, where a probe ends it, until. Times are in \

@@ -114,7 +114,9 @@ struct StatusPage {
                     + [queue.waiting, queue.due, queue.later, queue.claimed, queue.dead].map(Words.number)
                     + [queue.oldestAgeMs.map(Words.duration) ?? (queue.waiting > 0 ? "?" : "-")]
                     + (hasRate ? [queue.deliveredRate.map(Words.rate) ?? ""] : []))
-            notes[table.rows.count] = Self.postponed(queue).map { ["  " + $0] }
+            notes[table.rows.count] =
+                (Self.fair(queue).map { wrapped($0, lead: "  ", indent: "    ") } ?? [])
+                + (Self.postponed(queue).map { ["  " + $0] } ?? [])
             if let pause = queue.paused {
                 notes[table.rows.count, default: []] += wrapped(
                     "paused" + Self.words(pause, now: status.at), lead: "  ", indent: "    "
@@ -123,6 +125,14 @@ struct StatusPage {
             }
         }
         return lines(of: table, notes)
+    }
+
+    /// Returns a line such as `most waiting bytes: acme (95.3 MiB of 101.1 MiB, 40 keys)`; `nil` unless one share has more
+    /// than half of them.
+    private static func fair(_ queue: FleetStatus.Queue) -> String? {
+        guard let shares = queue.fair, let largest = shares.dominant else { return nil }
+        return "most waiting bytes: \(QueueShares.name(largest)) (\(Words.bytes(largest.waitingBytes)) of "
+            + "\(Words.bytes(shares.waitingBytes)), \(Words.count(shares.count, "key")))"
     }
 
     /// Returns a line such as `of due and later: 12 retrying, 3 scheduled`; `nil` without such jobs.
