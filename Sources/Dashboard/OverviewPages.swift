@@ -231,7 +231,8 @@ struct RunningCampaigns {
             return [
                 "\(request.link(["campaigns", campaign.campaign], campaign.campaign))\(queue)",
                 CampaignsPage.state(campaign), CampaignsPage.progress(campaign),
-                "\(campaign.perSecond.map(Words.rate) ?? "–")", "\(campaign.leftMs.map(Words.duration) ?? "–")",
+                "\(campaign.deliveredPerSecond.map(Words.rate) ?? "–")",
+                "\(campaign.leftMs.map(Words.duration) ?? "–")",
             ]
         }
         let more = campaigns.count - rows.count

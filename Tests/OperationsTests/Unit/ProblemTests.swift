@@ -222,13 +222,15 @@ struct CampaignStateTests {
     func projection() throws {
         // 600 of 1000 in a minute: 400 need 40 s more.
         let status = Self.status(["delivered": 300, "invalid_token": 300])
-        #expect(status.perSecond == 5 && status.leftMs == 40_000 && status.endsAt(now: Self.now) == Self.now + 40_000)
+        #expect(
+            status.deliveredPerSecond == 5 && status.leftMs == 40_000
+                && status.endsAt(now: Self.now) == Self.now + 40_000)
         var later = Self.status(["delivered": 310, "invalid_token": 310])
         later.compare(with: status, after: 2000)
-        #expect(later.perSecond == 5 && later.endsAt(now: Self.now) == Self.now + 38_000)
+        #expect(later.deliveredPerSecond == 5 && later.endsAt(now: Self.now) == Self.now + 38_000)
         var idle = status
         idle.compare(with: status, after: 2000)
-        #expect(idle.perSecond == nil && idle.endsAt(now: Self.now) == nil)
+        #expect(idle.deliveredPerSecond == nil && idle.endsAt(now: Self.now) == nil)
         #expect(Self.status(total: nil, ["delivered": 5]).endsAt(now: Self.now) == nil)
     }
 
@@ -237,7 +239,7 @@ struct CampaignStateTests {
         let begun = Self.now - milliseconds
         var counts = CampaignCounts(name: "c", total: nil, startedAt: begun, updatedAt: begun + 60)
         counts.counters = ["delivered": 760]
-        #expect(CampaignStatus(counts, nil, queue: "q", now: Self.now).perSecond == rate)
+        #expect(CampaignStatus(counts, nil, queue: "q", now: Self.now).deliveredPerSecond == rate)
     }
 
     @Test("a projected end beyond all times does not overflow")
