@@ -35,13 +35,11 @@ struct CampaignsPage: DashboardPage {
                 """
                 <p>A campaign is all jobs with the same member <code>campaign</code>. This command sends one to a list \
                 of tokens:</p>
-                \(Elements.command(Self.command))
+                \(request.command(["campaign", "send", "spring-sale", "--job", "job.json", "--tokens", "tokens.txt"]))
                 <p><code>docs/campaigns.md</code> has the details.</p>
                 """))
         return PageContent(title: "Campaigns", main: Elements.live("campaigns", list))
     }
-
-    static let command = "apns-worker campaign send spring-sale --job job.json --tokens tokens.txt"
 
     static func state(_ campaign: CampaignStatus) -> HTML {
         let limit = campaign.limitPerSecond.map { " <span class=\"muted\">\(Words.number($0))/s</span>" as HTML }

@@ -223,7 +223,7 @@ struct DevicePage: DashboardPage {
         let forget = request.form(
             "forget-devices", [("tokens", findings.token)], "<button class=\"danger\">Forget this device</button>")
         let test = request.button("Send a test", ["try"], [("token", findings.token)])
-        let command = Elements.command("apns-worker device export \(findings.token)")
+        let command = request.command(["device", "export"], findings.token)
         let export: HTML =
             request.visitor.seesContent ? "<p class=\"hint\">Export everything about it: \(command)</p>" : ""
         let (sentence, tone) = DeviceTimeline.verdict(findings)

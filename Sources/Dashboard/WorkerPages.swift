@@ -260,9 +260,6 @@ struct WorkerPage: DashboardPage {
             ], rows, empty: "No lane of it has a lease.")
     }
 
-    /// Returns the command that stops a worker. Hosts choose names, so a name can contain anything.
-    static func stopCommand(_ name: String) -> String { FleetStatus.Problem.Remedy.command(["stop"], name) }
-
     private func stop(_ worker: FleetStatus.Worker, _ status: FleetStatus, _ request: PageRequest) -> HTML {
         guard request.isOperator, worker.state != .gone else { return "" }
         let consequences = WorkersChange.consequences(of: .stop, on: [worker], status, serving: request.source.worker)
@@ -274,7 +271,7 @@ struct WorkerPage: DashboardPage {
             and exits.</p>
             \(if: !items.isEmpty, "<ul>\(items)</ul>")
             <div class="actions">\(WorkersPage.actions(worker, request, style: ""))\
-            \(Elements.command(Self.stopCommand(worker.name)))</div>
+            \(request.command(["stop"], worker.name))</div>
             """)
     }
 }

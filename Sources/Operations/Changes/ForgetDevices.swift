@@ -64,7 +64,7 @@ package struct ForgetDevices: Change {
         throw ChangeRefusal(
             .conflict, subject,
             "the set of invalid tokens is being divided, and both of its forms may have the token; repeat this after "
-                + "`apns-worker invalid reshard` has ended")
+                + "`\(desk.fleet.access.command(["invalid", "reshard"]))` has ended")
     }
 
     // MARK: Counting

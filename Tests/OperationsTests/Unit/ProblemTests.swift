@@ -186,7 +186,8 @@ struct ProblemTests {
             ("it's", #"'it'\''s'"#), ("$(id)`id`", "'$(id)`id`'"), ("é", "'é'"),
         ])
     func quoted(name: String, word: String) {
-        #expect(FleetStatus.Problem.Remedy.resumeApp(name).command == "apns-worker resume --app \(word)")
+        #expect(FleetAccess().command(["stop"], name) == "apns-worker stop \(word)")
+        #expect(FleetStatus.Problem.Remedy.resumeApp(name).command(.init()) == "apns-worker resume --app \(word)")
     }
 
     @Test(
@@ -199,7 +200,44 @@ struct ProblemTests {
             (.requeue(queue: "q", reason: nil), "requeue --queue q --all"),
         ] as [(FleetStatus.Problem.Remedy, String)])
     func dashes(remedy: FleetStatus.Problem.Remedy, command: String) {
-        #expect(remedy.command == "apns-worker " + command)
+        #expect(remedy.command(.init()) == "apns-worker " + command)
+    }
+
+    @Test(
+        "a command acts on the same fleet wherever it is copied, and has no secret",
+        arguments: [
+            ([], "apns-worker campaign resume c", "apns-worker campaign resume -- -c"),
+            (
+                [("--redis", "URL", "redis://r:1/2"), ("--prefix", "PREFIX", "my push")],
+                "apns-worker campaign resume c --redis redis://r:1/2 --prefix 'my push'",
+                "apns-worker campaign resume --redis redis://r:1/2 --prefix 'my push' -- -c"
+            ),
+            (
+                [("--redis", "URL", "rediss://me:secret@r:1"), ("--prefix", "PREFIX", "-p")],
+                "URL=${URL:?} apns-worker campaign resume c --prefix=-p",
+                "URL=${URL:?} apns-worker campaign resume --prefix=-p -- -c"
+            ),
+            (
+                [("--redis", "URL", "redis://r?password_file=/etc/p"), (nil, "CA", "text")],
+                "CA=${CA:?} apns-worker campaign resume c --redis 'redis://r?password_file=/etc/p'",
+                "CA=${CA:?} apns-worker campaign resume --redis 'redis://r?password_file=/etc/p' -- -c"
+            ),
+        ] as [([FleetAccess.Value], String, String)])
+    func access(settings: [FleetAccess.Value], command: String, dashed: String) {
+        let access = FleetAccess(settings)
+        #expect(FleetStatus.Problem.Remedy.resumeCampaign("c").command(access) == command)
+        #expect(FleetStatus.Problem.Remedy.resumeCampaign("-c").command(access) == dashed)
+    }
+
+    @Test("the advice and the commands of all problems have what reaches their fleet")
+    func accessOfProblems() throws {
+        let access = FleetAccess([("--prefix", "APNS_WORKER_PREFIX", "other")])
+        for problem in Self.status.findProblems(.init(), access) {
+            let (json, words) = (try JSONLine.text(problem), problem.advice)
+            #expect(words.split(separator: "`apns-worker").dropFirst().allSatisfy { $0.contains(" --prefix other") })
+            #expect(json.ranges(of: "\"apns-worker").count == problem.remedies.count, "\(json)")
+            #expect(json.ranges(of: "--prefix other").count >= problem.remedies.count, "\(json)")
+        }
     }
 }
 
