@@ -71,5 +71,18 @@ extension EndToEnd {
         func refused(queues: String) async throws {
             try await CommandLineTests.run(["run", "--topic", "a", "--queue", queues]).fails("--queue")
         }
+
+        @Test("a name with a comma is refused where it names one queue")
+        func comma() async throws {
+            let (redis, sentence) = (try RedisServer(), "a queue can't be named a,b: a comma separates")
+            let file = FileManager.default.temporaryDirectory.appending(path: "queues-\(UUID().uuidString).yaml")
+            defer { try? FileManager.default.removeItem(at: file) }
+            try Data("queues: {'a,b': {weight: 2}}".utf8).write(to: file)
+            try await redis.apnsWorker(["jobs", "list", "--config", file.path]).fails(78, "queues: \(sentence)")
+            try await redis.apnsWorker(["jobs", "move", "--all", "--to-queue", "a,b", "--yes"]).fails(sentence)
+            try await redis.apnsWorker(["web-user", "shop", "--role", "producer", "--token", "--queue", "a,b"])
+                .fails(64, "--queue: \(sentence)")
+            try await RequeueTool.script.run(["--all", "--yes", "--queue", "a,b"], redis: redis).fails(64, sentence)
+        }
     }
 }
