@@ -257,7 +257,7 @@ struct WorkerPage: DashboardPage {
                 .init("Connections", .number, priority: 2), .init("Per second", .number, priority: 2),
                 .init("Done", .number, priority: 3), .init(Term.lease, .key, priority: 2),
                 .init("Problem", priority: 2),
-            ], rows, empty: "No lane of it has a lease.")
+            ], rows, empty: Elements.empty("No lane of it has a lease."))
     }
 
     private func stop(_ worker: FleetStatus.Worker, _ status: FleetStatus, _ request: PageRequest) -> HTML {
