@@ -116,9 +116,7 @@ struct DevicePage: DashboardPage {
 
     /// - Parameter text: a token in hex or base64, or the beginning of one in hex, perhaps with an ellipsis.
     private func found(_ text: String, _ request: PageRequest) async throws -> PageContent {
-        var text = text
-        for ellipsis in ["…", "..."] where text.hasSuffix(ellipsis) { text.removeLast(ellipsis.count) }
-        let token = TokenText.normalized(text)
+        let token = TokenMatches.digits(of: text)
         guard token.isHexadecimal, token.utf8.count < TokenMatches.whole else {
             return try await page(token, asked: token, request)
         }
