@@ -72,6 +72,22 @@ extension EndToEnd {
             try await CommandLineTests.run(["run", "--topic", "a", "--queue", queues]).fails("--queue")
         }
 
+        @Test(
+            "one that can't be read hides no other one",
+            arguments: [
+                ["jobs", "list"], ["jobs", "list", "--count", "--by", "queue"], ["jobs", "show", "--id", "kept"],
+                ["jobs", "export"], ["device", String(repeating: "ab", count: 32)],
+            ])
+        func unreadable(command: [String]) async throws {
+            let redis = try RedisServer()
+            try redis.run("RPUSH", "push:{ok}:jobs", #"{"id":"kept","token":"\#(String(repeating: "ab", count: 32))"}"#)
+            try redis.run("SET", "push:{bad}:retry", "x")
+            let partly = try await redis.apnsWorker(command + ["--queue", "bad,ok"])
+            partly.ends(1, command.contains("--count") ? "ok" : "kept")
+            #expect(partly.errors.contains("queue bad is not included: ") && !partly.errors.contains("queue ok"))
+            try await redis.apnsWorker(command + ["--queue", "bad"]).fails(1, "WRONGTYPE")
+        }
+
         @Test("a name with a comma is refused where it names one queue")
         func comma() async throws {
             let (redis, sentence) = (try RedisServer(), "a queue can't be named a,b: a comma separates")

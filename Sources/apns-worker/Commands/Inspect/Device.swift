@@ -62,7 +62,7 @@ struct DeviceShow: AsyncParsableCommand {
     /// Returns the hex of the token: the argument, or the only token in Redis that begins with it.
     private func found(_ settings: Settings) async throws -> String {
         guard var matches = beginning else { return try Device.hex(token) }
-        try await QueueChoice.withEach(queue) { fleet, keys in
+        _ = try await QueueChoice.withEach(queue) { fleet, keys, _ in
             try await matches.search(fleet.jobs(of: keys), fleet.client(for: keys.results), for: nil)
         }
         try await settings.withInvalidTokens { try await matches.search($0, for: nil) }
@@ -87,10 +87,12 @@ struct DeviceShow: AsyncParsableCommand {
         try await FleetOptions.withFleet(settings, searches: false) { fleet in
             findings.record = try await DeviceRecord.read(hex, fleet)
         }
-        try await QueueChoice.withEach(queue) { fleet, keys in
+        let unread = try await QueueChoice.withEach(queue) { fleet, keys, _ in
             try await findings.search(fleet.jobs(of: keys), fleet.client(for: keys.results), limit: limit)
         }
+        if !unread.isEmpty { findings.isPartial = true }
         Terminal.print(json ? try findings.json + "\n" : findings.page)
+        try unread.check()
     }
 }
 
@@ -112,7 +114,10 @@ struct DeviceExportCommand: AsyncParsableCommand {
     func run() async throws {
         var export = DeviceExport(try Device.hex(token))
         try await FleetOptions.withFleet(queue.settings(), searches: false) { try await export.read($0) }
-        try await QueueChoice.withEach(queue) { try await export.read($0.jobs(of: $1)) }
+        // An export is complete, or fails.
+        try await QueueChoice.withListed(queue) { fleet, queues in
+            for keys in queues { try await export.read(fleet.jobs(of: keys)) }
+        }
         if export.large > 0 {
             Terminal.note("note: \(Words.count(export.large, "job")) beyond 16 MiB were not searched\n")
         }
