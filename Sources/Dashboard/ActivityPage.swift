@@ -19,18 +19,18 @@ struct ActivityPage: DashboardPage {
 
         init() {}
 
-        init(_ query: Form) throws(WebError) {
+        init(_ query: Form) throws(FieldMistake) {
             (by, text) = (query["by"], query["subject"])
             (action, ending) = (try Self.one(query, "action"), try Self.one(query, "result"))
         }
 
         private static func one<Value: RawRepresentable<String> & CaseIterable>(
             _ query: Form, _ name: String
-        ) throws(WebError) -> Value? {
+        ) throws(FieldMistake) -> Value? {
             guard let text = query[name] else { return nil }
             guard let value = Value(rawValue: text) else {
                 let known = Value.allCases.map(\.rawValue).joined(separator: ", ")
-                throw WebError(.badRequest, "\(name) is \(text.printable.prefix(40)); it must be one of \(known)")
+                throw FieldMistake { "\($0(name)) is \(text.printable.prefix(40)); it must be one of \(known)" }
             }
             return value
         }
@@ -129,14 +129,16 @@ struct ActivityPage: DashboardPage {
         return PageContent(
             title: "Activity",
             main: """
-                \(request.filters(["activity"], Self.filters(people)))\
+                \(Self.filters(request, people))\
                 \(isFirst ? Elements.live("activity", table) : table)\
                 \(request.pager(["activity"], totals, part.cursor))
                 """)
     }
 
-    private static func filters(_ people: Set<String>) -> [ListFilter] {
-        [
+    func filters(_ request: PageRequest) async throws -> HTML { Self.filters(request, []) }
+
+    private static func filters(_ request: PageRequest, _ people: Set<String>) -> HTML {
+        let filters = [
             ListFilter("Person", "by", known: people, isMain: true),
             ListFilter(
                 "Action", "action", choices: AuditEntry.Action.allCases.map { ($0.rawValue, words($0.rawValue)) },
@@ -146,6 +148,7 @@ struct ActivityPage: DashboardPage {
                 "Result", "result", choices: AuditEntry.Ending.allCases.map { ($0.rawValue, $0.rawValue) }, isMain: true
             ),
         ]
+        return request.filters(["activity"], filters)
     }
 
     private static func words(_ action: String) -> String { action.replacing("_", with: " ") }

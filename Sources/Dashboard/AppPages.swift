@@ -25,7 +25,7 @@ struct AppsPage: DashboardPage {
                 """
                 <p>Workers report their apps when they start. Start one: \
                 \(Elements.command("apns-worker run --config worker.yaml"))</p>
-                <p>Without a key or a certificate, \(Elements.command("apns-worker run --simulate")) sends to a \
+                <p>Without a key or a certificate, \(request.command(["run", "--simulate"])) sends to a \
                 simulated APNs.</p>
                 """))
         return PageContent(
@@ -204,13 +204,14 @@ struct AppPage: DashboardPage {
     private func card(_ app: FleetStatus.App, _ request: PageRequest) -> HTML {
         let state = AppState(app)
         let rule = app.paused.flatMap { request.source.explain($0.reason) }
+        let remedy = FleetStatus.Problem.Remedy.resumeApp(app.name)
         let action: HTML =
             app.paused == nil
             ? ""
             : """
             <div class="actions">\(request.form(
                 "resume-app", [("app", app.name)], "<button class=\"main\">\(AppsPage.resume(app))</button>"))\
-            \(Elements.command(FleetStatus.Problem.Remedy.resumeApp(app.name).command))</div>
+            \(Elements.command(remedy.command(request.source.fleet.access)))</div>
             """
         return Elements.card(
             "\(Elements.label(state.word, state.tone)) \(state.sentence)", tone: state.tone, id: "state",

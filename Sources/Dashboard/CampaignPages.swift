@@ -16,7 +16,7 @@ struct CampaignsPage: DashboardPage {
             }
             return [
                 request.link(["campaigns", campaign.campaign], campaign.campaign), Self.state(campaign),
-                Self.progress(campaign), count(.delivered), "\(campaign.perSecond.map(Words.rate) ?? "–")",
+                Self.progress(campaign), count(.delivered), "\(campaign.deliveredPerSecond.map(Words.rate) ?? "–")",
                 "\(campaign.leftMs.map(Words.duration) ?? "–")", count(.invalidToken), count(.dead), count(.cancelled),
                 count(.expired, .dropped, .suppressed), "\(campaign.queue)", request.time(campaign.startedAt),
             ]
@@ -25,7 +25,7 @@ struct CampaignsPage: DashboardPage {
             "Campaigns",
             [
                 .init("Campaign"), .init("State", .key), .init("Progress", priority: 2, namesCells: false),
-                .init("Delivered", .number), .init("Per second", .number), .init("Time left", .number),
+                .init("Delivered", .number), .init("Delivered per second", .number), .init("Time left", .number),
                 .init("Invalid", .number, priority: 2), .init("Dead", .number, priority: 2),
                 .init("Cancelled", .number, priority: 3), .init("Other", .number, priority: 3),
                 .init("Queue", .text, priority: 2), .init("Started", .key, priority: 2),
@@ -35,13 +35,11 @@ struct CampaignsPage: DashboardPage {
                 """
                 <p>A campaign is all jobs with the same member <code>campaign</code>. This command sends one to a list \
                 of tokens:</p>
-                \(Elements.command(Self.command))
+                \(request.command(["campaign", "send", "spring-sale", "--job", "job.json", "--tokens", "tokens.txt"]))
                 <p><code>docs/campaigns.md</code> has the details.</p>
                 """))
         return PageContent(title: "Campaigns", main: Elements.live("campaigns", list))
     }
-
-    static let command = "apns-worker campaign send spring-sale --job job.json --tokens tokens.txt"
 
     static func state(_ campaign: CampaignStatus) -> HTML {
         let limit = campaign.limitPerSecond.map { " <span class=\"muted\">\(Words.number($0))/s</span>" as HTML }
@@ -200,7 +198,7 @@ struct CampaignView {
     }
 
     private var figures: HTML {
-        let rates = parts.compactMap(\.perSecond)
+        let rates = parts.compactMap(\.deliveredPerSecond)
         // The last queue to end determines the end.
         let unfinished = parts.filter(\.isUnfinished)
         let now = Moment.now
@@ -254,7 +252,7 @@ struct CampaignView {
     /// The rate over time, and the times to delivery.
     private var pace: HTML {
         guard let chart = summary.chart else { return "" }
-        let names = ["Per second", "Peak", "Delivered after"]
+        let names = ["Ended per second", "Peak", "Delivered after"]
         let facts = summary.facts.filter { names.contains($0.name) }.map {
             ("\($0.name)" as HTML, "\($0.value)" as HTML?)
         }
@@ -336,7 +334,7 @@ struct CampaignView {
         let rows = parts.map { part -> [HTML] in
             [
                 request.link(["queues", part.queue], part.queue), CampaignsPage.state(part),
-                CampaignsPage.progress(part), "\(part.perSecond.map(Words.rate) ?? "–")",
+                CampaignsPage.progress(part), "\(part.deliveredPerSecond.map(Words.rate) ?? "–")",
                 "\(part.leftMs.map(Words.duration) ?? "–")", request.time(part.updatedAt),
             ]
         }
@@ -346,14 +344,15 @@ struct CampaignView {
                 "Queues",
                 [
                     .init("Queue"), .init("State", .key), .init("Progress", priority: 2, namesCells: false),
-                    .init("Per second", .number), .init("Time left", .number), .init("Last outcome", .key, priority: 2),
+                    .init("Delivered per second", .number), .init("Time left", .number),
+                    .init("Last outcome", .key, priority: 2),
                 ], rows, empty: ""))
     }
 }
 
 extension CampaignSummary {
     /// The points of a chart of the rate over time; none for a campaign of a single period.
-    var course: [CampaignPace.Point] { rates.count > 1 && rates.contains { $0.perSecond > 0 } ? rates : [] }
+    var course: [CampaignPace.Point] { rates.count > 1 && rates.contains { $0.endedPerSecond > 0 } ? rates : [] }
 
     /// The chart of the notifications that ended, by period; `nil` for a campaign of a single period.
     var chart: Chart? {

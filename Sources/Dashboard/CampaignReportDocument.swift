@@ -79,22 +79,22 @@ package struct CampaignReportDocument {
     /// The chart of the rate over time; nothing for a campaign of a single period.
     private var rates: HTML {
         let course = summary.course
-        guard let first = course.first, let last = course.last, let peak = course.map(\.perSecond).max() else {
+        guard let first = course.first, let last = course.last, let peak = summary.peak?.endedPerSecond else {
             return ""
         }
         let (height, top) = (160, 24)
         let step = Double(Self.width) / Double(course.count)
         let bars = course.enumerated().map { index, point -> HTML in
-            let bar = Int((Double(height) * point.perSecond / peak).rounded())
+            let bar = Int((Double(height) * point.endedPerSecond / peak).rounded())
             let (x, end) = (Int(Double(index) * step), Int(Double(index + 1) * step))
             return """
                 <rect x="\(x)" y="\(top + height - bar)" width="\(max(1, end - x - 1))" height="\(bar)" \
-                class="delivered"><title>\(Moment.text(point.at)): \(Words.rate(point.perSecond)) per second</title></rect>
+                class="delivered"><title>\(Moment.text(point.at)): \(Words.rate(point.endedPerSecond)) per second</title></rect>
 
                 """
         }
         return """
-            <section><h2>Notifications per second</h2>
+            <section><h2>Notifications that ended per second</h2>
             <svg viewBox="0 0 \(Self.width) \(top + height + 24)" role="img" aria-label="Rate over time">
             <text x="0" y="14">\(Words.rate(peak)) at most, in periods of \(Words.duration(first.seconds * 1000))</text>
             \(bars)<text x="0" y="\(top + height + 18)">\(Moment.text(first.at))</text>

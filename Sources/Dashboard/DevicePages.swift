@@ -1,5 +1,6 @@
 import NIOCore
 import Operations
+import PrintableText
 import PushJob
 import PushQueue
 import WebPages
@@ -25,6 +26,8 @@ struct DevicesPage: DashboardPage {
                     """))
                 """, lead: "Everything that Redis has about one device token.")
     }
+
+    func filters(_ request: PageRequest) async throws -> HTML { Self.form(request, request.query["token"] ?? "") }
 
     static func form(_ request: PageRequest, _ token: String) -> HTML {
         let field = Elements.field(
@@ -53,6 +56,10 @@ struct DevicePage: DashboardPage {
         try await content(of: request.parameters("token") ?? "", request)
     }
 
+    func filters(_ request: PageRequest) async throws -> HTML {
+        DevicesPage.form(request, request.parameters("token") ?? "")
+    }
+
     func content(of text: String, _ request: PageRequest) async throws -> PageContent {
         try await Self.bounded(request) { try await found(text, request) }
     }
@@ -70,11 +77,12 @@ struct DevicePage: DashboardPage {
     /// Searches for a token.
     static func findings(_ token: String, _ request: PageRequest) async throws -> DeviceFindings {
         guard !TokenText.isShortened(token) else {
-            throw WebError(
-                .badRequest, "\(token) is the beginning of a token; a device token has 64 hex digits or more")
+            throw FieldMistake { _ in
+                "\(token.printable) is the beginning of a token; a device token has 64 hex digits or more"
+            }
         }
         guard TokenText.isToken(token) else {
-            throw WebError(.badRequest, "\(token.prefix(40)) is not a device token in hex or base64")
+            throw FieldMistake { _ in "\(token.prefix(40).printable) is not a device token in hex or base64" }
         }
         var findings = DeviceFindings(token: token, now: Moment.now)
         findings.record = try await DeviceRecord.read(token, request.source.fleet)
@@ -108,17 +116,15 @@ struct DevicePage: DashboardPage {
 
     /// - Parameter text: a token in hex or base64, or the beginning of one in hex, perhaps with an ellipsis.
     private func found(_ text: String, _ request: PageRequest) async throws -> PageContent {
-        var text = text
-        for ellipsis in ["…", "..."] where text.hasSuffix(ellipsis) { text.removeLast(ellipsis.count) }
-        let token = TokenText.normalized(text)
+        let token = TokenMatches.digits(of: text)
         guard token.isHexadecimal, token.utf8.count < TokenMatches.whole else {
             return try await page(token, asked: token, request)
         }
         guard let beginning = TokenMatches(Self.searched(token, by: request.visitor)) else {
-            throw WebError(
-                .badRequest,
+            throw FieldMistake { _ in
                 "\(token) is too short: a device token has 64 hex digits or more, and a search needs the first "
-                    + "\(TokenMatches.least)")
+                    + "\(TokenMatches.least)"
+            }
         }
         let matches = try await Self.matches(beginning, request)
         guard let only = matches.tokens.first, matches.tokens.count == 1 else {
@@ -223,7 +229,7 @@ struct DevicePage: DashboardPage {
         let forget = request.form(
             "forget-devices", [("tokens", findings.token)], "<button class=\"danger\">Forget this device</button>")
         let test = request.button("Send a test", ["try"], [("token", findings.token)])
-        let command = Elements.command("apns-worker device export \(findings.token)")
+        let command = request.command(["device", "export"], findings.token)
         let export: HTML =
             request.visitor.seesContent ? "<p class=\"hint\">Export everything about it: \(command)</p>" : ""
         let (sentence, tone) = DeviceTimeline.verdict(findings)

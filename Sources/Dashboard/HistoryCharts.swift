@@ -136,7 +136,8 @@ struct HistoryCharts {
                     change.detail.map(Elements.clamped) ?? "",
                 ]
             },
-            empty: "No worker started, and nothing was paused, resumed, cancelled or sent to a list in this time.")
+            empty: Elements.empty(
+                "No worker started, and nothing was paused, resumed, cancelled or sent to a list in this time."))
         let more = changes.count - shown.count
         return """
             \(list)<p>\(if: more > 0, "\(Words.number(more)) earlier changes are marked in the charts. ")\

@@ -160,7 +160,7 @@ struct JobsPage: DashboardPage {
             request.query["state"] == nil ? "There are no jobs." : "There are no \(request.query["state"]) jobs.",
             """
             <p>A producer pushes jobs to the list of a queue, or a file is enqueued:</p>
-            <p>\(Elements.command("apns-worker enqueue <jobs.ndjson"))</p>
+            <p>\(request.command(["enqueue"], then: " <jobs.ndjson"))</p>
             \(if: request.isOperator, "<p>\(request.link(["try"], "Try it")) sends a single test.</p>")
             """)
     }

@@ -138,7 +138,7 @@ struct ProblemCards {
                     "<button class=\"small\(action.style)\">\(action.title)</button>"
                 )
             }
-            return "<li>\(button)\(remedy.link(request))\(Elements.command(remedy.command))</li>"
+            return "<li>\(button)\(remedy.link(request))\(Elements.command(remedy.command(problem.access)))</li>"
         }
         return Elements.card(
             "<a href=\"\(path(problem.object))\">\(Elements.prose(problem.message))</a>",
@@ -231,7 +231,8 @@ struct RunningCampaigns {
             return [
                 "\(request.link(["campaigns", campaign.campaign], campaign.campaign))\(queue)",
                 CampaignsPage.state(campaign), CampaignsPage.progress(campaign),
-                "\(campaign.perSecond.map(Words.rate) ?? "–")", "\(campaign.leftMs.map(Words.duration) ?? "–")",
+                "\(campaign.deliveredPerSecond.map(Words.rate) ?? "–")",
+                "\(campaign.leftMs.map(Words.duration) ?? "–")",
             ]
         }
         let more = campaigns.count - rows.count
@@ -254,10 +255,12 @@ struct FirstSteps {
 
     init(_ request: PageRequest) { self.request = request }
 
-    static let commands = [
-        "apns-worker run",
-        "apns-worker enqueue --token 00fc13adff785122b4ad28809a3420982341241421348097878e577c991de8f0 --alert Hello",
-    ]
+    private static let token = "00fc13adff785122b4ad28809a3420982341241421348097878e577c991de8f0"
+
+    /// Returns the command that enqueues a first job.
+    static func enqueue(_ request: PageRequest) -> HTML {
+        request.command(["enqueue", "--token", token, "--alert", "Hello"])
+    }
 
     var html: HTML {
         Elements.empty(
@@ -265,8 +268,8 @@ struct FirstSteps {
             """
             <ol class="steps">
             <li><p>Start a worker. Its settings have the key of Apple and the app's topic.</p>\
-            \(Elements.command(Self.commands[0]))</li>
-            <li><p>Enqueue a job with the token of a device.</p>\(Elements.command(Self.commands[1]))\
+            \(request.command(["run"]))</li>
+            <li><p>Enqueue a job with the token of a device.</p>\(Self.enqueue(request))\
             \(if: request.isOperator, "<p>Or write one here: \(request.link(["try"], "Try it")).</p>")</li>
             <li><p>See on this page how it is sent. <code>docs/getting-started.md</code> explains each \
             step, and how to send without a device or a key from Apple.</p></li>
@@ -314,7 +317,7 @@ struct QueuesPage: DashboardPage {
             "Queues", columns + (request.isOperator ? [.init("<span class=\"hidden\">Action</span>", .key)] : []), rows,
             empty: Elements.empty(
                 "There are no queues.",
-                "<p>A queue begins with its first job or worker.</p>\(Elements.command(FirstSteps.commands[1]))"))
+                "<p>A queue begins with its first job or worker.</p>\(FirstSteps.enqueue(request))"))
         return PageContent(title: "Queues", main: Elements.live("queues", list))
     }
 

@@ -252,6 +252,14 @@ struct PageRequest: Sendable {
 
     func link(_ segments: [String], _ title: String) -> HTML { link(segments, [], title) }
 
+    /// Returns a command of `apns-worker` on this fleet, to copy.
+    /// - Parameters:
+    ///   - name: the name of a thing, as the last word.
+    ///   - rest: more text for the shell, such as a redirection.
+    func command(_ words: [String], _ name: String? = nil, then rest: String = "") -> HTML {
+        Elements.command(source.fleet.access.command(words, name) + rest)
+    }
+
     /// Returns a link to another page in the form of a button.
     /// - Parameter style: further classes, such as `small`.
     func button(

@@ -18,7 +18,7 @@ struct TryPage: DashboardPage {
                 title: "Try it",
                 main: Elements.empty(
                     "There is no queue yet.",
-                    "<p>Start a worker first: \(Elements.command("apns-worker run --simulate"))</p>"))
+                    "<p>Start a worker first: \(request.command(["run", "--simulate"]))</p>"))
         }
         // Without a worker, a job would only wait.
         let queue = request.query["queue"] ?? queues.first { $0.workers > 0 && $0.paused == nil }?.name ?? ""

@@ -257,11 +257,8 @@ struct WorkerPage: DashboardPage {
                 .init("Connections", .number, priority: 2), .init("Per second", .number, priority: 2),
                 .init("Done", .number, priority: 3), .init(Term.lease, .key, priority: 2),
                 .init("Problem", priority: 2),
-            ], rows, empty: "No lane of it has a lease.")
+            ], rows, empty: Elements.empty("No lane of it has a lease."))
     }
-
-    /// Returns the command that stops a worker. Hosts choose names, so a name can contain anything.
-    static func stopCommand(_ name: String) -> String { FleetStatus.Problem.Remedy.command(["stop"], name) }
 
     private func stop(_ worker: FleetStatus.Worker, _ status: FleetStatus, _ request: PageRequest) -> HTML {
         guard request.isOperator, worker.state != .gone else { return "" }
@@ -274,7 +271,7 @@ struct WorkerPage: DashboardPage {
             and exits.</p>
             \(if: !items.isEmpty, "<ul>\(items)</ul>")
             <div class="actions">\(WorkersPage.actions(worker, request, style: ""))\
-            \(Elements.command(Self.stopCommand(worker.name)))</div>
+            \(request.command(["stop"], worker.name))</div>
             """)
     }
 }

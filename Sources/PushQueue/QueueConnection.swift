@@ -322,7 +322,7 @@ public final class QueueConnection {
             .reclaim,
             [
                 keys.workers, keys.claimed(other), keys.jobs, keys.dead, keys.deadBytes, keys.statsPrefix, keys.results,
-                keys.workerInfo, keys.minutesPrefix,
+                keys.workerInfo, keys.minutesPrefix, keys.campaigns, keys.campaignPrefix,
             ],
             arguments: { [limits, keys] command in
                 command.append(other)

@@ -91,6 +91,10 @@ public struct QueueKeys: Sendable {
                 )
             }
         }
+        guard !queue.contains(",") else {
+            throw Invalid(
+                description: "a queue can't be named \(queue): a comma separates the names of several; choose another")
+        }
         guard !SharedKeys.hasTag(queue) else {
             throw Invalid(
                 description:

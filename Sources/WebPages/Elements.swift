@@ -48,9 +48,9 @@ package enum Elements {
     /// An absent text is an empty cell, which phones omit. An unknown number or time is `–`.
     /// - Parameters:
     ///   - caption: the name of the table, for screen readers.
-    ///   - empty: what to show if there are no rows; see ``empty(_:_:)``.
+    ///   - empty: the markup in place of the table if there are no rows; see ``empty(_:)`` and ``empty(_:_:)``.
     package static func list(_ caption: String, _ columns: [Column], _ rows: [[HTML]], empty: HTML) -> HTML {
-        guard !rows.isEmpty else { return empty.text.hasPrefix("<") ? empty : "<p class=\"empty\">\(empty)</p>" }
+        guard !rows.isEmpty else { return empty }
         func style(_ column: Column) -> HTML {
             let kind: HTML =
                 switch column.kind {
@@ -106,6 +106,9 @@ package enum Elements {
         aria-label="Copy the command \(text)">Copy</button></span>
         """
     }
+
+    /// Returns what a page shows in place of a list without entries: a sentence.
+    package static func empty(_ sentence: HTML) -> HTML { "<p class=\"empty\">\(sentence)</p>" }
 
     /// Returns what a page shows in place of a list without entries: what is missing, and what to do next.
     package static func empty(_ title: HTML, _ content: HTML) -> HTML {

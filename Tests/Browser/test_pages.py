@@ -149,6 +149,18 @@ class Pages(Live):
                 found = [one for one in self.browser.problems() if "404 (Not Found)" not in one or title != "404"]
                 self.assertEqual(found, [])
 
+    def test_a_mistake_in_a_search_is_shown_with_its_form(self):
+        for path in ("/activity?action=explode", "/activity?result=maybe", "/jobs?limit=1&state=lost", "/dead?since=soon",
+                     "/devices?token=zz", "/devices/00fc13"):
+            with self.subTest(path):
+                request = urllib.request.Request(self.address + path)
+                with self.assertRaises(urllib.error.HTTPError) as refusal:
+                    urllib.request.urlopen(request, timeout=LIMIT)
+                page = refusal.exception.read().decode()
+                self.assertEqual(refusal.exception.code, 400)
+                self.assertIn('role="alert"', page)
+                self.assertIn("<form class=\"filters", page)
+
     def test_navigation_leads_to_each_section_and_marks_it(self):
         self.browser.open("/")
         links = "nav[aria-label=Pages] a"

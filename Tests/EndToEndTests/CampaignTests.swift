@@ -263,7 +263,7 @@ extension EndToEnd {
             #expect(
                 report.contains(#""ended":\#(count),"#) && report.contains(#""total":\#(count)"#), "\(report)")
 
-            #expect(report.contains(#""latency_p99_ms":"#) && report.contains(#""per_second":"#), "\(report)")
+            #expect(report.contains(#""latency_p99_ms":"#) && report.contains(#""ended_per_second":"#), "\(report)")
 
             // It is for callbacks too, but not for those that ask for an outcome.
             let output = FileManager.default.temporaryDirectory.appending(path: "results-\(UUID().uuidString)")

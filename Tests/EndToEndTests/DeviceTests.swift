@@ -123,8 +123,24 @@ extension EndToEnd {
             #expect(page.output.contains("JOBS  none\n") && page.output.contains("DEAD LETTERS  none\n"))
             let object = try #require(try await stage.objects(["device", token, "--json"]).first)
             #expect(object["invalid"] == nil && (object["jobs"] as? [Any])?.isEmpty == true)
+            let forget = try await stage.run(["device", "forget", "\(token.prefix(8))…", "--yes"])
+            #expect(
+                forget.errors.contains("name the whole token, because another device's may begin"), "\(forget.errors)")
             let wrong = try await stage.run(["device", "zz"])
             #expect(wrong.ending != .exited(0) && wrong.errors.contains("not hexadecimal"))
+        }
+
+        @Test("eight digits are enough if they are those of only one token")
+        func beginning() async throws {
+            let redis = try RedisServer()
+            let token = "00fc13ad" + String(repeating: "0", count: 56)
+            try redis.run("SADD", "push:{shared}:invalid-tokens", token)
+            for text in ["00fc13ad", "00FC13AD…", "00fc13ad00..."] {
+                try await redis.apnsWorker(["device", text]).succeeds("TOKEN       \(token)\n")
+            }
+            try await redis.apnsWorker(["device", "00fc13ae"]).fails(1, "no token in Redis begins with 00fc13ae")
+            try redis.run("RPUSH", "push:{default}:jobs", #"{"token":"00fc13ad11\#(token.dropFirst(10))"}"#)
+            try await redis.apnsWorker(["device", "00fc13ad"]).fails(1, "these tokens begin with 00fc13ad: ", token)
         }
 
         @Test("base64 of a token is the token, in a job and on the command line")

@@ -109,7 +109,7 @@ extension EndToEnd {
             try redis.push(TestJob.many(1, prefix: "b"))
             try await eventually("the next summary") { try sum("delivered") == 51 }
             #expect(summaries().count <= before + 2, "\(worker.log)")
-            #expect(summaries().allSatisfy { $0.contains(" in_flight=") && $0.contains(" per_second=") })
+            #expect(summaries().allSatisfy { $0.contains(" in_flight=") && $0.contains(" delivered_per_second=") })
             _ = try await worker.stop()
         }
 

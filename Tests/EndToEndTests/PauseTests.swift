@@ -47,7 +47,7 @@ extension EndToEnd {
             let output = try await Self.command(
                 "pause", "--queue", "bulk", "--prefix", "p", "--reason", "too much", redis: redis)
             #expect(output.hasPrefix("queue bulk is paused: too much\n"))
-            #expect(output.contains("  apns-worker resume --queue bulk --prefix p\n"))
+            #expect(output.contains("  apns-worker resume --queue bulk --redis \(redis.url) --prefix p\n"))
             let keys = try redis.run("KEYS", "*").elements?.compactMap(\.text).sorted()
             #expect(keys == ["p:{bulk}:paused", "p:{shared}:audit"])
             #expect(

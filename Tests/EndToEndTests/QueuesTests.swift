@@ -71,5 +71,34 @@ extension EndToEnd {
         func refused(queues: String) async throws {
             try await CommandLineTests.run(["run", "--topic", "a", "--queue", queues]).fails("--queue")
         }
+
+        @Test(
+            "one that can't be read hides no other one",
+            arguments: [
+                ["jobs", "list"], ["jobs", "list", "--count", "--by", "queue"], ["jobs", "show", "--id", "kept"],
+                ["jobs", "export"], ["device", String(repeating: "ab", count: 32)],
+            ])
+        func unreadable(command: [String]) async throws {
+            let redis = try RedisServer()
+            try redis.run("RPUSH", "push:{ok}:jobs", #"{"id":"kept","token":"\#(String(repeating: "ab", count: 32))"}"#)
+            try redis.run("SET", "push:{bad}:retry", "x")
+            let partly = try await redis.apnsWorker(command + ["--queue", "bad,ok"])
+            partly.ends(1, command.contains("--count") ? "ok" : "kept")
+            #expect(partly.errors.contains("queue bad is not included: ") && !partly.errors.contains("queue ok"))
+            try await redis.apnsWorker(command + ["--queue", "bad"]).fails(1, "WRONGTYPE")
+        }
+
+        @Test("a name with a comma is refused where it names one queue")
+        func comma() async throws {
+            let (redis, sentence) = (try RedisServer(), "a queue can't be named a,b: a comma separates")
+            let file = FileManager.default.temporaryDirectory.appending(path: "queues-\(UUID().uuidString).yaml")
+            defer { try? FileManager.default.removeItem(at: file) }
+            try Data("queues: {'a,b': {weight: 2}}".utf8).write(to: file)
+            try await redis.apnsWorker(["jobs", "list", "--config", file.path]).fails(78, "queues: \(sentence)")
+            try await redis.apnsWorker(["jobs", "move", "--all", "--to-queue", "a,b", "--yes"]).fails(sentence)
+            try await redis.apnsWorker(["web-user", "shop", "--role", "producer", "--token", "--queue", "a,b"])
+                .fails(64, "--queue: \(sentence)")
+            try await RequeueTool.script.run(["--all", "--yes", "--queue", "a,b"], redis: redis).fails(64, sentence)
+        }
     }
 }

@@ -16,7 +16,10 @@ extension EndToEnd {
 
         @Test("the command that a problem advises is one of the program", arguments: remedies)
         private func parses(remedy: FleetStatus.Problem.Remedy) throws {
-            let words = remedy.command.split(separator: " ").map(String.init)
+            let access = FleetAccess([
+                ("--redis", "", "redis://r:1"), ("--redis-ca", "", "ca.pem"), ("--prefix", "", "-p"),
+            ])
+            let words = remedy.command(access).split(separator: " ").map(String.init)
             #expect(words.first == "apns-worker")
             // These ask for a confirmation, for which there is no terminal here.
             let asks =

@@ -19,7 +19,7 @@ struct CampaignPaceTests {
     func minutes() throws {
         let points = CampaignPace.points(
             of: try Self.periods([(180, 60, 30), (0, 60, 600), (0, 60, 6), (60, 60, 12)]))
-        #expect(points.map(\.ended) == [606, 12, 0, 30] && points.map(\.perSecond) == [10.1, 0.2, 0, 0.5])
+        #expect(points.map(\.ended) == [606, 12, 0, 30] && points.map(\.endedPerSecond) == [10.1, 0.2, 0, 0.5])
         #expect(points.map(\.at) == (0..<4).map { (Self.start + $0 * 60) * 1000 })
         #expect(points.allSatisfy { $0.seconds == 60 } && CampaignPace.points(of: []).isEmpty)
     }

@@ -217,6 +217,9 @@ struct ChangeTests {
             await expectRefusal("did you mean bulk?") {
                 _ = try await scene.desk().plan(Self.jobs(.move, ["id": "1", "to_queue": "bluk"]))
             }
+            await expectRefusal("a queue can't be named a,b: a comma separates") {
+                _ = try await scene.desk().plan(Self.jobs(.move, ["id": "1", "to_queue": "a,b"]))
+            }
             await expectRefusal("did you mean shop?") {
                 var desk = try scene.desk()
                 desk.configuredApps = ["shop"]

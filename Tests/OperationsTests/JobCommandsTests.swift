@@ -279,7 +279,7 @@ struct JobCommandsTests {
         // Minutes until the clock is at the start again would be any number of fields.
         #expect(counts.periods.map(\.length) == [86_400])
         let summary = CampaignSummary([CampaignStatus(counts, nil, queue: "default", now: 0)])
-        #expect(summary.perSecond == nil)
+        #expect(summary.endedPerSecond == nil)
     }
 
     private func finished() async throws -> [StoredResult] {
@@ -308,7 +308,7 @@ struct JobCommandsTests {
         let report = try #require(entry["report"])
         for member in [
             #""total":4"#, #""ended":4"#, #""delivered":2"#, #""invalid_token":1"#, #""invalid_share":0.2500"#,
-            #""dead_reasons":{"BadPayload":1}"#, #""duration_ms":"#, #""per_second":"#,
+            #""dead_reasons":{"BadPayload":1}"#, #""duration_ms":"#, #""ended_per_second":"#,
         ] {
             #expect(report.contains(member), "\(report)")
         }
@@ -585,11 +585,14 @@ struct JobCommandsTests {
         let first = part("a", delivered: 90, invalid: 10, of: 100, finishedAt: 3000)
         var summary = CampaignSummary([first, part("b", delivered: 250, invalid: 50, of: 400, finishedAt: nil)])
         #expect(!summary.finished && summary.total == 500 && summary.ended == 400 && summary.left == 100)
-        #expect(summary.invalidShare == 0.15 && summary.durationMs == 2000 && summary.perSecond == 200)
+        #expect(summary.invalidShare == 0.15 && summary.durationMs == 2000 && summary.endedPerSecond == 200)
         #expect(summary.finishedAt == nil && summary.state == "100 left")
+        let json = try JSONLine.text(summary, keys: .convertToSnakeCase)
+        #expect(json.contains(#""ended_per_second":200"#) && json.contains(#""delivered_per_second":30"#), "\(json)")
+        #expect(!json.contains(#""per_second""#), "\(json)")
         summary = CampaignSummary([first, part("b", delivered: 300, invalid: 100, of: 400, finishedAt: 5000)])
         #expect(summary.finished && summary.finishedAt == 5000 && summary.durationMs == 4000)
-        #expect(summary.page.contains("State           finished"), "\(summary.page)")
+        #expect(summary.page.contains("State             finished"), "\(summary.page)")
         summary = CampaignSummary([first, part("b", delivered: 1, invalid: 0, of: nil, finishedAt: nil)])
         #expect(summary.total == nil && summary.left == nil && summary.state == "the total is unknown")
         #expect(CampaignSummary.percent(1, of: 5000) == "<0.1%" && CampaignSummary.percent(25, of: 1000) == "2.5%")

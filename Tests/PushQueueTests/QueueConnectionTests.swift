@@ -113,6 +113,7 @@ struct QueueConnectionTests {
                 }
                 let text = failure?.description ?? ""
                 #expect(text.contains("WRONGTYPE \(key) holds a \(kind)"), "\(text)")
+                #expect(text.ranges(of: "rename or delete that key").count == 1, "\(text)")
                 #expect(try queue.everything() == before, "\(key)")
                 // A lane that can't be reclaimed is not tried again for an hour.
                 if script == .reclaim, key == queue.keys.claimed("w") { try queue.endLease("w") }

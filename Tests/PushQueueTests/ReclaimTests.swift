@@ -140,6 +140,46 @@ struct ReclaimTests {
         #expect(try queue.stats() == ["reclaimed": reclaimsLeft, "dead": tokens, "dead:Poison": tokens])
     }
 
+    static let ofCampaigns: [(body: String, tokens: Int?)] = [
+        (#"{"campaign":"spring","token":"aa"}"#, 1), (#"{"tokens":["aa","bb","cc"],"campaign":"spring"}"#, 3),
+        (#"{"apns_worker":1,"tokens":["bb","cc"],"job":{"campaign":"spring","tokens":["aa","bb","cc"]}}"#, 2),
+        // Sidekiq's format, with an object or its JSON, and ActiveJob's with a symbol.
+        (#"{"class":"Push","args":[{"campaign":"spring","token":"aa"}]}"#, 1),
+        (#"{"class":"Push","args":["{\"campaign\":\"spring\",\"tokens\":[\"aa\",\"bb\"]}"]}"#, 2),
+        (
+            #"{"class":"W","args":[{"arguments":[{"token":"aa","campaign":{"_aj_serialized":"S","value":"spring"}}]}]}"#,
+            1
+        ),
+        (#"{"token":"aa","args":[{"campaign":"autumn"}],"campaign":"spring"}"#, 1),
+        // Jobs without a campaign, as a worker reads them.
+        (#"{"campaign":7,"token":"aa"}"#, nil), (#"{"campaign":"","token":"aa"}"#, nil),
+        (#"{"payload":{"campaign":"spring"},"token":"aa"}"#, nil), (#"{"campaign":"spring""#, nil), ("[1]", nil),
+        (#"{"campaign":"\#(String(repeating: "x", count: 101))","token":"aa"}"#, nil), (#"{"args":[1]}"#, nil),
+        (String(repeating: #"{"args":["#, count: 2000), nil), (#"{"campaign":"\ud800","token":"aa"}"#, nil),
+    ]
+
+    @Test(
+        "the notifications of a poison job are dead for its campaign, which then finishes",
+        arguments: ofCampaigns.indices, [ResultsKept.off, .all])
+    func campaign(index: Int, results: ResultsKept) async throws {
+        let (body, tokens) = Self.ofCampaigns[index]
+        let limits = QueueLimits { ($0.maximumReclaims, $0.results) = (0, results) }
+        try queue.push([body])
+        try queue.redis.run("HSET", queue.keys.campaign("spring"), "total", "\(tokens ?? 1)")
+        _ = try await queue.worker("dying", limits).claim(1)
+        try queue.endLease("dying")
+        let worker = queue.worker("x", limits)
+        #expect(try await worker.reclaim("dying") == [0, 1])
+        let number = tokens.map { "\($0)" }
+        for counter in ["dead", "dead:Poison"] {
+            #expect(try queue.redis.run("HGET", queue.keys.campaign("spring"), counter).text == number, "\(counter)")
+        }
+        #expect(try queue.redis.run("ZCARD", queue.keys.campaigns).number == (tokens == nil ? 0 : 1))
+        let entries = "\(try queue.redis.run("XRANGE", queue.keys.results, "-", "+"))"
+        #expect(entries.contains("campaign_finished") == (tokens != nil), "\(entries)")
+        if let tokens { #expect(try queue.stats() == ["dead": tokens, "dead:Poison": tokens]) }
+    }
+
     /// Returns the original that the worker's reader finds: the whole body if it is not a wrapper.
     private static func readable(_ body: String, _ original: String) -> String {
         Envelope.read(ByteBuffer(string: body)).isWrapped ? original : body

@@ -259,7 +259,7 @@ struct Inbox: Sendable {
             \(Elements.list(
                 "Rules",
                 [.init("Rule"), .init("Interface", .key), .init("<span class=\"hidden\">Action</span>", .key)], rows,
-                empty: "No rules: every valid request is accepted."))
+                empty: Elements.empty("No rules: every valid request is accepted.")))
             """
     }
 
@@ -322,7 +322,8 @@ struct Inbox: Sendable {
         let rows = names.map { name, value -> [HTML] in
             ["<code>\(name)</code>", "<code>\(value)</code>\(note(name, value, notification.malformedHeaders))"]
         }
-        return Elements.list("Headers", [.init("Name", .key), .init("Value")], rows, empty: "No headers.")
+        return Elements.list(
+            "Headers", [.init("Name", .key), .init("Value")], rows, empty: Elements.empty("No headers."))
     }
 
     private func note(_ name: String, _ value: String, _ malformed: [String: String]) -> HTML {
@@ -373,7 +374,7 @@ struct Inbox: Sendable {
             \(Elements.list(
                 "Attempts",
                 [.init("Attempt", .number), .init("Push", .key), .init("Received", .key), .init("Answer", .key)], rows,
-                empty: "No attempts."))
+                empty: Elements.empty("No attempts.")))
             """
     }
 }

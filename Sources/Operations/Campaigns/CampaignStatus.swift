@@ -40,7 +40,7 @@ package struct CampaignStatus: Encodable, Sendable {
     package var guardLevels: [CampaignGuard.Level]?
     /// Notifications that were delivered per second: since the last reading or, without one, since the start. `nil` while
     /// none ends.
-    package var perSecond: Double?
+    package var deliveredPerSecond: Double?
     /// The time that the remaining notifications need at the rate at which they end, in milliseconds.
     package var leftMs: Int64?
     /// The periods in which notifications ended. Reports have their sums.
@@ -51,7 +51,7 @@ package struct CampaignStatus: Encodable, Sendable {
     private enum CodingKeys: String, CodingKey {
         case campaign, queue, state, discards, limitPerSecond, stateSinceAt, by, reason, total, ended, left, outcomes
         case deadReasons, retryReasons, startedAt, updatedAt, finishedAt, stopIf, stopMin, stoppedAt, guardLevels
-        case perSecond, leftMs
+        case deliveredPerSecond, leftMs
     }
 
     /// The time without a settlement after which a campaign is idle, in milliseconds.
@@ -107,12 +107,13 @@ package struct CampaignStatus: Encodable, Sendable {
     /// some of it ends.
     package var isUnfinished: Bool {
         guard state != "cancelled", finishedAt == nil else { return false }
-        return left.map { $0 > 0 } ?? (state == "paused" || perSecond != nil || startedAt == nil)
+        return left.map { $0 > 0 } ?? (state == "paused" || deliveredPerSecond != nil || startedAt == nil)
     }
 
     private mutating func setRate(_ ended: Int, _ delivered: Int, in milliseconds: Int64) {
         let rate = Double(max(0, ended)) * 1000 / Double(milliseconds)
-        perSecond = ended > 0 ? (Double(max(0, delivered)) * 10_000 / Double(milliseconds)).rounded() / 10 : nil
+        deliveredPerSecond =
+            ended > 0 ? (Double(max(0, delivered)) * 10_000 / Double(milliseconds)).rounded() / 10 : nil
         leftMs = left.flatMap { rate > 0 && state == "running" ? Int64(bounding: Double($0) * 1000 / rate) : nil }
     }
 
@@ -136,7 +137,7 @@ package struct CampaignStatus: Encodable, Sendable {
         return [
             campaign, queue, stateText, total.map(Words.number) ?? "-", Words.number(count(.delivered)),
             Words.number(count(.invalidToken)), Words.number(count(.dead)), Words.number(count(.cancelled)),
-            Words.number(others), perSecond.map(Words.rate) ?? "-", leftText,
+            Words.number(others), deliveredPerSecond.map(Words.rate) ?? "-", leftText,
             startedAt.map { Words.brief(now - $0) + " ago" } ?? "-",
         ]
     }
@@ -176,7 +177,7 @@ package struct CampaignStatus: Encodable, Sendable {
             lines.append(
                 title.padded(to: 11) + sorted.map { "\(Words.number($0.value)) \($0.key)" }.joined(separator: ", "))
         }
-        if let perSecond { lines.append("rate       \(Words.rate(perSecond)) per second") }
+        if let deliveredPerSecond { lines.append("rate       \(Words.rate(deliveredPerSecond)) delivered per second") }
         if let leftMs { lines.append("time left  \(Words.duration(leftMs))") }
         if let startedAt {
             lines.append("started    \(Moment.text(startedAt)) (\(Words.duration(max(0, now - startedAt))) ago)")

@@ -26,7 +26,7 @@ package struct CampaignSummary: Encodable, Sendable {
     /// The time from the first settlement to the last one, in milliseconds.
     package var durationMs: Int64?
     /// Notifications that ended per second, in that time.
-    package var perSecond: Double?
+    package var endedPerSecond: Double?
     /// The times from enqueueing to delivery that 50 and 99 percent of the notifications needed at most, estimated, in
     /// milliseconds; of those that were delivered at the first attempt.
     package var latencyP50Ms: Int?
@@ -57,7 +57,7 @@ package struct CampaignSummary: Encodable, Sendable {
         finishedAt = finished ? queues.compactMap(\.finishedAt).max() : nil
         if let startedAt, let end = finishedAt ?? updatedAt, end >= startedAt { durationMs = end - startedAt }
         if let durationMs, durationMs > 0, ended > 0 {
-            perSecond = (Double(ended) * 10_000 / Double(durationMs)).rounded() / 10
+            endedPerSecond = (Double(ended) * 10_000 / Double(durationMs)).rounded() / 10
         }
         let latencies = queues.reduce(into: LatencyCounts()) { $0 += $1.latencies }
         latencyP50Ms = latencies.percentile(0.5).map { Int(bounding: $0) }
@@ -65,6 +65,9 @@ package struct CampaignSummary: Encodable, Sendable {
         deliveredShare = share(.delivered)
         invalidShare = share(.invalidToken)
     }
+
+    /// The period in which most notifications ended.
+    package var peak: CampaignPace.Point? { rates.max { $0.ended < $1.ended } }
 
     package func count(_ outcome: Outcome) -> Int { outcomes[outcome.rawValue] ?? 0 }
 
@@ -99,20 +102,21 @@ package struct CampaignSummary: Encodable, Sendable {
         if let startedAt { facts.append(("Started", Moment.text(startedAt))) }
         if let end = finishedAt ?? updatedAt { facts.append((finished ? "Finished" : "Last ended", Moment.text(end))) }
         if let durationMs { facts.append(("Duration", Words.duration(durationMs))) }
-        if let perSecond { facts.append(("Per second", Words.rate(perSecond))) }
+        if let endedPerSecond { facts.append(("Ended per second", Words.rate(endedPerSecond))) }
         if let latencyP50Ms, let latencyP99Ms {
             let (half, most) = (Words.duration(Int64(latencyP50Ms)), Words.duration(Int64(latencyP99Ms)))
             facts.append(("Delivered after", "\(half) (p50), \(most) (p99)"))
         }
-        if let peak = rates.map(\.perSecond).max(), let length = rates.first?.seconds {
-            facts.append(("Peak", "\(Words.rate(peak)) per second, in \(Words.duration(length * 1000))"))
+        if let peak {
+            facts.append(
+                ("Peak", "\(Words.rate(peak.endedPerSecond)) per second, in \(Words.duration(peak.seconds * 1000))"))
         }
         return facts
     }
 
     /// Returns the report as lines of text.
     package var page: [String] {
-        let width = 16
+        let width = 18
         var lines = ["campaign \(campaign)"]
         lines += facts.map { $0.name.padded(to: width) + $0.value }
         for outcome in Outcome.allCases where count(outcome) > 0 {
@@ -147,7 +151,7 @@ package enum CampaignPace {
         /// The length of the period.
         package var seconds: Int64
         package var ended: Int
-        package var perSecond: Double
+        package var endedPerSecond: Double
     }
 
     /// Returns the sums of periods, which all have the same length and leave no gaps.
@@ -166,7 +170,7 @@ package enum CampaignPace {
             let ended = sums[number] ?? 0
             return Point(
                 at: number * length * 1000, seconds: length, ended: ended,
-                perSecond: (Double(ended) * 10 / Double(length)).rounded() / 10)
+                endedPerSecond: (Double(ended) * 10 / Double(length)).rounded() / 10)
         }
     }
 }

@@ -97,7 +97,7 @@ package struct CampaignChange: Change {
         let reports = try await CampaignReport.apply(
             change, to: campaign, by: desk.person, reason: reason ?? "", in: desk.queues, desk.fleet)
         try await CampaignReport.makeDue(after: change, reports, of: campaign, in: desk.queues, desk.fleet)
-        var result = ChangeResult(reports.map { $0.part(after: change) })
+        var result = ChangeResult(reports.map { $0.part(after: change, desk.fleet.access) })
         result.hasNoEffect = !reports.contains { $0.isChanged(by: change) }
         if let requeue {
             let requeued = try await requeue.apply(plan, desk, control)
@@ -148,15 +148,16 @@ package struct CampaignReport: Encodable, Sendable {
         }
     }
 
-    fileprivate func part(after change: JobCommands.Change) -> ChangePart {
+    fileprivate func part(after change: JobCommands.Change, _ access: FleetAccess) -> ChangePart {
         var part = ChangePart(queue, count: isChanged(by: change) ? 1 : 0)
         part.sentence = "campaign \(campaign) in queue \(queue) \(words(after: change))"
         if state == "cancelled" || before == "cancelled", change == .pause || change == .resume {
-            part.sentence += "; to send it after all: apns-worker campaign requeue \(campaign)"
+            part.sentence += "; to send it after all: \(access.command(["campaign", "requeue"], campaign))"
         }
         if unconfirmed > 0 {
             part.error =
-                "\(Words.count(unconfirmed, "lane")) with jobs did not confirm it within 10 seconds; see `apns-worker status`"
+                "\(Words.count(unconfirmed, "lane")) with jobs did not confirm it within 10 seconds; see "
+                + "`\(access.command(["status"]))`"
         }
         part.report = self
         return part

@@ -81,7 +81,7 @@ package struct SendCampaign: Change {
         var reply = try await cursor.ask(after: 0, count: 0)
         // A campaign that was cancelled after its first jobs.
         if reply.state == .moved { reply = try await cursor.ask(after: reply.next, count: 0) }
-        if let refusal = refusal(reply, keys) { throw refusal }
+        if let refusal = refusal(reply, keys, desk.fleet.access) { throw refusal }
         var plan = ChangePlan(subject)
         plan.verb = "enqueued"
         plan.rest = "the other jobs are not enqueued"
@@ -107,15 +107,17 @@ package struct SendCampaign: Change {
             if let new = `guard`, known?.rules != new.rules || known?.minimum != new.minimum {
                 let old = known.map { "the guard \($0.text), from \(Words.number($0.minimum)) notifications on" }
                 plan.notes.append(
-                    "\(subject) has \(old ?? "no guard"); to change that: apns-worker campaign guard "
-                        + campaign.printable
+                    "\(subject) has \(old ?? "no guard"); to change that: "
+                        + desk.fleet.access.command(["campaign", "guard"], campaign.printable)
                 )
             }
         }
         return plan
     }
 
-    private func refusal(_ reply: CampaignCursor.Reply, _ keys: QueueKeys) -> ChangeRefusal? {
+    private func refusal(
+        _ reply: CampaignCursor.Reply, _ keys: QueueKeys, _ access: FleetAccess
+    ) -> ChangeRefusal? {
         let name = campaign.printable
         let problem: String
         switch reply.state {
@@ -126,12 +128,13 @@ package struct SendCampaign: Change {
                 ? "; the canary has \(Self.words(reply.outcomes))" : ""
             problem =
                 "\(subject) was paused by its guard: \(reply.reason)\(canary); \(Words.number(reply.next)) of "
-                + "\(Words.count(jobs.count, "job")) are enqueued; to continue: apns-worker campaign resume \(name), then "
-                + "this command again; to end it: apns-worker campaign cancel \(name)"
+                + "\(Words.count(jobs.count, "job")) are enqueued; to continue: "
+                + "\(access.command(["campaign", "resume"], name)), then this command again; to end it: "
+                + access.command(["campaign", "cancel"], name)
         case .cancelled:
             problem =
                 "\(subject) is cancelled, after \(Words.count(reply.next, "job")) of its list; "
-                + "to send it after all: apns-worker campaign requeue \(name)"
+                + "to send it after all: \(access.command(["campaign", "requeue"], name))"
         case .list:
             problem =
                 "\(subject) was sent to other tokens, of which \(Words.count(reply.next, "job")) were enqueued; "
@@ -153,7 +156,7 @@ package struct SendCampaign: Change {
         let (cursor, keys) = try await cursor(desk)
         var run = Run(next: jobs.count - plan.count, part: ChangePart(keys.queue))
         do {
-            try await push(with: cursor, keys, &run, control)
+            try await push(with: cursor, keys, desk.fleet.access, &run, control)
         } catch let refusal as ChangeRefusal {
             if run.part.count == 0 { throw refusal }
             run.part.error = refusal.message
@@ -193,7 +196,8 @@ package struct SendCampaign: Change {
     }
 
     private func push(
-        with cursor: CampaignCursor, _ keys: QueueKeys, _ run: inout Run, _ control: ChangeControl
+        with cursor: CampaignCursor, _ keys: QueueKeys, _ access: FleetAccess, _ run: inout Run,
+        _ control: ChangeControl
     ) async throws {
         var bodies: [ByteBuffer] = []
         var (waitsSince, isWaitReported) = (ContinuousClock.Instant?.none, false)
@@ -252,7 +256,7 @@ package struct SendCampaign: Change {
                 try await Task.sleep(for: Self.pause)
             case .stopped, .cancelled, .list, .job, .lost:
                 if reply.state == .stopped, canaryJobs > 0, run.next <= canaryJobs { run.canary = reply.outcomes }
-                if let refusal = refusal(reply, keys) { throw refusal }
+                if let refusal = refusal(reply, keys, access) { throw refusal }
             }
         }
         control.phase("")

@@ -29,9 +29,7 @@ package struct ForgetDevices: Change {
         var tokens: [String] = []
         for text in texts {
             guard !TokenText.isShortened(text) else {
-                throw FieldMistake { _ in
-                    "\(text.printable) is the beginning of a token; a device token has 64 hex digits or more"
-                }
+                throw FieldMistake { _ in Self.refusal(of: text) }
             }
             guard let hex = token(text) else {
                 throw FieldMistake { _ in "\(text.prefix(8).printable)… is not a device token in hex or base64" }
@@ -41,6 +39,11 @@ package struct ForgetDevices: Change {
         self.tokens = Set(tokens).sorted()
         patience = try fields.number("wait", 0...86_400) ?? Self.defaultPatience
         finder = TokenFinder(self.tokens)
+    }
+
+    /// Returns the message about the beginning of a token.
+    package static func refusal(of beginning: String) -> String {
+        "\(beginning.printable) is the beginning of a token; name the whole token, because another device's may begin with it"
     }
 
     /// The devices for the audit log, which must not name them: the first half of the SHA-256 of their tokens in
@@ -64,7 +67,7 @@ package struct ForgetDevices: Change {
         throw ChangeRefusal(
             .conflict, subject,
             "the set of invalid tokens is being divided, and both of its forms may have the token; repeat this after "
-                + "`apns-worker invalid reshard` has ended")
+                + "`\(desk.fleet.access.command(["invalid", "reshard"]))` has ended")
     }
 
     // MARK: Counting

@@ -232,8 +232,8 @@ package struct UncancelJobs: Change {
                 .conflict, plan.subject, "no job with \(ids.count == 1 ? "this ID" : "these IDs") is cancelled")
         }
         part.sentence =
-            "ended the cancellation of \(Words.count(part.count, "ID")); for the dead letters: apns-worker requeue "
-            + "--reason \(QueueJobs.cancelledReason)"
+            "ended the cancellation of \(Words.count(part.count, "ID")); for the dead letters: "
+            + desk.fleet.access.command(["requeue", "--reason", QueueJobs.cancelledReason])
         return ChangeResult([part])
     }
 }

@@ -7,6 +7,8 @@ import Redis
 package struct Fleet: Sendable {
     package let clients: RedisClients
     package let prefix: String
+    /// The settings of commands that act on this fleet.
+    package let access: FleetAccess
     /// The queues that are read even if they have no keys.
     package let named: [QueueKeys]
     /// True if the operator has named them, and they are not just the default.
@@ -22,12 +24,13 @@ package struct Fleet: Sendable {
     private static let impatience = Duration.seconds(10)
 
     package init(
-        clients: RedisClients, prefix: String, named: [QueueKeys], isNamed: Bool, searches: Bool,
+        clients: RedisClients, prefix: String, access: FleetAccess = FleetAccess(), named: [QueueKeys], isNamed: Bool,
+        searches: Bool,
         configured: @escaping @Sendable (_ queue: String) throws -> (source: QueueSource, isGiven: Bool),
         waitUntilReady: @escaping @Sendable (RedisClient) async throws -> Void
     ) {
         self.clients = clients
-        self.prefix = prefix
+        (self.prefix, self.access) = (prefix, access)
         self.named = named
         self.isNamed = isNamed
         self.searches = searches

@@ -19,7 +19,8 @@ extension FleetStatus {
     package static let reclaimTime: Int64 = 5000
 
     /// Returns the problems that need attention.
-    package func findProblems(_ limits: Limits) -> [Problem] {
+    /// - Parameter access: the fleet, for the commands that help.
+    package func findProblems(_ limits: Limits, _ access: FleetAccess = FleetAccess()) -> [Problem] {
         var problems = servers.flatMap(\.problems)
         for queue in queues { problems += self.problems(of: queue, limits) + deadLetterProblems(of: queue, limits) }
         problems += stoppedCampaigns
@@ -121,6 +122,7 @@ extension FleetStatus {
                         hint: "check the network and the proxy", [.check]))
             }
         }
+        for index in problems.indices { problems[index].access = access }
         // The worst first; others keep their order.
         return problems.filter(\.kind.isCritical) + problems.filter { !$0.kind.isCritical }
     }

@@ -30,7 +30,7 @@ extension FleetStatus {
         var status = try await read(fleet, found.keys, apps: apps)
         if let incomplete = found.incomplete { status.notes.append(incomplete) }
         status.searchError = found.unsearched?.headline
-        status.problems = status.findProblems(limits)
+        status.problems = status.findProblems(limits, fleet.access)
         return status
     }
 
@@ -48,7 +48,7 @@ extension FleetStatus {
         status.prefix = fleet.prefix
         let readings = try await readQueues(fleet, queues)
         status.servers = try await servers(fleet, readings.filter(\.isReachable).map(\.keys))
-        status.add(readings)
+        status.add(readings, fleet.access)
         let sightings = readings.flatMap(sightings)
         status.workers = workers(sightings, unwritable: status.unwritableQueues)
         let names = Set(newest(sightings).flatMap(\.apps).map(\.name) + apps).filter { !$0.isEmpty }
@@ -70,7 +70,7 @@ extension FleetStatus {
         }
         // Of a Redis that can't be read, the time is not known.
         if status.at == 0 { status.at = Moment.now }
-        status.problems = status.findProblems(limits)
+        status.problems = status.findProblems(limits, fleet.access)
         return status
     }
 
@@ -161,7 +161,7 @@ extension FleetStatus {
         return reading
     }
 
-    private mutating func add(_ readings: [QueueReading]) {
+    private mutating func add(_ readings: [QueueReading], _ access: FleetAccess) {
         for reading in readings {
             wrongKeys += reading.wrongKeys
             largeKeys += reading.largeKeys
@@ -195,7 +195,7 @@ extension FleetStatus {
                 if let latest = found.latest, latest > found.now + JobTime.farAhead {
                     notes.append(
                         "queue \(queue.name) has a job that is scheduled for \(Moment.text(latest)), in more than a year; "
-                            + "`apns-worker jobs list --state scheduled` shows it")
+                            + "`\(access.command(["jobs", "list", "--state", "scheduled"]))` shows it")
                 }
                 if found.workerCount > found.workers.count {
                     notes.append(

@@ -57,8 +57,10 @@ package struct FleetStatus: Encodable, Sendable {
         package let since: Int64?
         /// The first thing to do, as a clause; empty if the remedies are all.
         package let hint: String
-        /// The commands that help, in the order in which they make sense.
+        /// The things that help, in the order in which they make sense.
         package let remedies: [Remedy]
+        /// The fleet that has the problem, for commands.
+        package var access = FleetAccess()
 
         package init(
             _ kind: Kind, _ object: Object, _ message: String, since: Int64? = nil, hint: String = "",
@@ -73,7 +75,7 @@ package struct FleetStatus: Encodable, Sendable {
 
         /// The action that solves the problem, in words.
         package var advice: String {
-            ([hint] + remedies.compactMap(\.words)).filter { !$0.isEmpty }.joined(separator: "; ")
+            ([hint] + remedies.compactMap { $0.words(access) }).filter { !$0.isEmpty }.joined(separator: "; ")
         }
 
         private enum CodingKeys: String, CodingKey { case kind, subject, message, since, advice, commands }
@@ -85,7 +87,7 @@ package struct FleetStatus: Encodable, Sendable {
             try members.encode(message, forKey: .message)
             try members.encodeIfPresent(since, forKey: .since)
             try members.encode(advice, forKey: .advice)
-            try members.encode(remedies.map(\.command), forKey: .commands)
+            try members.encode(remedies.map { $0.command(access) }, forKey: .commands)
         }
     }
 

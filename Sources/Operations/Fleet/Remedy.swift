@@ -38,36 +38,31 @@ extension FleetStatus.Problem {
         /// Tests each step to Redis and APNs.
         case check
 
-        /// The command for a shell.
-        package var command: String {
+        /// Returns the command for a shell.
+        package func command(_ access: FleetAccess) -> String {
+            func option(_ option: String, _ value: String) -> [String] { FleetAccess.option(option, value) }
             switch self {
-            case .resumeApp(let app): Self.command(["resume"] + Self.option("--app", app))
-            case .resumeQueue(let queue): Self.command(["resume"] + Self.option("--queue", queue))
-            case .resumeCampaign(let name): Self.command(["campaign", "resume"], name)
-            case .cancelCampaign(let name): Self.command(["campaign", "cancel"], name)
-            case .showCampaign(let name): Self.command(["campaign", "show"], name)
-            case .listDeadLetters(let queue): Self.command(["dead", "list"] + Self.option("--queue", queue))
+            case .resumeApp(let app): return access.command(["resume"] + option("--app", app))
+            case .resumeQueue(let queue): return access.command(["resume"] + option("--queue", queue))
+            case .resumeCampaign(let name): return access.command(["campaign", "resume"], name)
+            case .cancelCampaign(let name): return access.command(["campaign", "cancel"], name)
+            case .showCampaign(let name): return access.command(["campaign", "show"], name)
+            case .listDeadLetters(let queue): return access.command(["dead", "list"] + option("--queue", queue))
             case .requeue(let queue, let reason):
-                Self.command(
-                    ["requeue"] + Self.option("--queue", queue)
-                        + (reason.map { Self.option("--reason", $0) } ?? ["--all"]))
-            case .unquiet: Self.command(["quiet", "--all", "--undo"])
+                return access.command(
+                    ["requeue"] + option("--queue", queue) + (reason.map { option("--reason", $0) } ?? ["--all"]))
+            case .unquiet: return access.command(["quiet", "--all", "--undo"])
             case .startWorker(let queues):
-                Self.command(
-                    ["run"] + (queues.isEmpty ? [] : Self.option("--queue", queues.joined(separator: ","))))
-            case .check: Self.command(["check"])
+                return access.command(
+                    ["run"] + (queues.isEmpty ? [] : option("--queue", queues.joined(separator: ","))))
+            case .check: return access.command(["check"])
             }
         }
 
-        /// Returns a command of `apns-worker` for a shell.
-        /// - Parameter name: the name of a thing, as the last word.
-        package static func command(_ words: [String], _ name: String? = nil) -> String {
-            (["apns-worker"] + words + (name.map(argument) ?? [])).map(quoted).joined(separator: " ")
-        }
-
-        /// The command and its effect, as a clause; `nil` if the hint says it.
-        package var words: String? {
-            switch self {
+        /// Returns the command and its effect, as a clause; `nil` if the hint says it.
+        func words(_ access: FleetAccess) -> String? {
+            let command = command(access)
+            return switch self {
             case .resumeApp: "`\(command)` probes at once"
             case .resumeQueue: "`\(command)` ends its pause"
             case .resumeCampaign: "`\(command)` continues"
@@ -79,26 +74,6 @@ extension FleetStatus.Problem {
             case .startWorker: nil
             case .check: "`\(command)` tests each step"
             }
-        }
-
-        /// Keeps a name that begins with a dash from being read as an option.
-        private static func argument(_ name: String) -> [String] { name.hasPrefix("-") ? ["--", name] : [name] }
-
-        private static func option(_ option: String, _ value: String) -> [String] {
-            value.hasPrefix("-") ? ["\(option)=\(value)"] : [option, value]
-        }
-
-        /// Returns a word for a shell. Producers choose names, so that one can contain anything.
-        package static func quoted(_ word: String) -> String {
-            let isPlain =
-                !word.isEmpty
-                && word.utf8.allSatisfy {
-                    (0x30...0x39).contains($0) || (0x41...0x5A).contains($0) || (0x61...0x7A).contains($0)
-                        || "-_.,:/@%+=".utf8.contains($0)
-                }
-            return isPlain
-                ? word
-                : "'" + word.split(separator: "'", omittingEmptySubsequences: false).joined(separator: "'\\''") + "'"
         }
     }
 }

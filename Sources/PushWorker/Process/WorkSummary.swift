@@ -48,7 +48,7 @@ struct WorkSummary {
         }
         let rate = Double(counters[.delivered] - last[.delivered]) / max(seconds, 0.001)
         // Whole numbers suffice, except for a rate so small that it would be shown as zero.
-        metadata["per_second"] = rate >= 10 ? "\(Int(rate))" : "\(Double(Int(rate * 10)) / 10)"
+        metadata["delivered_per_second"] = rate >= 10 ? "\(Int(rate))" : "\(Double(Int(rate * 10)) / 10)"
         metadata["seconds"] = "\(Int(seconds.rounded()))"
         return metadata
     }

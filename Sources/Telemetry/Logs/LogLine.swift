@@ -114,8 +114,9 @@ struct LogLine {
     private static let numericNames: Set<String> = [
         "accepted", "attempt", "by_gateway", "cancelled", "connections", "connections_lost", "connections_made",
         "count",
-        "dead", "deferred", "delivered", "dropped", "expired", "failures", "in_flight", "invalid_token", "jobs", "lane",
-        "lanes", "per_second", "poisoned", "port", "retried", "scheduled", "seconds", "status", "suppressed", "waiting",
+        "dead", "deferred", "delivered", "delivered_per_second", "dropped", "expired", "failures", "in_flight",
+        "invalid_token", "jobs", "lane",
+        "lanes", "poisoned", "port", "retried", "scheduled", "seconds", "status", "suppressed", "waiting",
     ]
 
     /// Returns the number in a field, in JSON's notation; `nil` for a field that is a string.

@@ -57,6 +57,15 @@ extension Settings {
             logger: redis.logger)
     }
 
+    /// The settings of Redis that are not the defaults, for commands that are printed to be copied.
+    private var access: FleetAccess {
+        FleetAccess(
+            Setting.all.filter { $0.section == .redis }.compactMap { setting in
+                guard let text = text(setting), text != setting.initial.map(setting.kind.text) else { return nil }
+                return (setting.flag, setting.variable, text)
+            })
+    }
+
     /// Returns the fleet, with clients that connect on demand.
     func fleet(
         _ redis: CommandRedis, searches: Bool,
@@ -67,7 +76,8 @@ extension Settings {
             topology: redis.topology, eventLoop: eventLoop, configuration: redis.configuration, logger: redis.logger)
         let queues = try queues()
         return Fleet(
-            clients: clients, prefix: keyPrefix, named: queues.map(\.keys), isNamed: namesQueues, searches: searches,
+            clients: clients, prefix: keyPrefix, access: access, named: queues.map(\.keys), isNamed: namesQueues,
+            searches: searches,
             configured: { name in
                 let isGiven = given(.format, queue: name) != nil || given(.list, queue: name) != nil
                 let queue =

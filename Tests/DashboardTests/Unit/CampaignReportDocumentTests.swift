@@ -15,7 +15,7 @@ struct CampaignReportDocumentTests {
     @Test("is one page with a chart of outcomes and of reasons, without scripts and other files")
     func page() {
         let text = Self.text("spring", ["delivered": 950, "dead": 50, "dead:BadPayload": 50, "retried:Throttled": 7])
-        for part in ["950 (95%)", "50 (5%)", ">BadPayload<", ">Throttled<", "<svg ", "Per second"] {
+        for part in ["950 (95%)", "50 (5%)", ">BadPayload<", ">Throttled<", "<svg ", "Ended per second"] {
             #expect(text.contains(part), "\(part)")
         }
         for part in ["<script", "http:", "https:", "src=", "url(", "invalid_token"] { #expect(!text.contains(part)) }
@@ -34,8 +34,11 @@ struct CampaignReportDocumentTests {
             CampaignReportDocument(summary, now: 1_795_000_200_000).text
         }
         let long = summary([("at:1795000020/60", "6000"), ("at:1795000140/60", "3600")])
+        #expect(long.peak?.endedPerSecond == 100 && long.facts.contains { $0 == ("Peak", "100 per second, in 60 s") })
         let several = text(long)
-        for part in ["<h2>Notifications per second</h2>", "100 at most, in periods of 60 s", "60 per second</title>"] {
+        for part in [
+            "<h2>Notifications that ended per second</h2>", "100 at most, in periods of 60 s", "60 per second</title>",
+        ] {
             #expect(several.contains(part), "\(part): \(several)")
         }
         let chart = try #require(long.chart).html.text
@@ -43,7 +46,7 @@ struct CampaignReportDocumentTests {
             #expect(chart.contains(part), "\(part): \(chart)")
         }
         let short = summary([("at:1795000020/60", "6000")])
-        #expect(!text(short).contains("Notifications per second"))
+        #expect(!text(short).contains("Notifications that ended per second"))
         #expect(short.chart == nil)
     }
 

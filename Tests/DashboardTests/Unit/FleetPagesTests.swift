@@ -29,13 +29,6 @@ struct FleetPagesTests {
     }
 
     @Test(
-        "a worker's name cannot add words or commands to the command to copy",
-        arguments: [("vm.7", "vm.7"), ("x; rm -rf /", "'x; rm -rf /'"), ("$(id)", "'$(id)'"), ("--all", "-- --all")])
-    func stopCommand(name: String, words: String) {
-        #expect(WorkerPage.stopCommand(name) == "apns-worker stop \(words)")
-    }
-
-    @Test(
         "a worker that hangs, one that runs and one that is not ready differ",
         arguments: [
             (Self.worker(), "running", Elements.Tone.good, "It claims and sends jobs."),

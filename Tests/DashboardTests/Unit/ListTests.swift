@@ -203,7 +203,7 @@ struct ActivityTests {
 
     @Test("an unknown action or result is a mistake", arguments: ["action=explode", "result=maybe"])
     func mistakes(query: String) {
-        #expect(throws: WebError.self) { try ActivityPage.Filter(Form(query)) }
+        #expect(throws: FieldMistake.self) { try ActivityPage.Filter(Form(query)) }
     }
 
     @Test("a page of actions ends with its last row, and the last page has no next one", arguments: [50, 100, 51])

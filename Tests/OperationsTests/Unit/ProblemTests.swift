@@ -186,7 +186,8 @@ struct ProblemTests {
             ("it's", #"'it'\''s'"#), ("$(id)`id`", "'$(id)`id`'"), ("é", "'é'"),
         ])
     func quoted(name: String, word: String) {
-        #expect(FleetStatus.Problem.Remedy.resumeApp(name).command == "apns-worker resume --app \(word)")
+        #expect(FleetAccess().command(["stop"], name) == "apns-worker stop \(word)")
+        #expect(FleetStatus.Problem.Remedy.resumeApp(name).command(.init()) == "apns-worker resume --app \(word)")
     }
 
     @Test(
@@ -199,7 +200,44 @@ struct ProblemTests {
             (.requeue(queue: "q", reason: nil), "requeue --queue q --all"),
         ] as [(FleetStatus.Problem.Remedy, String)])
     func dashes(remedy: FleetStatus.Problem.Remedy, command: String) {
-        #expect(remedy.command == "apns-worker " + command)
+        #expect(remedy.command(.init()) == "apns-worker " + command)
+    }
+
+    @Test(
+        "a command acts on the same fleet wherever it is copied, and has no secret",
+        arguments: [
+            ([], "apns-worker campaign resume c", "apns-worker campaign resume -- -c"),
+            (
+                [("--redis", "URL", "redis://r:1/2"), ("--prefix", "PREFIX", "my push")],
+                "apns-worker campaign resume c --redis redis://r:1/2 --prefix 'my push'",
+                "apns-worker campaign resume --redis redis://r:1/2 --prefix 'my push' -- -c"
+            ),
+            (
+                [("--redis", "URL", "rediss://me:secret@r:1"), ("--prefix", "PREFIX", "-p")],
+                "URL=${URL:?} apns-worker campaign resume c --prefix=-p",
+                "URL=${URL:?} apns-worker campaign resume --prefix=-p -- -c"
+            ),
+            (
+                [("--redis", "URL", "redis://r?password_file=/etc/p"), (nil, "CA", "text")],
+                "CA=${CA:?} apns-worker campaign resume c --redis 'redis://r?password_file=/etc/p'",
+                "CA=${CA:?} apns-worker campaign resume --redis 'redis://r?password_file=/etc/p' -- -c"
+            ),
+        ] as [([FleetAccess.Value], String, String)])
+    func access(settings: [FleetAccess.Value], command: String, dashed: String) {
+        let access = FleetAccess(settings)
+        #expect(FleetStatus.Problem.Remedy.resumeCampaign("c").command(access) == command)
+        #expect(FleetStatus.Problem.Remedy.resumeCampaign("-c").command(access) == dashed)
+    }
+
+    @Test("the advice and the commands of all problems have what reaches their fleet")
+    func accessOfProblems() throws {
+        let access = FleetAccess([("--prefix", "APNS_WORKER_PREFIX", "other")])
+        for problem in Self.status.findProblems(.init(), access) {
+            let (json, words) = (try JSONLine.text(problem), problem.advice)
+            #expect(words.split(separator: "`apns-worker").dropFirst().allSatisfy { $0.contains(" --prefix other") })
+            #expect(json.ranges(of: "\"apns-worker").count == problem.remedies.count, "\(json)")
+            #expect(json.ranges(of: "--prefix other").count >= problem.remedies.count, "\(json)")
+        }
     }
 }
 
@@ -222,13 +260,15 @@ struct CampaignStateTests {
     func projection() throws {
         // 600 of 1000 in a minute: 400 need 40 s more.
         let status = Self.status(["delivered": 300, "invalid_token": 300])
-        #expect(status.perSecond == 5 && status.leftMs == 40_000 && status.endsAt(now: Self.now) == Self.now + 40_000)
+        #expect(
+            status.deliveredPerSecond == 5 && status.leftMs == 40_000
+                && status.endsAt(now: Self.now) == Self.now + 40_000)
         var later = Self.status(["delivered": 310, "invalid_token": 310])
         later.compare(with: status, after: 2000)
-        #expect(later.perSecond == 5 && later.endsAt(now: Self.now) == Self.now + 38_000)
+        #expect(later.deliveredPerSecond == 5 && later.endsAt(now: Self.now) == Self.now + 38_000)
         var idle = status
         idle.compare(with: status, after: 2000)
-        #expect(idle.perSecond == nil && idle.endsAt(now: Self.now) == nil)
+        #expect(idle.deliveredPerSecond == nil && idle.endsAt(now: Self.now) == nil)
         #expect(Self.status(total: nil, ["delivered": 5]).endsAt(now: Self.now) == nil)
     }
 
@@ -237,7 +277,7 @@ struct CampaignStateTests {
         let begun = Self.now - milliseconds
         var counts = CampaignCounts(name: "c", total: nil, startedAt: begun, updatedAt: begun + 60)
         counts.counters = ["delivered": 760]
-        #expect(CampaignStatus(counts, nil, queue: "q", now: Self.now).perSecond == rate)
+        #expect(CampaignStatus(counts, nil, queue: "q", now: Self.now).deliveredPerSecond == rate)
     }
 
     @Test("a projected end beyond all times does not overflow")

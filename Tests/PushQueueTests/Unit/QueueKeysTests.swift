@@ -49,6 +49,13 @@ struct QueueKeysTests {
         #expect(asQueue?.description.contains("queue") == true)
     }
 
+    @Test("a queue's name has no comma, because commands take lists of names", arguments: ["a,b", ",", "a,"])
+    func commas(name: String) throws {
+        let refusal = #expect(throws: QueueKeys.Invalid.self) { try QueueKeys(queue: name) }
+        #expect(refusal?.description.hasPrefix("a queue can't be named \(name): a comma separates") == true)
+        #expect(try QueueKeys(prefix: name).jobs == "\(name):{default}:jobs")
+    }
+
     @Test("other names are accepted", arguments: ["a", "my-queue_1.x:y", "!", String(repeating: "x", count: 100)])
     func taken(name: String) throws {
         #expect(try QueueKeys(prefix: name, queue: name).jobs == "\(name):{\(name)}:jobs")

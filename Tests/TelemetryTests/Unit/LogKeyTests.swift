@@ -49,7 +49,7 @@ struct LogKeyTests {
             "settings action subject by user",
             // Numbers, and times with their units.
             "count failures retry_in_ms after_ms limit_ms was jobs poisoned connections connections_lost",
-            "connections_made in_flight waiting seconds per_second delivered invalid_token suppressed expired dropped",
+            "connections_made in_flight waiting seconds delivered_per_second delivered invalid_token suppressed expired dropped",
             "dead retried deferred claimed accepted by_gateway",
             // The error, under the name that some libraries use.
             "error",

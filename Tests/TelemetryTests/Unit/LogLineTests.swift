@@ -47,13 +47,15 @@ struct LogLineTests {
     @Test("writes numbers as numbers in JSON, by the names of their fields, and IDs as strings whatever they look like")
     func numbers() throws {
         let metadata: Logger.Metadata = [
-            "count": "12", "status": "410", "per_second": "0.5", "after_ms": "-3", "payload_bytes": "0", "job": "123",
+            "count": "12", "status": "410", "delivered_per_second": "0.5", "after_ms": "-3", "payload_bytes": "0",
+            "job": "123",
             "app": "7", "attempt": "many", "lane": "01", "seconds": "1e9", "port": "1.", "failures": "",
         ]
         let object = try #require(
             try JSONSerialization.jsonObject(with: Data(line("m", metadata).bytes(.json))) as? [String: Any])
         #expect(
-            object["count"] as? Int == 12 && object["status"] as? Int == 410 && object["per_second"] as? Double == 0.5)
+            object["count"] as? Int == 12 && object["status"] as? Int == 410
+                && object["delivered_per_second"] as? Double == 0.5)
         #expect(object["after_ms"] as? Int == -3 && object["payload_bytes"] as? Int == 0)
         for (name, text) in [
             ("job", "123"), ("app", "7"), ("attempt", "many"), ("lane", "01"), ("seconds", "1e9"), ("port", "1."),

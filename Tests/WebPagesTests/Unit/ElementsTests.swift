@@ -26,9 +26,10 @@ struct ElementsTests {
 
     @Test("shows what to do instead of an empty list")
     func empty() {
-        #expect(Elements.list("Jobs", [.init("ID")], [], empty: "No job.").text == "<p class=\"empty\">No job.</p>")
-        let taught = Elements.empty("No job.", "<p>Enqueue one.</p>")
-        #expect(Elements.list("Jobs", [.init("ID")], [], empty: taught).text == taught.text)
+        #expect(Elements.empty("No \("<job>").").text == "<p class=\"empty\">No &lt;job&gt;.</p>")
+        for empty in [Elements.empty("No job."), Elements.empty("No job.", "<p>Enqueue one.</p>"), "", "No job."] {
+            #expect(Elements.list("Jobs", [.init("ID")], [], empty: empty).text == empty.text)
+        }
     }
 
     @Test(

@@ -115,7 +115,7 @@ local function finish_campaign(key, now, name, facts, results, limit)
     local started = facts.started_at and bounded(facts.started_at) or now
     -- 0 after the clock was set back.
     local duration = math.max(0, now - started)
-    local rate = duration > 0 and string.format(',"per_second":%.1f', ended * 1000 / duration) or ''
+    local rate = duration > 0 and string.format(',"ended_per_second":%.1f', ended * 1000 / duration) or ''
     local report = string.format('{"total":%.0f,"ended":%.0f,"outcomes":{%s},"dead_reasons":%s,"retry_reasons":%s,'
         .. '"invalid_share":%.4f,"started_at":%.0f,"finished_at":%.0f,"duration_ms":%.0f%s%s}',
         total, ended, table.concat(outcomes, ','), reasons_json(counters, 'dead'), reasons_json(counters, 'retried'),

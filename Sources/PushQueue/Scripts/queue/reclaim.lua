@@ -9,6 +9,8 @@
 --       7 results         STREAM outcomes of notifications; `results-marks` is beside it
 --       8 worker-info     HASH   lane -> its heartbeat
 --       9 minute:         prefix of the minutes' counters
+--      10 campaigns       ZSET   campaigns by the time of their last settlement (ms)
+--      11 campaign:       prefix of the campaigns' counters
 -- ARGV  1 lane            the lane whose lease has expired
 --       2 max reclaims    a job that was reclaimed more often is poison, and becomes a dead letter
 --       3 max dead        the maximum number of dead letters
@@ -28,9 +30,12 @@
 -- removes the lane. Each claim is pushed and removed in the same call: run twice, the second run finds what the first
 -- left.
 
-local workers, claimed, jobs, dead, dead_bytes, stats, results, worker_info, minutes = unpack(KEYS)
+local workers, claimed, jobs, dead, dead_bytes, stats, results, worker_info, minutes, campaigns, campaign_prefix =
+    unpack(KEYS)
 local lane, max_reclaims, max_dead, max_dead_age, max_dead_bytes, head_end, max_results = unpack(ARGV)
 local now = now_ms()
+-- Bytes; the worker refuses a job with a longer one.
+local MAX_CAMPAIGN_NAME = 100
 
 local wrong = wrong_type({
     [workers] = 'zset', [jobs] = 'list', [dead] = 'zset', [stats_key(stats, now)] = 'hash', [results] = 'stream',
@@ -52,6 +57,36 @@ if wrong then
     return wrong
 end
 
+-- Returns the job in the JSON of a producer: itself or, in Sidekiq's and ActiveJob's format, its first argument.
+local function job_in(value)
+    if type(value) == 'string' then
+        value = decoded_object(value)
+    end
+    if type(value) ~= 'table' then
+        return {}
+    end
+    local arguments = value.token == nil and value.tokens == nil and value.channel == nil
+        and (value.args or value.arguments)
+    if type(arguments) == 'table' then
+        return job_in(arguments[1])
+    end
+    return value
+end
+
+-- Returns the campaign of a job, or nil, and its number of notifications, `members` being those of its wrapper. No worker
+-- must decode such a job again: that may be what ended the others.
+local function campaign_of(original, members)
+    local job = job_in(original)
+    local name = job.campaign
+    if type(name) == 'table' then
+        -- A symbol of an ActiveJob.
+        name = name.value
+    end
+    local tokens = members.tokens or type(job.tokens) == 'table' and job.tokens or {}
+    local is_name = type(name) == 'string' and #name > 0 and #name <= MAX_CAMPAIGN_NAME and is_utf8(name)
+    return is_name and name or nil, math.max(1, #tokens)
+end
+
 local fields, all = fields_to_give_back(claimed)
 local bodies, letters = {}, {}
 for _, field in ipairs(fields) do
@@ -59,11 +94,14 @@ for _, field in ipairs(fields) do
     local head, original, members = unwrap(body)
     local reclaims = (members.reclaims or 0) + 1
     if not claim_number(field) then
-        letters[#letters + 1] = { field, 'UnreadableClaim', 'a claim whose field is not a number and a stamp', {}, body }
+        letters[#letters + 1] = {
+            field, 'UnreadableClaim', 'a claim whose field is not a number and a stamp', {}, body,
+            { campaign_of(original, members) },
+        }
     elseif reclaims > tonumber(max_reclaims) then
         letters[#letters + 1] = {
             field, 'Poison', string.format('reclaimed %d times from lanes whose lease had expired', reclaims), members,
-            original,
+            original, { campaign_of(original, members) },
         }
     else
         -- The head after its mark, from the comma on, without its old counter.
@@ -77,18 +115,30 @@ for _, field in ipairs(fields) do
 end
 
 call_in_chunks(push_head(head_end), jobs, bodies)
-local notifications, evicted, by_reason = 0, 0, {}
+local notifications, evicted, by_reason, by_campaign = 0, 0, {}, {}
 for index, letter in ipairs(letters) do
     local field, reason, detail, members, original = unpack(letter)
-    local text, number = carried(members)
+    local text = carried(members)
+    local campaign, number = unpack(letter[6], 1, 2)
     -- An unreadable field can be any bytes.
     local claim = claim_number(field) and lane .. ':' .. field or lane .. ':' .. now .. '.' .. index
     bury(dead, dead_bytes, now, claim, reason, string.format(',"attempts":0,"detail":"%s"', detail) .. text, original)
     add_dead_results(results, tonumber(max_results), members, reason)
     notifications = notifications + number
     by_reason[reason] = (by_reason[reason] or 0) + number
+    if campaign then
+        local counts = by_campaign[campaign] or {}
+        counts.dead = (counts.dead or 0) + number
+        counts['dead:' .. reason] = (counts['dead:' .. reason] or 0) + number
+        by_campaign[campaign] = counts
+    end
 end
-write_results(results, max_results)
+-- A guard applies with the next settlement.
+for name, counts in pairs(by_campaign) do
+    add_to_campaign(campaigns, campaign_prefix, now, name, counts, results, max_results)
+end
+-- The entry about a campaign that has finished is kept whatever the setting.
+write_results(results, tonumber(max_results) == 0 and UNLIMITED_RESULTS or max_results)
 call_in_chunks('HDEL', claimed, fields)
 if #fields == all then
     end_lease(workers, worker_info, lane)

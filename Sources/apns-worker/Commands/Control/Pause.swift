@@ -61,23 +61,19 @@ struct Pause: AsyncParsableCommand {
     func run() async throws {
         let (change, settings) = (try change(), try queue.settings())
         let command = ChangeCommand(isJSON: json, isConfirmed: yes, asks: { _ in all })
+        func advise(_ remedy: FleetStatus.Problem.Remedy, _ fleet: Fleet) {
+            if !json { print("To end the pause:\n  \(remedy.command(fleet.access))") }
+        }
         if let app {
-            _ = try await FleetOptions.withFleet(settings, searches: true) { fleet in
+            return try await FleetOptions.withFleet(settings, searches: true) { fleet in
                 try await command.run(change, Desk(fleet, [], settings, isForced: force))
+                advise(.resumeApp(app.printable), fleet)
             }
-            if !json { print("To end the pause:\n  apns-worker resume --app \(app.printable)") }
-            return
         }
         try await QueueChoice.withChanged(queue, all: all, flag: "--all", force: force) { fleet, queues in
             try await command.run(change, Desk(fleet, queues, settings, isForced: force))
-            guard !json else { return }
-            for keys in queues { print("To end the pause:\n  apns-worker resume\(Self.flags(settings, keys))") }
+            for keys in queues { advise(.resumeQueue(keys.queue), fleet) }
         }
-    }
-
-    private static func flags(_ settings: Settings, _ keys: QueueKeys) -> String {
-        (keys.queue == "default" ? "" : " --queue \(keys.queue)")
-            + (settings.keyPrefix == "push" ? "" : " --prefix \(settings.keyPrefix)")
     }
 }
 

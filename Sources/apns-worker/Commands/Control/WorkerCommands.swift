@@ -36,7 +36,7 @@ struct Quiet: AsyncParsableCommand {
         try await command.send(
             .quiet,
             .init(
-                undo: "apns-worker quiet --undo",
+                undo: ["quiet", "--undo"],
                 done: "is quiet, with nothing in flight",
                 isDone: { status, name in
                     status.workers.contains {
@@ -104,7 +104,7 @@ struct CommandOptions: ParsableArguments {
     /// The texts and the check for a command.
     struct CommandTexts {
         /// The command that reverses it.
-        var undo: String?
+        var undo: [String]?
         /// The message when the command has been carried out.
         var done: String
         /// Returns true once the command has been carried out.
@@ -119,7 +119,9 @@ struct CommandOptions: ParsableArguments {
             var names: [String] = []
             let command = ChangeCommand(isConfirmed: yes, asks: { _ in all }) { part in
                 names.append(part.subject ?? "")
-                return json ? nil : part.sentence + (texts.undo.map { "; to undo: \($0) \(arguments)" } ?? "")
+                return json
+                    ? nil
+                    : part.sentence + (texts.undo.map { "; to undo: \(fleet.access.command($0 + arguments))" } ?? "")
             }
             try await command.run(change, Desk(fleet, queues, settings))
             let done = try await wait ? waits(for: names, fleet, queues, texts) : nil
@@ -130,9 +132,8 @@ struct CommandOptions: ParsableArguments {
     }
 
     /// Returns the arguments that select the same workers.
-    private var arguments: String {
-        let choice = all ? "--all" : workers.joined(separator: " ")
-        return choice + (fleet.queue.map { " --queue \($0)" } ?? "")
+    private var arguments: [String] {
+        (all ? ["--all"] : workers) + (fleet.queue.map { ["--queue", $0] } ?? [])
     }
 
     private func waits(

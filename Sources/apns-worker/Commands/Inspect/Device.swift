@@ -35,6 +35,9 @@ struct DeviceShow: AsyncParsableCommand {
             first; the jobs that wait for it; and its dead letters. Searches the newest 100,000 results of each queue, and all \
             jobs. Workers keep the results of failures, or with `results: all` of all notifications.
 
+            Of a token that is shortened, as logs and pages show it, eight digits are enough: it must be the beginning of only \
+            one of those in Redis.
+
             With --json it prints one object: token, invalid (at, reason, topic, environment, source), throttled_until, \
             registered_at, results, results_searched, jobs and dead_letters. Times are in ms since 1970; unknown members are \
             omitted.
@@ -42,7 +45,7 @@ struct DeviceShow: AsyncParsableCommand {
 
     @OptionGroup(title: "Queues") var queue: QueueOptions
 
-    @Argument(help: "Device token, in hex or base64.") var token: String
+    @Argument(help: "Device token in hex or base64, or at least its first eight digits.") var token: String
 
     @Option(help: "Maximum number of results, of jobs and of dead letters.") var limit = 20
 
@@ -50,20 +53,46 @@ struct DeviceShow: AsyncParsableCommand {
 
     func validate() throws {
         try DeadLetterOptions.check(limit: limit)
-        _ = try Device.hex(token)
+        if beginning == nil { _ = try Device.hex(token) }
+    }
+
+    /// The search for a token of which only the beginning is given.
+    private var beginning: TokenMatches? { TokenMatches(TokenMatches.digits(of: token)) }
+
+    /// Returns the hex of the token: the argument, or the only token in Redis that begins with it.
+    private func found(_ settings: Settings) async throws -> String {
+        guard var matches = beginning else { return try Device.hex(token) }
+        _ = try await QueueChoice.withEach(queue) { fleet, keys, _ in
+            try await matches.search(fleet.jobs(of: keys), fleet.client(for: keys.results), for: nil)
+        }
+        try await settings.withInvalidTokens { try await matches.search($0, for: nil) }
+        // A gateway may have shorter tokens.
+        guard let only = matches.tokens.first else {
+            if !TokenText.isShortened(token), TokenText.isToken(matches.beginning) { return matches.beginning }
+            throw CommandFailure(.attention, "no token in Redis begins with \(matches.beginning); name the whole token")
+        }
+        guard matches.tokens.count == 1 else {
+            let others = matches.isPartial ? ", and others" : ""
+            throw CommandFailure(
+                .attention,
+                "these tokens begin with \(matches.beginning): \(matches.tokens.joined(separator: ", "))\(others)")
+        }
+        return only
     }
 
     func run() async throws {
-        let hex = try Device.hex(token)
-        var findings = DeviceFindings(token: hex, now: Moment.now)
         let settings = try queue.settings()
+        let hex = try await found(settings)
+        var findings = DeviceFindings(token: hex, now: Moment.now)
         try await FleetOptions.withFleet(settings, searches: false) { fleet in
             findings.record = try await DeviceRecord.read(hex, fleet)
         }
-        try await QueueChoice.withEach(queue) { fleet, keys in
+        let unread = try await QueueChoice.withEach(queue) { fleet, keys, _ in
             try await findings.search(fleet.jobs(of: keys), fleet.client(for: keys.results), limit: limit)
         }
+        if !unread.isEmpty { findings.isPartial = true }
         Terminal.print(json ? try findings.json + "\n" : findings.page)
+        try unread.check()
     }
 }
 
@@ -85,7 +114,10 @@ struct DeviceExportCommand: AsyncParsableCommand {
     func run() async throws {
         var export = DeviceExport(try Device.hex(token))
         try await FleetOptions.withFleet(queue.settings(), searches: false) { try await export.read($0) }
-        try await QueueChoice.withEach(queue) { try await export.read($0.jobs(of: $1)) }
+        // An export is complete, or fails.
+        try await QueueChoice.withListed(queue) { fleet, queues in
+            for keys in queues { try await export.read(fleet.jobs(of: keys)) }
+        }
         if export.large > 0 {
             Terminal.note("note: \(Words.count(export.large, "job")) beyond 16 MiB were not searched\n")
         }

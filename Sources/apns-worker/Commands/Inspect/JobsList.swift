@@ -44,9 +44,10 @@ struct JobsList: AsyncParsableCommand {
     func run() async throws {
         let filter = try options.filter()
         var (looked, found, queues) = (0, 0, 0)
+        let unread: QueueChoice.Unread
         if count || by != nil {
             var counts = Counts(by: by ?? [])
-            try await QueueChoice.withEach(queue) { fleet, keys in
+            unread = try await QueueChoice.withEach(queue) { fleet, keys, _ in
                 looked += try await add(fleet.jobs(of: keys), filter, to: &counts)
                 queues += 1
             }
@@ -54,17 +55,16 @@ struct JobsList: AsyncParsableCommand {
             try counts.print(isJSON: json)
         } else {
             var listing = Listing(limit: limit ?? (json ? .max : 50), isJSON: json)
-            try await QueueChoice.withListed(queue) { fleet, names in
-                for keys in names {
-                    looked += try await listing.add(fleet.jobs(of: keys), filter, showsQueue: names.count > 1)
-                }
-                queues = names.count
+            unread = try await QueueChoice.withEach(queue) { fleet, keys, count in
+                looked += try await listing.add(fleet.jobs(of: keys), filter, showsQueue: count > 1)
+                queues += 1
             }
             try listing.end()
             found = listing.written
         }
-        guard found == 0 else { return }
+        guard found == 0 else { return try unread.check() }
         try QueueJobs.reportNothing(filter, looked: looked, queues: queues)
+        try unread.check()
     }
 
     // MARK: Counting

@@ -46,7 +46,7 @@ struct JobsShow: AsyncParsableCommand {
         var (looked, shown, queues) = (0, 0, 0)
         // A command to look at jobs needs no credential.
         let apps = (try? queue.settings().apps()) ?? []
-        try await QueueChoice.withEach(queue) { fleet, keys in
+        let unread = try await QueueChoice.withEach(queue) { fleet, keys, _ in
             let source = try await fleet.queue(keys)
             let jobs = try await fleet.jobs(of: keys)
             queues += 1
@@ -69,8 +69,9 @@ struct JobsShow: AsyncParsableCommand {
             }
         }
         try output.flush()
-        guard shown == 0 else { return }
+        guard shown == 0 else { return try unread.check() }
         try QueueJobs.reportNothing(filter, looked: looked, queues: queues)
+        try unread.check()
     }
 }
 
@@ -99,7 +100,7 @@ struct JobsExport: AsyncParsableCommand {
         let filter = try options.filter()
         let output = ByteOutput.standard
         var (looked, written, queues, skipped, partial) = (0, 0, 0, 0, 0)
-        try await QueueChoice.withEach(queue) { fleet, keys in
+        let unread = try await QueueChoice.withEach(queue) { fleet, keys, _ in
             let jobs = try await fleet.jobs(of: keys)
             queues += 1
             looked += try await jobs.sweep(filter) { _, page, _ in
@@ -125,8 +126,9 @@ struct JobsExport: AsyncParsableCommand {
             Terminal.note("\(Self.jobs(skipped)) skipped: larger than 16 MiB, or not JSON and of several lines\n")
             throw ExitCode(1)
         }
-        guard written == 0 else { return }
+        guard written == 0 else { return try unread.check() }
         try QueueJobs.reportNothing(filter, looked: looked, queues: queues)
+        try unread.check()
     }
 
     private static func jobs(_ count: Int) -> String { count == 1 ? "1 job was" : "\(Words.number(count)) jobs were" }

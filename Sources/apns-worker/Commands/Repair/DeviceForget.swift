@@ -41,6 +41,9 @@ struct DeviceForget: AsyncParsableCommand {
         }
         // Standard input cannot supply both the tokens and the answer.
         guard tokens != "-" || dryRun || yes else { throw ValidationError("--tokens - needs --yes or --dry-run") }
+        if let part = token.first(where: TokenText.isShortened) {
+            throw ValidationError(ForgetDevices.refusal(of: part))
+        }
         for text in token { _ = try Device.hex(text) }
         try Confirmation.check(isGiven: dryRun || yes)
     }

@@ -99,7 +99,8 @@ struct CampaignShow: AsyncParsableCommand {
         discussion: """
             With --json it prints one object for each queue that knows the campaign: campaign, queue, state (running, paused, \
             cancelled), discards, limit_per_second, state_since_at, by, reason, total, ended, left, outcomes, dead_reasons, \
-            retry_reasons, started_at, updated_at, finished_at, stop_if, stop_min, stopped_at, per_second and left_ms. Unknown values are omitted.
+            retry_reasons, started_at, updated_at, finished_at, stop_if, stop_min, stopped_at, delivered_per_second \
+            and left_ms. Unknown values are omitted.
             """)
 
     @OptionGroup var options: CampaignOptions

@@ -34,20 +34,21 @@ struct CampaignChangeOptions: ParsableArguments {
         return make
     }
 
-    /// Prints the command that reverses a change.
-    func advise(_ purpose: String, _ command: String) {
-        if !json { print("\(purpose):\n  apns-worker campaign \(command) \(options.campaign.printable)") }
-    }
-
     /// Changes the campaign in all queues, or in those of `--queue`, and waits until workers have confirmed it.
+    /// - Parameter reversal: the command that reverses the change, and its purpose.
     func run(
-        _ make: (Int64) throws(FieldMistake) -> some Change, isConfirmed: Bool = true
+        _ make: (Int64) throws(FieldMistake) -> some Change, isConfirmed: Bool = true,
+        reversal: (purpose: String, command: [String])? = nil
     ) async throws {
         let settings = try options.fleet.settings()
         try await options.withQueues { fleet, queues in
             let command = ChangeCommand(isJSON: json, isConfirmed: isConfirmed)
             try await command.run(
                 make(try await fleet.now(of: queues)), Desk(fleet, queues, settings, isForced: force))
+            if !json, let (purpose, words) = reversal {
+                let command = fleet.access.command(["campaign"] + words, options.campaign.printable)
+                print("\(purpose):\n  \(command)")
+            }
         }
     }
 }
@@ -64,8 +65,7 @@ struct CampaignPause: AsyncParsableCommand {
     func validate() throws { _ = try change.change(.pause) }
 
     func run() async throws {
-        try await change.run(change.change(.pause))
-        change.advise("To end the pause", "resume")
+        try await change.run(change.change(.pause), reversal: ("To end the pause", ["resume"]))
     }
 }
 
@@ -97,8 +97,8 @@ struct CampaignCancel: AsyncParsableCommand {
     }
 
     func run() async throws {
-        try await change.run(made(), isConfirmed: yes)
-        if !discard { change.advise("To send it after all", "requeue") }
+        try await change.run(
+            made(), isConfirmed: yes, reversal: discard ? nil : ("To send it after all", ["requeue"]))
     }
 }
 
@@ -193,7 +193,6 @@ struct CampaignGuardCommand: AsyncParsableCommand {
     func validate() throws { _ = try made() }
 
     func run() async throws {
-        try await change.run(made())
-        if !off { change.advise("To remove the guard", "guard --off") }
+        try await change.run(made(), reversal: off ? nil : ("To remove the guard", ["guard", "--off"]))
     }
 }

@@ -10,9 +10,9 @@ struct CampaignReport: AsyncParsableCommand {
             without scripts and links to other files, so that it can be mailed.
 
             With --json it prints one object: campaign, finished, total, ended, left, outcomes, delivered_share, invalid_share, \
-            dead_reasons, retry_reasons, started_at, updated_at, finished_at, duration_ms, per_second, latency_p50_ms and \
+            dead_reasons, retry_reasons, started_at, updated_at, finished_at, duration_ms, ended_per_second, latency_p50_ms and \
             latency_p99_ms (from enqueueing to delivery), rates (the \
-            rate over time: at, seconds, ended and per_second of each period), and queues, with an object \
+            rate over time: at, seconds, ended and ended_per_second of each period), and queues, with an object \
             as of `campaign show` for each queue. Unknown values are omitted.
             """)
 

@@ -129,7 +129,7 @@ struct Enqueue: AsyncParsableCommand {
             if let job {
                 try await enqueue(job, check, client, keys)
             } else {
-                try await enqueueLines(check, client, keys)
+                try await enqueueLines(check, client, keys, fleet.access)
             }
         }
     }
@@ -315,7 +315,9 @@ struct Enqueue: AsyncParsableCommand {
 
     // MARK: Lines
 
-    private func enqueueLines(_ check: EnqueueCheck?, _ client: RedisClient, _ keys: QueueKeys) async throws {
+    private func enqueueLines(
+        _ check: EnqueueCheck?, _ client: RedisClient, _ keys: QueueKeys, _ access: FleetAccess
+    ) async throws {
         var (enqueued, refused) = (0, 0)
         var (batch, ids, bytes): ([ByteBuffer], [String?], Int) = ([], [], 0)
         // The number of the batch's first line.
@@ -329,7 +331,7 @@ struct Enqueue: AsyncParsableCommand {
             do {
                 last = try await push(batch, &campaigns, client, keys)
             } catch let error as RedisError {
-                try reportPart(enqueued, next: first, last: lines.number, keys, error)
+                try reportPart(enqueued, next: first, last: lines.number, keys, access, error)
                 throw error
             }
             enqueued += batch.count
@@ -373,7 +375,9 @@ struct Enqueue: AsyncParsableCommand {
     /// - Parameters:
     ///   - next: the number of the first line that was not enqueued, or may not have been.
     ///   - last: the number of the last line of its batch.
-    private func reportPart(_ enqueued: Int, next: Int, last: Int, _ keys: QueueKeys, _ error: RedisError) throws {
+    private func reportPart(
+        _ enqueued: Int, next: Int, last: Int, _ keys: QueueKeys, _ access: FleetAccess, _ error: RedisError
+    ) throws {
         if json {
             struct Part: Encodable {
                 let queue: String
@@ -386,9 +390,10 @@ struct Enqueue: AsyncParsableCommand {
                 error: "\(error)")
             return print(try JSONLine.text(part, keys: .convertToSnakeCase))
         }
+        let command = access.command(["enqueue"] + FleetAccess.option("--queue", keys.queue))
         Terminal.note(
             "enqueued \(Words.count(enqueued, "job")) on \(keys.queue), of the lines before line \(next). To continue: "
-                + "tail -n +\(next) FILE | apns-worker enqueue\n")
+                + "tail -n +\(next) FILE | \(command)\n")
         if !error.isAnswer {
             Terminal.note(
                 "Redis did not answer to the jobs of lines \(next) to \(last): if it has them, they would be sent twice\n"

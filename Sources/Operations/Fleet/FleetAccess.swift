@@ -1,0 +1,55 @@
+import PrintableText
+
+/// The settings with which a command acts on the same fleet, in whatever shell it is typed.
+package struct FleetAccess: Sendable, Equatable {
+    /// A setting that is not the default.
+    package typealias Value = (option: String?, variable: String, text: String)
+
+    /// Options with their values, in order.
+    private var options: [String] = []
+    /// The environment variables of settings that must not be in a command line, or have no option.
+    private var variables: [String] = []
+
+    /// Makes the access to a fleet that only its environment and defaults describe.
+    package init() {}
+
+    package init(_ values: [Value]) {
+        for value in values {
+            if let option = value.option, !value.text.hasSecrets {
+                options += Self.option(option, value.text)
+            } else {
+                variables.append(value.variable)
+            }
+        }
+    }
+
+    /// Returns a command of `apns-worker` for a shell. It fails, without being run, in a shell that lacks a variable
+    /// that it needs.
+    /// - Parameter name: the name of a thing, as the last word.
+    package func command(_ words: [String], _ name: String? = nil) -> String {
+        var all = ["apns-worker"] + words
+        // A name that begins with a dash would be read as an option.
+        if let name, !name.hasPrefix("-") { all.append(name) }
+        all += options
+        if let name, name.hasPrefix("-") { all += ["--", name] }
+        return variables.map { "\($0)=${\($0):?} " }.joined() + all.map(Self.quoted).joined(separator: " ")
+    }
+
+    /// Returns an option with its value, which may begin with a dash.
+    package static func option(_ option: String, _ value: String) -> [String] {
+        value.hasPrefix("-") ? ["\(option)=\(value)"] : [option, value]
+    }
+
+    /// Returns a word for a shell. Producers choose names, so that one can contain anything.
+    private static func quoted(_ word: String) -> String {
+        let isPlain =
+            !word.isEmpty
+            && word.utf8.allSatisfy {
+                (0x30...0x39).contains($0) || (0x41...0x5A).contains($0) || (0x61...0x7A).contains($0)
+                    || "-_.,:/@%+=".utf8.contains($0)
+            }
+        return isPlain
+            ? word
+            : "'" + word.split(separator: "'", omittingEmptySubsequences: false).joined(separator: "'\\''") + "'"
+    }
+}
