@@ -238,17 +238,9 @@ extension EndToEnd {
                 texts.append((command[0], text))
             }
             // All keys, as Redis would send them to a replica.
-            for key in try redis.run("KEYS", "*").strings() {
-                let value =
-                    switch try redis.run("TYPE", key).text {
-                    case "string": try redis.run("GET", key)
-                    case "hash": try redis.run("HGETALL", key)
-                    case "list": try redis.run("LRANGE", key, "0", "-1")
-                    case "zset": try redis.run("ZRANGE", key, "0", "-1")
-                    case "set": try redis.run("SMEMBERS", key)
-                    default: try redis.run("XRANGE", key, "-", "+")
-                    }
-                texts.append((key, "\(value)"))
+            let connection = try redis.connect()
+            for key in try connection.run("KEYS", "*").strings() {
+                texts.append((key, "\(try connection.value(of: key))"))
             }
             #expect(texts.count > 18)
             _ = try await worker.stop()
