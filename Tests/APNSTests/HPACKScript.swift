@@ -95,14 +95,26 @@ struct HPACKScript {
         return HPACKComparison.Field(name: Array(field.name), value: Array(field.value))
     }
 
+    /// Has its own arithmetic, because the standard library's is generic and slow in a debug build.
     private mutating func text(_ count: Int) -> [UInt8] {
-        let hex = Array("0123456789ABCDEF-".utf8)
-        switch number(0..<3) {
-        case 0: return (0..<count).map { _ in hex.randomElement(using: &generator)! }
-        case 1: return (0..<count).map { _ in .random(in: 0x20...0x7E, using: &generator) }
-        default: return (0..<count).map { _ in .random(in: 0...255, using: &generator) }
+        let kind = number(0..<3)
+        var text: [UInt8] = []
+        text.reserveCapacity(count)
+        var random: UInt64 = 0
+        while text.count < count {
+            if text.count % 8 == 0 { random = generator.next() }
+            let byte = UInt8(truncatingIfNeeded: random)
+            random >>= 8
+            switch kind {
+            case 0: text.append(Self.digits[Int(byte % 17)])
+            case 1: text.append(0x20 + byte % 95)
+            default: text.append(byte)
+            }
         }
+        return text
     }
+
+    private static let digits = Array("0123456789ABCDEF-".utf8)
 
     private mutating func string(_ text: [UInt8]) -> [UInt8] {
         guard number(0..<3) > 0 else { return Self.integer(text.count, prefix: 7, pattern: 0) + text }

@@ -100,8 +100,8 @@ class Browser:
         self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {
             "features": [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]})
 
-    def open(self, path):
-        self.driver.get(self.base + path)
+    def open(self, path, base=None):
+        self.driver.get((self.base if base is None else base) + path)
         return self
 
     def shown(self, css):

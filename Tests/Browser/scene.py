@@ -22,7 +22,7 @@ LIMIT = 180
 def eventually(what, condition):
     """Waits for the condition's first true value and returns it. Raises AssertionError after a timeout."""
     end, last = time.monotonic() + LIMIT, None
-    while time.monotonic() < end:
+    while (start := time.monotonic()) < end:
         try:
             value = condition()
             if value:
@@ -34,7 +34,8 @@ def eventually(what, condition):
             if not is_replaced and not isinstance(error, (AssertionError, OSError, LookupError)):
                 raise
             last = error
-        time.sleep(0.05)
+        # The longer a try takes, the fewer there are.
+        time.sleep(min(max(0.05, 4 * (time.monotonic() - start)), 0.4))
     raise AssertionError(f"not within {LIMIT} s: {what}; last: {last!r}")
 
 

@@ -61,9 +61,10 @@ def inbox_pages(test):
 
 
 class Live(unittest.TestCase):
-    """A scene and a browser that all tests of a class share."""
+    """A scene that all tests of a class share, and a browser that all classes of a module share."""
 
     queues = "default,other"
+    started = None
 
     @classmethod
     def setUpClass(cls):
@@ -76,8 +77,26 @@ class Live(unittest.TestCase):
             "--lease", "7s")
         cls.web, cls.address = cls.scene.start_web(queue=cls.queues)
         cls.fill()
-        cls.browser = Browser(cls.address)
-        cls.addClassCleanup(cls.browser.close)
+        if Live.started is None:
+            Live.started = Browser(cls.address)
+            unittest.addModuleCleanup(Live.end_browser)
+        cls.browser = Live.started
+        cls.browser.base = cls.address
+        cls.addClassCleanup(cls.leave)
+
+    @classmethod
+    def leave(cls):
+        """Leaves the browser as a new one, before the servers of its page end."""
+        cls.browser.open("about:blank", "")
+        cls.browser.driver.execute_cdp_cmd("Network.clearBrowserCookies", {})
+        cls.browser.resize(1280, 900)
+        cls.browser.set_dark(False)
+        cls.browser.problems()
+
+    @staticmethod
+    def end_browser():
+        Live.started.close()
+        Live.started = None
 
     @classmethod
     def fill(cls):

@@ -91,16 +91,9 @@ extension EndToEnd {
             #expect(kinds["job"] == 1 && kinds["dead_letter"] == 1 && kinds["reserved_id"] == 1, "\(kinds)")
             #expect(kinds["invalid_token"] == 1 && kinds["announcement"] ?? 0 > 0, "\(kinds)")
             for server in stage.servers {
-                for key in try server.run("KEYS", "*").elements?.compactMap(\.text) ?? [] {
-                    let value =
-                        switch try server.run("TYPE", key).text {
-                        case "list": try server.run("LRANGE", key, "0", "-1")
-                        case "zset": try server.run("ZRANGE", key, "0", "-1")
-                        case "set": try server.run("SMEMBERS", key)
-                        case "hash": try server.run("HGETALL", key)
-                        case "stream": try server.run("XRANGE", key, "-", "+")
-                        default: try server.run("GET", key)
-                        }
+                let connection = try server.connect()
+                for key in try connection.run("KEYS", "*").elements?.compactMap(\.text) ?? [] {
+                    let value = try connection.value(of: key)
                     #expect(!"\(key) \(value)".lowercased().contains(token), "\(key)")
                 }
             }

@@ -148,15 +148,7 @@ extension EndToEnd {
             init(_ redis: RedisTestConnection) throws {
                 for name in (try redis.run("KEYS", "*").elements ?? []).compactMap(\.text).sorted() {
                     guard case .status(let type) = try redis.run("TYPE", name) else { continue }
-                    let content =
-                        switch type {
-                        case "string": try redis.run("GET", name)
-                        case "list": try redis.run("LRANGE", name, "0", "-1")
-                        case "set": try redis.run("SMEMBERS", name)
-                        case "zset": try redis.run("ZRANGE", name, "0", "-1", "WITHSCORES")
-                        case "hash": try redis.run("HGETALL", name)
-                        default: try redis.run("XRANGE", name, "-", "+")
-                        }
+                    let content = try redis.value(of: name)
                     keys.append((name, type, content.elements ?? [content]))
                 }
             }

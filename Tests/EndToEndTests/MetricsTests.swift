@@ -237,12 +237,7 @@ extension EndToEnd {
         // MARK: Requests
 
         static func get(_ port: Int, _ path: String) async throws -> (status: Int, body: String) {
-            let curl = try ChildProcess(
-                "curl", ["-s", "-S", "-m", "30", "-w", "\n%{http_code}", "http://127.0.0.1:\(port)\(path)"])
-            let ending = try await curl.wait()
-            try #require(ending == .exited(0), "\(curl.errors)")
-            let (body, status) = (curl.output.dropLast(4), curl.output.suffix(3))
-            return (try #require(Int(status)), String(body))
+            try await RawConnection.request(path, port: port)
         }
 
         static func page(_ port: Int) async throws -> Exposition { try Exposition(await get(port, "/metrics").body) }

@@ -59,6 +59,17 @@ extension EndToEnd {
             }
         }
 
+        /// Returns a configuration file whose members have a value.
+        private static func yaml(_ names: [String], _ value: String) throws -> String {
+            let quoted = try String(decoding: JSONEncoder().encode(value), as: UTF8.self).replacing("\\/", with: "/")
+            let paths = names.map { $0.split(separator: ".") }
+            let groups = Dictionary(grouping: paths.filter { $0.count == 2 }) { $0[0] }
+            return paths.filter { $0.count == 1 }.map { "\($0[0]): \(quoted)\n" }.joined()
+                + groups.map { group, members in
+                    "\(group):\n" + members.map { "  \($0[1]): \(quoted)\n" }.joined()
+                }.joined()
+        }
+
         /// Returns a part that a text has.
         private static func leak(_ text: String, _ parts: [Data]) -> String? {
             let text = Data(text.utf8)
@@ -92,7 +103,8 @@ extension EndToEnd {
             var runs: [(arguments: [String], environment: [String: String], names: [String])] = []
             let refusing = rows.filter(\.refusesTexts)
             #expect(refusing.count > 40)
-            for form in forms {
+            let folder = try ConfigurationTests.Folder()
+            for (number, form) in forms.enumerated() {
                 let variables = refusing.map(\.variable)
                 let flags = refusing.compactMap(\.flag)
                 let environment = Dictionary(uniqueKeysWithValues: variables.map { ($0, form) })
@@ -103,6 +115,13 @@ extension EndToEnd {
                 let files = variables.map { $0 + "_FILE" }
                 runs.append((["config"], Dictionary(uniqueKeysWithValues: files.map { ($0, form) }), files))
                 runs.append((["run", "--exit-when-done"] + flags.map { "\($0)=\(form)" }, [:], flags))
+                // A value that begins with a dash is taken for a flag.
+                runs.append((["config"] + flags.flatMap { [$0, form] }, [:], form.hasPrefix("-") ? [] : flags))
+                for suffix in ["", "_file"] {
+                    let members = refusing.map { $0.name + suffix }
+                    let file = try folder.write(Self.yaml(members, form), as: "all-\(number)\(suffix).yaml")
+                    runs.append((["config", "--config", file], [:], members.map { "`\($0)`" }))
+                }
             }
             for (index, row) in rows.enumerated() {
                 for (number, form) in forms.enumerated() {
@@ -110,25 +129,16 @@ extension EndToEnd {
                     let isShared = row.refusesTexts
                     if !isShared || command == ["health"] { runs.append((command, [row.variable: form], [])) }
                     // Each form in turn, so that the test takes a minute.
-                    guard number == index % forms.count else { continue }
-                    if !isShared {
-                        runs.append((["config"], [row.variable: form], []))
-                        runs.append((["config"], [row.variable + "_FILE": form], []))
-                    }
+                    guard !isShared, number == index % forms.count else { continue }
+                    runs.append((["config"], [row.variable: form], []))
+                    runs.append((["config"], [row.variable + "_FILE": form], []))
                     if let flag = row.flag {
                         runs.append((["config", flag, form], [:], []))
-                        if !isShared { runs.append((["run", "--exit-when-done", "\(flag)=\(form)"], [:], [])) }
+                        runs.append((["run", "--exit-when-done", "\(flag)=\(form)"], [:], []))
                     }
                     for suffix in ["", "_file"] {
-                        let file = redis.directory.appending(path: "\(index)-\(number)\(suffix).yaml")
-                        let members = row.name.split(separator: ".")
-                        let yaml =
-                            members.enumerated().map { String(repeating: "  ", count: $0) + $1 + ":" }
-                            .joined(separator: "\n").dropLast() + suffix + ":"
-                        let quoted = try String(decoding: JSONEncoder().encode(form), as: UTF8.self)
-                            .replacing("\\/", with: "/")
-                        try "\(yaml) \(quoted)\n".write(to: file, atomically: true, encoding: .utf8)
-                        runs.append((["config", "--config", file.path], [:], []))
+                        let file = try folder.write(Self.yaml([row.name + suffix], form), as: "\(index)\(suffix).yaml")
+                        runs.append((["config", "--config", file], [:], []))
                     }
                 }
             }
@@ -228,17 +238,9 @@ extension EndToEnd {
                 texts.append((command[0], text))
             }
             // All keys, as Redis would send them to a replica.
-            for key in try redis.run("KEYS", "*").strings() {
-                let value =
-                    switch try redis.run("TYPE", key).text {
-                    case "string": try redis.run("GET", key)
-                    case "hash": try redis.run("HGETALL", key)
-                    case "list": try redis.run("LRANGE", key, "0", "-1")
-                    case "zset": try redis.run("ZRANGE", key, "0", "-1")
-                    case "set": try redis.run("SMEMBERS", key)
-                    default: try redis.run("XRANGE", key, "-", "+")
-                    }
-                texts.append((key, "\(value)"))
+            let connection = try redis.connect()
+            for key in try connection.run("KEYS", "*").strings() {
+                texts.append((key, "\(try connection.value(of: key))"))
             }
             #expect(texts.count > 18)
             _ = try await worker.stop()

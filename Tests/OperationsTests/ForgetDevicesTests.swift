@@ -58,15 +58,7 @@ struct ForgetDevicesTests {
         let finder = TokenFinder([token])
         var found: Set<String> = []
         for key in try scene.texts("KEYS", "*") {
-            let value =
-                switch try scene.run("TYPE", key).text {
-                case "list": try scene.run("LRANGE", key, "0", "-1")
-                case "zset": try scene.run("ZRANGE", key, "0", "-1")
-                case "set": try scene.run("SMEMBERS", key)
-                case "hash": try scene.run("HGETALL", key)
-                case "stream": try scene.run("XRANGE", key, "-", "+")
-                default: try scene.run("GET", key)
-                }
+            let value = try scene.connection.value(of: key)
             if finder.isIn(ByteBuffer(string: key)) || finder.isIn(ByteBuffer(string: "\(value)")) { found.insert(key) }
         }
         return found

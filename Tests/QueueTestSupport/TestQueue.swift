@@ -95,17 +95,11 @@ package final class TestQueue {
     }
 
     private func value(of key: String) throws -> RedisValue {
-        switch try redis.run("TYPE", key).text {
-        case "stream": return try redis.run("XRANGE", key, "-", "+")
-        case "list": return try redis.run("LRANGE", key, "0", "-1")
-        case "zset": return try redis.run("ZRANGE", key, "0", "-1", "WITHSCORES")
-        case "hash":
-            // Redis returns them in any order.
-            let flat = try redis.run("HGETALL", key).elements ?? []
-            let fields = stride(from: 0, to: flat.count, by: 2).map { RedisValue.array([flat[$0], flat[$0 + 1]]) }
-            return .array(fields.sorted { $0.elements?[0].text ?? "" < $1.elements?[0].text ?? "" })
-        default: return try redis.run("GET", key)
-        }
+        let value = try redis.value(of: key)
+        guard try redis.run("TYPE", key).text == "hash", let flat = value.elements else { return value }
+        // Redis returns them in any order.
+        let fields = stride(from: 0, to: flat.count, by: 2).map { RedisValue.array([flat[$0], flat[$0 + 1]]) }
+        return .array(fields.sorted { $0.elements?[0].text ?? "" < $1.elements?[0].text ?? "" })
     }
 
     private func texts(_ command: String...) throws -> [String] {

@@ -2,7 +2,6 @@ import Logging
 import NIOCore
 import NIOPosix
 import Redis
-import Synchronization
 import TestSupport
 import Testing
 
@@ -11,7 +10,7 @@ struct RedisReconnectTests {
     @Test("reconnects after a restart, and logs two lines, and at debug each connection and each failed attempt")
     func restart() async throws {
         let server = try RedisServer()
-        let log = LogLines()
+        let log = RecordedLog()
         let states = States()
         try await withClient(server.url, logger: log.logger(at: .debug), prepare: states.record) { client in
             #expect(log.lines.map(\.event) == ["redis_connected"])
@@ -59,7 +58,7 @@ struct RedisReconnectTests {
     func refused() async throws {
         let server = try RedisServer()
         server.stop()
-        let log = LogLines()
+        let log = RecordedLog()
         let states = States()
         try await withClient(server.url, logger: log.logger(at: .info), waiting: false, prepare: states.record) {
             client in
@@ -107,32 +106,5 @@ private final class Greeter: ChannelInboundHandler {
 
     func channelActive(context: ChannelHandlerContext) {
         context.writeAndFlush(wrapOutboundOut(ByteBuffer(string: "HTTP/1.1 400 Bad Request\r\n\r\n")), promise: nil)
-    }
-}
-
-private final class LogLines: Sendable {
-    private let recorded = Mutex<[(level: Logger.Level, text: String, event: String)]>([])
-
-    var lines: [(level: Logger.Level, text: String, event: String)] { recorded.withLock { $0 } }
-
-    func logger(at level: Logger.Level) -> Logger {
-        Logger(label: "test") { _ in Handler(lines: self, logLevel: level) }
-    }
-
-    private struct Handler: LogHandler {
-        let lines: LogLines
-        var metadata: Logger.Metadata = [:]
-        var logLevel: Logger.Level
-
-        subscript(metadataKey key: String) -> Logger.Metadata.Value? {
-            get { metadata[key] }
-            set { metadata[key] = newValue }
-        }
-
-        func log(event: LogEvent) {
-            let metadata = event.metadata ?? [:]
-            let name = metadata["event"].map { "\($0)" } ?? ""
-            lines.recorded.withLock { $0.append((event.level, "\(event.message) \(metadata)", name)) }
-        }
     }
 }

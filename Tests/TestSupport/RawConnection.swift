@@ -34,6 +34,24 @@ public final class RawConnection {
 
     deinit { close(descriptor) }
 
+    /// Sends an HTTP request. A test that polls would start hundreds of processes with another client.
+    /// - Throws: ``ChildProcess/Failure`` without an answer within half a minute.
+    public static func request(
+        _ path: String, port: Int, method: String = "GET", body: String = ""
+    ) async throws -> (status: Int, body: String) {
+        let connection = try RawConnection(port: port)
+        // Of HTTP/1.0, whose connection ends with the answer.
+        connection.send(
+            "\(method) \(path) HTTP/1.0\r\nHost: 127.0.0.1:\(port)\r\nContent-Length: \(body.utf8.count)\r\n\r\n\(body)"
+        )
+        try await eventually("an answer to \(method) \(path)", within: .seconds(30)) { connection.hasEnded() }
+        let answer = connection.received
+        guard let end = answer.range(of: "\r\n\r\n"),
+            let status = answer.split(separator: " ", maxSplits: 2).dropFirst().first.flatMap({ Int($0) })
+        else { throw ChildProcess.Failure(description: "\(method) \(path) is answered with \(answer.prefix(200))") }
+        return (status, String(answer[end.upperBound...]))
+    }
+
     private static func failure(_ what: String) -> ChildProcess.Failure {
         ChildProcess.Failure(description: "\(what): \(String(cString: strerror(errno)))")
     }

@@ -10,21 +10,31 @@ package final class RecordedLog: Sendable {
 
         package var event: String { self["event"] }
 
+        /// The message, and the metadata.
+        package var text: String { "\(message) \(metadata)" }
+
         package subscript(key: String) -> String { metadata[key].map { "\($0)" } ?? "" }
     }
 
     private let recorded = NIOLockedValueBox<[Line]>([])
 
+    package init() {}
+
     package var lines: [Line] { recorded.withLockedValue { $0 } }
 
     package func lines(of event: String) -> [Line] { lines.filter { $0.event == event } }
 
-    package var handler: any LogHandler { Handler(log: self) }
+    /// The events of the lines that have one.
+    package var events: [String] { lines.map(\.event).filter { !$0.isEmpty } }
+
+    package func logger(at level: Logger.Level = .info) -> Logger {
+        Logger(label: "test") { _ in Handler(log: self, logLevel: level) }
+    }
 
     private struct Handler: LogHandler {
         let log: RecordedLog
         var metadata: Logger.Metadata = [:]
-        var logLevel = Logger.Level.info
+        var logLevel: Logger.Level
 
         subscript(metadataKey key: String) -> Logger.Metadata.Value? {
             get { metadata[key] }

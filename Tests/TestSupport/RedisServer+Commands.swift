@@ -100,6 +100,18 @@ public final class RedisTestConnection {
         return RedisValue(reply.assumingMemoryBound(to: redisReply.self).pointee)
     }
 
+    /// Returns all that a key has: the string, or the elements, of a sorted set and of a hash in pairs.
+    public func value(of key: String) throws -> RedisValue {
+        switch try run("TYPE", key).text {
+        case "list": try run("LRANGE", key, "0", "-1")
+        case "set": try run("SMEMBERS", key)
+        case "zset": try run("ZRANGE", key, "0", "-1", "WITHSCORES")
+        case "hash": try run("HGETALL", key)
+        case "stream": try run("XRANGE", key, "-", "+")
+        default: try run("GET", key)
+        }
+    }
+
     /// Returns the number of calls of each command, such as `client|setname`, since the server's statistics were reset,
     /// including those in scripts.
     public func calls() throws -> [String: Int] {

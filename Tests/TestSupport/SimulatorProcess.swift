@@ -167,15 +167,11 @@ public final class SimulatorProcess: Sendable {
     public func account() async throws -> Account { try await account(by: SIGUSR1) }
 
     /// Sends a request to its control port, which the options must enable with `--control-port`.
-    /// - Throws: ``ChildProcess/Failure`` if the status is not 200.
+    /// - Throws: ``ChildProcess/Failure`` if it is refused.
     public func control(_ method: String, _ path: String, _ body: String? = nil) async throws {
         guard let controlPort else { throw process.failure("has no control port") }
-        let curl = try ChildProcess(
-            "curl",
-            ["-sS", "--fail-with-body", "-m", "30", "-X", method, "http://127.0.0.1:\(controlPort)\(path)"]
-                + (body.map { ["--data-binary", $0] } ?? []))
-        let ending = try await curl.wait()
-        guard ending == .exited(0) else { throw curl.failure("\(method) \(path) ended with \(ending)") }
+        let answer = try await RawConnection.request(path, port: controlPort, method: method, body: body ?? "")
+        guard answer.status < 400 else { throw process.failure("\(method) \(path) is answered with \(answer)") }
     }
 
     /// Stops it gracefully.

@@ -70,7 +70,7 @@ package struct TransportClient<Pool: Transport & SendableMetatype>: Sendable {
         let log = RecordedLog()
         let eventLoop = eventLoop ?? MultiThreadedEventLoopGroup.singleton.next()
         return try await eventLoop.submit {
-            let core = Core(pool: make(eventLoop, Logger(label: "test") { _ in log.handler }))
+            let core = Core(pool: make(eventLoop, log.logger()))
             core.pool.setProviderToken("e30.e30.c2ln")
             let bound = NIOLoopBound(core, eventLoop: eventLoop)
             guard ticks else { return TransportClient(eventLoop: eventLoop, log: log, core: bound) }

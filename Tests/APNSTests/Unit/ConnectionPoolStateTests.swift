@@ -9,9 +9,11 @@ import Testing
 struct ConnectionPoolStateTests {
     private let start = NIODeadline.uptimeNanoseconds(1_000_000_000_000)
     private let configuration: PoolConfiguration
+    /// Made once, because it reads the certificates of the system.
+    private static let tls = Result { try TLSContext.client(TLSClientConfiguration()) }
 
     init() throws {
-        configuration = PoolConfiguration(endpoint: .production, tls: try TLSContext.client(TLSClientConfiguration()))
+        configuration = PoolConfiguration(endpoint: .production, tls: try Self.tls.get())
     }
 
     private func pool(minimum: Int = 1, maximum: Int = 4) -> ConnectionPoolState {

@@ -285,11 +285,12 @@ struct PayloadFactsTests {
             let values = Self.values(of: member.value)
             return values.good + values.odd + values.bad
         }
+        let goodValues = Dictionary(
+            uniqueKeysWithValues: PayloadMember.allCases.map { ("\($0.name)", Self.values(of: $0.value).good) })
         func object(_ random: inout SeededGenerator) -> String {
             let members = (0..<Int.random(in: 0...4, using: &random)).map { _ in
                 let name = names.randomElement(using: &random) ?? "x"
-                let member = PayloadMember.allCases.first { "\($0.name)" == name }
-                let good = member.map { Self.values(of: $0.value).good }?.randomElement(using: &random)
+                let good = goodValues[name]?.randomElement(using: &random)
                 let isWild = Int.random(in: 0..<4, using: &random) == 0
                 let value = isWild ? all.randomElement(using: &random) : good
                 return "\"\(name)\":\(value ?? "1")"

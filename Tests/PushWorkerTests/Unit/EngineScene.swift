@@ -5,6 +5,7 @@ import NIOCore
 import NIOEmbedded
 import PushJob
 import TLS
+import TestSupport
 import Testing
 
 @testable import PushQueue
@@ -20,7 +21,7 @@ final class EngineScene: @unchecked Sendable {
     let stores: FakeStores
     let context: LaneContext
     let lane: Lane
-    let log: CapturedLog
+    let log = RecordedLog()
 
     /// - Parameters:
     ///   - apps: the names of the apps. With only one app, jobs need not name it.
@@ -35,11 +36,10 @@ final class EngineScene: @unchecked Sendable {
         configuration.retry.base = 1000
         change(&configuration)
         loop.advanceTime(by: .hours(1))
-        log = CapturedLog()
         let stores = FakeStores(loop, time: { [loop] in Self.time(loop.now) })
         self.stores = stores
         context = LaneContext(
-            configuration: configuration, index: 0, eventLoop: loop, logger: log.logger, issues: IssueLog(),
+            configuration: configuration, index: 0, eventLoop: loop, logger: log.logger(), issues: IssueLog(),
             metrics: LaneMetrics(
                 apps: configuration.apps.count, queues: configuration.queues.count, measuresTimes: false),
             generator: FixedGenerator(), wallClock: { 1_800_000_000 })
@@ -143,33 +143,6 @@ final class EngineScene: @unchecked Sendable {
 /// A generator of the same number each time: the middle of each range of integers, and the end of each range of `Double`.
 struct FixedGenerator: RandomNumberGenerator {
     mutating func next() -> UInt64 { UInt64.max / 2 }
-}
-
-/// The log of a lane.
-final class CapturedLog: @unchecked Sendable {
-    private(set) var lines: [(level: Logger.Level, message: String, metadata: Logger.Metadata)] = []
-
-    var events: [String] { lines.compactMap { $0.metadata["event"].map { "\($0)" } } }
-
-    var logger: Logger { Logger(label: "test") { _ in Handler(log: self) } }
-
-    private struct Handler: LogHandler {
-        let log: CapturedLog
-        var metadata: Logger.Metadata = [:]
-        var logLevel = Logger.Level.info
-
-        subscript(metadataKey key: String) -> Logger.Metadata.Value? {
-            get { metadata[key] }
-            set { metadata[key] = newValue }
-        }
-
-        func log(
-            level: Logger.Level, message: Logger.Message, metadata: Logger.Metadata?, source: String, file: String,
-            function: String, line: UInt
-        ) {
-            log.lines.append((level, "\(message)", self.metadata.merging(metadata ?? [:]) { $1 }))
-        }
-    }
 }
 
 /// A transport that holds submitted notifications until the test answers them. It is as disobedient as the real ones: it

@@ -9,9 +9,11 @@ private struct LoggedLine {
     /// The values of `event`, as written in the code.
     let events: [String]
 
-    /// Returns all calls. The functions that log for others (`IssueLog`, `LaneContext`) are omitted: they add nothing
+    /// All calls. The functions that log for others (`IssueLog`, `LaneContext`) are omitted: they add nothing
     /// to the event.
-    static func all() throws -> [LoggedLine] {
+    static let all = Result { try read() }
+
+    private static func read() throws -> [LoggedLine] {
         let root = URL(filePath: #filePath).deletingLastPathComponent().appending(path: "../../../Sources").standardized
         let files = try #require(FileManager.default.enumerator(at: root, includingPropertiesForKeys: nil))
         let start =
@@ -86,12 +88,12 @@ struct LogEventTests {
     ]
 
     private static func entries() throws -> [(event: String, line: LoggedLine)] {
-        try LoggedLine.all().flatMap { line in line.events.flatMap { computed[$0] ?? [$0] }.map { ($0, line) } }
+        try LoggedLine.all.get().flatMap { line in line.events.flatMap { computed[$0] ?? [$0] }.map { ($0, line) } }
     }
 
     @Test("every line has one")
     func complete() throws {
-        let lines = try LoggedLine.all()
+        let lines = try LoggedLine.all.get()
         #expect(lines.count > 50)
         for line in lines { #expect(!line.events.isEmpty, "\(line.file): \(line.call)") }
     }

@@ -26,7 +26,7 @@ struct LogOutputTests {
         let logger = Logger(label: "test", factory: output.handlers(SharedLogLevel(.info)))
         let reader = PipeReader(reading)
         DispatchQueue.concurrentPerform(iterations: 8) { thread in
-            for number in 0..<200 {
+            for number in 0..<50 {
                 let filler = String(repeating: "\(thread)", count: number % 2 == 0 ? 10 : 7000)
                 logger.info("\(filler)", metadata: ["number": "\(thread).\(number)"])
             }
@@ -34,14 +34,14 @@ struct LogOutputTests {
         output.flush(within: .seconds(60))
         close(writing)
         let lines = reader.text().split(separator: "\n")
-        #expect(lines.count == 8 * 200)
+        #expect(lines.count == 8 * 50)
         let numbers = try Set(
             lines.map { line in
                 let object = try #require(try JSONSerialization.jsonObject(with: Data(line.utf8)) as? [String: String])
                 #expect(Set(object["message"] ?? "").count == 1)
                 return try #require(object["number"])
             })
-        #expect(numbers.count == 8 * 200)
+        #expect(numbers.count == 8 * 50)
     }
 
     @Test("An output that cannot be written, such as a full disk or a pipe without a reader, has no further effects")
@@ -93,7 +93,7 @@ struct LogOutputTests {
         try #require(pipe(&ends) == 0)
         let output = LogOutput(descriptor: ends[1], format: .json)
         let logger = Logger(label: "test", factory: output.handlers(SharedLogLevel(.info)))
-        let total = 20_000
+        let total = 8_000
         // Several times the size of the buffer. If logging waited, the test would not end.
         for number in 0..<total {
             logger.info("\(String(repeating: "x", count: 300))", metadata: ["number": "\(number)"])

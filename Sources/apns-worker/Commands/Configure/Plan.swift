@@ -47,6 +47,9 @@ struct Plan: AsyncParsableCommand {
 
     @Flag(help: "Measure the costs on this machine, with the Redis of --redis.") var measure = false
     @Option(
+        help: ArgumentHelp("Notifications of each measurement.", valueName: "number", visibility: .hidden))
+    var measuredNotifications = PlanMeasurement.notifications
+    @Option(
         help: ArgumentHelp(
             "File with the costs: the member `constants` of an earlier --measure --json.", valueName: "file"))
     var constants: String?
@@ -55,6 +58,9 @@ struct Plan: AsyncParsableCommand {
 
     func validate() throws {
         if measure, constants != nil { throw ValidationError("--measure and --constants cannot be combined") }
+        guard (2000...1_000_000).contains(measuredNotifications) else {
+            throw ValidationError("--measured-notifications must be from 2000 to 1000000")
+        }
     }
 
     func run() async throws {
@@ -85,7 +91,7 @@ struct Plan: AsyncParsableCommand {
                 throw ValidationError(
                     "--measure writes to Redis, so it needs the server by name: --redis redis://127.0.0.1:6379")
             }
-            return try await PlanMeasurement(settings).run()
+            return try await PlanMeasurement(settings, notifications: measuredNotifications).run()
         }
         guard let constants else { return try .ofProgram() }
         let data: Data

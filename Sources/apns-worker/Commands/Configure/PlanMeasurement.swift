@@ -17,8 +17,8 @@ import Telemetry
 struct PlanMeasurement {
     /// The measured numbers of tokens per job.
     private static let sizes = [1, 10, 100, 1000]
-    /// The notifications of a measurement.
-    private static let counts = (atOnce: 40_000, delayed: 20_000)
+    /// The notifications of a measurement, of which half are sent if the answers are delayed.
+    static let notifications = 40_000
     /// The answers of the delayed measurements, on one connection with this number of streams.
     private static let delay = AnswerDelay(milliseconds: 20, jitterMilliseconds: 5)
     private static let streams = 500
@@ -26,13 +26,15 @@ struct PlanMeasurement {
     private static let patience = Duration.seconds(30)
 
     private let settings: Settings
+    private let notifications: Int
     /// All keys begin with it, and nothing else does.
     private let prefix: String
     private let keys: QueueKeys
     private let sharedKeys: SharedKeys
 
-    init(_ settings: Settings) throws {
-        self.settings = settings
+    /// - Parameter notifications: at least 2,000, so that there is a job of each size.
+    init(_ settings: Settings, notifications: Int) throws {
+        (self.settings, self.notifications) = (settings, notifications)
         let number = String(UInt64.random(in: .min ... .max), radix: 16)
         prefix = "\(settings.keyPrefix):plan-\(number)"
         do { keys = try QueueKeys(prefix: prefix) } catch { throw CommandFailure(.configuration, "\(error)") }
@@ -64,8 +66,8 @@ struct PlanMeasurement {
 
     private func measure(_ client: RedisClient) async throws -> PlanConstants {
         Terminal.note("measuring on this machine, for up to a minute\n")
-        let atOnce = try await samples(client, delay: nil, Self.counts.atOnce)
-        let delayed = try await samples(client, delay: Self.delay, Self.counts.delayed)
+        let atOnce = try await samples(client, delay: nil, notifications)
+        let delayed = try await samples(client, delay: Self.delay, notifications / 2)
         if atOnce[0].sample.perSecond < 1.5 * delayed[0].sample.perSecond {
             Terminal.note("warning: this machine or Redis is busy, or has few cores, so the constants are too high\n")
         }
