@@ -30,14 +30,6 @@ do
     local SORTED_START, SORTED_DIGITS = WRAPPER .. '"claim":"sorted:', 16
     local SORTED_END = '","job":'
     local DIGITS = { [0] = '0', '1', '2', '3', '4', '5', '6', '7', '8', '9' }
-    local SORTED_LENGTH = #SORTED_START + SORTED_DIGITS + #SORTED_END
-
-    -- Returns the job of a member of `sorted`: the bytes that were in the list.
-    local function unsorted(member)
-        local is_wrapped = sub(member, 1, #SORTED_START) == SORTED_START
-            and sub(member, SORTED_LENGTH - #SORTED_END + 1, SORTED_LENGTH) == SORTED_END and sub(member, -1) == '}'
-        return is_wrapped and sub(member, SORTED_LENGTH + 1, -2) or member
-    end
 
     -- The changes of depth by the most frequent texts between two strings of a JSON document.
     local DEPTH_CHANGES = {

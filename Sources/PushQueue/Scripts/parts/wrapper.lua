@@ -96,15 +96,19 @@ end
 -- Returns a job of `sorted` as it was in the list, where it may have been a wrapped job, and its number, which grows from job to
 -- job. A member is {"apns_worker":1,"claim":"sorted:<number>","job":<the bytes of the list>}; one that no worker wrote is a job
 -- itself, without a number.
-local function unsorted(member)
-    local start = WRAPPER .. '"claim":"sorted:'
-    if string.sub(member, 1, #start) == start and string.sub(member, -1) == '}' then
-        local number, first = string.match(member, '^(%d+)","job":()', #start + 1)
-        if number then
-            return string.sub(member, first, -2), tonumber(number)
+local unsorted
+do
+    local START = WRAPPER .. '"claim":"sorted:'
+
+    function unsorted(member)
+        if string.sub(member, 1, #START) == START and string.sub(member, -1) == '}' then
+            local number, first = string.match(member, '^(%d+)","job":()', #START + 1)
+            if number then
+                return string.sub(member, first, -2), tonumber(number)
+            end
         end
+        return member, nil
     end
-    return member, nil
 end
 
 -- Returns the members of a dead letter that restore the wrapper when the job is requeued, each with a leading comma, and the
