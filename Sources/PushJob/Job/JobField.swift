@@ -44,14 +44,11 @@ public struct JobField: Equatable, Sendable {
 
     /// Returns the bytes as written: a slice without a copy.
     func bytes(in body: ByteBuffer) -> ByteBuffer {
-        precondition(
-            range.upperBound <= body.readableBytes,
-            "a field of another job was asked for: \(range) of \(body.readableBytes) bytes")
-        // Half the work of `getSlice`, which also narrows what can be written.
-        var slice = body
-        let start = body.readerIndex &+ offset
-        slice.moveWriterIndex(to: start &+ length)
-        slice.moveReaderIndex(to: start)
+        // Not by moving the indexes of a copy: NIO takes buffers of one length as equal if they have the same storage and
+        // the same slice of it.
+        guard let slice = body.getSlice(at: body.readerIndex + offset, length: length) else {
+            preconditionFailure("a field of another job was asked for: \(range) of \(body.readableBytes) bytes")
+        }
         return slice
     }
 }

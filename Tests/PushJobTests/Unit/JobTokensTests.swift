@@ -13,6 +13,13 @@ struct JobTokensTests {
         #expect(job.tokenStrings == ["aa", "bb", "cc", "", "<dd ee>"])
     }
 
+    @Test("are keys of a dictionary: those of one length are different texts")
+    func keys() throws {
+        let job = try decodeJob(#"{"payload":{},"tokens":["aa","bb","cc","bb"]}"#)
+        let texts = try #require(job.tokens).map { job.text($0) }
+        #expect(Set(texts).count == 3 && texts[1] == texts[3] && texts[0] != texts[1])
+    }
+
     @Test("are read by the thousand, and again from the start")
     func many() throws {
         let expected = (0..<1000).map { "\($0)" }
