@@ -279,7 +279,7 @@ extension EndToEnd {
             #expect(lines.first?.contains(#""report":{"total":\#(count),"#) == true, "\(lines)")
 
             var result = try await Self.run("campaign", "report", "spring", redis: redis.url)
-            #expect(result.status == 0 && result.output.contains("State           finished"), "\(result)")
+            #expect(result.status == 0 && result.output.contains(/State +finished/), "\(result)")
             result = try await Self.run("campaign", "report", "spring", "--json", redis: redis.url)
             let object = try #require(
                 try JSONSerialization.jsonObject(with: Data(result.output.utf8)) as? [String: Any])

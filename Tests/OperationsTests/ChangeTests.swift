@@ -230,7 +230,8 @@ struct ChangeTests {
             }
             #expect(
                 try await scene.audit() == [
-                    "stop refused", "pause refused", "move_jobs refused", "cancel_campaign refused",
+                    "stop refused", "pause refused", "move_jobs refused", "move_jobs refused",
+                    "cancel_campaign refused",
                 ])
             #expect(try scene.run("EXISTS", "push:{default}:job-commands", "push:{bluk}:jobs").number == 0)
             // A campaign exists from its first job on.

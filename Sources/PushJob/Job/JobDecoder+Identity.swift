@@ -1,7 +1,7 @@
 import NIOCore
 
 extension JobDecoder {
-    /// Reads the members that identify a job from a body that ``decode(_:as:)`` refuses: `id`, `token` or `channel`,
+    /// Reads the members that identify a job from a body that ``decode(_:as:_:)`` refuses: `id`, `token` or `channel`,
     /// `app`, `topic`, `campaign`, `labels` and `traceparent`.
     ///
     /// It steps over all other members, valid or not. At a byte that is not JSON it stops, and keeps the members before

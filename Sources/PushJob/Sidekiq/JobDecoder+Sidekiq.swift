@@ -6,7 +6,7 @@ extension JobDecoder {
     ///   - body: the claimed bytes: a producer's, perhaps in a wrapper.
     ///   - format: the format of the producer's bytes.
     ///   - memory: the payloads of the jobs that were read before; nil for a single job.
-    /// - Throws: like ``decode(_:)``, and ``JobError/notSidekiq(_:)`` and ``JobError/otherClass(_:accepted:)`` for
+    /// - Throws: like ``decode(_:_:)``, and ``JobError/notSidekiq(_:)`` and ``JobError/otherClass(_:accepted:)`` for
     ///   Sidekiq's format.
     @inline(__always)
     public static func decode(
