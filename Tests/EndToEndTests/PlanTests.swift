@@ -11,10 +11,10 @@ extension EndToEnd {
         private static let constants = """
             {"machine": "example", "commit": "abc", "measured_at": 1795478400000, "answer_ms": 20, "streams": 500,
             "worker_bytes": 33554432, "job_sizes": [
-            {"tokens": 1, "job_bytes": 400, "at_once": {"per_second": 100000, "worker_us": 4, "redis_us": 2},
-            "delayed": {"per_second": 20000, "worker_us": 8, "redis_us": 4}},
-            {"tokens": 1000, "job_bytes": 80000, "at_once": {"per_second": 100000, "worker_us": 2, "redis_us": 0.2},
-            "delayed": {"per_second": 20000, "worker_us": 4, "redis_us": 0.4}}]}
+            {"tokens": 1, "job_bytes": 400, "at_once": {"per_second": 100000, "worker_us": 4, "redis_us": 5.16227766016838},
+            "delayed": {"per_second": 20000, "worker_us": 8, "redis_us": 9.071067811865476}},
+            {"tokens": 1000, "job_bytes": 80000, "at_once": {"per_second": 100000, "worker_us": 2, "redis_us": 0.3018},
+            "delayed": {"per_second": 20000, "worker_us": 4, "redis_us": 0.425406797749979}}]}
             """
 
         private static func plan(_ arguments: [String]) async throws -> CommandLineTests.Output {
@@ -34,7 +34,7 @@ extension EndToEnd {
                               needs                                      used                        at most
                 workers       2 with 1 lane, 32.0 MiB each               8.8 % of a core per lane    1,000,000 per second
                 connections   6, 3 per lane (max_connections)            67 % of 1,000 streams each  75,000 per second
-                Redis CPU     1 queue (1 slot)                           1.3 % of a core per queue   5,000,000 per second
+                Redis CPU     1 queue (1 slot)                           1.7 % of a core per queue   4,618,630 per second
                 Redis memory  457.7 MiB before the first job is claimed
 
                 Bottleneck: the connections to APNs at 75,000 per second, so all take at least 80 s. Raise max_connections above \
@@ -57,7 +57,7 @@ extension EndToEnd {
                 "tokens": 6e6, "within_ms": 120_000, "job_size": 1000, "jobs": 6000, "latency_ms": 75,
                 "per_second": 50_000, "workers": 2, "lanes": 1, "connections": 3, "streams": 1000, "queues": 1,
                 "masters_needed": 1, "worker_cores": 0.175, "worker_bytes": 33_554_432, "in_flight": 4000,
-                "redis_cores": 0.0125, "redis_bytes": 480_000_000, "maximum_per_second": 75_000, "shortest_ms": 80_000,
+                "redis_cores": 0.017161067811865476, "redis_bytes": 480_000_000, "maximum_per_second": 75_000, "shortest_ms": 80_000,
             ]
             for (name, value) in numbers {
                 let found = try #require(plan[name] as? Double, "\(name)")
@@ -67,7 +67,7 @@ extension EndToEnd {
             #expect(plan["advice"] as? String == "Raise max_connections above 3, or add lanes.")
             #expect(
                 plan["limits"] as? [String: Int]
-                    == ["workers": 1_000_000, "connections": 75_000, "redis": 5_000_000])
+                    == ["workers": 1_000_000, "connections": 75_000, "redis": 4_618_630])
             let constants = try JSONSerialization.jsonObject(with: Data(Self.constants.utf8))
             #expect(plan["constants"] as? NSDictionary == constants as? NSDictionary)
             let others = Set(plan.keys).subtracting(numbers.keys)
@@ -79,11 +79,11 @@ extension EndToEnd {
             let work = ["--tokens", "2.16B", "--within", "1h", "--latency", "75ms"]
             try await Self.plan(work).ends(
                 1,
-                "TOO SLOW. Bottleneck: the CPU of Redis at 500,000 per second, so all take at least 72 min. Use larger jobs"
+                "TOO SLOW. Bottleneck: the CPU of Redis at 250,000 per second, so all take at least 2 h 24 min. Use larger jobs"
             )
             try await Self.plan(work + ["--topology", "sentinel", "--json"]).ends(1, "\"fits\":false")
-            try await Self.plan(work + ["--topology", "cluster:3"]).succeeds(
-                "2 queues (2 slots), each on a master of its own")
+            try await Self.plan(work + ["--topology", "cluster:6"]).succeeds(
+                "4 queues (4 slots), each on a master of its own")
         }
 
         @Test("a given part is not calculated")

@@ -1,5 +1,4 @@
 import APNS
-import Logging
 import NIOCore
 import PushJob
 import PushQueue
@@ -22,6 +21,7 @@ final class Intake {
     private(set) var senders: [AppSender] = []
     private var router: JobRouter
     private let payloads = PayloadMemory()
+    private let hintLog: HintLog
     /// Accepted jobs whose tokens have not been looked up.
     private var toLookUp: [JobID] = []
     /// The number of unanswered look-ups.
@@ -32,6 +32,7 @@ final class Intake {
         self.ledger = ledger
         self.fleet = fleet
         router = JobRouter([])
+        hintLog = HintLog(lane)
     }
 
     /// The number of requests in flight or waiting to be resent.
@@ -196,14 +197,14 @@ final class Intake {
         let identity = queue.identity(of: job, claim: claimed.claim, generation: queue.generation)
         // Collected first, because a closure that captures the job would copy it for each call.
         var hints: [Hint] = []
-        defer { for hint in hints { log(hint, app, job) } }
+        defer { for hint in hints { hintLog.write(hint, app, job) } }
         let isUnusual = job.facts.mayHaveMistakes || job.topic.map { job.text($0) != app.topic } ?? false
-        let readsMistakes = isUnusual && isLookingClosely()
+        let readsMistakes = isUnusual && hintLog.isLookingClosely()
         let notification = try app.notification(
             for: job, identity: identity, firstSeen: firstSeen, readsMistakes: readsMistakes
         ) { hints.append($0) }
-        if job.otherNames != 0 { hints += suggestions(for: job, queue) }
-        if let made = job.enqueuedAt, made > now &+ Job.clockTolerance, isLookingClosely() {
+        if job.otherNames != 0 { hints += hintLog.suggestions(for: job, queue) }
+        if let made = job.enqueuedAt, made > now &+ Job.clockTolerance, hintLog.isLookingClosely() {
             hints += JobHints.times(job, now: now)
         }
         if case .after = job.expiration, job.enqueuedAt == nil { ledger.recordUndatedExpiration() }
@@ -257,45 +258,6 @@ final class Intake {
             Reason.Code(text: reason) == .request(.connectionLost)
         else { return .shared }
         return job.envelope.attempt > 1 ? .alone : .withFew
-    }
-
-    /// The time at which a job may be examined again for mistakes in single members, which takes longer than sending it.
-    private var nextExamination = NIODeadline.distantPast
-    /// The hints about the names of members, by ``Job/otherNames``.
-    private var suggestions: [UInt64: [Hint]] = [:]
-
-    /// Returns true if it is time to examine a job: a producer repeats its mistakes.
-    private func isLookingClosely() -> Bool {
-        guard lane.now >= nextExamination else { return false }
-        nextExamination = lane.now + .milliseconds(10)
-        return true
-    }
-
-    /// Returns hints about members whose names resemble those of a job.
-    private func suggestions(for job: Job, _ queue: QueueContext) -> [Hint] {
-        if let known = suggestions[job.otherNames] { return known }
-        guard isLookingClosely() else { return [] }
-        // A producer may invent names.
-        if suggestions.count >= 1000 { suggestions.removeAll() }
-        let found = JobHints.unknownMembers(job.body, queue.format)
-        suggestions[job.otherNames] = found
-        return found
-    }
-
-    /// Logs a likely mistake in a job: once per rule, member and app, and then at most once per minute.
-    private func log(_ hint: Hint, _ app: RoutedApp, _ job: Job) {
-        let name = app.configuration.name
-        let (level, event, message): (Logger.Level, String, String) =
-            switch hint.rule {
-            case .unknownPushType: (.notice, "unknown_push_type", "sent an unknown push type under the job's topic")
-            case _ where hint.isOfPayload:
-                (.warning, "payload_hint", "sent a notification that violates a requirement of Apple: \(hint.detail)")
-            default: (.warning, "job_hint", "sent a job that is perhaps not as it was meant: \(hint.detail)")
-            }
-        lane.logThrottled(
-            level, event, message, kind: "\(hint.rule.rawValue) \(name) \(hint.subject)",
-            metadata: ["app": "\(name)", "rule": "\(hint.rule.rawValue)"],
-            example: job.id.map { ["job": "\(String(buffer: job.text($0)))"] } ?? [:])
     }
 
     // MARK: Look-up

@@ -390,8 +390,8 @@ extension Lane: QueueConsumerDelegate {
         case .command(let command): callbacks.command(command)
         case .jobCommands: intake.applyCommands(of: consumer.queue)
         case .stopped(let campaign):
-            consumer.record(campaign)
-            for other in consumers where other !== consumer { other.stop(campaign) }
+            consumer.link.record(campaign)
+            for other in consumers where other !== consumer { other.link.stop(campaign) }
         case .handBack: for sender in senders { sender.waiting.handBack(jobsOf: consumer.queue) }
         }
     }

@@ -61,4 +61,32 @@ final class QueueLink {
             .error, "dead_letters_evicted", "evicted dead letters: too many, too large in total, or too old",
             kind: "evicted \(queue.name)", count: count, logger: queue.logger)
     }
+
+    // MARK: Guards of campaigns
+
+    /// Logs that the guard of a campaign has paused it in this queue, and adds that to the audit log.
+    func record(_ stopped: QueueConnection.StoppedCampaign) {
+        queue.logger.error(
+            "the guard of a campaign has paused it",
+            metadata: [
+                "event": "campaign_stopped", "campaign": "\(stopped.campaign)", "reason": "\(stopped.reason)",
+            ])
+        store.record(stopped) { [queue] result in
+            guard case .failure(let failure) = result else { return }
+            queue.logger.warning(
+                "the pause of a campaign is missing in the audit log",
+                metadata: ["event": "audit_failed", "campaign": "\(stopped.campaign)", "error": "\(failure)"])
+        }
+    }
+
+    /// Pauses this queue's part of a campaign that its guard has paused in another queue. If that fails, the guard in
+    /// this queue still compares its own counters.
+    func stop(_ stopped: QueueConnection.StoppedCampaign) {
+        store.stop(stopped) { [queue] result in
+            guard case .failure(let failure) = result else { return }
+            queue.logger.warning(
+                "a campaign was not paused with its part in another queue",
+                metadata: ["event": "campaign_stop_failed", "campaign": "\(stopped.campaign)", "error": "\(failure)"])
+        }
+    }
 }
