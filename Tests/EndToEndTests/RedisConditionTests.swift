@@ -54,7 +54,7 @@ extension EndToEnd {
             let redis = try RedisServer()
             try redis.run("ZADD", "push:{default}:retry", "99999999999000", "x")
             let note = "queue default has a job that is scheduled for 5138-11-16T09:46:39Z, in more than a year"
-            let advice = "`apns-worker jobs list --state scheduled` shows it"
+            let advice = "`apns-worker jobs list --state scheduled --redis \(redis.url)` shows it"
             #expect(try await FleetView(redis.url).notes == ["\(note); \(advice)"])
         }
 
