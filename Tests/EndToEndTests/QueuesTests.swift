@@ -88,17 +88,30 @@ extension EndToEnd {
             try await redis.apnsWorker(command + ["--queue", "bad"]).fails(1, "WRONGTYPE")
         }
 
-        @Test("a name with a comma is refused where it names one queue")
-        func comma() async throws {
-            let (redis, sentence) = (try RedisServer(), "a queue can't be named a,b: a comma separates")
+        @Test(
+            "a name with a comma or a weight is refused where it names one queue",
+            arguments: [("a,b", "a comma separates"), ("a:5", "a number behind a colon is a weight")])
+        func misread(name: String, reason: String) async throws {
+            let (redis, sentence) = (try RedisServer(), "a queue can't be named \(name): \(reason)")
             let file = FileManager.default.temporaryDirectory.appending(path: "queues-\(UUID().uuidString).yaml")
             defer { try? FileManager.default.removeItem(at: file) }
-            try Data("queues: {'a,b': {weight: 2}}".utf8).write(to: file)
+            try Data("queues: {'\(name)': {weight: 2}}".utf8).write(to: file)
             try await redis.apnsWorker(["jobs", "list", "--config", file.path]).fails(78, "queues: \(sentence)")
-            try await redis.apnsWorker(["jobs", "move", "--all", "--to-queue", "a,b", "--yes"]).fails(sentence)
-            try await redis.apnsWorker(["web-user", "shop", "--role", "producer", "--token", "--queue", "a,b"])
+            try await redis.apnsWorker(["jobs", "move", "--all", "--to-queue", name, "--yes"]).fails(sentence)
+            try await redis.apnsWorker(["web-user", "shop", "--role", "producer", "--token", "--queue", name])
                 .fails(64, "--queue: \(sentence)")
-            try await RequeueTool.script.run(["--all", "--yes", "--queue", "a,b"], redis: redis).fails(64, sentence)
+            try await RequeueTool.script.run(["--all", "--yes", "--queue", name], redis: redis).fails(64, sentence)
+        }
+
+        @Test("a name that ends like a weight is refused in a list, too, and the queue is not another one's")
+        func weightBehindName() async throws {
+            let redis = try RedisServer()
+            try redis.run("RPUSH", "push:{a}:jobs", #"{"id":"kept","token":"ab"}"#)
+            try await redis.apnsWorker(["jobs", "list", "--queue", "a:5"]).succeeds("kept")
+            for command in [["jobs", "list"], ["dead", "list"], ["status"], ["enqueue", "--token", "ab"]] {
+                try await redis.apnsWorker(command + ["--queue", "a:5:1"])
+                    .fails("a queue can't be named a:5: a number behind a colon is a weight")
+            }
         }
     }
 }
