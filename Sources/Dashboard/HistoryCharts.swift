@@ -121,7 +121,7 @@ struct HistoryCharts {
                     \(Moment.text(oldest.at)).</p>
                     """
             }
-        } catch RedisError.server(let error) {
+        } catch let error as RedisError {
             // The charts do not need them.
             note = "<p class=\"notice\">The actions of operators can't be read: \(error.description)</p>"
         }
