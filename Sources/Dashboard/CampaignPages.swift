@@ -10,7 +10,8 @@ struct CampaignsPage: DashboardPage {
     func isLive(_ query: Form) -> Bool { true }
 
     func content(_ request: PageRequest) async throws -> PageContent {
-        let rows = try await request.site.data.campaigns().map { campaign -> [HTML] in
+        let found = try await request.site.data.campaigns()
+        let rows = found.value.map { campaign -> [HTML] in
             func count(_ outcomes: Outcome...) -> HTML {
                 "\(Words.number(outcomes.reduce(0) { $0 + (campaign.outcomes[$1.rawValue] ?? 0) }))"
             }
@@ -38,7 +39,8 @@ struct CampaignsPage: DashboardPage {
                 \(request.command(["campaign", "send", "spring-sale", "--job", "job.json", "--tokens", "tokens.txt"]))
                 <p><code>docs/campaigns.md</code> has the details.</p>
                 """))
-        return PageContent(title: "Campaigns", main: Elements.live("campaigns", list))
+        return PageContent(
+            title: "Campaigns", main: Elements.live("campaigns", "\(request.notices(found.unread))\(list)"))
     }
 
     static func state(_ campaign: CampaignStatus) -> HTML {
@@ -76,6 +78,8 @@ struct CampaignPage: DashboardPage {
     struct State: Sendable {
         let parts: [CampaignStatus]
         let sendings: [CampaignStatus.Sending]
+        /// The queues that could not be read.
+        let unread: UnreadParts
     }
 
     func isLive(_ query: Form) -> Bool { true }
@@ -83,7 +87,7 @@ struct CampaignPage: DashboardPage {
     func content(_ request: PageRequest) async throws -> PageContent {
         let name = request.parameters("campaign") ?? ""
         let state = try await request.site.data.campaign(name)
-        let recent = try await request.site.data.campaigns()
+        let recent = try await request.site.data.campaigns().value
         // The recent reading has the rate of the last seconds. It does not have all campaigns.
         let found = state.parts.map { read in
             recent.first { $0.campaign == read.campaign && $0.queue == read.queue } ?? read
@@ -91,9 +95,11 @@ struct CampaignPage: DashboardPage {
         let unknown = Elements.empty(
             "No notification of this campaign has ended yet, in any queue.",
             "<p>You can already pause, limit or cancel it. That applies from its first job on.</p>")
-        let view = CampaignView(found, state.sendings, request)
+        let view = CampaignView(found, state, request)
         let main: HTML = """
-            \(Elements.live("campaign", found.isEmpty && state.sendings.isEmpty ? unknown : view.html))
+            \(Elements.live(
+                "campaign",
+                "\(request.notices(state.unread))\(found.isEmpty && state.sendings.isEmpty ? unknown : view.html)"))
             <p class="actions">\(request.button("Its jobs", ["jobs"], [("campaign", name)]))\
             \(request.button("Its dead letters", ["dead"], [("campaign", name)]))</p>
             \(if: request.isOperator, Self.actions(name, found, request))
@@ -168,9 +174,10 @@ struct CampaignView {
     private let request: PageRequest
     private let summary: CampaignSummary
 
-    init(_ parts: [CampaignStatus], _ sendings: [CampaignStatus.Sending], _ request: PageRequest) {
-        (self.parts, self.sendings, self.request) = (parts, sendings, request)
-        summary = CampaignSummary(parts)
+    /// - Parameter parts: the campaign in each queue that knows it, with the rates of the last seconds.
+    init(_ parts: [CampaignStatus], _ state: CampaignPage.State, _ request: PageRequest) {
+        (self.parts, sendings, self.request) = (parts, state.sendings, request)
+        summary = CampaignSummary(parts, isPartial: !state.unread.isEmpty)
     }
 
     var html: HTML {

@@ -16,11 +16,17 @@ actor DashboardData {
     private var reading: Task<FleetStatus, any Error>?
     /// The number of actions so far. A status that was read before the last one is not cached.
     private var changes = 0
+    /// Something that was read of several queues, and those that could not be read.
+    struct Found<Value: Sendable>: Sendable {
+        var value: Value
+        var unread = UnreadParts()
+    }
+
     private var histories: [String: Kept<QueueHistory>] = [:]
     private var historyReads: [String: Task<QueueHistory, any Error>] = [:]
     /// Readings of the campaigns, the oldest first: rates are those between them.
-    private var campaignReads: [Kept<[CampaignStatus]>] = []
-    private var campaignRead: Task<[CampaignStatus], any Error>?
+    private var campaignReads: [Kept<Found<[CampaignStatus]>>] = []
+    private var campaignRead: Task<Found<[CampaignStatus]>, any Error>?
     private var destinations: [String: Kept<Destination>] = [:]
     private var destinationReads: [String: Task<Destination, any Error>] = [:]
     private var memories: [String: Kept<ServerInfo?>] = [:]
@@ -29,8 +35,8 @@ actor DashboardData {
     private var actionsRead: Task<[AuditEntry], any Error>?
     private var pages: [String: Kept<CampaignPage.State>] = [:]
     private var pageReads: [String: Task<CampaignPage.State, any Error>] = [:]
-    private var sizes: Kept<[KeySize]>?
-    private var sizesRead: Task<[KeySize], any Error>?
+    private var sizes: Kept<Found<[KeySize]>>?
+    private var sizesRead: Task<Found<[KeySize]>, any Error>?
     private var queueList: Kept<Fleet.Found>?
     private var queueSearch: Task<Fleet.Found, any Error>?
 
@@ -85,11 +91,16 @@ actor DashboardData {
 
     /// Returns the latest campaigns, at most two seconds old, with the rates of the last seconds if there was a reading
     /// then.
-    func campaigns() async throws -> [CampaignStatus] {
+    /// - Throws: `RedisError` if no queue can be read.
+    func campaigns() async throws -> Found<[CampaignStatus]> {
         if let last = campaignReads.last, last.at.duration(to: .now) < .seconds(2) { return last.value }
         let keys = try await queues()
         let read =
-            campaignRead ?? Task { [fleet = source.fleet] in try await CampaignStatus.latest(100, in: keys, fleet) }
+            campaignRead
+            ?? Task { [fleet = source.fleet] in
+                var unread = UnreadParts()
+                return Found(value: try await CampaignStatus.latest(100, in: keys, fleet, &unread), unread: unread)
+            }
         campaignRead = read
         defer { campaignRead = nil }
         var found = try await read.value
@@ -99,14 +110,14 @@ actor DashboardData {
         campaignReads.removeAll { $0.at.duration(to: now) > Self.campaignWindow }
         if let earlier = campaignReads.first {
             let time = earlier.at.duration(to: now) / .milliseconds(1)
-            for index in found.indices {
-                let campaign = found[index]
+            for index in found.value.indices {
+                let campaign = found.value[index]
                 guard
-                    let before = earlier.value.first(where: {
+                    let before = earlier.value.value.first(where: {
                         $0.campaign == campaign.campaign && $0.queue == campaign.queue
                     })
                 else { continue }
-                found[index].compare(with: before, after: Int64(time))
+                found.value[index].compare(with: before, after: Int64(time))
             }
         }
         campaignReads.append(Kept(value: found, at: now))
@@ -121,9 +132,10 @@ actor DashboardData {
         let read =
             pageReads[name]
             ?? Task { [fleet = source.fleet] in
-                CampaignPage.State(
-                    parts: try await CampaignStatus.read(name, in: queues, fleet),
-                    sendings: try await CampaignStatus.sendings(of: name, in: queues, fleet))
+                var unread = UnreadParts()
+                let parts = try await CampaignStatus.read(name, in: queues, fleet, &unread)
+                let sendings = try await CampaignStatus.sendings(of: name, in: queues, fleet, &unread)
+                return CampaignPage.State(parts: parts, sendings: sendings, unread: unread)
             }
         pageReads[name] = read
         defer { if changes == begun { pageReads[name] = nil } }
@@ -136,10 +148,15 @@ actor DashboardData {
     }
 
     /// Returns the sizes of the largest keys, at most ten seconds old, because Redis estimates each from samples.
-    func keySizes() async throws -> [KeySize] {
+    func keySizes() async throws -> Found<[KeySize]> {
         if let sizes, sizes.at.duration(to: .now) < .seconds(10) { return sizes.value }
         let queues = try await queues()
-        let read = sizesRead ?? Task { [fleet = source.fleet] in try await KeySizes.read(fleet, queues) }
+        let read =
+            sizesRead
+            ?? Task { [fleet = source.fleet] in
+                var unread = UnreadParts()
+                return Found(value: try await KeySizes.read(fleet, queues, &unread), unread: unread)
+            }
         sizesRead = read
         defer { sizesRead = nil }
         let found = try await read.value
@@ -238,9 +255,10 @@ actor DashboardData {
         return found
     }
 
-    /// Returns the combined history of some queues, at most a few seconds old.
-    func history(_ span: QueueHistory.Span, of queues: [QueueKeys]) async throws -> QueueHistory? {
-        var found: [QueueHistory] = []
+    /// Returns the combined history of some queues, at most a few seconds old; `nil` without queues.
+    /// - Throws: `RedisError` if none of the queues can be read.
+    func history(_ span: QueueHistory.Span, of queues: [QueueKeys]) async throws -> Found<QueueHistory?> {
+        var (found, unread) = ([QueueHistory](), UnreadParts())
         for keys in queues {
             let name = "\(span) \(keys.queue)"
             if let kept = histories[name], kept.at.duration(to: .now) < .seconds(span.freshness) {
@@ -254,10 +272,15 @@ actor DashboardData {
                 }
             historyReads[name] = read
             defer { historyReads[name] = nil }
-            let history = try await read.value
-            histories[name] = Kept(value: history, at: .now)
-            found.append(history)
+            do {
+                let history = try await read.value
+                histories[name] = Kept(value: history, at: .now)
+                found.append(history)
+            } catch {
+                try unread.record(error, of: UnreadParts.name(of: keys.queue))
+            }
         }
-        return QueueHistory.sum(of: found)
+        if found.isEmpty { try unread.throwFirst() }
+        return Found(value: QueueHistory.sum(of: found), unread: unread)
     }
 }

@@ -78,7 +78,7 @@ struct DeadLettersPage: DashboardPage {
         return PageContent(
             title: "Dead letters",
             main: """
-                \(tabs)\(try await form)\
+                \(request.notices(listing.unread))\(tabs)\(try await form)\
                 \(groups.line)\(request.line(totals, notes))\(list)\(request.pager(["dead"], totals, listing.cursor))\
                 \(groups.tables)
                 """, scripts: ["select.js"])

@@ -75,7 +75,10 @@ struct DevicePage: DashboardPage {
     // MARK: Searching
 
     /// Searches for a token.
-    static func findings(_ token: String, _ request: PageRequest) async throws -> DeviceFindings {
+    /// - Returns: the findings, and the queues that could not be read.
+    static func findings(
+        _ token: String, _ request: PageRequest
+    ) async throws -> (findings: DeviceFindings, unread: UnreadParts) {
         guard !TokenText.isShortened(token) else {
             throw FieldMistake { _ in
                 "\(token.printable) is the beginning of a token; a device token has 64 hex digits or more"
@@ -88,25 +91,29 @@ struct DevicePage: DashboardPage {
         findings.record = try await DeviceRecord.read(token, request.source.fleet)
         let queues = try await request.site.data.queues(named: [])
         let time = time(for: request, queues.count)
-        for keys in queues {
+        var unread = UnreadParts()
+        _ = try await unread.each(queues) { keys in
             try await findings.search(
                 request.source.fleet.jobs(of: keys), request.source.fleet.client(for: keys.results), limit: limit,
                 for: time)
         }
-        return findings
+        return (findings, unread)
     }
 
     /// Searches for the tokens that begin with some digits.
-    private static func matches(_ matches: TokenMatches, _ request: PageRequest) async throws -> TokenMatches {
+    private static func matches(
+        _ matches: TokenMatches, _ request: PageRequest
+    ) async throws -> (matches: TokenMatches, unread: UnreadParts) {
         var matches = matches
         let queues = try await request.site.data.queues(named: [])
         let time = time(for: request, queues.count + 1)
-        for keys in queues {
+        var unread = UnreadParts()
+        _ = try await unread.each(queues) { keys in
             try await matches.search(
                 request.source.fleet.jobs(of: keys), request.source.fleet.client(for: keys.results), for: time)
         }
         try await matches.search(request.source.invalidTokens, for: time)
-        return matches
+        return (matches, unread)
     }
 
     /// Returns the time limit of each of some searches; `nil` to search everything.
@@ -126,11 +133,11 @@ struct DevicePage: DashboardPage {
                     + "\(TokenMatches.least)"
             }
         }
-        let matches = try await Self.matches(beginning, request)
+        let (matches, unread) = try await Self.matches(beginning, request)
         guard let only = matches.tokens.first, matches.tokens.count == 1 else {
-            return choice(matches, request)
+            return choice(matches, unread, request)
         }
-        let which = matches.isPartial ? "The first token found" : "The only token in Redis"
+        let which = matches.isPartial || !unread.isEmpty ? "The first token found" : "The only token in Redis"
         let notice: HTML = """
             <p class="notice">\(which) that begins with \(matches.beginning). \
             \(if: matches.isPartial, searchAll(matches.beginning, request))</p>
@@ -152,8 +159,8 @@ struct DevicePage: DashboardPage {
     }
 
     /// Returns the page for the beginning of several tokens, or of none.
-    private func choice(_ matches: TokenMatches, _ request: PageRequest) -> PageContent {
-        let form = DevicesPage.form(request, matches.beginning)
+    private func choice(_ matches: TokenMatches, _ unread: UnreadParts, _ request: PageRequest) -> PageContent {
+        let form: HTML = "\(DevicesPage.form(request, matches.beginning))\(request.notices(unread))"
         let partial: HTML =
             matches.isPartial ? "<p class=\"notice\">\(searchAll(matches.beginning, request))</p>" : ""
         let title = "Devices \(matches.beginning.prefix(8))…"
@@ -193,11 +200,12 @@ struct DevicePage: DashboardPage {
     private func page(
         _ token: String, asked: String, _ request: PageRequest, _ notice: HTML = ""
     ) async throws -> PageContent {
-        let findings = try await Self.findings(token, request)
+        let (findings, unread) = try await Self.findings(token, request)
         return PageContent(
             title: "Device \(token.prefix(8))…",
             main: """
-                \(DevicesPage.form(request, request.token(token)))\(notice)\(card(findings, request))
+                \(DevicesPage.form(request, request.token(token)))\(request.notices(unread))\(notice)\
+                \(card(findings, request))
                 \(if: findings.isPartial, "<p class=\"notice\">\(searchAll(asked, request))</p>")
                 <h2>Timeline</h2>\(timeline(findings, request))
                 \(try await limits(request))
@@ -299,9 +307,13 @@ struct DevicePage: DashboardPage {
     /// Returns how many results the queues keep.
     private func limits(_ request: PageRequest) async throws -> HTML {
         let queues = try await request.site.data.queues()
-        var words: [String] = []
+        // The findings report the queues that can't be read.
+        var (unread, words) = (UnreadParts(), [String]())
         for keys in queues.prefix(Self.named) {
-            let limits = try await request.source.fleet.queue(keys, ignoresSettings: true).limits
+            let source = try await unread.read(keys.queue) {
+                try await request.source.fleet.queue(keys, ignoresSettings: true)
+            }
+            guard let limits = source?.limits else { continue }
             words.append(
                 limits.results == .off
                     ? "queue \(keys.queue) keeps none"

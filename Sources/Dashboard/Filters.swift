@@ -139,11 +139,16 @@ extension PageRequest {
             "<a href=\"\(path(segments, "order", reversed))\">\(title)</a>", .key, priority: priority, order: order)
     }
 
-    /// Returns the names of the campaigns of some queues that were settled or enqueued last.
+    /// Returns the names of the campaigns of some queues that were settled or enqueued last. A list reports the queues that
+    /// can't be read; its filters only lack their campaigns.
     func campaignNames(_ queues: [QueueKeys]) async throws -> [String] {
+        var unread = UnreadParts()
         var names: [String] = []
         for keys in queues.prefix(20) {
-            names += try await CampaignCounts.names(50, source.fleet.client(for: keys.jobs), keys)
+            names +=
+                try await unread.read(keys.queue) {
+                    try await CampaignCounts.names(50, source.fleet.client(for: keys.jobs), keys)
+                } ?? []
         }
         return names
     }

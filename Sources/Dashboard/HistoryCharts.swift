@@ -24,7 +24,8 @@ struct HistoryCharts {
             })
         let all = try await request.site.data.queues()
         let keys = all.filter { queues.contains($0.queue) }
-        guard let history = try await request.site.data.history(span, of: keys) else {
+        let found = try await request.site.data.history(span, of: keys)
+        guard let history = found.value else {
             let empty = Elements.empty("There are no queues.", "<p>A queue begins with its first job or worker.</p>")
             return "\(tabs)\(Elements.live("charts", empty))"
         }
@@ -35,7 +36,8 @@ struct HistoryCharts {
         let charts = charts(history, times, links, changes.map { Chart.Mark(at: $0.at, $0.mark) })
         return """
             <h2 class="hidden">Charts</h2>\(tabs)
-            \(Elements.live("charts", "<div class=\"columns\">\(charts.map(\.html))</div>"))
+            \(Elements.live(
+                "charts", "\(request.notices(found.unread))<div class=\"columns\">\(charts.map(\.html))</div>"))
             <h2>Changes</h2>\(Elements.live("changes", "\(list(changes))\(note)"))
             """
     }
@@ -119,7 +121,7 @@ struct HistoryCharts {
                     \(Moment.text(oldest.at)).</p>
                     """
             }
-        } catch RedisError.server(let error) {
+        } catch let error as RedisError {
             // The charts do not need them.
             note = "<p class=\"notice\">The actions of operators can't be read: \(error.description)</p>"
         }

@@ -46,9 +46,11 @@ struct InvalidTokensPage: DashboardPage {
         }
         let count = filter.isEmpty ? limit : portion
         return try await part(from: position, limit: limit, until: request.searchEnd) { cursor in
-            let page = try await request.source.invalidTokens.scan(after: cursor, count: count, withDetails: true)
+            var unread = UnreadParts()
+            let page = try await request.source.invalidTokens.scan(
+                after: cursor, count: count, withDetails: true, &unread)
             let tokens = filter.isEmpty ? page.tokens : page.tokens.filter { filter.fits($0.details) }
-            return ListPart(rows: tokens, looked: page.tokens.count, cursor: page.cursor)
+            return ListPart(rows: tokens, looked: page.tokens.count, cursor: page.cursor, unread: unread)
         }
     }
 
@@ -65,6 +67,7 @@ struct InvalidTokensPage: DashboardPage {
             let new = found.rows.dropFirst(position.skipped)
             part.rows += new.prefix(rest)
             part.looked += found.looked
+            part.unread.add(found.unread)
             if new.count > rest {
                 position.skipped += rest
                 part.cursor = position.text
@@ -109,7 +112,7 @@ struct InvalidTokensPage: DashboardPage {
         return PageContent(
             title: "Invalid tokens",
             main: """
-                \(tabs(request, isFiltered ? nil : totals.all))\
+                \(request.notices(part.unread))\(tabs(request, isFiltered ? nil : totals.all))\
                 \(try await filters(request))\
                 \(request.line(totals))\(list)\(request.pager(["invalid"], totals, part.cursor))\(add(request))
                 """, scripts: ["select.js"])

@@ -60,7 +60,7 @@ struct JobsPage: DashboardPage {
         return PageContent(
             title: "Jobs",
             main: """
-                \(tabs(request, filter, counts))\(try await form)\
+                \(request.notices(listing.unread))\(tabs(request, filter, counts))\(try await form)\
                 \(request.line(totals, notes))\(list)\(request.pager(["jobs"], totals, listing.cursor))
                 """, scripts: ["select.js"])
     }

@@ -13,15 +13,18 @@ struct ListPart<Row> {
     var looked = 0
     /// The position of the next part; `nil` after the last.
     var cursor: String?
+    /// The parts of the list that could not be read.
+    var unread = UnreadParts()
 }
 
 extension ListPart {
-    /// Reads rows, one queue after the other. The cursor contains the name of its queue.
+    /// Reads rows, one queue after the other, except of those that can't be read. The cursor contains the name of its queue.
     /// - Parameters:
     ///   - cursor: that of the previous part; `nil` for the first.
     ///   - limit: the number of rows at which the part ends.
     ///   - end: the time at which it ends, even with fewer rows.
     ///   - read: reads rows of a queue, given the cursor within it and the number of missing rows.
+    /// - Throws: the first error if none of the queues can be read.
     static func of(
         _ queues: [QueueKeys], after cursor: String?, limit: Int, until end: ContinuousClock.Instant,
         _ read: (QueueKeys, _ cursor: String?, _ missing: Int) async throws -> ListPart
@@ -32,11 +35,19 @@ extension ListPart {
             rest = queues[index...]
         }
         var inner = parts.count > 1 ? parts[1] : nil
-        var sum = ListPart()
+        var (sum, isRead) = (ListPart(), false)
         var isFull: Bool { sum.rows.count >= limit || .now >= end }
         while let queue = rest.popFirst() {
             repeat {
-                let found = try await Self.part(inner) { try await read(queue, inner, limit - sum.rows.count) }
+                let (position, missing) = (inner, limit - sum.rows.count)
+                let part = try await sum.unread.read(queue.queue) {
+                    try await Self.part(position) { try await read(queue, position, missing) }
+                }
+                guard let found = part else {
+                    inner = nil
+                    break
+                }
+                isRead = true
                 sum.rows += found.rows
                 sum.looked += found.looked
                 inner = found.cursor
@@ -50,6 +61,7 @@ extension ListPart {
                 return sum
             }
         }
+        if !isRead, cursor == nil { try sum.unread.throwFirst() }
         return sum
     }
 
@@ -195,6 +207,11 @@ extension PageRequest {
     func line(_ totals: ListTotals, _ notes: [HTML] = []) -> HTML {
         guard totals.rows > 0 else { return "" }
         return "<p class=\"totals\"><span class=\"num\">\(totals.sentence)</span>\(notes)</p>"
+    }
+
+    /// Returns a notice for each part of the page that could not be read.
+    func notices(_ unread: UnreadParts) -> HTML {
+        HTML(unread.notes.map { "<p class=\"problem bad\" role=\"alert\">\(visitor.shown($0).asSentence)</p>" as HTML })
     }
 
     /// A note on a list of several queues.

@@ -64,7 +64,7 @@ struct DeliveryRate {
 
     init(_ request: PageRequest, _ queues: [FleetStatus.Queue]) async throws {
         let keys = try await request.site.data.queues().filter { key in queues.contains { $0.name == key.queue } }
-        let points = try await request.site.data.history(.hour, of: keys)?.points ?? []
+        let points = try await request.site.data.history(.hour, of: keys).value?.points ?? []
         // The last minute is not complete.
         self.init(queues, minutes: points.dropLast().map { Double($0.outcomes[.delivered]) / 60 })
     }
@@ -218,7 +218,7 @@ struct RunningCampaigns {
     init(_ request: PageRequest) async throws {
         self.request = request
         // Paused ones first: an operator must decide about them.
-        let unfinished = try await request.site.data.campaigns().filter(\.isUnfinished)
+        let unfinished = try await request.site.data.campaigns().value.filter(\.isUnfinished)
         campaigns = unfinished.filter { $0.state == "paused" } + unfinished.filter { $0.state != "paused" }
     }
 

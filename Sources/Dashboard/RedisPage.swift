@@ -11,7 +11,8 @@ struct RedisPage: DashboardPage {
 
     func content(_ request: PageRequest) async throws -> PageContent {
         let status = try await request.site.data.fleetStatus()
-        let sizes = try await request.site.data.keySizes()
+        let found = try await request.site.data.keySizes()
+        let sizes = found.value
         let largest = max(1, sizes.first?.bytes ?? 1)
         let rows = sizes.map { size -> [HTML] in
             let isLarge = status.largeKeys.contains { $0.key == size.key }
@@ -40,7 +41,7 @@ struct RedisPage: DashboardPage {
                 \(Elements.live("servers", servers))
                 <h2>Keys by size</h2>\
                 <p class="hint">Estimated by Redis from samples. Excludes keys of single jobs, tokens and \
-                minutes.</p>\(keys)
+                minutes.</p>\(request.notices(found.unread))\(keys)
                 """)
     }
 

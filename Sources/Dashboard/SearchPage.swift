@@ -26,9 +26,12 @@ struct SearchPage: DashboardPage {
         if Self.isToken(text) {
             return PageContent(title: "Search", main: "", redirect: request.links.path(["devices", text.lowercased()]))
         }
-        let matches = try await named(text, request) + jobs(text, request)
+        let (campaigns, jobs) = (try await request.site.data.campaigns(), try await jobs(text, request))
+        let matches = try await named(text, campaigns.value.map(\.campaign), request) + jobs.matches
+        var unread = campaigns.unread
+        unread.add(jobs.unread)
         let exact = matches.filter(\.isExact)
-        if let only = exact.count == 1 ? exact[0] : matches.count == 1 ? matches[0] : nil {
+        if unread.isEmpty, let only = exact.count == 1 ? exact[0] : matches.count == 1 ? matches[0] : nil {
             return PageContent(title: "Search", main: "", redirect: only.path)
         }
         let rows = matches.map { match -> [HTML] in
@@ -41,7 +44,7 @@ struct SearchPage: DashboardPage {
             <p class="actions">\(request.link(["jobs"], [("id", text)], "Search all jobs for this ID")) ·
             \(request.link(["dead"], [("id", text)], "Search all dead letters for this ID"))</p>
             """
-        return PageContent(title: "Search", main: "\(list)\(further)")
+        return PageContent(title: "Search", main: "\(request.notices(unread))\(list)\(further)")
     }
 
     /// Returns true for the whole, or at least eight digits, of a device token in hex.
@@ -54,10 +57,9 @@ struct SearchPage: DashboardPage {
         return found.prefix(limit).map { ($0, $0.lowercased() == wanted) }
     }
 
-    private func named(_ text: String, _ request: PageRequest) async throws -> [Match] {
+    private func named(_ text: String, _ campaigns: [String], _ request: PageRequest) async throws -> [Match] {
         let status = try await request.site.data.fleetStatus()
         let queues = try await request.site.data.queues()
-        let campaigns = try await request.site.data.campaigns().map(\.campaign)
         let kinds: [(kind: String, section: String, names: [String])] = [
             ("queue", "queues", queues.map(\.queue)), ("campaign", "campaigns", Set(campaigns).sorted()),
             ("app", "apps", status.apps.map(\.name)), ("worker", "workers", status.living.map(\.name)),
@@ -70,24 +72,30 @@ struct SearchPage: DashboardPage {
     }
 
     /// Returns unfinished jobs and dead letters with an ID, as far as they are found at once.
-    private func jobs(_ id: String, _ request: PageRequest) async throws -> [Match] {
+    private func jobs(_ id: String, _ request: PageRequest) async throws -> (matches: [Match], unread: UnreadParts) {
         var filter = JobFilter()
         filter.ids = [id]
         var letters = DeadLetterFilter()
         letters.ids = [id]
         // At the same time, because each may search until the page must appear.
-        async let found = JobsPage().list(request, filter).rows.map {
-            Match(
-                kind: "\($0.job.state.rawValue) job", name: id,
-                path: request.links.path(["jobs", $0.queue, $0.job.key], [("state", $0.job.state.rawValue)]),
-                isExact: true)
-        }
-        let dead = try await DeadLettersPage().list(request, letters, after: nil, limit: Self.limit).rows.map {
-            Match(
-                kind: "dead letter", name: id, path: request.links.path(["dead", $0.queue, $0.key]),
-                isExact: true)
-        }
-        return try await found + dead
+        async let listing = JobsPage().list(request, filter)
+        let dead = try await DeadLettersPage().list(request, letters, after: nil, limit: Self.limit)
+        let jobs = try await listing
+        var unread = jobs.unread
+        unread.add(dead.unread)
+        let matches =
+            jobs.rows.map {
+                Match(
+                    kind: "\($0.job.state.rawValue) job", name: id,
+                    path: request.links.path(["jobs", $0.queue, $0.job.key], [("state", $0.job.state.rawValue)]),
+                    isExact: true)
+            }
+            + dead.rows.map {
+                Match(
+                    kind: "dead letter", name: id, path: request.links.path(["dead", $0.queue, $0.key]),
+                    isExact: true)
+            }
+        return (matches, unread)
     }
 
     private static let help: HTML = """

@@ -226,9 +226,10 @@ public final class QueueConnection {
     ) {
         guard !reservations.isEmpty else { return completion(.success([])) }
         scripts.run(
-            .reserve, [keys.claimed(worker), keys.statsPrefix, keys.results],
+            .reserve,
+            [keys.claimed(worker), keys.statsPrefix, keys.results, keys.campaigns, keys.campaignPrefix],
             then: reservations.map { keys.unique($0.id) },
-            expecting: reservations.count * 10 + 4,
+            expecting: reservations.count * 11 + 8,
             arguments: { [worker, limits] command in
                 command.append(worker)
                 command.append(limits.maximumResults)
@@ -242,6 +243,7 @@ public final class QueueConnection {
                     command.append(reservation.results.argument)
                     command.append(reservation.results.count)
                     command.append(reservation.notifications)
+                    command.append(reservation.campaign ?? ByteBuffer())
                 }
             },
             completion: completion

@@ -73,6 +73,14 @@ public struct QueueKeys: Sendable {
         public let description: String
     }
 
+    /// Returns true for a name with a colon and a number at its end, as in a list of queues with their weights.
+    private static func endsWithWeight(_ queue: String) -> Bool {
+        guard let colon = queue.utf8.lastIndex(of: UInt8(ascii: ":")) else { return false }
+        var number = queue.utf8[colon...].dropFirst()
+        if let first = number.first, first == UInt8(ascii: "+") || first == UInt8(ascii: "-") { number.removeFirst() }
+        return !number.isEmpty && number.allSatisfy { (UInt8(ascii: "0")...UInt8(ascii: "9")).contains($0) }
+    }
+
     /// - Parameters:
     ///   - prefix: the prefix of all keys, `push` by default.
     ///   - queue: the queue's name, `default` by default.
@@ -94,6 +102,10 @@ public struct QueueKeys: Sendable {
         guard !queue.contains(",") else {
             throw Invalid(
                 description: "a queue can't be named \(queue): a comma separates the names of several; choose another")
+        }
+        guard !Self.endsWithWeight(queue) else {
+            throw Invalid(
+                description: "a queue can't be named \(queue): a number behind a colon is a weight; choose another")
         }
         guard !SharedKeys.hasTag(queue) else {
             throw Invalid(

@@ -17,6 +17,8 @@ public struct Reservation: Sendable {
 
     /// The number of notifications that end if the job is a duplicate.
     var notifications = 1
+    /// The campaign for which they count.
+    var campaign: ByteBuffer?
     let id: ByteBuffer
     let milliseconds: Int64
     let head: ByteBuffer
@@ -29,7 +31,7 @@ public struct Reservation: Sendable {
         guard let milliseconds = job.uniqueFor, let id = job.id, !job.envelope.isReserved else { return nil }
         self.init(
             claim: claim, id: job.text(id), milliseconds: milliseconds, claimed: job.body, envelope: job.envelope)
-        notifications = job.tokenCount
+        (notifications, campaign) = (job.tokenCount, job.campaignName)
     }
 
     package init(claim: ClaimID, id: ByteBuffer, milliseconds: Int64, claimed: ByteBuffer, envelope: Envelope) {

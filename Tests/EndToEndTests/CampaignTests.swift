@@ -295,6 +295,28 @@ extension EndToEnd {
             _ = try await simulator.stop()
         }
 
+        @Test("a campaign whose lines are enqueued twice finishes, because duplicates count as dropped")
+        func duplicates() async throws {
+            let (redis, simulator) = try await startServers()
+            try redis.run("HSET", "push:{default}:campaign:own", "total", "3")
+            // Of a producer that pushes itself.
+            let pushed = TestJob.text(TestJob.token("a", 1), #""campaign":"own","id":"o","unique_for":"1h","#)
+            try redis.push([pushed, pushed, pushed])
+            let lines = (0..<100).map { number in
+                TestJob.text(
+                    TestJob.token("a", number), #""campaign":"lines","id":"\#(number % 50)","unique_for":"1h","#)
+            }.joined(separator: "\n")
+            try await redis.apnsWorker(["enqueue"], input: lines).succeeds()
+            _ = try await WorkerProcess(redis, simulator, ["--exit-when-done"]).finish()
+            let events = try storedResults(redis).filter { $0["event"] != nil }
+            #expect(Set(events.map { $0["campaign"] }) == ["own", "lines"] && events.count == 2, "\(events)")
+            for (campaign, total, dropped) in [("own", 3, 2), ("lines", 100, 50)] {
+                let shown = try await Self.show(campaign, redis: redis.url)
+                #expect(shown.total == total && shown.left == 0 && shown.outcomes["dropped"] == dropped, "\(shown)")
+            }
+            _ = try await simulator.stop()
+        }
+
         @Test("a campaign of enqueued lines finishes after the last line, and one of single jobs does not")
         func enqueued() async throws {
             let (redis, simulator) = try await startServers()

@@ -101,7 +101,9 @@ extension EndToEnd {
                     "blog": ["--role", "producer", "--queue", "default"],
                 ])
             let jobs = (0..<50).map { number in
-                TestJob.text(TestJob.token("", number), number % 2 == 0 ? "" : #""id":"own-\#(number)","#)
+                TestJob.text(
+                    TestJob.token("", number),
+                    #""campaign":"sale","# + (number % 2 == 0 ? "" : #""id":"own-\#(number)","#))
             }
             let body = jobs.joined(separator: "\n")
             let shop = try #require(tokens["shop"])
@@ -126,6 +128,11 @@ extension EndToEnd {
             let queue = try QueueContents(redis)
             #expect(account.delivered == 53 && queue.count("dropped:Duplicate") == 250)
             #expect(queue.isSettled && queue.dead.isEmpty)
+            // Each request adds to the total, so a duplicate counts, too.
+            let shown = try await redis.apnsWorker(["campaign", "show", "sale", "--json"])
+            for member in [#""total":303"#, #""left":0"#, #""delivered":53"#, #""dropped":250"#] {
+                #expect(shown.output.contains(member), "\(shown)")
+            }
             _ = try await simulator.stop()
         }
 

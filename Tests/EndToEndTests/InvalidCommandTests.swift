@@ -31,6 +31,52 @@ extension EndToEnd {
             Set(try redis.run("SMEMBERS", "push:{shared}:invalid-tokens").strings())
         }
 
+        @Test("a shard that can't be read hides no other one")
+        func unreadableShard() async throws {
+            let redis = try RedisServer()
+            // In the first shard, and in the last one.
+            try Self.fill(100, redis)
+            let now = Int64(Date().timeIntervalSince1970) * 1000
+            for number in 0..<3 {
+                try redis.invalidTokens().add(TestJob.token("ff", number), .init(at: now, reason: "Unregistered"))
+            }
+            try await Self.invalid(["reshard", "--to", "4", "--yes"], redis.url).succeeds()
+            let keys = try redis.run("KEYS", "push:{*.4.*}:invalid-tokens*").strings()
+            let sets = try keys.filter { try redis.run("TYPE", $0) == .status("set") }
+            let broken = try #require(try sets.max { try size($0, redis) < size($1, redis) })
+            #expect(try size(broken, redis) == 100)
+            try redis.run("DEL", broken)
+            try redis.run("SET", broken, "x")
+            let note = "of 4 of the invalid tokens is not included: "
+            for options in [
+                ["list", "--format", "tokens"], ["list", "--json"], ["export"], ["list", "--json", "--count"],
+            ] {
+                let list = try await Self.invalid(options, redis.url)
+                #expect(list.ending == .exited(1) && list.errors.contains(note), "\(list)")
+                let isCount = options.contains("--count")
+                let found =
+                    try isCount
+                    ? list.objects.compactMap { $0["count"] as? Int }.reduce(0, +)
+                    : list.output.split(separator: "\n").count
+                #expect(found == 3, "\(options) \(list)")
+            }
+            // A change needs all of them.
+            try await Self.invalid(["remove", "--reason", "Unregistered", "--yes"], redis.url).fails(1, "WRONGTYPE")
+
+            let (web, tokens) = try await WebProcess.start(redis.url, ["ada": ["--role", "operator"]])
+            let ada = try #require(tokens["ada"])
+            let answer = try await web.answer(of: web.ask(ada, "/api/v1/invalid-tokens", nil))
+            #expect((answer.body["invalid_tokens"] as? [Any])?.count == 3, "\(answer)")
+            #expect((answer.body["unread"] as? [String])?.first?.contains(note) == true, "\(answer)")
+            let page = try web.ask(ada, "/invalid?reason=Unregistered", nil)
+            #expect(try await page.wait() == .exited(0))
+            #expect(page.output.contains(note), "\(page.output)")
+        }
+
+        private func size(_ key: String, _ redis: RedisServer) throws -> Int {
+            try redis.run("SCARD", key).number ?? 0
+        }
+
         @Test("they are listed and counted, for people and for programs")
         func list() async throws {
             let redis = try RedisServer()

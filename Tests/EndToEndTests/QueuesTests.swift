@@ -72,33 +72,118 @@ extension EndToEnd {
             try await CommandLineTests.run(["run", "--topic", "a", "--queue", queues]).fails("--queue")
         }
 
-        @Test(
-            "one that can't be read hides no other one",
-            arguments: [
-                ["jobs", "list"], ["jobs", "list", "--count", "--by", "queue"], ["jobs", "show", "--id", "kept"],
-                ["jobs", "export"], ["device", String(repeating: "ab", count: 32)],
-            ])
-        func unreadable(command: [String]) async throws {
+        private static let token = String(repeating: "ab", count: 32)
+
+        /// Returns a Redis with a queue `ok` that has one of everything, and a queue `bad` of which the same keys have the wrong
+        /// type.
+        private static func withUnreadableQueue() throws -> RedisServer {
             let redis = try RedisServer()
-            try redis.run("RPUSH", "push:{ok}:jobs", #"{"id":"kept","token":"\#(String(repeating: "ab", count: 32))"}"#)
-            try redis.run("SET", "push:{bad}:retry", "x")
-            let partly = try await redis.apnsWorker(command + ["--queue", "bad,ok"])
-            partly.ends(1, command.contains("--count") ? "ok" : "kept")
-            #expect(partly.errors.contains("queue bad is not included: ") && !partly.errors.contains("queue ok"))
-            try await redis.apnsWorker(command + ["--queue", "bad"]).fails(1, "WRONGTYPE")
+            let job = #"{"id":"kept","token":"\#(token)"}"#
+            let letter = #"{"v":1,"reason":"X","at":1795000000000,"claim":"w:1.a","attempts":1,"id":"kept"}"#
+            try redis.run("RPUSH", "push:{ok}:jobs", job)
+            try redis.run("ZADD", "push:{ok}:dead", "1795000000000", letter + "\n" + job)
+            try redis.run(
+                "XADD", "push:{ok}:results", "*", "results",
+                #"[{"outcome":"dead","reason":"X","notifications":[\#n{"id":"kept","token":"\#(token)"}]}]"#)
+            try redis.run("HSET", "push:{ok}:campaign:sale", "total", "5", "delivered", "2")
+            try redis.run("ZADD", "push:{ok}:campaigns", "1", "sale")
+            for key in ["retry", "dead", "results", "campaigns", "campaign:sale", "job-commands"] {
+                try redis.run("SET", "push:{bad}:\(key)", "x")
+            }
+            return redis
         }
 
-        @Test("a name with a comma is refused where it names one queue")
-        func comma() async throws {
-            let (redis, sentence) = (try RedisServer(), "a queue can't be named a,b: a comma separates")
+        /// Commands, and what they print of `ok`.
+        private static let ofUnreadable: [(command: [String], expected: String)] = [
+            (["jobs", "list"], "kept"), (["jobs", "list", "--count", "--by", "queue"], "1\tok"),
+            (["jobs", "show", "--id", "kept"], "kept"), (["jobs", "export"], "kept"), (["device", token], "kept"),
+            (["dead", "list"], "kept"), (["dead", "list", "--json"], "kept"),
+            (["dead", "list", "--json", "--limit", "1"], "kept"), (["dead", "list", "--count"], "1"),
+            (["dead", "list", "--by", "queue,app"], "1\tok"), (["dead", "list", "--reason", "None"], ""),
+            (["dead", "show", "--id", "kept"], "kept"), (["dead", "show", "--id", "kept", "--raw"], "kept"),
+            (["results"], "kept"), (["results", "--newest-first", "--json"], "kept"),
+            (["campaign", "list"], "sale"), (["campaign", "list", "--json"], "sale"),
+            (["campaign", "show", "sale"], "campaign sale, queue ok"),
+            (["campaign", "show", "sale", "--json"], "sale"),
+            (["campaign", "report", "sale"], "a queue could not be read"),
+            (["campaign", "report", "sale", "--json"], #""partial":true"#),
+            (["campaign", "report", "sale", "--html"], "a queue could not be read"),
+        ]
+
+        @Test(
+            "one that can't be read hides no other one",
+            arguments: ofUnreadable)
+        func unreadable(command: [String], expected: String) async throws {
+            let redis = try Self.withUnreadableQueue()
+            let partly = try await redis.apnsWorker(command + ["--queue", "bad,ok"])
+            partly.ends(1, expected)
+            #expect(partly.errors.contains("queue bad is not included: ") && !partly.errors.contains("queue ok is"))
+            let none = try await redis.apnsWorker(command + ["--queue", "bad"])
+            none.fails(1, "WRONGTYPE").prints("")
+        }
+
+        @Test("one that can't be read is missing on a page of the dashboard, which names it, and hides no other one")
+        func unreadableOnPages() async throws {
+            let redis = try Self.withUnreadableQueue()
+            let (web, tokens) = try await WebProcess.start(redis.url, ["ada": ["--role", "operator"]])
+            let ada = try #require(tokens["ada"])
+            for (path, expected) in [
+                ("/jobs", "kept"), ("/dead", "kept"), ("/campaigns", "sale"),
+                ("/campaigns/sale", "the total is unknown"),
+                ("/search?q=kept", "dead letter"), ("/devices/\(Self.token)", "kept"),
+            ] {
+                let page = try web.ask(ada, path, nil)
+                #expect(try await page.wait() == .exited(0))
+                #expect(page.output.hasPrefix("HTTP/1.1 200"), "\(path) \(page.output)")
+                for text in ["ueue bad is not included: ", expected] {
+                    #expect(page.output.contains(text), "\(path) \(page.output)")
+                }
+                #expect(!page.output.contains("ueue ok is not included"), "\(path)")
+            }
+            for path in ["/", "/queues", "/redis", "/jobs?queue=ok"] {
+                let page = try await web.answer(of: web.ask(ada, path, nil))
+                #expect(page.status == 200, "\(path)")
+            }
+            for (path, list) in [
+                ("jobs", "jobs"), ("dead-letters", "dead_letters"), ("results", "results"), ("campaigns", "campaigns"),
+                ("campaigns/sale", "campaigns"),
+            ] {
+                let answer = try await web.answer(of: web.ask(ada, "/api/v1/\(path)", nil))
+                let notes = answer.body["unread"] as? [String]
+                #expect(answer.status == 200 && (answer.body[list] as? [Any])?.count == 1, "\(path) \(answer)")
+                #expect(notes?.count == 1 && notes?[0].hasPrefix("queue bad is not included: ") == true, "\(answer)")
+            }
+            let device = try await web.answer(of: web.ask(ada, "/api/v1/devices/\(Self.token)", nil))
+            #expect(device.body["partial"] as? Bool == true, "\(device)")
+            let whole = try await web.answer(of: web.ask(ada, "/api/v1/jobs?queue=ok", nil))
+            #expect(whole.status == 200 && whole.body["unread"] == nil, "\(whole)")
+            #expect(try await web.answer(of: web.ask(ada, "/api/v1/jobs?queue=bad", nil)).status == 503)
+        }
+
+        @Test(
+            "a name with a comma or a weight is refused where it names one queue",
+            arguments: [("a,b", "a comma separates"), ("a:5", "a number behind a colon is a weight")])
+        func misread(name: String, reason: String) async throws {
+            let (redis, sentence) = (try RedisServer(), "a queue can't be named \(name): \(reason)")
             let file = FileManager.default.temporaryDirectory.appending(path: "queues-\(UUID().uuidString).yaml")
             defer { try? FileManager.default.removeItem(at: file) }
-            try Data("queues: {'a,b': {weight: 2}}".utf8).write(to: file)
+            try Data("queues: {'\(name)': {weight: 2}}".utf8).write(to: file)
             try await redis.apnsWorker(["jobs", "list", "--config", file.path]).fails(78, "queues: \(sentence)")
-            try await redis.apnsWorker(["jobs", "move", "--all", "--to-queue", "a,b", "--yes"]).fails(sentence)
-            try await redis.apnsWorker(["web-user", "shop", "--role", "producer", "--token", "--queue", "a,b"])
+            try await redis.apnsWorker(["jobs", "move", "--all", "--to-queue", name, "--yes"]).fails(sentence)
+            try await redis.apnsWorker(["web-user", "shop", "--role", "producer", "--token", "--queue", name])
                 .fails(64, "--queue: \(sentence)")
-            try await RequeueTool.script.run(["--all", "--yes", "--queue", "a,b"], redis: redis).fails(64, sentence)
+            try await RequeueTool.script.run(["--all", "--yes", "--queue", name], redis: redis).fails(64, sentence)
+        }
+
+        @Test("a name that ends like a weight is refused in a list, too, and the queue is not another one's")
+        func weightBehindName() async throws {
+            let redis = try RedisServer()
+            try redis.run("RPUSH", "push:{a}:jobs", #"{"id":"kept","token":"ab"}"#)
+            try await redis.apnsWorker(["jobs", "list", "--queue", "a:5"]).succeeds("kept")
+            for command in [["jobs", "list"], ["dead", "list"], ["status"], ["enqueue", "--token", "ab"]] {
+                try await redis.apnsWorker(command + ["--queue", "a:5:1"])
+                    .fails("a queue can't be named a:5: a number behind a colon is a weight")
+            }
         }
     }
 }

@@ -49,6 +49,14 @@ extension EndToEnd {
                 ).succeeds()
                 #expect(result.errors.contains("could not search all servers for queues"), "\(result)")
             }
+            for list in [["jobs", "list"], ["dead", "list"], ["campaign", "list"], ["results"]] {
+                let result = try await CommandLineTests.run(
+                    list + ["--queue", "default,\(other)", "--timeout", "1s"],
+                    environment: ["APNS_WORKER_REDIS_URL": url]
+                ).ends(1)
+                #expect(result.errors.contains("queue default is not included: "), "\(result)")
+                #expect(!result.errors.contains("queue \(other) is"), "\(result)")
+            }
         }
 
         @Test("a URL of one server that names a Sentinel or a node of a Cluster gets the right form in the error")

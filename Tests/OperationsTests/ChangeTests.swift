@@ -220,6 +220,9 @@ struct ChangeTests {
             await expectRefusal("a queue can't be named a,b: a comma separates") {
                 _ = try await scene.desk().plan(Self.jobs(.move, ["id": "1", "to_queue": "a,b"]))
             }
+            await expectRefusal("a queue can't be named a:5: a number behind a colon is a weight") {
+                _ = try await scene.desk().plan(Self.jobs(.move, ["id": "1", "to_queue": "a:5"]))
+            }
             await expectRefusal("did you mean shop?") {
                 var desk = try scene.desk()
                 desk.configuredApps = ["shop"]

@@ -101,7 +101,8 @@ struct ReshardTests {
             #expect(try await scene.tokens.count() == tokens.count - 1)
             let record = try await DeviceRecord.read("abcdef", scene.fleet)
             #expect(record.invalid?.at == 7 && record.registeredAt == nil)
-            let sizes = try await KeySizes.read(scene.fleet, [])
+            var unread = UnreadParts()
+            let sizes = try await KeySizes.read(scene.fleet, [], &unread)
             #expect(sizes.contains { $0.type == "set" && ($0.entries > 0 || shards > 64) }, "\(sizes)")
             #expect(sizes.allSatisfy { $0.bytes >= 0 })
         }

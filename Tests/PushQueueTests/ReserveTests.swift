@@ -60,6 +60,49 @@ struct ReserveTests {
         #expect(try queue.stats() == ["delivered": 1, "dropped": 1, "dropped:Duplicate": 1])
     }
 
+    @Test("a duplicate counts as dropped for its campaign, which then finishes")
+    func campaign() async throws {
+        let sale = #""campaign":"sale","#
+        let fanOut = #"{"id":"x","unique_for":"1h","campaign":"sale","tokens":["aa","bb","cc"],"payload":{}}"#
+        let jobs = [
+            Self.job("x", for: "1h", sale), fanOut, Self.job("x"), Self.job("x", for: "1h", #""campaign":"other","#),
+        ]
+        let worker = try await queue.worker("w", claiming: jobs)
+        try queue.redis.run("HSET", queue.keys.campaign("sale"), "total", "4")
+        let reservations = try jobs.enumerated().map { try Self.reservation($0.offset + 1, $0.element, worker) }
+        #expect(try await worker.reserve(reservations) == [.granted, .duplicate, .duplicate, .duplicate])
+        for (campaign, number) in [("sale", "3"), ("other", "1")] {
+            for counter in ["dropped", "dropped:Duplicate"] {
+                #expect(try queue.redis.run("HGET", queue.keys.campaign(campaign), counter).text == number)
+            }
+        }
+        #expect(try queue.redis.run("ZCARD", queue.keys.campaigns).number == 2)
+        #expect(try queue.redis.run("XLEN", queue.keys.results).number == 0)
+        // A repetition finds the claims settled.
+        #expect(try await worker.reserve(reservations) == [.granted, .lost, .lost, .lost])
+        #expect(try queue.redis.run("HGET", queue.keys.campaign("sale"), "dropped").text == "3")
+
+        try await worker.settle {
+            $0.use(campaign: ByteBuffer(string: "sale"))
+            $0.end(1, .delivered)
+        }
+        let entries = "\(try queue.redis.run("XRANGE", queue.keys.results, "-", "+"))"
+        #expect(entries.contains("campaign_finished"), "\(entries)")
+        #expect(try queue.stats() == ["delivered": 1, "dropped": 5, "dropped:Duplicate": 5])
+    }
+
+    @Test("a duplicate that is the last of its campaign finishes it")
+    func lastOfCampaign() async throws {
+        let job = Self.job("x", for: "1h", #""campaign":"sale","#)
+        let first = try await queue.worker("w", claiming: [Self.job("x")])
+        #expect(try await first.reserve([Self.reservation(1, Self.job("x"), first)]) == [.granted])
+        try queue.redis.run("HSET", queue.keys.campaign("sale"), "total", "1")
+        let second = try await queue.worker("x", claiming: [job])
+        #expect(try await second.reserve([Self.reservation(1, job, second)]) == [.duplicate])
+        let entries = "\(try queue.redis.run("XRANGE", queue.keys.results, "-", "+"))"
+        #expect(entries.contains("campaign_finished"), "\(entries)")
+    }
+
     @Test("run twice, the second run grants what the first has granted, and changes nothing")
     func twice() async throws {
         let jobs = [

@@ -22,23 +22,32 @@ struct DashboardAPI: Sendable {
         get(api, "/history") { request in try await history(request) }
         get(api, "/jobs") { request in
             let part = try await JobsPage().list(request, JobFilter(request.query, now: Moment.now))
-            return list("jobs", try part.rows.map { try $0.json(nil) }, looked: part.looked, part.cursor)
+            return list(
+                "jobs", try part.rows.map { try $0.json(nil) }, looked: part.looked, part.cursor, unread: part.unread)
         }
         get(api, "/jobs/{queue}/{key}") { request in try await job(request) }
         get(api, "/campaigns") { request in
             let campaigns = try await request.site.data.campaigns()
-            return list("campaigns", try campaigns.map { try JSONLine.text($0, keys: .convertToSnakeCase) })
+            return list(
+                "campaigns", try campaigns.value.map { try JSONLine.text($0, keys: .convertToSnakeCase) },
+                unread: campaigns.unread)
         }
         get(api, "/campaigns/{campaign}") { request in
             let name = request.parameters("campaign") ?? ""
-            let found = try await request.site.data.campaign(name).parts
-            guard !found.isEmpty else { throw WebError(.notFound, "no queue knows a campaign \(name)") }
-            return list("campaigns", try found.map { try JSONLine.text($0, keys: .convertToSnakeCase) })
+            let found = try await request.site.data.campaign(name)
+            guard !found.parts.isEmpty else {
+                if let missing = found.unread.notes.first { throw WebError(.serviceUnavailable, missing) }
+                throw WebError(.notFound, "no queue knows a campaign \(name)")
+            }
+            return list(
+                "campaigns", try found.parts.map { try JSONLine.text($0, keys: .convertToSnakeCase) },
+                unread: found.unread)
         }
         get(api, "/dead-letters") { request in
             let part = try await DeadLettersPage().list(
                 request, DeadLetterFilter(request.query, now: Moment.now), after: request.query["after"])
-            return list("dead_letters", try part.rows.map { try $0.json(isWhole: false) }, part.cursor)
+            return list(
+                "dead_letters", try part.rows.map { try $0.json(isWhole: false) }, part.cursor, unread: part.unread)
         }
         get(api, "/dead-letters/{queue}/{key}") { request in
             Response.json(bytes: try await DeadLetterPage.find(request).json(isWhole: request.visitor.seesContent).utf8)
@@ -46,7 +55,10 @@ struct DashboardAPI: Sendable {
         get(api, "/results") { request in try await results(request) }
         get(api, "/devices/{token}") { request in
             let token = TokenText.normalized(request.parameters("token") ?? "")
-            let found = try await DevicePage.bounded(request) { try await DevicePage.findings(token, request) }
+            var (found, unread) = try await DevicePage.bounded(request) {
+                try await DevicePage.findings(token, request)
+            }
+            if !unread.isEmpty { found.isPartial = true }
             return Response.json(bytes: try found.json.utf8)
         }
         get(api, "/invalid-tokens") { request in
@@ -58,11 +70,12 @@ struct DashboardAPI: Sendable {
                 InvalidTokenLine(shown).writeJSON(to: &line)
                 return String(buffer: line).trimmed
             }
-            return list("invalid_tokens", lines, found.cursor)
+            return list("invalid_tokens", lines, found.cursor, unread: found.unread)
         }
         get(api, "/keys") { request in
             let sizes = try await request.site.data.keySizes()
-            return list("keys", try sizes.map { try JSONLine.text($0, keys: .convertToSnakeCase) })
+            return list(
+                "keys", try sizes.value.map { try JSONLine.text($0, keys: .convertToSnakeCase) }, unread: sizes.unread)
         }
         get(api, "/activity") { request in try await activity(request) }
         get(api, "/runs/{id}") { request in
@@ -179,11 +192,15 @@ struct DashboardAPI: Sendable {
         }
     }
 
-    private func list(_ name: String, _ objects: [String], looked: Int? = nil, _ cursor: String? = nil) -> Response {
+    private func list(
+        _ name: String, _ objects: [String], looked: Int? = nil, _ cursor: String? = nil,
+        unread: UnreadParts = UnreadParts()
+    ) -> Response {
         var text = "{\"\(name)\":[\(objects.joined(separator: ","))]"
         if let looked { text += ",\"searched\":\(looked)" }
         // The cursor contains names of queues and lanes, so it must be escaped.
         if let cursor, let quoted = try? JSONLine.text(cursor) { text += ",\"after\":\(quoted)" }
+        if !unread.isEmpty, let notes = try? JSONLine.text(unread.notes) { text += ",\"unread\":\(notes)" }
         return .json(bytes: (text + "}").utf8)
     }
 
@@ -216,7 +233,9 @@ struct DashboardAPI: Sendable {
                 rows: found.results.map { ResultLine(queue: keys.queue, result: $0) }, looked: found.looked,
                 cursor: found.cursor)
         }
-        return list("results", part.rows.map { $0.json(token: request.token) }, looked: part.looked, part.cursor)
+        return list(
+            "results", part.rows.map { $0.json(token: request.token) }, looked: part.looked, part.cursor,
+            unread: part.unread)
     }
 
     private func activity(_ request: PageRequest) async throws -> Response {
@@ -252,7 +271,7 @@ struct DashboardAPI: Sendable {
         }
         let queues = try await request.site.data.queues(named: request.query.all("queue"))
         let history = try await request.site.data.history(span, of: queues)
-        let points = try (history?.points ?? []).map { point in
+        let points = try (history.value?.points ?? []).map { point in
             try JSONLine.text(
                 Point(
                     at: point.at, recorded: point.isRecorded,
@@ -262,7 +281,7 @@ struct DashboardAPI: Sendable {
                     latencyP99Ms: point.latency?.p99, answerP50Ms: point.answer?.p50, answerP99Ms: point.answer?.p99,
                     backlog: point.backlog, oldestAgeMs: point.oldest), keys: .convertToSnakeCase)
         }
-        return list("points", points)
+        return list("points", points, unread: history.unread)
     }
 }
 

@@ -192,15 +192,25 @@ extension CampaignStatus {
     /// Reads a campaign in all queues that know it.
     /// - Throws: `RedisError`.
     package static func read(_ name: String, in queues: [QueueKeys], _ fleet: Fleet) async throws -> [CampaignStatus] {
-        var found: [CampaignStatus] = []
-        for keys in queues {
+        var unread = UnreadParts()
+        let found = try await read(name, in: queues, fleet, &unread)
+        try unread.throwFirst()
+        return found
+    }
+
+    /// Reads a campaign in all queues that know it.
+    /// - Parameter unread: gets the queues that can't be read.
+    /// - Throws: `RedisError`, if no queue can be read.
+    package static func read(
+        _ name: String, in queues: [QueueKeys], _ fleet: Fleet, _ unread: inout UnreadParts
+    ) async throws -> [CampaignStatus] {
+        try await unread.each(queues) { keys -> CampaignStatus? in
             let client = try await fleet.client(for: keys.jobs)
             let counts = try await CampaignCounts.read(name, client, keys)
             let command = try await JobCommands.read(client, keys).commands[.campaign(name)]
-            guard command != nil || counts.total != nil || !counts.counters.isEmpty else { continue }
-            found.append(CampaignStatus(counts, command, queue: keys.queue, now: Moment.now))
-        }
-        return found
+            guard command != nil || counts.total != nil || !counts.counters.isEmpty else { return nil }
+            return CampaignStatus(counts, command, queue: keys.queue, now: Moment.now)
+        }.compactMap(\.self)
     }
 
     /// The progress of `campaign send` through its list.
@@ -217,38 +227,40 @@ extension CampaignStatus {
     }
 
     /// Reads the positions in the lists of tokens from which a campaign is sent.
-    /// - Throws: `RedisError`.
+    /// - Parameter unread: gets the queues that can't be read.
+    /// - Throws: `RedisError`, if no queue can be read.
     package static func sendings(
-        of name: String, in queues: [QueueKeys], _ fleet: Fleet
+        of name: String, in queues: [QueueKeys], _ fleet: Fleet, _ unread: inout UnreadParts
     ) async throws -> [Sending] {
-        var found: [Sending] = []
-        for keys in queues {
+        try await unread.each(queues) { keys -> Sending? in
             let client = try await fleet.client(for: keys.jobs)
             let reply = try await client.call(
                 RedisCommand(
                     "HMGET", keys.campaignList(name), "next", "jobs", "notifications", "by", "started_at", "updated_at")
             )
             let values = Array(reply.root.children.map(\.string))
-            guard values.count == 6, let next = values[0], let jobs = values[1] else { continue }
-            found.append(
-                Sending(
-                    queue: keys.queue, enqueued: Int(bounding: next) ?? 0, jobs: Int(bounding: jobs) ?? 0,
-                    notifications: values[2].flatMap { Int(bounding: $0) } ?? 0, by: (values[3] ?? "").printable,
-                    startedAt: values[4].flatMap { Int64(bounding: $0) },
-                    updatedAt: values[5].flatMap { Int64(bounding: $0) }))
-        }
-        return found
+            guard values.count == 6, let next = values[0], let jobs = values[1] else { return nil }
+            return Sending(
+                queue: keys.queue, enqueued: Int(bounding: next) ?? 0, jobs: Int(bounding: jobs) ?? 0,
+                notifications: values[2].flatMap { Int(bounding: $0) } ?? 0, by: (values[3] ?? "").printable,
+                startedAt: values[4].flatMap { Int64(bounding: $0) },
+                updatedAt: values[5].flatMap { Int64(bounding: $0) })
+        }.compactMap(\.self)
     }
 
     /// The number of jobs of each queue that are looked at for campaigns of which none has ended.
     private static let sample = 2000
 
     /// Reads the campaigns that were settled or enqueued last, those under a command, and those of the next jobs.
-    /// - Parameter limit: the maximum number of campaigns in each queue.
-    /// - Throws: `RedisError`.
-    package static func latest(_ limit: Int, in queues: [QueueKeys], _ fleet: Fleet) async throws -> [CampaignStatus] {
-        var found: [CampaignStatus] = []
-        for keys in queues {
+    /// - Parameters:
+    ///   - limit: the maximum number of campaigns in each queue.
+    ///   - unread: gets the queues that can't be read.
+    /// - Throws: `RedisError`, if no queue can be read.
+    package static func latest(
+        _ limit: Int, in queues: [QueueKeys], _ fleet: Fleet, _ unread: inout UnreadParts
+    ) async throws -> [CampaignStatus] {
+        try await unread.each(queues) { keys -> [CampaignStatus] in
+            var found: [CampaignStatus] = []
             let client = try await fleet.client(for: keys.jobs)
             let commands = try await JobCommands.read(client, keys).commands
             var names = try await CampaignCounts.names(limit, client, keys)
@@ -259,8 +271,8 @@ extension CampaignStatus {
                 let counts = try await CampaignCounts.read(name, client, keys)
                 found.append(CampaignStatus(counts, commands[.campaign(name)], queue: keys.queue, now: Moment.now))
             }
-        }
-        return found
+            return found
+        }.flatMap(\.self)
     }
 
     /// Returns the campaigns of some jobs that wait, of producers that record no total.

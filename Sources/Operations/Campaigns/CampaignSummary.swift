@@ -35,18 +35,23 @@ package struct CampaignSummary: Encodable, Sendable {
     package var rates: [CampaignPace.Point]
     /// The parts in the queues.
     package var queues: [CampaignStatus]
+    /// True if a queue could not be read. Then it is not known how many notifications there are, and how many are left.
+    package var partial: Bool?
 
-    /// - Parameter queues: the campaign in each queue that knows it; at least one.
-    package init(_ queues: [CampaignStatus]) {
+    /// - Parameters:
+    ///   - queues: the campaign in each queue that knows it; at least one.
+    ///   - isPartial: true if a queue could not be read.
+    package init(_ queues: [CampaignStatus], isPartial: Bool = false) {
         func sum(_ counts: (CampaignStatus) -> [String: Int]) -> [String: Int] {
             queues.reduce(into: [:]) { $0.merge(counts($1)) { Int(bounding: Double($0) + Double($1)) } }
         }
         self.queues = queues
         rates = CampaignPace.points(of: queues.flatMap(\.periods))
         campaign = queues.first?.campaign ?? ""
-        finished = !queues.isEmpty && queues.allSatisfy { $0.finishedAt != nil }
+        partial = isPartial ? true : nil
+        finished = !isPartial && !queues.isEmpty && queues.allSatisfy { $0.finishedAt != nil }
         let totals = queues.compactMap(\.total)
-        total = totals.count == queues.count ? totals.reduce(0, +) : nil
+        total = !isPartial && totals.count == queues.count ? totals.reduce(0, +) : nil
         let ended = queues.reduce(0) { $0 + $1.ended }
         self.ended = ended
         left = total.map { max(0, $0 - ended) }
@@ -87,6 +92,7 @@ package struct CampaignSummary: Encodable, Sendable {
     /// The state in words, such as `finished` or `12,000 left`.
     package var state: String {
         if finished { return "finished" }
+        if partial == true { return "not known: a queue could not be read" }
         return left.map { "\(Words.number($0)) left" } ?? "the total is unknown"
     }
 

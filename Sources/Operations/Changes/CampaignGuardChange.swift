@@ -94,7 +94,9 @@ extension Desk {
     /// - Throws: ``ChangeRefusal`` with a suggestion.
     func checkExistence(ofCampaign campaign: String, _ subject: String, isInAdvance: Bool) async throws {
         if isInAdvance, isForced { return }
-        let known = try await CampaignStatus.latest(20, in: queues, fleet).map(\.campaign)
+        var unread = UnreadParts()
+        let known = try await CampaignStatus.latest(20, in: queues, fleet, &unread).map(\.campaign)
+        try unread.throwFirst()
         let names = Set(known).sorted()
         if isInAdvance, names.isEmpty { return }
         throw ChangeRefusal(

@@ -25,13 +25,28 @@ package enum KeySizes {
     }
 
     /// Reads the sizes of the keys that can become large, the largest first.
-    /// - Throws: `RedisError`, or `QueueConnection/Failure`.
-    package static func read(_ fleet: Fleet, _ queues: [QueueKeys]) async throws -> [KeySize] {
-        let shared = fleet.sharedKeys
-        let shards = try await InvalidTokenClient.reading(fleet).division().shards
-        var sizes = try await sums(fleet, shards)
-        for keys in queues.map(growing) + [shards > 1 ? [shared.throttledTokens, shared.audit] : growing(shared)] {
-            sizes += try await read(fleet.client(for: keys[0]), keys)
+    /// - Parameter unread: gets the queues that can't be read, and the keys that all queues share, if these can't.
+    /// - Throws: the first error if nothing can be read.
+    package static func read(
+        _ fleet: Fleet, _ queues: [QueueKeys], _ unread: inout UnreadParts
+    ) async throws -> [KeySize] {
+        var (sizes, isRead) = ([KeySize](), false)
+        for keys in queues {
+            let own = try await unread.read(keys.queue) {
+                let names = growing(keys)
+                return try await read(fleet.client(for: names[0]), names)
+            }
+            guard let own else { continue }
+            (sizes, isRead) = (sizes + own, true)
+        }
+        do {
+            let shared = fleet.sharedKeys
+            let shards = try await InvalidTokenClient.reading(fleet).division().shards
+            let names = shards > 1 ? [shared.throttledTokens, shared.audit] : growing(shared)
+            sizes += try await sums(fleet, shards) + read(fleet.client(for: names[0]), names)
+        } catch {
+            try unread.record(error, of: "the part that all queues share")
+            if !isRead { try unread.throwFirst() }
         }
         return sizes.sorted { ($1.bytes, $0.key) < ($0.bytes, $1.key) }
     }

@@ -91,6 +91,21 @@ public final class InvalidTokenClient: Sendable {
         }
     }
 
+    /// See `InvalidTokenSet/scan(after:count:withDetails:beginning:completion:)`.
+    /// - Parameter unread: gets the shards that can't be read. Other functions need all of them.
+    /// - Throws: `QueueConnection/Failure`, if the set is not divided; or another error.
+    package func scan(
+        after cursor: String?, count: Int = 500, withDetails: Bool, beginning: String = "", _ unread: inout UnreadParts
+    ) async throws -> InvalidTokenSet.Page {
+        let page = try await call {
+            $0.scan(
+                after: cursor, count: count, withDetails: withDetails, beginning: beginning, skipsUnread: true,
+                completion: $1)
+        }
+        if let (shard, failure) = page.unread { try unread.record(failure, of: shard) }
+        return page
+    }
+
     /// See `InvalidTokenSet/withdraw(_:completion:)`.
     /// - Throws: `QueueConnection/Failure`.
     public func withdraw(_ tokens: [ByteBuffer]) async throws(QueueConnection.Failure) -> Int {

@@ -47,6 +47,9 @@ extension InvalidTokenSet {
         public var cursor: String?
         /// Any number of tokens, in no particular order.
         public var tokens: [Listed]
+        /// The shard of which a key could not be read, and the error. The page then has no tokens, and the next one begins
+        /// after that key.
+        package var unread: (shard: String, failure: QueueConnection.Failure)?
     }
 
     /// Reads a part of the set. A token that stays in the set is read at least once; if the set grows or shrinks, or is
@@ -58,6 +61,17 @@ extension InvalidTokenSet {
     ///   - beginning: at least four hex digits with which the tokens begin; empty for all tokens. Pages can be empty.
     public func scan(
         after cursor: String?, count: Int, withDetails: Bool, beginning: String = "",
+        completion: @escaping Completion<Page>
+    ) {
+        scan(
+            after: cursor, count: count, withDetails: withDetails, beginning: beginning, skipsUnread: false,
+            completion: completion)
+    }
+
+    /// Reads a part of the set, as the function above.
+    /// - Parameter skipsUnread: true for a ``Page/unread`` instead of a failure if a key of a divided set can't be read.
+    package func scan(
+        after cursor: String?, count: Int, withDetails: Bool, beginning: String, skipsUnread: Bool,
         completion: @escaping Completion<Page>
     ) {
         readDivision { [self] result in
@@ -72,17 +86,26 @@ extension InvalidTokenSet {
             var place = cursor.flatMap { InvalidTokenCursor($0) } ?? first
             // The form that the cursor belongs to may be incomplete by now.
             if place.shards != division.shards { place = first }
-            scan(place, until: end, beginning, count: count, withDetails: withDetails, completion: completion)
+            scan(
+                place, until: end, beginning, count: count, withDetails: withDetails,
+                skipsUnread: skipsUnread && division.shards > 1, completion: completion)
         }
     }
 
     /// - Parameter end: the number of the key before which the search ends.
     private func scan(
         _ place: InvalidTokenCursor, until end: Int, _ beginning: String, count: Int, withDetails: Bool,
-        completion: @escaping Completion<Page>
+        skipsUnread: Bool, completion: @escaping Completion<Page>
     ) {
         let keysOfShard = keys.shard(0, of: place.shards).sets.count
-        let sets = keys.shard(min(place.key / keysOfShard, place.shards - 1), of: place.shards).sets
+        let shard = min(place.key / keysOfShard, place.shards - 1)
+        let sets = keys.shard(shard, of: place.shards).sets
+        let completion: Completion<Page> = { result in
+            guard skipsUnread, case .failure(let failure) = result else { return completion(result) }
+            let next = InvalidTokenCursor(shards: place.shards, key: place.key + 1)
+            let name = "shard \(shard + 1) of \(place.shards) of the invalid tokens"
+            completion(.success(Page(cursor: next.key < end ? next.text : nil, tokens: [], unread: (name, failure))))
+        }
         let key = sets[place.key % keysOfShard]
         var command = RedisCommand("SSCAN", key, place.cursor, "COUNT", "\(count)")
         if !beginning.isEmpty {
@@ -98,7 +121,8 @@ extension InvalidTokenSet {
             // Shards can have empty sets.
             if found.isEmpty, !isLast, beginning.isEmpty {
                 return scan(
-                    next, until: end, beginning, count: count, withDetails: withDetails, completion: completion)
+                    next, until: end, beginning, count: count, withDetails: withDetails, skipsUnread: skipsUnread,
+                    completion: completion)
             }
             let page = Page(
                 cursor: isLast ? nil : next.text, tokens: found.map { Listed(token: $0, details: .init()) })

@@ -15,8 +15,10 @@ struct ResultSearch {
         var page: ResultPage?
         /// The entry after which to continue; `nil` before the first page.
         var position: String?
-        /// True once a page was incomplete.
+        /// True once a page was incomplete, or could not be read.
         var isAtEnd = false
+        /// True if the last page could not be read.
+        var isUnread = false
     }
 
     /// A result and its queue.
@@ -31,25 +33,30 @@ struct ResultSearch {
     private var streams: [Stream]
     /// The number of results read.
     private(set) var searched = 0
+    /// The queues that could not be read.
+    private(set) var unread = UnreadParts()
 
     /// - Parameters:
     ///   - since: the time of the oldest result, in milliseconds since 1970.
     ///   - until: the time of the newest result.
+    ///   - unread: the queues that have no client.
     init(
-        _ queues: [(keys: QueueKeys, client: RedisClient)], since: Int64?, until: Int64?, newestFirst: Bool
+        _ queues: [(keys: QueueKeys, client: RedisClient)], since: Int64?, until: Int64?, newestFirst: Bool,
+        unread: UnreadParts
     ) {
         self.since = since
         self.until = until
         self.newestFirst = newestFirst
+        self.unread = unread
         streams = queues.map { Stream(keys: $0.keys, client: $0.client) }
     }
 
     /// Returns the next result; `nil` after the last one.
-    /// - Throws: `RedisError`.
+    /// - Throws: `RedisError`, if no queue can be read.
     mutating func next() async throws -> Found? {
         var best: (index: Int, entry: StoredResult.Place)?
         for index in streams.indices {
-            if streams[index].results.isEmpty { try await read(index) }
+            if streams[index].results.isEmpty { try await readIfPossible(index) }
             guard let place = streams[index].results.first?.place else { continue }
             if let other = best?.entry, newestFirst ? place <= other : place >= other { continue }
             best = (index, place)
@@ -57,6 +64,17 @@ struct ResultSearch {
         guard let index = best?.index, let result = streams[index].results.popFirst() else { return nil }
         searched += 1
         return Found(queue: streams[index].keys.queue, result: result)
+    }
+
+    private mutating func readIfPossible(_ index: Int) async throws {
+        do {
+            try await read(index)
+        } catch {
+            try unread.record(error, of: UnreadParts.name(of: streams[index].keys.queue))
+            streams[index].isAtEnd = true
+            streams[index].isUnread = true
+            if streams.allSatisfy(\.isUnread) { try unread.throwFirst() }
+        }
     }
 
     private mutating func read(_ index: Int) async throws {
@@ -75,9 +93,10 @@ struct ResultSearch {
         streams[index].page = page
         streams[index].position = page.entries.last ?? stream.position
         streams[index].isAtEnd = page.entries.count < count
+        streams[index].isUnread = false
     }
 
-    /// Waits until there may be more results for ``next()`` to return.
+    /// Waits until there may be more results for ``next()`` to return. Queues that could not be read are read again.
     /// - Throws: `RedisError`.
     mutating func waitForMore() async throws {
         for index in streams.indices { streams[index].isAtEnd = false }

@@ -54,29 +54,38 @@ struct Results: AsyncParsableCommand {
 
     func run() async throws {
         if callbacks.isOn { return try await handOver() }
-        let found = try await fleet.withFleet { fleet in
-            var queues: [(keys: QueueKeys, client: RedisClient)] = []
-            for keys in try await fleet.notedQueues() {
-                queues.append((keys, try await fleet.client(for: keys.results)))
+        let (found, unread) = try await fleet.withFleet { fleet in
+            var unread = UnreadParts()
+            let queues = try await unread.each(fleet.notedQueues()) { keys in
+                (keys: keys, client: try await fleet.client(for: keys.results))
             }
-            return try await show(queues)
+            return try await show(queues, unread)
         }
+        try unread.check()
         if found == 0, options.filter.namesOne { throw ExitCode(1) }
     }
 
     // MARK: Showing
 
-    /// - Returns: the number of results shown.
-    private func show(_ queues: [(keys: QueueKeys, client: RedisClient)]) async throws -> Int {
+    /// - Parameter unread: the queues that have no client.
+    /// - Returns: the number of results shown, and the queues that could not be read.
+    private func show(
+        _ queues: [(keys: QueueKeys, client: RedisClient)], _ unread: UnreadParts
+    ) async throws -> (found: Int, unread: UnreadParts) {
         let now = try await Self.now(queues)
         var search = ResultSearch(
-            queues, since: try options.since(now: now), until: try options.until(now: now), newestFirst: newestFirst)
+            queues, since: try options.since(now: now), until: try options.until(now: now), newestFirst: newestFirst,
+            unread: unread)
+        let namesQueue = queues.count + unread.names.count > 1
         let (filter, output) = (options.filter, ByteOutput.standard)
-        var shown = 0
+        var (shown, reported) = (0, 0)
         while shown < limit ?? .max {
             guard let found = try await search.next() else {
                 guard follow else { break }
                 try output.flush()
+                // Each queue once.
+                for note in search.unread.notes.dropFirst(reported) { Terminal.note(note + "\n") }
+                reported = search.unread.notes.count
                 try await search.waitForMore()
                 continue
             }
@@ -89,12 +98,13 @@ struct Results: AsyncParsableCommand {
                 text.writeString("\n")
                 try output.write(text)
             } else {
-                try output.write(line.text(namesQueue: queues.count > 1) + "\n")
+                try output.write(line.text(namesQueue: namesQueue) + "\n")
             }
         }
         try output.flush()
+        for note in search.unread.notes.dropFirst(reported) { Terminal.note(note + "\n") }
         if shown == 0 { reportNone(search.searched, queues.map(\.keys.queue)) }
-        return shown
+        return (shown, search.unread)
     }
 
     private func reportNone(_ searched: Int, _ queues: [String]) {

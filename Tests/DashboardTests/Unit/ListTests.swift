@@ -1,4 +1,5 @@
 import PushQueue
+import Redis
 import Testing
 
 @testable import Dashboard
@@ -110,6 +111,46 @@ struct ListTests {
         #expect(one.total([.retrying, .claimed]) == 7 && two.total([.claimed]) == 6)
         #expect(two.total([.retrying]) == nil)
         #expect(JobsPage.StateCounts(status, ["c"]).total([.waiting]) == nil)
+    }
+
+    private struct Mistake: Error {}
+
+    /// Reads one number of each queue, except of those that can't be read.
+    private static func part(
+        _ names: [String], without unreadable: Set<String>, after cursor: String? = nil, limit: Int = 10,
+        error: any Error = QueueConnection.Failure.redis(.notConnected(address: "a:1", reason: "refused"))
+    ) async throws -> ListPart<String> {
+        try await .of(
+            names.map { try QueueKeys(queue: $0) }, after: cursor, limit: limit, until: .now + .seconds(60)
+        ) { keys, cursor, _ in
+            if unreadable.contains(keys.queue) { throw error }
+            // Each queue has two parts.
+            return ListPart(rows: [keys.queue], looked: 1, cursor: cursor == nil ? "2" : nil)
+        }
+    }
+
+    @Test("a queue that can't be read is left out of a list, and named")
+    func unreadQueues() async throws {
+        let all = try await Self.part(["a", "b", "c"], without: ["b"])
+        #expect(all.rows == ["a", "a", "c", "c"] && all.cursor == nil && all.unread.names == ["queue b"])
+        #expect(all.unread.notes.first?.hasPrefix("queue b is not included: ") == true, "\(all.unread.notes)")
+        #expect(try await Self.part(["a", "b"], without: []).unread.isEmpty)
+        // The next page begins with it.
+        let first = try await Self.part(["a", "b"], without: ["b"], limit: 2)
+        #expect(first.cursor == "b|" && first.unread.isEmpty)
+        let second = try await Self.part(["a", "b"], without: ["b"], after: first.cursor, limit: 2)
+        #expect(second.rows.isEmpty && second.cursor == nil && second.unread.names == ["queue b"])
+        // The cursor is in the middle of it.
+        let rest = try await Self.part(["a", "b", "c"], without: ["b"], after: "b|2")
+        #expect(rest.rows == ["c", "c"] && rest.unread.names == ["queue b"])
+    }
+
+    @Test("an error is thrown if no queue of a list can be read, or if it is not an error of reading")
+    func unreadList() async throws {
+        await #expect(throws: QueueConnection.Failure.self) {
+            try await Self.part(["a", "b"], without: ["a", "b"])
+        }
+        await #expect(throws: Mistake.self) { try await Self.part(["a", "b"], without: ["b"], error: Mistake()) }
     }
 
     @Test("a set that Redis reads in parts of any size is listed in pages of one size, each token once")

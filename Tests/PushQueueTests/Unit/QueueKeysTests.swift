@@ -56,6 +56,18 @@ struct QueueKeysTests {
         #expect(try QueueKeys(prefix: name).jobs == "\(name):{default}:jobs")
     }
 
+    @Test(
+        "a queue's name does not end like the weight in a list of names",
+        arguments: ["a:5", "5:5", "a:b:07", ":0", "a:+5"])
+    func weights(name: String) throws {
+        let refusal = #expect(throws: QueueKeys.Invalid.self) { try QueueKeys(queue: name) }
+        #expect(refusal?.description.hasPrefix("a queue can't be named \(name): a number behind a colon") == true)
+        #expect(try QueueKeys(prefix: name).jobs == "\(name):{default}:jobs")
+        for other in ["\(name)x", "x\(name):", name.replacing(":", with: "-")] {
+            #expect(try QueueKeys(queue: other).queue == other)
+        }
+    }
+
     @Test("other names are accepted", arguments: ["a", "my-queue_1.x:y", "!", String(repeating: "x", count: 100)])
     func taken(name: String) throws {
         #expect(try QueueKeys(prefix: name, queue: name).jobs == "\(name):{\(name)}:jobs")

@@ -50,32 +50,47 @@ struct DeadList: AsyncParsableCommand {
     func run() async throws {
         let filter = try options.filter()
         try await QueueChoice.withListed(queue) { fleet, queues in
-            var letters: [DeadLetters] = []
-            for keys in queues { letters.append(try await fleet.deadLetters(of: keys)) }
-            let found =
-                count || by != nil ? try await printCounts(letters, filter) : try await printLetters(letters, filter)
-            guard found == 0 else { return }
-            let status = try await DeadLetterSweep.reportNothing(letters, filter)
+            var unread = UnreadParts()
+            var found = 0
+            let letters: [DeadLetters]
+            if count || by != nil {
+                var counts = Counts(by: by ?? [])
+                letters = try await unread.each(queues) { keys in
+                    let letters = try await fleet.deadLetters(of: keys)
+                    try await add(letters, filter, to: &counts)
+                    return letters
+                }
+                try counts.print(isJSON: json)
+                found = counts.sum
+            } else {
+                var listing = Listing(limit: limit ?? (json ? nil : 50), isJSON: json)
+                letters = try await unread.each(queues) { keys in
+                    let letters = try await fleet.deadLetters(of: keys)
+                    try await listing.add(letters, filter)
+                    return letters
+                }
+                found = try listing.end(namesQueue: queues.count > 1)
+            }
+            unread.report()
+            let status = found == 0 ? try await DeadLetterSweep.reportNothing(letters, filter) : 0
+            try unread.check()
             if status != 0 { throw ExitCode(status) }
         }
     }
 
-    private func printCounts(_ letters: [DeadLetters], _ filter: DeadLetterFilter) async throws -> Int {
-        var counts = Counts(by: by ?? [])
-        for letters in letters {
-            if counts.groups.contains(where: { $0 == .app || $0 == .campaign }) {
-                _ = try await sweep(letters, filter, limit: nil) { rows in
-                    for row in rows { counts.add { Self.value($0, row.reason, row, letters.queue) } }
-                }
-                continue
+    private func add(
+        _ letters: DeadLetters, _ filter: DeadLetterFilter, to counts: inout Counts<Group>
+    ) async throws {
+        if counts.groups.contains(where: { $0 == .app || $0 == .campaign }) {
+            try await Self.sweep(letters, filter, limit: nil) { rows in
+                for row in rows { counts.add { Self.value($0, row.reason, row, letters.queue) } }
             }
-            let tally = try await DeadLetterSweep.count(letters, filter, limit: nil, onlyReadable: false)
-            for (reason, count) in tally.reasons {
-                counts.add(count) { Self.value($0, reason, nil, letters.queue) }
-            }
+            return
         }
-        try counts.print(isJSON: json)
-        return counts.sum
+        let tally = try await DeadLetterSweep.count(letters, filter, limit: nil, onlyReadable: false)
+        for (reason, count) in tally.reasons {
+            counts.add(count) { Self.value($0, reason, nil, letters.queue) }
+        }
     }
 
     private static func value(_ group: Group, _ reason: String, _ row: DeadLetterRow?, _ queue: String) -> String? {
@@ -87,53 +102,60 @@ struct DeadList: AsyncParsableCommand {
         }
     }
 
-    private func printLetters(_ letters: [DeadLetters], _ filter: DeadLetterFilter) async throws -> Int {
-        let output = ByteOutput.standard
-        guard let shown = limit ?? (json ? nil : 50) else {
-            var found = 0
-            for letters in letters {
-                found += try await sweep(letters, filter, limit: nil) { rows in
-                    for row in rows { try output.write(try row.json(isWhole: false) + "\n") }
-                }
+    /// The dead letters of a command, which prints them once all queues were read; without a limit, as it reads them.
+    private struct Listing {
+        let limit: Int?
+        let isJSON: Bool
+        private let output = ByteOutput.standard
+        private var rows: [DeadLetterRow] = []
+        private var written = 0
+
+        init(limit: Int?, isJSON: Bool) { (self.limit, self.isJSON) = (limit, isJSON) }
+
+        /// Adds those of a queue.
+        mutating func add(_ letters: DeadLetters, _ filter: DeadLetterFilter) async throws {
+            // One more, to find out whether there are more.
+            let most = limit.map { isJSON ? $0 : Int(bounding: $0) + 1 }
+            try await DeadList.sweep(letters, filter, limit: most) { page in
+                guard limit == nil else { return rows += page }
+                for row in page { try output.write(try row.json(isWhole: false) + "\n") }
+                written += page.count
+            }
+        }
+
+        /// Prints the rest.
+        /// - Returns: the number of dead letters found.
+        mutating func end(namesQueue: Bool) throws -> Int {
+            // Within one queue they are already in order.
+            if namesQueue { rows.sort { $0.at > $1.at } }
+            let chosen = rows.prefix(limit ?? 0)
+            if isJSON {
+                for row in chosen { try output.write(try row.json(isWhole: false) + "\n") }
+            } else if !chosen.isEmpty {
+                let screen = StatusScreen()
+                let now = Moment.now
+                let first = namesQueue ? 0 : 1
+                let titles = Array(DeadLetterRow.titles[first...])
+                let cells = chosen.map { Array($0.cells(now: now)[first...]) }
+                let table = Table(titles, cells, width: screen.isTerminal ? screen.size.columns : nil)
+                for line in [titles] + cells { try output.write(table.line(line) + "\n") }
             }
             try output.flush()
-            return found
+            if rows.count > chosen.count, !isJSON {
+                Terminal.note("there are more: use --limit, --count, or a filter such as --reason\n")
+            }
+            return written + rows.count
         }
-        var rows: [DeadLetterRow] = []
-        for letters in letters {
-            // One more, to find out whether there are more.
-            _ = try await sweep(letters, filter, limit: json ? shown : Int(bounding: shown) + 1) { rows += $0 }
-        }
-        // Within one queue they are already in order.
-        if letters.count > 1 { rows.sort { $0.at > $1.at } }
-        let chosen = rows.prefix(shown)
-        if json {
-            for row in chosen { try output.write(try row.json(isWhole: false) + "\n") }
-        } else if !chosen.isEmpty {
-            let screen = StatusScreen()
-            let now = Moment.now
-            let first = letters.count > 1 ? 0 : 1
-            let titles = Array(DeadLetterRow.titles[first...])
-            let cells = chosen.map { Array($0.cells(now: now)[first...]) }
-            let table = Table(titles, cells, width: screen.isTerminal ? screen.size.columns : nil)
-            for line in [titles] + cells { try output.write(table.line(line) + "\n") }
-        }
-        try output.flush()
-        if rows.count > shown, !json {
-            Terminal.note("there are more: use --limit, --count, or a filter such as --reason\n")
-        }
-        return rows.count
     }
 
-    private func sweep(
+    private static func sweep(
         _ letters: DeadLetters, _ filter: DeadLetterFilter, limit: Int?, _ body: ([DeadLetterRow]) throws -> Void
-    ) async throws -> Int {
+    ) async throws {
         var sweep = DeadLetterSweep(letters, .list, filter)
         sweep.newestFirst = true
         sweep.lower(limit)
         try await sweep.run { page, _ in
             try body(page.letters.map { DeadLetterRow($0, queue: letters.queue) })
         }
-        return sweep.tally.chosen
     }
 }

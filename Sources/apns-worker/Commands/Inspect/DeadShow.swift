@@ -38,44 +38,34 @@ struct DeadShow: AsyncParsableCommand {
     func run() async throws {
         let filter = try filter()
         try await QueueChoice.withListed(queue) { fleet, queues in
-            var letters: [DeadLetters] = []
-            for keys in queues { letters.append(try await fleet.deadLetters(of: keys)) }
-            let output = ByteOutput.standard
-            let found = raw ? try await showBytes(letters, filter, output) : try await show(letters, filter, output)
-            try output.flush()
-            guard found == 0 else { return }
-            throw ExitCode(try await DeadLetterSweep.reportNothing(letters, filter))
-        }
-    }
-
-    private func show(_ letters: [DeadLetters], _ filter: DeadLetterFilter, _ output: ByteOutput) async throws -> Int {
-        let now = Moment.now
-        var found = 0
-        for letters in letters {
-            var sweep = DeadLetterSweep(letters, .show, filter)
-            sweep.newestFirst = true
-            try await sweep.run { page, _ in
-                for letter in page.letters {
-                    let row = DeadLetterRow(letter, queue: letters.queue)
-                    try output.write(
-                        json ? try row.json(isWhole: true) + "\n" : (found == 0 ? "" : "\n") + row.page(now: now))
-                    found += 1
+            var unread = UnreadParts()
+            let (output, now) = (ByteOutput.standard, Moment.now)
+            var (found, originals) = (0, [DeadLetters.Listed]())
+            let letters = try await unread.each(queues) { keys in
+                let letters = try await fleet.deadLetters(of: keys)
+                var sweep = DeadLetterSweep(letters, .show, filter)
+                sweep.newestFirst = true
+                if raw { sweep.lower(2) }
+                try await sweep.run { page, _ in
+                    guard !raw else { return originals += page.letters }
+                    for letter in page.letters {
+                        let row = DeadLetterRow(letter, queue: letters.queue)
+                        try output.write(
+                            json ? try row.json(isWhole: true) + "\n" : (found == 0 ? "" : "\n") + row.page(now: now))
+                        found += 1
+                    }
                 }
+                return letters
             }
+            if raw { found = try writeBytes(originals, output) }
+            try output.flush()
+            unread.report()
+            if found == 0 { throw ExitCode(try await DeadLetterSweep.reportNothing(letters, filter)) }
+            try unread.check()
         }
-        return found
     }
 
-    private func showBytes(
-        _ letters: [DeadLetters], _ filter: DeadLetterFilter, _ output: ByteOutput
-    ) async throws -> Int {
-        var found: [DeadLetters.Listed] = []
-        for letters in letters {
-            var sweep = DeadLetterSweep(letters, .show, filter)
-            sweep.newestFirst = true
-            sweep.lower(2)
-            try await sweep.run { page, _ in found += page.letters }
-        }
+    private func writeBytes(_ found: [DeadLetters.Listed], _ output: ByteOutput) throws -> Int {
         guard found.count < 2 else {
             let keys = found.map(\.key).joined(separator: " and ")
             throw CommandFailure(

@@ -55,12 +55,17 @@ struct InvalidList: AsyncParsableCommand {
             filter: try options.filter(now: Moment.now), format: format ?? (json ? .ndjson : .table), limit: limit,
             path: output)
         try await redis.settings().withInvalidTokens { client in
-            let found = count ? try await printCounts(client, listing.filter) : try await listing.write(client)
+            var unread = UnreadParts()
+            let found =
+                count
+                ? try await printCounts(client, listing.filter, &unread) : try await listing.write(client, &unread)
             if found == 0 {
                 Terminal.note(listing.filter.isEmpty ? "there are no invalid tokens\n" : "no invalid token matches\n")
             } else if output != nil {
                 listing.reportCount(found)
             }
+            unread.report()
+            try unread.check()
         }
     }
 
@@ -69,9 +74,11 @@ struct InvalidList: AsyncParsableCommand {
         let count: Int
     }
 
-    private func printCounts(_ client: InvalidTokenClient, _ filter: InvalidTokenFilter) async throws -> Int {
+    private func printCounts(
+        _ client: InvalidTokenClient, _ filter: InvalidTokenFilter, _ unread: inout UnreadParts
+    ) async throws -> Int {
         var counts: [String: Int] = [:]
-        try await client.sweep(filter) { tokens in
+        try await client.sweep(filter, &unread) { tokens in
             for token in tokens { counts[InvalidTokenLine(token).group, default: 0] += 1 }
             return true
         }
@@ -116,7 +123,12 @@ struct InvalidExport: AsyncParsableCommand {
     func run() async throws {
         let listing = InvalidListing(
             filter: try options.filter(now: Moment.now), format: format, limit: nil, path: output)
-        try await redis.settings().withInvalidTokens { listing.reportCount(try await listing.write($0)) }
+        try await redis.settings().withInvalidTokens { client in
+            var unread = UnreadParts()
+            listing.reportCount(try await listing.write(client, &unread))
+            unread.report()
+            try unread.check()
+        }
     }
 }
 
@@ -132,14 +144,15 @@ struct InvalidListing {
     /// The output file; `nil` for standard output.
     let path: String?
 
+    /// - Parameter unread: gets the shards that can't be read.
     /// - Returns: the number of tokens written.
-    func write(_ client: InvalidTokenClient) async throws -> Int {
+    func write(_ client: InvalidTokenClient, _ unread: inout UnreadParts) async throws -> Int {
         let file = try path.map { try FileReplacement($0) }
         let output = file?.output ?? ByteOutput.standard
         let maximum = limit ?? (format == .table ? 50 : .max)
         var (written, hasMore, table) = (0, false, Table?.none)
         if format == .csv { try output.write(InvalidTokenLine.members.joined(separator: ",") + "\r\n") }
-        try await client.sweep(filter, withDetails: format != .tokens) { tokens in
+        try await client.sweep(filter, withDetails: format != .tokens, &unread) { tokens in
             let chosen = tokens.prefix(maximum - written)
             hasMore = tokens.count > chosen.count
             written += chosen.count

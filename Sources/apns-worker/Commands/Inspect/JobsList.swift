@@ -44,7 +44,7 @@ struct JobsList: AsyncParsableCommand {
     func run() async throws {
         let filter = try options.filter()
         var (looked, found, queues) = (0, 0, 0)
-        let unread: QueueChoice.Unread
+        let unread: UnreadParts
         if count || by != nil {
             var counts = Counts(by: by ?? [])
             unread = try await QueueChoice.withEach(queue) { fleet, keys, _ in

@@ -17,34 +17,17 @@ enum QueueChoice {
         }
     }
 
-    /// The queues of a command that could not be read, because of their server or their keys.
-    struct Unread {
-        fileprivate var errors: [(queue: String, error: any Error)] = []
-
-        var isEmpty: Bool { errors.isEmpty }
-
-        /// Ends a command that has printed the other queues with the exit status 1.
-        func check() throws { if !isEmpty { throw ExitCode(ExitStatus.attention.rawValue) } }
-    }
-
     /// Runs `body` for each of these queues, with the number of all. One that can't be read is reported on standard error,
     /// and hides no other one.
     /// - Returns: the queues that could not be read.
     /// - Throws: the first error if no queue could be read.
     static func withEach(
         _ options: QueueOptions, _ body: (Fleet, QueueKeys, _ count: Int) async throws -> Void
-    ) async throws -> Unread {
+    ) async throws -> UnreadParts {
         try await withListed(options) { fleet, queues in
-            var unread = Unread()
-            for keys in queues {
-                do {
-                    try await body(fleet, keys, queues.count)
-                } catch let error where error is RedisError || error is QueueConnection.Failure {
-                    unread.errors.append((keys.queue, error))
-                }
-            }
-            if unread.errors.count == queues.count, let first = unread.errors.first { throw first.error }
-            for (queue, error) in unread.errors { Terminal.note("queue \(queue) is not included: \(error)\n") }
+            var unread = UnreadParts()
+            _ = try await unread.each(queues) { try await body(fleet, $0, queues.count) }
+            unread.report()
             return unread
         }
     }
@@ -73,5 +56,18 @@ enum QueueChoice {
             if !force { try await Desk(fleet, named, settings).checkExistence(of: named) }
             return try await body(fleet, named)
         }
+    }
+}
+
+extension UnreadParts {
+    /// Reports the parts on standard error.
+    func report() {
+        for note in notes { Terminal.note(note + "\n") }
+    }
+
+    /// Ends a command that has printed the other parts with the exit status 1.
+    /// - Throws: `ExitCode`, if there are unread parts.
+    func check() throws {
+        if !isEmpty { throw ExitCode(ExitStatus.attention.rawValue) }
     }
 }

@@ -51,10 +51,14 @@ struct CampaignOptions: ParsableArguments {
         try await fleet.withFleet { fleet in try await body(fleet, fleet.notedQueues()) }
     }
 
-    /// Reports that no queue knows the campaign, and names known ones.
-    /// - Throws: always, an exit code.
-    func unknown(_ fleet: Fleet, _ queues: [QueueKeys]) async throws -> Never {
-        let known = try await CampaignStatus.latest(20, in: queues, fleet).map(\.campaign)
+    /// Reads the campaign in the queues that know it. If none does, reports that, and names known ones.
+    /// - Parameter unread: gets the queues that can't be read, which are reported.
+    /// - Throws: an exit code if no queue knows it; `RedisError` if no queue can be read.
+    func read(_ fleet: Fleet, _ queues: [QueueKeys], _ unread: inout UnreadParts) async throws -> [CampaignStatus] {
+        let found = try await CampaignStatus.read(campaign, in: queues, fleet, &unread)
+        unread.report()
+        guard found.isEmpty else { return found }
+        let known = try await CampaignStatus.latest(20, in: queues, fleet, &unread).map(\.campaign)
         Terminal.note(
             "no queue knows a campaign \(campaign)"
                 + (known.isEmpty
@@ -79,17 +83,24 @@ struct CampaignList: AsyncParsableCommand {
 
     func run() async throws {
         try await fleet.withFleet { fleet in
-            let campaigns = try await CampaignStatus.latest(limit, in: fleet.notedQueues(), fleet)
-            if json {
-                for campaign in campaigns { print(try JSONLine.text(campaign, keys: .convertToSnakeCase)) }
-                return
-            }
-            guard !campaigns.isEmpty else { return Terminal.note("there are no campaigns\n") }
-            let now = Moment.now
-            let rows = campaigns.map { $0.cells(now: now) }
-            let table = Table(CampaignStatus.titles, rows)
-            for row in [CampaignStatus.titles] + rows { print(table.line(row)) }
+            var unread = UnreadParts()
+            let campaigns = try await CampaignStatus.latest(limit, in: fleet.notedQueues(), fleet, &unread)
+            try show(campaigns)
+            unread.report()
+            try unread.check()
         }
+    }
+
+    private func show(_ campaigns: [CampaignStatus]) throws {
+        if json {
+            for campaign in campaigns { Terminal.print(try JSONLine.text(campaign, keys: .convertToSnakeCase) + "\n") }
+            return
+        }
+        guard !campaigns.isEmpty else { return Terminal.note("there are no campaigns\n") }
+        let now = Moment.now
+        let rows = campaigns.map { $0.cells(now: now) }
+        let table = Table(CampaignStatus.titles, rows)
+        for row in [CampaignStatus.titles] + rows { Terminal.print(table.line(row) + "\n") }
     }
 }
 
@@ -111,28 +122,34 @@ struct CampaignShow: AsyncParsableCommand {
 
     func run() async throws {
         try await options.withQueues { fleet, queues in
-            let first = try await CampaignStatus.read(options.campaign, in: queues, fleet)
-            if first.isEmpty { try await options.unknown(fleet, queues) }
+            var unread = UnreadParts()
+            let first = try await options.read(fleet, queues, &unread)
             let screen = StatusScreen()
-            guard watch else { return try draw(first, screen, isDrawn: false) }
+            guard watch else {
+                try draw(first, unread, screen, isDrawn: false)
+                return try unread.check()
+            }
             let isDrawn = !json && screen.isTerminal
             let signals = await UnixSignalsSequence(trapping: .sigint, .sigterm, .sighup)
             if isDrawn, !screen.open() { return }
             defer { if isDrawn { screen.close() } }
             try await withThrowingTaskGroup(of: Void.self) { group in
                 group.addTask { for await _ in signals { return Interruption.request() } }
-                group.addTask { [self] in
-                    var (last, at) = (first, Moment.now)
-                    try draw(last, screen, isDrawn: isDrawn)
+                group.addTask { [self, unread] in
+                    var (last, at, missing) = (first, Moment.now, unread.names)
+                    try draw(last, unread, screen, isDrawn: isDrawn)
                     while !Task.isCancelled {
                         try await Task.sleep(for: .seconds(2))
-                        var next = try await CampaignStatus.read(options.campaign, in: queues, fleet)
+                        var unread = UnreadParts()
+                        var next = try await CampaignStatus.read(options.campaign, in: queues, fleet, &unread)
+                        if !isDrawn, unread.names != missing { unread.report() }
+                        missing = unread.names
                         let now = Moment.now
                         for index in next.indices {
                             guard let earlier = last.first(where: { $0.queue == next[index].queue }) else { continue }
                             next[index].compare(with: earlier, after: now - at)
                         }
-                        try draw(next, screen, isDrawn: isDrawn)
+                        try draw(next, unread, screen, isDrawn: isDrawn)
                         (last, at) = (next, now)
                     }
                 }
@@ -142,13 +159,17 @@ struct CampaignShow: AsyncParsableCommand {
         }
     }
 
-    private func draw(_ campaigns: [CampaignStatus], _ screen: StatusScreen, isDrawn: Bool) throws {
+    /// - Parameter unread: the queues that could not be read, which a screen shows, too.
+    private func draw(
+        _ campaigns: [CampaignStatus], _ unread: UnreadParts, _ screen: StatusScreen, isDrawn: Bool
+    ) throws {
         if json {
             for campaign in campaigns { Terminal.print(try JSONLine.text(campaign, keys: .convertToSnakeCase) + "\n") }
             return
         }
         let now = Moment.now
-        let lines = Array(campaigns.map { $0.page(now: now) }.joined(separator: [""]))
+        var lines = Array(campaigns.map { $0.page(now: now) }.joined(separator: [""]))
+        if isDrawn { lines += unread.notes.map(\.printable) }
         _ = isDrawn ? screen.draw(lines) : screen.write(lines.joined(separator: "\n") + "\n")
     }
 }

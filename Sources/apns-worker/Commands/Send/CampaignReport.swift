@@ -12,8 +12,9 @@ struct CampaignReport: AsyncParsableCommand {
             With --json it prints one object: campaign, finished, total, ended, left, outcomes, delivered_share, invalid_share, \
             dead_reasons, retry_reasons, started_at, updated_at, finished_at, duration_ms, ended_per_second, latency_p50_ms and \
             latency_p99_ms (from enqueueing to delivery), rates (the \
-            rate over time: at, seconds, ended and ended_per_second of each period), and queues, with an object \
-            as of `campaign show` for each queue. Unknown values are omitted.
+            rate over time: at, seconds, ended and ended_per_second of each period), queues, with an object \
+            as of `campaign show` for each queue, and partial, if a queue could not be read: then it is not known how many \
+            are left. Unknown values are omitted.
             """)
 
     @OptionGroup var options: CampaignOptions
@@ -28,9 +29,9 @@ struct CampaignReport: AsyncParsableCommand {
 
     func run() async throws {
         try await options.withQueues { fleet, queues in
-            let found = try await CampaignStatus.read(options.campaign, in: queues, fleet)
-            if found.isEmpty { try await options.unknown(fleet, queues) }
-            let summary = CampaignSummary(found)
+            var unread = UnreadParts()
+            let found = try await options.read(fleet, queues, &unread)
+            let summary = CampaignSummary(found, isPartial: !unread.isEmpty)
             if json {
                 Terminal.print(try JSONLine.text(summary, keys: .convertToSnakeCase) + "\n")
             } else if html {
@@ -38,6 +39,7 @@ struct CampaignReport: AsyncParsableCommand {
             } else {
                 Terminal.print(summary.page.joined(separator: "\n") + "\n")
             }
+            try unread.check()
         }
     }
 }

@@ -1,0 +1,63 @@
+import PushQueue
+import Redis
+
+/// The parts of an answer that can't be read, because their server is unreachable or a key has the wrong type. They hide
+/// no other part.
+package struct UnreadParts: Sendable {
+    private var parts: [(name: String, error: any Error)] = []
+
+    package init() {}
+
+    package var isEmpty: Bool { parts.isEmpty }
+
+    /// The names of the parts, such as `queue news`.
+    package var names: [String] { parts.map(\.name) }
+
+    /// A sentence for each part, without a full stop.
+    package var notes: [String] { parts.map { "\($0.name) is not included: \($0.error)" } }
+
+    /// The name of the part that a queue is.
+    package static func name(of queue: String) -> String { "queue \(queue)" }
+
+    /// Records the error of a part, the first one of each.
+    /// - Throws: an error that is not one of reading from Redis.
+    package mutating func record(_ error: any Error, of name: String) throws {
+        guard error is RedisError || error is QueueConnection.Failure else { throw error }
+        if !names.contains(name) { parts.append((name, error)) }
+    }
+
+    /// Adds those of another answer.
+    package mutating func add(_ others: UnreadParts) {
+        for part in others.parts where !names.contains(part.name) { parts.append(part) }
+    }
+
+    /// Reads a queue, and records the error if it can't be read.
+    /// - Returns: `nil` if it can't.
+    package mutating func read<Value>(_ queue: String, _ body: () async throws -> Value) async throws -> Value? {
+        do {
+            return try await body()
+        } catch {
+            try record(error, of: Self.name(of: queue))
+            return nil
+        }
+    }
+
+    /// Reads each of some queues.
+    /// - Returns: the values of those that could be read.
+    /// - Throws: the first error if none could be read.
+    package mutating func each<Value>(
+        _ queues: [QueueKeys], _ body: (QueueKeys) async throws -> Value
+    ) async throws -> [Value] {
+        var values: [Value] = []
+        for keys in queues {
+            if let value = try await read(keys.queue, { try await body(keys) }) { values.append(value) }
+        }
+        if values.isEmpty { try throwFirst() }
+        return values
+    }
+
+    /// Throws the first error, if there is one: for an answer of which no part could be read.
+    package func throwFirst() throws {
+        if let first = parts.first { throw first.error }
+    }
+}
