@@ -3,10 +3,13 @@
 -- A search takes steps, about one per string of the job, of which each script has a number for all of its jobs. A name
 -- that is written with escapes is not found.
 
-local member_value, text_at, count_strings
+local member_value, text_at, job_facts
 
 do
     local find, match, gsub, sub, byte = string.find, string.match, string.gsub, string.sub, string.byte
+
+    -- The maximum length of a campaign's name in bytes; a worker ignores a longer one.
+    local MAX_LABEL = 100
 
     -- The changes of depth by the most frequent texts between two strings of a JSON document.
     local DEPTH_CHANGES = {
@@ -136,12 +139,12 @@ do
     end
 
     -- Returns the number of strings of the array at an index of a body, none of which has escapes or brackets, and how
-    -- many steps are left: about a tenth of a step is taken per string. When none are left, the other strings are taken
-    -- to be as long as those before.
-    function count_strings(body, at, steps)
+    -- many steps are left. When none are left, the other strings are taken to be as long as those before.
+    local function count_strings(body, at, steps)
         local close = byte(body, at) == 91 and find(body, ']', at, true)
         local quote, quotes, last = close and find(body, '"', at, true), 0, at
         while quote and quote < close and steps > 0 do
+            -- Ten strings take about as long as another step.
             quotes, last, steps = quotes + 1, quote, steps - 0.05
             quote = find(body, '"', quote + 1, true)
         end
@@ -149,5 +152,21 @@ do
             quotes = quotes * (close - at) / (last - at)
         end
         return math.floor(quotes / 2 + 0.5), steps
+    end
+
+    -- Returns the campaign of a job that ends unread, or nil, its number of notifications, and how many steps are left.
+    -- `members` are those of its wrapper.
+    function job_facts(original, members, steps)
+        local campaign, tokens
+        campaign, steps = member_value(original, 'campaign', steps)
+        campaign = campaign and text_at(original, campaign, MAX_LABEL) or ''
+        local number = members.tokens and #members.tokens
+        if not number then
+            tokens, steps = member_value(original, 'tokens', steps)
+            if tokens then
+                number, steps = count_strings(original, tokens, steps)
+            end
+        end
+        return campaign ~= '' and is_utf8(campaign) and campaign or nil, math.max(1, number or 1), steps
     end
 end
