@@ -1,5 +1,6 @@
 import Foundation
 import NIOCore
+import PushJob
 import PushQueue
 import QueueTestSupport
 import TestSupport
@@ -151,6 +152,19 @@ struct SharesTests {
         let requeued = (1...4).map { #"{"apns_worker":1,"requeues":1,"requeued":5,"job":\#(Self.job("r\($0)", "r"))}"# }
         try queue.push(requeued + [Self.job("a1", "a"), Self.job("a2", "a")])
         #expect(try await claimAll().map(Self.id).prefix(4).sorted() == ["a1", "a2", "r1", "r2"])
+    }
+
+    @Test("requeued jobs that a lane gives back are next, too")
+    func requeuedReturned() async throws {
+        try queue.push(
+            (1...6).map { #"{"apns_worker":1,"requeues":1,"requeued":5,"job":\#(Self.job("r\($0)", "r"))}"# })
+        let worker = queue.worker("w")
+        #expect(try await worker.claim(2, sort: true).texts.map(Self.id) == ["r1", "r2"])
+        #expect(try await worker.release() == 2)
+        let again = try await claimAll(by: "v")
+        #expect(try again.map(Self.id) == (1...6).map { "r\($0)" })
+        let envelope = Envelope.read(ByteBuffer(string: again[0]))
+        #expect(envelope.isWrapped && envelope.reclaims == 0 && envelope.requeues == 1)
     }
 
     @Test("the key of a requeued job is found behind any wrapper, and a reclaimed one keeps its turn")

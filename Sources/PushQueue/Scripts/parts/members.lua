@@ -41,7 +41,7 @@ do
         return nil, steps
     end
 
-    -- Returns the index of a name's first quote, from an index on; nil if there is none. `rest` is the name with its last
+    -- Returns the index of a name's first quote, from an index on, or nil. `rest` is the name with its last
     -- quote: letters are rarer than quotes, so they are found faster.
     local function find_name(body, rest, at)
         local found = find(body, rest, at + 1, true)

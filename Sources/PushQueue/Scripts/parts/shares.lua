@@ -9,7 +9,7 @@
 -- each key, `by:<key>` (the end of its last job). When there are too many keys, further ones share fields
 -- `common:<n>`. Others may write there, so nothing in it is trusted: it decides only the order.
 
-local sort_jobs, sorted_jobs, keep_shares
+local sort_jobs, sorted_jobs, keep_shares, as_waited
 
 do
     local find, sub = string.find, string.sub
@@ -108,6 +108,16 @@ do
         local head = sub(body, 1, stop or 0)
         local is_fresh = find(head, '"requeued":', 1, true) and not find(head, '"reclaims":', 1, true)
         return is_fresh and sub(body, stop + 1, -2) or nil
+    end
+
+    -- Returns a job that a lane gives back in a wrapper by which the next claim knows that it has waited.
+    function as_waited(body)
+        if sub(body, 1, #WRAPPER) ~= WRAPPER then
+            return WRAPPER .. '"job":' .. body .. '}'
+        elseif fresh_job(body) and unwrap(body) then
+            return WRAPPER .. '"reclaims":0,' .. sub(body, #WRAPPER + 1)
+        end
+        return body
     end
 
     -- Moves jobs from the head of the list to `sorted`. All keys were checked.
