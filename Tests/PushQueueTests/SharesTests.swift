@@ -300,6 +300,17 @@ struct SharesTests {
         #expect(try shares()["by:a"] == nil)
     }
 
+    @Test("payloads with many strings hold up the sorting of other jobs only a little")
+    func manyStrings() async throws {
+        let strings = Array(repeating: #""a""#, count: 1000).joined(separator: ",")
+        let jobs = (1...60).map { #"{"id":"a\#($0)","payload":{"x":[\#(strings)]},"fair":"a","labels":{"x":"y"}}"# }
+        try queue.push(jobs + [Self.job("b1", "b")])
+        let worker = queue.worker("w")
+        for first in 1...4 { try await worker.claim(1, first: first, sort: true) }
+        #expect(try queue.jobs().isEmpty)
+        #expect(try shares().keys.filter { $0.hasPrefix("by:") }.sorted() == ["by:a", "by:b"])
+    }
+
     @Test("the head of a list can be its right end")
     func right() async throws {
         let keys = try QueueKeys(prefix: "r\(UInt64.random(in: 0...UInt64.max))", queue: "q", head: .right)
