@@ -80,8 +80,8 @@ private enum ScriptParts {
     private static let all: [UInt8] =
         PackageResources.base_lua + PackageResources.counters_lua + PackageResources.wrapper_lua
         + PackageResources.dead_letters_lua + PackageResources.results_lua + PackageResources.campaigns_lua
-        + PackageResources.claims_lua + PackageResources.portions_lua + PackageResources.shares_lua
-        + PackageResources.invalid_tokens_lua
+        + PackageResources.claims_lua + PackageResources.portions_lua + PackageResources.members_lua
+        + PackageResources.shares_lua + PackageResources.invalid_tokens_lua
 
     static func before(_ text: [UInt8], clock: ClockSource) -> [UInt8] { clock.part + all + text }
 }

@@ -61,6 +61,20 @@ struct QueueScriptTests {
         String(decoding: text, as: UTF8.self).split(separator: "\n").filter { !$0.drop { $0 == " " }.hasPrefix("--") }
     }
 
+    /// Lua allows 200 per function.
+    @Test("scripts have at most 190 local names at once", arguments: all)
+    func localNames(script: QueueScript) async throws {
+        try await withQueue { queue in
+            func load(after names: Int) throws -> String {
+                let line = "local " + (1...names).map { "reserved_\($0)" }.joined(separator: ", ") + "\n"
+                return "\(try queue.redis.run([Array("SCRIPT".utf8), Array("LOAD".utf8), line.utf8 + script.source]))"
+            }
+            let tooMany = "more than 200 local variables"
+            let (fits, exceeds) = (try load(after: 10), try load(after: 200))
+            #expect(!fits.contains(tooMany) && exceeds.contains(tooMany))
+        }
+    }
+
     @Test("keys and arguments have names: scripts index only those of which there is any number", arguments: all)
     func names(script: QueueScript) {
         for line in Self.code(script.text) where line.contains(/(KEYS|ARGV)\[\d/) {

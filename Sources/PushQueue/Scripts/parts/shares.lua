@@ -9,14 +9,13 @@
 -- each key, `by:<key>` (the end of its last job). When there are too many keys, further ones share fields
 -- `common:<n>`. Others may write there, so nothing in it is trusted: it decides only the order.
 
--- A script has at most 200 local names, so those of this part have a block of their own.
-local sort_jobs, sorted_jobs, keep_shares
+local sort_jobs, sorted_jobs, keep_shares, as_waited
 
 do
-    local find, match, sub, byte = string.find, string.match, string.sub, string.byte
-    -- The maximum number and size of the jobs that a claim sorts.
-    local SORT_JOBS, SORT_BYTES = 1000, 1048576
-    -- The maximum number of strings that a claim steps over to find members of jobs.
+    local find, sub = string.find, string.sub
+    -- The maximum number and size of the jobs that a claim sorts: more than it claims meanwhile.
+    local SORT_JOBS, SORT_BYTES = 1000, 524288
+    -- The maximum number of steps in which a claim finds members of jobs.
     local SORT_STEPS = 5000
     -- The maximum number of keys with a share of their own, and the number of shares that further keys have together.
     local MAX_SHARES, COMMON_SHARES = 1000, 64
@@ -31,139 +30,13 @@ do
     local SORTED_END = '","job":'
     local DIGITS = { [0] = '0', '1', '2', '3', '4', '5', '6', '7', '8', '9' }
 
-    -- The changes of depth by the most frequent texts between two strings of a JSON document.
-    local DEPTH_CHANGES = {
-        [':'] = 0, [','] = 0, [': '] = 0, [', '] = 0, ['{'] = 1, [':{'] = 1, [': {'] = 1, ['},'] = -1, ['}, '] = -1,
-        [':['] = 1, [': ['] = 1, ['],'] = -1, ['], '] = -1,
-    }
-
-    -- Returns the change of depth by the text between two strings.
-    local function depth_change(between)
-        local change, at = 0, 1
-        while true do
-            at = find(between, '[%[%]{}]', at)
-            if not at then
-                return change
-            end
-            local code = byte(between, at)
-            change = change + ((code == 123 or code == 91) and 1 or -1)
-            at = at + 1
-        end
-    end
-
-    -- Returns the index of the quote that ends the string whose first quote is at `open`, nil if it has no end, and
-    -- how many steps are left.
-    local function string_end(text, open, steps)
-        local close = find(text, '"', open + 1, true)
-        while close and steps > 0 do
-            local before = close - 1
-            while before > open and steps > 0 and byte(text, before) == 92 do
-                before, steps = before - 1, steps - 1
-            end
-            if (close - before) % 2 == 1 then
-                return close, steps
-            end
-            close, steps = find(text, '"', close + 1, true), steps - 1
-        end
-        return nil, steps
-    end
-
-    -- Returns the index of the value of a member whose name is at an index, nil if it is not the name of a member: in a
-    -- document of JSON, the quote before it can only begin a name, or be escaped.
-    local function value_after(body, name, at)
-        return byte(body, at - 1) ~= 92 and match(body, '^[ \t\r\n]*:[ \t\r\n]*()', at + #name) or nil
-    end
-
-    -- True if nothing can be nested before a name at an index, or after it, as is usual: then it is at the top.
-    local function is_at_top(body, at)
-        local object, array = find(body, '{', 1, true), find(body, '[', 1, true)
-        if object and object < at and not (array and array < at) then
-            object = find(body, '{', object + 1, true)
-            if not object or object > at then
-                return true
-            end
-        end
-        local stop = find(body, '}', at, true)
-        return stop ~= nil and not find(body, ']', at, true) and not find(body, '[^ \t\r\n]', stop + 1)
-    end
-
-    -- Returns the index of the value of a member of the job's own object, nil if there is none, and how many steps
-    -- are left. `name` is in its quotes. Sidekiq's jobs, and those of ActiveJob in them, have the job as their first
-    -- argument.
-    local function member_value(body, name, steps)
-        local wanted = find(body, name, 1, true)
-        local value = wanted and value_after(body, name, wanted)
-        if not wanted or value and is_at_top(body, wanted) then
-            return value, steps
-        end
-        local at, depth, own = 1, 0, 1
-        while wanted and steps > 0 do
-            local open = find(body, '"', at, true)
-            local between = sub(body, at, open - 1)
-            local change = DEPTH_CHANGES[between]
-            steps = steps - 1
-            if not change then
-                steps = steps - math.floor(#between / 20)
-                change = steps > 0 and depth_change(between) or 0
-                if change == 2 and depth == own and (sub(body, at - 6, at - 1) == '"args"'
-                    or sub(body, at - 11, at - 1) == '"arguments"') then
-                    own = depth + 2
-                end
-            end
-            depth = depth + change
-            value = wanted == open and depth == own and value_after(body, name, open)
-            if value then
-                return value, steps
-            end
-            local stop
-            if change == 1 and sub(body, at - 8, at - 1) == '"tokens"' then
-                -- No token has a bracket.
-                stop = find(body, ']', open, true)
-                at = stop
-            else
-                stop, steps = string_end(body, open, steps)
-                at = stop and stop + 1
-            end
-            if not stop then
-                return nil, steps
-            elseif wanted < at then
-                wanted = find(body, name, at, true)
-            end
-        end
-        return nil, steps
-    end
-
-    -- Returns the text of a string within a body, '' for another value and for a text that `fair` can't have.
-    local function fair_text(body, at)
-        local close = byte(body, at) == 34 and find(body, '"', at + 1, true)
-        -- An escape is at most six times as long as its character.
-        if not close or close - at > 6 * MAX_FAIR then
-            return ''
-        end
-        local text = sub(body, at + 1, close - 1)
-        if find(text, '\\', 1, true) then
-            text = sub(body, at, at + 6 * MAX_FAIR + 1)
-            close = string_end(text, 1, #text)
-            local is_json, decoded = pcall(cjson.decode, '[' .. sub(text, 1, close or 0) .. ']')
-            text = is_json and decoded[1] or ''
-        end
-        local has_controls = find(text, '[%z\1-\31\127]') or find(text, '\194[\128-\159]')
-        return #text <= MAX_FAIR and not has_controls and text or ''
-    end
-
-    -- Returns the key of a job, '' without one, true if it is urgent, and how many steps are left. A name that is
-    -- written with escapes is not found.
+    -- Returns the key of a job, '' without one, true if it is urgent, and how many steps are left.
     local function share_of(body, steps)
-        local key, value = '', nil
-        if find(body, '"fair"', 1, true) then
-            value, steps = member_value(body, '"fair"', steps)
-            key = value and fair_text(body, value) or ''
-        end
-        if find(body, '"urgent"', 1, true) then
-            value, steps = member_value(body, '"urgent"', steps)
-            return key, value ~= nil and sub(body, value, value + 3) == 'true', steps
-        end
-        return key, false, steps
+        local fair, urgent
+        fair, steps = member_value(body, 'fair', steps)
+        urgent, steps = member_value(body, 'urgent', steps)
+        local is_urgent = urgent ~= nil and sub(body, urgent, urgent + 3) == 'true'
+        return fair and text_at(body, fair, MAX_FAIR) or '', is_urgent, steps
     end
 
     -- Returns a number of bytes or jobs that another client may have written, 0 for any other value.
@@ -226,15 +99,25 @@ do
     end
 
     -- Returns the producer's bytes of a job that has not waited before: a plain or requeued job. A reclaimed or
-    -- released one was already sorted.
+    -- released one was already sorted. The text of a head is enough to tell: decoding takes ten times as long.
     local function fresh_job(body)
         if sub(body, 1, #WRAPPER) ~= WRAPPER then
             return body
-        elseif find(body, '"requeued":', 1, true) then
-            local _, original, members = unwrap(body)
-            return members.requeued and not members.reclaims and original or nil
         end
-        return nil
+        local _, stop = find(body, '"job":', 1, true)
+        local head = sub(body, 1, stop or 0)
+        local is_fresh = find(head, '"requeued":', 1, true) and not find(head, '"reclaims":', 1, true)
+        return is_fresh and sub(body, stop + 1, -2) or nil
+    end
+
+    -- Returns a job that a lane gives back in a wrapper by which the next claim knows that it has waited.
+    function as_waited(body)
+        if sub(body, 1, #WRAPPER) ~= WRAPPER then
+            return WRAPPER .. '"job":' .. body .. '}'
+        elseif fresh_job(body) and unwrap(body) then
+            return WRAPPER .. '"reclaims":0,' .. sub(body, #WRAPPER + 1)
+        end
+        return body
     end
 
     -- Moves jobs from the head of the list to `sorted`. All keys were checked.
@@ -297,8 +180,8 @@ do
         return largest
     end
 
-    -- Returns a function that reads the jobs of `sorted` from one index to another, in their order, and one that removes
-    -- the first n of them, because they are claimed: the virtual time is the score of the last one.
+    -- Returns a function that reads the jobs of `sorted` from one index to another, in their order, and one that
+    -- removes the first n of them, because they are claimed: the virtual time is the score of the last one.
     function sorted_jobs(sorted, shares)
         local members = {}
         return function(start, stop)

@@ -18,21 +18,24 @@ local function is_time(value)
     return type(value) == 'number' and value >= 0 and value < 253402300800000 and value % 1 == 0
 end
 
--- The forms of a character of several bytes (RFC 3629, section 4).
-local UTF8_FORMS = {
-    '[\194-\223][\128-\191]', '\224[\160-\191][\128-\191]', '[\225-\236\238\239][\128-\191][\128-\191]',
-    '\237[\128-\159][\128-\191]', '\240[\144-\191][\128-\191][\128-\191]',
-    '[\241-\243][\128-\191][\128-\191][\128-\191]', '\244[\128-\143][\128-\191][\128-\191]',
-}
+local is_utf8
+do
+    -- The forms of a character of several bytes (RFC 3629, section 4).
+    local UTF8_FORMS = {
+        '[\194-\223][\128-\191]', '\224[\160-\191][\128-\191]', '[\225-\236\238\239][\128-\191][\128-\191]',
+        '\237[\128-\159][\128-\191]', '\240[\144-\191][\128-\191][\128-\191]',
+        '[\241-\243][\128-\191][\128-\191][\128-\191]', '\244[\128-\143][\128-\191][\128-\191]',
+    }
 
-local function is_utf8(text)
-    for _, form in ipairs(UTF8_FORMS) do
-        if not string.find(text, '[\128-\255]') then
-            return true
+    function is_utf8(text)
+        for _, form in ipairs(UTF8_FORMS) do
+            if not string.find(text, '[\128-\255]') then
+                return true
+            end
+            text = string.gsub(text, form, ' ')
         end
-        text = string.gsub(text, form, ' ')
+        return not string.find(text, '[\128-\255]')
     end
-    return not string.find(text, '[\128-\255]')
 end
 
 -- True for nil, and for a string of UTF-8.

@@ -42,7 +42,7 @@ local fields, all = fields_to_give_back(claimed)
 local bodies, sorts = {}, redis.call('EXISTS', shares) == 1
 for i, field in ipairs(fields) do
     local body = redis.call('HGET', claimed, field)
-    bodies[i] = sorts and string.sub(body, 1, #WRAPPER) ~= WRAPPER and WRAPPER .. '"job":' .. body .. '}' or body
+    bodies[i] = sorts and as_waited(body) or body
 end
 call_in_chunks(push, jobs, bodies)
 call_in_chunks('HDEL', claimed, fields)
