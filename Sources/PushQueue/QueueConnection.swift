@@ -167,7 +167,7 @@ public final class QueueConnection {
         var keyNames = [
             keys.jobs, keys.retry, keys.claimed(worker), keys.inbox, keys.workers, keys.paused, keys.dead,
             keys.deadBytes, keys.statsPrefix, keys.next(worker), keys.results, keys.jobCommands, keys.minutesPrefix,
-            keys.configurations, keys.sorted, keys.shares,
+            keys.configurations, keys.sorted, keys.shares, keys.campaigns, keys.campaignPrefix,
         ]
         if let heartbeat { keyNames += [keys.workerInfo, keys.order(heartbeat.process), keys.source] }
         scripts.run(

@@ -269,6 +269,35 @@ struct ClaimTests {
         #expect(try queue.stats() == ["dead": 4, "dead:JobTooLarge": 4])
     }
 
+    @Test(
+        "the notifications of a job that is too large are dead for its campaign, which then finishes",
+        arguments: [
+            (#"{"campaign":"spring","token":"aa""#, 1, true),
+            (#"{"tokens":["aa", "bb","cc"],"campaign":"spring""#, 3, true),
+            (
+                #"{"apns_worker":1,"tokens":["bb","cc"],"job":{"x":{},"campaign":"spring","tokens":["aa","bb","cc"]"#,
+                2, true
+            ),
+            (#"{"class":"P","args":[{"x":{},"campaign":"spring","tokens":["aa","bb"]}]"#, 2, true),
+            (#"{"payload":{"campaign":"spring","tokens":["aa","bb"]},"token":"aa""#, 1, false),
+            (#"{"campaign":7,"tokens":["aa","bb"]"#, 2, false), (#"["campaign","spring""#, 1, false),
+        ], [ResultsKept.off, .all])
+    func tooLargeOfCampaign(job: (String, Int, Bool), results: ResultsKept) async throws {
+        let (start, tokens, isOfCampaign) = job
+        let limits = QueueLimits { ($0.maximumJobSize, $0.results) = (200, results) }
+        let filling = #","filling":"\#(String(repeating: "x", count: 200))"}"#
+        try queue.push([start + filling + (start.contains("apns_worker") ? "}" : ""), "small"])
+        try queue.redis.run("HSET", queue.keys.campaign("spring"), "total", "\(tokens)")
+        #expect(try await queue.worker("w", limits).claim(9).texts == ["small"])
+        for counter in ["dead", "dead:JobTooLarge"] {
+            let number = try queue.redis.run("HGET", queue.keys.campaign("spring"), counter).text
+            #expect(number == (isOfCampaign ? "\(tokens)" : nil), "\(counter)")
+        }
+        let entries = "\(try queue.redis.run("XRANGE", queue.keys.results, "-", "+"))"
+        #expect(entries.contains("campaign_finished") == isOfCampaign, "\(entries)")
+        #expect(try queue.stats() == ["dead": tokens, "dead:JobTooLarge": tokens])
+    }
+
     @Test("a job that is too large goes back while a living worker of another configuration has not refused it")
     func tooLargeForSome() async throws {
         let limits = QueueLimits { $0.maximumJobSize = 100 }

@@ -18,9 +18,11 @@
 --      14 configurations  HASH   digest of a configuration -> the time until which its workers count as living (ms)
 --      15 sorted          ZSET   jobs in the order in which they are sent, once a job has `fair` or `urgent`
 --      16 shares          HASH   the shares of the keys of these jobs; while it exists, each claim sorts jobs
---      17 worker-info     HASH   lane -> JSON: its heartbeat
---      18 order:<process> STRING the command of an operator for the lane's process
---      19 source          STRING where the queue's jobs are, for operators
+--      17 campaigns       ZSET   campaigns by the time of their last settlement (ms)
+--      18 campaign:       prefix of the campaigns' counters
+--      19 worker-info     HASH   lane -> JSON: its heartbeat
+--      20 order:<process> STRING the command of an operator for the lane's process
+--      21 source          STRING where the queue's jobs are, for operators
 --                         The last three are given only with a heartbeat.
 -- ARGV  1 lane            its name
 --       2 join            1 when the lane has no lease yet, else 0
@@ -66,7 +68,8 @@
 -- network delivers late claims nothing, or jobs that the lane finds among its claims.
 
 local jobs, retry, claimed, inbox, workers, paused, dead, dead_bytes, stats, next_key, results, job_commands,
-    minutes, configurations, sorted, shares, worker_info, command_key, source = unpack(KEYS)
+    minutes, configurations, sorted, shares, campaigns, campaign_prefix, worker_info, command_key, source =
+        unpack(KEYS)
 local lane, join, lease, limit, first, nonce, max_job_bytes, max_bytes, max_dead, max_dead_age, max_dead_bytes, head,
     max_results, idle_lease, known_version, configuration, sort, uptime, members, source_value =
         unpack(ARGV)
@@ -221,7 +224,7 @@ if sorts then
     sorted_waiting = redis.call('ZCARD', sorted)
     if sorted_waiting < fresh_waiting then
         -- More bytes are sorted than claimed, so that the last jobs of a long list are sorted long before they are claimed.
-        max_bytes = max_bytes / 4
+        max_bytes = max_bytes / 8
     end
 end
 
@@ -300,26 +303,40 @@ local stamp = string.format('%s%x', nonce, now_in_us)
 local claims, number, buried, deferred = {}, first, 0, 0
 local others = other_configurations()
 reply[10] = others
+
+-- The steps that are left to find members of jobs that are too large, and their notifications by campaign.
+local steps, by_campaign = 5000, {}
+
+-- Ends a job that is too large, or defers it.
+--   i  its number among the jobs that were taken
+local function end_too_large(body, i)
+    local _, original, wrapped = unwrap(body)
+    local text = carried(wrapped)
+    local campaign, notifications
+    campaign, notifications, steps = job_facts(original, wrapped, steps)
+    local claim = string.format('%s:%d.%s:%d', lane, first, stamp, i)
+    local refused = undecided(wrapped, others, configuration)
+    if refused then
+        local head = deferred_head(wrapped, now, claim, 'JobTooLarge', refused)
+        redis.call('ZADD', retry, now + configuration_pause(wrapped, now), head .. original .. '}')
+        deferred = deferred + notifications
+        return
+    end
+    local detail = string.format('the job has %d bytes, more than max_job_bytes (%d)', #body, max_job_bytes)
+    bury(dead, dead_bytes, now, claim, 'JobTooLarge', ',"attempts":0,"detail":"' .. detail .. '"' .. text, original)
+    add_dead_results(results, tonumber(max_results), wrapped, 'JobTooLarge')
+    buried = buried + notifications
+    if campaign then
+        by_campaign[campaign] = (by_campaign[campaign] or 0) + notifications
+    end
+end
+
 -- Formatting a number is expensive, so only every tenth is formatted.
 local tens, digits, suffix = '', { [0] = '0', '1', '2', '3', '4', '5', '6', '7', '8', '9' }, '.' .. stamp
 for i = 1, kept do
     local body = taken[i]
     if #body > max_job_bytes then
-        local _, original, wrapped = unwrap(body)
-        local text, notifications = carried(wrapped)
-        local refused = undecided(wrapped, others, configuration)
-        if refused then
-            local head = deferred_head(wrapped, now, string.format('%s:%d.%s:%d', lane, first, stamp, i), 'JobTooLarge', refused)
-            redis.call('ZADD', retry, now + configuration_pause(wrapped, now), head .. original .. '}')
-            deferred = deferred + notifications
-        else
-            bury(dead, dead_bytes, now, string.format('%s:%d.%s:%d', lane, first, stamp, i), 'JobTooLarge',
-                string.format(',"attempts":0,"detail":"the job has %d bytes, more than max_job_bytes (%d)"', #body, max_job_bytes)
-                    .. text,
-                original)
-            add_dead_results(results, tonumber(max_results), wrapped, 'JobTooLarge')
-            buried = buried + notifications
-        end
+        end_too_large(body, i)
     else
         local n = number - first + 1
         local digit = number % 10
@@ -344,7 +361,12 @@ if deferred > 0 then
     add_to_minute(minutes, now, { 'deferred:JobTooLarge', deferred })
 end
 if buried > 0 then
-    write_results(results, max_results)
+    -- A guard applies with the next settlement.
+    for name, n in pairs(by_campaign) do
+        add_to_campaign(campaigns, campaign_prefix, now, name, { dead = n, ['dead:JobTooLarge'] = n }, results, max_results)
+    end
+    -- The entry about a campaign that has finished is kept whatever the setting.
+    write_results(results, tonumber(max_results) == 0 and UNLIMITED_RESULTS or max_results)
     count(stats, now, 'dead', buried)
     count(stats, now, 'dead:JobTooLarge', buried)
     add_to_minute(minutes, now, { 'dead', buried })
