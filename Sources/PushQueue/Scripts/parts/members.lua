@@ -5,7 +5,8 @@
 
 local member_value, text_at, job_facts
 
-do
+-- Defines these, for the few calls that need them.
+local function define_members()
     local find, match, gsub, sub, byte = string.find, string.match, string.gsub, string.sub, string.byte
 
     -- The maximum number of bytes per step that is left, in which brackets are counted at once.

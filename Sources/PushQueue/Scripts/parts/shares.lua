@@ -11,7 +11,9 @@
 
 local sort_jobs, sorted_jobs, keep_shares, as_waited
 
-do
+-- Defines these. Few queues sort their jobs, and each definition takes time in each call of a script.
+local function define_shares()
+    define_members()
     local find, sub = string.find, string.sub
     -- The maximum number and size of the jobs that a claim sorts: more than it claims meanwhile.
     local SORT_JOBS, SORT_BYTES = 1000, 524288

@@ -213,6 +213,9 @@ if wrong then
     return wrong
 end
 
+if sorts then
+    define_shares()
+end
 -- If all jobs that wait can be claimed, their order does not matter.
 if sorts and sorted_waiting == 0 then
     local waiting = moved_waiting + fresh_waiting + due_waiting
@@ -313,6 +316,7 @@ local function end_too_large(body, i)
     local _, original, wrapped = unwrap(body)
     local text = carried(wrapped)
     local campaign, notifications
+    define_members()
     campaign, notifications, steps = job_facts(original, wrapped, steps)
     local claim = string.format('%s:%d.%s:%d', lane, first, stamp, i)
     local refused = undecided(wrapped, others, configuration)

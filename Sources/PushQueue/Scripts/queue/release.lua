@@ -40,6 +40,9 @@ redis.call('LTRIM', inbox, #waited, -1)
 
 local fields, all = fields_to_give_back(claimed)
 local bodies, sorts = {}, redis.call('EXISTS', shares) == 1
+if sorts then
+    define_shares()
+end
 for i, field in ipairs(fields) do
     local body = redis.call('HGET', claimed, field)
     bodies[i] = sorts and as_waited(body) or body
