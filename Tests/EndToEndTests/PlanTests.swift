@@ -57,7 +57,8 @@ extension EndToEnd {
                 "tokens": 6e6, "within_ms": 120_000, "job_size": 1000, "jobs": 6000, "latency_ms": 75,
                 "per_second": 50_000, "workers": 2, "lanes": 1, "connections": 3, "streams": 1000, "queues": 1,
                 "masters_needed": 1, "worker_cores": 0.175, "worker_bytes": 33_554_432, "in_flight": 4000,
-                "redis_cores": 0.017161067811865476, "redis_bytes": 480_000_000, "maximum_per_second": 75_000, "shortest_ms": 80_000,
+                "redis_cores": 0.017161067811865476, "redis_bytes": 480_000_000, "maximum_per_second": 75_000,
+                "shortest_ms": 80_000,
             ]
             for (name, value) in numbers {
                 let found = try #require(plan[name] as? Double, "\(name)")
