@@ -48,23 +48,23 @@ extension EndToEnd {
                 try await SimulatorProcess(options: ["--delay", "20ms±5ms"])
             )
             let scene = try Scene(redis, "lanes: \(lanes)\n" + Self.shop(one.port))
-            try redis.push(Self.jobs(6000, "shop", prefix: "a"))
+            try redis.push(Self.jobs(20_000, "shop", prefix: "a"))
             try await eventually("some are sent") { try QueueContents(redis).count("delivered") > 500 }
             // Another server, fewer streams, and another app.
             try await scene.reload(
                 "lanes: \(lanes)\n"
                     + Self.shop(
                         other.port, "    max_streams: 500\n" + Self.news + "    endpoint: localhost:\(one.port)\n"))
-            #expect(try QueueContents(redis).count("delivered") < 6000, "too late to see anything")
+            #expect(try QueueContents(redis).count("delivered") < 20_000, "too late to see anything")
             try redis.push(Self.jobs(1000, "news", prefix: "b") + Self.jobs(1000, "shop", prefix: "c"))
-            try await eventually("all are sent") { try QueueContents(redis).count("delivered") == 8000 }
+            try await eventually("all are sent") { try QueueContents(redis).count("delivered") == 22_000 }
             #expect(scene.worker.log.contains("apps_added=news") && scene.worker.log.contains("apps_changed=shop"))
             let account = try await scene.worker.stop()
-            #expect(account.delivered == 8000 && account.retried == 0 && account.possibleDuplicates == 0)
+            #expect(account.delivered == 22_000 && account.retried == 0 && account.possibleDuplicates == 0)
             let queue = try QueueContents(redis)
             #expect(queue.isSettled && queue.dead.isEmpty)
             let accounts = [try await one.stop(), try await other.stop()]
-            #expect(accounts.map(\.accepted).reduce(0, +) == 8000 && accounts.allSatisfy { $0.duplicates == 0 })
+            #expect(accounts.map(\.accepted).reduce(0, +) == 22_000 && accounts.allSatisfy { $0.duplicates == 0 })
             #expect(accounts[1].accepted >= 1000 && accounts[0].accepted >= 1500)
         }
 

@@ -64,7 +64,7 @@ struct ReshardTests {
     }
 
     @Test(
-        "all functions act on the union of the shards, and other programs find each token", arguments: [1, 2, 64, 4096])
+        "all functions act on the union of the shards, and other programs find each token", arguments: [1, 2, 64, 1024])
     func union(shards: Int) async throws {
         try await OperatorScene.with { scene in
             if shards <= 64 {
