@@ -99,7 +99,7 @@ extension EndToEnd {
             (["jobs", "show", "--id", "kept"], "kept"), (["jobs", "export"], "kept"), (["device", token], "kept"),
             (["dead", "list"], "kept"), (["dead", "list", "--json"], "kept"),
             (["dead", "list", "--json", "--limit", "1"], "kept"), (["dead", "list", "--count"], "1"),
-            (["dead", "list", "--by", "queue,app"], "1\tok"), (["dead", "list", "--reason", "None"], ""),
+            (["dead", "list", "--by", "queue,app"], "1\tok"),
             (["dead", "show", "--id", "kept"], "kept"), (["dead", "show", "--id", "kept", "--raw"], "kept"),
             (["results"], "kept"), (["results", "--newest-first", "--json"], "kept"),
             (["campaign", "list"], "sale"), (["campaign", "list", "--json"], "sale"),

@@ -233,7 +233,7 @@ struct ChangeTests {
             }
             #expect(
                 try await scene.audit() == [
-                    "stop refused", "pause refused", "move_jobs refused", "move_jobs refused",
+                    "stop refused", "pause refused", "move_jobs refused", "move_jobs refused", "move_jobs refused",
                     "cancel_campaign refused",
                 ])
             #expect(try scene.run("EXISTS", "push:{default}:job-commands", "push:{bluk}:jobs").number == 0)

@@ -79,11 +79,13 @@ local now = math.floor(now_in_us / 1000)
 
 -- The lease is renewed even if another key is of the wrong type. An idle poll calls few commands, because a large fleet
 -- makes hundreds of polls per second.
-local score = redis.pcall('ZSCORE', workers, lane)
-if type(score) == 'table' then
-    return wrong_type({ [workers] = 'zset' }) or score
-elseif join == '0' and not score then
-    return { 2, now, -1, '', 0, '', '', 0, {}, {} }
+do
+    local score = redis.pcall('ZSCORE', workers, lane)
+    if type(score) == 'table' then
+        return wrong_type({ [workers] = 'zset' }) or score
+    elseif join == '0' and not score then
+        return { 2, now, -1, '', 0, '', '', 0, {}, {} }
+    end
 end
 write_when_full(workers)
 local held = redis.pcall('HLEN', claimed)
@@ -116,9 +118,12 @@ end
 
 -- Read in the same step as the jobs: no lane can send a job that was cancelled before it was claimed. A fault of this
 -- key must not keep jobs from being claimed, either.
-local commands, version = {}, redis.pcall('HGET', job_commands, 'version')
-if type(version) ~= 'table' and (version or '') ~= known_version then
-    commands = version and redis.pcall('HGETALL', job_commands) or { 'version', '' }
+local commands = {}
+do
+    local version = redis.pcall('HGET', job_commands, 'version')
+    if type(version) ~= 'table' and (version or '') ~= known_version then
+        commands = version and redis.pcall('HGETALL', job_commands) or { 'version', '' }
+    end
 end
 
 local reply = { 0, now, -1, expired, 0, command, '', held, commands, {} }
