@@ -11,10 +11,10 @@ extension EndToEnd {
         private static let constants = """
             {"machine": "example", "commit": "abc", "measured_at": 1795478400000, "answer_ms": 20, "streams": 500,
             "worker_bytes": 33554432, "job_sizes": [
-            {"tokens": 1, "job_bytes": 400, "at_once": {"per_second": 100000, "worker_us": 4, "redis_us": 5.16227766016838},
-            "delayed": {"per_second": 20000, "worker_us": 8, "redis_us": 9.071067811865476}},
-            {"tokens": 1000, "job_bytes": 80000, "at_once": {"per_second": 100000, "worker_us": 2, "redis_us": 0.3018},
-            "delayed": {"per_second": 20000, "worker_us": 4, "redis_us": 0.425406797749979}}]}
+            {"tokens": 1, "job_bytes": 400, "at_once": {"per_second": 100000, "worker_us": 4, "redis_us": 4.63523138347365},
+            "delayed": {"per_second": 20000, "worker_us": 8, "redis_us": 7.892556509887895}},
+            {"tokens": 1000, "job_bytes": 80000, "at_once": {"per_second": 100000, "worker_us": 2, "redis_us": 0.28513333333333335},
+            "delayed": {"per_second": 20000, "worker_us": 4, "redis_us": 0.38813899812498254}}]}
             """
 
         private static func plan(_ arguments: [String]) async throws -> CommandLineTests.Output {
