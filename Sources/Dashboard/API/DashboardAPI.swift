@@ -22,13 +22,13 @@ struct DashboardAPI: Sendable {
         get(api, "/history") { request in try await history(request) }
         get(api, "/jobs") { request in
             let part = try await JobsPage().list(request, JobFilter(request.query, now: Moment.now))
-            return list(
+            return try list(
                 "jobs", try part.rows.map { try $0.json(nil) }, looked: part.looked, part.cursor, unread: part.unread)
         }
         get(api, "/jobs/{queue}/{key}") { request in try await job(request) }
         get(api, "/campaigns") { request in
             let campaigns = try await request.site.data.campaigns()
-            return list(
+            return try list(
                 "campaigns", try campaigns.value.map { try JSONLine.text($0, keys: .convertToSnakeCase) },
                 unread: campaigns.unread)
         }
@@ -39,14 +39,14 @@ struct DashboardAPI: Sendable {
                 if let missing = found.unread.notes.first { throw WebError(.serviceUnavailable, missing) }
                 throw WebError(.notFound, "no queue knows a campaign \(name)")
             }
-            return list(
+            return try list(
                 "campaigns", try found.parts.map { try JSONLine.text($0, keys: .convertToSnakeCase) },
                 unread: found.unread)
         }
         get(api, "/dead-letters") { request in
             let part = try await DeadLettersPage().list(
                 request, DeadLetterFilter(request.query, now: Moment.now), after: request.query["after"])
-            return list(
+            return try list(
                 "dead_letters", try part.rows.map { try $0.json(isWhole: false) }, part.cursor, unread: part.unread)
         }
         get(api, "/dead-letters/{queue}/{key}") { request in
@@ -70,11 +70,11 @@ struct DashboardAPI: Sendable {
                 InvalidTokenLine(shown).writeJSON(to: &line)
                 return String(buffer: line).trimmed
             }
-            return list("invalid_tokens", lines, found.cursor, unread: found.unread)
+            return try list("invalid_tokens", lines, found.cursor, unread: found.unread)
         }
         get(api, "/keys") { request in
             let sizes = try await request.site.data.keySizes()
-            return list(
+            return try list(
                 "keys", try sizes.value.map { try JSONLine.text($0, keys: .convertToSnakeCase) }, unread: sizes.unread)
         }
         get(api, "/activity") { request in try await activity(request) }
@@ -195,12 +195,12 @@ struct DashboardAPI: Sendable {
     private func list(
         _ name: String, _ objects: [String], looked: Int? = nil, _ cursor: String? = nil,
         unread: UnreadParts = UnreadParts()
-    ) -> Response {
+    ) throws -> Response {
         var text = "{\"\(name)\":[\(objects.joined(separator: ","))]"
         if let looked { text += ",\"searched\":\(looked)" }
         // The cursor contains names of queues and lanes, so it must be escaped.
-        if let cursor, let quoted = try? JSONLine.text(cursor) { text += ",\"after\":\(quoted)" }
-        if !unread.isEmpty, let notes = try? JSONLine.text(unread.notes) { text += ",\"unread\":\(notes)" }
+        if let cursor { text += ",\"after\":\(try JSONLine.text(cursor))" }
+        if !unread.isEmpty { text += ",\"unread\":\(try JSONLine.text(unread.notes))" }
         return .json(bytes: (text + "}").utf8)
     }
 
@@ -233,7 +233,7 @@ struct DashboardAPI: Sendable {
                 rows: found.results.map { ResultLine(queue: keys.queue, result: $0) }, looked: found.looked,
                 cursor: found.cursor)
         }
-        return list(
+        return try list(
             "results", part.rows.map { $0.json(token: request.token) }, looked: part.looked, part.cursor,
             unread: part.unread)
     }
@@ -252,7 +252,7 @@ struct DashboardAPI: Sendable {
                     id: entry.id, by: entry.by, action: entry.actionName, subject: entry.subject, at: entry.at,
                     count: entry.count, detail: entry.detail, via: entry.via?.rawValue, ending: entry.ending?.rawValue))
         }
-        return list("activity", lines, part.cursor)
+        return try list("activity", lines, part.cursor)
     }
 
     private func history(_ request: PageRequest) async throws -> Response {
@@ -281,7 +281,7 @@ struct DashboardAPI: Sendable {
                     latencyP99Ms: point.latency?.p99, answerP50Ms: point.answer?.p50, answerP99Ms: point.answer?.p99,
                     backlog: point.backlog, oldestAgeMs: point.oldest), keys: .convertToSnakeCase)
         }
-        return list("points", points, unread: history.unread)
+        return try list("points", points, unread: history.unread)
     }
 }
 
