@@ -101,7 +101,7 @@ extension EndToEnd {
             try await redis.apnsWorker(["status"]).shows(
                 "campaign spring is paused by its guard in default: invalid_token is")
 
-            // What was in flight when the guard paused it does not pause it another time.
+            // Notifications that were in flight when the guard paused it do not pause it again.
             try await eventually("nothing is in flight") { try QueueContents(redis).claims == 0 }
             try await simulator.control("PUT", "/rules", #"{"rules":[]}"#)
             try await redis.apnsWorker(["campaign", "resume", "spring"]).succeeds()

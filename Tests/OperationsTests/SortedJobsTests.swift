@@ -100,7 +100,7 @@ struct SortedJobsTests {
         #expect(try await swept { $0.states = [.waiting] }.isEmpty == (place == .retry))
         #expect(try await swept { $0.ids = ["a"] }.count == 1)
         #expect(try await swept { $0.tokens = [OperatorScene.token] }.count == 3)
-        // Bytes of the place's wrapper are no part of the job.
+        // The bytes of the place's wrapper do not belong to the job.
         #expect(try await swept { $0.texts = ["sorted:"] }.isEmpty)
     }
 

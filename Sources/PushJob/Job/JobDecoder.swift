@@ -8,7 +8,7 @@ public struct JobDecoder {
     /// Reads a job. Allocates nothing if it succeeds.
     /// - Parameters:
     ///   - body: the claimed bytes: a producer's, perhaps in a wrapper.
-    ///   - memory: the payloads of the jobs that were read before; nil for a single job.
+    ///   - memory: the payload of the job before, which need not be read again; nil for a single job.
     /// - Throws: ``JobError/malformedJSON(_:_:)`` for a body that is not JSON, else the first rule that is broken.
     ///   ``Envelope/read(_:)`` still finds the wrapper and the original.
     public static func decode(_ body: ByteBuffer, _ memory: PayloadMemory? = nil) throws(JobError) -> Job {

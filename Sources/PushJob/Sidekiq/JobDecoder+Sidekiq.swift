@@ -5,7 +5,7 @@ extension JobDecoder {
     /// - Parameters:
     ///   - body: the claimed bytes: a producer's, perhaps in a wrapper.
     ///   - format: the format of the producer's bytes.
-    ///   - memory: the payloads of the jobs that were read before; nil for a single job.
+    ///   - memory: the payload of the job before, which need not be read again; nil for a single job.
     /// - Throws: like ``decode(_:_:)``, and ``JobError/notSidekiq(_:)`` and ``JobError/otherClass(_:accepted:)`` for
     ///   Sidekiq's format.
     @inline(__always)

@@ -101,7 +101,7 @@ local function define_shares()
     end
 
     -- Returns the producer's bytes of a job that has not waited before: a plain or requeued job. A reclaimed or
-    -- released one was already sorted. The text of a head is enough to tell: decoding takes ten times as long.
+    -- released one was already sorted. Only the head's text is read: decoding takes ten times as long.
     local function fresh_job(body)
         if sub(body, 1, #WRAPPER) ~= WRAPPER then
             return body
