@@ -222,19 +222,12 @@ struct JobReader {
             }
             job.traceparent = JobField(try scanner.string())
             return true
-        case .campaign:
-            // Producers may have used this name before it had a meaning: an invalid campaign must not keep a job from
-            // being sent.
-            job.traits.insert(.ignoredCampaign)
-            guard scanner.next == UInt8(ascii: "\"") else {
-                try scanner.skipValue()
-                return true
-            }
-            let name = try scanner.string()
-            guard JobLabels.isCampaign(name, in: scanner.bytes) else { return true }
-            job.traits.remove(.ignoredCampaign)
-            job.campaign = JobField(name)
-            return true
+        // Producers may have used these names before they had a meaning: an invalid value must not keep a job from being
+        // sent.
+        case .campaign: job.campaign = try name(else: .ignoredCampaign, &job.traits)
+        case .fair: job.fair = try name(else: .ignoredFair, &job.traits)
+        case .keepResult: try readFlag(.keepResult, else: .ignoredKeepResult, &job.traits)
+        case .urgent: try readFlag(.urgent, else: .ignoredUrgent, &job.traits)
         case .labels:
             let start = scanner.offset
             let areValid = try JobLabels.skip(&scanner)
@@ -244,40 +237,9 @@ struct JobReader {
                 job.traits.insert(.ignoredLabels)
             }
             return true
-        case .keepResult:
-            // As with labels, an invalid value must not keep a job from being sent.
-            switch scanner.next {
-            case UInt8(ascii: "t"): job.traits.insert(.keepResult)
-            case UInt8(ascii: "f"): break
-            default: job.traits.insert(.ignoredKeepResult)
-            }
-            try scanner.skipValue()
-            return true
-        case .fair:
-            // As with a campaign.
-            guard scanner.next == UInt8(ascii: "\"") else {
-                job.traits.insert(.ignoredFair)
-                try scanner.skipValue()
-                return true
-            }
-            let key = try scanner.string()
-            if JobLabels.isCampaign(key, in: scanner.bytes) {
-                job.fair = JobField(key)
-            } else {
-                job.traits.insert(.ignoredFair)
-            }
-            return true
         case .fairPerSecond:
             job.fairPerSecond = try scanner.integer(in: 1...1_000_000).map { Int($0) }
             return job.fairPerSecond != nil
-        case .urgent:
-            switch scanner.next {
-            case UInt8(ascii: "t"): job.traits.insert(.urgent)
-            case UInt8(ascii: "f"): break
-            default: job.traits.insert(.ignoredUrgent)
-            }
-            try scanner.skipValue()
-            return true
         case .truncate, .collapseDuplicates:
             guard scanner.next == UInt8(ascii: "t") || scanner.next == UInt8(ascii: "f") else { return false }
             if scanner.next == UInt8(ascii: "t") {
@@ -287,6 +249,28 @@ struct JobReader {
             return true
         default: return try readShortForm(member, into: &job)
         }
+        return true
+    }
+
+    /// Steps over the name of a campaign, or a `fair`, which has the same rules.
+    /// - Parameter ignored: inserted into the traits if it is not valid.
+    private mutating func name(else ignored: JobTraits, _ traits: inout JobTraits) throws(JSONError) -> JobField? {
+        if let name = try scanner.stringIfAny(), JobLabels.isCampaign(name, in: scanner.bytes) { return JobField(name) }
+        traits.insert(ignored)
+        return nil
+    }
+
+    /// Steps over a flag, which is inserted into the traits if it is true.
+    /// - Parameter ignored: inserted if it is neither true nor false.
+    private mutating func readFlag(
+        _ flag: JobTraits, else ignored: JobTraits, _ traits: inout JobTraits
+    ) throws(JSONError) {
+        switch scanner.next {
+        case UInt8(ascii: "t"): traits.insert(flag)
+        case UInt8(ascii: "f"): break
+        default: traits.insert(ignored)
+        }
+        try scanner.skipValue()
     }
 
     private mutating func readShortForm(_ member: JobMember, into job: inout Job) throws(JSONError) -> Bool {
