@@ -40,7 +40,7 @@ extension QueueScript {
 
     /// Runs a command that writes a key. Works on a Redis whose memory is full.
     /// - Returns: the text of the reply.
-    /// - Throws: `RedisError`, or `QueueConnection/Failure/unexpectedReply(_:)`.
+    /// - Throws: `RedisError`, or `QueueFailure/unexpectedReply(_:)`.
     @discardableResult
     static func write(
         _ name: String, _ key: String, _ client: RedisClient, arguments: (inout RedisCommand) -> Void
@@ -71,7 +71,7 @@ struct FrequentScript: Sendable {
     /// - Parameters:
     ///   - count: the approximate number of arguments, and `bytes` their size.
     ///   - arguments: appends them; called again if the source must be sent.
-    /// - Throws: `RedisError`, or `QueueConnection/Failure/unexpectedReply(_:)`.
+    /// - Throws: `RedisError`, or `QueueFailure/unexpectedReply(_:)`.
     func run<Value>(
         _ client: RedisClient, _ keys: [String], expecting count: Int = 16, bytes: Int = 512,
         arguments: (inout RedisCommand) -> Void, reading read: (inout ScriptReply) -> Value

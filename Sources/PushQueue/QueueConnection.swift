@@ -6,22 +6,6 @@ import Redis
 ///
 /// Not thread-safe. Use it only on the client's event loop; completions are called there, too.
 public final class QueueConnection {
-    /// The failure of a transition.
-    public enum Failure: Error, Sendable, CustomStringConvertible {
-        /// Redis could not be reached, did not answer, or answered with an error.
-        case redis(RedisError)
-        /// The reply is not one of the script's: the server runs another version of it, or is not Redis.
-        case unexpectedReply(QueueScript)
-
-        /// The problem and its place.
-        public var description: String {
-            switch self {
-            case .redis(let error): "\(error)"
-            case .unexpectedReply(let script): "the script `\(script)` gave a reply that this version does not know"
-            }
-        }
-    }
-
     /// The result of a claim.
     public struct Claimed: Sendable {
         /// True if the queue is paused.
@@ -162,7 +146,7 @@ public final class QueueConnection {
     public func claim(
         count: Int, first: Int, join: Bool, knownCommands: String = "", configuration: ConfigurationDigest? = nil,
         sort: Bool = false, heartbeat: WorkerHeartbeat? = nil,
-        completion: @escaping (Result<Claimed, Failure>) -> Void
+        completion: @escaping (Result<Claimed, QueueFailure>) -> Void
     ) {
         var keyNames = [
             keys.jobs, keys.retry, keys.claimed(worker), keys.inbox, keys.workers, keys.paused, keys.dead,
@@ -222,7 +206,7 @@ public final class QueueConnection {
     /// Reserves the ids of jobs that must be unique.
     /// - Parameter completion: gets the result of each reservation, in their order.
     public func reserve(
-        _ reservations: [Reservation], completion: @escaping (Result<[ReservationResult], Failure>) -> Void
+        _ reservations: [Reservation], completion: @escaping (Result<[ReservationResult], QueueFailure>) -> Void
     ) {
         guard !reservations.isEmpty else { return completion(.success([])) }
         scripts.run(
@@ -254,7 +238,7 @@ public final class QueueConnection {
     }
 
     /// Settles claims.
-    public func settle(_ settlement: Settlement, completion: @escaping (Result<Settled, Failure>) -> Void) {
+    public func settle(_ settlement: Settlement, completion: @escaping (Result<Settled, QueueFailure>) -> Void) {
         scripts.run(
             .settle,
             [
@@ -286,9 +270,17 @@ public final class QueueConnection {
         }
     }
 
+    /// Counts the queue's jobs, or returns another worker's reading that is at most ``QueueGauges/maximumAge`` old.
+    public func gauges(completion: @escaping (Result<QueueGauges, QueueFailure>) -> Void) {
+        scripts.run(
+            .gauges, QueueGauges.keyNames(keys),
+            arguments: { [keys] in QueueGauges.append(keys, maximumAge: QueueGauges.maximumAge, to: &$0) },
+            completion: completion, reading: QueueGauges.read)
+    }
+
     /// Pauses this queue's part of a campaign that its guard has paused in another queue.
     /// - Parameter completion: gets true if it was running, and has a guard here.
-    public func stop(_ stopped: StoppedCampaign, completion: @escaping (Result<Bool, Failure>) -> Void) {
+    public func stop(_ stopped: StoppedCampaign, completion: @escaping (Result<Bool, QueueFailure>) -> Void) {
         scripts.run(
             .stopCampaign, [keys.jobCommands, keys.campaign(stopped.campaign)],
             arguments: { command in
@@ -300,7 +292,7 @@ public final class QueueConnection {
     }
 
     /// Adds the pause of a campaign by its guard to the audit log.
-    public func record(_ stopped: StoppedCampaign, completion: @escaping (Result<Void, Failure>) -> Void) {
+    public func record(_ stopped: StoppedCampaign, completion: @escaping (Result<Void, QueueFailure>) -> Void) {
         sharedScripts.run(
             .appendAudit, [sharedKeys.audit],
             arguments: { command in
@@ -319,7 +311,7 @@ public final class QueueConnection {
 
     /// Puts claims of a lane whose lease has expired back into the queue.
     /// - Parameter completion: gets `nil` if the lease has not expired, or another lane was faster.
-    public func reclaim(_ other: String, completion: @escaping (Result<Reclaimed?, Failure>) -> Void) {
+    public func reclaim(_ other: String, completion: @escaping (Result<Reclaimed?, QueueFailure>) -> Void) {
         scripts.run(
             .reclaim,
             [
@@ -350,7 +342,7 @@ public final class QueueConnection {
     ///   - completion: gets the numbers of jobs.
     public func release(
         of configuration: ConfigurationDigest, endOf process: String? = nil,
-        completion: @escaping (Result<Released, Failure>) -> Void
+        completion: @escaping (Result<Released, QueueFailure>) -> Void
     ) {
         let keyNames = [
             keys.workers, keys.claimed(worker), keys.inbox, keys.jobs, keys.workerInfo, keys.configurations,
@@ -389,7 +381,7 @@ public final class QueueConnection {
     ///   - amounts: the number of notifications of each job.
     ///   - completion: gets the milliseconds until each job can be sent.
     public func reserve(
-        _ amounts: [Int], of limit: Limit, completion: @escaping (Result<[Int], Failure>) -> Void
+        _ amounts: [Int], of limit: Limit, completion: @escaping (Result<[Int], QueueFailure>) -> Void
     ) {
         switch limit {
         case .campaign(let name, let perSecond, let since):
@@ -409,21 +401,21 @@ public final class QueueConnection {
     // MARK: Reading claims
 
     /// Reads all claims of the lane.
-    public func claims(completion: @escaping (Result<[ClaimID], Failure>) -> Void) {
+    public func claims(completion: @escaping (Result<[ClaimID], QueueFailure>) -> Void) {
         client.send(RedisCommand("HKEYS", keys.claimed(worker))) { result in
             completion(
-                result.mapError(Failure.redis).map { reply in
+                result.mapError(QueueFailure.redis).map { reply in
                     reply.root.children.compactMap { $0.string.flatMap(ClaimID.init(field:)) }
                 })
         }
     }
 
     /// Reads the jobs of some of the lane's claims; `nil` for a claim that no longer exists.
-    public func bodies(of claims: [ClaimID], completion: @escaping (Result<[ByteBuffer?], Failure>) -> Void) {
+    public func bodies(of claims: [ClaimID], completion: @escaping (Result<[ByteBuffer?], QueueFailure>) -> Void) {
         var command = RedisCommand("HMGET", expecting: claims.count + 1, bytes: 64 + claims.count * 24)
         command.append(keys.claimed(worker))
         for claim in claims { command.append(claim) }
-        client.send(command) { completion($0.mapError(Failure.redis).map { $0.root.children.map(\.bytes) }) }
+        client.send(command) { completion($0.mapError(QueueFailure.redis).map { $0.root.children.map(\.bytes) }) }
     }
 
     // MARK: Waiting
@@ -433,68 +425,14 @@ public final class QueueConnection {
 
     /// Waits for a job, which the server moves to the inbox.
     /// - Parameter completion: gets true if a job has arrived.
-    package func waitForJob(seconds: Int, completion: @escaping (Result<Bool, Failure>) -> Void) {
+    package func waitForJob(seconds: Int, completion: @escaping (Result<Bool, QueueFailure>) -> Void) {
         guard let waiter else { return completion(.success(false)) }
         let command = RedisCommand("BLMOVE", keys.jobs, keys.inbox, keys.head.rawValue, "RIGHT", "\(seconds)")
         waiter.send(command, deadline: .seconds(Int64(seconds) + 5)) { result in
-            completion(result.map { !$0.root.isNull }.mapError(Failure.redis))
+            completion(result.map { !$0.root.isNull }.mapError(QueueFailure.redis))
         }
     }
 
     /// Ends the wait in flight, and all later ones.
     package func stopWaiting() { _ = waiter?.close() }
-}
-
-extension QueueConnection.Failure {
-    /// True if Redis answered; false if it could not be reached or gave no answer.
-    public var isAnswer: Bool {
-        if case .redis(let error) = self { error.isAnswer } else { true }
-    }
-
-    /// True if the failure can pass by itself: Redis is unreachable, loading, full or without a master. False for a
-    /// wrong password, a missing permission or a key of another type.
-    public var mayPass: Bool {
-        switch self {
-        case .unexpectedReply, .redis(.authentication), .redis(.commandTooLarge): false
-        case .redis(.server(let error)):
-            !["WRONGTYPE", "NOPERM", "NOAUTH", "WRONGPASS", "ERR"].contains(error.prefix)
-        case .redis: true
-        }
-    }
-}
-
-/// A queue's leases, and the limits that bound its memory.
-public struct QueueLimits: Sendable {
-    /// A lane's lease in milliseconds: the time for which its claims stay its own without a renewal.
-    public var lease = 30_000
-    /// The lease of a lane that has no claims, in milliseconds: it protects nothing, so it is long and seldom renewed.
-    public var idleLease: Int { 30 * lease }
-    /// The time in milliseconds for which a lane must have renewed its lease without a gap before it reclaims from
-    /// others: longer than they need to return after an outage.
-    package var steadyTime = 15_000
-    /// The maximum size of a job in bytes. A claim makes larger jobs dead letters and does not return them.
-    public var maximumJobSize = 16 * 1024 * 1024
-    /// The size of a claim in bytes: it ends with the job that reaches it.
-    public var maximumClaimSize = 1024 * 1024
-    /// The maximum number of dead letters.
-    public var maximumDeadLetters = 1_000_000
-    /// The time for which dead letters are kept, in milliseconds.
-    public var maximumDeadLetterAge = 90 * 86_400_000
-    /// The maximum total length of the dead letters, in bytes.
-    public var maximumDeadLetterBytes = 1 << 30
-    /// Which results are kept for producers.
-    public var results = ResultsKept.failures
-    /// The approximate number of results that are kept: Redis drops the oldest in blocks.
-    public var maximumResults = 100_000
-    /// The approximate time for which results are kept, in milliseconds; 0 for any time.
-    public var maximumResultAge = 30 * 86_400_000
-    /// The number of times that a job can be reclaimed from expired lanes. The next time, it becomes a dead letter as
-    /// poison.
-    public var maximumReclaims = 5
-
-    /// The argument of scripts that write results themselves: 0 if none are kept.
-    package var resultsKept: Int { results == .off ? 0 : maximumResults }
-
-    /// The defaults.
-    public init() {}
 }

@@ -17,10 +17,10 @@ package struct ScriptReply {
     }
 
     /// Reads a reply.
-    /// - Throws: ``QueueConnection/Failure/unexpectedReply(_:)``.
+    /// - Throws: ``QueueFailure/unexpectedReply(_:)``.
     package static func read<Value>(
         _ reply: RESPReply, of script: QueueScript, _ body: (inout ScriptReply) -> Value
-    ) throws(QueueConnection.Failure) -> Value {
+    ) throws(QueueFailure) -> Value {
         var elements = ScriptReply(reply.root)
         let value = body(&elements)
         guard !elements.isUnexpected, elements.isAtEnd else { throw .unexpectedReply(script) }
@@ -88,7 +88,7 @@ package struct ScriptReply {
 
 extension QueueScript {
     /// Runs the script once, with its source.
-    /// - Throws: `RedisError`, or ``QueueConnection/Failure/unexpectedReply(_:)``.
+    /// - Throws: `RedisError`, or ``QueueFailure/unexpectedReply(_:)``.
     package func run<Value>(
         _ client: RedisClient, _ keys: [String], arguments: (inout RedisCommand) -> Void,
         reading read: (inout ScriptReply) -> Value

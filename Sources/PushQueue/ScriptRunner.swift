@@ -24,13 +24,13 @@ final class ScriptRunner {
     func run<Value>(
         _ script: QueueScript, _ keyNames: [String], then moreKeys: [ByteBuffer] = [], expecting count: Int = 16,
         arguments: @escaping (inout RedisCommand) -> Void,
-        completion: @escaping (Result<Value, QueueConnection.Failure>) -> Void,
+        completion: @escaping (Result<Value, QueueFailure>) -> Void,
         reading read: @escaping (inout ScriptReply) -> Value
     ) {
         func complete(_ result: Result<RESPReply, RedisError>) {
             completion(
-                result.mapError(QueueConnection.Failure.redis).flatMap { reply in
-                    Result { () throws(QueueConnection.Failure) in try ScriptReply.read(reply, of: script, read) }
+                result.mapError(QueueFailure.redis).flatMap { reply in
+                    Result { () throws(QueueFailure) in try ScriptReply.read(reply, of: script, read) }
                 })
         }
         func make(_ name: String, _ text: (inout RedisCommand) -> Void) -> RedisCommand {

@@ -29,7 +29,7 @@ struct FeedbackMarkTests {
                 do {
                     _ = try await writer.mark([])
                     return true
-                } catch QueueConnection.Failure.redis(.notConnected) {
+                } catch QueueFailure.redis(.notConnected) {
                     return false
                 }
             }
@@ -149,7 +149,7 @@ struct FeedbackMarkTests {
                 try queue.redis.run("SET", all[which], "x")
                 // Without a token, no details are read.
                 for tokens in which == 3 ? [[record("aa")]] : [[], [record("aa")]] {
-                    let failure = await #expect(throws: QueueConnection.Failure.self) { try await writer.mark(tokens) }
+                    let failure = await #expect(throws: QueueFailure.self) { try await writer.mark(tokens) }
                     #expect(failure?.mayPass == false)
                     #expect(failure?.description.contains(all[which]) == true)
                 }
@@ -187,7 +187,7 @@ struct FeedbackMarkTests {
                 #expect(none.isEmpty)
                 // No replica is in step.
                 try queue.redis.run("CONFIG", "SET", "min-replicas-to-write", "1")
-                let failure = await #expect(throws: QueueConnection.Failure.self) { try await writer.mark([]) }
+                let failure = await #expect(throws: QueueFailure.self) { try await writer.mark([]) }
                 #expect(failure?.mayPass == true && failure?.description.contains("NOREPLICAS") == true)
             }
         }
@@ -269,9 +269,9 @@ struct WritePatienceTests {
             ("NOPERM this user has no permissions", false), ("ERR unknown command", false),
         ])
     func mayPass(text: String, expected: Bool) {
-        #expect(QueueConnection.Failure.redis(.server(RedisServerError(text: text))).mayPass == expected)
-        #expect(QueueConnection.Failure.redis(.notConnected(address: "x", reason: "y")).mayPass)
+        #expect(QueueFailure.redis(.server(RedisServerError(text: text))).mayPass == expected)
+        #expect(QueueFailure.redis(.notConnected(address: "x", reason: "y")).mayPass)
         let login = RedisServerError(text: "WRONGPASS no")
-        #expect(!QueueConnection.Failure.redis(.authentication(address: "x", reply: login, source: "x")).mayPass)
+        #expect(!QueueFailure.redis(.authentication(address: "x", reply: login, source: "x")).mayPass)
     }
 }

@@ -212,7 +212,7 @@ struct ReshardTests {
             let first = TokenDivision(generation: 1, shards: 1, other: (16, .copying))
             #expect(try await scene.tokens.call { $0.record(first, completion: $1) } == first)
             try await Self.reshard(scene, to: 16, stoppingAfter: 0)
-            let failure = await #expect(throws: QueueConnection.Failure.self) {
+            let failure = await #expect(throws: QueueFailure.self) {
                 _ = try await scene.tokens.call {
                     $0.copyTokens("push:{shared}:invalid-tokens", after: "0", first, completion: $1)
                 }

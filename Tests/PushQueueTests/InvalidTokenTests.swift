@@ -159,7 +159,7 @@ struct InvalidTokenTests {
             let set = NIOLoopBoundBox.makeBoxSendingValue(
                 InvalidTokenSet(client: queue.client, keys: keys), eventLoop: loop)
             let record = token("aa")
-            let result: Result<[InvalidTokenSet.Marking], QueueConnection.Failure> = await withCheckedContinuation {
+            let result: Result<[InvalidTokenSet.Marking], QueueFailure> = await withCheckedContinuation {
                 continuation in
                 loop.execute { set.value.mark([record]) { continuation.resume(returning: $0) } }
             }
@@ -245,7 +245,7 @@ struct InvalidTokenTests {
             #expect(try await find(list).isEmpty)
             try queue.redis.run("SET", keys.invalidTokens, "x")
             let one = list
-            await #expect(throws: QueueConnection.Failure.self) { try await find(one) }
+            await #expect(throws: QueueFailure.self) { try await find(one) }
         }
     }
 

@@ -120,7 +120,7 @@ struct QueueScriptTests {
     func sender() {
         let sender = AbsentRedis()
         let rates = AppRates(client: sender, keys: SharedKeys())
-        var failure: QueueConnection.Failure?
+        var failure: QueueFailure?
         rates.reserve(1, of: "shop", perSecond: 10) { result in
             if case .failure(let error) = result { failure = error }
         }

@@ -241,7 +241,7 @@ package struct TestWorker: Sendable {
 
     private func call<Value: Sendable>(
         _ body:
-            @escaping @Sendable (QueueConnection, @escaping (Result<Value, QueueConnection.Failure>) -> Void) -> Void
+            @escaping @Sendable (QueueConnection, @escaping (Result<Value, QueueFailure>) -> Void) -> Void
     ) async throws -> Value {
         try await withCheckedThrowingContinuation { continuation in
             eventLoop.execute { body(queue.value) { continuation.resume(with: $0) } }
@@ -278,7 +278,7 @@ package func addInvalidTokensToSet(_ tokens: [InvalidToken], _ keys: SharedKeys,
         logger: Logger(label: "test", factory: { _ in SwiftLogNoOpLogHandler() }))
     client.start()
     try await client.waitUntilReady(timeout: .minutes(3))
-    let result: Result<[InvalidTokenSet.Marking], QueueConnection.Failure> = await withCheckedContinuation {
+    let result: Result<[InvalidTokenSet.Marking], QueueFailure> = await withCheckedContinuation {
         continuation in
         loop.execute {
             InvalidTokenSet(client: client, keys: keys, maximumAge: 0).mark(tokens) {

@@ -21,7 +21,7 @@ extension DeviceSearch {
     /// - Parameters:
     ///   - found: values of one key, as a page has them; no claimed jobs.
     ///   - by: the operator.
-    /// - Throws: `RedisError`, or `QueueConnection/Failure`.
+    /// - Throws: `RedisError`, or `QueueFailure`.
     func forget(_ found: [Found], by: String) async throws -> Forgotten {
         guard let first = found.first else { return Forgotten() }
         switch first.kind {

@@ -114,9 +114,9 @@ extension FleetStatus {
         }
         do {
             invalidTokens = try await InvalidTokenClient.reading(fleet).count()
-        } catch QueueConnection.Failure.redis(.server(let answer)) {
+        } catch QueueFailure.redis(.server(let answer)) {
             notes.append("the invalid tokens cannot be counted: \(answer.message)")
-        } catch QueueConnection.Failure.redis(let error) {
+        } catch QueueFailure.redis(let error) {
             throw error
         }
     }

@@ -74,7 +74,7 @@ public struct QueueOverview: Sendable {
     public var oldest: Int64? { [overdue, oldestWaiting].compactMap { $0 }.max() }
 
     /// Reads the overview of a queue.
-    /// - Throws: `RedisError`, or `QueueConnection/Failure/unexpectedReply(_:)`.
+    /// - Throws: `RedisError`, or `QueueFailure/unexpectedReply(_:)`.
     public static func read(_ client: RedisClient, _ keys: QueueKeys) async throws -> QueueOverview {
         try await read(client, keys, countsRetries: true)
     }
@@ -211,7 +211,7 @@ public struct RetryCounts: Sendable, Equatable {
 
     /// Counts the jobs in a few calls, each of which takes Redis a few ms.
     /// - Returns: `nil` if there are more than ``maximumJobs``.
-    /// - Throws: `RedisError`, or `QueueConnection/Failure/unexpectedReply(_:)`.
+    /// - Throws: `RedisError`, or `QueueFailure/unexpectedReply(_:)`.
     static func read(_ client: RedisClient, _ keys: QueueKeys) async throws -> RetryCounts? {
         var (counts, counted) = (RetryCounts(), 0)
         while true {

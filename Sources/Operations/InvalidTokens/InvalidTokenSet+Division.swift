@@ -128,7 +128,7 @@ extension InvalidTokenSet {
                 var command = RedisCommand("UNLINK", expecting: batch.count + 1, bytes: batch.count * 64)
                 for key in batch { command.append(key) }
                 send(command, for: shard.division) {
-                    completion($0.mapError(QueueConnection.Failure.redis).map { _ in })
+                    completion($0.mapError(QueueFailure.redis).map { _ in })
                 }
             })
     }

@@ -94,7 +94,7 @@ package struct InvalidTokenFilter: Equatable {
 extension InvalidTokenClient {
     /// Reads all tokens that match.
     /// - Parameter page: gets the matching tokens of each part; returns `false` to stop.
-    /// - Throws: `QueueConnection/Failure`, or an error of `page`.
+    /// - Throws: `QueueFailure`, or an error of `page`.
     package func sweep(
         _ filter: InvalidTokenFilter, _ page: ([InvalidTokenSet.Listed]) async throws -> Bool
     ) async throws {

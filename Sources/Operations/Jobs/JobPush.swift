@@ -16,7 +16,7 @@ package enum JobPush {
 
     /// Pushes jobs at the tail of a queue's list, all or none, in one step.
     /// - Parameter maximumLength: the number of jobs in the list, with the sorted jobs, from which nothing is pushed.
-    /// - Throws: `RedisError`, or `QueueConnection/Failure/unexpectedReply(_:)`. Nothing was pushed, except perhaps if the
+    /// - Throws: `RedisError`, or `QueueFailure/unexpectedReply(_:)`. Nothing was pushed, except perhaps if the
     ///   error is one that ``RedisError/mayHaveBeenExecuted``.
     package static func push(
         _ jobs: [ByteBuffer], _ client: RedisClient, _ keys: QueueKeys, maximumLength: Int? = nil

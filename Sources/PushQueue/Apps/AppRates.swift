@@ -28,7 +28,7 @@ public final class AppRates {
     ///   - completion: gets the milliseconds until they can be sent.
     public func reserve(
         _ count: Int, of app: String, perSecond: Int,
-        completion: @escaping (Result<Int64, QueueConnection.Failure>) -> Void
+        completion: @escaping (Result<Int64, QueueFailure>) -> Void
     ) {
         scripts.reserve([count], of: keys.appRate(app), perSecond: perSecond, lifetime: Self.lifetime) { result in
             completion(result.map { Int64($0.first ?? 0) })
@@ -47,7 +47,7 @@ extension ScriptRunner {
     ///   - completion: gets the milliseconds until each amount can be sent.
     func reserve(
         _ amounts: [Int], of key: String, perSecond: Int, since: Int64 = 0, lifetime: Int,
-        completion: @escaping (Result<[Int], QueueConnection.Failure>) -> Void
+        completion: @escaping (Result<[Int], QueueFailure>) -> Void
     ) {
         run(
             .reserveRate, [key], expecting: amounts.count + 8,

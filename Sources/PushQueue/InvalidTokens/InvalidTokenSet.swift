@@ -6,7 +6,7 @@ import Redis
 /// Not thread-safe. Use it only on the clients' event loop; completions are called there, too.
 public final class InvalidTokenSet {
     /// The completion of a call: its value, or the failure.
-    public typealias Completion<Value> = (Result<Value, QueueConnection.Failure>) -> Void
+    public typealias Completion<Value> = (Result<Value, QueueFailure>) -> Void
 
     /// A token that is in the set.
     public struct Found: Sendable, Equatable {
@@ -86,7 +86,7 @@ public final class InvalidTokenSet {
     ) {
         func attempt(_ left: Int) {
             body(division) { [self] result in
-                guard left > 0, case .failure(let failure) = result, let later = failure.division else {
+                guard left > 0, case .failure(let failure) = result, let later = TokenDivision(refusal: failure) else {
                     return completion(result)
                 }
                 learn(later)
@@ -150,7 +150,7 @@ public final class InvalidTokenSet {
     ) {
         guard !items.isEmpty else { return completion(.success([])) }
         var values = [Value?](repeating: nil, count: items.count)
-        var (left, failure): (Int, QueueConnection.Failure?) = (items.count, nil)
+        var (left, failure): (Int, QueueFailure?) = (items.count, nil)
         for (index, item) in items.enumerated() {
             body(item) { result in
                 switch result {
@@ -212,7 +212,7 @@ public final class InvalidTokenSet {
     /// replicas (`NOREPLICAS`).
     public func probe(completion: @escaping Completion<Void>) {
         client.send(RedisCommand("SET", keys.registrations + ":probe", "", "PX", "1")) { result in
-            completion(result.mapError(QueueConnection.Failure.redis).map { _ in })
+            completion(result.mapError(QueueFailure.redis).map { _ in })
         }
     }
 
@@ -333,7 +333,7 @@ public final class InvalidTokenSet {
             Stored(place: 0, token: token.token, at: token.at, day: nil, facts: token.facts)
         }
         call(
-            { [self] (result: Result<[Marking], QueueConnection.Failure>) in
+            { [self] (result: Result<[Marking], QueueFailure>) in
                 guard case .success = result else { return completion(result) }
                 announce(tokens.map(\.token)) { announced in
                     if case .failure(let failure) = announced {
@@ -395,7 +395,7 @@ public final class InvalidTokenSet {
         if places.isEmpty { places = [(0, [])] }
         join(
             places,
-            completion: { [places] (result: Result<[[Marking]], QueueConnection.Failure>) in
+            completion: { [places] (result: Result<[[Marking]], QueueFailure>) in
                 completion(
                     result.map { groups in
                         var markings = [Marking](repeating: .known, count: tokens.count)
@@ -483,19 +483,5 @@ public final class InvalidTokenSet {
                     },
                     completion: completion, reading: { $0.number() })
             })
-    }
-}
-
-extension QueueConnection.Failure {
-    /// True if Redis did not execute a call, because some of its keys are on another server already.
-    fileprivate var isOfMove: Bool {
-        guard case .redis(.server(let answer)) = self else { return false }
-        return answer.prefix == "TRYAGAIN"
-    }
-
-    /// The later division that a script named when it refused a call; `nil` for another failure.
-    package var division: TokenDivision? {
-        guard case .redis(.server(let answer)) = self, answer.prefix == "DIVISION" else { return nil }
-        return TokenDivision(answer.message.split(separator: " ").dropFirst().joined(separator: " "))
     }
 }

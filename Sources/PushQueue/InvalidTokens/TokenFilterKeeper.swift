@@ -126,7 +126,7 @@ package final class TokenFilterKeeper {
     private func ask(_ command: RedisCommand, for key: String, _ apply: @escaping (RESPReply) -> Void) {
         ask(
             { completion in
-                set.send(command, for: key) { completion($0.mapError(QueueConnection.Failure.redis)) }
+                set.send(command, for: key) { completion($0.mapError(QueueFailure.redis)) }
             }, apply)
     }
 

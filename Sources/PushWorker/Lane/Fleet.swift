@@ -5,7 +5,7 @@ import Redis
 
 /// The pauses of apps; see ``AppPauses``.
 protocol AppPauseStore: AnyObject {
-    typealias Completion<Value> = (Result<Value, QueueConnection.Failure>) -> Void
+    typealias Completion<Value> = (Result<Value, QueueFailure>) -> Void
 
     /// The durations of future pauses.
     var durations: AppPauses.Durations { get set }
@@ -19,14 +19,14 @@ protocol AppPauseStore: AnyObject {
 
 /// The rates of apps; see ``AppRates``.
 protocol AppRateStore {
-    typealias Completion<Value> = (Result<Value, QueueConnection.Failure>) -> Void
+    typealias Completion<Value> = (Result<Value, QueueFailure>) -> Void
 
     func reserve(_ count: Int, of app: String, perSecond: Int, completion: @escaping Completion<Int64>)
 }
 
 /// The device tokens that APNs throttles; see ``ThrottledTokens``.
 protocol ThrottledTokenStore {
-    typealias Completion<Value> = (Result<Value, QueueConnection.Failure>) -> Void
+    typealias Completion<Value> = (Result<Value, QueueFailure>) -> Void
 
     func add(_ token: ByteBuffer, until: Int64, completion: @escaping Completion<Void>)
     func count(completion: @escaping Completion<Int>)
@@ -35,14 +35,14 @@ protocol ThrottledTokenStore {
 
 /// The provider tokens of signing keys; see ``SharedProviderTokens``.
 protocol ProviderTokenStore {
-    typealias Completion<Value> = (Result<Value, QueueConnection.Failure>) -> Void
+    typealias Completion<Value> = (Result<Value, QueueFailure>) -> Void
 
     func share(_ offer: SharedProviderTokens.Offer, completion: @escaping Completion<SharedProviderTokens.Answer>)
 }
 
 /// The set of invalid tokens; see ``InvalidTokenSet``.
 protocol InvalidTokenStore {
-    typealias Completion<Value> = (Result<Value, QueueConnection.Failure>) -> Void
+    typealias Completion<Value> = (Result<Value, QueueFailure>) -> Void
 
     /// True while tokens can be added.
     var isReady: Bool { get }
@@ -188,7 +188,7 @@ final class Fleet {
     ///   - completion: gets the invalid ones, in ascending order of their places.
     func find(
         _ tokens: TokenList, now: @escaping () -> Int64,
-        completion: @escaping (Result<[InvalidTokenSet.Found], QueueConnection.Failure>) -> Void
+        completion: @escaping (Result<[InvalidTokenSet.Found], QueueFailure>) -> Void
     ) {
         if throttledTokenCount != 0 {
             // On the same connection, so it is answered first.
@@ -205,7 +205,7 @@ final class Fleet {
     }
 
     /// Records the result of a write. The parts that need the state try again.
-    func recordWrite<Value>(_ request: Request, _ result: Result<Value, QueueConnection.Failure>) {
+    func recordWrite<Value>(_ request: Request, _ result: Result<Value, QueueFailure>) {
         // The next reading shows whether a refusal has ended.
         if case .failure(let failure) = result { refusals.recordRefusal(request, failure) }
     }

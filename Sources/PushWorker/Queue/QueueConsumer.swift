@@ -239,7 +239,7 @@ final class QueueConsumer {
         report(.answered)
     }
 
-    private func failed(_ failure: QueueConnection.Failure) {
+    private func failed(_ failure: QueueFailure) {
         if case .redis(let error) = failure, !error.isAnswer {
             window.recordFailure(mayHaveRun: error.mayHaveBeenExecuted, now: lane.now)
             guard let (claim, times) = window.lost else { return }

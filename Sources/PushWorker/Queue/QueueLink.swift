@@ -38,7 +38,7 @@ final class QueueLink {
     ///   - refused: called for a refused request, to make it again; see ``LaneContext/afterRefusal(_:)``. Does not
     ///     escape, so that an answer allocates no closure.
     func value<Value>(
-        of result: Result<Value, QueueConnection.Failure>, to request: Request, of generation: Int,
+        of result: Result<Value, QueueFailure>, to request: Request, of generation: Int,
         refused: () -> Void
     ) -> Value? {
         guard generation == queue.generation else { return nil }

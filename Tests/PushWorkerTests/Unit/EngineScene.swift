@@ -325,7 +325,7 @@ final class FakeQueue: QueueStore {
     /// Jobs that wait to be claimed.
     var jobs: [String] = []
     /// The error with which everything is refused, if any.
-    var refusal: QueueConnection.Failure?
+    var refusal: QueueFailure?
     var leaseIsLost = false
     var isPaused = false
     var handsBack = false
@@ -605,7 +605,7 @@ final class FakeQueue: QueueStore {
 
 /// A fake of the state that workers share, on the server of the queues.
 final class FakeFleet: AppPauseStore, AppRateStore, ProviderTokenStore, InvalidTokenStore {
-    typealias Completion<Value> = (Result<Value, QueueConnection.Failure>) -> Void
+    typealias Completion<Value> = (Result<Value, QueueFailure>) -> Void
 
     private let loop: EmbeddedEventLoop
     fileprivate(set) var queues: [FakeQueue] = []
