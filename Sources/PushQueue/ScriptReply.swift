@@ -85,19 +85,3 @@ package struct ScriptReply {
         return only ?? elements.next()
     }
 }
-
-extension QueueScript {
-    /// Runs the script once, with its source.
-    /// - Throws: `RedisError`, or ``QueueFailure/unexpectedReply(_:)``.
-    package func run<Value>(
-        _ client: RedisClient, _ keys: [String], arguments: (inout RedisCommand) -> Void,
-        reading read: (inout ScriptReply) -> Value
-    ) async throws -> Value {
-        var command = RedisCommand("EVAL", expecting: keys.count + 16, bytes: source.count + 1024)
-        command.append(source)
-        command.append(keys.count)
-        for key in keys { command.append(key) }
-        arguments(&command)
-        return try ScriptReply.read(await client.call(command), of: self, read)
-    }
-}

@@ -95,7 +95,7 @@ struct QueueScriptTests {
 
     @Test("only the part with the clock differs", arguments: all)
     func clockPart(script: QueueScript) {
-        let source = String(decoding: script.source(clock: .key("clock")), as: UTF8.self)
+        let source = String(decoding: script.reading(.key("clock")).source, as: UTF8.self)
         #expect(!source.contains("'TIME'"))
         #expect(
             source.contains("the clock is not set") && source.hasSuffix(String(decoding: script.text, as: UTF8.self)))
