@@ -478,7 +478,7 @@ private final class SimulatedFleet: AppPauseStore, ProviderTokenStore, InvalidTo
         store.invalidTokens.countIfUndivided(completion: completion)
     }
 
-    func mark(_ tokens: [InvalidToken], completion: @escaping Completion<[InvalidTokenSet.Marking]>) {
+    func mark(_ tokens: [InvalidToken], completion: @escaping Completion<[InvalidToken.Marking]>) {
         guard mutation == .settlesBeforeMarkingInvalid else {
             return store.invalidTokens.mark(tokens) { [simulation] result in
                 if case .success = result {

@@ -115,7 +115,7 @@ struct FullRedisTests {
         try await withFullRedis { queue in
             let keys = queue.sharedKeys
             let set = onLoop(queue, InvalidTokenSet(client: queue.client, keys: keys, maximumAge: 0))
-            let markings: [InvalidTokenSet.Marking] = try await call(queue) {
+            let markings: [InvalidToken.Marking] = try await call(queue) {
                 set.value.mark([token("aa"), token("bb")], completion: $0)
             }
             #expect(markings == [.added, .added])

@@ -285,7 +285,7 @@ package func addInvalidTokensToSet(_ tokens: [InvalidToken], _ keys: SharedKeys,
         logger: Logger(label: "test", factory: { _ in SwiftLogNoOpLogHandler() }))
     client.start()
     try await client.waitUntilReady(timeout: .minutes(3))
-    let result: Result<[InvalidTokenSet.Marking], QueueFailure> = await withCheckedContinuation {
+    let result: Result<[InvalidToken.Marking], QueueFailure> = await withCheckedContinuation {
         continuation in
         loop.execute {
             InvalidTokenSet(client: client, keys: keys, maximumAge: 0).mark(tokens) {

@@ -56,7 +56,7 @@ protocol InvalidTokenStore {
     var isReady: Bool { get }
     func count(completion: @escaping Completion<Int>)
     func countIfUndivided(completion: @escaping Completion<Int?>)
-    func mark(_ tokens: [InvalidToken], completion: @escaping Completion<[InvalidTokenSet.Marking]>)
+    func mark(_ tokens: [InvalidToken], completion: @escaping Completion<[InvalidToken.Marking]>)
     func find(_ tokens: TokenList, completion: @escaping Completion<[InvalidTokenSet.Found]>)
     func register(_ devices: [InvalidTokenSet.Registration], completion: @escaping Completion<Void>)
 }

@@ -696,7 +696,7 @@ final class FakeFleet: AppPauseStore, RateStore, GuardAuditStore, ProviderTokenS
 
     func countIfUndivided(completion: @escaping Completion<Int?>) { later(completion) { [self] in invalid.count } }
 
-    func mark(_ tokens: [InvalidToken], completion: @escaping Completion<[InvalidTokenSet.Marking]>) {
+    func mark(_ tokens: [InvalidToken], completion: @escaping Completion<[InvalidToken.Marking]>) {
         let refusal = refusesInvalidTokens ? QueueFailure.unexpectedReply(.addInvalidTokens) : nil
         likeQueues(completion, refusal: refusal) { [self] in
             invalid += tokens
