@@ -214,12 +214,12 @@ package struct TestWorker: Sendable {
         return results
     }
 
-    /// - Returns: the numbers of jobs that went back and that became dead letters; `nil` if the lease had not expired.
-    @discardableResult
     package func stop(_ stopped: StoppedCampaign) async throws -> Bool {
         try await call { $0.stop(stopped, completion: $1) }
     }
 
+    /// - Returns: the numbers of jobs that went back and that became dead letters; `nil` if the lease had not expired.
+    @discardableResult
     package func reclaim(_ other: String) async throws -> [Int]? {
         var all: [Int]?
         while let counts = try await reclaimed(other) {
