@@ -1,44 +1,10 @@
 import NIOCore
-import PrintableText
 import Redis
 
 /// A lane's connection to its queue: each transition is a call, over a Redis client on the same event loop.
 ///
 /// Not thread-safe. Use it only on the client's event loop; completions are called there, too.
 public final class QueueConnection {
-    /// The result of a claim.
-    public struct Claimed: Sendable {
-        /// True if the queue is paused.
-        public var isPaused: Bool
-        /// True if the pause asks lanes to hand back the jobs that they have not submitted.
-        public var handsBack = false
-        /// True if the lane's lease had expired and its claims were reclaimed: it must continue under another name.
-        public var leaseLost: Bool
-        /// Redis' time in milliseconds since 1970.
-        public var now: Int64
-        /// Milliseconds until more jobs can be claimed: 0 if some are waiting, `nil` if there are none.
-        public var nextDue: Int64?
-        /// A lane whose lease has expired and whose claims should be reclaimed.
-        public var expiredWorker: String?
-        /// The number of dead letters that were evicted to stay within the limits.
-        public var evicted: Int
-        /// An operator's command, if a heartbeat was sent. The same command is returned with each heartbeat until it
-        /// expires.
-        public var command: WorkerCommand?
-        /// The stamp of the claims; empty without jobs.
-        public var stamp: String
-        /// The number of claims that the lane had before; negative if unknown.
-        public var held: Int
-        /// All job commands; `nil` if the lane knows them already.
-        public var commands: JobCommands?
-        /// The configurations of other living workers of the queue that differ from the lane's own, at the time of the
-        /// claim; none without jobs.
-        public var otherConfigurations: Set<ConfigurationDigest> = []
-        /// The jobs. Their claims have consecutive numbers, beginning with the one that was passed. They share one
-        /// buffer.
-        public var bodies: [ByteBuffer]
-    }
-
     /// The result of a settlement.
     public struct Settled: Sendable, Equatable {
         /// The number of claims that were no longer the lane's own, and were left alone.
@@ -47,16 +13,6 @@ public final class QueueConnection {
         public var evicted: Int
         /// The campaigns that their guards have paused in this step.
         public var stopped: [StoppedCampaign] = []
-    }
-
-    /// A campaign that its guard has paused.
-    public struct StoppedCampaign: Sendable, Equatable {
-        /// The campaign's name.
-        public var campaign: String
-        /// The share that was above its limit, for people.
-        public var reason: String
-
-        package init(campaign: String, reason: String) { (self.campaign, self.reason) = (campaign, reason) }
     }
 
     /// The result of a reclaim.
@@ -91,10 +47,7 @@ public final class QueueConnection {
     private let waiter: RedisClient?
     private let limits: QueueLimits
     private let random: () -> UInt32
-    let scripts: ScriptRunner
-    /// The scripts in the slot of the shared keys.
-    private let sharedScripts: ScriptRunner
-    private let sharedKeys: SharedKeys
+    private let scripts: ScriptRunner
 
     /// - Parameter client: a client for commands that do not block.
     public convenience init(client: any RedisSender, keys: QueueKeys, worker: String, limits: QueueLimits) {
@@ -103,14 +56,12 @@ public final class QueueConnection {
 
     /// - Parameters:
     ///   - client: a client for commands that do not block.
-    ///   - shared: a client for the slot of the shared keys; `nil` if `client` serves it.
     ///   - waiter: a client for commands that block; `nil` if the lane never waits.
     ///   - holdsInvalidTokens: true if the set of invalid tokens is on the queue's server.
     ///   - clock: the clock that the scripts read.
     ///   - random: the source of the random part of stamps.
     package init(
-        client: any RedisSender, shared: (any RedisSender)? = nil, waiter: RedisClient? = nil, keys: QueueKeys,
-        worker: String, limits: QueueLimits,
+        client: any RedisSender, waiter: RedisClient? = nil, keys: QueueKeys, worker: String, limits: QueueLimits,
         holdsInvalidTokens: Bool = false, clock: ClockSource = .server,
         random: @escaping () -> UInt32 = { .random(in: .min ... .max) }
     ) {
@@ -122,8 +73,6 @@ public final class QueueConnection {
         self.worker = worker
         self.limits = limits
         scripts = ScriptRunner(client: client, clock: clock)
-        sharedScripts = shared.map { ScriptRunner(client: $0, clock: clock) } ?? scripts
-        sharedKeys = SharedKeys(prefix: keys.prefix)
     }
 
     /// True while Redis can be reached.
@@ -133,35 +82,23 @@ public final class QueueConnection {
     package func use(worker: String) { self.worker = worker }
 
     /// Claims jobs and renews the lease.
-    /// - Parameters:
-    ///   - count: the maximum number of jobs; 0 only renews the lease.
-    ///   - first: the number of the first claim. To repeat a claim whose reply was lost, pass the same number.
-    ///   - join: true for the lane's first claim.
-    ///   - knownCommands: the version of the job commands that the lane knows; other versions are returned with the
-    ///     claim.
-    ///   - configuration: the digest of the configuration by which the lane accepts jobs; `nil` while it accepts none.
-    ///   - sort: true if the lane has met a job with `fair` or `urgent`: the queue sorts its jobs from then on.
-    ///   - heartbeat: the lane's report about itself, sent at intervals; the claim then also returns operators'
-    ///     commands.
-    public func claim(
-        count: Int, first: Int, join: Bool, knownCommands: String = "", configuration: ConfigurationDigest? = nil,
-        sort: Bool = false, heartbeat: WorkerHeartbeat? = nil,
-        completion: @escaping (Result<Claimed, QueueFailure>) -> Void
-    ) {
+    public func claim(_ request: ClaimRequest, completion: @escaping (Result<Claimed, QueueFailure>) -> Void) {
         var keyNames = [
             keys.jobs, keys.retry, keys.claimed(worker), keys.inbox, keys.workers, keys.paused, keys.dead,
             keys.deadBytes, keys.statsPrefix, keys.next(worker), keys.results, keys.jobCommands, keys.minutesPrefix,
             keys.configurations, keys.sorted, keys.shares, keys.campaigns, keys.campaignPrefix,
         ]
-        if let heartbeat { keyNames += [keys.workerInfo, keys.order(heartbeat.process), keys.source] }
+        if let heartbeat = request.heartbeat {
+            keyNames += [keys.workerInfo, keys.order(heartbeat.process), keys.source]
+        }
         scripts.run(
             .claim, keyNames,
             arguments: { [worker, limits, random, keys] command in
                 command.append(worker)
-                command.append(join ? 1 : 0)
+                command.append(request.join ? 1 : 0)
                 command.append(limits.lease)
-                command.append(count)
-                command.append(first)
+                command.append(request.count)
+                command.append(request.first)
                 command.append(Self.nonce(random()))
                 command.append(limits.maximumJobSize)
                 command.append(limits.maximumClaimSize)
@@ -171,36 +108,21 @@ public final class QueueConnection {
                 command.append(keys.head.rawValue)
                 command.append(limits.resultsKept)
                 command.append(limits.idleLease)
-                command.append(knownCommands)
-                command.append(configuration?.text ?? "")
-                command.append(sort ? 1 : 0)
-                guard let heartbeat else { return }
+                command.append(request.knownCommands)
+                command.append(request.configuration?.text ?? "")
+                command.append(request.sort ? 1 : 0)
+                guard let heartbeat = request.heartbeat else { return }
                 command.append(Int(heartbeat.uptime))
                 command.append(heartbeat.members)
                 command.append(QueueSource(keys: keys, format: heartbeat.format, limits: limits).json)
             },
-            completion: completion, reading: Self.readClaim)
+            completion: completion, reading: { Claimed(&$0) })
     }
 
     /// Returns four letters and digits for a stamp.
     private static func nonce(_ random: UInt32) -> String {
         let text = String(random % 1_679_616, radix: 36)
         return String(repeating: "0", count: 4 - text.utf8.count) + text
-    }
-
-    private static func readClaim(_ reply: inout ScriptReply) -> Claimed {
-        let (status, now, due) = (reply.number(), Int64(reply.number()), reply.numberIfAny())
-        var claimed = Claimed(
-            isPaused: status == 1 || status == 3, handsBack: status == 3, leaseLost: status == 2, now: now,
-            nextDue: due,
-            expiredWorker: reply.textIfAny(), evicted: reply.number(),
-            command: reply.textIfAny().flatMap { WorkerCommand($0) }, stamp: reply.text(), held: reply.number(),
-            commands: JobCommands(hash: reply.children()),
-            otherConfigurations: Set(reply.children().compactMap { $0.string.flatMap { ConfigurationDigest($0) } }),
-            bodies: [])
-        claimed.bodies.reserveCapacity(reply.count)
-        while !reply.isAtEnd { claimed.bodies.append(reply.bytes()) }
-        return claimed
     }
 
     /// Reserves the ids of jobs that must be unique.
@@ -291,24 +213,6 @@ public final class QueueConnection {
         ) { reply in reply.number() == 1 }
     }
 
-    /// Adds the pause of a campaign by its guard to the audit log.
-    public func record(_ stopped: StoppedCampaign, completion: @escaping (Result<Void, QueueFailure>) -> Void) {
-        sharedScripts.run(
-            .appendAudit, [sharedKeys.audit],
-            arguments: { command in
-                command.append(SharedKeys.maximumAuditEntries)
-                for text in [
-                    "action", "pause_campaign", "by", "guard", "subject", "campaign \(stopped.campaign.printable)",
-                    "via",
-                    "worker", "detail", stopped.reason,
-                ] {
-                    command.append(text)
-                }
-            },
-            completion: completion
-        ) { reply in _ = reply.text() }
-    }
-
     /// Puts claims of a lane whose lease has expired back into the queue.
     /// - Parameter completion: gets `nil` if the lease has not expired, or another lane was faster.
     public func reclaim(_ other: String, completion: @escaping (Result<Reclaimed?, QueueFailure>) -> Void) {
@@ -360,43 +264,6 @@ public final class QueueConnection {
             completion: completion
         ) { reply in Released(released: reply.number(), left: reply.number()) }
     }
-
-    /// A rate of notifications that all queues share.
-    public enum Limit: Sendable, Hashable {
-        /// That of a campaign, which an operator has limited at a time in milliseconds since 1970.
-        case campaign(String, perSecond: Int, since: Int64)
-        /// That of the jobs with this `fair`, by their `fair_per_second`.
-        case fair(String, perSecond: Int)
-
-        /// The maximum number of notifications per second.
-        public var perSecond: Int {
-            switch self {
-            case .campaign(_, let perSecond, _), .fair(_, let perSecond): perSecond
-            }
-        }
-    }
-
-    /// Assigns send times to jobs whose rate is limited.
-    /// - Parameters:
-    ///   - amounts: the number of notifications of each job.
-    ///   - completion: gets the milliseconds until each job can be sent.
-    public func reserve(
-        _ amounts: [Int], of limit: Limit, completion: @escaping (Result<[Int], QueueFailure>) -> Void
-    ) {
-        switch limit {
-        case .campaign(let name, let perSecond, let since):
-            sharedScripts.reserve(
-                amounts, of: sharedKeys.campaignRate(name), perSecond: perSecond, since: since,
-                lifetime: QueueKeys.campaignLifetime, completion: completion)
-        case .fair(let key, let perSecond):
-            sharedScripts.reserve(
-                amounts, of: sharedKeys.fairRate(key), perSecond: perSecond, lifetime: Self.fairLifetime,
-                completion: completion)
-        }
-    }
-
-    /// The time for which the rate of a key is kept, in milliseconds; no job waits longer for it.
-    private static let fairLifetime = 30 * 86_400_000
 
     // MARK: Reading claims
 

@@ -33,3 +33,22 @@ public struct QueueLimits: Sendable {
     /// The defaults.
     public init() {}
 }
+
+/// The results that a queue keeps.
+public enum ResultsKept: String, CaseIterable, Sendable {
+    /// All results.
+    case all
+    /// The results of notifications that were not delivered.
+    case failures
+    /// None.
+    case off
+
+    /// Returns true if the results of notifications that ended in this way are kept.
+    public func includes(_ outcome: Outcome) -> Bool {
+        switch self {
+        case .all: true
+        case .failures: outcome != .delivered
+        case .off: false
+        }
+    }
+}

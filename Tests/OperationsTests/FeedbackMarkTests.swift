@@ -54,7 +54,7 @@ struct FeedbackMarkTests {
                 let first = try await writer.mark(tokens.map { record($0) })
                 #expect(first == [.registeredSince, .added, .added, .added, .added, .known, .known])
                 let second = try await writer.mark(tokens.map { record($0) })
-                #expect(second == [.registeredSince] + [InvalidTokenSet.Marking](repeating: .known, count: 6))
+                #expect(second == [.registeredSince] + [InvalidToken.Marking](repeating: .known, count: 6))
             }
             let set = try queue.redis.run("SMEMBERS", keys.invalidTokens).elements?.compactMap(\.text) ?? []
             #expect(Set(set) == ["bb", "cc", "dd", "ee", "ff"])
@@ -167,7 +167,7 @@ struct FeedbackMarkTests {
         try owner.invalidTokens().add("cc", .init(at: 9000, source: "apns"))
         try owner.run("SREM", keys.invalidTokens, "cc")
         try await withWriter(try RedisTopology(url: cluster.url), keys) { writer in
-            for expected in [InvalidTokenSet.Marking.added, .known] {
+            for expected in [InvalidToken.Marking.added, .known] {
                 let markings = try await writer.mark([record("aa"), record("bb"), record("cc")])
                 #expect(markings == [expected, .registeredSince, expected])
             }

@@ -217,7 +217,7 @@ struct ReshardTests {
                     $0.copyTokens("push:{shared}:invalid-tokens", after: "0", first, completion: $1)
                 }
             }
-            #expect(failure?.division?.generation == 2)
+            #expect(failure.flatMap { TokenDivision(refusal: $0) }?.generation == 2)
         }
     }
 

@@ -19,7 +19,7 @@ struct FleetStateTests {
     private struct Fleet: Sendable {
         let loop: any EventLoop
         let pauses: [NIOLoopBoundBox<AppPauses>]
-        let rates: NIOLoopBoundBox<AppRates>
+        let rates: NIOLoopBoundBox<SharedRates>
         let throttled: NIOLoopBoundBox<ThrottledTokens>
         let tokens: NIOLoopBoundBox<SharedProviderTokens>
 
@@ -74,7 +74,7 @@ struct FleetStateTests {
                 pauses: ["one", "two"].map { name in
                     NIOLoopBoundBox(
                         AppPauses(client: client, keys: keys, worker: name, durations: durations), eventLoop: loop)
-                }, rates: NIOLoopBoundBox(AppRates(client: client, keys: keys), eventLoop: loop),
+                }, rates: NIOLoopBoundBox(SharedRates(client: client, keys: keys), eventLoop: loop),
                 throttled: NIOLoopBoundBox(ThrottledTokens(client: client, keys: keys), eventLoop: loop),
                 tokens: NIOLoopBoundBox(SharedProviderTokens(client: client, keys: keys), eventLoop: loop))
         }.get()

@@ -71,7 +71,7 @@ public final class InvalidTokenClient: Sendable {
 
     /// See `InvalidTokenSet/mark(_:completion:)`.
     /// - Throws: `QueueFailure`.
-    public func mark(_ tokens: [InvalidToken]) async throws(QueueFailure) -> [InvalidTokenSet.Marking] {
+    public func mark(_ tokens: [InvalidToken]) async throws(QueueFailure) -> [InvalidToken.Marking] {
         try await call { $0.mark(tokens, completion: $1) }
     }
 

@@ -112,7 +112,7 @@ extension InvalidTokenSet {
             command.append("MATCH")
             command.append("\(beginning)*")
         }
-        send(command, for: key) { [self] result in
+        clients.send(command, for: key) { [self] result in
             guard let (cursor, found) = Self.page(result, completion) else { return }
             var next = place
             next.cursor = cursor
@@ -148,7 +148,7 @@ extension InvalidTokenSet {
             guard let division = Self.value(result, completion) else { return }
             let shard = keys.shard(TokenDivision.shard(of: token, among: division.shards), of: division.shards)
             let key = shard.registrations(of: token)
-            send(RedisCommand("HGET", key, String(buffer: token)), for: key) { result in
+            clients.send(RedisCommand("HGET", key, String(buffer: token)), for: key) { result in
                 completion(
                     result.mapError(QueueFailure.redis).map {
                         $0.root.string.flatMap { Int64(bounding: $0) }

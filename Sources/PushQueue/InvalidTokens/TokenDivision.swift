@@ -47,7 +47,7 @@ package struct TokenDivision: Sendable, Equatable {
     }
 
     /// The later division that a script named when it refused a call; `nil` for another failure.
-    init?(refusal: QueueFailure) {
+    package init?(refusal: QueueFailure) {
         guard case .redis(.server(let answer)) = refusal, answer.prefix == "DIVISION" else { return nil }
         self.init(answer.message.split(separator: " ").dropFirst().joined(separator: " "))
     }

@@ -17,11 +17,19 @@ protocol AppPauseStore: AnyObject {
     func read(_ apps: [String], completion: @escaping Completion<[PauseRecord?]>)
 }
 
-/// The rates of apps; see ``AppRates``.
-protocol AppRateStore {
+/// The rates of notifications; see ``SharedRates``.
+protocol RateStore {
     typealias Completion<Value> = (Result<Value, QueueFailure>) -> Void
 
     func reserve(_ count: Int, of app: String, perSecond: Int, completion: @escaping Completion<Int64>)
+    func reserve(_ amounts: [Int], of limit: SharedRates.Limit, completion: @escaping Completion<[Int]>)
+}
+
+/// The pauses of campaigns by their guards, in the audit log; see ``GuardAudit``.
+protocol GuardAuditStore {
+    typealias Completion<Value> = (Result<Value, QueueFailure>) -> Void
+
+    func record(_ stopped: StoppedCampaign, completion: @escaping Completion<Void>)
 }
 
 /// The device tokens that APNs throttles; see ``ThrottledTokens``.
@@ -48,13 +56,14 @@ protocol InvalidTokenStore {
     var isReady: Bool { get }
     func count(completion: @escaping Completion<Int>)
     func countIfUndivided(completion: @escaping Completion<Int?>)
-    func mark(_ tokens: [InvalidToken], completion: @escaping Completion<[InvalidTokenSet.Marking]>)
+    func mark(_ tokens: [InvalidToken], completion: @escaping Completion<[InvalidToken.Marking]>)
     func find(_ tokens: TokenList, completion: @escaping Completion<[InvalidTokenSet.Found]>)
     func register(_ devices: [InvalidTokenSet.Registration], completion: @escaping Completion<Void>)
 }
 
 extension AppPauses: AppPauseStore {}
-extension AppRates: AppRateStore {}
+extension SharedRates: RateStore {}
+extension GuardAudit: GuardAuditStore {}
 extension ThrottledTokens: ThrottledTokenStore {}
 extension SharedProviderTokens: ProviderTokenStore {}
 extension InvalidTokenSet: InvalidTokenStore {}
@@ -63,7 +72,8 @@ extension InvalidTokenSet: InvalidTokenStore {}
 /// loop.
 struct FleetStore {
     let pauses: any AppPauseStore
-    let rates: any AppRateStore
+    let rates: any RateStore
+    let guardAudit: any GuardAuditStore
     let throttledTokens: any ThrottledTokenStore
     let providerTokens: any ProviderTokenStore
     let invalidTokens: any InvalidTokenStore
@@ -87,7 +97,8 @@ extension FleetStore {
         let configuration = lane.configuration
         let keys = configuration.sharedKeys
         pauses = AppPauses(client: client, keys: keys, worker: name, durations: configuration.appPause, clock: clock)
-        rates = AppRates(client: client, keys: keys, clock: clock)
+        rates = SharedRates(client: client, keys: keys, clock: clock)
+        guardAudit = GuardAudit(client: client, keys: keys, clock: clock)
         throttledTokens = ThrottledTokens(client: client, keys: keys, clock: clock)
         providerTokens = SharedProviderTokens(client: client, keys: keys, clock: clock)
         let set = InvalidTokenSet(

@@ -43,7 +43,7 @@ struct RetryingTokenWriter: Sendable {
 
     /// - Returns: `nil` if Redis did not accept the records within the time limit; from then on each batch is tried
     ///   once.
-    mutating func write(_ records: [InvalidToken]) async -> [InvalidTokenSet.Marking]? {
+    mutating func write(_ records: [InvalidToken]) async -> [InvalidToken.Marking]? {
         while true {
             do {
                 let markings = try await writer.mark(records)
