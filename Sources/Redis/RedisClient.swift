@@ -127,7 +127,7 @@ public final class RedisClient: RedisSender, @unchecked Sendable {
     }
 
     /// The server for new commands, if there is one. Only on the event loop.
-    public var server: RedisEndpoint.Location? {
+    public var server: RedisLocation? {
         eventLoop.preconditionInEventLoop()
         return route.server?.location
     }

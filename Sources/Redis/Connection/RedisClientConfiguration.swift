@@ -40,7 +40,7 @@ public protocol MasterSource: AnyObject, Sendable {
     ///   - onMaster: called on `eventLoop`.
     func add(
         _ listener: ObjectIdentifier, of deployment: RedisDeployment, on eventLoop: any EventLoop,
-        onMaster: @escaping @Sendable (RedisEndpoint.Location) -> Void)
+        onMaster: @escaping @Sendable (RedisLocation) -> Void)
     /// Stops reporting to a client. Can be called from any thread.
     func remove(_ listener: ObjectIdentifier)
     /// The reason why changes of the master are not announced now; `nil` if they are. Can be read from any thread.
