@@ -35,7 +35,7 @@ public struct RedisClientConfiguration: Sendable {
 public protocol MasterSource: AnyObject, Sendable {
     /// Reports the master to a client: at once, whenever it changes, and at intervals. Can be called from any thread.
     /// - Parameters:
-    ///   - listener: the client.
+    ///   - listener: identifies the client.
     ///   - deployment: the client's, so that a source that does not know it yet reports no other's master.
     ///   - onMaster: called on `eventLoop`.
     func add(

@@ -13,6 +13,7 @@ final class ServerDiscovery {
 
     /// The next question to the seeds about the deployment.
     private var nextCheck: Scheduled<Void>?
+    private var masterSource: (any MasterSource)?
 
     init(_ nodes: NodeConnections, slot: Int) {
         self.nodes = nodes
@@ -35,10 +36,7 @@ final class ServerDiscovery {
     }
 
     /// See `ServerDiscoveryState.announced`.
-    var announced: RedisLocation? {
-        get { search.announced }
-        set { search.announced = newValue }
-    }
+    var announced: RedisLocation? { search.announced }
 
     /// See `RedisClientConfiguration.askTimeout`.
     var askTimeout: TimeAmount { nodes.configuration.askTimeout }
@@ -63,9 +61,6 @@ final class ServerDiscovery {
     func demote(_ location: RedisLocation) {
         search.demote(location)
     }
-
-    /// See `ServerDiscoveryState.deployment`.
-    var deployment: RedisDeployment { search.deployment }
 
     /// See `ServerDiscoveryState.learn`.
     func learn(_ deployment: RedisDeployment) { search.learn(deployment) }
@@ -114,7 +109,28 @@ final class ServerDiscovery {
         }
     }
 
-    func stopChecking() { nextCheck?.cancel() }
+    /// Listens to announcements of the master. Only the first call has an effect.
+    /// - Parameter onMaster: called on the event loop after each announcement, with true if it is of another server
+    ///   than the last one.
+    func listen(
+        to source: @autoclosure () -> (any MasterSource)?, onMaster: @escaping @Sendable (_ isNew: Bool) -> Void
+    ) {
+        guard masterSource == nil, let source = source() else { return }
+        masterSource = source
+        let discovery = NIOLoopBound(self, eventLoop: nodes.eventLoop)
+        source.add(ObjectIdentifier(self), of: search.deployment, on: nodes.eventLoop) { location in
+            let isNew = discovery.value.search.announced != location
+            discovery.value.search.announced = location
+            onMaster(isNew)
+        }
+    }
+
+    /// Stops checking and listening.
+    func stop() {
+        nextCheck?.cancel()
+        masterSource?.remove(ObjectIdentifier(self))
+        masterSource = nil
+    }
 
     private func follow(_ step: ServerDiscoveryState.Step, _ completion: @escaping NodeConnections.Completion) {
         switch step {
