@@ -1,8 +1,8 @@
 import NIOCore
 import Sockets
 
-/// A client's attempts to connect: the waits between them, their log lines, and the callers that wait until commands can
-/// be sent. Only on the event loop.
+/// A client's attempts to connect: the waits between them, their log lines, and the callers that wait for a success.
+/// Only on the event loop.
 final class ConnectAttempts {
     private final class Waiter {
         var timer: Scheduled<Void>?
