@@ -216,7 +216,39 @@ extension JSONScanner {
     }
 }
 
+// Reading values.
 extension JSONScanner {
+    /// Steps over a string, from its opening quote to after its closing one.
+    package mutating func string() throws(JSONError) -> JSONString {
+        let string = try JSONText.scan(bytes, from: offset, to: end)
+        offset = string.range.upperBound &+ 1
+        return string
+    }
+
+    /// Steps over a number.
+    package mutating func skipNumber() throws(JSONError) {
+        offset = try JSONNumber.scan(bytes, from: offset, to: end)
+    }
+
+    /// Steps over a number.
+    /// - Returns: its value; nil if there is no number, or it is not an integer or not in the range.
+    @inline(__always)
+    package mutating func integer(in range: ClosedRange<Int64>) throws(JSONError) -> Int64? {
+        guard let number = try number(),
+            let value = JSONNumber.value(of: number, decimals: 0, exact: true), range.contains(value)
+        else { return nil }
+        return value
+    }
+
+    /// Steps over a number, if there is one.
+    @inline(__always)
+    mutating func number() throws(JSONError) -> UnsafeRawBufferPointer? {
+        guard let first = next, first == UInt8(ascii: "-") || first &- UInt8(ascii: "0") < 10 else { return nil }
+        let start = offset
+        try skipNumber()
+        return UnsafeRawBufferPointer(rebasing: bytes[start..<offset])
+    }
+
     /// Steps over a value.
     /// - Returns: the string, if it is one.
     mutating func stringIfAny() throws(JSONError) -> JSONString? {
