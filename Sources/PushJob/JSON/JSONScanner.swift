@@ -249,6 +249,24 @@ extension JSONScanner {
         return UnsafeRawBufferPointer(rebasing: bytes[start..<offset])
     }
 
+    /// Steps over a number that a `Double` can hold.
+    mutating func finiteNumber() throws(JSONError) -> Double? {
+        guard let number = try number(), let value = Double(String(decoding: number, as: UTF8.self)), value.isFinite
+        else { return nil }
+        return value
+    }
+
+    /// Steps over true, false, 1 or 0.
+    mutating func flag() throws(JSONError) -> Bool? {
+        switch next {
+        case UInt8(ascii: "t"), UInt8(ascii: "f"):
+            let isSet = next == UInt8(ascii: "t")
+            try skipLiteral()
+            return isSet
+        default: return try integer(in: 0...1).map { $0 == 1 }
+        }
+    }
+
     /// Steps over a value.
     /// - Returns: the string, if it is one.
     mutating func stringIfAny() throws(JSONError) -> JSONString? {
@@ -275,5 +293,23 @@ extension JSONScanner {
             more = try nextElement()
         }
         return first
+    }
+}
+
+/// A kind of JSON value, as it is named in messages.
+enum JSONKind {
+    case text, number, truth, null, array, object
+
+    init?(first byte: UInt8?) {
+        guard let byte else { return nil }
+        switch byte {
+        case UInt8(ascii: "\""): self = .text
+        case UInt8(ascii: "t"), UInt8(ascii: "f"): self = .truth
+        case UInt8(ascii: "n"): self = .null
+        case UInt8(ascii: "["): self = .array
+        case UInt8(ascii: "{"): self = .object
+        case UInt8(ascii: "-"), UInt8(ascii: "0")...UInt8(ascii: "9"): self = .number
+        default: return nil
+        }
     }
 }

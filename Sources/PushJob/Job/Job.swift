@@ -198,4 +198,49 @@ public struct Job: Sendable {
         }
         return start..<end
     }
+
+    // MARK: The payload
+
+    /// True if ``payload(limit:)`` must make the payload; else ``payload`` is sent, byte for byte.
+    public var makesPayload: Bool { !traits.isDisjoint(with: [.shortForms, .truncate]) }
+
+    /// Returns the payload to send: a slice of the job as it was written or, for a job with short forms and if the
+    /// alert's body must be shortened, a new buffer. It is made again on each call.
+    ///
+    /// - Parameter limit: the number of bytes that APNs accepts. It applies only to a job with `truncate`; any other
+    ///   payload is returned regardless of its length.
+    /// - Throws: ``JobError/payloadTooLong(excess:limit:)`` for a job with `truncate` that cannot be made to fit.
+    public func payload(limit: Int) throws(JobError) -> ByteBuffer {
+        guard makesPayload else { return bytes(payload) }
+        let whole = traits.contains(.shortForms) ? try composed() : bytes(payload)
+        guard traits.contains(.truncate), whole.readableBytes > limit else { return whole }
+        return try PayloadShortener.shorten(whole, to: limit)
+    }
+
+    private func composed() throws(JobError) -> ByteBuffer {
+        do throws(JSONError) {
+            return try body.withUnsafeReadableBytes { bytes throws(JSONError) in
+                try PayloadComposer.compose(bytes, in: document)
+            }
+        } catch {
+            throw .malformedJSON(error)
+        }
+    }
+
+    /// The mistakes in the job's payload, or in the members beside the short forms: those that Apple's documentation
+    /// shows to be mistakes, although APNs accepts them. The payload is read again.
+    package var mistakes: [MemberMistake] {
+        guard facts.mayHaveMistakes else { return [] }
+        return body.withUnsafeReadableBytes { bytes in
+            do throws(JSONError) {
+                return traits.contains(.shortForms)
+                    ? try MistakeFinder.mistakes(inCustomOf: JSONScanner(bytes, in: document))
+                    : try MistakeFinder.mistakes(inPayload: JSONScanner(bytes, in: payload.range))
+            } catch {
+                // It was validated when the job was read.
+                assertionFailure("\(error)")
+                return []
+            }
+        }
+    }
 }
