@@ -121,6 +121,9 @@ public struct Job: Sendable {
     /// The name of its campaign, as text.
     package var campaignName: ByteBuffer? { campaign.map(text) }
 
+    /// The labels as a JSON object in one line, without white space between its parts.
+    public var labelsText: ByteBuffer? { labels.map { JobLabels.compact(bytes($0)) } }
+
     /// True if notifications with the same content for the same device must be sent only once.
     public var collapsesDuplicates: Bool { traits.contains(.collapseDuplicates) }
 
@@ -156,8 +159,11 @@ public struct Job: Sendable {
         guard envelope.tokenList == nil, let list = tokenList else {
             return original.lowerBound..<original.lowerBound
         }
-        if isRewritten { return rewrittenTokensMember(list) }
-        return body.withUnsafeReadableBytes { Self.rangeToCut(list, in: $0, of: original) }
+        return body.withUnsafeReadableBytes { bytes in
+            guard isRewritten else { return list.rangeToCut(in: bytes, of: original) }
+            return SidekiqReader.tokensMember(list, in: bytes, rewritten: document, from: original)
+                ?? original.lowerBound..<original.lowerBound
+        }
     }
 
     /// Returns the ranges in ``body`` of the tokens, some at a time, with the commas between them.
@@ -179,24 +185,6 @@ public struct Job: Sendable {
         }
         if count > 0 { pieces.append(start..<end) }
         return pieces
-    }
-
-    static func rangeToCut(
-        _ list: JobTokenList, in bytes: UnsafeRawBufferPointer, of original: Range<Int>
-    ) -> Range<Int> {
-        var start = list.memberStart
-        var end = list.array.range.upperBound
-        var scanner = JSONScanner(bytes, in: end..<original.upperBound)
-        scanner.skipWhitespace()
-        if scanner.next == UInt8(ascii: ",") {
-            end = scanner.offset + 1
-        } else {
-            // The last member: cut the comma before it, if there is any other member.
-            var before = start - 1
-            while before > original.lowerBound, bytes[before] <= 0x20 { before -= 1 }
-            if bytes[before] == UInt8(ascii: ",") { start = before }
-        }
-        return start..<end
     }
 
     // MARK: The payload
