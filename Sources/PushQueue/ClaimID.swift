@@ -8,7 +8,7 @@ import Redis
 public struct ClaimID: Hashable, Sendable, CustomStringConvertible {
     /// From 1; 0 for no claim.
     public var number: Int
-    /// 17 letters and digits; that of a claim that replaces another has more.
+    /// At most 15 letters and digits, which a string holds in place; that of a claim that replaces another has more.
     public var stamp: String
 
     /// - Parameters:

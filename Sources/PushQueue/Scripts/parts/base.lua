@@ -1,4 +1,4 @@
--- The types of keys, full memory, and lists.
+-- The types of keys, full memory, lists, and values that another client may have written.
 
 -- Returns an error reply when a key holds another type than expected, else nil. Call it before the first write.
 local function wrong_type(expected)
@@ -48,4 +48,17 @@ local function trim_head(list, head, n)
     else
         redis.call('LTRIM', list, n, -1)
     end
+end
+
+-- Returns a number that another client may have written, within ±2^53; 0 for any other value. NaN and infinity would raise
+-- an error in cjson.encode, after the first write.
+local function bounded(value)
+    local number = tonumber(value) or 0
+    return number == number and math.max(-2 ^ 53, math.min(number, 2 ^ 53)) or 0
+end
+
+-- Returns the object of a JSON text; an empty one for any other text.
+local function decoded_object(text)
+    local is_json, value = pcall(cjson.decode, text or '')
+    return is_json and type(value) == 'table' and value or {}
 end

@@ -13,13 +13,6 @@ local OUTCOMES = { 'delivered', 'invalid_token', 'expired', 'dropped', 'suppress
 -- The size of the counts of times beyond which they begin again: those of all buckets have at most 1,100 bytes.
 local MAX_LATENCY = 4096
 
--- Returns a number that another client may have written, within ±2^53; 0 for any other value. NaN and infinity would raise
--- an error in cjson.encode, after the first write.
-local function bounded(value)
-    local number = tonumber(value) or 0
-    return number == number and math.max(-2 ^ 53, math.min(number, 2 ^ 53)) or 0
-end
-
 -- Returns the most frequent reasons of a counter, such as those of `dead:BadPayload`, as a JSON object.
 local function reasons_json(counters, counter)
     local found = {}
@@ -37,12 +30,6 @@ local function reasons_json(counters, counter)
         members[i] = string.format('%s:%.0f', cjson.encode(found[i].reason), found[i].amount)
     end
     return '{' .. table.concat(members, ',') .. '}'
-end
-
--- Returns the object of a JSON text; an empty one for any other text.
-local function decoded_object(text)
-    local is_json, value = pcall(cjson.decode, text or '')
-    return is_json and type(value) == 'table' and value or {}
 end
 
 -- Returns the number of a campaign's notifications that have ended. `facts` are its counters by outcome.

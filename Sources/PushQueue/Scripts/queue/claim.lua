@@ -10,8 +10,7 @@
 --       8 dead-bytes      STRING sum of their lengths
 --       9 stats:          prefix of the day's counters
 --      10 next:<lane>     STRING `<next> <first> <stamp> <size>` of the last claim that returned jobs; the size is
---                        about
---                         that of the largest job that recent claims have seen
+--                         about that of the largest job that recent claims have seen
 --      11 results         STREAM outcomes of notifications; `results-marks` is beside it
 --      12 job-commands    HASH   commands of operators about jobs, and their `version`
 --      13 minute:         prefix of the minutes' counters
@@ -64,8 +63,9 @@
 --
 -- A claim is bound to its execution: the same command, executed again on another state of Redis, claims other jobs, and
 -- the stamps of the two differ. Run twice on the same state with the same `first`, it returns what the first run
--- claimed, and with one of the later numbers the rest of that; after a later claim it returns nothing. So a claim whose connection broke can be repeated. A claim that the
--- network delivers late claims nothing, or jobs that the lane finds among its claims.
+-- claimed, and with one of the later numbers the rest of that; after a later claim it returns nothing. So a claim whose
+-- connection broke can be repeated. A claim that the network delivers late claims nothing, or jobs that the lane finds
+-- among its claims.
 
 local jobs, retry, claimed, inbox, workers, paused, dead, dead_bytes, stats, next_key, results, job_commands,
     minutes, configurations, sorted, shares, campaigns, campaign_prefix, worker_info, command_key, source =
@@ -128,8 +128,8 @@ end
 
 local reply = { 0, now, -1, expired, 0, command, '', held, commands, {} }
 
--- Read in the same step as the jobs, too: a worker that has joined accepts its jobs from then on. Forgets those that are no
--- longer living.
+-- Read in the same step as the jobs, too: a worker that has joined accepts its jobs from then on. Forgets those that are
+-- no longer living.
 local function other_configurations()
     local others, all = {}, redis.pcall('HGETALL', configurations)
     for i = 1, all.err and 0 or #all, 2 do
@@ -307,7 +307,9 @@ if sorts or sort == '1' then
     keep_shares(shares, sort == '1')
 end
 
-local stamp = string.format('%s%x', nonce, now_in_us)
+-- At most 15 bytes: the worker keeps a string of that size in place, without a reference to count. The time comes again
+-- after 203 days; then the lane and the number differ.
+local stamp = string.format('%s%x', nonce, now_in_us % 2 ^ 44)
 local claims, number, buried, deferred = {}, first, 0, 0
 local others = other_configurations()
 reply[10] = others
