@@ -48,10 +48,13 @@ final class SimulatedRedis {
         let arguments = CommandArguments(original)
         let script = script(of: arguments)
         var command = original
-        if let (find, replacement) = simulation.options.mutation?.patch {
-            command = arguments.replacing(find, by: replacement)
+        if let patch = simulation.options.mutation?.patch {
+            command = arguments.replacing(patch.find, by: patch.by, &server.mutated)
         }
         let reply = runOnTime(command)
+        if arguments[0] == "SCRIPT", let digest = reply.root.string {
+            digests[digest] = SimulatedServer.scripts[arguments.length(2)]
+        }
         time.note(UInt64(reply.arena.readableBytes) << 16 ^ UInt64(reply.nodes.count))
         simulation.log(
             "\(script.map { "\($0) \(arguments.value(0) ?? "")" } ?? arguments[0]): \(reply.error.map { "\($0)" } ?? "\(reply)")"
@@ -100,15 +103,6 @@ final class SimulatedRedis {
         switch arguments[0] {
         case "EVALSHA": return digests[arguments[1]]
         case "EVAL": return SimulatedServer.scripts[arguments.length(1)]
-        case "SCRIPT":
-            guard let script = SimulatedServer.scripts[arguments.length(2)] else { return nil }
-            var load = RedisCommand("SCRIPT", "LOAD")
-            let source = simulation.options.mutation?.patch.map {
-                arguments.text(2).replacingOccurrences(of: $0.find, with: $0.by)
-            }
-            load.append(source ?? arguments.text(2))
-            if let digest = server.run(load).root.string { digests[digest] = script }
-            return nil
         default: return nil
         }
     }

@@ -14,6 +14,10 @@ final class SimulatedServer {
         (QueueScript.ofWorkers + QueueScript.ofOperators).map { ($0.source(clock: .key(clock)).count, $0) },
         uniquingKeysWith: { one, _ in one })
 
+    /// The sources of the scripts as a mutation changes them, by the originals. All runs on a server have the same
+    /// mutation, or none.
+    var mutated: [String: String] = [:]
+
     private let process: RedisServer
     private let descriptor: Int32
     private let decoder = RESPDecoder()
@@ -129,7 +133,8 @@ struct CommandArguments {
     }
 
     /// Returns the command with a text in its script's source replaced.
-    func replacing(_ find: String, by replacement: String) -> RedisCommand {
+    /// - Parameter known: the changed sources, by the originals: to search one takes longer than a step.
+    func replacing(_ find: String, by replacement: String, _ known: inout [String: String]) -> RedisCommand {
         let place: Int
         switch self[0] {
         case "EVAL": place = 1
@@ -139,7 +144,10 @@ struct CommandArguments {
         var changed = RedisCommand(self[0])
         for index in 1..<starts.count {
             if index == place {
-                changed.append(text(index).replacingOccurrences(of: find, with: replacement))
+                let source = text(index)
+                let other = known[source] ?? source.replacingOccurrences(of: find, with: replacement)
+                known[source] = other
+                changed.append(other)
             } else if let bytes = command.arguments.getSlice(at: starts[index], length: command.lengths[index]) {
                 changed.append(bytes)
             }
