@@ -1,6 +1,7 @@
 """Headless Chromium, which records everything that a page must not cause."""
 
 import os
+from contextlib import contextmanager
 
 from selenium import webdriver
 from selenium.common.exceptions import StaleElementReferenceException
@@ -66,26 +67,24 @@ class Element(WebElement):
 
 
 class Browser:
-    def __init__(self, base, width=1280, height=900, scripts=True, dark=False, insecure=False):
+    def __init__(self, base, width=1280, height=900, dark=False, insecure=False):
         options = webdriver.ChromeOptions()
-        options.binary_location = os.environ.get("CHROMIUM", "/usr/bin/chromium")
-        for one in ("--headless=new", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars",
+        # Without the windows of a desktop, which a headless Chromium draws too.
+        options.binary_location = os.environ.get("CHROMIUM", "/usr/lib/chromium/chromium-headless-shell")
+        for one in ("--headless", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars",
                     f"--window-size={width},{height}"):
             options.add_argument(one)
         if os.geteuid() == 0:
             options.add_argument("--no-sandbox")
         if insecure:
             options.add_argument("--ignore-certificate-errors")
-        if not scripts:
-            options.add_experimental_option("prefs", {"profile.managed_default_content_settings.javascript": 2})
         options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
         self.driver = webdriver.Chrome(
             options=options, service=Service(os.environ.get("CHROMEDRIVER", "/usr/bin/chromedriver")))
         self.driver.set_page_load_timeout(LIMIT)
         self.driver.set_script_timeout(LIMIT)
-        self.base, self.has_scripts = base, scripts
-        if scripts:
-            self.driver.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": RECORDER})
+        self.base, self.has_scripts = base, True
+        self.driver.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": RECORDER})
         self.resize(width, height, is_mobile=width < 600)
         self.set_dark(dark)
 
@@ -99,6 +98,19 @@ class Browser:
     def set_dark(self, dark):
         self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {
             "features": [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]})
+
+    @contextmanager
+    def without_scripts(self):
+        """Runs no scripts in the pages that are opened meanwhile."""
+        self.driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
+        self.has_scripts = False
+        try:
+            yield self
+        finally:
+            self.problems()
+            self.driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
+            self.has_scripts = True
+            self.open("about:blank", "")
 
     def open(self, path, base=None):
         self.driver.get((self.base if base is None else base) + path)

@@ -21,8 +21,8 @@ LIMIT = 180
 
 def eventually(what, condition):
     """Waits for the condition's first true value and returns it. Raises AssertionError after a timeout."""
-    end, last = time.monotonic() + LIMIT, None
-    while (start := time.monotonic()) < end:
+    first, last = time.monotonic(), None
+    while (start := time.monotonic()) < first + LIMIT:
         try:
             value = condition()
             if value:
@@ -34,8 +34,9 @@ def eventually(what, condition):
             if not is_replaced and not isinstance(error, (AssertionError, OSError, LookupError)):
                 raise
             last = error
-        # The longer a try takes, the fewer there are.
-        time.sleep(min(max(0.05, 4 * (time.monotonic() - start)), 0.4))
+        # The longer a try or the whole takes, the fewer there are.
+        now = time.monotonic()
+        time.sleep(max(0.05, min(4 * (now - start), 0.4), min((now - first) / 10, 1)))
     raise AssertionError(f"not within {LIMIT} s: {what}; last: {last!r}")
 
 

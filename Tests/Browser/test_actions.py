@@ -7,7 +7,6 @@ import unittest
 
 from selenium.webdriver.common.keys import Keys
 
-from browser import Browser
 from scene import LIMIT, eventually, notifications, send_json, token
 from test_pages import Live, job
 
@@ -107,8 +106,9 @@ class Actions(Live):
     def test_quiet_work_and_stop(self):
         worker, control = self.scene.start_worker("--lease", "7s", queue="fleet", name="worker-2")
         web, address = self.scene.start_web(queue="fleet", name="web-2")
-        browser = Browser(address)
-        self.addCleanup(browser.close)
+        browser = self.browser
+        self.addCleanup(setattr, browser, "base", browser.base)
+        browser.base = address
         browser.open("/workers")
         name = eventually("its heartbeat", lambda: self.redis("ZRANGE", "push:{fleet}:workers", 0, -1))[0]
         name = name.rpartition(".")[0]
@@ -185,22 +185,21 @@ class Actions(Live):
 
     def test_without_scripts_a_page_asks_and_nothing_selected_changes_nothing(self):
         self.later("none", 2)
-        plain = Browser(self.address, scripts=False)
-        self.addCleanup(plain.close)
 
         def press(name):
-            plain.search("/jobs?state=scheduled&match=none-")
-            boxes = plain.all("tbody input[type=checkbox]")
+            self.browser.search("/jobs?state=scheduled&match=none-")
+            boxes = self.browser.all("tbody input[type=checkbox]")
             self.assertEqual(len(boxes), 2)
             if name == "Cancel":
                 boxes[0].click()
-            plain.press([one for one in plain.all("form[data-select] button") if one.text == name][0])
-        press("Delete")
-        plain.sees("Nothing is selected")
-        self.assertEqual(len([one for one in self.ids("jobs") if one.startswith("none-")]), 2)
-        press("Cancel")
-        self.assertIn("1 job", plain.confirm("1 job"))
-        self.assertEqual(len([one for one in self.ids("jobs") if one.startswith("none-")]), 1)
+            self.browser.press([one for one in self.browser.all("form[data-select] button") if one.text == name][0])
+        with self.browser.without_scripts():
+            press("Delete")
+            self.browser.sees("Nothing is selected")
+            self.assertEqual(len([one for one in self.ids("jobs") if one.startswith("none-")]), 2)
+            press("Cancel")
+            self.assertIn("1 job", self.browser.confirm("1 job"))
+            self.assertEqual(len([one for one in self.ids("jobs") if one.startswith("none-")]), 1)
 
     def test_a_message_says_what_was_done_and_undoes_it(self):
         self.browser.open("/queues/default")

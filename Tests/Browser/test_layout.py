@@ -35,10 +35,12 @@ class Checked(Live):
             found += [f"{width} px: {fault}" for fault in self.browser.driver.execute_script(RULES, LIMITS)]
         return found
 
-    def check(self, paths):
-        for path in paths:
+    def check(self, pages):
+        """Checks the paths of pages, each with the beginning of its title."""
+        for path, title in pages.items():
             with self.subTest(path):
                 self.assertEqual(self.faults(path), [])
+                self.assertTrue(self.browser.title.startswith(title), self.browser.title)
             # A page of an unknown address is one of the pages.
             found = [one for one in self.browser.problems() if "404 (Not Found)" not in one or "no-such" not in path]
             self.assertEqual(found, [])
@@ -50,7 +52,7 @@ class Layout(Checked):
 
     def test_each_view_of_the_inbox_at_four_widths(self):
         self.addCleanup(setattr, self.browser, "base", self.browser.base)
-        self.check(inbox_pages(self))
+        self.check(dict.fromkeys(inbox_pages(self), ""))
 
     def test_a_list_with_a_selection_at_four_widths(self):
         for path in ("/jobs?state=scheduled", "/dead", "/invalid"):
@@ -130,7 +132,7 @@ class Empty(Checked):
         pass
 
     def test_each_page_without_data_at_four_widths(self):
-        self.check(EMPTY)
+        self.check(dict.fromkeys(EMPTY, ""))
 
     def test_a_page_without_data_says_what_to_do_next(self):
         for path, next_step in (("/jobs", "code"), ("/campaigns", "code"), ("/devices", "p"), ("/dead", "p"), ("/invalid", "p"),

@@ -1,5 +1,6 @@
 """Users, roles and the protection against other sites: over HTTP, and in a browser behind nginx."""
 
+import functools
 import html
 import http.client
 import re
@@ -56,6 +57,24 @@ class Client:
 
     def form_token(self, path="/try"):
         return re.search(r'name="form_token" value="([0-9a-f]+)"', self.ask("GET", path)[1]).group(1)
+
+
+@functools.cache
+def shared_browser():
+    """The browser of all tests of this module. It accepts the certificates of tests."""
+    browser = Browser("", insecure=True)
+    unittest.addModuleCleanup(browser.close)
+    return browser
+
+
+def browse(test, address):
+    """Returns the browser without cookies, for the pages at an address."""
+    browser = shared_browser()
+    browser.base = address
+    browser.driver.execute_cdp_cmd("Network.clearBrowserCookies", {})
+    # Before the servers of its page end.
+    test.addCleanup(browser.open, "about:blank", "")
+    return browser
 
 
 class Login(unittest.TestCase):
@@ -167,8 +186,7 @@ class Login(unittest.TestCase):
         parts[0] = "olga".encode().hex()
         client.cookies[name] = ".".join(parts)
         self.assertEqual(client.ask("GET", "/")[0], 303)
-        browser = Browser(self.address)
-        self.addCleanup(browser.close)
+        browser = browse(self, self.address)
         browser.open("/queues")
         form = browser.one("form")
         browser.fill(form, "name", "olga")
@@ -239,8 +257,7 @@ class Reached(unittest.TestCase):
         client = Client(address, ssl.create_default_context(cafile=str(certificates / "ca.pem")))
         self.assertEqual(client.ask("GET", "/")[0], 200)
         self.assertIn("Secure", client.set_cookie)
-        browser = Browser(address, insecure=True)
-        self.addCleanup(browser.close)
+        browser = browse(self, address)
         browser.open("/queues/default")
         browser.submit("pause-queue", reason="by TLS")
         browser.sees("by TLS")
@@ -262,8 +279,7 @@ class Reached(unittest.TestCase):
         self.scene.start("nginx", ["/usr/sbin/nginx", "-p", str(directory), "-e", str(directory / "nginx.err"), "-c",
                                    str(directory / "nginx.conf")])
         eventually("nginx listens", lambda: (directory / "nginx.pid").exists())
-        browser = Browser(f"http://127.0.0.1:{port}/push")
-        self.addCleanup(browser.close)
+        browser = browse(self, f"http://127.0.0.1:{port}/push")
         browser.open("/")
         form = browser.one("form")
         browser.fill(form, "name", "olga")

@@ -123,7 +123,7 @@ extension EndToEnd {
             #expect(try await expirations("c") == [0, 300, 0, 0])
             try await scene.reload("expiration: 60")
             _ = try await expirations("d")
-            #expect(try QueueContents(scene.redis).count("expired") == 1, "it was made 100 seconds ago")
+            #expect(try scene.redis.counted("expired") == 1, "it was made 100 seconds ago")
             try await scene.reload()
             #expect(try await expirations("e") == [nil, 300, 0, 0])
             let account = try await scene.stop()
@@ -220,7 +220,7 @@ extension EndToEnd {
             let folder = try ConfigurationTests.Folder("redis:\n  ca_base64: \(text)\n")
             let options = form == "file" ? ["--config", folder.file] : []
             var environment = form == "file" ? [:] : ["APNS_WORKER_REDIS_CA_BASE64": text]
-            if form == "der" { environment["APNS_WORKER_REDIS_CA_BASE64"] = try CheckTests.der(pem) }
+            if form == "der" { environment["APNS_WORKER_REDIS_CA_BASE64"] = CheckTests.der(pem) }
             try redis.push(TestJob.many(50))
             let worker = try WorkerProcess(
                 redis: url, endpoint: simulator.port, options: ["--exit-when-done"] + options, environment: environment)

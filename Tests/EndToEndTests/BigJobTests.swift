@@ -18,11 +18,11 @@ extension EndToEnd {
             try redis.push([bigJob()])
             let options = ["--max-connections", "1", "--max-streams", "300"]
             let first = try WorkerProcess(redis, simulator, options)
-            try await eventually("the first piece is done") { try QueueContents(redis).count("delivered") >= 1000 }
+            try await eventually("the first piece is done") { try redis.counted("delivered") >= 1000 }
             let second = try WorkerProcess(redis, simulator, options + ["--exit-when-done"])
             try await eventually("both have pieces") {
                 try redis.connect().run("ZCARD", "push:{default}:workers").number == 2
-                    && QueueContents(redis).count("delivered") >= 3000
+                    && redis.counted("delivered") >= 3000
             }
             first.process.kill()
             let claims = try QueueContents(redis).claims

@@ -61,11 +61,11 @@ extension EndToEnd {
             #expect(try await simulator.stop().distinctTokens == 2201)
         }
 
-        @Test("a worker in the wrong environment marks few of 100,000 tokens, and continues once it is corrected")
+        @Test("a worker in the wrong environment marks few of 40,000 tokens, and continues once it is corrected")
         func wrongEnvironment() async throws {
             let redis = try RedisServer()
             let wrong = try await SimulatorProcess(rules: ["answer=BadDeviceToken"], manyTokens: true)
-            try redis.push(TestJob.many(100_000))
+            try redis.push(TestJob.many(40_000))
             let options = ["--lanes", "2", "--pause", "500", "--pause-cap", "500"]
             let workers = try (0..<2).map { _ in
                 try WorkerProcess(redis: redis.url, endpoint: wrong.port, options: options)
@@ -79,14 +79,14 @@ extension EndToEnd {
             for worker in workers { _ = try await worker.stop() }
             let queue = try QueueContents(redis)
             #expect(queue.invalidTokens.isEmpty, "\(queue.invalidTokens.count) tokens were marked")
-            #expect(queue.dead.isEmpty && queue.jobs.count + queue.retries.count == 100_000 - queue.invalidTokens.count)
-            #expect(try await wrong.stop().requests < 20_000)
+            #expect(queue.dead.isEmpty && queue.jobs.count + queue.retries.count == 40_000 - queue.invalidTokens.count)
+            #expect(try await wrong.stop().requests < 8000)
 
             let right = try await SimulatorProcess(manyTokens: true)
             let worker = try WorkerProcess(
                 redis: redis.url, endpoint: right.port, options: options + ["--exit-when-done"])
             let account = try await worker.finish()
-            #expect(account.delivered == 100_000 - queue.invalidTokens.count)
+            #expect(account.delivered == 40_000 - queue.invalidTokens.count)
         }
 
         @Test("when all tokens are refused at once, at most two per lane are marked")
@@ -131,7 +131,7 @@ extension EndToEnd {
                     + Self.jobs(100, "other", prefix: "b") + Self.jobs(100, "good", prefix: "a"))
             let worker = try WorkerProcess(redis, simulator, environment: Self.apps)
             try await redis.has(100)
-            #expect(try QueueContents(redis).count("deferred:AppPaused") > 0)
+            #expect(try redis.counted("deferred:AppPaused") > 0)
             // They are not deferred beyond their expiration.
             try await redis.has(52, "expired")
             #expect(try await simulator.account().accepted == 100)

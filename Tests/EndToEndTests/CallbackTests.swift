@@ -308,6 +308,7 @@ extension EndToEnd {
                 "--webhook", "http://127.0.0.1:\(receiver.port)/", "--answer-timeout", "1s", "--claim-after", "2s",
             ]
             let first = try await listening(callbacks(url + ["--consumer", "one"]))
+            defer { first.kill() }
             try add(["a", "b"])
             try await eventually("it rests for longer than --claim-after") { try receiver.requests.count > 8 }
             let second = try callbacks(url + ["--consumer", "two"])

@@ -98,7 +98,7 @@ extension EndToEnd {
             #expect(try await process.wait() == .exited(1))
             #expect(process.output.contains("Delete 15 dead letters of queue default permanently (15 New)? [y/N]"))
             #expect(try QueueContents(redis).deadReasons == ["New": 15])
-            #expect(try QueueContents(redis).count("dead_deleted") == 5)
+            #expect(try redis.counted("dead_deleted") == 5)
         }
     }
 }

@@ -214,7 +214,7 @@ extension EndToEnd {
             #expect(try many.objects.compactMap { $0["id"] as? String } == ["a", "d"])
             let unchecked = try await enqueue(Self.flags + ["--app", "defaults", "--unchecked"])
             #expect(unchecked.ending == .exited(0) && unchecked.errors.isEmpty)
-            try await eventually("it is a dead letter") { try QueueContents(redis).count("dead:UnknownApp") == 1 }
+            try await eventually("it is a dead letter") { try redis.counted("dead:UnknownApp") == 1 }
             _ = try await worker.stop()
         }
 
@@ -274,7 +274,7 @@ extension EndToEnd {
             let count = try storedResults(redis).count
             #expect(count == 5)
             _ = try await enqueue(Self.flags)
-            try await eventually("it is delivered") { try QueueContents(redis).count("delivered") == 3 }
+            try await eventually("it is delivered") { try redis.counted("delivered") == 3 }
             #expect(try storedResults(redis).count == (results.isEmpty ? 6 : 5))
             _ = try await worker.stop()
         }

@@ -5,6 +5,8 @@ import Testing
 /// The programs of `Tests/Foreign`: servers and clients that use third-party HTTP/2 libraries.
 enum ForeignProgram {
     private static let sources = DeployFolder.root.appending(path: "Tests/Foreign")
+    /// Kept between runs: an installation and a build without a cache take many seconds of CPU.
+    private static let kept = DeployFolder.root.appending(path: ".build-test/foreign").path
     private static let workshop = FileManager.default.temporaryDirectory
         .appending(path: "foreign-\(UUID().uuidString)").path
 
@@ -26,24 +28,31 @@ enum ForeignProgram {
         }
         let build = try ChildProcess(
             "/usr/bin/go", ["build", "-o", path] + files.sorted().map { sources.appending(path: "go/\($0)").path },
-            environment: ["GO111MODULE": "off", "GOPATH": "/usr/share/gocode", "GOCACHE": path + "-cache"])
+            environment: ["GO111MODULE": "off", "GOPATH": "/usr/share/gocode", "GOCACHE": kept + "/go-cache"])
         guard try await build.wait() == .exited(0) else { throw build.failure("does not build") }
         return path
     }
 
     private static let aioapnsPython = Task { try await installed("aioapns", ["aioapns==4.0"]).map { $0 + "/python" } }
 
-    /// Installs packages from PyPI into an environment of their own.
+    /// Installs packages from PyPI into an environment of their own, unless an earlier run has done so.
+    /// - Parameter packages: the packages with their versions; other ones get another environment.
     /// - Returns: the folder of its programs; `nil` if PyPI is unreachable.
     static func installed(_ name: String, _ packages: [String]) async throws -> String? {
-        let path = try makeWorkshop() + "/" + name
-        let environment = try ChildProcess("/usr/bin/python3", ["-m", "venv", path])
+        let path = kept + "/" + packages.joined(separator: ",")
+        // Written last, so an interrupted installation starts again.
+        let mark = path + "/installed"
+        if FileManager.default.fileExists(atPath: mark) { return path + "/bin" }
+        let environment = try ChildProcess("/usr/bin/python3", ["-m", "venv", "--clear", path])
         guard try await environment.wait() == .exited(0) else {
             throw environment.failure("failed")
         }
         let install = try ChildProcess(
             path + "/bin/python", ["-m", "pip", "install", "--retries", "1", "--timeout", "20"] + packages)
-        if try await install.wait() == .exited(0) { return path + "/bin" }
+        if try await install.wait() == .exited(0) {
+            try Data().write(to: URL(filePath: mark))
+            return path + "/bin"
+        }
         // pip's message for every failure below HTTP.
         if install.errors.contains("after connection broken by") { return nil }
         throw install.failure("cannot install \(name)")

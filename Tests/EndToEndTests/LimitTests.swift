@@ -12,12 +12,12 @@ extension EndToEnd {
             let device = TestJob.token("7", 1)
             try redis.push([TestJob.text(device, #""id":"first","#)])
             try await eventually("the device is throttled") {
-                try QueueContents(redis).count("retried:TooManyRequests") == 1
+                try redis.counted("retried:TooManyRequests") == 1
             }
             try redis.push(
                 (0..<4).map { TestJob.text(device, #""id":"next-\#($0)","#) }
                     + [TestJob.fanOut([device, TestJob.token("b", 1)])] + TestJob.many(100, prefix: "a"))
-            try await eventually("the others are delivered") { try QueueContents(redis).count("delivered") == 101 }
+            try await eventually("the others are delivered") { try redis.counted("delivered") == 101 }
             let queue = try QueueContents(redis)
             #expect(queue.count("deferred:Throttled") == 5)
             let due = queue.retries.map(\.due)
@@ -27,7 +27,7 @@ extension EndToEnd {
                 #expect(body.contains(#""id":"\#(id)""#))
             }
             try await eventually("all are delivered") {
-                try QueueContents(redis).count("delivered") == 107
+                try redis.counted("delivered") == 107
             }
             let account = try await worker.stop()
             // The first was refused once, and nothing else was sent to the device before it.
@@ -57,7 +57,7 @@ extension EndToEnd {
                 try WorkerProcess(redis, simulator, ["--lanes", "2", "--max-per-second", "100"])
             }
             try await eventually("all are delivered") {
-                try QueueContents(redis).count("delivered") == 600
+                try redis.counted("delivered") == 600
             }
             // Permits for a tenth of a second may have accumulated.
             #expect(ContinuousClock.now - start >= .milliseconds(5800))

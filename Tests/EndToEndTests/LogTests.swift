@@ -161,7 +161,7 @@ extension EndToEnd {
                     ])
                 #expect(try await shell.wait() == .exited(0), "\(target)")
             }
-            #expect(try QueueContents(redis).count("delivered") == 60)
+            #expect(try redis.counted("delivered") == 60)
         }
 
         @Test("an unknown format is refused")

@@ -65,7 +65,7 @@ extension EndToEnd {
             try await eventually("the old configuration is forgotten") {
                 try redis.push(["["])
                 try await Task.sleep(for: .milliseconds(300))
-                return try QueueContents(redis).count("dead") > contents.count("dead")
+                return try redis.counted("dead") > contents.count("dead")
             }
             #expect(try await Self.differences(redis).isEmpty)
             _ = try await new.process.stop()

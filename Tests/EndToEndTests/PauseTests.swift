@@ -19,7 +19,7 @@ extension EndToEnd {
             if isRunningBefore {
                 worker = try WorkerProcess(redis, simulator)
                 try redis.push(TestJob.many(1, prefix: "f"))
-                try await eventually("the worker is at work") { try QueueContents(redis).count("delivered") == 1 }
+                try await eventually("the worker is at work") { try redis.counted("delivered") == 1 }
             }
             let output = try await Self.command("pause", "--reason", "the \u{1B}[1mmoon\nis full", redis: redis)
             #expect(output.hasPrefix("queue default is paused: the [1mmoonis full\n") && !output.contains("\u{1B}"))
@@ -35,7 +35,7 @@ extension EndToEnd {
             #expect(resumed.hasPrefix("queue default is resumed; it was paused: the [1mmoonis full, since 20"))
             let running = try #require(worker)
             try await eventually("all are delivered") {
-                try QueueContents(redis).count("delivered") == (isRunningBefore ? 21 : 20)
+                try redis.counted("delivered") == (isRunningBefore ? 21 : 20)
             }
             try await redis.apnsWorker(["resume"]).fails(1).prints("queue default was not paused\n")
             expectAgreement(try await running.stop(), try QueueContents(redis), try await simulator.stop())

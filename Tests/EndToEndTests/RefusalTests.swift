@@ -96,8 +96,8 @@ extension EndToEnd {
 
         @Test("NOSCRIPT: the server's scripts are flushed all the time, without effect")
         func noScript() async throws {
-            let scene = try await OutageScene(count: 8000)
-            for _ in 0..<100 {
+            let scene = try await OutageScene()
+            for _ in 0..<50 {
                 let settled = try scene.redis.counted("delivered")
                 try scene.redis.run("SCRIPT", "FLUSH")
                 try await eventually("it goes on, or has ended") {

@@ -82,7 +82,7 @@ extension EndToEnd {
             try await tool.run(["--all", "--yes"], redis: redis).succeeds()
             let empty = try await tool.run(["--all", "--yes"], redis: redis)
             #expect(empty.ending == .exited(0) && empty.errors == "queue default has no dead letters\n")
-            #expect(try QueueContents(redis).count("requeued") == 60)
+            #expect(try redis.counted("requeued") == 60)
         }
 
         @Test(

@@ -100,7 +100,7 @@ extension EndToEnd {
             try await apnsWorker(redis.url, "resume").succeeds()
             try await simulator.control("DELETE", "/rules")
             try await eventually("each is sent once") {
-                try QueueContents(redis).count("delivered") == 605
+                try redis.counted("delivered") == 605
             }
             let account = try await worker.stop()
             #expect(account.delivered == 605 && account.possibleDuplicates == 0)

@@ -48,15 +48,13 @@ extension EndToEnd {
 
         /// Returns the parts of the secret that a text must not have: any 16 characters in a row, without those that
         /// all keys have in common.
-        private static func parts(_ forms: [String]) -> [Data] {
+        private static func parts(_ forms: [String]) -> [String] {
             let all = forms.flatMap { form in
                 form.split(whereSeparator: \.isWhitespace).flatMap { word in
-                    stride(from: 0, to: max(0, word.utf8.count - 16), by: 8).map { word.utf8.dropFirst($0).prefix(16) }
+                    stride(from: 0, to: max(0, word.count - 16), by: 8).map { String(word.dropFirst($0).prefix(16)) }
                 }
             }
-            return all.map { Data($0) }.filter {
-                $0.range(of: Data("PRIVATE".utf8)) == nil && $0.range(of: Data("BEGIN".utf8)) == nil
-            }
+            return all.filter { !$0.contains("PRIVATE") && !$0.contains("BEGIN") }
         }
 
         /// Returns a configuration file whose members have a value.
@@ -71,9 +69,9 @@ extension EndToEnd {
         }
 
         /// Returns a part that a text has.
-        private static func leak(_ text: String, _ parts: [Data]) -> String? {
+        private static func leak(_ text: String, _ parts: [String]) -> String? {
             let text = Data(text.utf8)
-            return parts.first { text.range(of: $0) != nil }.map { String(decoding: $0, as: UTF8.self) }
+            return parts.first { text.end(of: $0) != nil }
         }
 
         private static func output(
@@ -127,9 +125,11 @@ extension EndToEnd {
                 for (number, form) in forms.enumerated() {
                     let command = Self.commands[(index + number) % Self.commands.count]
                     let isShared = row.refusesTexts
-                    if !isShared || command == ["health"] { runs.append((command, [row.variable: form], [])) }
-                    // Each form in turn, so that the test takes a minute.
-                    guard !isShared, number == index % forms.count else { continue }
+                    // Forms in turn, so that the test takes less than a minute.
+                    let turn = (number - index % forms.count + forms.count) % forms.count
+                    let isTried = isShared ? command == ["health"] : turn < 3
+                    if isTried { runs.append((command, [row.variable: form], [])) }
+                    guard !isShared, turn == 0 else { continue }
                     runs.append((["config"], [row.variable: form], []))
                     runs.append((["config"], [row.variable + "_FILE": form], []))
                     if let flag = row.flag {
@@ -211,7 +211,7 @@ extension EndToEnd {
                 environment: ["APNS_WORKER_KEY": "", "APNS_WORKER_KEY_BASE64": forms[3]])
             let port = try await worker.adminPort()
             try redis.push(TestJob.many(20) + ["{}"])
-            try await eventually("it works") { try QueueContents(redis).count("delivered") == 20 }
+            try await eventually("it works") { try redis.counted("delivered") == 20 }
             let web = try ChildProcess(
                 BuiltProgram.path("apns-worker"), ["web", "--port", "0"],
                 environment: ["APNS_WORKER_REDIS_URL": redis.url, "APNS_WORKER_KEY_BASE64": forms[3]], input: Data())

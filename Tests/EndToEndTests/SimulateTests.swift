@@ -152,7 +152,7 @@ extension EndToEnd {
             #expect(worker.lines(of: "simulation_record_failed").contains { $0.contains("/dev/full") })
             // Logged at any level, so that a simulation is not mistaken for the real service.
             #expect(worker.lines(of: "simulation_started").count == 1)
-            #expect(try QueueContents(redis).count("delivered") == 500)
+            #expect(try redis.counted("delivered") == 500)
         }
 
         @Test(

@@ -189,7 +189,7 @@ extension EndToEnd {
             #expect(view.workers.count == 3 && view.worker(worker)?.state == "running")
             try redis.run("DEL", "push:{shared}:apps:default:paused")
             try redis.push(TestJob.many(5))
-            try await eventually("it goes on") { try QueueContents(redis).count("delivered") == 5 }
+            try await eventually("it goes on") { try redis.counted("delivered") == 5 }
             #expect(try await worker.stop().delivered == 5)
         }
 

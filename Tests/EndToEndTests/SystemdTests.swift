@@ -123,7 +123,7 @@ extension EndToEnd {
             let worker = try WorkerProcess(
                 redis, simulator, environment: ["NOTIFY_SOCKET": listener.name + "-another", "WATCHDOG_USEC": "200000"])
             try redis.push(TestJob.many(5))
-            try await eventually("they are sent") { try QueueContents(redis).count("delivered") == 5 }
+            try await eventually("they are sent") { try redis.counted("delivered") == 5 }
             _ = try await worker.stop()
             #expect(worker.lines(of: "systemd_notify_failed").count == 1, "\(worker.log)")
         }

@@ -96,7 +96,7 @@ extension EndToEnd {
                 try send(some)
                 suppressed += invalid(some)
                 try await finish()
-                let found = try QueueContents(queue).count("suppressed")
+                let found = try queue.counted("suppressed")
                 #expect(found == suppressed, "\(worker.log)")
             }
             try send(tokens[..<300])
@@ -134,7 +134,7 @@ extension EndToEnd {
             try await apnsWorker(cluster.url, "invalid", "reshard", "--to", "1", "--yes").succeeds("now one set")
             let owner = try cluster.owner(ofSlot: cluster.slot(of: "push:{shared}:invalid-tokens"))
             #expect(try owner.run("SCARD", "push:{shared}:invalid-tokens").number == all - 1)
-            #expect(try await worker.stop().delivered == QueueContents(queue).count("delivered"))
+            #expect(try await worker.stop().delivered == queue.counted("delivered"))
             _ = try await simulator.stop()
         }
 

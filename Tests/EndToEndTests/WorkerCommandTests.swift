@@ -10,7 +10,7 @@ extension EndToEnd {
             let (redis, simulator) = try await startServers(simulator: ["--delay", "300ms"])
             let worker = try WorkerProcess(redis, simulator, ["--max-streams", "10"])
             try redis.push(TestJob.many(100))
-            try await eventually("it is at work") { try QueueContents(redis).count("delivered") > 10 }
+            try await eventually("it is at work") { try redis.counted("delivered") > 10 }
             let pid = "\(worker.process.processIdentifier)"
             try await apnsWorker(redis.url, "quiet", pid, "--wait", "--timeout", "2m").succeeds(
                 "is quiet, with nothing in flight")
@@ -32,7 +32,7 @@ extension EndToEnd {
 
             try await apnsWorker(redis.url, "quiet", "--undo", pid, "--json").prints(
                 #"{"order":"work","workers":["\#(seen.name)"]}"# + "\n")
-            try await eventually("it does the rest") { try QueueContents(redis).count("delivered") == 121 }
+            try await eventually("it does the rest") { try redis.counted("delivered") == 121 }
             #expect(try await worker.stop().delivered == 121)
             #expect(try QueueContents(redis).lastingKeys.isEmpty)
         }
@@ -48,7 +48,7 @@ extension EndToEnd {
             try await eventually("it is quiet") { try await FleetView(redis.url).worker(worker)?.state == "quiet" }
             try redis.push(TestJob.many(30))
             worker.process.send(SIGCONT)
-            try await eventually("it works again") { try QueueContents(redis).count("delivered") == 30 }
+            try await eventually("it works again") { try redis.counted("delivered") == 30 }
             worker.process.send(SIGTSTP)
             try await eventually("it is quiet again") {
                 try await FleetView(redis.url).worker(worker)?.state == "quiet"
@@ -76,7 +76,7 @@ extension EndToEnd {
                 // A signal that comes before the last one is handled may be handled first.
                 try await eventually("it runs again, and all are delivered") {
                     try await FleetView(redis.url).worker(worker)?.state == "running"
-                        && QueueContents(redis).count("delivered") == 3 * (round + 1)
+                        && redis.counted("delivered") == 3 * (round + 1)
                 }
             }
             #expect(try await worker.stop().possibleDuplicates == 0)

@@ -61,7 +61,7 @@ extension RedisServer {
         _ count: Int, _ outcome: String = "delivered", file: StaticString = #fileID, line: UInt = #line
     ) async throws {
         try await eventually("\(count) are counted as \(outcome)", file: file, line: line) {
-            try QueueContents(self).count(outcome) == count
+            try self.counted(outcome) == count
         }
     }
 

@@ -47,8 +47,8 @@ final class SimulatedRedis {
         let arguments = CommandArguments(original)
         let script = arguments.script
         var command = original
-        if let (find, replacement) = simulation.options.mutation?.patch {
-            command = arguments.replacing(find, by: replacement)
+        if let patch = simulation.options.mutation?.patch {
+            command = arguments.replacing(patch.find, by: patch.by, &server.mutated)
         }
         let reply = runOnTime(command)
         time.note(UInt64(reply.arena.readableBytes) << 16 ^ UInt64(reply.nodes.count))

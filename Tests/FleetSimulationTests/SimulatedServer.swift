@@ -14,6 +14,9 @@ final class SimulatedServer {
         (QueueScript.ofWorkers + QueueScript.ofOperators).map { $0.reading(.key(clock)) }.map { ($0.digest, $0) },
         uniquingKeysWith: { one, _ in one })
 
+    /// The sources of the scripts as a mutation changes them. All runs on a server have the same mutation, or none.
+    var mutated: [QueueScript: MutatedSource] = [:]
+
     private let process: RedisServer
     private let descriptor: Int32
     private let decoder = RESPDecoder()
@@ -94,6 +97,17 @@ final class SimulatedServer {
     }
 }
 
+/// The source of a script that a mutation has changed.
+struct MutatedSource {
+    let text: String
+    let digest: String
+
+    init(of script: QueueScript, replacing find: String, by replacement: String) {
+        text = String(decoding: script.source, as: UTF8.self).replacingOccurrences(of: find, with: replacement)
+        digest = QueueScript.digest(of: Array(text.utf8))
+    }
+}
+
 struct CommandArguments {
     private let command: RedisCommand
     private var starts: [Int] = []
@@ -138,13 +152,17 @@ struct CommandArguments {
     }
 
     /// Returns the command with a text in its script's source replaced.
-    func replacing(_ find: String, by replacement: String) -> RedisCommand {
+    /// - Parameter known: the changed sources by script: to search one takes longer than a step.
+    func replacing(
+        _ find: String, by replacement: String, _ known: inout [QueueScript: MutatedSource]
+    ) -> RedisCommand {
         guard let script else { return command }
-        let source = String(decoding: script.source, as: UTF8.self).replacingOccurrences(of: find, with: replacement)
+        let mutated = known[script] ?? MutatedSource(of: script, replacing: find, by: replacement)
+        known[script] = mutated
         var changed = RedisCommand(self[0])
         for index in 1..<starts.count {
             if index == 1 {
-                changed.append(self[0] == "EVAL" ? source : QueueScript.digest(of: Array(source.utf8)))
+                changed.append(self[0] == "EVAL" ? mutated.text : mutated.digest)
             } else if let bytes = command.arguments.getSlice(at: starts[index], length: command.lengths[index]) {
                 changed.append(bytes)
             }

@@ -281,14 +281,14 @@ struct ReshardTests {
         return try #require(info.firstMatch(of: /used_memory:(\d+)/).flatMap { Int($0.1) })
     }
 
-    @Test("200,000 tokens are divided again while others change them, and take a bounded memory")
+    @Test("100,000 tokens are divided again while others change them, and take a bounded memory")
     func manyTokens() async throws {
         try await OperatorScene.with { scene in
-            let (count, part) = (200_000, 20_000)
-            try await Self.reshard(scene, to: 16)
+            let (count, part) = (100_000, 20_000)
+            try await Self.reshard(scene, to: 8)
             let before = try Self.usedMemory(scene)
             for first in stride(from: 0, to: count, by: part) {
-                try scene.run("EVAL", Self.fill, "0", "\(first)", "\(first + part - 1)", "16")
+                try scene.run("EVAL", Self.fill, "0", "\(first)", "\(first + part - 1)", "8")
             }
             #expect(try await scene.tokens.count() == count)
             // 12,500 tokens in a shard: each small hash of details has three.
@@ -300,7 +300,7 @@ struct ReshardTests {
             let (isDone, fleet) = (Counter(), scene.fleet)
             try await withThrowingTaskGroup(of: Int.self) { group in
                 group.addTask { try await Self.use(fleet, seed: 1, until: { isDone.value > 0 }) }
-                try await Self.reshard(scene, to: 4)
+                try await Self.reshard(scene, to: 2)
                 isDone.set(1)
                 for try await calls in group { #expect(calls > 10) }
             }

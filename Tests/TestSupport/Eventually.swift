@@ -8,20 +8,19 @@ public func eventually(
     _ what: String = "a condition", within limit: Duration = .seconds(180), file: StaticString = #fileID,
     line: UInt = #line, _ condition: () async throws -> Bool
 ) async throws {
-    let deadline = ContinuousClock.now + limit
-    // Short at first, so that a quick condition costs no time; longer later, so that a slow one costs few polls. The
-    // longer a poll itself takes, the fewer are made, because many tests run at a time.
-    var pause = Duration.milliseconds(1)
+    let first = ContinuousClock.now
     while true {
         let start = ContinuousClock.now
         if try await condition() { return }
         let end = ContinuousClock.now
-        guard end < deadline else {
+        guard end < first + limit else {
             throw ChildProcess.Failure(
                 description: "waited \(limit) in vain: \(what) (\(file):\(line))\(ChildProcess.lastWords)")
         }
-        try await Task.sleep(for: max(pause, min((end - start) * 4, .milliseconds(400))))
-        pause = min(pause * 2, .milliseconds(20))
+        // Short at first, so that a quick condition costs no time; longer later, so that a slow one costs few polls. The
+        // longer a poll itself takes, the fewer are made, because many tests run at a time.
+        let pause = max(.milliseconds(1), min((end - first) / 10, .milliseconds(50)))
+        try await Task.sleep(for: max(pause, min((end - start) * 6, .milliseconds(600))))
     }
 }
 

@@ -120,6 +120,8 @@ public final class WorkerProcess: Sendable {
 extension String {
     /// The lines of a log in the text format with an event.
     public func lines(of event: String) -> [Substring] {
-        split(separator: "\n").filter { $0.contains(" event=\(event) ") || $0.hasSuffix(" event=\(event)") }
+        // Most calls wait for a line that is not there yet, and a log can have megabytes.
+        guard Data(utf8).end(of: " event=\(event)") != nil else { return [] }
+        return split(separator: "\n").filter { $0.contains(" event=\(event) ") || $0.hasSuffix(" event=\(event)") }
     }
 }

@@ -227,7 +227,7 @@ struct HPACKDecoderTests {
 
     // MARK: The comparison with nghttp2
 
-    private static let seeds = ProcessInfo.processInfo.environment["APNS_WORKER_HTTP2_SEEDS"].flatMap { Int($0) } ?? 400
+    private static let seeds = ProcessInfo.processInfo.environment["APNS_WORKER_HTTP2_SEEDS"].flatMap { Int($0) } ?? 200
 
     @Test("generated blocks are decoded as by nghttp2, with the same tables")
     func generated() throws {

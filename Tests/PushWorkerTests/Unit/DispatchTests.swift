@@ -139,7 +139,7 @@ struct DispatchTests {
     }
 
     @Test(
-        "Each notification is delivered once, whatever the transport answers", arguments: 1...40 as ClosedRange<UInt64>)
+        "Each notification is delivered once, whatever the transport answers", arguments: 1...20 as ClosedRange<UInt64>)
     func anyTransport(seed: UInt64) throws {
         var random = SeededGenerator(seed: seed)
         let scene = try EngineScene { $0.retry.cap = 1000 }

@@ -1,0 +1,23 @@
+import Foundation
+
+extension Data {
+    /// Returns the place after the first occurrence of a text, counted from the first byte; nil if there is none.
+    ///
+    /// Foundation's `range(of:)` copies all bytes for each search.
+    /// - Parameter start: the place at which the search begins.
+    public func end(of text: String, from start: Int = 0) -> Int? {
+        let sought = Array(text.utf8)
+        guard let first = sought.first else { return start }
+        return withUnsafeBytes { bytes in
+            var rest = UnsafeRawBufferPointer(rebasing: bytes[start...])
+            while rest.count >= sought.count, let base = rest.baseAddress,
+                let found = memchr(base, Int32(first), rest.count - sought.count + 1)
+            {
+                let place = UnsafeRawPointer(found) - base
+                if memcmp(found, sought, sought.count) == 0 { return bytes.count - rest.count + place + sought.count }
+                rest = UnsafeRawBufferPointer(rebasing: rest[(place + 1)...])
+            }
+            return nil
+        }
+    }
+}
