@@ -57,8 +57,7 @@ test_needs=(
 # shellcheck disable=SC2034 # used by the scripts that source this
 browser_needs=(
     program:redis-server:redis-server program:nginx:nginx-light program:openssl:openssl
-    program:chromium-headless-shell:chromium-headless-shell program:chromedriver:chromium-driver
-    package:python3-selenium:python3-selenium
+    program:chromium:chromium program:chromedriver:chromium-driver package:python3-selenium:python3-selenium
     package:python3-redis:python3-redis package:python3-venv:python3-venv
 )
 

@@ -69,9 +69,8 @@ class Element(WebElement):
 class Browser:
     def __init__(self, base, width=1280, height=900, dark=False, insecure=False):
         options = webdriver.ChromeOptions()
-        # Without the windows of a desktop, which a headless Chromium draws too.
-        options.binary_location = os.environ.get("CHROMIUM", "/usr/lib/chromium/chromium-headless-shell")
-        for one in ("--headless", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars",
+        options.binary_location = os.environ.get("CHROMIUM", "/usr/bin/chromium")
+        for one in ("--headless=new", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars",
                     f"--window-size={width},{height}"):
             options.add_argument(one)
         if os.geteuid() == 0:
