@@ -200,7 +200,7 @@ struct DeliveryChange: Equatable {
     /// Returns the changes in a time, newest first.
     /// - Parameter queues: the queues of the charts; pauses of other queues are left out.
     static func all(
-        _ entries: [AuditEntry], _ workers: [FleetStatus.Worker], in times: Chart.Times, of queues: [String]
+        _ entries: [AuditEntry], _ workers: [WorkerStatus], in times: Chart.Times, of queues: [String]
     ) -> [DeliveryChange] {
         let actions = entries.compactMap { DeliveryChange($0, of: queues) }
         return (actions + starts(workers)).filter { times.index(of: $0.at) != nil }.sorted { $0.at > $1.at }
@@ -228,8 +228,8 @@ struct DeliveryChange: Equatable {
     }
 
     /// Returns the starts of the workers that have a lease. Those that have ended since are not known.
-    private static func starts(_ workers: [FleetStatus.Worker]) -> [DeliveryChange] {
-        var groups: [[FleetStatus.Worker]] = []
+    private static func starts(_ workers: [WorkerStatus]) -> [DeliveryChange] {
+        var groups: [[WorkerStatus]] = []
         let started = workers.filter { $0.startedAt != nil }.sorted { ($0.startedAt ?? 0) < ($1.startedAt ?? 0) }
         for worker in started {
             let group = groups.lastIndex { $0[0].version == worker.version }

@@ -115,7 +115,7 @@ package struct Desk: Sendable {
     /// - Throws: ``ChangeRefusal`` with a suggestion, unless no app is known at all.
     func checkExistence(ofApp app: String, _ subject: String) async throws {
         guard !isForced else { return }
-        let status = try await FleetStatus.read(fleet, fleet.queues().keys, apps: configuredApps)
+        let status = try await StatusReader(fleet, apps: configuredApps).read(fleet.queues().keys)
         guard let known = status.others(than: app) else { return }
         throw ChangeRefusal(.unknown, subject, Self.unknown("app", app, known) + forceHint)
     }

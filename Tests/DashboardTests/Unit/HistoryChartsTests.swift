@@ -25,14 +25,14 @@ struct HistoryChartsTests {
         return entry
     }
 
-    private static func worker(_ name: String, _ version: String, minutesAgo: Int64?) -> FleetStatus.Worker {
-        var worker = FleetStatus.Worker(name: name)
+    private static func worker(_ name: String, _ version: String, minutesAgo: Int64?) -> WorkerStatus {
+        var worker = WorkerStatus(name: name)
         worker.version = version
         worker.startedAt = minutesAgo.map { time - $0 * 60_000 }
         return worker
     }
 
-    private static func changes(_ entries: [AuditEntry], _ workers: [FleetStatus.Worker] = []) -> [DeliveryChange] {
+    private static func changes(_ entries: [AuditEntry], _ workers: [WorkerStatus] = []) -> [DeliveryChange] {
         DeliveryChange.all(entries, workers, in: times, of: ["news"])
     }
 
