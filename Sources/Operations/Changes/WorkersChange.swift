@@ -7,7 +7,13 @@ package struct WorkersChange: Change {
     /// Names or their beginnings; empty for all workers.
     private let names: [String]
 
-    package var action: AuditEntry.Action { .init(kind) }
+    package var action: AuditEntry.Action {
+        switch kind {
+        case .quiet: .quiet
+        case .work: .work
+        case .stop: .stop
+        }
+    }
 
     package init(_ kind: WorkerCommand.Kind, _ fields: Fields) throws(FieldMistake) {
         self.kind = kind
