@@ -79,7 +79,7 @@ struct DeliveryRate {
         let text = now.map(Words.rate) ?? "–"
         return Elements.figure(
             "Delivered per second", "\(text)",
-            "\(Chart.spark(values: minutes, title: "Delivered per second in the last hour, now \(text)"))")
+            "\(SVG.spark(values: minutes, title: "Delivered per second in the last hour, now \(text)"))")
     }
 }
 
@@ -369,12 +369,12 @@ struct QueuePage: DashboardPage {
             \(Elements.figure(
                 "Cancelled jobs",
                 request.link(
-                    ["dead"], [("queue", name), ("reason", QueueJobs.cancelledReason)], Words.number(queue.cancelled)),
+                    ["dead"], [("queue", name), ("reason", JobAction.cancelledReason)], Words.number(queue.cancelled)),
                 "kept"))
             </div>
             """
         let today = Outcome.allCases.map { ($0.rawValue, $0.rawValue, queue.today[$0.rawValue] ?? 0) }
-        let shares = Chart.shares(today)
+        let shares = SVG.shares(today)
         let outcomes = Elements.card(
             "Today, in UTC", shares.isEmpty ? "<p class=\"muted\">No outcomes today.</p>" : shares)
         let state = QueuesPage.state(queue)

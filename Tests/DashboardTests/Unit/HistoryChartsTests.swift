@@ -9,7 +9,7 @@ import WebPages
 struct HistoryChartsTests {
     /// A time in milliseconds since 1970: 2026-11-21T14:05:00Z.
     private static let time: Int64 = 1_795_269_900_000
-    private static let times = Chart.Times(first: time - 59 * 60_000, step: 60_000, count: 60)
+    private static let times = ChartTimes(first: time - 59 * 60_000, step: 60_000, count: 60)
 
     private static func links(_ base: String = "", queues: [String]) -> ChartLinks {
         ChartLinks(Links(base: base), times, queues: queues)
