@@ -65,7 +65,7 @@ let package = Package(
             name: "TokenLists", dependencies: ["APNS", "COpenSSL", "CZlib", "PrintableText", "PushJob", nioCore]),
         .target(name: "PushJob", dependencies: ["PrintableText", nioCore], resources: [.embedInCode("Schema")]),
         .target(
-            name: "PushQueue", dependencies: ["PrintableText", "PushJob", "Redis", "Sockets", nioCore],
+            name: "PushQueue", dependencies: ["COpenSSL", "PrintableText", "PushJob", "Redis", "Sockets", nioCore],
             resources: [.embedInCode("Scripts")]),
         // What an operator sees and changes, for the commands and the dashboard.
         .target(

@@ -72,7 +72,7 @@ extension ListPart {
         } catch {
             let refusal: RedisServerError? =
                 switch error {
-                case QueueConnection.Failure.redis(.server(let refusal)), RedisError.server(let refusal): refusal
+                case QueueFailure.redis(.server(let refusal)), RedisError.server(let refusal): refusal
                 default: nil
                 }
             guard let cursor, refusal?.refusesCursor == true else { throw error }

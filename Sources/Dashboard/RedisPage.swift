@@ -119,7 +119,7 @@ struct RedisPage: DashboardPage {
             return ("<p class=\"memory\">Memory: \(words), without a limit (<code>maxmemory</code>).</p>", .good)
         }
         let tone: Elements.Tone =
-            share >= QueueServer.nearlyFull ? .bad : share >= warningShare ? .warning : .good
+            share >= ServerInfo.nearlyFull ? .bad : share >= warningShare ? .warning : .good
         return (
             """
             <p class="memory">Memory: \(info.memoryInWords) \(Elements.label("\(Int(share * 100))%", tone))</p>\

@@ -33,7 +33,7 @@ struct WebError: Error {
         case let error as ChangeRefusal: self.init(error.status, error.message)
         case let error as Fleet.Contradiction: self.init(.conflict, error.description)
         case let error as RedisError: self.init(.serviceUnavailable, "Redis: \(error)")
-        case let error as QueueConnection.Failure: self.init(.serviceUnavailable, "Redis: \(error)")
+        case let error as QueueFailure: self.init(.serviceUnavailable, "Redis: \(error)")
         case let error as HTTPError where error.status == .notFound: self.init(.notFound, "there is no such page")
         case let error as any HTTPResponseError: self.init(error.status, "\(error)")
         default: self.init(.internalServerError, "\(error)")

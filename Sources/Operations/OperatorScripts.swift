@@ -1,6 +1,4 @@
-import COpenSSL
 import NIOCore
-import PrintableText
 import PushQueue
 import Redis
 
@@ -40,7 +38,7 @@ extension QueueScript {
 
     /// Runs a command that writes a key. Works on a Redis whose memory is full.
     /// - Returns: the text of the reply.
-    /// - Throws: `RedisError`, or `QueueConnection/Failure/unexpectedReply(_:)`.
+    /// - Throws: `RedisError`, or `QueueFailure/unexpectedReply(_:)`.
     @discardableResult
     static func write(
         _ name: String, _ key: String, _ client: RedisClient, arguments: (inout RedisCommand) -> Void
@@ -51,47 +49,5 @@ extension QueueScript {
         } reading: {
             $0.text()
         }
-    }
-}
-
-/// A script that programs run often, so that it is sent by its digest.
-struct FrequentScript: Sendable {
-    private let script: QueueScript
-    /// The SHA-1 of the source, in hex, by which Redis knows it.
-    private let digest: String
-
-    init(_ script: QueueScript) {
-        self.script = script
-        var digest = [UInt8](repeating: 0, count: 20)
-        _ = SHA1(script.source, script.source.count, &digest)
-        self.digest = digest.hex
-    }
-
-    /// Runs the script once; its source is sent only to a server that does not know it.
-    /// - Parameters:
-    ///   - count: the approximate number of arguments, and `bytes` their size.
-    ///   - arguments: appends them; called again if the source must be sent.
-    /// - Throws: `RedisError`, or `QueueConnection/Failure/unexpectedReply(_:)`.
-    func run<Value>(
-        _ client: RedisClient, _ keys: [String], expecting count: Int = 16, bytes: Int = 512,
-        arguments: (inout RedisCommand) -> Void, reading read: (inout ScriptReply) -> Value
-    ) async throws -> Value {
-        func command(_ name: String, _ bytes: Int, _ text: (inout RedisCommand) -> Void) -> RedisCommand {
-            var command = RedisCommand(name, expecting: keys.count + count + 3, bytes: bytes)
-            text(&command)
-            command.append(keys.count)
-            for key in keys { command.append(key) }
-            arguments(&command)
-            return command
-        }
-        let reply: RESPReply
-        do {
-            reply = try await client.call(command("EVALSHA", bytes) { $0.append(digest) })
-        } catch RedisError.server(let error) where error.prefix == "NOSCRIPT" {
-            // The server was restarted, or its scripts were flushed. `EVAL` also loads the script again.
-            reply = try await client.call(
-                command("EVAL", bytes + script.source.count) { $0.append(script.source) })
-        }
-        return try ScriptReply.read(reply, of: script, read)
     }
 }

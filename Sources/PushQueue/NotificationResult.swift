@@ -36,25 +36,6 @@ public struct NotificationResult: Sendable {
     }
 }
 
-/// The results that a queue keeps.
-public enum ResultsKept: String, CaseIterable, Sendable {
-    /// All results.
-    case all
-    /// The results of notifications that were not delivered.
-    case failures
-    /// None.
-    case off
-
-    /// Returns true if the results of notifications that ended in this way are kept.
-    public func includes(_ outcome: Outcome) -> Bool {
-        switch self {
-        case .all: true
-        case .failures: outcome != .delivered
-        case .off: false
-        }
-    }
-}
-
 /// The results of a job, encoded for Redis: a JSON array of groups. A group is an object with the members that its results
 /// share, and `notifications`, an array with an object for the other members of each.
 public struct PackedResults: Sendable {

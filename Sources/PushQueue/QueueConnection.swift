@@ -1,60 +1,10 @@
 import NIOCore
-import PrintableText
 import Redis
 
 /// A lane's connection to its queue: each transition is a call, over a Redis client on the same event loop.
 ///
 /// Not thread-safe. Use it only on the client's event loop; completions are called there, too.
 public final class QueueConnection {
-    /// The failure of a transition.
-    public enum Failure: Error, Sendable, CustomStringConvertible {
-        /// Redis could not be reached, did not answer, or answered with an error.
-        case redis(RedisError)
-        /// The reply is not one of the script's: the server runs another version of it, or is not Redis.
-        case unexpectedReply(QueueScript)
-
-        /// The problem and its place.
-        public var description: String {
-            switch self {
-            case .redis(let error): "\(error)"
-            case .unexpectedReply(let script): "the script `\(script)` gave a reply that this version does not know"
-            }
-        }
-    }
-
-    /// The result of a claim.
-    public struct Claimed: Sendable {
-        /// True if the queue is paused.
-        public var isPaused: Bool
-        /// True if the pause asks lanes to hand back the jobs that they have not submitted.
-        public var handsBack = false
-        /// True if the lane's lease had expired and its claims were reclaimed: it must continue under another name.
-        public var leaseLost: Bool
-        /// Redis' time in milliseconds since 1970.
-        public var now: Int64
-        /// Milliseconds until more jobs can be claimed: 0 if some are waiting, `nil` if there are none.
-        public var nextDue: Int64?
-        /// A lane whose lease has expired and whose claims should be reclaimed.
-        public var expiredWorker: String?
-        /// The number of dead letters that were evicted to stay within the limits.
-        public var evicted: Int
-        /// An operator's command, if a heartbeat was sent. The same command is returned with each heartbeat until it
-        /// expires.
-        public var command: WorkerCommand?
-        /// The stamp of the claims; empty without jobs.
-        public var stamp: String
-        /// The number of claims that the lane had before; negative if unknown.
-        public var held: Int
-        /// All job commands; `nil` if the lane knows them already.
-        public var commands: JobCommands?
-        /// The configurations of other living workers of the queue that differ from the lane's own, at the time of the
-        /// claim; none without jobs.
-        public var otherConfigurations: Set<ConfigurationDigest> = []
-        /// The jobs. Their claims have consecutive numbers, beginning with the one that was passed. They share one
-        /// buffer.
-        public var bodies: [ByteBuffer]
-    }
-
     /// The result of a settlement.
     public struct Settled: Sendable, Equatable {
         /// The number of claims that were no longer the lane's own, and were left alone.
@@ -63,16 +13,6 @@ public final class QueueConnection {
         public var evicted: Int
         /// The campaigns that their guards have paused in this step.
         public var stopped: [StoppedCampaign] = []
-    }
-
-    /// A campaign that its guard has paused.
-    public struct StoppedCampaign: Sendable, Equatable {
-        /// The campaign's name.
-        public var campaign: String
-        /// The share that was above its limit, for people.
-        public var reason: String
-
-        package init(campaign: String, reason: String) { (self.campaign, self.reason) = (campaign, reason) }
     }
 
     /// The result of a reclaim.
@@ -107,10 +47,7 @@ public final class QueueConnection {
     private let waiter: RedisClient?
     private let limits: QueueLimits
     private let random: () -> UInt32
-    let scripts: ScriptRunner
-    /// The scripts in the slot of the shared keys.
-    private let sharedScripts: ScriptRunner
-    private let sharedKeys: SharedKeys
+    private let scripts: ScriptRunner
 
     /// - Parameter client: a client for commands that do not block.
     public convenience init(client: any RedisSender, keys: QueueKeys, worker: String, limits: QueueLimits) {
@@ -119,14 +56,12 @@ public final class QueueConnection {
 
     /// - Parameters:
     ///   - client: a client for commands that do not block.
-    ///   - shared: a client for the slot of the shared keys; `nil` if `client` serves it.
     ///   - waiter: a client for commands that block; `nil` if the lane never waits.
     ///   - holdsInvalidTokens: true if the set of invalid tokens is on the queue's server.
     ///   - clock: the clock that the scripts read.
     ///   - random: the source of the random part of stamps.
     package init(
-        client: any RedisSender, shared: (any RedisSender)? = nil, waiter: RedisClient? = nil, keys: QueueKeys,
-        worker: String, limits: QueueLimits,
+        client: any RedisSender, waiter: RedisClient? = nil, keys: QueueKeys, worker: String, limits: QueueLimits,
         holdsInvalidTokens: Bool = false, clock: ClockSource = .server,
         random: @escaping () -> UInt32 = { .random(in: .min ... .max) }
     ) {
@@ -138,8 +73,6 @@ public final class QueueConnection {
         self.worker = worker
         self.limits = limits
         scripts = ScriptRunner(client: client, clock: clock)
-        sharedScripts = shared.map { ScriptRunner(client: $0, clock: clock) } ?? scripts
-        sharedKeys = SharedKeys(prefix: keys.prefix)
     }
 
     /// True while Redis can be reached.
@@ -149,35 +82,23 @@ public final class QueueConnection {
     package func use(worker: String) { self.worker = worker }
 
     /// Claims jobs and renews the lease.
-    /// - Parameters:
-    ///   - count: the maximum number of jobs; 0 only renews the lease.
-    ///   - first: the number of the first claim. To repeat a claim whose reply was lost, pass the same number.
-    ///   - join: true for the lane's first claim.
-    ///   - knownCommands: the version of the job commands that the lane knows; other versions are returned with the
-    ///     claim.
-    ///   - configuration: the digest of the configuration by which the lane accepts jobs; `nil` while it accepts none.
-    ///   - sort: true if the lane has met a job with `fair` or `urgent`: the queue sorts its jobs from then on.
-    ///   - heartbeat: the lane's report about itself, sent at intervals; the claim then also returns operators'
-    ///     commands.
-    public func claim(
-        count: Int, first: Int, join: Bool, knownCommands: String = "", configuration: ConfigurationDigest? = nil,
-        sort: Bool = false, heartbeat: WorkerHeartbeat? = nil,
-        completion: @escaping (Result<Claimed, Failure>) -> Void
-    ) {
+    public func claim(_ request: ClaimRequest, completion: @escaping (Result<Claimed, QueueFailure>) -> Void) {
         var keyNames = [
             keys.jobs, keys.retry, keys.claimed(worker), keys.inbox, keys.workers, keys.paused, keys.dead,
             keys.deadBytes, keys.statsPrefix, keys.next(worker), keys.results, keys.jobCommands, keys.minutesPrefix,
             keys.configurations, keys.sorted, keys.shares, keys.campaigns, keys.campaignPrefix,
         ]
-        if let heartbeat { keyNames += [keys.workerInfo, keys.order(heartbeat.process), keys.source] }
+        if let heartbeat = request.heartbeat {
+            keyNames += [keys.workerInfo, keys.order(heartbeat.process), keys.source]
+        }
         scripts.run(
             .claim, keyNames,
             arguments: { [worker, limits, random, keys] command in
                 command.append(worker)
-                command.append(join ? 1 : 0)
+                command.append(request.join ? 1 : 0)
                 command.append(limits.lease)
-                command.append(count)
-                command.append(first)
+                command.append(request.count)
+                command.append(request.first)
                 command.append(Self.nonce(random()))
                 command.append(limits.maximumJobSize)
                 command.append(limits.maximumClaimSize)
@@ -187,15 +108,15 @@ public final class QueueConnection {
                 command.append(keys.head.rawValue)
                 command.append(limits.resultsKept)
                 command.append(limits.idleLease)
-                command.append(knownCommands)
-                command.append(configuration?.text ?? "")
-                command.append(sort ? 1 : 0)
-                guard let heartbeat else { return }
+                command.append(request.knownCommands)
+                command.append(request.configuration?.text ?? "")
+                command.append(request.sort ? 1 : 0)
+                guard let heartbeat = request.heartbeat else { return }
                 command.append(Int(heartbeat.uptime))
                 command.append(heartbeat.members)
                 command.append(QueueSource(keys: keys, format: heartbeat.format, limits: limits).json)
             },
-            completion: completion, reading: Self.readClaim)
+            completion: completion, reading: { Claimed(&$0) })
     }
 
     /// Returns four letters and digits for a stamp.
@@ -204,25 +125,10 @@ public final class QueueConnection {
         return String(repeating: "0", count: 4 - text.utf8.count) + text
     }
 
-    private static func readClaim(_ reply: inout ScriptReply) -> Claimed {
-        let (status, now, due) = (reply.number(), Int64(reply.number()), reply.numberIfAny())
-        var claimed = Claimed(
-            isPaused: status == 1 || status == 3, handsBack: status == 3, leaseLost: status == 2, now: now,
-            nextDue: due,
-            expiredWorker: reply.textIfAny(), evicted: reply.number(),
-            command: reply.textIfAny().flatMap { WorkerCommand($0) }, stamp: reply.text(), held: reply.number(),
-            commands: JobCommands(hash: reply.children()),
-            otherConfigurations: Set(reply.children().compactMap { $0.string.flatMap { ConfigurationDigest($0) } }),
-            bodies: [])
-        claimed.bodies.reserveCapacity(reply.count)
-        while !reply.isAtEnd { claimed.bodies.append(reply.bytes()) }
-        return claimed
-    }
-
     /// Reserves the ids of jobs that must be unique.
     /// - Parameter completion: gets the result of each reservation, in their order.
     public func reserve(
-        _ reservations: [Reservation], completion: @escaping (Result<[ReservationResult], Failure>) -> Void
+        _ reservations: [Reservation], completion: @escaping (Result<[ReservationResult], QueueFailure>) -> Void
     ) {
         guard !reservations.isEmpty else { return completion(.success([])) }
         scripts.run(
@@ -254,7 +160,7 @@ public final class QueueConnection {
     }
 
     /// Settles claims.
-    public func settle(_ settlement: Settlement, completion: @escaping (Result<Settled, Failure>) -> Void) {
+    public func settle(_ settlement: Settlement, completion: @escaping (Result<Settled, QueueFailure>) -> Void) {
         scripts.run(
             .settle,
             [
@@ -286,9 +192,17 @@ public final class QueueConnection {
         }
     }
 
+    /// Counts the queue's jobs, or returns another worker's reading that is at most ``QueueGauges/maximumAge`` old.
+    public func gauges(completion: @escaping (Result<QueueGauges, QueueFailure>) -> Void) {
+        scripts.run(
+            .gauges, QueueGauges.keyNames(keys),
+            arguments: { [keys] in QueueGauges.append(keys, maximumAge: QueueGauges.maximumAge, to: &$0) },
+            completion: completion, reading: QueueGauges.read)
+    }
+
     /// Pauses this queue's part of a campaign that its guard has paused in another queue.
     /// - Parameter completion: gets true if it was running, and has a guard here.
-    public func stop(_ stopped: StoppedCampaign, completion: @escaping (Result<Bool, Failure>) -> Void) {
+    public func stop(_ stopped: StoppedCampaign, completion: @escaping (Result<Bool, QueueFailure>) -> Void) {
         scripts.run(
             .stopCampaign, [keys.jobCommands, keys.campaign(stopped.campaign)],
             arguments: { command in
@@ -299,27 +213,9 @@ public final class QueueConnection {
         ) { reply in reply.number() == 1 }
     }
 
-    /// Adds the pause of a campaign by its guard to the audit log.
-    public func record(_ stopped: StoppedCampaign, completion: @escaping (Result<Void, Failure>) -> Void) {
-        sharedScripts.run(
-            .appendAudit, [sharedKeys.audit],
-            arguments: { command in
-                command.append(SharedKeys.maximumAuditEntries)
-                for text in [
-                    "action", "pause_campaign", "by", "guard", "subject", "campaign \(stopped.campaign.printable)",
-                    "via",
-                    "worker", "detail", stopped.reason,
-                ] {
-                    command.append(text)
-                }
-            },
-            completion: completion
-        ) { reply in _ = reply.text() }
-    }
-
     /// Puts claims of a lane whose lease has expired back into the queue.
     /// - Parameter completion: gets `nil` if the lease has not expired, or another lane was faster.
-    public func reclaim(_ other: String, completion: @escaping (Result<Reclaimed?, Failure>) -> Void) {
+    public func reclaim(_ other: String, completion: @escaping (Result<Reclaimed?, QueueFailure>) -> Void) {
         scripts.run(
             .reclaim,
             [
@@ -350,7 +246,7 @@ public final class QueueConnection {
     ///   - completion: gets the numbers of jobs.
     public func release(
         of configuration: ConfigurationDigest, endOf process: String? = nil,
-        completion: @escaping (Result<Released, Failure>) -> Void
+        completion: @escaping (Result<Released, QueueFailure>) -> Void
     ) {
         let keyNames = [
             keys.workers, keys.claimed(worker), keys.inbox, keys.jobs, keys.workerInfo, keys.configurations,
@@ -369,61 +265,24 @@ public final class QueueConnection {
         ) { reply in Released(released: reply.number(), left: reply.number()) }
     }
 
-    /// A rate of notifications that all queues share.
-    public enum Limit: Sendable, Hashable {
-        /// That of a campaign, which an operator has limited at a time in milliseconds since 1970.
-        case campaign(String, perSecond: Int, since: Int64)
-        /// That of the jobs with this `fair`, by their `fair_per_second`.
-        case fair(String, perSecond: Int)
-
-        /// The maximum number of notifications per second.
-        public var perSecond: Int {
-            switch self {
-            case .campaign(_, let perSecond, _), .fair(_, let perSecond): perSecond
-            }
-        }
-    }
-
-    /// Assigns send times to jobs whose rate is limited.
-    /// - Parameters:
-    ///   - amounts: the number of notifications of each job.
-    ///   - completion: gets the milliseconds until each job can be sent.
-    public func reserve(
-        _ amounts: [Int], of limit: Limit, completion: @escaping (Result<[Int], Failure>) -> Void
-    ) {
-        switch limit {
-        case .campaign(let name, let perSecond, let since):
-            sharedScripts.reserve(
-                amounts, of: sharedKeys.campaignRate(name), perSecond: perSecond, since: since,
-                lifetime: QueueKeys.campaignLifetime, completion: completion)
-        case .fair(let key, let perSecond):
-            sharedScripts.reserve(
-                amounts, of: sharedKeys.fairRate(key), perSecond: perSecond, lifetime: Self.fairLifetime,
-                completion: completion)
-        }
-    }
-
-    /// The time for which the rate of a key is kept, in milliseconds; no job waits longer for it.
-    private static let fairLifetime = 30 * 86_400_000
-
     // MARK: Reading claims
 
     /// Reads all claims of the lane.
-    public func claims(completion: @escaping (Result<[ClaimID], Failure>) -> Void) {
+    public func claims(completion: @escaping (Result<[ClaimID], QueueFailure>) -> Void) {
         client.send(RedisCommand("HKEYS", keys.claimed(worker))) { result in
             completion(
-                result.mapError(Failure.redis).map { reply in
+                result.mapError(QueueFailure.redis).map { reply in
                     reply.root.children.compactMap { $0.string.flatMap(ClaimID.init(field:)) }
                 })
         }
     }
 
     /// Reads the jobs of some of the lane's claims; `nil` for a claim that no longer exists.
-    public func bodies(of claims: [ClaimID], completion: @escaping (Result<[ByteBuffer?], Failure>) -> Void) {
+    public func bodies(of claims: [ClaimID], completion: @escaping (Result<[ByteBuffer?], QueueFailure>) -> Void) {
         var command = RedisCommand("HMGET", expecting: claims.count + 1, bytes: 64 + claims.count * 24)
         command.append(keys.claimed(worker))
         for claim in claims { command.append(claim) }
-        client.send(command) { completion($0.mapError(Failure.redis).map { $0.root.children.map(\.bytes) }) }
+        client.send(command) { completion($0.mapError(QueueFailure.redis).map { $0.root.children.map(\.bytes) }) }
     }
 
     // MARK: Waiting
@@ -433,68 +292,14 @@ public final class QueueConnection {
 
     /// Waits for a job, which the server moves to the inbox.
     /// - Parameter completion: gets true if a job has arrived.
-    package func waitForJob(seconds: Int, completion: @escaping (Result<Bool, Failure>) -> Void) {
+    package func waitForJob(seconds: Int, completion: @escaping (Result<Bool, QueueFailure>) -> Void) {
         guard let waiter else { return completion(.success(false)) }
         let command = RedisCommand("BLMOVE", keys.jobs, keys.inbox, keys.head.rawValue, "RIGHT", "\(seconds)")
         waiter.send(command, deadline: .seconds(Int64(seconds) + 5)) { result in
-            completion(result.map { !$0.root.isNull }.mapError(Failure.redis))
+            completion(result.map { !$0.root.isNull }.mapError(QueueFailure.redis))
         }
     }
 
     /// Ends the wait in flight, and all later ones.
     package func stopWaiting() { _ = waiter?.close() }
-}
-
-extension QueueConnection.Failure {
-    /// True if Redis answered; false if it could not be reached or gave no answer.
-    public var isAnswer: Bool {
-        if case .redis(let error) = self { error.isAnswer } else { true }
-    }
-
-    /// True if the failure can pass by itself: Redis is unreachable, loading, full or without a master. False for a
-    /// wrong password, a missing permission or a key of another type.
-    public var mayPass: Bool {
-        switch self {
-        case .unexpectedReply, .redis(.authentication), .redis(.commandTooLarge): false
-        case .redis(.server(let error)):
-            !["WRONGTYPE", "NOPERM", "NOAUTH", "WRONGPASS", "ERR"].contains(error.prefix)
-        case .redis: true
-        }
-    }
-}
-
-/// A queue's leases, and the limits that bound its memory.
-public struct QueueLimits: Sendable {
-    /// A lane's lease in milliseconds: the time for which its claims stay its own without a renewal.
-    public var lease = 30_000
-    /// The lease of a lane that has no claims, in milliseconds: it protects nothing, so it is long and seldom renewed.
-    public var idleLease: Int { 30 * lease }
-    /// The time in milliseconds for which a lane must have renewed its lease without a gap before it reclaims from
-    /// others: longer than they need to return after an outage.
-    package var steadyTime = 15_000
-    /// The maximum size of a job in bytes. A claim makes larger jobs dead letters and does not return them.
-    public var maximumJobSize = 16 * 1024 * 1024
-    /// The size of a claim in bytes: it ends with the job that reaches it.
-    public var maximumClaimSize = 1024 * 1024
-    /// The maximum number of dead letters.
-    public var maximumDeadLetters = 1_000_000
-    /// The time for which dead letters are kept, in milliseconds.
-    public var maximumDeadLetterAge = 90 * 86_400_000
-    /// The maximum total length of the dead letters, in bytes.
-    public var maximumDeadLetterBytes = 1 << 30
-    /// Which results are kept for producers.
-    public var results = ResultsKept.failures
-    /// The approximate number of results that are kept: Redis drops the oldest in blocks.
-    public var maximumResults = 100_000
-    /// The approximate time for which results are kept, in milliseconds; 0 for any time.
-    public var maximumResultAge = 30 * 86_400_000
-    /// The number of times that a job can be reclaimed from expired lanes. The next time, it becomes a dead letter as
-    /// poison.
-    public var maximumReclaims = 5
-
-    /// The argument of scripts that write results themselves: 0 if none are kept.
-    package var resultsKept: Int { results == .off ? 0 : maximumResults }
-
-    /// The defaults.
-    public init() {}
 }

@@ -49,41 +49,29 @@ public struct QueueGauges: Sendable {
         guard let firstDue, firstDue > 0 else { return 0 }
         return max(0, now - firstDue)
     }
-}
 
-extension QueueConnection {
-    /// Counts the queue's jobs, or returns another worker's reading that is at most ``QueueGauges/maximumAge`` old.
-    public func gauges(completion: @escaping (Result<QueueGauges, Failure>) -> Void) {
-        scripts.run(
-            .gauges, QueueGauges.keyNames(keys),
-            arguments: { [keys] in QueueGauges.append(keys, maximumAge: QueueGauges.maximumAge, to: &$0) },
-            completion: completion, reading: QueueGauges.read)
-    }
-}
-
-extension QueueGauges {
     /// Counts the queue's jobs now, for a command.
-    /// - Throws: `RedisError`, or ``QueueConnection/Failure/unexpectedReply(_:)``.
+    /// - Throws: `RedisError`, or ``QueueFailure/unexpectedReply(_:)``.
     public static func read(_ client: RedisClient, _ keys: QueueKeys) async throws -> QueueGauges {
         try await QueueScript.gauges.run(
             client, keyNames(keys), arguments: { append(keys, maximumAge: 0, to: &$0) }, reading: read)
     }
 
-    fileprivate static func keyNames(_ keys: QueueKeys) -> [String] {
+    static func keyNames(_ keys: QueueKeys) -> [String] {
         [
             keys.jobs, keys.inbox, keys.retry, keys.workers, keys.dead, keys.paused, keys.deadBytes, keys.gauges,
             keys.jobCommands, keys.sorted,
         ]
     }
 
-    fileprivate static func append(_ keys: QueueKeys, maximumAge: Int, to command: inout RedisCommand) {
+    static func append(_ keys: QueueKeys, maximumAge: Int, to command: inout RedisCommand) {
         command.append(keys.claimed(""))
         command.append(headLimit)
         command.append(keys.head.rawValue)
         command.append(maximumAge)
     }
 
-    fileprivate static func read(_ reply: inout ScriptReply) -> QueueGauges {
+    static func read(_ reply: inout ScriptReply) -> QueueGauges {
         let now = Int64(reply.number())
         var gauges = QueueGauges(
             now: now, jobs: reply.number(), retries: reply.number(), claims: reply.number(), dead: reply.number(),

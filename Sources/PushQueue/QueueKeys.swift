@@ -65,7 +65,6 @@ public struct QueueKeys: Sendable {
     package static let campaignLifetime = 90 * 86_400_000
 
     private let base: String
-    let prefix: String
 
     /// The error for a prefix, queue name or list that is not valid.
     public struct Invalid: Error, Sendable, CustomStringConvertible {
@@ -120,7 +119,6 @@ public struct QueueKeys: Sendable {
                     description: "the list must be a key of 1 to 255 bytes without spaces or control characters")
             }
         }
-        self.prefix = prefix
         self.queue = queue
         self.head = head
         base = "\(prefix):{\(queue)}:"

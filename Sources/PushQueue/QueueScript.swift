@@ -1,4 +1,6 @@
+import COpenSSL
 import NIOCore
+import PrintableText
 import Redis
 
 /// A Lua script that changes or reads keys as one atomic step. Each module has its own in its folder `Scripts`. A
@@ -10,21 +12,33 @@ import Redis
 public struct QueueScript: Sendable, Hashable, CustomStringConvertible {
     /// The name, which no other script has.
     public let description: String
-    /// The source of the script, after the parts that all scripts share.
+    /// The source of the script, after the parts that it needs.
     public let source: [UInt8]
+    /// The SHA-1 of the source in hex, by which Redis knows it.
+    public let digest: String
     /// The script's own file.
     package let text: [UInt8]
 
     package init(_ name: String, _ text: [UInt8]) {
-        description = name
-        self.text = text
-        source = ScriptParts.before(text, clock: .server)
+        self.init(name, text, clock: .server)
     }
 
-    /// Returns the source of the script, after the parts that all scripts share.
-    /// - Parameter clock: the clock that the script reads.
-    package func source(clock: ClockSource) -> [UInt8] {
-        clock == .server ? source : ScriptParts.before(text, clock: clock)
+    private init(_ name: String, _ text: [UInt8], clock: ClockSource) {
+        description = name
+        self.text = text
+        source = ScriptPart.before(text, clock: clock)
+        digest = Self.digest(of: source)
+    }
+
+    /// Returns the same script, which reads another clock.
+    package func reading(_ clock: ClockSource) -> QueueScript {
+        clock == .server ? self : QueueScript(description, text, clock: clock)
+    }
+
+    package static func digest(of source: [UInt8]) -> String {
+        var digest = [UInt8](repeating: 0, count: 20)
+        SHA1(source, source.count, &digest)
+        return digest.hex
     }
 
     /// Compares the names.
@@ -73,17 +87,58 @@ package enum ClockSource: Sendable, Equatable {
     case key(String)
 }
 
-/// The functions that scripts share, in the folder `parts`. All parts are before every script, in one order: a script
-/// that needs another function changes no list, and Redis keeps each source anyway.
-private enum ScriptParts {
-    /// Each part uses only those before it. `scripts/requeue` has the same order.
-    private static let all: [UInt8] =
-        PackageResources.base_lua + PackageResources.counters_lua + PackageResources.wrapper_lua
-        + PackageResources.dead_letters_lua + PackageResources.results_lua + PackageResources.campaigns_lua
-        + PackageResources.claims_lua + PackageResources.portions_lua + PackageResources.members_lua
-        + PackageResources.shares_lua + PackageResources.invalid_tokens_lua
+/// A file of functions that scripts share, in the folder `parts`. A script has those parts before it whose names occur in
+/// it: no list says which script needs which part, and Redis compiles and runs little that is not used.
+private struct ScriptPart {
+    private let text: [UInt8]
+    private let words: Set<ArraySlice<UInt8>>
+    /// Those that it defines for others.
+    private let names: Set<ArraySlice<UInt8>>
 
-    static func before(_ text: [UInt8], clock: ClockSource) -> [UInt8] { clock.part + all + text }
+    /// Each part uses only those before it. `scripts/requeue` has the same order.
+    private static let all = [
+        PackageResources.base_lua, PackageResources.counters_lua, PackageResources.wrapper_lua,
+        PackageResources.dead_letters_lua, PackageResources.results_lua, PackageResources.campaigns_lua,
+        PackageResources.claims_lua, PackageResources.portions_lua, PackageResources.members_lua,
+        PackageResources.shares_lua, PackageResources.invalid_tokens_lua,
+    ].map(ScriptPart.init)
+
+    private init(_ text: [UInt8]) {
+        self.text = text
+        words = Self.words(of: Self.code(text))
+        // A definition of several names, or of a function, ends its names with `=`, `(` or its line.
+        let definitions = Self.code(text).filter { $0.starts(with: "local ".utf8) }
+        names = Self.words(of: definitions.map { $0.prefix { !"=(".utf8.contains($0) } })
+            .subtracting(["local", "function"].map { ArraySlice($0.utf8) })
+    }
+
+    /// Returns the parts that a script needs, and its text.
+    static func before(_ text: [UInt8], clock: ClockSource) -> [UInt8] {
+        var words = words(of: code(text))
+        var needed: [ScriptPart] = []
+        for part in all.reversed() where !part.names.isDisjoint(with: words) {
+            needed.append(part)
+            words.formUnion(part.words)
+        }
+        return clock.part + needed.reversed().flatMap(\.text) + text
+    }
+
+    /// Returns the lines that are not comments.
+    private static func code(_ text: [UInt8]) -> [ArraySlice<UInt8>] {
+        text.split(separator: UInt8(ascii: "\n"))
+            .filter { line in !line.drop { $0 == UInt8(ascii: " ") }.starts(with: "--".utf8) }
+    }
+
+    private static func words(of lines: [ArraySlice<UInt8>]) -> Set<ArraySlice<UInt8>> {
+        Set(
+            lines.joined(separator: [UInt8(ascii: " ")]).split { byte in
+                switch byte {
+                case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"): false
+                case UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "_"): false
+                default: true
+                }
+            }.map { ArraySlice($0) })
+    }
 }
 
 extension ClockSource {

@@ -17,10 +17,10 @@ package struct ScriptReply {
     }
 
     /// Reads a reply.
-    /// - Throws: ``QueueConnection/Failure/unexpectedReply(_:)``.
+    /// - Throws: ``QueueFailure/unexpectedReply(_:)``.
     package static func read<Value>(
         _ reply: RESPReply, of script: QueueScript, _ body: (inout ScriptReply) -> Value
-    ) throws(QueueConnection.Failure) -> Value {
+    ) throws(QueueFailure) -> Value {
         var elements = ScriptReply(reply.root)
         let value = body(&elements)
         guard !elements.isUnexpected, elements.isAtEnd else { throw .unexpectedReply(script) }
@@ -83,21 +83,5 @@ package struct ScriptReply {
     private mutating func next() -> RESPReply.Element? {
         defer { only = nil }
         return only ?? elements.next()
-    }
-}
-
-extension QueueScript {
-    /// Runs the script once, with its source.
-    /// - Throws: `RedisError`, or ``QueueConnection/Failure/unexpectedReply(_:)``.
-    package func run<Value>(
-        _ client: RedisClient, _ keys: [String], arguments: (inout RedisCommand) -> Void,
-        reading read: (inout ScriptReply) -> Value
-    ) async throws -> Value {
-        var command = RedisCommand("EVAL", expecting: keys.count + 16, bytes: source.count + 1024)
-        command.append(source)
-        command.append(keys.count)
-        for key in keys { command.append(key) }
-        arguments(&command)
-        return try ScriptReply.read(await client.call(command), of: self, read)
     }
 }

@@ -1,13 +1,15 @@
 import NIOCore
 import Redis
 
-/// Runs scripts on one server by their digests, and sends the source of a script that the server does not know.
+/// Runs scripts on one server by their digests. Only a server that does not know a script, because it was restarted or
+/// its scripts were flushed, gets the source: `EVAL` also loads it.
 ///
 /// Not thread-safe. Use it only on the client's event loop; completions are called there, too.
 final class ScriptRunner {
     private let client: any RedisSender
     private let clock: ClockSource
-    private var digests: [QueueScript: String] = [:]
+    /// The scripts that read another clock than the server's.
+    private var readers: [QueueScript: QueueScript] = [:]
 
     /// - Parameter clock: the clock that the scripts read.
     init(client: any RedisSender, clock: ClockSource = .server) {
@@ -24,39 +26,81 @@ final class ScriptRunner {
     func run<Value>(
         _ script: QueueScript, _ keyNames: [String], then moreKeys: [ByteBuffer] = [], expecting count: Int = 16,
         arguments: @escaping (inout RedisCommand) -> Void,
-        completion: @escaping (Result<Value, QueueConnection.Failure>) -> Void,
+        completion: @escaping (Result<Value, QueueFailure>) -> Void,
         reading read: @escaping (inout ScriptReply) -> Value
     ) {
+        let script = clock == .server ? script : reader(script)
         func complete(_ result: Result<RESPReply, RedisError>) {
             completion(
-                result.mapError(QueueConnection.Failure.redis).flatMap { reply in
-                    Result { () throws(QueueConnection.Failure) in try ScriptReply.read(reply, of: script, read) }
+                result.mapError(QueueFailure.redis).flatMap { reply in
+                    Result { () throws(QueueFailure) in try ScriptReply.read(reply, of: script, read) }
                 })
         }
-        func make(_ name: String, _ text: (inout RedisCommand) -> Void) -> RedisCommand {
-            var command = RedisCommand(
-                name, expecting: count + keyNames.count + moreKeys.count + 2, bytes: 512 + count * 8)
-            text(&command)
-            command.append(keyNames.count + moreKeys.count)
-            for key in keyNames { command.append(key) }
-            for key in moreKeys { command.append(key) }
-            arguments(&command)
-            return command
+        func command(_ form: QueueScript.Form) -> RedisCommand {
+            script.command(form, keyNames, then: moreKeys, expecting: count, bytes: count * 8, arguments)
         }
-        guard let digest = digests[script] else {
-            var load = RedisCommand("SCRIPT", "LOAD")
-            load.append(script.source(clock: clock))
-            client.send(load) { [self] result in
-                if case .success(let reply) = result { digests[script] = reply.root.string }
-            }
-            return client.send(make("EVAL") { $0.append(script.source(clock: clock)) }, completion: complete)
-        }
-        client.send(make("EVALSHA") { $0.append(digest) }) { [self] result in
-            // The server was restarted, or its scripts were flushed. `EVAL` also loads the script again.
-            if case .failure(.server(let error)) = result, error.prefix == "NOSCRIPT" {
-                return client.send(make("EVAL") { $0.append(script.source(clock: clock)) }, completion: complete)
+        client.send(command(.digest)) { [client] result in
+            if case .failure(let error) = result, error.isUnknownScript {
+                return client.send(command(.source), completion: complete)
             }
             complete(result)
         }
+    }
+
+    private func reader(_ script: QueueScript) -> QueueScript {
+        if let reader = readers[script] { return reader }
+        let reader = script.reading(clock)
+        readers[script] = reader
+        return reader
+    }
+}
+
+extension QueueScript {
+    /// Runs the script once, as ``ScriptRunner`` does.
+    /// - Parameters:
+    ///   - count: the approximate number of arguments, and `bytes` their size.
+    ///   - arguments: appends them; called again if the source of the script must be sent.
+    /// - Throws: `RedisError`, or ``QueueFailure/unexpectedReply(_:)``.
+    package func run<Value>(
+        _ client: RedisClient, _ keys: [String], expecting count: Int = 16, bytes: Int = 1024,
+        arguments: (inout RedisCommand) -> Void, reading read: (inout ScriptReply) -> Value
+    ) async throws -> Value {
+        let reply: RESPReply
+        do {
+            reply = try await client.call(command(.digest, keys, expecting: count, bytes: bytes, arguments))
+        } catch let error as RedisError where error.isUnknownScript {
+            reply = try await client.call(command(.source, keys, expecting: count, bytes: bytes, arguments))
+        }
+        return try ScriptReply.read(reply, of: self, read)
+    }
+
+    /// How a command names the script.
+    fileprivate enum Form {
+        case digest, source
+    }
+
+    fileprivate func command(
+        _ form: Form, _ keyNames: [String], then moreKeys: [ByteBuffer] = [], expecting count: Int, bytes: Int,
+        _ arguments: (inout RedisCommand) -> Void
+    ) -> RedisCommand {
+        let keyCount = keyNames.count + moreKeys.count
+        var command = RedisCommand(
+            form == .digest ? "EVALSHA" : "EVAL", expecting: count + keyCount + 2,
+            bytes: 512 + bytes + (form == .digest ? 0 : source.count))
+        switch form {
+        case .digest: command.append(digest)
+        case .source: command.append(source)
+        }
+        command.append(keyCount)
+        for key in keyNames { command.append(key) }
+        for key in moreKeys { command.append(key) }
+        arguments(&command)
+        return command
+    }
+}
+
+extension RedisError {
+    fileprivate var isUnknownScript: Bool {
+        if case .server(let error) = self { error.prefix == "NOSCRIPT" } else { false }
     }
 }

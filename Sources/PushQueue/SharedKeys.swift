@@ -8,9 +8,6 @@ public struct SharedKeys: Sendable {
     /// shard.
     static func hasTag(_ name: String) -> Bool { name == tag || name.hasPrefix("\(tag).") }
 
-    /// Returns the beginning of the keys of a shard of the set of invalid tokens.
-    func shardBase(_ index: Int, of shards: Int) -> String { "\(prefix):{\(Self.tag).\(shards).\(index)}:" }
-
     /// SET of invalid device tokens, lower-case hex.
     public let invalidTokens: String
     /// HASH: 5 bytes of an invalid token's SHA-1 → the details in 10 bytes: `at` (invalid since, by APNs, in ms since
@@ -35,7 +32,7 @@ public struct SharedKeys: Sendable {
     /// The approximate number of entries of the audit log: Redis drops the oldest in blocks.
     package static let maximumAuditEntries = 10_000
 
-    let base: String
+    private let base: String
     private let prefix: String
 
     /// - Parameter prefix: the prefix of all keys.
@@ -59,6 +56,15 @@ public struct SharedKeys: Sendable {
             (invalidTokens, "set"), (invalidTokenFacts, "hash"), (invalidTokenChanges, "stream"),
             (invalidTokenDivision, "string"), (registrations, "hash"), (throttledTokens, "zset"), (audit, "stream"),
         ] + apps.flatMap { [(appPaused($0), "string"), (appRate($0), "hash")] }
+    }
+
+    /// Returns the keys of a shard of the set of invalid tokens.
+    /// - Parameters:
+    ///   - index: its number, from 0.
+    ///   - shards: the number of shards; 1 for a set that is not divided.
+    package func shard(_ index: Int, of shards: Int) -> TokenShard {
+        guard shards > 1 else { return TokenShard(base: base, isShard: false) }
+        return TokenShard(base: "\(prefix):{\(Self.tag).\(shards).\(index)}:", isShard: true)
     }
 
     /// STRING pausing the app while it exists: JSON with `reason`, `since`, `until` (the next probe, ms), or any

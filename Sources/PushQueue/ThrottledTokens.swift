@@ -24,7 +24,7 @@ public struct ThrottledTokens {
     /// Adds a token for all workers, and removes those whose time has passed. Works on a Redis whose memory is full.
     /// - Parameter until: the time at which it can be sent to again, in milliseconds since 1970.
     public func add(
-        _ token: ByteBuffer, until: Int64, completion: @escaping (Result<Void, QueueConnection.Failure>) -> Void
+        _ token: ByteBuffer, until: Int64, completion: @escaping (Result<Void, QueueFailure>) -> Void
     ) {
         scripts.run(
             .throttleToken, [key, changes],
@@ -35,9 +35,9 @@ public struct ThrottledTokens {
     }
 
     /// Counts the tokens, also those whose time has passed.
-    public func count(completion: @escaping (Result<Int, QueueConnection.Failure>) -> Void) {
+    public func count(completion: @escaping (Result<Int, QueueFailure>) -> Void) {
         client.send(RedisCommand("ZCARD", key)) { result in
-            completion(result.mapError(QueueConnection.Failure.redis).map { $0.root.number ?? 0 })
+            completion(result.mapError(QueueFailure.redis).map { $0.root.number ?? 0 })
         }
     }
 
@@ -46,7 +46,7 @@ public struct ThrottledTokens {
     /// - Parameter candidates: lower-case hex, at most a few thousand.
     public func find(
         _ candidates: TokenList,
-        completion: @escaping (Result<[(token: ByteBuffer, until: Int64)], QueueConnection.Failure>) -> Void
+        completion: @escaping (Result<[(token: ByteBuffer, until: Int64)], QueueFailure>) -> Void
     ) {
         let tokens = candidates.asked
         guard !tokens.isEmpty else { return completion(.success([])) }
@@ -54,7 +54,7 @@ public struct ThrottledTokens {
         for token in tokens { command.append(token) }
         client.send(command) { result in
             completion(
-                result.mapError(QueueConnection.Failure.redis).map { reply in
+                result.mapError(QueueFailure.redis).map { reply in
                     zip(tokens, reply.root.children).compactMap { token, score in
                         score.string.flatMap(Double.init).map { (token, Int64(bounding: $0)) }
                     }

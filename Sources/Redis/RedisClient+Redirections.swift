@@ -40,7 +40,7 @@ extension RedisClient {
     // MARK: Asking another node
 
     /// Sends a command to the node to which its key has already moved, ahead of its slot.
-    private func ask(_ node: RedisEndpoint.Location, for request: RedisRequest, because error: RedisServerError) {
+    private func ask(_ node: RedisLocation, for request: RedisRequest, because error: RedisServerError) {
         guard let command = request.command else { return request.completion(.failure(.server(error))) }
         route.asks()
         nodes.ask(node, command, timeout: request.timeout) { result in

@@ -68,13 +68,8 @@ public final class RedisClient: RedisSender, @unchecked Sendable {
     private let ownsNodes: Bool
     /// The server for new commands, or the commands that wait for one.
     var route = Route<ServerLink>()
-    var log: RedisClientLog
-    private var masterWatch: (any MasterSource)?
-
+    private let attempts: ConnectAttempts
     private let random: @Sendable () -> Double
-    private(set) var reconnect: ReconnectState
-    private var retry: Scheduled<Void>?
-    private let waiters = ReadinessWaiters()
 
     /// Creates a client. It does nothing before `start`.
     ///
@@ -101,20 +96,21 @@ public final class RedisClient: RedisSender, @unchecked Sendable {
         self.topology = topology
         self.eventLoop = eventLoop
         self.configuration = configuration
-        log = RedisClientLog(logger, topology: topology)
         self.random = random
-        self.reconnect = ReconnectState(backoff: configuration.backoff)
+        let log = RedisClientLog(logger, topology: topology)
+        attempts = ConnectAttempts(
+            address: topology.address, on: eventLoop, backoff: configuration.backoff, log: log, random: random)
         ownsNodes = nodes == nil
         self.nodes =
             nodes ?? NodeConnections(topology: topology, eventLoop: eventLoop, configuration: configuration)
         discovery = ServerDiscovery(self.nodes, slot: RedisHashSlot.of(key))
-        discovery.onReplacement = { [weak self] in self?.log.otherDeployment() }
+        discovery.onReplacement = { log.otherDeployment() }
     }
 
     /// Starts to connect, and keeps connecting until `close`. Can be called from anywhere.
     public func start() {
         onLoop {
-            guard self.reconnect.start() else { return }
+            guard self.attempts.start() else { return }
             self.connect()
             self.discovery.keepChecking(random: self.random) { [weak self] in self?.route.server != nil }
         }
@@ -127,7 +123,7 @@ public final class RedisClient: RedisSender, @unchecked Sendable {
     }
 
     /// The server for new commands, if there is one. Only on the event loop.
-    public var server: RedisEndpoint.Location? {
+    public var server: RedisLocation? {
         eventLoop.preconditionInEventLoop()
         return route.server?.location
     }
@@ -178,7 +174,10 @@ public final class RedisClient: RedisSender, @unchecked Sendable {
     ///   is refused, because waiting rarely helps, or if the client is closed.
     public func waitUntilReady(timeout: TimeAmount) async throws {
         let error: RedisError? = await withCheckedContinuation { continuation in
-            onLoop { self.addWaiter(timeout: timeout) { continuation.resume(returning: $0) } }
+            onLoop {
+                guard self.route.server == nil else { return continuation.resume(returning: nil) }
+                self.attempts.wait(for: timeout) { continuation.resume(returning: $0) }
+            }
         }
         if let error { throw error }
     }
@@ -186,8 +185,8 @@ public final class RedisClient: RedisSender, @unchecked Sendable {
     /// Calls back when the first attempt to connect has ended; at once if it has. Only on the event loop.
     public func afterFirstAttempt(_ body: @escaping () -> Void) {
         eventLoop.preconditionInEventLoop()
-        guard route.server == nil, reconnect.lastError == nil else { return body() }
-        addWaiter(timeout: configuration.connectTimeout) { _ in body() }
+        guard route.server == nil, attempts.lastError == nil else { return body() }
+        attempts.wait(for: configuration.connectTimeout) { _ in body() }
     }
 
     /// Closes the connection for good; unanswered commands fail. Can be called from anywhere.
@@ -196,17 +195,14 @@ public final class RedisClient: RedisSender, @unchecked Sendable {
     @discardableResult
     public func close() -> EventLoopFuture<Void> {
         eventLoop.flatSubmit {
-            guard self.reconnect.phase != .closed else { return self.eventLoop.makeSucceededVoidFuture() }
+            guard !self.attempts.isClosed else { return self.eventLoop.makeSucceededVoidFuture() }
             let error = RedisError.notConnected(address: self.topology.address, reason: "the client was closed")
-            self.reconnect.close(because: error)
-            self.retry?.cancel()
-            self.discovery.stopChecking()
-            self.masterWatch?.remove(ObjectIdentifier(self))
-            self.masterWatch = nil
+            self.attempts.close(because: error)
+            self.discovery.stop()
             let (links, kept) = self.route.close()
             self.onStateChange?(.closed)
             self.onStateChange = nil
-            self.waiters.resume(with: error)
+            self.attempts.resumeWaiting(with: error)
             for request in kept { request.completion(.failure(error)) }
             let end = self.ownsNodes ? self.nodes.close() : self.eventLoop.makeSucceededVoidFuture()
             for link in links { link.release() }
@@ -214,10 +210,9 @@ public final class RedisClient: RedisSender, @unchecked Sendable {
         }
     }
 
-    private var notConnected: RedisError { reconnect.notConnected(address: topology.address) }
+    private var notConnected: RedisError { attempts.notConnected }
 
     private func connect() {
-        retry = nil
         discovery.find { result in
             switch result {
             case .success(let link): self.found(link)
@@ -227,7 +222,7 @@ public final class RedisClient: RedisSender, @unchecked Sendable {
     }
 
     private func found(_ link: ServerLink) {
-        guard reconnect.phase == .connecting, route.found(link) else { return link.release() }
+        guard attempts.isConnecting, route.found(link) else { return link.release() }
         link.onClose = { self.lost(link, $0) }
         switchServer()
     }
@@ -235,13 +230,13 @@ public final class RedisClient: RedisSender, @unchecked Sendable {
     /// Makes the found server current, once all other servers have answered their commands in flight.
     func switchServer() {
         guard let (link, kept) = route.switchServer() else { return }
-        log.connected(to: link.location, after: reconnect.connected(at: eventLoop.now).recovery)
+        attempts.succeeded(with: link.location)
         for request in kept {
             if let command = request.command { transmit(command, request, over: link) }
         }
         watchMaster()
         onStateChange?(.ready)
-        waiters.resume(with: nil)
+        attempts.resumeWaiting(with: nil)
         followMaster()
     }
 
@@ -270,31 +265,22 @@ public final class RedisClient: RedisSender, @unchecked Sendable {
     }
 
     func tryAgain(because error: RedisError) {
-        guard let retry = reconnect.failed(because: error, at: eventLoop.now, random: random()) else { return }
-        log.failed(error, retry)
-        self.retry = eventLoop.scheduleTask(in: retry.delay) {
-            if self.reconnect.waited() { self.connect() }
-        }
-        onStateChange?(.disconnected(error, retryIn: retry.delay))
-        if case .authentication = error { waiters.resume(with: error) }
+        guard let wait = attempts.failed(because: error, connect: { self.connect() }) else { return }
+        onStateChange?(.disconnected(error, retryIn: wait))
+        if case .authentication = error { attempts.resumeWaiting(with: error) }
     }
 
     // MARK: The master
 
     /// Follows the Sentinels: after a failover they know of it, but the old master does not, and would not report it.
     private func watchMaster() {
-        guard masterWatch == nil, case .sentinel = topology else { return }
-        masterWatch =
-            configuration.masterWatch
-            ?? MasterWatch(topology, eventLoop: eventLoop, configuration: configuration)
-        masterWatch?.add(ObjectIdentifier(self), of: discovery.deployment, on: eventLoop) { location in
-            let isNew = self.discovery.announced != location
-            self.discovery.announced = location
+        guard case .sentinel = topology else { return }
+        discovery.listen(
+            to: configuration.masterWatch
+                ?? MasterWatch(topology, eventLoop: eventLoop, configuration: configuration)
+        ) { isNew in
             // A client that waits before its next attempt can connect at once.
-            if isNew, self.route.server == nil, self.reconnect.waited() {
-                self.retry?.cancel()
-                self.connect()
-            }
+            if isNew, self.route.server == nil, self.attempts.endWait() { self.connect() }
             self.followMaster()
         }
     }
@@ -305,14 +291,6 @@ public final class RedisClient: RedisSender, @unchecked Sendable {
         discovery.moved(to: location)
         let reason = "the Sentinels now name \(location.address) as the master"
         retire(link, because: .connectionLost(address: link.location.address, sent: false, reason: reason))
-    }
-
-    private func addWaiter(timeout: TimeAmount, resume: @escaping (RedisError?) -> Void) {
-        if route.server != nil { return resume(nil) }
-        if reconnect.phase == .closed { return resume(notConnected) }
-        if case .authentication = reconnect.lastError { return resume(reconnect.lastError) }
-        waiters.add(
-            for: timeout, on: eventLoop, expired: { self.reconnect.lastError ?? self.notConnected }, resume: resume)
     }
 
     private func onLoop(_ body: @escaping @Sendable () -> Void) {

@@ -12,7 +12,7 @@ struct RedisClientLog {
 
     /// Logs a new connection.
     /// - Parameter recovery: the reported outage that this connection ends, if any.
-    func connected(to server: RedisEndpoint.Location, after recovery: ReconnectState.Recovery?) {
+    func connected(to server: RedisLocation, after recovery: ReconnectState.Recovery?) {
         var metadata: Logger.Metadata = ["redis": "\(topology)", "server": "\(server.address)"]
         if let recovery {
             metadata["event"] = "redis_back"

@@ -75,7 +75,7 @@ private final class Claimer {
 
     func claim() {
         let start = clock.microseconds
-        queue.claim(count: Self.count, first: first, join: claims.isEmpty) { [self] result in
+        queue.claim(ClaimRequest(count: Self.count, first: first, join: claims.isEmpty)) { [self] result in
             switch result {
             case .success(let claimed):
                 let bytes = claimed.bodies.reduce(0) { $0 + $1.readableBytes }

@@ -63,7 +63,7 @@ enum QueueBenchmark {
         func claimBatch() {
             let start = Usage.now()
             let first = done * batch + 1
-            queue.claim(count: batch, first: first, join: done == 0) { [self] result in
+            queue.claim(ClaimRequest(count: batch, first: first, join: done == 0)) { [self] result in
                 switch result {
                 case .success(let claimed) where claimed.bodies.count == batch:
                     // The first batch loads the scripts and warms up.

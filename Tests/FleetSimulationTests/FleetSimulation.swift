@@ -254,7 +254,7 @@ final class FleetSimulation: @unchecked Sendable {
             let (queue, campaign) = (random.pick(0...1), "c\(random.pick(0...3))")
             let cancels = random.chance(60)
             var command = RedisCommand("EVAL")
-            command.append(QueueScript.commandJobs.source(clock: .key(SimulatedServer.clock)))
+            command.append(QueueScript.commandJobs.reading(.key(SimulatedServer.clock)).source)
             for argument in [
                 "1", redis.queues[queue].jobCommands, cancels ? "cancel" : "uncancel", "operator", "", "0",
                 "campaign:\(campaign)",

@@ -22,7 +22,6 @@ final class SimulatedRedis {
     private var clock: Int64 = 0
     private var snapshot: [(key: String, dump: ByteBuffer)]?
     private var waits: [[SimulatedWait]]
-    private var digests: [String: QueueScript] = [:]
     private unowned let simulation: FleetSimulation
 
     init(_ server: SimulatedServer, in simulation: FleetSimulation) throws {
@@ -46,7 +45,7 @@ final class SimulatedRedis {
     func execute(_ original: RedisCommand) -> Result<RESPReply, RedisError> {
         if let refusal { return .failure(.server(RedisServerError(text: refusal))) }
         let arguments = CommandArguments(original)
-        let script = script(of: arguments)
+        let script = arguments.script
         var command = original
         if let (find, replacement) = simulation.options.mutation?.patch {
             command = arguments.replacing(find, by: replacement)
@@ -81,7 +80,7 @@ final class SimulatedRedis {
         // An EVALSHA with its digest, which is read in place.
         guard command.lengths.count > 2, command.lengths[0] == 7, command.lengths[1] == 40 else { return false }
         let digest = command.arguments.getString(at: command.arguments.readerIndex + 7, length: 40)
-        return digest.map { digests[$0] == .reclaim } ?? false
+        return digest.map { SimulatedServer.scripts[$0] == .reclaim } ?? false
     }
 
     /// Executes a command after setting the scripts' clock to the current time.
@@ -95,23 +94,6 @@ final class SimulatedRedis {
     }
 
     private static func limit(_ bytes: Int) -> RedisCommand { RedisCommand("CONFIG", "SET", "maxmemory", "\(bytes)") }
-
-    private func script(of arguments: CommandArguments) -> QueueScript? {
-        switch arguments[0] {
-        case "EVALSHA": return digests[arguments[1]]
-        case "EVAL": return SimulatedServer.scripts[arguments.length(1)]
-        case "SCRIPT":
-            guard let script = SimulatedServer.scripts[arguments.length(2)] else { return nil }
-            var load = RedisCommand("SCRIPT", "LOAD")
-            let source = simulation.options.mutation?.patch.map {
-                arguments.text(2).replacingOccurrences(of: $0.find, with: $0.by)
-            }
-            load.append(source ?? arguments.text(2))
-            if let digest = server.run(load).root.string { digests[digest] = script }
-            return nil
-        default: return nil
-        }
-    }
 
     // MARK: Blocking waits
 

@@ -9,9 +9,9 @@ import TestSupport
 /// The real Redis of a simulation, over a blocking connection.
 final class SimulatedServer {
     static let clock = "simulation:clock"
-    /// The scripts, by the lengths of their sources.
+    /// The scripts, by the digests of their sources.
     static let scripts = Dictionary(
-        (QueueScript.ofWorkers + QueueScript.ofOperators).map { ($0.source(clock: .key(clock)).count, $0) },
+        (QueueScript.ofWorkers + QueueScript.ofOperators).map { $0.reading(.key(clock)) }.map { ($0.digest, $0) },
         uniquingKeysWith: { one, _ in one })
 
     private let process: RedisServer
@@ -128,18 +128,23 @@ struct CommandArguments {
         return index < starts.count ? self[index] : nil
     }
 
+    /// The script that the command runs.
+    var script: QueueScript? {
+        switch self[0] {
+        case "EVALSHA": SimulatedServer.scripts[self[1]]
+        case "EVAL": SimulatedServer.scripts[QueueScript.digest(of: Array(self[1].utf8))]
+        default: nil
+        }
+    }
+
     /// Returns the command with a text in its script's source replaced.
     func replacing(_ find: String, by replacement: String) -> RedisCommand {
-        let place: Int
-        switch self[0] {
-        case "EVAL": place = 1
-        case "SCRIPT": place = 2
-        default: return command
-        }
+        guard let script else { return command }
+        let source = String(decoding: script.source, as: UTF8.self).replacingOccurrences(of: find, with: replacement)
         var changed = RedisCommand(self[0])
         for index in 1..<starts.count {
-            if index == place {
-                changed.append(text(index).replacingOccurrences(of: find, with: replacement))
+            if index == 1 {
+                changed.append(self[0] == "EVAL" ? source : QueueScript.digest(of: Array(source.utf8)))
             } else if let bytes = command.arguments.getSlice(at: starts[index], length: command.lengths[index]) {
                 changed.append(bytes)
             }

@@ -171,7 +171,7 @@ private final class SimulatedStores: LaneStores {
         let store = FleetStore(lane.sender, of: context, name: lane.name, clock: .key(SimulatedServer.clock))
         let simulated = SimulatedFleet(store, lane, worker.loop, in: simulation)
         fleet = FleetStore(
-            pauses: simulated, rates: store.rates,
+            pauses: simulated, rates: store.rates, guardAudit: store.guardAudit,
             throttledTokens: SimulatedThrottledTokens(
                 store: store.throttledTokens, lane: lane, loop: worker.loop, mutation: simulation.options.mutation),
             providerTokens: simulated, invalidTokens: simulated,
@@ -265,22 +265,15 @@ private final class SimulatedQueueStore: QueueStore {
         store.use(worker: worker)
     }
 
-    func claim(
-        count: Int, first: Int, join: Bool, knownCommands: String, configuration: ConfigurationDigest?,
-        sort: Bool, heartbeat: WorkerHeartbeat?,
-        completion: @escaping Completion<QueueConnection.Claimed>
-    ) {
+    func claim(_ request: ClaimRequest, completion: @escaping Completion<Claimed>) {
         let (holder, claimed) = (holder, claimed)
-        store.claim(
-            count: count, first: first, join: join, knownCommands: knownCommands, configuration: configuration,
-            sort: sort, heartbeat: heartbeat
-        ) { [self, simulation, lane, mutation] result in
+        store.claim(request) { [self, simulation, lane, mutation] result in
             var result = result
             if case .success(var answer) = result {
                 if answer.leaseLost { renewals.lost() } else { renewals.renewed(now: simulation.time.now) }
                 if mutation == .reclaimsAtOnce, let other = answer.expiredWorker { reclaim(other) { _ in } }
                 for (offset, body) in answer.bodies.enumerated() {
-                    simulation.checks.receive(ClaimID(number: first + offset, stamp: answer.stamp), of: claimed)
+                    simulation.checks.receive(ClaimID(number: request.first + offset, stamp: answer.stamp), of: claimed)
                     lane.checks.receive(body, under: holder, at: answer.now)
                 }
                 if mutation == .goesByOwnClock {
@@ -296,16 +289,8 @@ private final class SimulatedQueueStore: QueueStore {
         store.reserve(reservations, completion: completion)
     }
 
-    func reserve(_ amounts: [Int], of limit: QueueConnection.Limit, completion: @escaping Completion<[Int]>) {
-        store.reserve(amounts, of: limit, completion: completion)
-    }
-
-    func stop(_ stopped: QueueConnection.StoppedCampaign, completion: @escaping Completion<Bool>) {
+    func stop(_ stopped: StoppedCampaign, completion: @escaping Completion<Bool>) {
         store.stop(stopped, completion: completion)
-    }
-
-    func record(_ stopped: QueueConnection.StoppedCampaign, completion: @escaping Completion<Void>) {
-        store.record(stopped, completion: completion)
     }
 
     func settle(_ settlement: Settlement, completion: @escaping Completion<QueueConnection.Settled>) {
@@ -415,7 +400,7 @@ private final class SimulatedQueueStore: QueueStore {
 
 /// The real stores of the fleet's state, with checks of what the lane learns, and the mutations of the engine's rules.
 private final class SimulatedFleet: AppPauseStore, ProviderTokenStore, InvalidTokenStore {
-    typealias Completion<Value> = (Result<Value, QueueConnection.Failure>) -> Void
+    typealias Completion<Value> = (Result<Value, QueueFailure>) -> Void
 
     private let store: FleetStore
     private unowned let lane: SimulatedLane
@@ -493,7 +478,7 @@ private final class SimulatedFleet: AppPauseStore, ProviderTokenStore, InvalidTo
         store.invalidTokens.countIfUndivided(completion: completion)
     }
 
-    func mark(_ tokens: [InvalidToken], completion: @escaping Completion<[InvalidTokenSet.Marking]>) {
+    func mark(_ tokens: [InvalidToken], completion: @escaping Completion<[InvalidToken.Marking]>) {
         guard mutation == .settlesBeforeMarkingInvalid else {
             return store.invalidTokens.mark(tokens) { [simulation] result in
                 if case .success = result {

@@ -29,7 +29,7 @@ struct FeedbackMarkTests {
                 do {
                     _ = try await writer.mark([])
                     return true
-                } catch QueueConnection.Failure.redis(.notConnected) {
+                } catch QueueFailure.redis(.notConnected) {
                     return false
                 }
             }
@@ -54,7 +54,7 @@ struct FeedbackMarkTests {
                 let first = try await writer.mark(tokens.map { record($0) })
                 #expect(first == [.registeredSince, .added, .added, .added, .added, .known, .known])
                 let second = try await writer.mark(tokens.map { record($0) })
-                #expect(second == [.registeredSince] + [InvalidTokenSet.Marking](repeating: .known, count: 6))
+                #expect(second == [.registeredSince] + [InvalidToken.Marking](repeating: .known, count: 6))
             }
             let set = try queue.redis.run("SMEMBERS", keys.invalidTokens).elements?.compactMap(\.text) ?? []
             #expect(Set(set) == ["bb", "cc", "dd", "ee", "ff"])
@@ -149,7 +149,7 @@ struct FeedbackMarkTests {
                 try queue.redis.run("SET", all[which], "x")
                 // Without a token, no details are read.
                 for tokens in which == 3 ? [[record("aa")]] : [[], [record("aa")]] {
-                    let failure = await #expect(throws: QueueConnection.Failure.self) { try await writer.mark(tokens) }
+                    let failure = await #expect(throws: QueueFailure.self) { try await writer.mark(tokens) }
                     #expect(failure?.mayPass == false)
                     #expect(failure?.description.contains(all[which]) == true)
                 }
@@ -167,7 +167,7 @@ struct FeedbackMarkTests {
         try owner.invalidTokens().add("cc", .init(at: 9000, source: "apns"))
         try owner.run("SREM", keys.invalidTokens, "cc")
         try await withWriter(try RedisTopology(url: cluster.url), keys) { writer in
-            for expected in [InvalidTokenSet.Marking.added, .known] {
+            for expected in [InvalidToken.Marking.added, .known] {
                 let markings = try await writer.mark([record("aa"), record("bb"), record("cc")])
                 #expect(markings == [expected, .registeredSince, expected])
             }
@@ -187,7 +187,7 @@ struct FeedbackMarkTests {
                 #expect(none.isEmpty)
                 // No replica is in step.
                 try queue.redis.run("CONFIG", "SET", "min-replicas-to-write", "1")
-                let failure = await #expect(throws: QueueConnection.Failure.self) { try await writer.mark([]) }
+                let failure = await #expect(throws: QueueFailure.self) { try await writer.mark([]) }
                 #expect(failure?.mayPass == true && failure?.description.contains("NOREPLICAS") == true)
             }
         }
@@ -269,9 +269,9 @@ struct WritePatienceTests {
             ("NOPERM this user has no permissions", false), ("ERR unknown command", false),
         ])
     func mayPass(text: String, expected: Bool) {
-        #expect(QueueConnection.Failure.redis(.server(RedisServerError(text: text))).mayPass == expected)
-        #expect(QueueConnection.Failure.redis(.notConnected(address: "x", reason: "y")).mayPass)
+        #expect(QueueFailure.redis(.server(RedisServerError(text: text))).mayPass == expected)
+        #expect(QueueFailure.redis(.notConnected(address: "x", reason: "y")).mayPass)
         let login = RedisServerError(text: "WRONGPASS no")
-        #expect(!QueueConnection.Failure.redis(.authentication(address: "x", reply: login, source: "x")).mayPass)
+        #expect(!QueueFailure.redis(.authentication(address: "x", reply: login, source: "x")).mayPass)
     }
 }

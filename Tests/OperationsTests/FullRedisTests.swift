@@ -79,7 +79,7 @@ struct FullRedisTests {
     func shared() async throws {
         try await withFullRedis { queue in
             let keys = queue.sharedKeys
-            let rates = onLoop(queue, AppRates(client: queue.client, keys: keys))
+            let rates = onLoop(queue, SharedRates(client: queue.client, keys: keys))
             for _ in 0..<2 {
                 let _: Int64 = try await call(queue) {
                     rates.value.reserve(100, of: "shop", perSecond: 1000, completion: $0)
@@ -115,7 +115,7 @@ struct FullRedisTests {
         try await withFullRedis { queue in
             let keys = queue.sharedKeys
             let set = onLoop(queue, InvalidTokenSet(client: queue.client, keys: keys, maximumAge: 0))
-            let markings: [InvalidTokenSet.Marking] = try await call(queue) {
+            let markings: [InvalidToken.Marking] = try await call(queue) {
                 set.value.mark([token("aa"), token("bb")], completion: $0)
             }
             #expect(markings == [.added, .added])
@@ -158,7 +158,7 @@ struct FullRedisTests {
             try await JobCommands.change(cancel, of: [.campaign("x")], by: "eve", client, keys)
             let worker = queue.worker("w")
             #expect(try await worker.claim(1).commands?.commands.count == 1)
-            #expect(try await worker.limit("x", 10, since: 1, [1, 1]) == [0, 100])
+            #expect(try await queue.limit("x", 10, since: 1, [1, 1]) == [0, 100])
             try await worker.settle { settlement in
                 settlement.use(campaign: ByteBuffer(string: "x"))
                 settlement.end(1, .delivered)

@@ -118,7 +118,7 @@ struct JobCommandsTests {
     @Test("schedule the jobs of a limited campaign one after the other, and start again for another limit")
     func turns() async throws {
         func turns(_ perSecond: Int, since: Int64, _ amounts: Int...) async throws -> [Int] {
-            try await queue.worker("w").limit("spring", perSecond, since: since, amounts)
+            try await queue.limit("spring", perSecond, since: since, amounts)
         }
         let first = try await turns(100, since: 1, 1, 10, 5)
         #expect(first == [0, 10, 110])
@@ -138,17 +138,12 @@ struct JobCommandsTests {
 
     @Test("limit a campaign to one rate in all queues, which learn of the limit at different times")
     func fleetRate() async throws {
-        let prefix = String(queue.keys.jobs.prefix { $0 != ":" })
-        let workers = try ["a", "b"].map { name in
-            TestWorker(
-                name, client: queue.client, keys: try QueueKeys(prefix: prefix, queue: name), limits: QueueLimits())
-        }
-        #expect(try await workers[0].limit("spring", 1, since: 7, [2]) == [0])
-        // The second queue's command was written a moment later.
-        #expect(try await workers[1].limit("spring", 1, since: 8, [3]) == [0])
-        let wait = try #require(try await workers[0].limit("spring", 1, since: 7, [1]).first)
+        #expect(try await queue.limit("spring", 1, since: 7, [2]) == [0])
+        // Another queue's command was written a moment later.
+        #expect(try await queue.limit("spring", 1, since: 8, [3]) == [0])
+        let wait = try #require(try await queue.limit("spring", 1, since: 7, [1]).first)
         #expect(wait > 0 && wait <= 3000)
-        let next = try #require(try await workers[1].limit("spring", 1, since: 8, [1]).first)
+        let next = try #require(try await queue.limit("spring", 1, since: 8, [1]).first)
         #expect(next > wait && next <= 4000)
     }
 
@@ -460,7 +455,7 @@ struct JobCommandsTests {
     @Test("pause a campaign in another queue only if it has a guard and runs there, and once")
     func stopElsewhere() async throws {
         let worker = queue.worker("w")
-        let stopped = QueueConnection.StoppedCampaign(campaign: "spring", reason: "dead is 2.0% of 1000, above 1%")
+        let stopped = StoppedCampaign(campaign: "spring", reason: "dead is 2.0% of 1000, above 1%")
         #expect(try await worker.stop(stopped) == false)
         #expect(try await state() == nil)
         try await guardSpring("dead>1%", minimum: 100)
@@ -475,7 +470,7 @@ struct JobCommandsTests {
             .cancel(discard: false), of: [.campaign("spring")], by: "ada", queue.client, queue.keys)
         #expect(try await worker.stop(stopped) == false)
         #expect(try await state() == .cancelled)
-        try await worker.record(stopped)
+        try await queue.record(stopped)
         let entry = try #require(try await AuditLog.latest(1, queue.client, queue.sharedKeys).first)
         #expect(entry.action == .pauseCampaign && entry.by == "guard" && entry.via == .worker)
         #expect(entry.subject == "campaign spring" && entry.detail == stopped.reason)

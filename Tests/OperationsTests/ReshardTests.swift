@@ -212,12 +212,12 @@ struct ReshardTests {
             let first = TokenDivision(generation: 1, shards: 1, other: (16, .copying))
             #expect(try await scene.tokens.call { $0.record(first, completion: $1) } == first)
             try await Self.reshard(scene, to: 16, stoppingAfter: 0)
-            let failure = await #expect(throws: QueueConnection.Failure.self) {
+            let failure = await #expect(throws: QueueFailure.self) {
                 _ = try await scene.tokens.call {
                     $0.copyTokens("push:{shared}:invalid-tokens", after: "0", first, completion: $1)
                 }
             }
-            #expect(failure?.division?.generation == 2)
+            #expect(failure.flatMap { TokenDivision(refusal: $0) }?.generation == 2)
         }
     }
 

@@ -19,7 +19,7 @@ struct FleetStateTests {
     private struct Fleet: Sendable {
         let loop: any EventLoop
         let pauses: [NIOLoopBoundBox<AppPauses>]
-        let rates: NIOLoopBoundBox<AppRates>
+        let rates: NIOLoopBoundBox<SharedRates>
         let throttled: NIOLoopBoundBox<ThrottledTokens>
         let tokens: NIOLoopBoundBox<SharedProviderTokens>
 
@@ -74,7 +74,7 @@ struct FleetStateTests {
                 pauses: ["one", "two"].map { name in
                     NIOLoopBoundBox(
                         AppPauses(client: client, keys: keys, worker: name, durations: durations), eventLoop: loop)
-                }, rates: NIOLoopBoundBox(AppRates(client: client, keys: keys), eventLoop: loop),
+                }, rates: NIOLoopBoundBox(SharedRates(client: client, keys: keys), eventLoop: loop),
                 throttled: NIOLoopBoundBox(ThrottledTokens(client: client, keys: keys), eventLoop: loop),
                 tokens: NIOLoopBoundBox(SharedProviderTokens(client: client, keys: keys), eventLoop: loop))
         }.get()
@@ -234,11 +234,11 @@ struct FleetStateTests {
         for key in [queue.sharedKeys.appPaused("shop"), queue.sharedKeys.appRate("shop")] {
             try queue.redis.run("RPUSH", key, "x")
         }
-        await #expect(throws: QueueConnection.Failure.self) { try await fleet.trip() }
-        await #expect(throws: QueueConnection.Failure.self) { try await fleet.probe() }
+        await #expect(throws: QueueFailure.self) { try await fleet.trip() }
+        await #expect(throws: QueueFailure.self) { try await fleet.probe() }
         // All pauses are read at once, and a key that is not a pause hides no other.
         #expect(try await fleet.read(["shop", "other"]) == [nil, nil])
-        await #expect(throws: QueueConnection.Failure.self) { try await fleet.reserve(1, perSecond: 1) }
+        await #expect(throws: QueueFailure.self) { try await fleet.reserve(1, perSecond: 1) }
         #expect(try queue.redis.run("LLEN", queue.sharedKeys.appRate("shop")) == 1)
     }
 
@@ -312,9 +312,9 @@ struct FleetStateTests {
         #expect(try queue.redis.run("PTTL", queue.sharedKeys.throttledTokens).number ?? 0 > 30_000)
         try queue.redis.run("DEL", queue.sharedKeys.throttledTokens)
         try queue.redis.run("SET", queue.sharedKeys.throttledTokens, "x")
-        await #expect(throws: QueueConnection.Failure.self) { try await add("dd", now + 20_000) }
-        await #expect(throws: QueueConnection.Failure.self) { try await find(["aa"]) }
-        await #expect(throws: QueueConnection.Failure.self) { try await count() }
+        await #expect(throws: QueueFailure.self) { try await add("dd", now + 20_000) }
+        await #expect(throws: QueueFailure.self) { try await find(["aa"]) }
+        await #expect(throws: QueueFailure.self) { try await count() }
     }
 
     private func other(_ text: String) -> SharedProviderTokens.Answer { .other(ByteBuffer(string: text)) }

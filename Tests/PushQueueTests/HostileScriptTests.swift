@@ -162,7 +162,7 @@ struct HostileScriptTests {
                     do {
                         try await body()
                         #expect(try Self.count(queue) == before - ended, "\(command)")
-                    } catch is QueueConnection.Failure {
+                    } catch is QueueFailure {
                         // A script that fails has changed nothing.
                         #expect(try Self.count(queue) == before, "\(command)")
                     }

@@ -107,7 +107,7 @@ struct InvalidTokenTests {
                 try queue.redis.run("HSET", keys.registrations, "odd\(index)", "soon")
             }
             let loop = queue.client.eventLoop
-            func mark(_ token: String, maximumAge: Int64) async throws -> [InvalidTokenSet.Marking] {
+            func mark(_ token: String, maximumAge: Int64) async throws -> [InvalidToken.Marking] {
                 let set = NIOLoopBoundBox.makeBoxSendingValue(
                     InvalidTokenSet(client: queue.client, keys: keys, maximumAge: Int(maximumAge)), eventLoop: loop)
                 let record = self.token(token)
@@ -159,7 +159,7 @@ struct InvalidTokenTests {
             let set = NIOLoopBoundBox.makeBoxSendingValue(
                 InvalidTokenSet(client: queue.client, keys: keys), eventLoop: loop)
             let record = token("aa")
-            let result: Result<[InvalidTokenSet.Marking], QueueConnection.Failure> = await withCheckedContinuation {
+            let result: Result<[InvalidToken.Marking], QueueFailure> = await withCheckedContinuation {
                 continuation in
                 loop.execute { set.value.mark([record]) { continuation.resume(returning: $0) } }
             }
@@ -245,7 +245,7 @@ struct InvalidTokenTests {
             #expect(try await find(list).isEmpty)
             try queue.redis.run("SET", keys.invalidTokens, "x")
             let one = list
-            await #expect(throws: QueueConnection.Failure.self) { try await find(one) }
+            await #expect(throws: QueueFailure.self) { try await find(one) }
         }
     }
 

@@ -93,7 +93,7 @@ struct QueueConnectionTests {
                 let kind = key.contains(":unique:") ? "list" : "string"
                 try queue.redis.run(kind == "list" ? "RPUSH" : "SET", key, "something else")
                 let before = try queue.everything()
-                let failure = await #expect(throws: QueueConnection.Failure.self) {
+                let failure = await #expect(throws: QueueFailure.self) {
                     switch script {
                     case .claim: _ = try await worker.claim(10, first: 5)
                     case .reserve:

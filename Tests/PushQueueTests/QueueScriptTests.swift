@@ -95,7 +95,7 @@ struct QueueScriptTests {
 
     @Test("only the part with the clock differs", arguments: all)
     func clockPart(script: QueueScript) {
-        let source = String(decoding: script.source(clock: .key("clock")), as: UTF8.self)
+        let source = String(decoding: script.reading(.key("clock")).source, as: UTF8.self)
         #expect(!source.contains("'TIME'"))
         #expect(
             source.contains("the clock is not set") && source.hasSuffix(String(decoding: script.text, as: UTF8.self)))
@@ -109,7 +109,7 @@ struct QueueScriptTests {
                 queue.client.eventLoop.execute { [client = queue.client, keys = queue.keys] in
                     QueueConnection(
                         client: client, keys: keys, worker: "w", limits: QueueLimits(), clock: .server, random: { 36 }
-                    ).claim(count: 1, first: 1, join: true) { continuation.resume(with: $0.map(\.stamp)) }
+                    ).claim(ClaimRequest(count: 1, first: 1, join: true)) { continuation.resume(with: $0.map(\.stamp)) }
                 }
             }
             #expect(stamp.hasPrefix("0010"))
@@ -119,8 +119,8 @@ struct QueueScriptTests {
     @Test("commands go to whatever sender is given")
     func sender() {
         let sender = AbsentRedis()
-        let rates = AppRates(client: sender, keys: SharedKeys())
-        var failure: QueueConnection.Failure?
+        let rates = SharedRates(client: sender, keys: SharedKeys())
+        var failure: QueueFailure?
         rates.reserve(1, of: "shop", perSecond: 10) { result in
             if case .failure(let error) = result { failure = error }
         }

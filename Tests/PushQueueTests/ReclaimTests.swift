@@ -257,7 +257,7 @@ struct ReclaimTests {
         let now = try await queue.worker("w").claim(0).now
         try queue.redis.run("SET", queue.keys.claimed("w"), "something else")
         try queue.endLease("w")
-        await #expect(throws: QueueConnection.Failure.self) { try await queue.worker("x").reclaim("w") }
+        await #expect(throws: QueueFailure.self) { try await queue.worker("x").reclaim("w") }
         let lease = try #require(Double(queue.redis.run("ZSCORE", queue.keys.workers, "w").text ?? ""))
         #expect(Int64(lease) - now > 3_500_000)
         #expect(try await queue.worker("x").claim(0).expiredWorker == nil)

@@ -356,7 +356,7 @@ struct SharesTests {
         try queue.push([Self.job("a1", "a"), Self.job("a2", "a")])
         for key in [queue.keys.sorted, queue.keys.shares] {
             try queue.redis.run("SET", key, "x")
-            let failure = await #expect(throws: QueueConnection.Failure.self) {
+            let failure = await #expect(throws: QueueFailure.self) {
                 try await queue.worker("w").claim(1, sort: true)
             }
             #expect("\(try #require(failure))".contains("WRONGTYPE \(key) holds a string"))

@@ -57,7 +57,7 @@ struct TokenFilterKeeperTests {
 
         /// Records a token that APNs throttles for a time.
         func throttle(_ token: String, until: Int64 = .max / 2_000_000) async throws {
-            let result: Result<Void, QueueConnection.Failure> = await withCheckedContinuation { continuation in
+            let result: Result<Void, QueueFailure> = await withCheckedContinuation { continuation in
                 loop.execute { [client, keys] in
                     ThrottledTokens(client: client, keys: keys)
                         .add(ByteBuffer(string: token), until: until) { continuation.resume(returning: $0) }
@@ -67,7 +67,7 @@ struct TokenFilterKeeperTests {
         }
 
         func withdraw(_ tokens: [String]) async throws {
-            let result: Result<Int, QueueConnection.Failure> = await withCheckedContinuation { continuation in
+            let result: Result<Int, QueueFailure> = await withCheckedContinuation { continuation in
                 loop.execute { [client, keys] in
                     InvalidTokenSet(client: client, keys: keys, maximumAge: 0)
                         .withdraw(tokens.map { ByteBuffer(string: $0) }) { continuation.resume(returning: $0) }

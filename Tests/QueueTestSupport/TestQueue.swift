@@ -44,6 +44,26 @@ package final class TestQueue {
         try await addInvalidTokensToSet(tokens, sharedKeys, on: client.topology)
     }
 
+    /// Returns the milliseconds until each job of a limited campaign can be sent.
+    package func limit(_ campaign: String, _ perSecond: Int, since: Int64, _ amounts: [Int]) async throws -> [Int] {
+        try await withCheckedThrowingContinuation { continuation in
+            client.eventLoop.execute { [client, sharedKeys] in
+                SharedRates(client: client, keys: sharedKeys).reserve(
+                    amounts, of: .campaign(campaign, perSecond: perSecond, since: since)
+                ) { continuation.resume(with: $0) }
+            }
+        }
+    }
+
+    /// Adds the pause of a campaign by its guard to the audit log, as a worker does.
+    package func record(_ stopped: StoppedCampaign) async throws {
+        try await withCheckedThrowingContinuation { continuation in
+            client.eventLoop.execute { [client, sharedKeys] in
+                GuardAudit(client: client, keys: sharedKeys).record(stopped) { continuation.resume(with: $0) }
+            }
+        }
+    }
+
     /// The set of invalid tokens, for a client other than the workers'.
     package func storedInvalidTokens() throws -> StoredInvalidTokens {
         StoredInvalidTokens(redis, sharedKeys.invalidTokens)
@@ -155,13 +175,11 @@ package struct TestWorker: Sendable {
     package func claim(
         _ count: Int, first: Int = 1, join: Bool = true, knownCommands: String = "",
         configuration: ConfigurationDigest? = nil, sort: Bool = false, heartbeat: WorkerHeartbeat? = nil
-    ) async throws -> QueueConnection.Claimed {
-        let claimed = try await call {
-            $0.claim(
-                count: count, first: first, join: join, knownCommands: knownCommands,
-                configuration: configuration, sort: sort, heartbeat: heartbeat,
-                completion: $1)
-        }
+    ) async throws -> Claimed {
+        let request = ClaimRequest(
+            count: count, first: first, join: join, knownCommands: knownCommands, configuration: configuration,
+            sort: sort, heartbeat: heartbeat)
+        let claimed = try await call { $0.claim(request, completion: $1) }
         stamps.learn(claimed.stamp, of: first..<first + claimed.bodies.count)
         return claimed
     }
@@ -196,23 +214,12 @@ package struct TestWorker: Sendable {
         return results
     }
 
-    /// Returns the milliseconds until each job of a limited campaign can be sent.
-    package func limit(_ campaign: String, _ perSecond: Int, since: Int64, _ amounts: [Int]) async throws -> [Int] {
-        try await call {
-            $0.reserve(amounts, of: .campaign(campaign, perSecond: perSecond, since: since), completion: $1)
-        }
+    package func stop(_ stopped: StoppedCampaign) async throws -> Bool {
+        try await call { $0.stop(stopped, completion: $1) }
     }
 
     /// - Returns: the numbers of jobs that went back and that became dead letters; `nil` if the lease had not expired.
     @discardableResult
-    package func stop(_ stopped: QueueConnection.StoppedCampaign) async throws -> Bool {
-        try await call { $0.stop(stopped, completion: $1) }
-    }
-
-    package func record(_ stopped: QueueConnection.StoppedCampaign) async throws {
-        try await call { $0.record(stopped, completion: $1) }
-    }
-
     package func reclaim(_ other: String) async throws -> [Int]? {
         var all: [Int]?
         while let counts = try await reclaimed(other) {
@@ -241,7 +248,7 @@ package struct TestWorker: Sendable {
 
     private func call<Value: Sendable>(
         _ body:
-            @escaping @Sendable (QueueConnection, @escaping (Result<Value, QueueConnection.Failure>) -> Void) -> Void
+            @escaping @Sendable (QueueConnection, @escaping (Result<Value, QueueFailure>) -> Void) -> Void
     ) async throws -> Value {
         try await withCheckedThrowingContinuation { continuation in
             eventLoop.execute { body(queue.value) { continuation.resume(with: $0) } }
@@ -278,7 +285,7 @@ package func addInvalidTokensToSet(_ tokens: [InvalidToken], _ keys: SharedKeys,
         logger: Logger(label: "test", factory: { _ in SwiftLogNoOpLogHandler() }))
     client.start()
     try await client.waitUntilReady(timeout: .minutes(3))
-    let result: Result<[InvalidTokenSet.Marking], QueueConnection.Failure> = await withCheckedContinuation {
+    let result: Result<[InvalidToken.Marking], QueueFailure> = await withCheckedContinuation {
         continuation in
         loop.execute {
             InvalidTokenSet(client: client, keys: keys, maximumAge: 0).mark(tokens) {
@@ -327,7 +334,7 @@ extension Settlement {
     }
 }
 
-extension QueueConnection.Claimed {
+extension Claimed {
     package var texts: [String] { bodies.map(\.text) }
 }
 

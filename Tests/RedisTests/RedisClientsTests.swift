@@ -165,7 +165,7 @@ struct RedisClientsTests {
         var configuration = RedisClientConfiguration()
         configuration.clientName = Self.name
         let nodes = NodeConnections(topology: topology, eventLoop: group.next(), configuration: configuration)
-        let location = RedisEndpoint.Location.host("127.0.0.1", port: cluster.nodes[0].port)
+        let location = RedisLocation.host("127.0.0.1", port: cluster.nodes[0].port)
         func use() async throws -> ServerLink {
             try await withCheckedThrowingContinuation { continuation in
                 nodes.eventLoop.execute { nodes.use(location) { continuation.resume(with: $0) } }

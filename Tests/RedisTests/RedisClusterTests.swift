@@ -140,7 +140,7 @@ struct RedisClusterTests {
         let addresses = [own.nodes[0], other.nodes[0]].map { "127.0.0.1:\($0.port)" }.joined(separator: ",")
         let states = States()
         try await withClient("redis+cluster://\(addresses)", key: "k", prepare: states.record) { client in
-            let places = own.nodes.map { RedisEndpoint.Location.host("127.0.0.1", port: $0.port) }
+            let places = own.nodes.map { RedisLocation.host("127.0.0.1", port: $0.port) }
             #expect(places.contains(try #require(await place(of: client))))
             for node in own.nodes { node.stop() }
             try await eventually("it refuses the other Cluster") {

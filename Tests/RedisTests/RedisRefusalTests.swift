@@ -5,7 +5,7 @@ import Testing
 
 @Suite("An error that points to another server")
 struct RedisRefusalTests {
-    static let sender = RedisEndpoint.Location.host("10.0.0.1", port: 6379)
+    static let sender = RedisLocation.host("10.0.0.1", port: 6379)
     static let single = RedisTopology.single(RedisEndpoint(location: sender))
     static let sentinel = RedisTopology.sentinel(RedisTopology.Sentinel(sentinels: [sender], master: "m"))
     static let cluster = RedisTopology.cluster(RedisTopology.Cluster(nodes: [sender]))

@@ -314,7 +314,7 @@ struct RedisSentinelTests {
 }
 
 /// Returns the server for the client's commands.
-func place(of client: RedisClient) async throws -> RedisEndpoint.Location? {
+func place(of client: RedisClient) async throws -> RedisLocation? {
     try await client.eventLoop.submit { client.server }.get()
 }
 

@@ -1,18 +1,3 @@
-/// The reason why a header block cannot be decoded (RFC 7541).
-enum HPACKViolation: String, Error {
-    /// §5.1
-    case integer = "an integer is too large"
-    /// §2.3.3, §6.1
-    case index = "an index is in no table"
-    /// §5.2
-    case padding = "the padding of a string is invalid"
-    /// §5.2
-    case endOfString = "a string contains the end-of-string symbol"
-    /// §4.2, §6.3
-    case tableSize = "a change of the table's size is too large, or not at the beginning"
-    case truncated = "the last field is incomplete"
-}
-
 /// A decoder of header blocks (RFC 7541).
 ///
 /// It allocates no memory for a field, unless its Huffman-coded strings are longer than all before.

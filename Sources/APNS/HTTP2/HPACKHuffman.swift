@@ -1,3 +1,18 @@
+/// The reason why a header block cannot be decoded (RFC 7541).
+enum HPACKViolation: String, Error {
+    /// §5.1
+    case integer = "an integer is too large"
+    /// §2.3.3, §6.1
+    case index = "an index is in no table"
+    /// §5.2
+    case padding = "the padding of a string is invalid"
+    /// §5.2
+    case endOfString = "a string contains the end-of-string symbol"
+    /// §4.2, §6.3
+    case tableSize = "a change of the table's size is too large, or not at the beginning"
+    case truncated = "the last field is incomplete"
+}
+
 /// The decoder of HPACK's Huffman code (RFC 7541 §5.2, Appendix B).
 ///
 /// The code is canonical: codes of the same length are consecutive numbers in the order of their symbols, and longer

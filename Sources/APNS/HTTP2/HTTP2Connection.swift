@@ -225,7 +225,7 @@ package final class HTTP2Connection: ChannelDuplexHandler {
     }
 
     package func errorCaught(context: ChannelHandlerContext, error: any Error) {
-        close(APNSConnectionError.ended(endpoint, state, by: error))
+        close(state.meaning(of: error, endpoint))
     }
 
     package func channelInactive(context: ChannelHandlerContext) { endedByPeer() }
@@ -239,7 +239,7 @@ package final class HTTP2Connection: ChannelDuplexHandler {
         if isClosing, state.isRetired, case .draining(let reason) = state.phase {
             return end(APNSConnectionError.retired(endpoint, reason ?? "it was no longer needed"))
         }
-        end(APNSConnectionError.closedByPeer(endpoint, state))
+        end(state.closedByPeer(endpoint))
     }
 
     /// Records that the connection could not be made.

@@ -229,6 +229,33 @@ struct HTTP2ConnectionState {
     }
 }
 
+/// The meaning of the end of the connection.
+extension HTTP2ConnectionState {
+    /// Returns the meaning of a close by the server.
+    func closedByPeer(_ endpoint: APNSEndpoint) -> APNSConnectionError {
+        switch phase {
+        case .connecting: .closedByPeer(endpoint, whileConnecting: true, reason: nil)
+        case .awaitingSettings: .hungUp(endpoint, .beforeSettings)
+        case .open where !hasAnswered && requests > 0: .hungUp(endpoint, .beforeAnswer)
+        case .draining(let reason):
+            .closedByPeer(endpoint, whileConnecting: false, reason: reason ?? (isSentAway ? "GOAWAY" : nil))
+        case .open, .closed: .closedByPeer(endpoint, whileConnecting: false, reason: nil)
+        }
+    }
+
+    /// Returns the meaning of an error that ended the channel: servers end it properly, by just closing, or by a reset.
+    func meaning(of error: any Error, _ endpoint: APNSEndpoint) -> any Error {
+        if error is APNSConnectionError { return error }
+        if let error = error as? TLSError, error.kind != .truncated { return error }
+        let closed = closedByPeer(endpoint)
+        if case .hungUp = closed { return closed }
+        // Without a request nothing can be missing.
+        if error is TLSError, inFlight == 0 { return closed }
+        if error is TLSError { return error }
+        return APNSConnectionError.broken(endpoint, whileConnecting: phase == .connecting, "\(error)")
+    }
+}
+
 /// Distinguishes a server that floods from one that answers, by bytes alone.
 ///
 /// A frame has at least nine bytes (RFC 9113 §4.1), so a bound on bytes that belong to no answer bounds PING, SETTINGS,
@@ -261,30 +288,4 @@ struct FloodGauge {
 
     /// Returns true if more was received than answers to this many requests can account for.
     func isOverflowing(inFlight: Int) -> Bool { level > Self.burst + Self.answer * max(inFlight, 0) }
-}
-
-/// The meaning of the end of an HTTP/2 connection.
-extension APNSConnectionError {
-    static func closedByPeer(_ endpoint: APNSEndpoint, _ state: HTTP2ConnectionState) -> APNSConnectionError {
-        switch state.phase {
-        case .connecting: .closedByPeer(endpoint, whileConnecting: true, reason: nil)
-        case .awaitingSettings: .hungUp(endpoint, .beforeSettings)
-        case .open where !state.hasAnswered && state.requests > 0: .hungUp(endpoint, .beforeAnswer)
-        case .draining(let reason):
-            .closedByPeer(endpoint, whileConnecting: false, reason: reason ?? (state.isSentAway ? "GOAWAY" : nil))
-        case .open, .closed: .closedByPeer(endpoint, whileConnecting: false, reason: nil)
-        }
-    }
-
-    /// Returns the meaning of an error that ended the channel: servers end it properly, by just closing, or by a reset.
-    static func ended(_ endpoint: APNSEndpoint, _ state: HTTP2ConnectionState, by error: any Error) -> any Error {
-        if error is APNSConnectionError { return error }
-        if let error = error as? TLSError, error.kind != .truncated { return error }
-        let closed = closedByPeer(endpoint, state)
-        if case .hungUp = closed { return closed }
-        // Without a request nothing can be missing.
-        if error is TLSError, state.inFlight == 0 { return closed }
-        if error is TLSError { return error }
-        return broken(endpoint, whileConnecting: state.phase == .connecting, "\(error)")
-    }
 }

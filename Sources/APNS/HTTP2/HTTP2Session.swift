@@ -2,9 +2,9 @@ import NIOCore
 
 /// The client's side of one HTTP/2 connection (RFC 9113): bytes in, bytes out, requests submitted, events returned.
 ///
-/// It does no I/O and has no clock. This file writes; `HTTP2Session+Receiving.swift` reads what arrives for the connection
-/// and passes what arrives for streams to ``HTTP2Streams``. A violation of HTTP/2 by the server ends the session: it sends
-/// a GOAWAY with the error's code, reads nothing more, and is finished.
+/// It does no I/O and has no clock. ``HTTP2Peer`` has the state of the connection, ``HTTP2Streams`` that of the streams. A
+/// violation of HTTP/2 by the server ends the session: it sends a GOAWAY with the error's code, reads nothing more, and is
+/// finished.
 ///
 /// Not thread-safe: it belongs to one event loop.
 final class HTTP2Session {
@@ -17,23 +17,6 @@ final class HTTP2Session {
 
     /// Thrown if the server makes the client queue more answers than it reads, or continues header blocks without end.
     struct Flood: Error, Equatable {}
-
-    /// The state of the connection that the server's frames set (RFC 9113 §6.5.2, §6.8, §6.9).
-    struct Peer {
-        var maximumStreams = Int.max
-        /// The initial window of a stream, in bytes of DATA.
-        var streamWindow = HTTP2Streams.defaultWindow
-        /// The remaining window of the connection.
-        var window = HTTP2Streams.defaultWindow
-        /// True once its SETTINGS, which are its preface, have arrived (RFC 9113 §3.4).
-        var hasSettings = false
-        /// True until it has acknowledged this side's SETTINGS.
-        var awaitsAcknowledgement = true
-        /// The bytes of DATA received since the last WINDOW_UPDATE of the connection.
-        var unacknowledged = 0
-        /// The last stream named by the last GOAWAY.
-        var lastStream = Int32.max
-    }
 
     /// The phase of the session.
     enum Phase: Equatable {
@@ -49,13 +32,13 @@ final class HTTP2Session {
     var events: [Event] = []
     var streams: HTTP2Streams
     /// The server's violation of HTTP/2, if there was one.
-    var complaint: String?
-    var phase = Phase.open
-    var peer = Peer()
-    var control = ControlFrames()
-    var writer: RequestWriter
+    private(set) var complaint: String?
+    private(set) var phase = Phase.open
+    private(set) var peer = HTTP2Peer()
+    private(set) var control = ControlFrames()
+    private(set) var writer: RequestWriter
     /// The beginning of an incomplete frame.
-    var partial: [UInt8] = []
+    private(set) var partial: [UInt8] = []
     /// The number of cancelled requests whose resets have not been written.
     var pendingCancels: Int { waiting.cancelled.count }
 
@@ -196,6 +179,145 @@ final class HTTP2Session {
             streams.close(index, code: .cancel)
         }
         waiting.cancelled.removeAll(keepingCapacity: true)
+    }
+
+    // MARK: Input
+
+    /// Reads bytes from the server. The results are in ``events`` and ``streams``.
+    func receive(_ bytes: UnsafeRawBufferPointer) throws(Flood) {
+        guard phase != .ended, let start = bytes.baseAddress?.assumingMemoryBound(to: UInt8.self) else { return }
+        guard !partial.isEmpty else {
+            let used = try readFrames(start, bytes.count)
+            if used < bytes.count, phase != .ended {
+                partial.append(contentsOf: UnsafeRawBufferPointer(rebasing: bytes[used...]))
+            }
+            return
+        }
+        var all: [UInt8] = []
+        swap(&all, &partial)
+        all.append(contentsOf: bytes)
+        let used: Result<Int, Flood> = all.withUnsafeBufferPointer { all in
+            guard let start = all.baseAddress else { return .success(0) }
+            do throws(Flood) { return .success(try readFrames(start, all.count)) } catch { return .failure(error) }
+        }
+        all.removeFirst(try used.get())
+        if phase != .ended { partial = all }
+    }
+
+    /// Reads complete frames.
+    /// - Returns: the number of bytes read.
+    private func readFrames(_ start: UnsafePointer<UInt8>, _ count: Int) throws(Flood) -> Int {
+        var offset = 0
+        while count - offset >= HTTP2FrameHeader.size {
+            let header = HTTP2FrameHeader(start + offset)
+            let end = offset + HTTP2FrameHeader.size + header.length
+            do throws(HTTP2Violation) {
+                try check(header)
+                guard end <= count else { return offset }
+                try read(
+                    header, UnsafeBufferPointer(start: start + offset + HTTP2FrameHeader.size, count: header.length))
+            } catch {
+                try record(error)
+            }
+            guard phase != .ended else { return count }
+            offset = end
+        }
+        return offset
+    }
+
+    /// Ends what a violation ends: the session or a stream.
+    private func record(_ violation: HTTP2Violation) throws(Flood) {
+        switch violation {
+        case .connection(let code, let text):
+            complaint = complaint ?? text
+            goAway(code)
+        case .stream(let code, let index): streams.reset(index, code, &control)
+        case .flood(let text):
+            complaint = complaint ?? text
+            throw Flood()
+        }
+    }
+
+    /// Checks a frame's header (§3.4, §4.2, §4.3, §6.10).
+    private func check(_ header: HTTP2FrameHeader) throws(HTTP2Violation) {
+        if !peer.hasSettings, header.kind != HTTP2FrameKind.settings || header.has(HTTP2Flag.acknowledgement) {
+            throw .connection(.protocolError, "its first frame is not SETTINGS")
+        }
+        let maximum = HTTP2FrameHeader.maximumLength
+        guard header.length <= maximum else {
+            throw .connection(.frameSizeError, "it sent a frame of \(header.length) bytes, more than \(maximum)")
+        }
+        if let block = streams.headers.incomplete,
+            header.kind != HTTP2FrameKind.continuation || header.stream != block.stream
+        {
+            throw .connection(.protocolError, "it sent another frame between HEADERS and CONTINUATION")
+        }
+    }
+
+    private func read(_ header: HTTP2FrameHeader, _ payload: UnsafeBufferPointer<UInt8>) throws(HTTP2Violation) {
+        switch header.kind {
+        case HTTP2FrameKind.data: try readData(header, payload)
+        case HTTP2FrameKind.headers: try streams.readHeaders(header, payload, &control)
+        case HTTP2FrameKind.priority: try streams.readPriority(header)
+        case HTTP2FrameKind.resetStream: try streams.readReset(header, payload)
+        case HTTP2FrameKind.settings: try readSettings(header, payload)
+        // §8.4: this side has disabled pushes.
+        case HTTP2FrameKind.pushPromise: throw .connection(.protocolError, "it sent PUSH_PROMISE")
+        case HTTP2FrameKind.ping: try readPing(header, payload)
+        case HTTP2FrameKind.goAway: try readGoAway(header, payload)
+        case HTTP2FrameKind.windowUpdate: try readWindowUpdate(header, payload)
+        case HTTP2FrameKind.continuation: try streams.readContinuation(header, payload, &control)
+        // §5.5: unknown frames are ignored.
+        default: break
+        }
+    }
+
+    private func readData(_ header: HTTP2FrameHeader, _ payload: UnsafeBufferPointer<UInt8>) throws(HTTP2Violation) {
+        let stream = header.stream
+        guard !streams.isIdle(stream) else {
+            throw .connection(.protocolError, "it sent DATA on stream \(stream), which is not open")
+        }
+        try peer.received(header.length, &control)
+        try streams.readData(header, payload, &control)
+    }
+
+    private func readSettings(_ header: HTTP2FrameHeader, _ payload: UnsafeBufferPointer<UInt8>) throws(HTTP2Violation)
+    {
+        guard try peer.readSettings(header, payload, &streams, &writer.encoder, &control) else { return }
+        let limit = peer.maximumStreams
+        events.append(.settings(maximumStreams: limit > Int(Int32.max) ? nil : limit))
+    }
+
+    private func readPing(_ header: HTTP2FrameHeader, _ payload: UnsafeBufferPointer<UInt8>) throws(HTTP2Violation) {
+        guard header.length == 8 else { throw .connection(.frameSizeError, "it sent PING with an invalid length") }
+        guard header.stream == 0 else { throw .connection(.protocolError, "it sent PING on stream \(header.stream)") }
+        if header.has(HTTP2Flag.acknowledgement) {
+            events.append(.pingAnswered)
+        } else {
+            try control.answer(HTTP2FrameKind.ping, payload: payload)
+        }
+    }
+
+    private func readGoAway(_ header: HTTP2FrameHeader, _ payload: UnsafeBufferPointer<UInt8>) throws(HTTP2Violation) {
+        let (last, code) = try peer.readGoAway(header, payload)
+        if phase == .open { phase = .leaving }
+        let debugData = UnsafeRawBufferPointer(payload).dropFirst(8).prefix(ResponseBody.maximumSize)
+        events.append(.goAway(lastStream: last, code: code, debugData: ByteBuffer(bytes: debugData)))
+        streams.closeUnprocessed(above: last)
+    }
+
+    private func readWindowUpdate(_ header: HTTP2FrameHeader, _ payload: UnsafeBufferPointer<UInt8>)
+        throws(HTTP2Violation)
+    {
+        guard let number = payload.number(0), payload.count == 4 else {
+            throw .connection(.frameSizeError, "it sent WINDOW_UPDATE with an invalid length")
+        }
+        let increment = Int(number) & HTTP2FrameHeader.maximum31Bits
+        if header.stream == 0 {
+            try peer.widen(by: increment)
+        } else {
+            try streams.widen(header.stream, by: increment)
+        }
     }
 }
 

@@ -1,3 +1,4 @@
+import Glibc
 import NIOCore
 
 /// A header block while it is read (RFC 9113 §4.3, §8.1).
@@ -167,6 +168,12 @@ struct HeaderBlockReader: ~Copyable {
 }
 
 extension UnsafeBufferPointer<UInt8> {
+    /// Returns true if the bytes are those of a text.
+    func equals(_ text: StaticString) -> Bool {
+        guard let baseAddress, count == text.utf8CodeUnitCount else { return isEmpty && text.utf8CodeUnitCount == 0 }
+        return memcmp(baseAddress, text.utf8Start, count) == 0
+    }
+
     /// The value of a decimal number of at most 18 digits; `nil` for other text.
     fileprivate var decimal: Int64? {
         guard count > 0, count <= 18 else { return nil }

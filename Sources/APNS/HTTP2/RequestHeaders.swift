@@ -1,4 +1,3 @@
-import Glibc
 import NIOCore
 
 /// The header fields of a request, in the order in which they are sent.
@@ -103,14 +102,6 @@ extension HPACKEncoder {
 
 extension StaticString {
     var bytes: UnsafeBufferPointer<UInt8> { UnsafeBufferPointer(start: utf8Start, count: utf8CodeUnitCount) }
-}
-
-extension UnsafeBufferPointer<UInt8> {
-    /// Returns true if the bytes are those of a text.
-    func equals(_ text: StaticString) -> Bool {
-        guard let baseAddress, count == text.utf8CodeUnitCount else { return isEmpty && text.utf8CodeUnitCount == 0 }
-        return memcmp(baseAddress, text.utf8Start, count) == 0
-    }
 }
 
 /// A header value at an address that never changes, so that it need not be copied for each request.

@@ -101,7 +101,7 @@ extension ReceivedNotification {
     package var mistakes: [String] {
         // Of other types, only the app reads the payload.
         guard payload.count == payloadSize, pushType != "mdm" else { return [] }
-        return MemberMistake.inPayload(ByteBuffer(bytes: payload)).map(\.description)
+        return MistakeFinder.mistakes(inPayload: ByteBuffer(bytes: payload)).map(\.description)
     }
 
     /// Returns the notification as a JSON object on one line, without the members that it does not have.

@@ -117,33 +117,6 @@ public struct FeedbackSession: Sendable {
     }
 }
 
-/// The reason why a feedback service was not read to its end. Tuples read before are valid.
-public enum FeedbackError: Error, Sendable, CustomStringConvertible {
-    /// No connection could be made, or it was lost.
-    case connection(APNSConnectionError)
-    /// TLS could not be set up, or broke.
-    case tls(TLSError)
-    /// The received bytes do not follow the protocol.
-    case malformed(APNSEndpoint, FeedbackTuples.Malformed)
-    /// The service closed the connection in the middle of a tuple, after this many bytes of it.
-    case incomplete(APNSEndpoint, bytes: Int)
-    /// ``FeedbackSession/stop()`` was called before the service reached its end.
-    case stopped(APNSEndpoint)
-
-    /// The problem, its place, and what to do.
-    public var description: String {
-        switch self {
-        case .connection(let error): "\(error)"
-        case .tls(let error): "\(error)"
-        case .malformed(let endpoint, let error):
-            "\(endpoint) does not speak the feedback service's protocol: \(error); is it a feedback service?"
-        case .incomplete(let endpoint, let bytes):
-            "\(endpoint) closed the connection in the middle of a tuple, after \(bytes) bytes of it"
-        case .stopped(let endpoint): "\(endpoint) was not read to the end, because this process is stopping"
-        }
-    }
-}
-
 /// Decides when a feedback service is polled, without any I/O.
 public struct FeedbackSchedule: Sendable {
     private let interval: TimeAmount

@@ -151,12 +151,10 @@ public struct CampaignCounts: Sendable, Equatable {
         }
     }
 
-    private static let countScript = FrequentScript(.countCampaign)
-
     private static func count(
         _ action: String, _ notifications: Int, _ name: String, _ client: RedisClient, _ keys: QueueKeys
     ) async throws {
-        _ = try await countScript.run(client, [keys.campaign(name), keys.campaigns, keys.results]) {
+        _ = try await QueueScript.countCampaign.run(client, [keys.campaign(name), keys.campaigns, keys.results]) {
             $0.append(name)
             $0.append(action)
             $0.append(notifications)

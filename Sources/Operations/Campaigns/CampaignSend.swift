@@ -84,13 +84,13 @@ package struct CampaignCursor: Sendable {
     }
 
     /// Asks whether jobs can be pushed.
-    /// - Throws: `RedisError`, or `QueueConnection/Failure`.
+    /// - Throws: `RedisError`, or `QueueFailure`.
     package func ask(after first: Int, count: Int) async throws -> Reply {
         try await run(after: first, count: count, [])
     }
 
     /// Pushes jobs if they are the next ones. Can be repeated if it is unknown whether they were pushed.
-    /// - Throws: `RedisError`, or `QueueConnection/Failure`.
+    /// - Throws: `RedisError`, or `QueueFailure`.
     package func push(_ bodies: [ByteBuffer], after first: Int) async throws -> Reply {
         try await run(after: first, count: bodies.count, bodies)
     }

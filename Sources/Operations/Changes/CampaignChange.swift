@@ -220,7 +220,7 @@ package struct CampaignReport: Encodable, Sendable {
 
     /// Makes jobs due that were deferred because of a pause or limit that a change has ended: their due times depend on
     /// the former state.
-    /// - Throws: `RedisError`, or `QueueConnection.Failure`.
+    /// - Throws: `RedisError`, or `QueueFailure`.
     fileprivate static func makeDue(
         after change: JobCommands.Change, _ reports: [CampaignReport], of campaign: String, in queues: [QueueKeys],
         _ fleet: Fleet

@@ -147,7 +147,7 @@ package struct ReshardInvalidTokens: Change {
                 }
             }
         } catch {
-            if error.division != nil { throw overtaken }
+            if TokenDivision(refusal: error) != nil { throw overtaken }
             throw error
         }
     }

@@ -75,7 +75,7 @@ public struct DeadLetters: Sendable {
     ///     page are not requeued or deleted.
     ///   - limit: the maximum number of dead letters to choose.
     ///   - newestFirst: true to begin with the newest instead of the oldest.
-    /// - Throws: `RedisError`, or `QueueConnection/Failure/unexpectedReply(_:)`.
+    /// - Throws: `RedisError`, or `QueueFailure/unexpectedReply(_:)`.
     public func page(
         _ action: Action, _ filter: DeadLetterFilter, after cursor: String?, limit: Int, newestFirst: Bool = false
     ) async throws -> Page {

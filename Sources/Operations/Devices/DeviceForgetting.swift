@@ -27,7 +27,7 @@ struct DeviceForgetting {
     /// Removes values, or replaces them by what is left of them without the devices. Values that are no longer in place
     /// are left alone.
     /// - Parameter found: values of one key, as a page has them; no claimed jobs.
-    /// - Throws: `RedisError`, or `QueueConnection/Failure`.
+    /// - Throws: `RedisError`, or `QueueFailure`.
     func forget(_ found: [DeviceSearch.Found]) async throws -> Forgotten {
         guard let first = found.first else { return Forgotten() }
         switch first.kind {

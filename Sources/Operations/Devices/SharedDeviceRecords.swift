@@ -20,7 +20,7 @@ struct SharedDeviceRecords {
     }
 
     /// Counts the records by kind.
-    /// - Throws: `RedisError`, or `QueueConnection/Failure`.
+    /// - Throws: `RedisError`, or `QueueFailure`.
     func count() async throws -> [DeviceRecordKind: Int] {
         var counts: [DeviceRecordKind: Int] = [:]
         for batch in batches {
@@ -39,7 +39,7 @@ struct SharedDeviceRecords {
 
     /// Removes the records. The set of invalid tokens must not be being divided.
     /// - Returns: the numbers by kind.
-    /// - Throws: `RedisError`, or `QueueConnection/Failure`.
+    /// - Throws: `RedisError`, or `QueueFailure`.
     func forget() async throws -> [DeviceRecordKind: Int] {
         var counts: [DeviceRecordKind: Int] = [:]
         for batch in batches {

@@ -77,7 +77,7 @@ public struct QueueOverview: Sendable {
     var isEmpty: Bool { waiting + due + later + dead + workerCount == 0 && pause == nil }
 
     /// Reads the overview of a queue.
-    /// - Throws: `RedisError`, or `QueueConnection/Failure/unexpectedReply(_:)`.
+    /// - Throws: `RedisError`, or `QueueFailure/unexpectedReply(_:)`.
     public static func read(_ client: RedisClient, _ keys: QueueKeys) async throws -> QueueOverview {
         try await read(client, keys, countsRetries: true)
     }
@@ -214,7 +214,7 @@ public struct RetryCounts: Sendable, Equatable {
 
     /// Counts the jobs in a few calls, each of which takes Redis a few ms.
     /// - Returns: `nil` if there are more than ``maximumJobs``.
-    /// - Throws: `RedisError`, or `QueueConnection/Failure/unexpectedReply(_:)`.
+    /// - Throws: `RedisError`, or `QueueFailure/unexpectedReply(_:)`.
     static func read(_ client: RedisClient, _ keys: QueueKeys) async throws -> RetryCounts? {
         var (counts, counted) = (RetryCounts(), 0)
         while true {

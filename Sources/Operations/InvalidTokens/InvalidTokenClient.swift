@@ -48,44 +48,44 @@ public final class InvalidTokenClient: Sendable {
     }
 
     /// See `InvalidTokenSet/count(completion:)`.
-    /// - Throws: `QueueConnection/Failure`.
-    public func count() async throws(QueueConnection.Failure) -> Int { try await call { $0.count(completion: $1) } }
+    /// - Throws: `QueueFailure`.
+    public func count() async throws(QueueFailure) -> Int { try await call { $0.count(completion: $1) } }
 
     /// See `InvalidTokenSet/find(_:completion:)`.
-    /// - Throws: `QueueConnection/Failure`.
-    public func find(_ tokens: TokenList) async throws(QueueConnection.Failure) -> [InvalidTokenSet.Found] {
+    /// - Throws: `QueueFailure`.
+    public func find(_ tokens: TokenList) async throws(QueueFailure) -> [InvalidTokenSet.Found] {
         try await call { $0.find(tokens, completion: $1) }
     }
 
     /// See `InvalidTokenSet/registration(of:completion:)`.
-    /// - Throws: `QueueConnection/Failure`.
-    package func registration(of token: ByteBuffer) async throws(QueueConnection.Failure) -> Int64? {
+    /// - Throws: `QueueFailure`.
+    package func registration(of token: ByteBuffer) async throws(QueueFailure) -> Int64? {
         try await call { $0.registration(of: token, completion: $1) }
     }
 
     /// See `InvalidTokenSet/readDivision(completion:)`.
-    /// - Throws: `QueueConnection/Failure`.
-    package func division() async throws(QueueConnection.Failure) -> TokenDivision {
+    /// - Throws: `QueueFailure`.
+    package func division() async throws(QueueFailure) -> TokenDivision {
         try await call { $0.readDivision(completion: $1) }
     }
 
     /// See `InvalidTokenSet/mark(_:completion:)`.
-    /// - Throws: `QueueConnection/Failure`.
-    public func mark(_ tokens: [InvalidToken]) async throws(QueueConnection.Failure) -> [InvalidTokenSet.Marking] {
+    /// - Throws: `QueueFailure`.
+    public func mark(_ tokens: [InvalidToken]) async throws(QueueFailure) -> [InvalidToken.Marking] {
         try await call { $0.mark(tokens, completion: $1) }
     }
 
     /// See `InvalidTokenSet/probe(completion:)`.
-    /// - Throws: `QueueConnection/Failure`.
-    public func probe() async throws(QueueConnection.Failure) {
+    /// - Throws: `QueueFailure`.
+    public func probe() async throws(QueueFailure) {
         try await call { $0.probe(completion: $1) }
     }
 
     /// See `InvalidTokenSet/scan(after:count:withDetails:beginning:completion:)`.
-    /// - Throws: `QueueConnection/Failure`.
+    /// - Throws: `QueueFailure`.
     public func scan(
         after cursor: String?, count: Int = 500, withDetails: Bool, beginning: String = ""
-    ) async throws(QueueConnection.Failure) -> InvalidTokenSet.Page {
+    ) async throws(QueueFailure) -> InvalidTokenSet.Page {
         try await call {
             $0.scan(after: cursor, count: count, withDetails: withDetails, beginning: beginning, completion: $1)
         }
@@ -93,7 +93,7 @@ public final class InvalidTokenClient: Sendable {
 
     /// See `InvalidTokenSet/scan(after:count:withDetails:beginning:completion:)`.
     /// - Parameter unread: gets the shards that can't be read. Other functions need all of them.
-    /// - Throws: `QueueConnection/Failure`, if the set is not divided; or another error.
+    /// - Throws: `QueueFailure`, if the set is not divided; or another error.
     package func scan(
         after cursor: String?, count: Int = 500, withDetails: Bool, beginning: String = "", _ unread: inout UnreadParts
     ) async throws -> InvalidTokenSet.Page {
@@ -108,7 +108,7 @@ public final class InvalidTokenClient: Sendable {
 
     /// Reads all tokens that match.
     /// - Parameter page: gets the matching tokens of each part; returns `false` to stop.
-    /// - Throws: `QueueConnection/Failure`, or an error of `page`.
+    /// - Throws: `QueueFailure`, or an error of `page`.
     package func sweep(
         _ filter: InvalidTokenFilter, _ page: ([InvalidTokenSet.Listed]) async throws -> Bool
     ) async throws {
@@ -141,8 +141,8 @@ public final class InvalidTokenClient: Sendable {
     }
 
     /// See `InvalidTokenSet/withdraw(_:completion:)`.
-    /// - Throws: `QueueConnection/Failure`.
-    public func withdraw(_ tokens: [ByteBuffer]) async throws(QueueConnection.Failure) -> Int {
+    /// - Throws: `QueueFailure`.
+    public func withdraw(_ tokens: [ByteBuffer]) async throws(QueueFailure) -> Int {
         try await call { $0.withdraw(tokens, completion: $1) }
     }
 
@@ -150,10 +150,10 @@ public final class InvalidTokenClient: Sendable {
     func call<Value: Sendable>(
         _ body:
             @escaping @Sendable (
-                InvalidTokenSet, @escaping (Result<Value, QueueConnection.Failure>) -> Void
+                InvalidTokenSet, @escaping (Result<Value, QueueFailure>) -> Void
             ) -> Void
-    ) async throws(QueueConnection.Failure) -> Value {
-        let result: Result<Value, QueueConnection.Failure> = await withCheckedContinuation { continuation in
+    ) async throws(QueueFailure) -> Value {
+        let result: Result<Value, QueueFailure> = await withCheckedContinuation { continuation in
             clients.eventLoop.execute { body(self.set.value) { continuation.resume(returning: $0) } }
         }
         return try result.get()

@@ -21,7 +21,7 @@ extension InvalidTokenSet {
                     (key: keys.shard(index, of: shards).division, lifetime: isFormer ? Self.formerLifetime : 0)
                 }
             }
-            join(
+            ShardClients.join(
                 slots, completion: { completion($0.map { _ in division }) },
                 { (slot: (key: String, lifetime: Int), completion: @escaping Completion<TokenDivision>) in
                     record(division, lifetime: slot.lifetime, at: slot.key, completion: completion)
@@ -32,7 +32,7 @@ extension InvalidTokenSet {
     private func record(
         _ division: TokenDivision, lifetime: Int, at key: String, completion: @escaping Completion<TokenDivision>
     ) {
-        run(
+        clients.run(
             .divide, [key],
             arguments: { command in
                 command.append(division.text)
@@ -53,19 +53,19 @@ extension InvalidTokenSet {
         _ key: String, after cursor: String, _ division: TokenDivision, completion: @escaping Completion<Copied>
     ) {
         guard let other = division.other else { return completion(.success(("0", 0))) }
-        send(RedisCommand("HSCAN", key, cursor, "COUNT", "1000"), for: key) { [self] result in
+        clients.send(RedisCommand("HSCAN", key, cursor, "COUNT", "1000"), for: key) { [self] result in
             guard let (next, found) = Self.page(result, completion) else { return }
             let pairs = stride(from: 0, to: found.count - 1, by: 2).map { (token: found[$0], at: found[$0 + 1]) }
-            join(
-                Self.places(pairs.map(\.token), among: other.shards),
+            ShardClients.join(
+                form(other.shards, division).groups(pairs.map(\.token)),
                 completion: { completion($0.map { _ in (next, 0) }) },
-                { (place: (shard: Int, indexes: [Int]), completion: @escaping Completion<Int>) in
-                    let shard = keys.shard(place.shard, of: other.shards)
-                    run(
-                        .copyRegistrations, [shard.registrations, shard.division], expecting: place.indexes.count * 2,
+                { (group: TokenForm.Group, completion: @escaping Completion<Int>) in
+                    let shard = group.shard
+                    clients.run(
+                        .copyRegistrations, [shard.registrations, shard.division], expecting: group.indexes.count * 2,
                         arguments: { command in
                             shard.append(division, to: &command)
-                            for index in place.indexes {
+                            for index in group.indexes {
                                 command.append(pairs[index].token)
                                 command.append(pairs[index].at)
                             }
@@ -80,9 +80,11 @@ extension InvalidTokenSet {
         completion: @escaping Completion<Copied>
     ) {
         guard let other = division.other else { return completion(.success(("0", 0))) }
-        send(RedisCommand("SSCAN", key, cursor, "COUNT", "1000"), for: key) { [self] result in
+        clients.send(RedisCommand("SSCAN", key, cursor, "COUNT", "1000"), for: key) { [self] result in
             guard let (next, found) = Self.page(result, completion) else { return }
-            copy(found, to: other.shards, division, completion: { completion($0.map { (next, found.count) }) })
+            copy(
+                found, from: form(division), to: form(other.shards, division),
+                completion: { completion($0.map { (next, found.count) }) })
         }
     }
 
@@ -93,25 +95,25 @@ extension InvalidTokenSet {
     /// the same.
     /// - Parameter copied: the places of the tokens that the other form has by now.
     private func copy(
-        _ tokens: [ByteBuffer], copied: Set<Int> = [], to shards: Int, _ division: TokenDivision,
+        _ tokens: [ByteBuffer], copied: Set<Int> = [], from read: TokenForm, to other: TokenForm,
         completion: @escaping Completion<Void>
     ) {
-        stored(TokenList(tokens), among: division.shards, division) { [self] result in
+        read.find(TokenList(tokens)) { [self] result in
             guard let present = Self.value(result, completion) else { return }
             let places = Set(present.map(\.place))
             let changed = places.symmetricDifference(copied).sorted()
             guard !changed.isEmpty else { return completion(.success(())) }
-            add(present.filter { !copied.contains($0.place) }, among: shards, division) { [self] result in
+            other.add(present.filter { !copied.contains($0.place) }) { [self] result in
                 guard Self.value(result, completion) != nil else { return }
                 let gone = changed.filter { !places.contains($0) }.map {
                     (token: tokens[$0], registeredAt: Int64?.none)
                 }
-                remove(gone, among: shards, division) { [self] result in
+                other.remove(gone) { [self] result in
                     guard Self.value(result, completion) != nil else { return }
                     copy(
                         changed.map { tokens[$0] },
                         copied: Set(changed.indices.filter { places.contains(changed[$0]) }),
-                        to: shards, division, completion: completion)
+                        from: read, to: other, completion: completion)
                 }
             }
         }
@@ -122,13 +124,13 @@ extension InvalidTokenSet {
         let shard = keys.shard(index, of: shards)
         let all = shard.sets + shard.registrationHashes + [shard.facts] + shard.detailHashes
         let batches = stride(from: 0, to: all.count, by: 512).map { Array(all[$0...].prefix(512)) }
-        join(
+        ShardClients.join(
             batches, completion: { completion($0.map { _ in }) },
             { (batch: [String], completion: @escaping Completion<Void>) in
                 var command = RedisCommand("UNLINK", expecting: batch.count + 1, bytes: batch.count * 64)
                 for key in batch { command.append(key) }
-                send(command, for: shard.division) {
-                    completion($0.mapError(QueueConnection.Failure.redis).map { _ in })
+                clients.send(command, for: shard.division) {
+                    completion($0.mapError(QueueFailure.redis).map { _ in })
                 }
             })
     }

@@ -49,7 +49,7 @@ extension InvalidTokenSet {
         public var tokens: [Listed]
         /// The shard of which a key could not be read, and the error. The page then has no tokens, and the next one begins
         /// after that key.
-        package var unread: (shard: String, failure: QueueConnection.Failure)?
+        package var unread: (shard: String, failure: QueueFailure)?
     }
 
     /// Reads a part of the set. A token that stays in the set is read at least once; if the set grows or shrinks, or is
@@ -112,7 +112,7 @@ extension InvalidTokenSet {
             command.append("MATCH")
             command.append("\(beginning)*")
         }
-        send(command, for: key) { [self] result in
+        clients.send(command, for: key) { [self] result in
             guard let (cursor, found) = Self.page(result, completion) else { return }
             var next = place
             next.cursor = cursor
@@ -148,9 +148,9 @@ extension InvalidTokenSet {
             guard let division = Self.value(result, completion) else { return }
             let shard = keys.shard(TokenDivision.shard(of: token, among: division.shards), of: division.shards)
             let key = shard.registrations(of: token)
-            send(RedisCommand("HGET", key, String(buffer: token)), for: key) { result in
+            clients.send(RedisCommand("HGET", key, String(buffer: token)), for: key) { result in
                 completion(
-                    result.mapError(QueueConnection.Failure.redis).map {
+                    result.mapError(QueueFailure.redis).map {
                         $0.root.string.flatMap { Int64(bounding: $0) }
                     })
             }
@@ -161,7 +161,7 @@ extension InvalidTokenSet {
     static func page<Value>(
         _ result: Result<RESPReply, RedisError>, _ completion: Completion<Value>
     ) -> (cursor: String, found: [ByteBuffer])? {
-        guard let reply = value(result.mapError(QueueConnection.Failure.redis), completion) else { return nil }
+        guard let reply = value(result.mapError(QueueFailure.redis), completion) else { return nil }
         guard reply.root.count == 2, let cursor = reply.root[0].string else {
             completion(.failure(.unexpectedReply(.findInvalidTokens)))
             return nil
@@ -171,7 +171,7 @@ extension InvalidTokenSet {
 
     /// Returns a value; passes a failure on.
     static func value<Some, Value>(
-        _ result: Result<Some, QueueConnection.Failure>, _ completion: Completion<Value>
+        _ result: Result<Some, QueueFailure>, _ completion: Completion<Value>
     ) -> Some? {
         switch result {
         case .success(let value): return value

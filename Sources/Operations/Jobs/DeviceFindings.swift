@@ -30,7 +30,7 @@ package struct DeviceFindings {
     ///   - client: a client of the server that has the queue's results and dead letters.
     ///   - limit: the maximum number of results, of jobs and of dead letters.
     ///   - time: the time limit; `nil` to search everything.
-    /// - Throws: `RedisError`, or `QueueConnection.Failure`.
+    /// - Throws: `RedisError`, or `QueueFailure`.
     package mutating func search(
         _ jobs: QueueJobs, _ client: RedisClient, limit: Int, for time: Duration? = nil
     ) async throws {
@@ -122,7 +122,7 @@ package struct TokenMatches: Sendable {
 
     /// Searches the set of invalid tokens. Redis compares the tokens of one shard.
     /// - Parameter time: the time limit; `nil` to search everything.
-    /// - Throws: `QueueConnection/Failure`.
+    /// - Throws: `QueueFailure`.
     package mutating func search(_ invalidTokens: InvalidTokenClient, for time: Duration?) async throws {
         let end = time.map { ContinuousClock.now + $0 }
         var cursor: String?
@@ -142,7 +142,7 @@ package struct TokenMatches: Sendable {
     /// - Parameters:
     ///   - client: a client of the server that has the queue's results and dead letters.
     ///   - time: the time limit; `nil` to search everything.
-    /// - Throws: `RedisError`, or `QueueConnection.Failure`.
+    /// - Throws: `RedisError`, or `QueueFailure`.
     package mutating func search(_ queue: QueueJobs, _ client: RedisClient, for time: Duration?) async throws {
         // A third for each search, so that each can begin.
         func end() -> ContinuousClock.Instant? { time.map { .now + $0 / 3 } }

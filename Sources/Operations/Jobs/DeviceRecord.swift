@@ -17,7 +17,7 @@ package struct DeviceRecord: Sendable {
 
     /// Reads the record of a token.
     /// - Parameter token: lower-case hex.
-    /// - Throws: `RedisError`, or `QueueConnection/Failure`.
+    /// - Throws: `RedisError`, or `QueueFailure`.
     package static func read(_ token: String, _ fleet: Fleet) async throws -> DeviceRecord {
         let keys = fleet.sharedKeys
         let invalidTokens = try await InvalidTokenClient.reading(fleet)

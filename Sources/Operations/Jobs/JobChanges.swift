@@ -73,7 +73,7 @@ package struct JobChanges {
     /// - Parameters:
     ///   - portion: returns the number of jobs to change next, after waiting if necessary; 0 to stop.
     ///   - progress: gets the tally after each step.
-    /// - Throws: `RedisError`, `QueueConnection/Failure/unexpectedReply(_:)`, or an error of the closures. Earlier
+    /// - Throws: `RedisError`, `QueueFailure/unexpectedReply(_:)`, or an error of the closures. Earlier
     ///   changes are kept.
     package mutating func run(
         portion: (Tally) async throws -> Int = { _ in .max }, progress: (Tally) -> Void = { _ in }

@@ -12,17 +12,15 @@ package enum JobPush {
         case listIsTooLong(length: Int)
     }
 
-    private static let script = FrequentScript(.enqueueJobs)
-
     /// Pushes jobs at the tail of a queue's list, all or none, in one step.
     /// - Parameter maximumLength: the number of jobs in the list, with the sorted jobs, from which nothing is pushed.
-    /// - Throws: `RedisError`, or `QueueConnection/Failure/unexpectedReply(_:)`. Nothing was pushed, except perhaps if the
+    /// - Throws: `RedisError`, or `QueueFailure/unexpectedReply(_:)`. Nothing was pushed, except perhaps if the
     ///   error is one that ``RedisError/mayHaveBeenExecuted``.
     package static func push(
         _ jobs: [ByteBuffer], _ client: RedisClient, _ keys: QueueKeys, maximumLength: Int? = nil
     ) async throws -> Outcome {
         let bytes = jobs.reduce(512) { $0 + $1.readableBytes + 16 }
-        let (pushed, length) = try await script.run(
+        let (pushed, length) = try await QueueScript.enqueueJobs.run(
             client, [keys.jobs, keys.sorted], expecting: jobs.count + 2, bytes: bytes
         ) {
             command in

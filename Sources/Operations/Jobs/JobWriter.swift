@@ -58,7 +58,7 @@ struct JobWriter {
 
     /// Changes jobs of one place: the retries, the sorted jobs or the list.
     /// - Parameter passing: the number of jobs at the head of the list to process.
-    /// - Throws: `RedisError`, or `QueueConnection/Failure/unexpectedReply(_:)`.
+    /// - Throws: `RedisError`, or `QueueFailure/unexpectedReply(_:)`.
     func change(
         _ action: JobAction, _ jobs: [StoredJob], in place: QueueJobs.Place, passing: Int = 0
     ) async throws -> Changed {
@@ -85,7 +85,7 @@ struct JobWriter {
 
     /// Puts jobs of the inbox back at the head of the list.
     /// - Returns: their number.
-    /// - Throws: `RedisError`, or `QueueConnection/Failure/unexpectedReply(_:)`.
+    /// - Throws: `RedisError`, or `QueueFailure/unexpectedReply(_:)`.
     func restoreInbox() async throws -> Int {
         try await change("restore", in: .list, other: nil, passing: 0, counter: "", expecting: 0) { _ in }.passed
     }

@@ -63,7 +63,7 @@ package struct QueueJobs: Sendable {
     ///   - fromHead: true to begin at the end from which workers claim.
     ///   - latestFirst: true to begin with the retry that is due last.
     ///   - decodes: true to decode the jobs.
-    /// - Throws: `RedisError`, or `QueueConnection/Failure/unexpectedReply(_:)`.
+    /// - Throws: `RedisError`, or `QueueFailure/unexpectedReply(_:)`.
     func page(
         _ place: Place, after cursor: String?, limit: Int = pageSize, fromHead: Bool = false,
         latestFirst: Bool = false, decodes: Bool
@@ -112,7 +112,7 @@ package struct QueueJobs: Sendable {
     ///     is missed that a worker sorts in the meantime.
     ///   - body: gets the jobs of each page that match, and Redis' time; returns false to stop.
     /// - Returns: the number of jobs that were examined.
-    /// - Throws: `RedisError`, `QueueConnection/Failure/unexpectedReply(_:)`, or an error of `body`.
+    /// - Throws: `RedisError`, `QueueFailure/unexpectedReply(_:)`, or an error of `body`.
     @discardableResult
     package func sweep(
         _ filter: JobFilter, decodes: Bool = true, inOrder: Bool = false,
@@ -156,7 +156,7 @@ package struct QueueJobs: Sendable {
     ///   - limit: the maximum number of jobs.
     ///   - end: the time at which the search ends, even if too few jobs were found. At least one page of Redis is read.
     ///   - latestFirst: true to begin with the retry that is due last.
-    /// - Throws: `RedisError`, or `QueueConnection/Failure/unexpectedReply(_:)`.
+    /// - Throws: `RedisError`, or `QueueFailure/unexpectedReply(_:)`.
     package func list(
         _ filter: JobFilter, after cursor: String? = nil, limit: Int, until end: ContinuousClock.Instant? = nil,
         latestFirst: Bool = false

@@ -77,9 +77,9 @@ package struct StatusReader: Sendable {
         }
         do {
             status.invalidTokens = try await InvalidTokenClient.reading(fleet).count()
-        } catch QueueConnection.Failure.redis(.server(let answer)) {
+        } catch QueueFailure.redis(.server(let answer)) {
             status.notes.append("the invalid tokens cannot be counted: \(answer.message)")
-        } catch QueueConnection.Failure.redis(let error) {
+        } catch QueueFailure.redis(let error) {
             throw error
         }
         return pauses

@@ -1,42 +1,55 @@
-extension JSONScanner {
-    /// Steps over a number.
-    package mutating func skipNumber() throws(JSONError) {
-        var at = offset
+/// The numbers of a JSON text: validates them, and reads them without floating point, because a millisecond must not
+/// depend on rounding.
+package enum JSONNumber {
+    // MARK: Validating
+
+    /// Validates a number.
+    /// - Parameters:
+    ///   - start: the offset of its first byte, a minus sign or a digit.
+    ///   - end: the end of the text, which may be before that of the bytes.
+    /// - Returns: the offset of the byte after it.
+    @inline(__always)
+    static func scan(_ bytes: UnsafeRawBufferPointer, from start: Int, to end: Int) throws(JSONError) -> Int {
+        var at = start
         if bytes[at] == UInt8(ascii: "-") { at &+= 1 }
         guard at < end else { throw JSONError(kind: .unexpectedEnd, offset: end) }
         if bytes[at] == UInt8(ascii: "0") {
             at &+= 1
             // Checked here, because "a comma was expected" would not explain the error in 007.
-            if at < end, isDigit(at) { throw error(.invalidNumber) }
+            if at < end, isDigit(bytes[at]) { throw JSONError(kind: .invalidNumber, offset: start) }
         } else {
-            at = try endOfDigits(at)
+            at = try endOfDigits(in: bytes, from: at, to: end, ofNumberAt: start)
         }
-        if at < end, bytes[at] == UInt8(ascii: ".") { at = try endOfDigits(at &+ 1) }
+        if at < end, bytes[at] == UInt8(ascii: ".") {
+            at = try endOfDigits(in: bytes, from: at &+ 1, to: end, ofNumberAt: start)
+        }
         if at < end, bytes[at] | 0x20 == UInt8(ascii: "e") {
             at &+= 1
             if at < end, bytes[at] == UInt8(ascii: "+") || bytes[at] == UInt8(ascii: "-") { at &+= 1 }
-            at = try endOfDigits(at)
-        }
-        offset = at
-    }
-
-    @inline(__always)
-    private func isDigit(_ index: Int) -> Bool { bytes[index] &- UInt8(ascii: "0") < 10 }
-
-    /// Steps over digits; at least one is required.
-    @inline(__always)
-    private func endOfDigits(_ start: Int) throws(JSONError) -> Int {
-        var at = start
-        while at < end, isDigit(at) { at &+= 1 }
-        guard at > start else {
-            throw at < end ? error(.invalidNumber) : JSONError(kind: .unexpectedEnd, offset: end)
+            at = try endOfDigits(in: bytes, from: at, to: end, ofNumberAt: start)
         }
         return at
     }
-}
 
-/// Reads numbers without floating point, because a millisecond must not depend on rounding.
-package enum JSONNumber {
+    @inline(__always)
+    private static func isDigit(_ byte: UInt8) -> Bool { byte &- UInt8(ascii: "0") < 10 }
+
+    /// Steps over digits; at least one is required.
+    @inline(__always)
+    private static func endOfDigits(
+        in bytes: UnsafeRawBufferPointer, from first: Int, to end: Int, ofNumberAt start: Int
+    ) throws(JSONError) -> Int {
+        var at = first
+        while at < end, isDigit(bytes[at]) { at &+= 1 }
+        guard at > first else {
+            throw at < end
+                ? JSONError(kind: .invalidNumber, offset: start) : JSONError(kind: .unexpectedEnd, offset: end)
+        }
+        return at
+    }
+
+    // MARK: Reading
+
     /// Returns the value of a number times a power of ten.
     /// - Parameters:
     ///   - bytes: a JSON number that the scanner has validated.
@@ -92,26 +105,5 @@ package enum JSONNumber {
         }
         if exact, isCut { return nil }
         return isNegative ? -significand : significand
-    }
-}
-
-extension JSONScanner {
-    /// Steps over a number.
-    /// - Returns: its value; nil if there is no number, or it is not an integer or not in the range.
-    @inline(__always)
-    package mutating func integer(in range: ClosedRange<Int64>) throws(JSONError) -> Int64? {
-        guard let number = try number(),
-            let value = JSONNumber.value(of: number, decimals: 0, exact: true), range.contains(value)
-        else { return nil }
-        return value
-    }
-
-    /// Steps over a number, if there is one.
-    @inline(__always)
-    mutating func number() throws(JSONError) -> UnsafeRawBufferPointer? {
-        guard let first = next, first == UInt8(ascii: "-") || first &- UInt8(ascii: "0") < 10 else { return nil }
-        let start = offset
-        try skipNumber()
-        return UnsafeRawBufferPointer(rebasing: bytes[start..<offset])
     }
 }

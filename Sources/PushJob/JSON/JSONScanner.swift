@@ -216,7 +216,57 @@ extension JSONScanner {
     }
 }
 
+// Reading values.
 extension JSONScanner {
+    /// Steps over a string, from its opening quote to after its closing one.
+    package mutating func string() throws(JSONError) -> JSONString {
+        let string = try JSONText.scan(bytes, from: offset, to: end)
+        offset = string.range.upperBound &+ 1
+        return string
+    }
+
+    /// Steps over a number.
+    package mutating func skipNumber() throws(JSONError) {
+        offset = try JSONNumber.scan(bytes, from: offset, to: end)
+    }
+
+    /// Steps over a number.
+    /// - Returns: its value; nil if there is no number, or it is not an integer or not in the range.
+    @inline(__always)
+    package mutating func integer(in range: ClosedRange<Int64>) throws(JSONError) -> Int64? {
+        guard let number = try number(),
+            let value = JSONNumber.value(of: number, decimals: 0, exact: true), range.contains(value)
+        else { return nil }
+        return value
+    }
+
+    /// Steps over a number, if there is one.
+    @inline(__always)
+    mutating func number() throws(JSONError) -> UnsafeRawBufferPointer? {
+        guard let first = next, first == UInt8(ascii: "-") || first &- UInt8(ascii: "0") < 10 else { return nil }
+        let start = offset
+        try skipNumber()
+        return UnsafeRawBufferPointer(rebasing: bytes[start..<offset])
+    }
+
+    /// Steps over a number that a `Double` can hold.
+    mutating func finiteNumber() throws(JSONError) -> Double? {
+        guard let number = try number(), let value = Double(String(decoding: number, as: UTF8.self)), value.isFinite
+        else { return nil }
+        return value
+    }
+
+    /// Steps over true, false, 1 or 0.
+    mutating func flag() throws(JSONError) -> Bool? {
+        switch next {
+        case UInt8(ascii: "t"), UInt8(ascii: "f"):
+            let isSet = next == UInt8(ascii: "t")
+            try skipLiteral()
+            return isSet
+        default: return try integer(in: 0...1).map { $0 == 1 }
+        }
+    }
+
     /// Steps over a value.
     /// - Returns: the string, if it is one.
     mutating func stringIfAny() throws(JSONError) -> JSONString? {
@@ -243,5 +293,23 @@ extension JSONScanner {
             more = try nextElement()
         }
         return first
+    }
+}
+
+/// A kind of JSON value, as it is named in messages.
+enum JSONKind {
+    case text, number, truth, null, array, object
+
+    init?(first byte: UInt8?) {
+        guard let byte else { return nil }
+        switch byte {
+        case UInt8(ascii: "\""): self = .text
+        case UInt8(ascii: "t"), UInt8(ascii: "f"): self = .truth
+        case UInt8(ascii: "n"): self = .null
+        case UInt8(ascii: "["): self = .array
+        case UInt8(ascii: "{"): self = .object
+        case UInt8(ascii: "-"), UInt8(ascii: "0")...UInt8(ascii: "9"): self = .number
+        default: return nil
+        }
     }
 }

@@ -1,4 +1,3 @@
-import NIOCore
 import PrintableText
 
 /// Names that were probably meant by others: misspelled, or of other libraries and services.
@@ -197,18 +196,4 @@ enum ForeignJob {
         }
         return members
     }
-}
-
-extension JobDecoder {
-    /// Returns the members of a job that are not the worker's, sorted by name. Many are the producer's own.
-    package static func otherMembers(of body: ByteBuffer, as format: JobFormat) -> [(name: String, isObject: Bool)] {
-        guard let document = document(of: body, as: format) else { return [] }
-        let members = document.withUnsafeReadableBytes { bytes in
-            try? ForeignJob.members(bytes, in: 0..<bytes.count)
-        }
-        return (members ?? []).filter { !memberNames.contains($0.name) }.map { ($0.name, $0.kind == .object) }
-            .sorted { $0.0 < $1.0 }
-    }
-
-    private static let memberNames = Set(JobMember.allCases.map { "\($0.name)" })
 }

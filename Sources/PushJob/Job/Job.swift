@@ -121,6 +121,9 @@ public struct Job: Sendable {
     /// The name of its campaign, as text.
     package var campaignName: ByteBuffer? { campaign.map(text) }
 
+    /// The labels as a JSON object in one line, without white space between its parts.
+    public var labelsText: ByteBuffer? { labels.map { JobLabels.compact(bytes($0)) } }
+
     /// True if notifications with the same content for the same device must be sent only once.
     public var collapsesDuplicates: Bool { traits.contains(.collapseDuplicates) }
 
@@ -156,8 +159,11 @@ public struct Job: Sendable {
         guard envelope.tokenList == nil, let list = tokenList else {
             return original.lowerBound..<original.lowerBound
         }
-        if isRewritten { return rewrittenTokensMember(list) }
-        return body.withUnsafeReadableBytes { Self.rangeToCut(list, in: $0, of: original) }
+        return body.withUnsafeReadableBytes { bytes in
+            guard isRewritten else { return list.rangeToCut(in: bytes, of: original) }
+            return SidekiqReader.tokensMember(list, in: bytes, rewritten: document, from: original)
+                ?? original.lowerBound..<original.lowerBound
+        }
     }
 
     /// Returns the ranges in ``body`` of the tokens, some at a time, with the commas between them.
@@ -181,21 +187,48 @@ public struct Job: Sendable {
         return pieces
     }
 
-    static func rangeToCut(
-        _ list: JobTokenList, in bytes: UnsafeRawBufferPointer, of original: Range<Int>
-    ) -> Range<Int> {
-        var start = list.memberStart
-        var end = list.array.range.upperBound
-        var scanner = JSONScanner(bytes, in: end..<original.upperBound)
-        scanner.skipWhitespace()
-        if scanner.next == UInt8(ascii: ",") {
-            end = scanner.offset + 1
-        } else {
-            // The last member: cut the comma before it, if there is any other member.
-            var before = start - 1
-            while before > original.lowerBound, bytes[before] <= 0x20 { before -= 1 }
-            if bytes[before] == UInt8(ascii: ",") { start = before }
+    // MARK: The payload
+
+    /// True if ``payload(limit:)`` must make the payload; else ``payload`` is sent, byte for byte.
+    public var makesPayload: Bool { !traits.isDisjoint(with: [.shortForms, .truncate]) }
+
+    /// Returns the payload to send: a slice of the job as it was written or, for a job with short forms and if the
+    /// alert's body must be shortened, a new buffer. It is made again on each call.
+    ///
+    /// - Parameter limit: the number of bytes that APNs accepts. It applies only to a job with `truncate`; any other
+    ///   payload is returned regardless of its length.
+    /// - Throws: ``JobError/payloadTooLong(excess:limit:)`` for a job with `truncate` that cannot be made to fit.
+    public func payload(limit: Int) throws(JobError) -> ByteBuffer {
+        guard makesPayload else { return bytes(payload) }
+        let whole = traits.contains(.shortForms) ? try composed() : bytes(payload)
+        guard traits.contains(.truncate), whole.readableBytes > limit else { return whole }
+        return try PayloadShortener.shorten(whole, to: limit)
+    }
+
+    private func composed() throws(JobError) -> ByteBuffer {
+        do throws(JSONError) {
+            return try body.withUnsafeReadableBytes { bytes throws(JSONError) in
+                try PayloadComposer.compose(bytes, in: document)
+            }
+        } catch {
+            throw .malformedJSON(error)
         }
-        return start..<end
+    }
+
+    /// The mistakes in the job's payload, or in the members beside the short forms: those that Apple's documentation
+    /// shows to be mistakes, although APNs accepts them. The payload is read again.
+    package var mistakes: [MemberMistake] {
+        guard facts.mayHaveMistakes else { return [] }
+        return body.withUnsafeReadableBytes { bytes in
+            do throws(JSONError) {
+                return traits.contains(.shortForms)
+                    ? try MistakeFinder.mistakes(inCustomOf: JSONScanner(bytes, in: document))
+                    : try MistakeFinder.mistakes(inPayload: JSONScanner(bytes, in: payload.range))
+            } catch {
+                // It was validated when the job was read.
+                assertionFailure("\(error)")
+                return []
+            }
+        }
     }
 }

@@ -15,7 +15,7 @@ extension JobDecoder {
             return job
         }
         do throws(JobError) {
-            try identify(try findJob(body, envelope, []), &job)
+            try identify(try SidekiqReader.find(in: body, envelope), &job)
         } catch {
             // Not in Sidekiq's format: it may have the members of a native job.
             identify(envelope.original, &job)

@@ -41,6 +41,90 @@ public struct JobDecoder {
             return .malformedJSON(error, ForeignText.recognize(bytes, in: document, isJSON: false))
         }
     }
+
+    // MARK: Formats
+
+    /// Reads a job in a format.
+    /// - Parameters:
+    ///   - body: the claimed bytes: a producer's, perhaps in a wrapper.
+    ///   - format: the format of the producer's bytes.
+    ///   - memory: the payload of the job before, which need not be read again; nil for a single job.
+    /// - Throws: like ``decode(_:_:)``, and ``JobError/notSidekiq(_:)`` and ``JobError/otherClass(_:accepted:)`` for
+    ///   Sidekiq's format.
+    @inline(__always)
+    public static func decode(
+        _ body: ByteBuffer, as format: JobFormat, _ memory: PayloadMemory? = nil
+    ) throws(JobError) -> Job {
+        switch format {
+        case .native: try decode(body, memory)
+        case .sidekiq(let classes): try decodeSidekiq(body, classes, memory)
+        }
+    }
+
+    @inline(never)
+    private static func decodeSidekiq(
+        _ body: ByteBuffer, _ classes: [String], _ memory: PayloadMemory?
+    ) throws(JobError) -> Job {
+        guard body.readableBytes <= JobField.maximumLength else { throw .tooLarge(bytes: body.readableBytes) }
+        let envelope = body.withUnsafeReadableBytes { Envelope.read($0) }
+        let sidekiq = try SidekiqReader.find(in: body, envelope, classes)
+        guard let text = try sidekiq.text(in: body) else {
+            return try read(
+                sidekiq, sidekiq.argument, in: body, envelope, errorsFrom: envelope.original.lowerBound, memory)
+        }
+        // All fields are places in one buffer: the rewritten text follows the claimed bytes.
+        var both = ByteBuffer()
+        both.reserveCapacity(body.readableBytes + text.readableBytes)
+        both.writeImmutableBuffer(body)
+        both.writeImmutableBuffer(text)
+        guard both.readableBytes <= JobField.maximumLength else { throw .tooLarge(bytes: body.readableBytes) }
+        let start = body.readableBytes
+        return try read(sidekiq, start..<both.readableBytes, in: both, envelope, errorsFrom: start, memory)
+    }
+
+    private static func read(
+        _ sidekiq: SidekiqJob, _ document: Range<Int>, in body: ByteBuffer, _ envelope: Envelope, errorsFrom start: Int,
+        _ memory: PayloadMemory?
+    ) throws(JobError) -> Job {
+        try body.withUnsafeReadableBytes { bytes throws(JobError) in
+            var job = Job(body: body, envelope: envelope)
+            job.argument = JobField(document)
+            job.enqueuedAt = sidekiq.enqueuedAt ?? envelope.enqueued
+            if let error = read(bytes, in: document, into: &job, memory) { throw error.offset(by: start) }
+            if job.id == nil, let id = sidekiq.id, MemberRules.isIdentifier(id, in: bytes) { job.id = JobField(id) }
+            if job.maxAttempts == nil { job.maxAttempts = sidekiq.maxAttempts }
+            return job
+        }
+    }
+
+    // MARK: The members
+
+    /// Returns the JSON text of the job's own members, valid or not; `nil` if it is not found.
+    public static func document(of body: ByteBuffer, as format: JobFormat) -> ByteBuffer? {
+        let envelope = Envelope.read(body)
+        guard format != .native else {
+            return body.getSlice(at: body.readerIndex + envelope.original.lowerBound, length: envelope.original.count)
+        }
+        do throws(JobError) {
+            let sidekiq = try SidekiqReader.find(in: body, envelope)
+            if let text = try sidekiq.text(in: body) { return text }
+            return body.getSlice(at: body.readerIndex + sidekiq.argument.lowerBound, length: sidekiq.argument.count)
+        } catch {
+            return nil
+        }
+    }
+
+    /// Returns the members of a job that are not the worker's, sorted by name. Many are the producer's own.
+    package static func otherMembers(of body: ByteBuffer, as format: JobFormat) -> [(name: String, isObject: Bool)] {
+        guard let document = document(of: body, as: format) else { return [] }
+        let members = document.withUnsafeReadableBytes { bytes in
+            try? ForeignJob.members(bytes, in: 0..<bytes.count)
+        }
+        return (members ?? []).filter { !memberNames.contains($0.name) }.map { ($0.name, $0.kind == .object) }
+            .sorted { $0.0 < $1.0 }
+    }
+
+    private static let memberNames = Set(JobMember.allCases.map { "\($0.name)" })
 }
 
 /// The format of a queue's jobs.

@@ -48,13 +48,10 @@ public enum JobLabels {
         }
         return areValid && count <= maximumCount
     }
-}
 
-extension Job {
-    /// The labels as a JSON object in one line, without white space between its parts.
-    public var labelsText: ByteBuffer? {
-        guard let labels else { return nil }
-        let written = bytes(labels)
+    /// Returns an object without the white space between its parts.
+    /// - Parameter written: valid labels.
+    static func compact(_ written: ByteBuffer) -> ByteBuffer {
         // Strings contain no line ends, and their spaces stay.
         guard written.readableBytesView.contains(where: { $0 <= 0x20 }) else { return written }
         var text = ByteBuffer()

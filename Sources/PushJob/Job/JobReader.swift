@@ -66,7 +66,8 @@ struct JobReader {
 
     private func invalid(_ member: JobMember, at start: Int) -> JobError {
         .invalidMember(
-            member, offset: start, .of(member, JSONScanner(scanner.bytes, in: start..<scanner.end)))
+            member, offset: start,
+            MistakeFinder.mistake(of: member, JSONScanner(scanner.bytes, in: start..<scanner.end)))
     }
 
     /// Reads the members that identify a job, and steps over all other members and over invalid values.
@@ -187,13 +188,13 @@ struct JobReader {
             guard let seconds = try duration(), JobDuration.uniqueFor.contains(seconds) else { return false }
             job.uniqueFor = seconds * 1000
         case .sendAt:
-            job.sendAt = try scanner.time()
+            job.sendAt = try JobTime.read(&scanner)
             return job.sendAt != nil
         case .registeredAt:
-            job.registeredAt = try scanner.time()
+            job.registeredAt = try JobTime.read(&scanner)
             return job.registeredAt != nil
         case .enqueuedAt:
-            guard let time = try scanner.time() else { return false }
+            guard let time = try JobTime.read(&scanner) else { return false }
             job.enqueuedAt = time
         case .id, .token, .app, .topic, .pushType, .collapseID, .apnsID, .onUncertain:
             guard scanner.next == UInt8(ascii: "\"") else { return false }

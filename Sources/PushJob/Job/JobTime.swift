@@ -23,6 +23,13 @@ public enum JobTime {
         }
     }
 
+    /// Steps over a time: seconds since 1970, or ISO 8601.
+    /// - Returns: milliseconds since 1970.
+    static func read(_ scanner: inout JSONScanner) throws(JSONError) -> Int64? {
+        guard scanner.next == UInt8(ascii: "\"") else { return try scanner.number().flatMap { seconds($0) } }
+        return JSONText.withCharacters(of: try scanner.string(), in: scanner.bytes) { iso8601($0) }
+    }
+
     /// Parses a JSON number of seconds; fractions of a millisecond are cut.
     static func seconds(_ number: UnsafeRawBufferPointer) -> Int64? {
         guard let time = JSONNumber.value(of: number, decimals: 3, exact: false), range.contains(time),

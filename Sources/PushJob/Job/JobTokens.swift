@@ -39,6 +39,24 @@ struct JobTokenList: Equatable, Sendable {
             commonLength: isRegular ? Int32(truncatingIfNeeded: length) : 0)
     }
 
+    /// Returns the range of the member with one comma beside it: without both, the object is still valid.
+    /// - Parameter document: the range of the object that has the member.
+    func rangeToCut(in bytes: UnsafeRawBufferPointer, of document: Range<Int>) -> Range<Int> {
+        var start = memberStart
+        var end = array.range.upperBound
+        var scanner = JSONScanner(bytes, in: end..<document.upperBound)
+        scanner.skipWhitespace()
+        if scanner.next == UInt8(ascii: ",") {
+            end = scanner.offset + 1
+        } else {
+            // The last member: cut the comma before it, if there is any other member.
+            var before = start - 1
+            while before > document.lowerBound, bytes[before] <= 0x20 { before -= 1 }
+            if bytes[before] == UInt8(ascii: ",") { start = before }
+        }
+        return start..<end
+    }
+
     /// The offset of the first token of a regular array, after its bracket and quote.
     static func firstToken(ofArrayAt start: Int) -> Int { start &+ 2 }
 

@@ -92,7 +92,7 @@ struct PayloadComposer {
         case .flag: output.writeStaticString("1")
         case .truth: output.writeStaticString("true")
         case .count: output.writeJSONInteger(try scanner.integer(in: 0...Int64.max) ?? 0)
-        case .time: output.writeJSONInteger((try scanner.time() ?? 0) / 1000)
+        case .time: output.writeJSONInteger((try JobTime.read(&scanner) ?? 0) / 1000)
         case .alert where scanner.next == UInt8(ascii: "{"): try writeShortest(&scanner)
         case .sound where scanner.next == UInt8(ascii: "{"): try writeParts(.sound, &scanner)
         default: try copyValue(at: start)
@@ -113,7 +113,7 @@ struct PayloadComposer {
         var (body, others) = (Range(0...0), 0)
         var more = try probe.enterObject()
         while more {
-            let member = try probe.part(among: .alert, .job)
+            let member = try PayloadPart.read(&probe, among: .alert, in: .job)
             let start = probe.offset
             let isText = probe.next == UInt8(ascii: "\"")
             let isNull = probe.next == UInt8(ascii: "n")
@@ -130,7 +130,7 @@ struct PayloadComposer {
         var separator: StaticString = "{"
         var more = try scanner.enterObject()
         while more {
-            let part = try scanner.part(among: parts, .job)
+            let part = try PayloadPart.read(&scanner, among: parts, in: .job)
             if scanner.next == UInt8(ascii: "n") {
                 try scanner.skipLiteral()
             } else if let part {
@@ -167,33 +167,5 @@ struct PayloadComposer {
         try scanner.skipValue()
         output.writeStaticString(separator)
         output.writeBytes(bytes[(start + 1)..<(scanner.offset - 1)])
-    }
-}
-
-extension Job {
-    /// True if ``payload(limit:)`` must make the payload; else ``payload`` is sent, byte for byte.
-    public var makesPayload: Bool { !traits.isDisjoint(with: [.shortForms, .truncate]) }
-
-    /// Returns the payload to send: a slice of the job as it was written or, for a job with short forms and if the
-    /// alert's body must be shortened, a new buffer. It is made again on each call.
-    ///
-    /// - Parameter limit: the number of bytes that APNs accepts. It applies only to a job with `truncate`; any other
-    ///   payload is returned regardless of its length.
-    /// - Throws: ``JobError/payloadTooLong(excess:limit:)`` for a job with `truncate` that cannot be made to fit.
-    public func payload(limit: Int) throws(JobError) -> ByteBuffer {
-        guard makesPayload else { return bytes(payload) }
-        let whole = traits.contains(.shortForms) ? try composed() : bytes(payload)
-        guard traits.contains(.truncate), whole.readableBytes > limit else { return whole }
-        return try PayloadShortener.shorten(whole, to: limit)
-    }
-
-    private func composed() throws(JobError) -> ByteBuffer {
-        do throws(JSONError) {
-            return try body.withUnsafeReadableBytes { bytes throws(JSONError) in
-                try PayloadComposer.compose(bytes, in: document)
-            }
-        } catch {
-            throw .malformedJSON(error)
-        }
     }
 }

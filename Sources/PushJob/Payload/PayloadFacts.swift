@@ -133,7 +133,7 @@ package struct PayloadFacts: Equatable, Sendable {
     ) throws(JSONError) -> ValueReading {
         let start = scanner.offset
         var hasText = false
-        let reading = try scanner.read(member.value, as: dialect, showsText: &hasText)
+        let reading = try member.value.read(&scanner, as: dialect, showsText: &hasText)
         switch reading {
         case .absent: return .absent
         case .valid: valid.insert(Members(member))

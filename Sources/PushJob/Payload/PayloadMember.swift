@@ -208,6 +208,18 @@ package enum PayloadPart: UInt8, CaseIterable, Sendable {
         }
     }
 
+    /// Its name as a job or a payload spells it.
+    func name(in dialect: PayloadDialect) -> String {
+        dialect == .job ? "\(appleName)".replacing("-", with: "_") : "\(appleName)"
+    }
+
+    /// Reads the name of an object's member, and moves to its value.
+    static func read(
+        _ scanner: inout JSONScanner, among parts: PayloadParts, in dialect: PayloadDialect
+    ) throws(JSONError) -> PayloadPart? {
+        JSONText.withCharacters(of: try scanner.name(), in: scanner.bytes) { named($0, among: parts, in: dialect) }
+    }
+
     /// Returns the member of these that has a name.
     /// - Parameter name: without escapes.
     @inline(__always)
@@ -264,19 +276,4 @@ package struct PayloadParts: OptionSet, Sendable {
 
     @inline(__always)
     mutating func insert(_ part: PayloadPart) { formUnion(PayloadParts(part)) }
-}
-
-extension JobMember {
-    /// The member of the payload that a short form stands for; `nil` for `custom` and for other members.
-    package var payloadMember: PayloadMember? {
-        if self == .mdm { return .mdm }
-        guard rawValue >= JobMember.alert.rawValue, rawValue <= JobMember.urlArguments.rawValue else { return nil }
-        return PayloadMember(rawValue: rawValue - JobMember.alert.rawValue)
-    }
-
-    /// True if it is a part of the payload, which a job has instead of `payload`.
-    package var isShortForm: Bool { rawValue >= JobMember.alert.rawValue }
-
-    /// The short forms that go into `aps`, in the order in which they are written there.
-    public static let apsMembers = allCases[(Int(JobMember.alert.rawValue))...Int(JobMember.urlArguments.rawValue)]
 }

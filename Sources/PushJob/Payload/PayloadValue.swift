@@ -80,6 +80,19 @@ package enum PayloadValue: Equatable, Sendable {
         case .sound: return "the name of a sound, or an object of `name`, `critical` and `volume`"
         }
     }
+
+    /// The kinds of values that can be valid.
+    func kinds(in dialect: PayloadDialect) -> Set<JSONKind> {
+        switch self {
+        case .text, .name, .channelID, .interruptionLevel, .event: [.text]
+        case .flag, .truth, .zeroOrOne: dialect == .job ? [.number, .truth] : [.number]
+        case .count, .score, .fraction: [.number]
+        case .time: dialect == .job ? [.number, .text] : [.number]
+        case .object: [.object]
+        case .texts: [.array]
+        case .alert, .localizedText, .sound: [.text, .object]
+        }
+    }
 }
 
 /// The way in which a value is written.
@@ -101,67 +114,70 @@ enum ValueReading {
     case invalid
 }
 
-extension JSONScanner {
-    /// Reads a value of a payload's member.
-    /// - Parameter showsText: set to true if there is a text to show.
-    mutating func read(
-        _ value: PayloadValue, as dialect: PayloadDialect, showsText: inout Bool
+// Reading a value.
+extension PayloadValue {
+    /// Reads a value.
+    /// - Parameters:
+    ///   - scanner: at the value.
+    ///   - showsText: set to true if there is a text to show.
+    func read(
+        _ scanner: inout JSONScanner, as dialect: PayloadDialect, showsText: inout Bool
     ) throws(JSONError) -> ValueReading {
-        if next == UInt8(ascii: "n") {
-            try skipLiteral()
+        if scanner.next == UInt8(ascii: "n") {
+            try scanner.skipLiteral()
             return .absent
         }
-        switch value {
+        switch self {
         case .text:
-            guard next == UInt8(ascii: "\"") else { return .invalid }
-            if !(try string()).range.isEmpty { showsText = true }
+            guard scanner.next == UInt8(ascii: "\"") else { return .invalid }
+            if !(try scanner.string()).range.isEmpty { showsText = true }
             return .valid
-        case .name: return try skipText { !$0.isEmpty } ? .valid : .invalid
-        case .channelID: return try skipText(MemberRules.isChannelID) ? .valid : .invalid
-        case .flag, .truth: return try readFlag(value, dialect)
+        case .name: return try Self.skipText(&scanner) { !$0.isEmpty } ? .valid : .invalid
+        case .channelID: return try Self.skipText(&scanner, MemberRules.isChannelID) ? .valid : .invalid
+        case .flag, .truth: return try readFlag(&scanner, dialect)
         case .zeroOrOne:
-            let isLiteral = next == UInt8(ascii: "t") || next == UInt8(ascii: "f")
-            guard try flag() != nil else { return .invalid }
+            let isLiteral = scanner.next == UInt8(ascii: "t") || scanner.next == UInt8(ascii: "f")
+            guard try scanner.flag() != nil else { return .invalid }
             return isLiteral && dialect == .payload ? .odd : .valid
-        case .count: return try integer(in: 0...Int64.max) != nil ? .valid : .invalid
-        case .score: return try finiteNumber() != nil ? .valid : .invalid
-        case .fraction: return try finiteNumber().map { (0...1).contains($0) } ?? false ? .valid : .invalid
+        case .count: return try scanner.integer(in: 0...Int64.max) != nil ? .valid : .invalid
+        case .score: return try scanner.finiteNumber() != nil ? .valid : .invalid
+        case .fraction: return try scanner.finiteNumber().map { (0...1).contains($0) } ?? false ? .valid : .invalid
         case .time:
-            if dialect == .job { return try time() != nil ? .valid : .invalid }
-            return try number().flatMap { JobTime.seconds($0) } != nil ? .valid : .invalid
-        case .interruptionLevel: return try readChoice(PayloadValue.interruptionLevels)
-        case .event: return try readChoice(PayloadValue.events)
+            if dialect == .job { return try JobTime.read(&scanner) != nil ? .valid : .invalid }
+            return try scanner.number().flatMap { JobTime.seconds($0) } != nil ? .valid : .invalid
+        case .interruptionLevel: return try Self.readChoice(&scanner, Self.interruptionLevels)
+        case .event: return try Self.readChoice(&scanner, Self.events)
         case .object:
-            guard next == UInt8(ascii: "{") else { return .invalid }
+            guard scanner.next == UInt8(ascii: "{") else { return .invalid }
             // It is one level deeper in a payload than in a job.
-            try skipValue(levelsDown: dialect == .job ? 1 : 0)
+            try scanner.skipValue(levelsDown: dialect == .job ? 1 : 0)
             return .valid
-        case .texts: return try skipTexts() ? .valid : .invalid
+        case .texts: return try Self.skipTexts(&scanner) ? .valid : .invalid
         case .alert, .localizedText, .sound:
-            guard let parts = value.parts, next == UInt8(ascii: "{") else {
-                return try read(.text, as: dialect, showsText: &showsText)
+            guard let parts, scanner.next == UInt8(ascii: "{") else {
+                return try PayloadValue.text.read(&scanner, as: dialect, showsText: &showsText)
             }
-            return try readParts(parts, dialect, &showsText)
+            return try Self.readParts(&scanner, parts, dialect, &showsText)
         }
     }
 
-    private mutating func readParts(
-        _ parts: PayloadParts, _ dialect: PayloadDialect, _ showsText: inout Bool
+    private static func readParts(
+        _ scanner: inout JSONScanner, _ parts: PayloadParts, _ dialect: PayloadDialect, _ showsText: inout Bool
     ) throws(JSONError) -> ValueReading {
         var seen: PayloadParts = []
         var reading = ValueReading.valid
-        var more = try enterObject()
+        var more = try scanner.enterObject()
         while more {
-            if let part = try part(among: parts, dialect), !seen.contains(part) {
+            if let part = try PayloadPart.read(&scanner, among: parts, in: dialect), !seen.contains(part) {
                 seen.insert(part)
-                if next == UInt8(ascii: "\""), part.isShown {
+                if scanner.next == UInt8(ascii: "\""), part.isShown {
                     // Most values, without the rest.
-                    if !(try string()).range.isEmpty { showsText = true }
-                    more = try nextMember()
+                    if !(try scanner.string()).range.isEmpty { showsText = true }
+                    more = try scanner.nextMember()
                     continue
                 }
                 var hasText = false
-                switch try read(part.value, as: dialect, showsText: &hasText) {
+                switch try part.value.read(&scanner, as: dialect, showsText: &hasText) {
                 case .absent, .valid: break
                 case .odd: reading = .odd
                 case .invalid: return .invalid
@@ -170,68 +186,44 @@ extension JSONScanner {
             } else {
                 guard dialect == .payload else { return .invalid }
                 reading = .odd
-                try skipValue()
+                try scanner.skipValue()
             }
-            more = try nextMember()
+            more = try scanner.nextMember()
         }
         return reading
     }
 
-    /// Reads the name of an object's member, and moves to its value.
-    mutating func part(among parts: PayloadParts, _ dialect: PayloadDialect) throws(JSONError) -> PayloadPart? {
-        JSONText.withCharacters(of: try name(), in: bytes) { PayloadPart.named($0, among: parts, in: dialect) }
-    }
-
-    private mutating func readFlag(_ value: PayloadValue, _ dialect: PayloadDialect) throws(JSONError) -> ValueReading {
-        let isTrue = next == UInt8(ascii: "t")
-        guard let isSet = try flag() else { return .invalid }
+    private func readFlag(
+        _ scanner: inout JSONScanner, _ dialect: PayloadDialect
+    ) throws(JSONError) -> ValueReading {
+        let isTrue = scanner.next == UInt8(ascii: "t")
+        guard let isSet = try scanner.flag() else { return .invalid }
         guard isSet else { return .absent }
-        return isTrue && value == .flag && dialect == .payload ? .odd : .valid
+        return isTrue && self == .flag && dialect == .payload ? .odd : .valid
     }
 
-    private mutating func readChoice(_ choices: [StaticString]) throws(JSONError) -> ValueReading {
-        try skipText { text in choices.contains { text.isEqual(to: $0) } } ? .valid : .invalid
+    private static func readChoice(
+        _ scanner: inout JSONScanner, _ choices: [StaticString]
+    ) throws(JSONError) -> ValueReading {
+        try skipText(&scanner) { text in choices.contains { text.isEqual(to: $0) } } ? .valid : .invalid
     }
 
     /// Steps over a string.
-    private mutating func skipText(_ rule: (UnsafeRawBufferPointer) -> Bool = { _ in true }) throws(JSONError) -> Bool {
-        guard next == UInt8(ascii: "\"") else { return false }
-        return JSONText.withCharacters(of: try string(), in: bytes, rule)
+    private static func skipText(
+        _ scanner: inout JSONScanner, _ rule: (UnsafeRawBufferPointer) -> Bool = { _ in true }
+    ) throws(JSONError) -> Bool {
+        guard scanner.next == UInt8(ascii: "\"") else { return false }
+        return JSONText.withCharacters(of: try scanner.string(), in: scanner.bytes, rule)
     }
 
     /// Steps over an array of strings, which may be empty.
-    private mutating func skipTexts() throws(JSONError) -> Bool {
-        guard next == UInt8(ascii: "[") else { return false }
-        var more = try enterArray()
+    private static func skipTexts(_ scanner: inout JSONScanner) throws(JSONError) -> Bool {
+        guard scanner.next == UInt8(ascii: "[") else { return false }
+        var more = try scanner.enterArray()
         while more {
-            guard try skipText() else { return false }
-            more = try nextElement()
+            guard try skipText(&scanner) else { return false }
+            more = try scanner.nextElement()
         }
         return true
-    }
-
-    /// Steps over true, false, 1 or 0.
-    mutating func flag() throws(JSONError) -> Bool? {
-        switch next {
-        case UInt8(ascii: "t"), UInt8(ascii: "f"):
-            let isSet = next == UInt8(ascii: "t")
-            try skipLiteral()
-            return isSet
-        default: return try integer(in: 0...1).map { $0 == 1 }
-        }
-    }
-
-    /// Steps over a number that a `Double` can hold.
-    mutating func finiteNumber() throws(JSONError) -> Double? {
-        guard let number = try number(), let value = Double(String(decoding: number, as: UTF8.self)), value.isFinite
-        else { return nil }
-        return value
-    }
-
-    /// Steps over a time: seconds since 1970, or ISO 8601.
-    /// - Returns: milliseconds since 1970.
-    mutating func time() throws(JSONError) -> Int64? {
-        guard next == UInt8(ascii: "\"") else { return try number().flatMap { JobTime.seconds($0) } }
-        return JSONText.withCharacters(of: try string(), in: bytes) { JobTime.iso8601($0) }
     }
 }

@@ -1,7 +1,8 @@
+import NIOCore
+
 /// Finds the job in the JSON of Sidekiq or Resque.
 ///
-/// An error in the JSON is thrown; other mistakes are returned. Unusable values of other members are not
-/// mistakes: they were not written for this worker.
+/// Unusable values of other members are not mistakes: they were not written for this worker.
 struct SidekiqReader {
     private var scanner: JSONScanner
     private var className: JSONString?
@@ -17,10 +18,42 @@ struct SidekiqReader {
 
     private init(_ scanner: JSONScanner) { self.scanner = scanner }
 
+    /// Finds the job in a body.
+    /// - Parameters:
+    ///   - envelope: the body's.
+    ///   - classes: the classes that are accepted; empty to accept all.
+    /// - Throws: ``JobError/malformedJSON(_:_:)``, ``JobError/notSidekiq(_:)``, ``JobError/otherClass(_:accepted:)`` or
+    ///   ``JobError/newerWrapper(version:)``.
+    static func find(
+        in body: ByteBuffer, _ envelope: Envelope, _ classes: [String] = []
+    ) throws(JobError) -> SidekiqJob {
+        let found = body.withUnsafeReadableBytes { find(in: $0, envelope, classes) }
+        return try found.get()
+    }
+
+    private static func find(
+        in bytes: UnsafeRawBufferPointer, _ envelope: Envelope, _ classes: [String]
+    ) -> Result<SidekiqJob, JobError> {
+        do throws(JSONError) {
+            switch try read(bytes, in: envelope.original) {
+            case .failure(let mistaken):
+                if let version = Envelope.newerVersion(of: bytes) { return .failure(.newerWrapper(version: version)) }
+                return .failure(.notSidekiq(mistaken.mistake))
+            case .success(let job):
+                guard !job.isOf(classes, in: bytes) else { return .success(job) }
+                return .failure(.otherClass(job.printableClass(in: bytes), accepted: classes))
+            }
+        } catch {
+            let foreign = ForeignText.recognize(bytes, in: envelope.original, isJSON: false)
+            return .failure(.malformedJSON(error, foreign).offset(by: envelope.original.lowerBound))
+        }
+    }
+
+    /// An error in the JSON is thrown; other mistakes are returned.
     /// - Parameters:
     ///   - bytes: the claimed bytes.
     ///   - range: the range of the producer's bytes in them.
-    static func read(
+    private static func read(
         _ bytes: UnsafeRawBufferPointer, in range: Range<Int>
     ) throws(JSONError) -> Result<SidekiqJob, Mistaken> {
         var reader = SidekiqReader(JSONScanner(bytes, in: range))
@@ -40,7 +73,7 @@ struct SidekiqReader {
         return try ActiveJobMembers.read(bytes, in: argument)?.id
     }
 
-    struct Mistaken: Error {
+    private struct Mistaken: Error {
         var mistake: SidekiqMistake
     }
 
@@ -136,6 +169,51 @@ struct SidekiqReader {
         }
         guard let retries = JSONNumber.value(of: number, decimals: 0, exact: true), retries >= 0 else { return nil }
         return Int(min(retries, 999)) + 1
+    }
+
+    // MARK: The tokens of a rewritten job
+
+    /// Returns the range of the list of tokens in the claimed bytes, with one comma beside it, for a job that was
+    /// rewritten to be read. It reads the claimed bytes again, because only a job that is split needs this.
+    /// - Parameters:
+    ///   - list: the place of the list in the rewritten text.
+    ///   - bytes: the claimed bytes, and the rewritten text after them.
+    ///   - document: the range of the rewritten text.
+    ///   - original: the range of the producer's bytes.
+    static func tokensMember(
+        _ list: JobTokenList, in bytes: UnsafeRawBufferPointer, rewritten document: Range<Int>,
+        from original: Range<Int>
+    ) -> Range<Int>? {
+        guard case .success(let sidekiq)? = try? read(bytes, in: original) else { return nil }
+        if sidekiq.isActiveJob, bytes[sidekiq.argument.lowerBound] == UInt8(ascii: "{") {
+            let claimed = try? tokenList(in: bytes, sidekiq.argument)
+            return claimed.map { $0.rangeToCut(in: bytes, of: sidekiq.argument) }
+        }
+        // The argument is a string: the same member, between the same characters in their escaped form.
+        let cut = list.rangeToCut(in: bytes, of: document)
+        let raw = UnsafeRawBufferPointer(rebasing: bytes[..<(sidekiq.argument.upperBound - 1)])
+        let start = JSONText.offset(
+            in: raw, after: cut.lowerBound - document.lowerBound, from: sidekiq.argument.lowerBound + 1)
+        return start..<JSONText.offset(in: raw, after: cut.count, from: start)
+    }
+
+    private static func tokenList(
+        in bytes: UnsafeRawBufferPointer, _ range: Range<Int>
+    ) throws(JSONError) -> JobTokenList? {
+        var scanner = JSONScanner(bytes, in: range)
+        var more = try scanner.enterObject()
+        while more {
+            let memberStart = scanner.offset
+            let name = try scanner.name()
+            if JSONText.withCharacters(of: name, in: bytes, { $0.isEqual(to: "tokens") }),
+                scanner.next == UInt8(ascii: "[")
+            {
+                return try JobTokenList.read(&scanner, memberStart: memberStart)
+            }
+            try scanner.skipValue()
+            more = try scanner.nextMember()
+        }
+        return nil
     }
 }
 

@@ -60,7 +60,7 @@ public final class AppPauses {
     ///   - completion: gets the milliseconds until the next probe; `nil` if an operator has paused the app.
     public func trip(
         _ app: String, reason: String, detail: String?, isProbe: Bool, configuration: String,
-        completion: @escaping (Result<Int64?, QueueConnection.Failure>) -> Void
+        completion: @escaping (Result<Int64?, QueueFailure>) -> Void
     ) {
         run("trip", app, configuration, completion) { [durations] command in
             command.append(reason)
@@ -76,7 +76,7 @@ public final class AppPauses {
     /// Asks whether to send a probe of a paused app.
     public func probe(
         _ app: String, configuration: String,
-        completion: @escaping (Result<ProbeAnswer, QueueConnection.Failure>) -> Void
+        completion: @escaping (Result<ProbeAnswer, QueueFailure>) -> Void
     ) {
         run("probe", app, configuration, completion) { [durations] command in
             command.append(Int(durations.probe))
@@ -95,7 +95,7 @@ public final class AppPauses {
     /// Ends the pause of an app, unless an operator ordered it, or it is one of workers with another configuration that
     /// still make probes.
     public func close(
-        _ app: String, configuration: String, completion: @escaping (Result<Void, QueueConnection.Failure>) -> Void
+        _ app: String, configuration: String, completion: @escaping (Result<Void, QueueFailure>) -> Void
     ) {
         run("close", app, configuration, completion, arguments: { _ in }, reading: { _, _, _ in })
     }
@@ -105,7 +105,7 @@ public final class AppPauses {
 
     private func run<Value>(
         _ action: String, _ app: String, _ configuration: String,
-        _ completion: @escaping (Result<Value, QueueConnection.Failure>) -> Void,
+        _ completion: @escaping (Result<Value, QueueFailure>) -> Void,
         arguments: @escaping (inout RedisCommand) -> Void,
         reading read: @escaping (_ answer: Int, Pause, inout ScriptReply) -> Value
     ) {
@@ -127,11 +127,11 @@ public final class AppPauses {
 
     /// Reads the pauses of apps, in their order; `nil` for an app that is not paused.
     public func read(
-        _ apps: [String], completion: @escaping (Result<[PauseRecord?], QueueConnection.Failure>) -> Void
+        _ apps: [String], completion: @escaping (Result<[PauseRecord?], QueueFailure>) -> Void
     ) {
         guard !apps.isEmpty else { return completion(.success([])) }
         client.send(Self.query(apps, keys)) { result in
-            completion(result.mapError(QueueConnection.Failure.redis).map { Self.pauses($0, of: apps) })
+            completion(result.mapError(QueueFailure.redis).map { Self.pauses($0, of: apps) })
         }
     }
 

@@ -11,6 +11,16 @@ public struct InvalidToken: Sendable, Equatable {
         case imported = "import"
     }
 
+    /// The result of marking a token as invalid.
+    public enum Marking: Int, Sendable {
+        /// It was added.
+        case added = 1
+        /// It was in the set already.
+        case known = 0
+        /// It was not added, because its device has registered since.
+        case registeredSince = -1
+    }
+
     /// Lower-case hex digits.
     public var token: ByteBuffer
     /// The time since which it is invalid, in milliseconds since 1970.

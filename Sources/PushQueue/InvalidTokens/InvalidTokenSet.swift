@@ -6,7 +6,7 @@ import Redis
 /// Not thread-safe. Use it only on the clients' event loop; completions are called there, too.
 public final class InvalidTokenSet {
     /// The completion of a call: its value, or the failure.
-    public typealias Completion<Value> = (Result<Value, QueueConnection.Failure>) -> Void
+    public typealias Completion<Value> = (Result<Value, QueueFailure>) -> Void
 
     /// A token that is in the set.
     public struct Found: Sendable, Equatable {
@@ -18,19 +18,6 @@ public final class InvalidTokenSet {
         public var details: InvalidTokenDetails
     }
 
-    /// A token of a shard, with its details as they are stored.
-    package struct Stored: Sendable, Equatable {
-        /// Its index among the tokens that were looked up, from 0.
-        package var place: Int
-        package var token: ByteBuffer
-        /// The time since which it is invalid, in milliseconds since 1970; `nil` if unknown.
-        package var at: Int64?
-        /// The day on which it was marked, since 1970; `nil` if unknown.
-        package var day: Int64?
-        /// The other facts as JSON; empty for none.
-        package var facts: ByteBuffer
-    }
-
     /// The default time for which tokens are kept, in milliseconds.
     public static let defaultMaximumAge = 365 * 86_400_000
     /// The tokens of one entry of the stream of changes.
@@ -38,18 +25,12 @@ public final class InvalidTokenSet {
     /// The number of times that a call learns of a later division. Each step takes longer than that many calls.
     private static let patience = 5
 
-    /// The pause before a call is repeated that Redis refuses while a shard is moved to another server, and the time for which
-    /// it is.
-    private static let (moveCheck, movePatience) = (TimeAmount.milliseconds(50), TimeAmount.seconds(10))
-
     package let keys: SharedKeys
     /// The client for the slot of the shared keys.
     package let client: any RedisSender
-    /// Returns the client for the slot of a key.
-    private let clients: (_ key: String) -> any RedisSender
+    /// The clients for the slots of all keys.
+    package let clients: ShardClients
     private let maximumAge: Int
-    private let clock: ClockSource
-    private var runners: [ObjectIdentifier: ScriptRunner] = [:]
     /// The latest division that is known. A call that Redis refuses learns of a later one.
     package private(set) var division = TokenDivision()
 
@@ -70,8 +51,8 @@ public final class InvalidTokenSet {
         client: any RedisSender, clients: ((_ key: String) -> any RedisSender)? = nil, keys: SharedKeys,
         maximumAge: Int = defaultMaximumAge, clock: ClockSource
     ) {
-        (self.client, self.keys, self.maximumAge, self.clock) = (client, keys, maximumAge, clock)
-        self.clients = clients ?? { _ in client }
+        (self.client, self.keys, self.maximumAge) = (client, keys, maximumAge)
+        self.clients = ShardClients(clients ?? { _ in client }, clock: clock)
     }
 
     /// True while tokens can be added to a set that is not divided, and probably to the shards of one that is.
@@ -86,7 +67,7 @@ public final class InvalidTokenSet {
     ) {
         func attempt(_ left: Int) {
             body(division) { [self] result in
-                guard left > 0, case .failure(let failure) = result, let later = failure.division else {
+                guard left > 0, case .failure(let failure) = result, let later = TokenDivision(refusal: failure) else {
                     return completion(result)
                 }
                 learn(later)
@@ -112,75 +93,21 @@ public final class InvalidTokenSet {
         }
     }
 
-    /// Runs a script on a shard, once that is not being moved to another server.
-    package func run<Value>(
-        _ script: QueueScript, _ keyNames: [String], expecting count: Int = 16,
-        arguments: @escaping (inout RedisCommand) -> Void, completion: @escaping Completion<Value>,
-        reading read: @escaping (inout ScriptReply) -> Value
-    ) {
-        let client = clients(keyNames[0])
-        let end = client.eventLoop.now + Self.movePatience
-        func attempt() {
-            let runner = runners[ObjectIdentifier(client)] ?? ScriptRunner(client: client, clock: clock)
-            runners[ObjectIdentifier(client)] = runner
-            runner.run(
-                script, keyNames, expecting: count, arguments: arguments,
-                completion: { result in
-                    guard case .failure(let failure) = result, failure.isOfMove, client.eventLoop.now < end else {
-                        return completion(result)
-                    }
-                    client.eventLoop.assumeIsolated().scheduleTask(in: Self.moveCheck) { attempt() }
-                }, reading: read)
-        }
-        // A shard's client is made when it is first used.
-        client.afterFirstAttempt { attempt() }
+    /// Returns a form of the set.
+    /// - Parameter shards: its number of shards.
+    package func form(_ shards: Int, _ division: TokenDivision) -> TokenForm {
+        TokenForm(shards: shards, division: division, keys: keys, maximumAge: maximumAge, clients: clients)
     }
 
-    /// Sends a command to the server of a shard's key.
-    package func send(_ command: RedisCommand, for key: String, completion: @escaping RedisClient.Completion) {
-        let client = clients(key)
-        client.afterFirstAttempt { client.send(command, completion: completion) }
-    }
-
-    /// Calls several shards at once.
-    /// - Parameter completion: gets the values, in the order of the shards, or the first failure.
-    package func join<Item, Value>(
-        _ items: [Item], completion: @escaping Completion<[Value]>,
-        _ body: (Item, @escaping Completion<Value>) -> Void
-    ) {
-        guard !items.isEmpty else { return completion(.success([])) }
-        var values = [Value?](repeating: nil, count: items.count)
-        var (left, failure): (Int, QueueConnection.Failure?) = (items.count, nil)
-        for (index, item) in items.enumerated() {
-            body(item) { result in
-                switch result {
-                case .success(let value): values[index] = value
-                case .failure(let error): failure = failure ?? error
-                }
-                left -= 1
-                if left == 0 { completion(failure.map { .failure($0) } ?? .success(values.compactMap { $0 })) }
-            }
-        }
-    }
-
-    /// Returns the indexes of tokens by the shards that they are in.
-    package static func places(
-        _ tokens: [ByteBuffer], among shards: Int
-    ) -> [(shard: Int, indexes: [Int])] {
-        guard shards > 1 else { return tokens.isEmpty ? [] : [(0, Array(0..<tokens.count))] }
-        var places: [Int: [Int]] = [:]
-        for (index, token) in tokens.enumerated() {
-            places[TokenDivision.shard(of: token, among: shards), default: []].append(index)
-        }
-        return places.sorted { $0.key < $1.key }.map { ($0.key, $0.value) }
-    }
+    /// Returns the form of the set that is read.
+    package func form(_ division: TokenDivision) -> TokenForm { form(division.shards, division) }
 
     // MARK: Reading
 
     /// Counts the tokens in the set.
     public func count(completion: @escaping Completion<Int>) {
         call(completion) { [self] division, completion in
-            sizes(of: 0..<division.shards, division) { completion($0.map { $0.reduce(0, +) }) }
+            form(division).sizes(of: 0..<division.shards) { completion($0.map { $0.reduce(0, +) }) }
         }
     }
 
@@ -191,18 +118,8 @@ public final class InvalidTokenSet {
                 guard case .success(let division) = result, division.shards == 1 else {
                     return completion(result.map { _ in nil })
                 }
-                sizes(of: 0..<1, division) { completion($0.map { $0.first }) }
+                form(division).sizes(of: 0..<1) { completion($0.map { $0.first }) }
             }
-        }
-    }
-
-    /// Counts the tokens in some shards.
-    package func sizes(of shards: Range<Int>, _ division: TokenDivision, completion: @escaping Completion<[Int]>) {
-        join(Array(shards), completion: completion) { (shard: Int, completion: @escaping Completion<Int>) in
-            let keys = self.keys.shard(shard, of: division.shards)
-            run(
-                .countInvalidTokens, [keys.tokens, keys.division], arguments: { keys.append(division, to: &$0) },
-                completion: completion, reading: { $0.number() })
         }
     }
 
@@ -212,7 +129,7 @@ public final class InvalidTokenSet {
     /// replicas (`NOREPLICAS`).
     public func probe(completion: @escaping Completion<Void>) {
         client.send(RedisCommand("SET", keys.registrations + ":probe", "", "PX", "1")) { result in
-            completion(result.mapError(QueueConnection.Failure.redis).map { _ in })
+            completion(result.mapError(QueueFailure.redis).map { _ in })
         }
     }
 
@@ -223,7 +140,7 @@ public final class InvalidTokenSet {
     public func find(_ candidates: TokenList, completion: @escaping Completion<[Found]>) {
         guard !candidates.asksNothing else { return completion(.success([])) }
         call(completion) { [self] division, completion in
-            stored(candidates, among: division.shards, division) { result in
+            form(division).find(candidates) { result in
                 completion(
                     result.map { stored in
                         stored.map {
@@ -236,77 +153,7 @@ public final class InvalidTokenSet {
         }
     }
 
-    /// Finds the candidates that are in a form of the set.
-    /// - Parameter shards: its number of shards.
-    package func stored(
-        _ candidates: TokenList, among shards: Int, _ division: TokenDivision,
-        completion: @escaping Completion<[Stored]>
-    ) {
-        guard shards > 1 else { return stored(candidates, in: keys.shard(0, of: 1), division, completion: completion) }
-        let tokens = candidates.asked
-        join(
-            Self.places(tokens, among: shards),
-            completion: { result in
-                completion(result.map { $0.joined().sorted { $0.place < $1.place } })
-            },
-            { group, completion in
-                let some = TokenList(group.indexes.map { tokens[$0] })
-                stored(some, in: keys.shard(group.shard, of: shards), division) { result in
-                    completion(
-                        result.map { found in
-                            found.map {
-                                var found = $0
-                                found.place = candidates.place(of: group.indexes[found.place]) ?? 0
-                                return found
-                            }
-                        })
-                }
-            })
-    }
-
-    private func stored(
-        _ candidates: TokenList, in shard: TokenShard, _ division: TokenDivision,
-        completion: @escaping Completion<[Stored]>
-    ) {
-        run(
-            .findInvalidTokens, [shard.tokens, shard.details, shard.facts, shard.division],
-            arguments: { command in
-                command.append(candidates.bytes)
-                shard.append(division, to: &command)
-            },
-            completion: completion, reading: { Self.stored(&$0, among: candidates) })
-    }
-
-    private static func stored(_ reply: inout ScriptReply, among candidates: TokenList) -> [Stored] {
-        // This is nearly always the case.
-        guard !reply.isAtEnd else { return [] }
-        var (indexes, found): ([Int], [Stored]) = ([], [])
-        while !reply.isAtEnd {
-            let index = reply.number()
-            if candidates.place(of: index) == nil { reply.refuse() }
-            indexes.append(index)
-            found.append(
-                Stored(
-                    place: candidates.place(of: index) ?? 0, token: ByteBuffer(), at: reply.numberIfAny(),
-                    day: reply.numberIfAny(), facts: reply.bytes()))
-        }
-        let tokens = candidates.tokens(at: indexes)
-        if tokens.count != found.count { reply.refuse() }
-        for (index, token) in tokens.enumerated() where index < found.count { found[index].token = token }
-        return found
-    }
-
     // MARK: Writing
-
-    /// The result of marking a token as invalid.
-    public enum Marking: Int, Sendable {
-        /// It was added.
-        case added = 1
-        /// It was in the set already.
-        case known = 0
-        /// It was not added, because its device has registered since.
-        case registeredSince = -1
-    }
 
     /// A device's registration.
     public struct Registration: Sendable, Equatable {
@@ -327,13 +174,13 @@ public final class InvalidTokenSet {
     /// - Parameters:
     ///   - marked: at most a few thousand tokens.
     ///   - completion: gets the result for each token, in their order. After a failure, all can be marked again; those
-    ///     that were added before it are then ``Marking/known``.
-    public func mark(_ marked: [InvalidToken], completion: @escaping Completion<[Marking]>) {
+    ///     that were added before it are then ``InvalidToken/Marking/known``.
+    public func mark(_ marked: [InvalidToken], completion: @escaping Completion<[InvalidToken.Marking]>) {
         let tokens = marked.map { token in
-            Stored(place: 0, token: token.token, at: token.at, day: nil, facts: token.facts)
+            TokenForm.Stored(place: 0, token: token.token, at: token.at, day: nil, facts: token.facts)
         }
         call(
-            { [self] (result: Result<[Marking], QueueConnection.Failure>) in
+            { [self] (result: Result<[InvalidToken.Marking], QueueFailure>) in
                 guard case .success = result else { return completion(result) }
                 announce(tokens.map(\.token)) { announced in
                     if case .failure(let failure) = announced {
@@ -344,10 +191,10 @@ public final class InvalidTokenSet {
                 }
             },
             { [self] division, completion in
-                write(division, completion: completion) { [self] shards, before, completion in
+                write(division, completion: completion) { form, before, completion in
                     // The other form may not have all registrations yet.
                     let some = before.map { zip(tokens, $0).filter { $1 != .registeredSince }.map(\.0) }
-                    add(some ?? tokens, among: shards, division, completion: completion)
+                    form.add(some ?? tokens, completion: completion)
                 }
             })
     }
@@ -355,7 +202,7 @@ public final class InvalidTokenSet {
     /// Tells the processes that keep a filter of the set about tokens that were added, or that were in the set: the process
     /// that added them may have ended before it announced them.
     private func announce(_ tokens: [ByteBuffer], completion: @escaping Completion<Void>) {
-        run(
+        clients.run(
             .announceInvalidTokens, [keys.invalidTokenChanges],
             arguments: { command in
                 for start in stride(from: 0, to: tokens.count, by: Self.tokensOfChange) {
@@ -370,9 +217,9 @@ public final class InvalidTokenSet {
     ///   - body: writes a form. The second time, it gets the value of the first.
     private func write<Value>(
         _ division: TokenDivision, completion: @escaping Completion<Value>,
-        _ body: @escaping (_ shards: Int, _ before: Value?, @escaping Completion<Value>) -> Void
+        _ body: @escaping (TokenForm, _ before: Value?, @escaping Completion<Value>) -> Void
     ) {
-        let written = division.written
+        let written = division.written.map { form($0, division) }
         body(written[0], nil) { result in
             guard case .success(let value) = result, let other = written.dropFirst().first else {
                 return completion(result)
@@ -380,60 +227,6 @@ public final class InvalidTokenSet {
             body(other, value) { second in
                 if case .failure = second { completion(second) } else { completion(result) }
             }
-        }
-    }
-
-    /// The stream of changes, if it is in the slot of a shard.
-    private func changes(of shard: TokenShard) -> [String] { shard.isShard ? [] : [keys.invalidTokenChanges] }
-
-    /// Adds tokens to a form of the set.
-    package func add(
-        _ tokens: [Stored], among shards: Int, _ division: TokenDivision, completion: @escaping Completion<[Marking]>
-    ) {
-        var places = Self.places(tokens.map(\.token), among: shards)
-        // Without tokens it only checks the keys.
-        if places.isEmpty { places = [(0, [])] }
-        join(
-            places,
-            completion: { [places] (result: Result<[[Marking]], QueueConnection.Failure>) in
-                completion(
-                    result.map { groups in
-                        var markings = [Marking](repeating: .known, count: tokens.count)
-                        for (place, group) in zip(places, groups) {
-                            for (index, marking) in zip(place.indexes, group) { markings[index] = marking }
-                        }
-                        return markings
-                    })
-            },
-            { place, completion in
-                add(
-                    place.indexes.map { tokens[$0] }, to: self.keys.shard(place.shard, of: shards), division, completion
-                )
-            })
-    }
-
-    private func add(
-        _ tokens: [Stored], to shard: TokenShard, _ division: TokenDivision,
-        _ completion: @escaping Completion<[Marking]>
-    ) {
-        run(
-            .addInvalidTokens,
-            [shard.tokens, shard.registrations, shard.details, shard.facts, shard.division] + changes(of: shard),
-            expecting: tokens.count * 4,
-            arguments: { [maximumAge] command in
-                command.append(maximumAge)
-                shard.append(division, to: &command)
-                for token in tokens {
-                    command.append(token.token)
-                    if let at = token.at { command.append(Int(at)) } else { command.append("") }
-                    command.append(token.facts)
-                    if let day = token.day { command.append(Int(day)) } else { command.append("") }
-                }
-            },
-            completion: completion
-        ) { reply in
-            if reply.count != tokens.count { reply.refuse() }
-            return tokens.map { _ in reply.value(else: .known) }
         }
     }
 
@@ -452,50 +245,9 @@ public final class InvalidTokenSet {
     private func remove(_ removed: [(token: ByteBuffer, registeredAt: Int64?)], completion: @escaping Completion<Int>) {
         guard !removed.isEmpty else { return completion(.success(0)) }
         call(completion) { [self] division, completion in
-            write(division, completion: completion) { [self] shards, _, completion in
-                remove(removed, among: shards, division, completion: completion)
+            write(division, completion: completion) { form, _, completion in
+                form.remove(removed, completion: completion)
             }
         }
-    }
-
-    /// Removes tokens from a form of the set.
-    package func remove(
-        _ removed: [(token: ByteBuffer, registeredAt: Int64?)], among shards: Int, _ division: TokenDivision,
-        completion: @escaping Completion<Int>
-    ) {
-        join(
-            Self.places(removed.map(\.token), among: shards),
-            completion: { completion($0.map { $0.reduce(0, +) }) },
-            { (place: (shard: Int, indexes: [Int]), completion: @escaping Completion<Int>) in
-                let keys = self.keys.shard(place.shard, of: shards)
-                run(
-                    .removeInvalidTokens,
-                    [keys.tokens, keys.registrations, keys.details, keys.division] + changes(of: keys),
-                    expecting: place.indexes.count * 2,
-                    arguments: { [maximumAge] command in
-                        command.append(maximumAge)
-                        keys.append(division, to: &command)
-                        for index in place.indexes {
-                            let (token, registeredAt) = removed[index]
-                            command.append(token)
-                            if let registeredAt { command.append(Int(registeredAt)) } else { command.append("") }
-                        }
-                    },
-                    completion: completion, reading: { $0.number() })
-            })
-    }
-}
-
-extension QueueConnection.Failure {
-    /// True if Redis did not execute a call, because some of its keys are on another server already.
-    fileprivate var isOfMove: Bool {
-        guard case .redis(.server(let answer)) = self else { return false }
-        return answer.prefix == "TRYAGAIN"
-    }
-
-    /// The later division that a script named when it refused a call; `nil` for another failure.
-    package var division: TokenDivision? {
-        guard case .redis(.server(let answer)) = self, answer.prefix == "DIVISION" else { return nil }
-        return TokenDivision(answer.message.split(separator: " ").dropFirst().joined(separator: " "))
     }
 }

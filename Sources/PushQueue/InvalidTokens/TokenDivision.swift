@@ -46,6 +46,12 @@ package struct TokenDivision: Sendable, Equatable {
         other = (number, step)
     }
 
+    /// The later division that a script named when it refused a call; `nil` for another failure.
+    package init?(refusal: QueueFailure) {
+        guard case .redis(.server(let answer)) = refusal, answer.prefix == "DIVISION" else { return nil }
+        self.init(answer.message.split(separator: " ").dropFirst().joined(separator: " "))
+    }
+
     /// The record, such as `5 16`, or `3 1 16 copying`.
     package var text: String {
         "\(generation) \(shards)" + (other.map { " \($0.shards) \($0.step.rawValue)" } ?? "")
@@ -137,15 +143,5 @@ package struct TokenShard: Sendable {
     package func append(_ division: TokenDivision, to command: inout RedisCommand) {
         command.append(division.generation)
         command.append(isShard ? 1 : 0)
-    }
-}
-
-extension SharedKeys {
-    /// Returns the keys of a shard of the set of invalid tokens.
-    /// - Parameters:
-    ///   - index: its number, from 0.
-    ///   - shards: the number of shards; 1 for a set that is not divided.
-    package func shard(_ index: Int, of shards: Int) -> TokenShard {
-        TokenShard(base: shards == 1 ? base : shardBase(index, of: shards), isShard: shards > 1)
     }
 }

@@ -126,7 +126,7 @@ package final class TokenFilterKeeper {
     private func ask(_ command: RedisCommand, for key: String, _ apply: @escaping (RESPReply) -> Void) {
         ask(
             { completion in
-                set.send(command, for: key) { completion($0.mapError(QueueConnection.Failure.redis)) }
+                set.clients.send(command, for: key) { completion($0.mapError(QueueFailure.redis)) }
             }, apply)
     }
 
@@ -142,7 +142,7 @@ package final class TokenFilterKeeper {
                 guard let shards = shards(division) else { return missed() }
                 // Counted before the stream is read, so that no announcement is missing of what is counted.
                 ask(
-                    { set.sizes(of: shards, division, completion: $0) },
+                    { set.form(division).sizes(of: shards, completion: $0) },
                     { [self] members in
                         ask(range, for: set.keys.invalidTokenChanges) { apply(division, members, $0) }
                     })

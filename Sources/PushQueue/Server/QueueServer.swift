@@ -61,9 +61,6 @@ public struct QueueServer: Sendable, Equatable {
         }
     }
 
-    /// The share of the memory limit from which the server counts as nearly full.
-    public static let nearlyFull = 0.9
-
     /// True if the server refuses writes, or would refuse the next one, because its memory is full.
     public var isFull: Bool {
         if let writeRefusal { return writeRefusal.prefix == "OOM" }

@@ -81,9 +81,12 @@ public struct ServerInfo: Sendable, Equatable {
         return Double(usedMemory) / Double(memoryLimit)
     }
 
+    /// The share of the memory limit from which the server counts as nearly full.
+    public static let nearlyFull = 0.9
+
     /// True if the memory limit is nearly reached, and the server will then refuse jobs.
     package var isNearlyFull: Bool {
-        (memoryShare ?? 0) >= QueueServer.nearlyFull && (!evicts || evictsExpiringKeysOnly)
+        (memoryShare ?? 0) >= Self.nearlyFull && (!evicts || evictsExpiringKeysOnly)
     }
 
     /// True if the server evicts keys at its memory limit.

@@ -68,7 +68,7 @@ final class ProviderTokenKeeper {
     }
 
     private func adopt(
-        _ result: Result<SharedProviderTokens.Answer, QueueConnection.Failure>, _ candidate: ProviderToken,
+        _ result: Result<SharedProviderTokens.Answer, QueueFailure>, _ candidate: ProviderToken,
         _ source: ProviderTokenSource
     ) {
         fleet.refusals.record(.providerTokens, result)

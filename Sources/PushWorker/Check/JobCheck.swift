@@ -5,22 +5,10 @@ import PushQueue
 
 /// Predicts the fate of a job.
 public struct JobCheck {
-    /// The notifications of a job.
-    public struct Plan: Sendable {
-        /// The index of the job's app.
-        public var app: Int
-        /// The notifications that would be sent.
-        public var notifications: [Notification]
-        /// The tokens that would become dead letters while others are sent: their positions, from 1, and the reasons.
-        var refused: [(place: Int, why: Reason)] = []
-        /// The requirements of Apple's that the job does not meet and that APNs does not check.
-        var hints: [Hint] = []
-    }
-
-    let apps: [AppConfiguration]
-    let format: JobFormat
-    let maximumAttempts: Int
-    let router: JobRouter
+    private let apps: [AppConfiguration]
+    private let format: JobFormat
+    private let maximumAttempts: Int
+    private let router: JobRouter
 
     /// - Parameters:
     ///   - apps: the apps of the worker.
@@ -91,7 +79,7 @@ public struct JobCheck {
     /// - Parameters:
     ///   - name: its name in the findings, such as `job, line 3`.
     ///   - now: milliseconds since 1970.
-    public func run(_ body: ByteBuffer, name: String, now: Int64) -> (verdicts: [CheckVerdict], plan: Plan?) {
+    public func run(_ body: ByteBuffer, name: String, now: Int64) -> (verdicts: [CheckVerdict], plan: JobPlan?) {
         func warnings(_ hints: [Hint]) -> [CheckVerdict] { hints.map { CheckVerdict(.warning, name, $0.detail) } }
         let job: Job
         do throws(JobError) {
@@ -102,10 +90,8 @@ public struct JobCheck {
         }
         let hints = warnings(JobHints.of(job, body, as: format, now: now))
         do throws(Reason) {
-            let plan = try plan(job, now: now)
-            let explanation = JobExplanation(
-                job: job, plan: plan, app: apps[plan.app], isOnlyApp: apps.count == 1,
-                maximumAttempts: maximumAttempts, now: now)
+            let plan = try JobPlan(job, router, now: now)
+            let explanation = explanation(of: job, plan, now: now)
             let refused = plan.refused.map { refusal in
                 CheckVerdict(
                     .failure, name,
@@ -125,29 +111,47 @@ public struct JobCheck {
         CheckVerdict(.failure, name, "it would become a dead letter, \(reason.code.text): \(reason.detail ?? "")")
     }
 
-    func plan(_ job: Job, now: Int64) throws(Reason) -> Plan {
-        let app = try router.route(job).index
-        let routed = router.apps[app]
-        let identity = job.id.map(job.text) ?? ByteBuffer(string: "check")
-        var plan = Plan(app: app, notifications: [])
-        let template = try routed.notification(
-            for: job, identity: identity, firstSeen: now, readsMistakes: true
-        ) { plan.hints.append($0) }
-        guard let tokens = job.tokens else {
-            plan.notifications = [template]
-            return plan
+    /// Predicts what would happen to a job, without an explanation.
+    /// - Parameter now: milliseconds since 1970.
+    public func forecast(_ body: ByteBuffer, now: Int64) -> JobForecast {
+        let job: Job
+        do throws(JobError) {
+            job = try JobDecoder.decode(body, as: format)
+        } catch {
+            return JobForecast(findings: [.init(Reason(error))])
         }
-        var distinct = DistinctTokens(tokens, of: job)
-        while let field = distinct.next() {
-            do throws(Reason) {
-                var notification = template
-                notification.deviceToken = try routed.deviceToken(job.text(field))
-                notification.apnsID = APNSID(jobID: identity, token: notification.deviceToken.hex)
-                plan.notifications.append(notification)
-            } catch {
-                plan.refused.append((distinct.position, error))
+        do throws(Reason) {
+            let plan = try JobPlan(job, router, now: now)
+            if let end = router.apps[plan.app].end(of: job, firstSeen: now), end <= now {
+                return JobForecast(findings: [
+                    .init(.notSent, Reason.Own.expired.rawValue, "it has expired and would end as `expired`")
+                ])
             }
+            let hints = plan.hints + JobHints.of(job, body, as: format, now: now)
+            let explanation = explanation(of: job, plan, now: now)
+            return JobForecast(
+                notifications: plan.notifications.count,
+                findings: plan.refused.map { .init($0.why) }
+                    + hints.map { .init(.different, $0.rule.rawValue, $0.detail) }
+                    + explanation.omitted.map { .init(.different, "omitted", $0) }
+                    + (try shortened(job, plan)))
+        } catch {
+            return JobForecast(findings: [.init(error)])
         }
-        return plan
+    }
+
+    private func shortened(_ job: Job, _ plan: JobPlan) throws(Reason) -> [JobForecast.Finding] {
+        guard job.makesPayload, let sent = plan.notifications.first?.payload.readableBytes else { return [] }
+        let whole: Int
+        do throws(JobError) { whole = try job.payload(limit: .max).readableBytes } catch { throw Reason(error) }
+        // A Live Activity's payload can grow by its timestamp.
+        guard whole > sent else { return [] }
+        return [.init(.different, "truncated", "the alert's body would be shortened (`truncate`)")]
+    }
+
+    private func explanation(of job: Job, _ plan: JobPlan, now: Int64) -> JobExplanation {
+        JobExplanation(
+            job: job, plan: plan, app: apps[plan.app], isOnlyApp: apps.count == 1, maximumAttempts: maximumAttempts,
+            now: now)
     }
 }

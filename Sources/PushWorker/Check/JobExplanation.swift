@@ -8,7 +8,7 @@ import PushQueue
 /// An explanation of what would be sent for a job, and where each part comes from.
 struct JobExplanation {
     let job: Job
-    let plan: JobCheck.Plan
+    let plan: JobPlan
     let app: AppConfiguration
     let isOnlyApp: Bool
     let maximumAttempts: Int

@@ -1,7 +1,3 @@
-import NIOCore
-import PushJob
-import PushQueue
-
 /// The predicted fate of a job, without its explanation.
 public struct JobForecast: Sendable {
     /// The number of notifications that would be sent.
@@ -45,47 +41,10 @@ public struct JobForecast: Sendable {
         self.notifications = notifications
         self.findings = findings
     }
-}
 
-extension JobCheck {
-    /// Predicts what would happen to a job.
-    /// - Parameter now: milliseconds since 1970.
-    public func forecast(_ body: ByteBuffer, now: Int64) -> JobForecast {
-        let job: Job
-        do throws(JobError) {
-            job = try JobDecoder.decode(body, as: format)
-        } catch {
-            return JobForecast(findings: [.init(Reason(error))])
-        }
-        do throws(Reason) {
-            let plan = try plan(job, now: now)
-            if let end = router.apps[plan.app].end(of: job, firstSeen: now), end <= now {
-                return JobForecast(findings: [
-                    .init(.notSent, Reason.Own.expired.rawValue, "it has expired and would end as `expired`")
-                ])
-            }
-            let hints = plan.hints + JobHints.of(job, body, as: format, now: now)
-            let explanation = JobExplanation(
-                job: job, plan: plan, app: apps[plan.app], isOnlyApp: apps.count == 1,
-                maximumAttempts: maximumAttempts, now: now)
-            return JobForecast(
-                notifications: plan.notifications.count,
-                findings: plan.refused.map { .init($0.why) }
-                    + hints.map { .init(.different, $0.rule.rawValue, $0.detail) }
-                    + explanation.omitted.map { .init(.different, "omitted", $0) }
-                    + (try shortened(job, plan)))
-        } catch {
-            return JobForecast(findings: [.init(error)])
-        }
-    }
-
-    private func shortened(_ job: Job, _ plan: Plan) throws(Reason) -> [JobForecast.Finding] {
-        guard job.makesPayload, let sent = plan.notifications.first?.payload.readableBytes else { return [] }
-        let whole: Int
-        do throws(JobError) { whole = try job.payload(limit: .max).readableBytes } catch { throw Reason(error) }
-        // A Live Activity's payload can grow by its timestamp.
-        guard whole > sent else { return [] }
-        return [.init(.different, "truncated", "the alert's body would be shortened (`truncate`)")]
+    /// The forecast of an ID for which rpush has no notification.
+    public static var missing: Self {
+        Self(findings: [.init(.skipped, "missing", "rpush has no notification with this ID")])
     }
 }
 

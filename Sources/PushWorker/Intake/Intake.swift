@@ -136,7 +136,7 @@ final class Intake {
     /// Returns the limit of a campaign within which a job needs a turn.
     private func campaignLimit(
         _ command: (JobCommands.Target, JobCommands.Command), _ job: Job, _ claimed: ClaimedJob
-    ) -> QueueConnection.Limit? {
+    ) -> SharedRates.Limit? {
         let (target, command) = command
         guard case .campaign(let name) = target, let perSecond = command.perSecond, !claimed.hasTurn,
             !hasWaited(job, for: [.campaignLimited], since: command.limitedAt)
@@ -145,7 +145,7 @@ final class Intake {
     }
 
     /// Returns the limit of a key within which a job needs a turn.
-    private func fairLimit(_ job: Job, _ claimed: ClaimedJob) -> QueueConnection.Limit? {
+    private func fairLimit(_ job: Job, _ claimed: ClaimedJob) -> SharedRates.Limit? {
         guard let key = job.fair, let perSecond = job.fairPerSecond, !claimed.hasFairTurn,
             !hasWaited(job, for: [.fairLimited, .campaignLimited], since: 0)
         else { return nil }

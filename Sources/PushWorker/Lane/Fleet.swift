@@ -5,7 +5,7 @@ import Redis
 
 /// The pauses of apps; see ``AppPauses``.
 protocol AppPauseStore: AnyObject {
-    typealias Completion<Value> = (Result<Value, QueueConnection.Failure>) -> Void
+    typealias Completion<Value> = (Result<Value, QueueFailure>) -> Void
 
     /// The durations of future pauses.
     var durations: AppPauses.Durations { get set }
@@ -17,16 +17,24 @@ protocol AppPauseStore: AnyObject {
     func read(_ apps: [String], completion: @escaping Completion<[PauseRecord?]>)
 }
 
-/// The rates of apps; see ``AppRates``.
-protocol AppRateStore {
-    typealias Completion<Value> = (Result<Value, QueueConnection.Failure>) -> Void
+/// The rates of notifications; see ``SharedRates``.
+protocol RateStore {
+    typealias Completion<Value> = (Result<Value, QueueFailure>) -> Void
 
     func reserve(_ count: Int, of app: String, perSecond: Int, completion: @escaping Completion<Int64>)
+    func reserve(_ amounts: [Int], of limit: SharedRates.Limit, completion: @escaping Completion<[Int]>)
+}
+
+/// The pauses of campaigns by their guards, in the audit log; see ``GuardAudit``.
+protocol GuardAuditStore {
+    typealias Completion<Value> = (Result<Value, QueueFailure>) -> Void
+
+    func record(_ stopped: StoppedCampaign, completion: @escaping Completion<Void>)
 }
 
 /// The device tokens that APNs throttles; see ``ThrottledTokens``.
 protocol ThrottledTokenStore {
-    typealias Completion<Value> = (Result<Value, QueueConnection.Failure>) -> Void
+    typealias Completion<Value> = (Result<Value, QueueFailure>) -> Void
 
     func add(_ token: ByteBuffer, until: Int64, completion: @escaping Completion<Void>)
     func count(completion: @escaping Completion<Int>)
@@ -35,26 +43,27 @@ protocol ThrottledTokenStore {
 
 /// The provider tokens of signing keys; see ``SharedProviderTokens``.
 protocol ProviderTokenStore {
-    typealias Completion<Value> = (Result<Value, QueueConnection.Failure>) -> Void
+    typealias Completion<Value> = (Result<Value, QueueFailure>) -> Void
 
     func share(_ offer: SharedProviderTokens.Offer, completion: @escaping Completion<SharedProviderTokens.Answer>)
 }
 
 /// The set of invalid tokens; see ``InvalidTokenSet``.
 protocol InvalidTokenStore {
-    typealias Completion<Value> = (Result<Value, QueueConnection.Failure>) -> Void
+    typealias Completion<Value> = (Result<Value, QueueFailure>) -> Void
 
     /// True while tokens can be added.
     var isReady: Bool { get }
     func count(completion: @escaping Completion<Int>)
     func countIfUndivided(completion: @escaping Completion<Int?>)
-    func mark(_ tokens: [InvalidToken], completion: @escaping Completion<[InvalidTokenSet.Marking]>)
+    func mark(_ tokens: [InvalidToken], completion: @escaping Completion<[InvalidToken.Marking]>)
     func find(_ tokens: TokenList, completion: @escaping Completion<[InvalidTokenSet.Found]>)
     func register(_ devices: [InvalidTokenSet.Registration], completion: @escaping Completion<Void>)
 }
 
 extension AppPauses: AppPauseStore {}
-extension AppRates: AppRateStore {}
+extension SharedRates: RateStore {}
+extension GuardAudit: GuardAuditStore {}
 extension ThrottledTokens: ThrottledTokenStore {}
 extension SharedProviderTokens: ProviderTokenStore {}
 extension InvalidTokenSet: InvalidTokenStore {}
@@ -63,7 +72,8 @@ extension InvalidTokenSet: InvalidTokenStore {}
 /// loop.
 struct FleetStore {
     let pauses: any AppPauseStore
-    let rates: any AppRateStore
+    let rates: any RateStore
+    let guardAudit: any GuardAuditStore
     let throttledTokens: any ThrottledTokenStore
     let providerTokens: any ProviderTokenStore
     let invalidTokens: any InvalidTokenStore
@@ -87,7 +97,8 @@ extension FleetStore {
         let configuration = lane.configuration
         let keys = configuration.sharedKeys
         pauses = AppPauses(client: client, keys: keys, worker: name, durations: configuration.appPause, clock: clock)
-        rates = AppRates(client: client, keys: keys, clock: clock)
+        rates = SharedRates(client: client, keys: keys, clock: clock)
+        guardAudit = GuardAudit(client: client, keys: keys, clock: clock)
         throttledTokens = ThrottledTokens(client: client, keys: keys, clock: clock)
         providerTokens = SharedProviderTokens(client: client, keys: keys, clock: clock)
         let set = InvalidTokenSet(
@@ -188,7 +199,7 @@ final class Fleet {
     ///   - completion: gets the invalid ones, in ascending order of their places.
     func find(
         _ tokens: TokenList, now: @escaping () -> Int64,
-        completion: @escaping (Result<[InvalidTokenSet.Found], QueueConnection.Failure>) -> Void
+        completion: @escaping (Result<[InvalidTokenSet.Found], QueueFailure>) -> Void
     ) {
         if throttledTokenCount != 0 {
             // On the same connection, so it is answered first.
@@ -205,7 +216,7 @@ final class Fleet {
     }
 
     /// Records the result of a write. The parts that need the state try again.
-    func recordWrite<Value>(_ request: Request, _ result: Result<Value, QueueConnection.Failure>) {
+    func recordWrite<Value>(_ request: Request, _ result: Result<Value, QueueFailure>) {
         // The next reading shows whether a refusal has ended.
         if case .failure(let failure) = result { refusals.recordRefusal(request, failure) }
     }

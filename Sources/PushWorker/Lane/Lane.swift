@@ -71,8 +71,8 @@ final class Lane: @unchecked Sendable {
         consumers = queues.map { queue in
             let store = stores.store(of: queue, waits: polls)
             return QueueConsumer(
-                QueueLink(queue, store: store, lane: context), ledger, intake,
-                invalidTokens: stores.fleet.invalidTokens, delegate: self, polls: polls)
+                QueueLink(queue, store: store, fleet: fleet.store, lane: context), ledger, intake, delegate: self,
+                polls: polls)
         }
         ledger.outboxes = consumers.map(\.outbox)
         observer.consumers = consumers

@@ -54,8 +54,8 @@ final class RedisLaneStores: LaneStores {
         if let waiter { waiters.append(waiter) }
         let client = client(of: queue.keys)
         return QueueConnection(
-            client: client, shared: shared, waiter: waiter, keys: queue.keys, worker: queue.holder,
-            limits: queue.limits, holdsInvalidTokens: client === shared)
+            client: client, waiter: waiter, keys: queue.keys, worker: queue.holder, limits: queue.limits,
+            holdsInvalidTokens: client === shared)
     }
 
     /// A blocked connection delays later commands, so each queue's wait has its own.

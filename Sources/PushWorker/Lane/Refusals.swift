@@ -32,7 +32,7 @@ final class Refusals<Request: Hashable> {
     subscript(_ request: Request) -> String? { sentences[request] }
 
     /// Records the result of a request. Cheap if nothing is refused.
-    func record<Value>(_ request: Request, _ result: Result<Value, QueueConnection.Failure>) {
+    func record<Value>(_ request: Request, _ result: Result<Value, QueueFailure>) {
         switch result {
         case .success: recordAcceptance(request)
         case .failure(let failure): recordRefusal(request, failure)
@@ -40,7 +40,7 @@ final class Refusals<Request: Hashable> {
     }
 
     /// Records a failure if it is an answer. Lost connections are reported elsewhere.
-    func recordRefusal(_ request: Request, _ failure: QueueConnection.Failure) {
+    func recordRefusal(_ request: Request, _ failure: QueueFailure) {
         guard failure.isAnswer else { return }
         let sentence = "Redis refuses \(words(request)): \(failure)"
         sentences[request] = sentence

@@ -36,7 +36,7 @@ final class Outbox {
         /// A retry is due at this time.
         case retry(NIODeadline)
         /// The guard of a campaign has paused it with a settlement.
-        case stopped(QueueConnection.StoppedCampaign)
+        case stopped(StoppedCampaign)
     }
 
     /// Called with each event.
@@ -58,7 +58,6 @@ final class Outbox {
     /// Parts of jobs that ended while the settlement of an earlier part was not confirmed. That settlement creates the
     /// claim which these end, and Redis may refuse the first of two that are in flight and execute the second.
     private var awaitingPart: [EndedJob] = []
-    private let invalidTokens: any InvalidTokenStore
     /// The time before which no invalid tokens are written, because Redis has refused them.
     private var tokensNotBefore = NIODeadline.distantPast
     /// The time at which the counts for the history were last written.
@@ -66,9 +65,8 @@ final class Outbox {
     /// The time at which they were last summed up.
     private var countsReadAt = NIODeadline.distantPast
 
-    init(_ link: QueueLink, invalidTokens: any InvalidTokenStore) {
+    init(_ link: QueueLink) {
         self.link = link
-        self.invalidTokens = invalidTokens
         flushSoon = SoonTask(link.lane.eventLoop)
     }
 
@@ -201,7 +199,7 @@ final class Outbox {
         let tokens = unconfirmed.invalidTokens + settlement.invalidTokens
         // In a Cluster the set may be on a server that did not fail over.
         guard !tokens.isEmpty, link.store.holdsInvalidTokens else { return writeAllUnconfirmed() }
-        invalidTokens.mark(tokens) { [self, generation = link.queue.generation] result in
+        link.fleet.invalidTokens.mark(tokens) { [self, generation = link.queue.generation] result in
             let marked = link.value(of: result, to: .invalidTokens, of: generation) {
                 link.lane.afterRefusal { [self] in
                     if generation == link.queue.generation, link.store.isReady { writeUnconfirmed() }
@@ -229,7 +227,7 @@ final class Outbox {
         let count = last.map { $0 + 1 } ?? awaitingTokens.count
         writingTokens = Array(awaitingTokens.prefix(count))
         awaitingTokens.removeFirst(count)
-        invalidTokens.mark(tokens) { [self] result in
+        link.fleet.invalidTokens.mark(tokens) { [self] result in
             let batch = writingTokens
             writingTokens = []
             switch result {

@@ -9,7 +9,7 @@ indirect enum Prerequisite {
     /// It must be the only job with its id.
     case reservation(Reservation, of: UnsentJob)
     /// It needs a turn within a rate.
-    case turn(QueueConnection.Limit, of: UnsentJob)
+    case turn(SharedRates.Limit, of: UnsentJob)
 }
 
 /// Jobs that wait for answers of one kind, in the order of their claims. No I/O.
@@ -68,7 +68,7 @@ final class WaitingJobs {
     private let link: QueueLink
     private let ledger: Ledger
     private var reservations = Pending<Reservation>()
-    private var turns = Pending<QueueConnection.Limit>()
+    private var turns = Pending<SharedRates.Limit>()
     private let soon: SoonTask
     private let intake: Intake
     /// Called when all answers of a call were handled.
@@ -152,8 +152,8 @@ final class WaitingJobs {
     private func takeTurns() {
         guard let batch = turns.next(link.canAsk ? Self.maximumTurns : 0, while: { _ in true }) else { return }
         // One call for each limit, in the same write.
-        var calls: [(limit: QueueConnection.Limit, entries: [Int])] = []
-        var places: [QueueConnection.Limit: Int] = [:]
+        var calls: [(limit: SharedRates.Limit, entries: [Int])] = []
+        var places: [SharedRates.Limit: Int] = [:]
         for (index, entry) in batch.enumerated() {
             if let place = places[entry.question] {
                 calls[place].entries.append(index)
@@ -164,7 +164,7 @@ final class WaitingJobs {
         }
         let asked = AskedTurns(batch, calls: calls.count)
         for call in calls {
-            link.store.reserve(call.entries.map { batch[$0].job.notifications }, of: call.limit) {
+            link.fleet.rates.reserve(call.entries.map { batch[$0].job.notifications }, of: call.limit) {
                 [self, generation = link.queue.generation] result in
                 let waits = link.value(of: result, to: .turns, of: generation) { asked.isRefused = true }
                 for (entry, wait) in zip(call.entries, waits ?? []) { asked.waits[entry] = wait }
@@ -189,7 +189,7 @@ final class WaitingJobs {
     }
 
     /// - Parameter wait: the milliseconds until the job may be sent.
-    private func turned(_ waiting: UnsentJob, _ limit: QueueConnection.Limit, wait: Int) {
+    private func turned(_ waiting: UnsentJob, _ limit: SharedRates.Limit, wait: Int) {
         // In a drain the job is released with the lane's other claims.
         guard link.lane.isWorking else { return }
         var job = waiting
@@ -205,7 +205,7 @@ final class WaitingJobs {
 
 /// The jobs for which turns are asked for together.
 private final class AskedTurns {
-    let entries: [Pending<QueueConnection.Limit>.Entry]
+    let entries: [Pending<SharedRates.Limit>.Entry]
     /// The milliseconds until each job may be sent; `nil` without an answer.
     var waits: [Int?]
     /// The number of unanswered calls.
@@ -213,7 +213,7 @@ private final class AskedTurns {
     /// True if Redis has refused a call.
     var isRefused = false
 
-    init(_ entries: [Pending<QueueConnection.Limit>.Entry], calls: Int) {
+    init(_ entries: [Pending<SharedRates.Limit>.Entry], calls: Int) {
         (self.entries, unanswered) = (entries, calls)
         waits = Array(repeating: nil, count: entries.count)
     }

@@ -23,7 +23,7 @@ enum QueueEvent {
     /// The commands about the queue's jobs have changed.
     case jobCommands
     /// The guard of a campaign has paused it in this queue.
-    case stopped(QueueConnection.StoppedCampaign)
+    case stopped(StoppedCampaign)
     /// The queue's pause requires the return of unsubmitted jobs.
     case handBack
 }
@@ -76,8 +76,7 @@ final class QueueConsumer {
 
     /// - Parameter polls: true for the lane of a worker that polls: see ``ClaimWindow``.
     init(
-        _ link: QueueLink, _ ledger: Ledger, _ intake: Intake, invalidTokens: any InvalidTokenStore,
-        delegate: any QueueConsumerDelegate, polls: Bool
+        _ link: QueueLink, _ ledger: Ledger, _ intake: Intake, delegate: any QueueConsumerDelegate, polls: Bool
     ) {
         self.link = link
         lane = link.lane
@@ -85,7 +84,7 @@ final class QueueConsumer {
         self.delegate = delegate
         window = ClaimWindow(polls: polls)
         lease = Lease(link.queue.limits)
-        outbox = Outbox(link, invalidTokens: invalidTokens)
+        outbox = Outbox(link)
         waiting = WaitingJobs(link, ledger, intake)
         recovery = ClaimRecovery(link)
         outbox.report = { [unowned self] in settled($0) }
@@ -183,10 +182,10 @@ final class QueueConsumer {
         lease.recordRequest(count: claim.count, now: lane.now)
         let generation = queue.generation
         let configuration = if case .running = lane.state { queue.configuration } else { ConfigurationDigest?.none }
-        store.claim(
+        let request = ClaimRequest(
             count: claim.count, first: claim.first, join: claim.join, knownCommands: queue.commands.version,
-            configuration: configuration, sort: lane.now < queue.sortsUntil, heartbeat: nextHeartbeat()
-        ) { [self] result in
+            configuration: configuration, sort: lane.now < queue.sortsUntil, heartbeat: nextHeartbeat())
+        store.claim(request) { [self] result in
             guard generation == queue.generation, !lane.isStopped else { return }
             switch result {
             case .success(let claimed): received(claimed, claim)
@@ -195,7 +194,7 @@ final class QueueConsumer {
         }
     }
 
-    private func received(_ claimed: QueueConnection.Claimed, _ claim: ClaimWindow.Claim) {
+    private func received(_ claimed: Claimed, _ claim: ClaimWindow.Claim) {
         queue.setClock(claimed.now)
         lane.metrics.setClock(ofQueue: queue.id.index, ahead: queue.clockOffset)
         link.refusals.recordAcceptance(.claims)
@@ -239,7 +238,7 @@ final class QueueConsumer {
         report(.answered)
     }
 
-    private func failed(_ failure: QueueConnection.Failure) {
+    private func failed(_ failure: QueueFailure) {
         if case .redis(let error) = failure, !error.isAnswer {
             window.recordFailure(mayHaveRun: error.mayHaveBeenExecuted, now: lane.now)
             guard let (claim, times) = window.lost else { return }

@@ -1,8 +1,8 @@
 import NIOCore
 import PushQueue
 
-/// The lane, the queue and its Redis, which the parts of a queue's consumer share, and the one treatment of failed
-/// requests.
+/// The lane, the queue, its Redis and the state that all workers share, for the parts of a queue's consumer, and the one
+/// treatment of failed requests.
 final class QueueLink {
     /// The kinds of requests that a reachable Redis may refuse.
     enum Request: String, CaseIterable {
@@ -16,12 +16,14 @@ final class QueueLink {
     let lane: LaneContext
     let queue: QueueContext
     let store: any QueueStore
+    let fleet: FleetStore
     let refusals: Refusals<Request>
 
-    init(_ queue: QueueContext, store: any QueueStore, lane: LaneContext) {
+    init(_ queue: QueueContext, store: any QueueStore, fleet: FleetStore, lane: LaneContext) {
         self.lane = lane
         self.queue = queue
         self.store = store
+        self.fleet = fleet
         refusals = Refusals(lane, queue: queue.name, logger: queue.logger) { [name = queue.name] request in
             request == .invalidTokens ? request.rawValue : "\(request.rawValue) of the queue \(name)"
         }
@@ -38,7 +40,7 @@ final class QueueLink {
     ///   - refused: called for a refused request, to make it again; see ``LaneContext/afterRefusal(_:)``. Does not
     ///     escape, so that an answer allocates no closure.
     func value<Value>(
-        of result: Result<Value, QueueConnection.Failure>, to request: Request, of generation: Int,
+        of result: Result<Value, QueueFailure>, to request: Request, of generation: Int,
         refused: () -> Void
     ) -> Value? {
         guard generation == queue.generation else { return nil }
@@ -65,13 +67,13 @@ final class QueueLink {
     // MARK: Guards of campaigns
 
     /// Logs that the guard of a campaign has paused it in this queue, and adds that to the audit log.
-    func record(_ stopped: QueueConnection.StoppedCampaign) {
+    func record(_ stopped: StoppedCampaign) {
         queue.logger.error(
             "the guard of a campaign has paused it",
             metadata: [
                 "event": "campaign_stopped", "campaign": "\(stopped.campaign)", "reason": "\(stopped.reason)",
             ])
-        store.record(stopped) { [queue] result in
+        fleet.guardAudit.record(stopped) { [queue] result in
             guard case .failure(let failure) = result else { return }
             queue.logger.warning(
                 "the pause of a campaign is missing in the audit log",
@@ -81,7 +83,7 @@ final class QueueLink {
 
     /// Pauses this queue's part of a campaign that its guard has paused in another queue. If that fails, the guard in
     /// this queue still compares its own counters.
-    func stop(_ stopped: QueueConnection.StoppedCampaign) {
+    func stop(_ stopped: StoppedCampaign) {
         store.stop(stopped) { [queue] result in
             guard case .failure(let failure) = result else { return }
             queue.logger.warning(

@@ -4,21 +4,17 @@ import PushQueue
 /// The operations of a lane's consumer on one queue in Redis; see ``QueueConnection``. All calls and completions are on
 /// the lane's event loop.
 protocol QueueStore: AnyObject {
-    typealias Completion<Value> = (Result<Value, QueueConnection.Failure>) -> Void
+    typealias Completion<Value> = (Result<Value, QueueFailure>) -> Void
 
     var isReady: Bool { get }
     var canWait: Bool { get }
     var holdsInvalidTokens: Bool { get }
 
     func use(worker: String)
-    func claim(
-        count: Int, first: Int, join: Bool, knownCommands: String, configuration: ConfigurationDigest?,
-        sort: Bool, heartbeat: WorkerHeartbeat?, completion: @escaping Completion<QueueConnection.Claimed>)
+    func claim(_ request: ClaimRequest, completion: @escaping Completion<Claimed>)
     func reserve(_ reservations: [Reservation], completion: @escaping Completion<[ReservationResult]>)
-    func reserve(_ amounts: [Int], of limit: QueueConnection.Limit, completion: @escaping Completion<[Int]>)
     func settle(_ settlement: Settlement, completion: @escaping Completion<QueueConnection.Settled>)
-    func stop(_ stopped: QueueConnection.StoppedCampaign, completion: @escaping Completion<Bool>)
-    func record(_ stopped: QueueConnection.StoppedCampaign, completion: @escaping Completion<Void>)
+    func stop(_ stopped: StoppedCampaign, completion: @escaping Completion<Bool>)
     func reclaim(_ other: String, completion: @escaping Completion<QueueConnection.Reclaimed?>)
     func release(
         of configuration: ConfigurationDigest, endOf process: String?,

@@ -39,7 +39,7 @@ final class RedisChannelHandler: ChannelInboundHandler {
     }
 
     func errorCaught(context: ChannelHandlerContext, error: any Error) {
-        connection?.lost(plainReason(of: error))
+        connection?.lost(RedisError.reason(of: error))
     }
 
     func handlerRemoved(context: ChannelHandlerContext) {

@@ -35,12 +35,12 @@ public struct RedisClientConfiguration: Sendable {
 public protocol MasterSource: AnyObject, Sendable {
     /// Reports the master to a client: at once, whenever it changes, and at intervals. Can be called from any thread.
     /// - Parameters:
-    ///   - listener: the client.
+    ///   - listener: identifies the client.
     ///   - deployment: the client's, so that a source that does not know it yet reports no other's master.
     ///   - onMaster: called on `eventLoop`.
     func add(
         _ listener: ObjectIdentifier, of deployment: RedisDeployment, on eventLoop: any EventLoop,
-        onMaster: @escaping @Sendable (RedisEndpoint.Location) -> Void)
+        onMaster: @escaping @Sendable (RedisLocation) -> Void)
     /// Stops reporting to a client. Can be called from any thread.
     func remove(_ listener: ObjectIdentifier)
     /// The reason why changes of the master are not announced now; `nil` if they are. Can be read from any thread.

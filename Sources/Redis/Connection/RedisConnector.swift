@@ -58,14 +58,15 @@ struct RedisConnector {
                 run(steps.value, on: connection, timeout: timeout) { result in
                     AddressMemory.shared.note(result, at: address)
                     guard case .failure(.connect) = result, connection.ended != nil, tls == nil else {
-                        return completion.value(result.mapError { $0.naming(address, of: endpoint) })
+                        return completion.value(result.mapError { Self.naming(address, of: endpoint, in: $0) })
                     }
                     // What the server said before it closed the connection was lost with it, if a command was sent
                     // after that: a server without a place for another client does not read any.
                     greeting(of: endpoint).assumeIsolated().whenSuccess { greeting in
                         let error = RedisHandshake.refused(greeting, address: endpoint.address)
                         completion.value(
-                            (error.map { .failure($0) } ?? result).mapError { $0.naming(address, of: endpoint) })
+                            (error.map { .failure($0) } ?? result)
+                                .mapError { Self.naming(address, of: endpoint, in: $0) })
                     }
                 }
             case .failure(let error):
@@ -167,7 +168,17 @@ struct RedisConnector {
 
     private func connectError(for error: any Error, address: String) -> RedisError {
         if let error = error as? RedisError { return error }
-        return .connect(address: address, reason: plainReason(of: error))
+        return .connect(address: address, reason: RedisError.reason(of: error))
+    }
+
+    /// Adds the address that was used to an error.
+    private static func naming(
+        _ address: SocketAddress?, of endpoint: RedisEndpoint, in error: RedisError
+    ) -> RedisError {
+        guard case .connect(let place, let reason) = error, case .host(let host, _) = endpoint.location else {
+            return error
+        }
+        return .connect(address: place, reason: reason + ConnectFailure.place(address, of: host))
     }
 }
 
@@ -189,27 +200,6 @@ private final class GreetingHandler: ChannelInboundHandler {
 
     func handlerRemoved(context: ChannelHandlerContext) {
         line.succeed(String(text.prefix { $0 != "\r" && $0 != "\n" && $0 != "\r\n" }))
-    }
-}
-
-extension RedisError {
-    /// Adds the address that was used.
-    fileprivate func naming(_ address: SocketAddress?, of endpoint: RedisEndpoint) -> RedisError {
-        guard case .connect(let place, let reason) = self, case .host(let host, _) = endpoint.location else {
-            return self
-        }
-        return .connect(address: place, reason: reason + ConnectFailure.place(address, of: host))
-    }
-}
-
-/// Returns the reason for a network error, with advice if there is any.
-func plainReason(of error: any Error) -> String {
-    if let shortage = ConnectFailure.shortage(error) { return shortage }
-    let reason = ConnectFailure.firstReason(error)
-    return switch (error as? NIOConnectionError)?.connectionErrors.first?.error ?? error {
-    case is NIOConnectionError: "\(reason); check it and the DNS"
-    case ChannelError.connectTimeout: "\(reason); check the address and any firewall"
-    default: reason
     }
 }
 

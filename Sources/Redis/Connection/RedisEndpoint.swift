@@ -5,29 +5,13 @@ import TLS
 ///
 /// Its descriptions, reflections included, never show the password.
 public struct RedisEndpoint: Sendable, Equatable {
-    /// The location of a server.
-    public enum Location: Sendable, Hashable {
-        /// A host name or IP address (IPv6 without brackets) and a TCP port.
-        case host(String, port: Int)
-        /// The absolute path of a Unix domain socket.
-        case unixSocket(String)
-
-        /// The common notation: `host:port`, `[::1]:6379` or the socket's path.
-        public var address: String {
-            switch self {
-            case .host(let host, let port): host.contains(":") ? "[\(host)]:\(port)" : "\(host):\(port)"
-            case .unixSocket(let path): path
-            }
-        }
-    }
-
     /// The location of the server.
-    public var location: Location
+    public var location: RedisLocation
     /// The login, the database and the use of TLS.
     public var access: RedisAccess
 
     /// Creates an endpoint from location and access.
-    public init(location: Location, access: RedisAccess = RedisAccess()) {
+    public init(location: RedisLocation, access: RedisAccess = RedisAccess()) {
         self.location = location
         self.access = access
     }
@@ -52,7 +36,7 @@ public struct RedisEndpoint: Sendable, Equatable {
         let (authority, path) = place.splitOnce(at: "/") ?? (place, "")
         let (credentials, server) = try RedisURLText.splitCredentials(authority, passwordFile: query["password_file"])
         self.init(
-            location: try RedisURLText.server(server),
+            location: try RedisLocation(server),
             access: RedisAccess(
                 user: credentials.user, password: credentials.password, passwordFile: credentials.passwordFile,
                 database: path.isEmpty ? 0 : try RedisURLText.database(path), usesTLS: usesTLS))
@@ -99,21 +83,6 @@ extension RedisEndpoint: CustomStringConvertible, CustomDebugStringConvertible, 
 
     /// Only what `description` shows, so that `dump` shows no password either.
     public var customMirror: Mirror { Mirror(self, children: ["url": description]) }
-}
-
-extension RedisEndpoint.Location {
-    /// Creates a location from a server's announcement. Without a host it is the sender's host
-    /// (`cluster-preferred-endpoint-type unknown-endpoint`); `?` means that the node has not announced its host name.
-    init?(announced host: String?, port: Int?, by sender: RedisEndpoint.Location) {
-        guard let port, (1...65535).contains(port), host != "?" else { return nil }
-        if let host, !host.isEmpty {
-            self = .host(host, port: port)
-        } else if case .host(let own, _) = sender {
-            self = .host(own, port: port)
-        } else {
-            return nil
-        }
-    }
 }
 
 extension RedisEndpoint {

@@ -1,4 +1,5 @@
 import NIOCore
+import NIOPosix
 import Sockets
 
 /// An error reply of the server.
@@ -142,6 +143,17 @@ public enum RedisError: Error, Sendable, Equatable, CustomStringConvertible {
             "\(address): \(reason)"
         case .timeout(let address, let after): "\(address): no answer within \(after.formatted)"
         case .authentication, .server, .commandTooLarge: description
+        }
+    }
+
+    /// Returns the reason for a network error, with advice if there is any.
+    static func reason(of error: any Error) -> String {
+        if let shortage = ConnectFailure.shortage(error) { return shortage }
+        let reason = ConnectFailure.firstReason(error)
+        return switch (error as? NIOConnectionError)?.connectionErrors.first?.error ?? error {
+        case is NIOConnectionError: "\(reason); check it and the DNS"
+        case ChannelError.connectTimeout: "\(reason); check the address and any firewall"
+        default: reason
         }
     }
 }

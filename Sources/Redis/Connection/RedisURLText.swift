@@ -1,4 +1,3 @@
-import PrintableText
 import Sockets
 
 /// The parts of a Redis URL. Errors never repeat its text.
@@ -48,54 +47,14 @@ enum RedisURLText {
         return (credentials, server)
     }
 
-    /// Parses `host`, `host:port` or `[address]:port`.
-    static func server(_ text: Substring, defaultPort: Int = 6379) throws(RedisURLError) -> RedisEndpoint.Location {
-        let host: Substring
-        let port: Substring?
-        if text.first == "[" {
-            guard let end = text.firstIndex(of: "]") else { throw .host }
-            host = text[text.index(after: text.startIndex)..<end]
-            let rest = text[text.index(after: end)...]
-            guard rest.isEmpty || rest.first == ":" else { throw .host }
-            guard host.split(whereSeparator: { $0 == ":" || $0 == "." }).allSatisfy(\.isHexadecimal) else {
-                throw .host
-            }
-            port = rest.isEmpty ? nil : rest.dropFirst()
-        } else {
-            let parts = text.splitOnce(at: ":")
-            host = parts?.0 ?? text
-            port = parts?.1
-            guard host.utf8.allSatisfy(\.isHostNameByte) else { throw .host }
-        }
-        guard !host.isEmpty else { throw .host }
-        guard let port else { return .host(String(host), port: defaultPort) }
-        guard let number = decimal(port), (1...65535).contains(number) else { throw .port }
-        return .host(String(host), port: number)
-    }
-
-    /// Parses a list of servers separated by commas, and removes duplicates.
-    static func servers(_ text: Substring, defaultPort: Int) throws(RedisURLError) -> [RedisEndpoint.Location] {
-        var servers: [RedisEndpoint.Location] = []
-        for part in text.split(separator: ",", omittingEmptySubsequences: false) {
-            let server = try server(part, defaultPort: defaultPort)
-            if !servers.contains(server) { servers.append(server) }
-        }
-        return servers
-    }
-
     static func database(_ text: some StringProtocol) throws(RedisURLError) -> Int {
-        guard let number = decimal(text) else { throw .database }
+        guard let number = text.decimal else { throw .database }
         return number
     }
 
     static func percentDecoded(_ text: Substring) throws(RedisURLError) -> String {
         guard let decoded = text.percentDecoded else { throw .percentEncoding }
         return decoded
-    }
-
-    private static func decimal(_ text: some StringProtocol) -> Int? {
-        guard !text.isEmpty, text.utf8.allSatisfy({ (0x30...0x39).contains($0) }) else { return nil }
-        return Int(text)
     }
 }
 
@@ -106,10 +65,10 @@ extension StringProtocol where SubSequence == Substring {
     }
 }
 
-extension UInt8 {
-    /// Letters, digits, `-`, `.`, and `_`, which occurs in service names of compose files.
-    fileprivate var isHostNameByte: Bool {
-        (0x30...0x39).contains(self) || (0x41...0x5a).contains(self) || (0x61...0x7a).contains(self)
-            || self == UInt8(ascii: "-") || self == UInt8(ascii: ".") || self == UInt8(ascii: "_")
+extension StringProtocol {
+    /// The value of a text of decimal digits; `nil` for other text.
+    var decimal: Int? {
+        guard !isEmpty, utf8.allSatisfy({ (0x30...0x39).contains($0) }) else { return nil }
+        return Int(self)
     }
 }

@@ -12,11 +12,9 @@ import Sockets
 ///
 /// `@unchecked Sendable`: all state is accessed only on `eventLoop`.
 public final class MasterWatch: MasterSource, @unchecked Sendable {
-    typealias Location = RedisEndpoint.Location
-
     private struct Listener {
         let eventLoop: any EventLoop
-        let onMaster: @Sendable (Location) -> Void
+        let onMaster: @Sendable (RedisLocation) -> Void
     }
 
     private enum State {
@@ -77,7 +75,7 @@ public final class MasterWatch: MasterSource, @unchecked Sendable {
     /// See ``MasterSource/add(_:of:on:onMaster:)``.
     public func add(
         _ listener: ObjectIdentifier, of deployment: RedisDeployment, on eventLoop: any EventLoop,
-        onMaster: @escaping @Sendable (RedisEndpoint.Location) -> Void
+        onMaster: @escaping @Sendable (RedisLocation) -> Void
     ) {
         onLoop { [self] in
             discovery.learn(deployment)
@@ -121,7 +119,7 @@ public final class MasterWatch: MasterSource, @unchecked Sendable {
         }
     }
 
-    private func listen(to seed: Location, over connection: RedisConnection) {
+    private func listen(to seed: RedisLocation, over connection: RedisConnection) {
         state = .listening(connection)
         connection.onClose = { [self] error in
             if case .listening(let current) = state, current === connection { lost(seed, error) }
@@ -156,7 +154,7 @@ public final class MasterWatch: MasterSource, @unchecked Sendable {
     }
 
     /// Records that no Sentinel announces anything.
-    private func fails(_ error: RedisError, of seed: Location) {
+    private func fails(_ error: RedisError, of seed: RedisLocation) {
         failures += 1
         // The next one may be reachable.
         guard failures >= discovery.seedCount, failure == nil else { return }
@@ -179,7 +177,7 @@ public final class MasterWatch: MasterSource, @unchecked Sendable {
         }
     }
 
-    private func lost(_ seed: Location, _ error: RedisError) {
+    private func lost(_ seed: RedisLocation, _ error: RedisError) {
         state = .connecting
         fails(error, of: seed)
         discovery.demote(seed)

@@ -5,7 +5,6 @@ import NIOCore
 ///
 /// `@unchecked Sendable`: everything happens on `eventLoop`.
 final class NodeConnections: @unchecked Sendable {
-    typealias Location = RedisEndpoint.Location
     typealias Completion = (Result<ServerLink, RedisError>) -> Void
     typealias InquiryCompletion = (Result<RESPReply, RedisError>) -> Void
 
@@ -16,7 +15,7 @@ final class NodeConnections: @unchecked Sendable {
     /// two nodes.
     var idleTime: TimeAmount = .seconds(10)
     private var nodes: [SharedConnection] = []
-    private var inquiries: [Location: [InquiryCompletion]] = [:]
+    private var inquiries: [RedisLocation: [InquiryCompletion]] = [:]
     private var connector: RedisConnector?
     private var isClosed = false
 
@@ -33,7 +32,7 @@ final class NodeConnections: @unchecked Sendable {
     ///
     /// - Parameter completion: called at once if there is a connection to share. A connection to a single server or a
     ///   master is always new, because its name may now belong to another server.
-    func use(_ location: Location, completion: @escaping Completion) {
+    func use(_ location: RedisLocation, completion: @escaping Completion) {
         if isShared, let node = nodes.first(where: { $0.location == location }) {
             switch node.state.use(completion) {
             case .connection(let connection): return completion(.success(node.link(over: connection)))
@@ -48,7 +47,7 @@ final class NodeConnections: @unchecked Sendable {
 
     /// Asks a node of a Cluster for `CLUSTER SLOTS`, over a separate connection: a search because of a problem must not
     /// block or end working connections. Concurrent requests to the same node get the same answer.
-    func slots(by node: Location, completion: @escaping InquiryCompletion) {
+    func slots(by node: RedisLocation, completion: @escaping InquiryCompletion) {
         guard inquiries[node] == nil else {
             inquiries[node]?.append(completion)
             return
@@ -73,7 +72,7 @@ final class NodeConnections: @unchecked Sendable {
     ///
     /// - Parameter completion: called with the result; `nil` if the command was not executed.
     func ask(
-        _ node: Location, _ command: RedisCommand, timeout: TimeAmount?,
+        _ node: RedisLocation, _ command: RedisCommand, timeout: TimeAmount?,
         completion: @escaping (Result<RESPReply, RedisError>?) -> Void
     ) {
         use(node) { result in
@@ -92,7 +91,7 @@ final class NodeConnections: @unchecked Sendable {
 
     /// Connects to a Sentinel, or to a node for a single question. The caller closes the connection.
     func connectToSeed(
-        at location: Location, completion: @escaping (Result<RedisConnection, RedisError>) -> Void
+        at location: RedisLocation, completion: @escaping (Result<RedisConnection, RedisError>) -> Void
     ) {
         var endpoint = endpoint(at: location)
         if case .sentinel(let sentinel) = topology {
@@ -110,7 +109,7 @@ final class NodeConnections: @unchecked Sendable {
         return EventLoopFuture.andAllComplete(open.compactMap { $0.close() }, on: eventLoop)
     }
 
-    private func endpoint(at location: Location) -> RedisEndpoint {
+    private func endpoint(at location: RedisLocation) -> RedisEndpoint {
         switch topology {
         case .single(let endpoint): endpoint
         case .sentinel(let sentinel): RedisEndpoint(location: location, access: sentinel.access)
@@ -158,13 +157,13 @@ final class NodeConnections: @unchecked Sendable {
 ///
 /// `@unchecked Sendable`: everything happens on the event loop of its owner.
 fileprivate final class SharedConnection: @unchecked Sendable {
-    let location: RedisEndpoint.Location
+    let location: RedisLocation
     var state: NodeState<RedisConnection, NodeConnections.Completion>
     private let owner: NodeConnections
     private var links: [ServerLink] = []
 
     init(
-        location: RedisEndpoint.Location, owner: NodeConnections, first completion: @escaping NodeConnections.Completion
+        location: RedisLocation, owner: NodeConnections, first completion: @escaping NodeConnections.Completion
     ) {
         self.location = location
         self.owner = owner
@@ -229,7 +228,7 @@ fileprivate final class SharedConnection: @unchecked Sendable {
 /// `@unchecked Sendable`: everything happens on the connection's event loop.
 final class ServerLink: @unchecked Sendable {
     let connection: RedisConnection
-    let location: RedisEndpoint.Location
+    let location: RedisLocation
     /// The user's unanswered commands; counted by the user.
     var pendingCount = 0
     /// Called once when the connection ends, before the unanswered commands fail; not after `release`.

@@ -5,9 +5,9 @@ enum RedisRefusal: Equatable {
     /// None: the caller handles the answer.
     case none
     /// The slot now belongs to this server, for this command and all others.
-    case moved(RedisEndpoint.Location)
+    case moved(RedisLocation)
     /// The slot is moving to this server, which already has the key of this command.
-    case ask(RedisEndpoint.Location)
+    case ask(RedisLocation)
     /// The server is no longer the right one; a search must find it.
     case wrongServer
 
@@ -16,7 +16,7 @@ enum RedisRefusal: Equatable {
     ///   - slot: the client's slot. A command with a key of another slot is the caller's mistake: following it would
     ///     move the client to a node that does not serve its other commands.
     ///   - sender: the server that answered.
-    init(_ error: RedisServerError, topology: RedisTopology, slot: Int, sender: RedisEndpoint.Location) {
+    init(_ error: RedisServerError, topology: RedisTopology, slot: Int, sender: RedisLocation) {
         switch (error.prefix, topology) {
         case ("MOVED", .cluster):
             self =
@@ -41,14 +41,14 @@ enum RedisRefusal: Equatable {
 /// The arguments of `MOVED` or `ASK`: a slot and a server.
 struct Redirection: Equatable {
     let slot: Int
-    let location: RedisEndpoint.Location
+    let location: RedisLocation
 
-    init?(_ error: RedisServerError, sender: RedisEndpoint.Location) {
+    init?(_ error: RedisServerError, sender: RedisLocation) {
         let words = error.message.split(separator: " ")
         guard words.count >= 3, let slot = Int(words[1]), (0..<RedisHashSlot.count).contains(slot),
             // The last colon: an IPv6 address has no brackets here.
             let colon = words[2].lastIndex(of: ":"),
-            let location = RedisEndpoint.Location(
+            let location = RedisLocation(
                 announced: String(words[2][..<colon]), port: Int(words[2][words[2].index(after: colon)...]),
                 by: sender)
         else { return nil }

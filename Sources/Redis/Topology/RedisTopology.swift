@@ -14,7 +14,7 @@ public enum RedisTopology: Sendable, Equatable {
     /// The Sentinels to ask for a master, and the access to it.
     public struct Sentinel: Sendable, Equatable {
         /// The Sentinels to ask first; they name others.
-        public var sentinels: [RedisEndpoint.Location]
+        public var sentinels: [RedisLocation]
         /// The master's name, as configured in the Sentinels.
         public var master: String
         /// The access to the master.
@@ -24,7 +24,7 @@ public enum RedisTopology: Sendable, Equatable {
 
         /// Creates a topology from its parts.
         public init(
-            sentinels: [RedisEndpoint.Location], master: String, access: RedisAccess = RedisAccess(),
+            sentinels: [RedisLocation], master: String, access: RedisAccess = RedisAccess(),
             sentinelAccess: RedisAccess = RedisAccess()
         ) {
             self.sentinels = sentinels
@@ -38,12 +38,12 @@ public enum RedisTopology: Sendable, Equatable {
     /// The nodes to ask for the owner of a slot, and the access to them.
     public struct Cluster: Sendable, Equatable {
         /// The nodes to ask first; they name others.
-        public var nodes: [RedisEndpoint.Location]
+        public var nodes: [RedisLocation]
         /// The access to all nodes; the database is 0.
         public var access: RedisAccess
 
         /// Creates a topology from its parts.
-        public init(nodes: [RedisEndpoint.Location], access: RedisAccess = RedisAccess()) {
+        public init(nodes: [RedisLocation], access: RedisAccess = RedisAccess()) {
             self.nodes = nodes
             self.access = access
         }
@@ -92,7 +92,7 @@ extension RedisTopology.Sentinel {
             allowing: ["master", "password_file", "sentinel_user", "sentinel_password", "sentinel_password_file"])
         let (authority, path) = place.splitOnce(at: "/") ?? (place, "")
         let (credentials, servers) = try RedisURLText.splitCredentials(authority, passwordFile: query["password_file"])
-        let sentinels = try RedisURLText.servers(servers, defaultPort: 26379)
+        let sentinels = try RedisLocation.list(servers, defaultPort: 26379)
         guard let master = query["master"] else { throw .sentinelMaster }
         let (password, file) = (query["sentinel_password"], query["sentinel_password_file"])
         guard password == nil || file == nil else { throw .passwordTwice }
@@ -114,7 +114,7 @@ extension RedisTopology.Cluster {
         let (credentials, servers) = try RedisURLText.splitCredentials(authority, passwordFile: query["password_file"])
         guard path.isEmpty || path == "0" else { throw .clusterDatabase }
         self.init(
-            nodes: try RedisURLText.servers(servers, defaultPort: 6379),
+            nodes: try RedisLocation.list(servers, defaultPort: 6379),
             access: RedisAccess(
                 user: credentials.user, password: credentials.password, passwordFile: credentials.passwordFile,
                 usesTLS: usesTLS))

@@ -4,8 +4,6 @@ import NIOCore
 ///
 /// Allows one search at a time. Only on the event loop.
 final class ServerDiscovery {
-    typealias Location = RedisEndpoint.Location
-
     /// The slot that the client serves.
     let slot: Int
     private let nodes: NodeConnections
@@ -15,6 +13,7 @@ final class ServerDiscovery {
 
     /// The next question to the seeds about the deployment.
     private var nextCheck: Scheduled<Void>?
+    private var masterSource: (any MasterSource)?
 
     init(_ nodes: NodeConnections, slot: Int) {
         self.nodes = nodes
@@ -37,37 +36,31 @@ final class ServerDiscovery {
     }
 
     /// See `ServerDiscoveryState.announced`.
-    var announced: Location? {
-        get { search.announced }
-        set { search.announced = newValue }
-    }
+    var announced: RedisLocation? { search.announced }
 
     /// See `RedisClientConfiguration.askTimeout`.
     var askTimeout: TimeAmount { nodes.configuration.askTimeout }
 
     /// Connects to the seed that would be asked first.
-    func connectToSeed(completion: @escaping (Result<RedisConnection, RedisError>, Location) -> Void) {
+    func connectToSeed(completion: @escaping (Result<RedisConnection, RedisError>, RedisLocation) -> Void) {
         guard let seed = search.seeds.first else { return }
         nodes.connectToSeed(at: seed) { completion($0, seed) }
     }
 
     /// See `ServerDiscoveryState.prefer`.
-    func prefer(_ seed: Location) {
+    func prefer(_ seed: RedisLocation) {
         search.prefer(seed)
     }
 
     /// See `ServerDiscoveryState.moved`.
-    func moved(to location: Location) {
+    func moved(to location: RedisLocation) {
         search.moved(to: location)
     }
 
     /// See `ServerDiscoveryState.demote`.
-    func demote(_ location: Location) {
+    func demote(_ location: RedisLocation) {
         search.demote(location)
     }
-
-    /// See `ServerDiscoveryState.deployment`.
-    var deployment: RedisDeployment { search.deployment }
 
     /// See `ServerDiscoveryState.learn`.
     func learn(_ deployment: RedisDeployment) { search.learn(deployment) }
@@ -78,9 +71,9 @@ final class ServerDiscovery {
     /// Asks the seeds for the current server, and learns which seeds there are now.
     ///
     /// - Parameter completion: called with the current server; `nil` if none could be asked.
-    func check(completion: @escaping (Location?) -> Void) {
+    func check(completion: @escaping (RedisLocation?) -> Void) {
         var inquiry = search
-        func end(_ location: Location?) {
+        func end(_ location: RedisLocation?) {
             search.learn(from: inquiry)
             if search.takeReplacement() { onReplacement?() }
             completion(location)
@@ -116,7 +109,28 @@ final class ServerDiscovery {
         }
     }
 
-    func stopChecking() { nextCheck?.cancel() }
+    /// Listens to announcements of the master. Only the first call has an effect.
+    /// - Parameter onMaster: called on the event loop after each announcement, with true if it is of another server
+    ///   than the last one.
+    func listen(
+        to source: @autoclosure () -> (any MasterSource)?, onMaster: @escaping @Sendable (_ isNew: Bool) -> Void
+    ) {
+        guard masterSource == nil, let source = source() else { return }
+        masterSource = source
+        let discovery = NIOLoopBound(self, eventLoop: nodes.eventLoop)
+        source.add(ObjectIdentifier(self), of: search.deployment, on: nodes.eventLoop) { location in
+            let isNew = discovery.value.search.announced != location
+            discovery.value.search.announced = location
+            onMaster(isNew)
+        }
+    }
+
+    /// Stops checking and listening.
+    func stop() {
+        nextCheck?.cancel()
+        masterSource?.remove(ObjectIdentifier(self))
+        masterSource = nil
+    }
 
     private func follow(_ step: ServerDiscoveryState.Step, _ completion: @escaping NodeConnections.Completion) {
         switch step {
@@ -175,8 +189,9 @@ final class ServerDiscovery {
 
     // MARK: Asking
 
-    private func ask(_ seed: Location, completion: @escaping (Result<ServerDiscoveryState.Answer, RedisError>) -> Void)
-    {
+    private func ask(
+        _ seed: RedisLocation, completion: @escaping (Result<ServerDiscoveryState.Answer, RedisError>) -> Void
+    ) {
         switch nodes.topology {
         case .single:
             // A single server is known without asking.
@@ -194,7 +209,7 @@ final class ServerDiscovery {
     }
 
     private func ask(
-        _ sentinel: Location, for master: String,
+        _ sentinel: RedisLocation, for master: String,
         _ completion: @escaping (Result<ServerDiscoveryState.Answer, RedisError>) -> Void
     ) {
         nodes.connectToSeed(at: sentinel) { [timeout = askTimeout] result in
@@ -228,7 +243,7 @@ extension Result {
 }
 
 /// Converts an error in an answer to the reason for asking another server.
-func refusal(_ error: RedisError, of seed: RedisEndpoint.Location) -> RedisError {
+func refusal(_ error: RedisError, of seed: RedisLocation) -> RedisError {
     guard case .server(let answer) = error else { return error }
     var reason = "Redis answered: \(answer.message)"
     if answer.message.contains("cluster support disabled") {

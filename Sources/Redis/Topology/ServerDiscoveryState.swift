@@ -6,13 +6,11 @@ import Sockets
 /// Seeds are the Sentinels, or the nodes of a Cluster; a single server is known without asking. One search at a time:
 /// each step is answered before the next.
 struct ServerDiscoveryState {
-    typealias Location = RedisEndpoint.Location
-
     enum Step: Equatable {
         /// Ask this seed for the server.
-        case ask(Location)
+        case ask(RedisLocation)
         /// Connect to this server.
-        case connect(Location)
+        case connect(RedisLocation)
         /// No seed named a server that accepted the login; begin again later.
         case failed(RedisError)
     }
@@ -20,9 +18,9 @@ struct ServerDiscoveryState {
     /// A seed's answer.
     struct Answer: Equatable {
         /// The server, if it knows one.
-        var server: Location?
+        var server: RedisLocation?
         /// Other seeds.
-        var seeds: [Location]
+        var seeds: [RedisLocation]
         /// The names that the deployment's servers gave themselves, which no other deployment has; empty if unknown.
         var identity: Set<String> = []
         /// The reason why there is no server.
@@ -37,9 +35,9 @@ struct ServerDiscoveryState {
 
     /// The seeds in the order of asking: the last one that worked, those that it named, and those of the URL, which can
     /// be out of date.
-    private(set) var seeds: [Location]
-    private let configuredSeeds: [Location]
-    private let fixed: Location?
+    private(set) var seeds: [RedisLocation]
+    private let configuredSeeds: [RedisLocation]
+    private let fixed: RedisLocation?
     /// The name of the whole deployment, for errors that concern no single server.
     private let name: String
 
@@ -51,16 +49,16 @@ struct ServerDiscoveryState {
     private var isReplaced = false
 
     /// The server that was announced since the last search began, if any.
-    var announced: Location?
-    private var hint: Location?
-    private var unasked: [Location] = []
-    private var asked: Location?
-    private var discovered: Set<Location> = []
-    private var tried: Set<Location> = []
+    var announced: RedisLocation?
+    private var hint: RedisLocation?
+    private var unasked: [RedisLocation] = []
+    private var asked: RedisLocation?
+    private var discovered: Set<RedisLocation> = []
+    private var tried: Set<RedisLocation> = []
     private var failures: [RedisError] = []
 
     /// Creates a search for a single server.
-    init(server: Location) {
+    init(server: RedisLocation) {
         fixed = server
         configuredSeeds = []
         seeds = []
@@ -68,7 +66,7 @@ struct ServerDiscoveryState {
     }
 
     /// Creates a search that asks seeds for the server.
-    init(seeds: [Location], name: String) {
+    init(seeds: [RedisLocation], name: String) {
         fixed = nil
         configuredSeeds = seeds
         self.seeds = seeds
@@ -129,7 +127,7 @@ struct ServerDiscoveryState {
     /// and its jobs must not be sent with these credentials. A deployment that was set up again, at its old addresses, is
     /// accepted after ``patience``.
     /// - Returns: the reason for refusing it; `nil` to accept it.
-    private mutating func recognize(_ answer: Answer, of seed: Location, at now: NIODeadline) -> String? {
+    private mutating func recognize(_ answer: Answer, of seed: RedisLocation, at now: NIODeadline) -> String? {
         let known = deployment.identity
         if !known.isEmpty, !answer.identity.isEmpty, known.isDisjoint(with: answer.identity) {
             let reason = "it belongs to another deployment of Redis than the one that was connected before"
@@ -196,24 +194,24 @@ struct ServerDiscoveryState {
     }
 
     /// Records that an authority has announced the server: the next search begins there.
-    mutating func moved(to server: Location) {
+    mutating func moved(to server: RedisLocation) {
         hint = server
     }
 
     /// Records that a server is not the right one, or no longer: it is asked last.
-    mutating func demote(_ server: Location) {
+    mutating func demote(_ server: RedisLocation) {
         askLast(server)
         if hint == server { hint = nil }
         if announced == server { announced = nil }
     }
 
     /// Records that a seed knows the server: it is asked first.
-    mutating func prefer(_ seed: Location) {
+    mutating func prefer(_ seed: RedisLocation) {
         guard let index = seeds.firstIndex(of: seed) else { return }
         seeds.insert(seeds.remove(at: index), at: 0)
     }
 
-    private mutating func askLast(_ seed: Location) {
+    private mutating func askLast(_ seed: RedisLocation) {
         guard let index = seeds.firstIndex(of: seed) else { return }
         seeds.append(seeds.remove(at: index))
     }
@@ -247,7 +245,7 @@ public struct RedisDeployment: Sendable, Equatable {
     /// The names that its servers gave themselves; empty if unknown.
     var identity: Set<String> = []
     /// Its addresses: named by an answer, or of a seed that gave one.
-    var addresses: Set<RedisEndpoint.Location> = []
+    var addresses: Set<RedisLocation> = []
 }
 
 extension ServerDiscoveryState.Answer {
@@ -257,10 +255,9 @@ extension ServerDiscoveryState.Answer {
     ///   - sentinels: `nil` if that command was refused; then no seeds are learned.
     ///   - identity: the answer to `SENTINEL MYID`; `nil` if that command was refused, as before Redis 6.2.
     init(
-        master: RESPReply, sentinels: RESPReply?, identity: RESPReply?, name: String,
-        sender: ServerDiscoveryState.Location
+        master: RESPReply, sentinels: RESPReply?, identity: RESPReply?, name: String, sender: RedisLocation
     ) {
-        server = ServerDiscoveryState.Location(
+        server = RedisLocation(
             announced: master.root.count == 2 ? master.root[0].string : "?",
             port: master.root.count == 2 ? master.root[1].string.flatMap { Int($0) } : nil, by: sender)
         reason = "the Sentinel knows no master named \"\(name)\"; check ?master= in the Redis URL"
@@ -273,7 +270,7 @@ extension ServerDiscoveryState.Answer {
 
     /// Reads another Sentinel: alternating names and values. Redis 6.2 and later call the address `ip` even if it is a
     /// host name.
-    private mutating func read(_ instance: RESPReply.Element, sender: ServerDiscoveryState.Location) {
+    private mutating func read(_ instance: RESPReply.Element, sender: RedisLocation) {
         var host: String?
         var port: Int?
         var fields = instance.children
@@ -282,17 +279,17 @@ extension ServerDiscoveryState.Answer {
             if name == "port" { port = Int(value) }
             if name == "runid", !value.isEmpty { identity.insert(value) }
         }
-        if let location = host.flatMap({ ServerDiscoveryState.Location(announced: $0, port: port, by: sender) }) {
+        if let location = host.flatMap({ RedisLocation(announced: $0, port: port, by: sender) }) {
             seeds.append(location)
         }
     }
 
     /// Reads the answer to `CLUSTER SLOTS`: first slot, last slot, then the nodes, beginning with the master.
-    init(slots: RESPReply, slot: Int, sender: ServerDiscoveryState.Location) {
+    init(slots: RESPReply, slot: Int, sender: RedisLocation) {
         server = nil
         seeds = []
         reason = "no server has slot \(slot) of the Redis Cluster; check its state (CLUSTER INFO)"
-        var known: Set<ServerDiscoveryState.Location> = []
+        var known: Set<RedisLocation> = []
         for range in slots.root.children {
             var parts = range.children
             guard let first = parts.next()?.integer, let last = parts.next()?.integer else { continue }
@@ -307,7 +304,7 @@ extension ServerDiscoveryState.Answer {
                         """
                 }
                 guard
-                    let location = ServerDiscoveryState.Location(
+                    let location = RedisLocation(
                         announced: node[0].string, port: node[1].integer, by: sender)
                 else { continue }
                 if isMaster, first <= slot, slot <= last { server = location }

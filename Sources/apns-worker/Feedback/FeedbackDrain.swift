@@ -149,7 +149,7 @@ extension InvalidToken {
     ///   - records: each with its app.
     ///   - markings: the result for each; `nil` if they are not in Redis.
     static func lines(
-        _ records: [(token: InvalidToken, app: String)], _ markings: [InvalidTokenSet.Marking]?
+        _ records: [(token: InvalidToken, app: String)], _ markings: [InvalidToken.Marking]?
     ) -> ByteBuffer {
         var lines = ByteBuffer()
         for (index, record) in records.enumerated() {
@@ -158,7 +158,7 @@ extension InvalidToken {
         return lines
     }
 
-    private static func word(_ marking: InvalidTokenSet.Marking?) -> String {
+    private static func word(_ marking: InvalidToken.Marking?) -> String {
         switch marking {
         case .added: "added"
         case .known: "known"

@@ -31,7 +31,7 @@ struct FeedbackReport: Encodable, Sendable {
     }
 
     /// Counts the result for a record; `nil` if Redis did not accept it.
-    mutating func count(_ marking: InvalidTokenSet.Marking?) {
+    mutating func count(_ marking: InvalidToken.Marking?) {
         switch marking {
         case .added: added += 1
         case .known: known += 1

@@ -27,7 +27,7 @@ struct RetryingTokenWriter: Sendable {
     }
 
     /// Waits until Redis is reachable and accepts writes.
-    /// - Throws: `QueueConnection.Failure`: permanent ones at once, others when the process must end.
+    /// - Throws: `QueueFailure`: permanent ones at once, others when the process must end.
     mutating func waitUntilReady() async throws {
         while true {
             do {
@@ -43,7 +43,7 @@ struct RetryingTokenWriter: Sendable {
 
     /// - Returns: `nil` if Redis did not accept the records within the time limit; from then on each batch is tried
     ///   once.
-    mutating func write(_ records: [InvalidToken]) async -> [InvalidTokenSet.Marking]? {
+    mutating func write(_ records: [InvalidToken]) async -> [InvalidToken.Marking]? {
         while true {
             do {
                 let markings = try await writer.mark(records)
@@ -65,7 +65,7 @@ struct RetryingTokenWriter: Sendable {
     }
 
     /// - Returns: true to try again.
-    private mutating func wait(after failure: QueueConnection.Failure, waiting count: Int) async -> Bool {
+    private mutating func wait(after failure: QueueFailure, waiting count: Int) async -> Bool {
         if stop.isStopped { patience.shorten(to: Self.patienceAtStop, now: .now()) }
         guard case .again(let pause) = patience.failed(now: .now(), random: Double.random(in: 0..<1)) else {
             return false

@@ -60,7 +60,7 @@ extension CommandFailure {
         self.init(status, "\(error)")
     }
 
-    init(_ error: QueueConnection.Failure) {
+    init(_ error: QueueFailure) {
         switch error {
         case .redis(let error): self.init(error)
         case .unexpectedReply: self.init(.attention, "\(error)")
@@ -82,7 +82,7 @@ extension CommandFailure {
             return try await body()
         } catch let error as RedisError {
             throw CommandFailure(error)
-        } catch let error as QueueConnection.Failure {
+        } catch let error as QueueFailure {
             throw CommandFailure(error)
         }
     }

@@ -118,7 +118,7 @@ struct ListTests {
     /// Reads one number of each queue, except of those that can't be read.
     private static func part(
         _ names: [String], without unreadable: Set<String>, after cursor: String? = nil, limit: Int = 10,
-        error: any Error = QueueConnection.Failure.redis(.notConnected(address: "a:1", reason: "refused"))
+        error: any Error = QueueFailure.redis(.notConnected(address: "a:1", reason: "refused"))
     ) async throws -> ListPart<String> {
         try await .of(
             names.map { try QueueKeys(queue: $0) }, after: cursor, limit: limit, until: .now + .seconds(60)
@@ -147,7 +147,7 @@ struct ListTests {
 
     @Test("an error is thrown if no queue of a list can be read, or if it is not an error of reading")
     func unreadList() async throws {
-        await #expect(throws: QueueConnection.Failure.self) {
+        await #expect(throws: QueueFailure.self) {
             try await Self.part(["a", "b"], without: ["a", "b"])
         }
         await #expect(throws: Mistake.self) { try await Self.part(["a", "b"], without: ["b"], error: Mistake()) }

@@ -293,8 +293,8 @@ final class FakeStores: LaneStores {
     let fakeFleet: FakeFleet
     var fleet: FleetStore {
         FleetStore(
-            pauses: fakeFleet, rates: fakeFleet, throttledTokens: fakeFleet.throttledTokens, providerTokens: fakeFleet,
-            invalidTokens: fakeFleet)
+            pauses: fakeFleet, rates: fakeFleet, guardAudit: fakeFleet, throttledTokens: fakeFleet.throttledTokens,
+            providerTokens: fakeFleet, invalidTokens: fakeFleet)
     }
 
     init(_ loop: EmbeddedEventLoop, time: @escaping () -> Int64) {
@@ -325,7 +325,7 @@ final class FakeQueue: QueueStore {
     /// Jobs that wait to be claimed.
     var jobs: [String] = []
     /// The error with which everything is refused, if any.
-    var refusal: QueueConnection.Failure?
+    var refusal: QueueFailure?
     var leaseIsLost = false
     var isPaused = false
     var handsBack = false
@@ -335,10 +335,6 @@ final class FakeQueue: QueueStore {
     var commands = JobCommands()
     /// The configurations of other workers.
     var otherConfigurations: Set<ConfigurationDigest> = []
-    /// The delays of jobs whose campaign is limited, in milliseconds; without any, there is no delay.
-    var turns: [Int] = []
-    /// The limits of which turns were asked for.
-    private(set) var limits: [QueueConnection.Limit] = []
     /// Each claim's `sort`.
     private(set) var sorts: [Bool] = []
     /// The number of claims, including renewals of the lease.
@@ -369,9 +365,8 @@ final class FakeQueue: QueueStore {
     private(set) var minutes: [(counts: MinuteCounts, claims: Int)] = []
     private(set) var released = false
     /// The campaigns that the next settlement reports as paused by their guards.
-    var stops: [QueueConnection.StoppedCampaign] = []
-    private(set) var stoppedCampaigns: [QueueConnection.StoppedCampaign] = []
-    private(set) var recordedCampaigns: [QueueConnection.StoppedCampaign] = []
+    var stops: [StoppedCampaign] = []
+    private(set) var stoppedCampaigns: [StoppedCampaign] = []
     private var stamp = 0
 
     init(_ loop: EmbeddedEventLoop, time: @escaping () -> Int64) {
@@ -395,26 +390,23 @@ final class FakeQueue: QueueStore {
         leaseIsLost = false
     }
 
-    func claim(
-        count: Int, first: Int, join: Bool, knownCommands: String, configuration: ConfigurationDigest?,
-        sort: Bool, heartbeat: WorkerHeartbeat?,
-        completion: @escaping Completion<QueueConnection.Claimed>
-    ) {
+    func claim(_ request: ClaimRequest, completion: @escaping Completion<Claimed>) {
         reply(completion) { [self] in
             claims += 1
-            sorts.append(sort)
+            sorts.append(request.sort)
             let before = held.count
-            let taken = leaseIsLost || isPaused ? [] : Array(jobs.prefix(count))
+            let taken = leaseIsLost || isPaused ? [] : Array(jobs.prefix(request.count))
             jobs.removeFirst(taken.count)
             stamp += 1
             for (offset, body) in taken.enumerated() {
-                held[ClaimID(number: first + offset, stamp: "s\(stamp)")] = body
+                held[ClaimID(number: request.first + offset, stamp: "s\(stamp)")] = body
             }
-            return QueueConnection.Claimed(
+            return Claimed(
                 isPaused: isPaused, handsBack: handsBack, leaseLost: leaseIsLost, now: time(),
                 nextDue: jobs.isEmpty ? nil : 0,
                 expiredWorker: nil, evicted: 0, command: nil, stamp: "s\(stamp)", held: before,
-                commands: knownCommands == commands.version ? nil : commands, otherConfigurations: otherConfigurations,
+                commands: request.knownCommands == commands.version ? nil : commands,
+                otherConfigurations: otherConfigurations,
                 bodies: taken.map { ByteBuffer(string: $0) })
         }
     }
@@ -430,22 +422,11 @@ final class FakeQueue: QueueStore {
         }
     }
 
-    func reserve(_ amounts: [Int], of limit: QueueConnection.Limit, completion: @escaping Completion<[Int]>) {
-        reply(completion) { [self] in
-            limits.append(limit)
-            return amounts.map { _ in turns.isEmpty ? 0 : turns.removeFirst() }
-        }
-    }
-
-    func stop(_ stopped: QueueConnection.StoppedCampaign, completion: @escaping Completion<Bool>) {
+    func stop(_ stopped: StoppedCampaign, completion: @escaping Completion<Bool>) {
         reply(completion) { [self] in
             stoppedCampaigns.append(stopped)
             return true
         }
-    }
-
-    func record(_ stopped: QueueConnection.StoppedCampaign, completion: @escaping Completion<Void>) {
-        reply(completion) { [self] in recordedCampaigns.append(stopped) }
     }
 
     func settle(_ settlement: Settlement, completion: @escaping Completion<QueueConnection.Settled>) {
@@ -604,8 +585,8 @@ final class FakeQueue: QueueStore {
 }
 
 /// A fake of the state that workers share, on the server of the queues.
-final class FakeFleet: AppPauseStore, AppRateStore, ProviderTokenStore, InvalidTokenStore {
-    typealias Completion<Value> = (Result<Value, QueueConnection.Failure>) -> Void
+final class FakeFleet: AppPauseStore, RateStore, GuardAuditStore, ProviderTokenStore, InvalidTokenStore {
+    typealias Completion<Value> = (Result<Value, QueueFailure>) -> Void
 
     private let loop: EmbeddedEventLoop
     fileprivate(set) var queues: [FakeQueue] = []
@@ -625,6 +606,11 @@ final class FakeFleet: AppPauseStore, AppRateStore, ProviderTokenStore, InvalidT
     var lookUpTime = TimeAmount.milliseconds(1)
     /// The milliseconds until a reserved portion of a rate may be used.
     var rateWait: Int64 = 0
+    /// The delays of jobs whose campaign or key is limited, in milliseconds; without any, there is no delay.
+    var turns: [Int] = []
+    /// The limits of which turns were asked for.
+    private(set) var limits: [SharedRates.Limit] = []
+    private(set) var recordedCampaigns: [StoppedCampaign] = []
     /// The fleet's provider token; without one, it accepts the token that a lane offers.
     var providerToken: String?
 
@@ -677,6 +663,31 @@ final class FakeFleet: AppPauseStore, AppRateStore, ProviderTokenStore, InvalidT
         later(completion) { [self] in rateWait }
     }
 
+    func reserve(_ amounts: [Int], of limit: SharedRates.Limit, completion: @escaping Completion<[Int]>) {
+        likeQueues(completion) { [self] in
+            limits.append(limit)
+            return amounts.map { _ in turns.isEmpty ? 0 : turns.removeFirst() }
+        }
+    }
+
+    func record(_ stopped: StoppedCampaign, completion: @escaping Completion<Void>) {
+        likeQueues(completion) { [self] in recordedCampaigns.append(stopped) }
+    }
+
+    /// Replies unless the queues do not, because they are on the same server.
+    private func likeQueues<Value>(
+        _ completion: @escaping Completion<Value>, refusal: QueueFailure? = nil, _ value: @escaping () -> Value
+    ) {
+        if let refusal = refusal ?? queues.compactMap(\.refusal).first {
+            loop.assumeIsolated().scheduleTask(in: .milliseconds(1)) { completion(.failure(refusal)) }
+            return
+        }
+        guard queues.allSatisfy(\.isReady) else {
+            return completion(.failure(.redis(.notConnected(address: "fake", reason: "gone"))))
+        }
+        later(completion, value)
+    }
+
     func share(_ offer: SharedProviderTokens.Offer, completion: @escaping Completion<SharedProviderTokens.Answer>) {
         later(completion) { [self] in providerToken.map { .other(ByteBuffer(string: $0)) } ?? .taken }
     }
@@ -685,16 +696,9 @@ final class FakeFleet: AppPauseStore, AppRateStore, ProviderTokenStore, InvalidT
 
     func countIfUndivided(completion: @escaping Completion<Int?>) { later(completion) { [self] in invalid.count } }
 
-    func mark(_ tokens: [InvalidToken], completion: @escaping Completion<[InvalidTokenSet.Marking]>) {
-        let refusal = refusesInvalidTokens ? .unexpectedReply(.addInvalidTokens) : queues.compactMap(\.refusal).first
-        if let refusal {
-            loop.assumeIsolated().scheduleTask(in: .milliseconds(1)) { completion(.failure(refusal)) }
-            return
-        }
-        guard queues.allSatisfy(\.isReady) else {
-            return completion(.failure(.redis(.notConnected(address: "fake", reason: "gone"))))
-        }
-        later(completion) { [self] in
+    func mark(_ tokens: [InvalidToken], completion: @escaping Completion<[InvalidToken.Marking]>) {
+        let refusal = refusesInvalidTokens ? QueueFailure.unexpectedReply(.addInvalidTokens) : nil
+        likeQueues(completion, refusal: refusal) { [self] in
             invalid += tokens
             return tokens.map { _ in .added }
         }

@@ -346,7 +346,7 @@ struct EngineTests {
     @Test("a unique job of a limited campaign is decoded once, and waits for its reservation and then for its turn")
     func uniqueLimited() throws {
         scene.queue.commands = JobCommands(version: "1", [.campaign("spring"): .init { $0.perSecond = 10 }])
-        scene.queue.turns = [0, 5000]
+        scene.stores.fakeFleet.turns = [0, 5000]
         let members = #""alert":"x","unique_for":"1h","campaign":"spring""#
         let jobs = ["a", "b"].map { EngineScene.job("\($0)\($0)", #""id":"\#($0)",\#(members)"#) }
         scene.queue.jobs = jobs
@@ -362,7 +362,7 @@ struct EngineTests {
 
     @Test("jobs with fair_per_second wait for their turn, and jobs of several keys are asked for together")
     func fairLimited() throws {
-        scene.queue.turns = [0, 5000, 0]
+        scene.stores.fakeFleet.turns = [0, 5000, 0]
         let jobs = [("aa", "t"), ("bb", "u"), ("cc", "t")].map {
             EngineScene.job($0, #""alert":"x","fair":"\#($1)","fair_per_second":5"#)
         }
@@ -370,38 +370,38 @@ struct EngineTests {
         scene.lane.wake(QueueID(index: 0))
         scene.run()
         // The two jobs of a key are asked for in one call.
-        #expect(scene.queue.limits == [.fair("t", perSecond: 5), .fair("u", perSecond: 5)])
+        #expect(scene.stores.fakeFleet.limits == [.fair("t", perSecond: 5), .fair("u", perSecond: 5)])
         #expect(scene.transport.tokens == ["aa", "bb"])
         let limited = try #require(scene.queue.postponed.first)
         #expect(limited.due == "+5000" && limited.body.hasSuffix(#""job":\#(jobs[2])}"#))
         #expect(limited.body.contains("FairLimited"))
         scene.push(limited.body)
         scene.run()
-        #expect(scene.queue.limits.count == 2 && scene.transport.tokens == ["aa", "bb", "cc"])
+        #expect(scene.stores.fakeFleet.limits.count == 2 && scene.transport.tokens == ["aa", "bb", "cc"])
     }
 
     @Test("a job waits for its turn within the rates of its key and of its campaign, and for each only once")
     func fairAndCampaignLimited() throws {
         scene.queue.commands = JobCommands(version: "1", [.campaign("spring"): .init { $0.perSecond = 10 }])
-        let limits: [QueueConnection.Limit] = [
+        let limits: [SharedRates.Limit] = [
             .fair("t", perSecond: 5), .campaign("spring", perSecond: 10, since: 0),
         ]
-        scene.queue.turns = [0, 3000]
+        scene.stores.fakeFleet.turns = [0, 3000]
         scene.push(EngineScene.job("aa", #""alert":"x","campaign":"spring","fair":"t","fair_per_second":5"#))
         scene.run()
-        #expect(scene.queue.limits == limits && scene.transport.tokens.isEmpty)
+        #expect(scene.stores.fakeFleet.limits == limits && scene.transport.tokens.isEmpty)
         let limited = try #require(scene.queue.postponed.first)
         #expect(limited.due == "+3000" && limited.body.contains("CampaignLimited"))
         scene.push(limited.body)
         scene.run()
-        #expect(scene.queue.limits == limits && scene.transport.tokens == ["aa"])
-        scene.queue.turns = [2000]
+        #expect(scene.stores.fakeFleet.limits == limits && scene.transport.tokens == ["aa"])
+        scene.stores.fakeFleet.turns = [2000]
         scene.push(EngineScene.job("bb", #""alert":"x","campaign":"spring","fair":"t","fair_per_second":5"#))
         scene.run()
-        #expect(scene.queue.limits == limits + limits.prefix(1))
+        #expect(scene.stores.fakeFleet.limits == limits + limits.prefix(1))
         scene.push(try #require(scene.queue.postponed.last).body)
         scene.run()
-        #expect(scene.queue.limits == limits + limits && scene.transport.tokens == ["aa", "bb"])
+        #expect(scene.stores.fakeFleet.limits == limits + limits && scene.transport.tokens == ["aa", "bb"])
     }
 
     @Test("a job with more tokens than its fair_per_second is split first")
@@ -409,7 +409,7 @@ struct EngineTests {
         let tokens = (0..<30).map { String(1000 + $0) }
         scene.push(EngineScene.fanOut(tokens, #""alert":"x","fair":"t","fair_per_second":20"#))
         scene.run()
-        #expect(scene.queue.splits == 1 && scene.queue.pieces.count == 2 && scene.queue.limits.isEmpty)
+        #expect(scene.queue.splits == 1 && scene.queue.pieces.count == 2 && scene.stores.fakeFleet.limits.isEmpty)
     }
 
     @Test(

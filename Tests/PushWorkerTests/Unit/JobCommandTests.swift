@@ -44,12 +44,12 @@ struct JobCommandTests {
 
     @Test("of a guard are logged and recorded once, by the lane whose settlement has paused the campaign")
     func stopped() throws {
-        let stopped = QueueConnection.StoppedCampaign(campaign: "spring", reason: "dead is 2.0% of 1000, above 1%")
+        let stopped = StoppedCampaign(campaign: "spring", reason: "dead is 2.0% of 1000, above 1%")
         scene.push(job(1), job(2))
         scene.queue.stops = [stopped]
         for _ in 0..<2 { scene.answer(EngineScene.delivered) }
         scene.run()
-        #expect(scene.queue.recordedCampaigns == [stopped])
+        #expect(scene.stores.fakeFleet.recordedCampaigns == [stopped])
         // The queue itself is paused already.
         #expect(scene.queue.stoppedCampaigns.isEmpty)
         #expect(scene.log.events.filter { $0 == "campaign_stopped" }.count == 1)
@@ -170,7 +170,7 @@ struct JobCommandTests {
     func limited() throws {
         let limit = command { ($0.perSecond, $0.limitedAt) = (100, $0.since) }
         scene.queue.commands = JobCommands(version: "1", [campaign: limit])
-        scene.queue.turns = [0, 10, 20]
+        scene.stores.fakeFleet.turns = [0, 10, 20]
         scene.push(job(1), job(2), job(3), job(4, "autumn"))
         scene.run()
         #expect(scene.transport.tokens == ["100004", "100001"])
@@ -184,7 +184,7 @@ struct JobCommandTests {
         let later = EngineScene.time(scene.loop.now) + 1
         scene.queue.commands = JobCommands(
             version: "2", [campaign: command { ($0.perSecond, $0.limitedAt) = (1, later) }])
-        scene.queue.turns = [5000]
+        scene.stores.fakeFleet.turns = [5000]
         scene.push(returned[1])
         scene.run()
         #expect(scene.transport.sent.count == 3 && scene.queue.postponed.last?.due == "+5000")

@@ -165,7 +165,7 @@ struct RpushNotificationTests {
     @Test("are skipped if they are for another service or have ended, and are reported if they can't be read")
     func others() throws {
         func findings(_ notification: RpushNotification) -> [String] {
-            Self.check.forecast(notification, now: Self.now).findings.map { "\($0.effect.rawValue) \($0.reason)" }
+            notification.forecast(by: Self.check, now: Self.now).findings.map { "\($0.effect.rawValue) \($0.reason)" }
         }
         #expect(
             findings(try Self.read([], type: "Rpush::Client::Redis::Fcm::Notification")) == ["skipped other_service"])
@@ -181,10 +181,11 @@ struct RpushNotificationTests {
 
     @Test("are sent as they are if nothing differs, and never show their token")
     func forecast() throws {
-        let good = Self.check.forecast(try Self.read([("alert", .text("x"))]), topic: "com.example.shop", now: Self.now)
+        let good = try Self.read([("alert", .text("x"))]).forecast(
+            by: Self.check, topic: "com.example.shop", now: Self.now)
         #expect(good.notifications == 1 && good.findings.isEmpty, "\(good)")
-        let long = Self.check.forecast(
-            try Self.row(#""alert":"\#(String(repeating: "a", count: 5000))""#), topic: nil, now: Self.now)
+        let long = try Self.row(#""alert":"\#(String(repeating: "a", count: 5000))""#).forecast(
+            by: Self.check, now: Self.now)
         #expect(long.findings.map(\.reason) == ["PayloadTooLarge"] && long.notifications == 0, "\(long)")
         #expect(!"\(long)".contains(Self.token) && !"\(long)".contains("aaaaa"))
     }

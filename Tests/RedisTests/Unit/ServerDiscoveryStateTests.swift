@@ -6,7 +6,6 @@ import Testing
 
 @Suite("The search for a server")
 struct ServerDiscoveryStateTests {
-    typealias Location = RedisEndpoint.Location
     let start = NIODeadline.uptimeNanoseconds(0)
     let refused = RedisError.connect(address: "x", reason: "Connection refused")
 
@@ -173,8 +172,8 @@ struct ServerDiscoveryStateTests {
             let right = servers.randomElement(using: &random)!
             let honest = configured.randomElement(using: &random)!
             let down = Set(seeds.filter { $0 != honest && Int.random(in: 0..<3, using: &random) == 0 })
-            var asked: Set<Location> = []
-            var tried: Set<Location> = []
+            var asked: Set<RedisLocation> = []
+            var tried: Set<RedisLocation> = []
             var step = search.begin()
             var steps = 0
             round: while true {
@@ -220,7 +219,7 @@ struct ServerDiscoveryStateTests {
         #expect(search.seeds.count == ServerDiscoveryState.maximumSeeds)
     }
 
-    private func place(_ number: Int) -> Location { .host("h\(number)", port: number) }
+    private func place(_ number: Int) -> RedisLocation { .host("h\(number)", port: number) }
 
     private func answer(_ server: Int, _ others: Int...) -> ServerDiscoveryState.Answer {
         ServerDiscoveryState.Answer(server: place(server), seeds: others.map { place($0) })

@@ -59,9 +59,9 @@ final class JobsFrom {
                 continue
             }
             do throws(RpushNotification.Unreadable) {
-                survey.add(check.forecast(try RpushNotification(row: text), now: now), at: "line \(line)")
+                survey.add(try RpushNotification(row: text).forecast(by: check, now: now), at: "line \(line)")
             } catch {
-                survey.add(JobForecast(error), at: "line \(line)")
+                survey.add(error.forecast, at: "line \(line)")
             }
         }
     }
@@ -138,11 +138,11 @@ final class JobsFrom {
             }
             let notification: RpushNotification
             do throws(RpushNotification.Unreadable) { notification = try RpushNotification(hash: hash) } catch {
-                survey.add(JobForecast(error), at: "id \(id)")
+                survey.add(error.forecast, at: "id \(id)")
                 continue
             }
             let topic = try await topic(of: notification, key, client)
-            survey.add(check.forecast(notification, topic: topic, now: now), at: "id \(id)")
+            survey.add(notification.forecast(by: check, topic: topic, now: now), at: "id \(id)")
         }
     }
 

@@ -303,7 +303,7 @@ extension JobCheck {
     /// Checks a job with the apps of the configuration or, if there are none, as if the job's app existed.
     static func of(
         _ body: ByteBuffer, _ apps: [AppConfiguration], format: JobFormat, now: Int64
-    ) -> (verdicts: [CheckVerdict], plan: Plan?) {
+    ) -> (verdicts: [CheckVerdict], plan: JobPlan?) {
         let job = try? JobDecoder.decode(body, as: format)
         func text(_ field: JobField?) -> String? { job.flatMap { job in field.map { String(buffer: job.text($0)) } } }
         let assumed = AppConfiguration(

@@ -30,4 +30,26 @@ extension JobMember {
         default: payloadMember?.value.expectation(in: .job) ?? "a valid value"
         }
     }
+
+    /// The kinds of values that can be valid.
+    var kinds: Set<JSONKind> {
+        switch self {
+        case .id, .token, .app, .topic, .pushType, .collapseID, .apnsID, .onUncertain, .uniqueFor, .channel,
+            .traceparent, .campaign, .fair:
+            [.text]
+        case .tokens: [.array]
+        case .priority, .maxAttempts, .fairPerSecond: [.number]
+        case .expiration, .sendAt, .registeredAt, .enqueuedAt: [.number, .text]
+        case .collapseDuplicates, .truncate, .keepResult, .urgent: [.truth]
+        case .payload, .labels, .custom: [.object]
+        default: payloadMember?.value.kinds(in: .job) ?? []
+        }
+    }
+
+    /// The member of the payload that a short form stands for; `nil` for `custom` and for other members.
+    package var payloadMember: PayloadMember? {
+        if self == .mdm { return .mdm }
+        guard rawValue >= JobMember.alert.rawValue, rawValue <= JobMember.urlArguments.rawValue else { return nil }
+        return PayloadMember(rawValue: rawValue - JobMember.alert.rawValue)
+    }
 }

@@ -1,0 +1,78 @@
+import NIOCore
+import Redis
+
+/// The servers that have the set of invalid tokens, which are several if it is divided: each call goes to the server of
+/// its key, and again if the key is being moved to another one.
+///
+/// Not thread-safe. Use it only on the clients' event loop; completions are called there, too.
+package final class ShardClients {
+    /// The completion of a call: its value, or the failure.
+    package typealias Completion<Value> = (Result<Value, QueueFailure>) -> Void
+
+    /// The pause before a call is repeated that Redis refuses while a shard is moved to another server, and the time
+    /// for which it is.
+    private static let (moveCheck, movePatience) = (TimeAmount.milliseconds(50), TimeAmount.seconds(10))
+
+    /// Returns the client for the slot of a key.
+    private let client: (_ key: String) -> any RedisSender
+    private let clock: ClockSource
+    private var runners: [ObjectIdentifier: ScriptRunner] = [:]
+
+    /// - Parameters:
+    ///   - client: returns the client for the slot of a key.
+    ///   - clock: the clock that the scripts read.
+    init(_ client: @escaping (_ key: String) -> any RedisSender, clock: ClockSource) {
+        (self.client, self.clock) = (client, clock)
+    }
+
+    /// Runs a script on the server of its first key, once that is not being moved to another server.
+    package func run<Value>(
+        _ script: QueueScript, _ keyNames: [String], expecting count: Int = 16,
+        arguments: @escaping (inout RedisCommand) -> Void, completion: @escaping Completion<Value>,
+        reading read: @escaping (inout ScriptReply) -> Value
+    ) {
+        let client = client(keyNames[0])
+        let end = client.eventLoop.now + Self.movePatience
+        func attempt() {
+            let runner = runners[ObjectIdentifier(client)] ?? ScriptRunner(client: client, clock: clock)
+            runners[ObjectIdentifier(client)] = runner
+            runner.run(
+                script, keyNames, expecting: count, arguments: arguments,
+                completion: { result in
+                    guard case .failure(let failure) = result, failure.isOfMove, client.eventLoop.now < end else {
+                        return completion(result)
+                    }
+                    client.eventLoop.assumeIsolated().scheduleTask(in: Self.moveCheck) { attempt() }
+                }, reading: read)
+        }
+        // A shard's client is made when it is first used.
+        client.afterFirstAttempt { attempt() }
+    }
+
+    /// Sends a command to the server of a key.
+    package func send(_ command: RedisCommand, for key: String, completion: @escaping RedisClient.Completion) {
+        let client = client(key)
+        client.afterFirstAttempt { client.send(command, completion: completion) }
+    }
+
+    /// Makes several calls at once.
+    /// - Parameter completion: gets the values, in the order of the items, or the first failure.
+    package static func join<Item, Value>(
+        _ items: [Item], completion: @escaping Completion<[Value]>,
+        _ body: (Item, @escaping Completion<Value>) -> Void
+    ) {
+        guard !items.isEmpty else { return completion(.success([])) }
+        var values = [Value?](repeating: nil, count: items.count)
+        var (left, failure): (Int, QueueFailure?) = (items.count, nil)
+        for (index, item) in items.enumerated() {
+            body(item) { result in
+                switch result {
+                case .success(let value): values[index] = value
+                case .failure(let error): failure = failure ?? error
+                }
+                left -= 1
+                if left == 0 { completion(failure.map { .failure($0) } ?? .success(values.compactMap { $0 })) }
+            }
+        }
+    }
+}

@@ -1,0 +1,195 @@
+import NIOCore
+import Redis
+
+/// A form of the set of invalid tokens: all its tokens, in some number of shards. The set has two forms while it is
+/// being divided in another way.
+///
+/// Each call names the step of the division that is known. Redis refuses a call of an earlier step: see
+/// ``TokenDivision/init(refusal:)``.
+package struct TokenForm {
+    /// The completion of a call: its value, or the failure.
+    package typealias Completion<Value> = ShardClients.Completion<Value>
+
+    /// A token of the form, with its details as they are stored.
+    package struct Stored: Sendable, Equatable {
+        /// Its index among the tokens that were looked up, from 0.
+        package var place: Int
+        package var token: ByteBuffer
+        /// The time since which it is invalid, in milliseconds since 1970; `nil` if unknown.
+        package var at: Int64?
+        /// The day on which it was marked, since 1970; `nil` if unknown.
+        package var day: Int64?
+        /// The other facts as JSON; empty for none.
+        package var facts: ByteBuffer
+    }
+
+    /// Tokens that are in one shard, by their indexes.
+    package typealias Group = (shard: TokenShard, indexes: [Int])
+
+    /// The number of shards; 1 for a form that is not divided.
+    let shards: Int
+    let division: TokenDivision
+    let keys: SharedKeys
+    /// The time for which tokens and registrations are kept, in milliseconds; 0 to keep them forever.
+    let maximumAge: Int
+    let clients: ShardClients
+
+    /// Returns the groups of tokens that are in one shard, in the order of the shards.
+    package func groups(_ tokens: [ByteBuffer]) -> [Group] {
+        guard shards > 1 else { return tokens.isEmpty ? [] : [(keys.shard(0, of: 1), Array(0..<tokens.count))] }
+        var indexes: [Int: [Int]] = [:]
+        for (index, token) in tokens.enumerated() {
+            indexes[TokenDivision.shard(of: token, among: shards), default: []].append(index)
+        }
+        return indexes.sorted { $0.key < $1.key }.map { (keys.shard($0.key, of: shards), $0.value) }
+    }
+
+    /// The stream of changes, if it is in the slot of a shard.
+    private func changes(of shard: TokenShard) -> [String] { shard.isShard ? [] : [keys.invalidTokenChanges] }
+
+    // MARK: Reading
+
+    /// Counts the tokens in some shards.
+    func sizes(of shards: Range<Int>, completion: @escaping Completion<[Int]>) {
+        ShardClients.join(Array(shards), completion: completion) { index, completion in
+            let shard = keys.shard(index, of: self.shards)
+            clients.run(
+                .countInvalidTokens, [shard.tokens, shard.division],
+                arguments: { [division] in shard.append(division, to: &$0) },
+                completion: completion, reading: { $0.number() })
+        }
+    }
+
+    /// Finds the candidates that are in this form.
+    /// - Parameters:
+    ///   - candidates: lower-case hex, at most a few thousand.
+    ///   - completion: gets those that are in it, in ascending order of their places.
+    package func find(_ candidates: TokenList, completion: @escaping Completion<[Stored]>) {
+        guard shards > 1 else { return find(candidates, in: keys.shard(0, of: 1), completion) }
+        let tokens = candidates.asked
+        ShardClients.join(
+            groups(tokens),
+            completion: { result in
+                completion(result.map { $0.joined().sorted { $0.place < $1.place } })
+            },
+            { group, completion in
+                find(TokenList(group.indexes.map { tokens[$0] }), in: group.shard) { result in
+                    completion(
+                        result.map { found in
+                            found.map {
+                                var found = $0
+                                found.place = candidates.place(of: group.indexes[found.place]) ?? 0
+                                return found
+                            }
+                        })
+                }
+            })
+    }
+
+    private func find(
+        _ candidates: TokenList, in shard: TokenShard, _ completion: @escaping Completion<[Stored]>
+    ) {
+        clients.run(
+            .findInvalidTokens, [shard.tokens, shard.details, shard.facts, shard.division],
+            arguments: { [division] command in
+                command.append(candidates.bytes)
+                shard.append(division, to: &command)
+            },
+            completion: completion, reading: { Self.read(&$0, among: candidates) })
+    }
+
+    private static func read(_ reply: inout ScriptReply, among candidates: TokenList) -> [Stored] {
+        // This is nearly always the case.
+        guard !reply.isAtEnd else { return [] }
+        var (indexes, found): ([Int], [Stored]) = ([], [])
+        while !reply.isAtEnd {
+            let index = reply.number()
+            if candidates.place(of: index) == nil { reply.refuse() }
+            indexes.append(index)
+            found.append(
+                Stored(
+                    place: candidates.place(of: index) ?? 0, token: ByteBuffer(), at: reply.numberIfAny(),
+                    day: reply.numberIfAny(), facts: reply.bytes()))
+        }
+        let tokens = candidates.tokens(at: indexes)
+        if tokens.count != found.count { reply.refuse() }
+        for (index, token) in tokens.enumerated() where index < found.count { found[index].token = token }
+        return found
+    }
+
+    // MARK: Writing
+
+    /// Adds tokens, except tokens whose devices have registered since. Newer details are kept.
+    /// - Parameter completion: gets the result for each token, in their order.
+    package func add(_ tokens: [Stored], completion: @escaping Completion<[InvalidToken.Marking]>) {
+        var groups = groups(tokens.map(\.token))
+        // Without tokens it only checks the keys.
+        if groups.isEmpty { groups = [(keys.shard(0, of: shards), [])] }
+        ShardClients.join(
+            groups,
+            completion: { [groups] (result: Result<[[InvalidToken.Marking]], QueueFailure>) in
+                completion(
+                    result.map { answers in
+                        var markings = [InvalidToken.Marking](repeating: .known, count: tokens.count)
+                        for (group, answer) in zip(groups, answers) {
+                            for (index, marking) in zip(group.indexes, answer) { markings[index] = marking }
+                        }
+                        return markings
+                    })
+            },
+            { group, completion in add(group.indexes.map { tokens[$0] }, to: group.shard, completion) })
+    }
+
+    private func add(
+        _ tokens: [Stored], to shard: TokenShard, _ completion: @escaping Completion<[InvalidToken.Marking]>
+    ) {
+        clients.run(
+            .addInvalidTokens,
+            [shard.tokens, shard.registrations, shard.details, shard.facts, shard.division] + changes(of: shard),
+            expecting: tokens.count * 4,
+            arguments: { [maximumAge, division] command in
+                command.append(maximumAge)
+                shard.append(division, to: &command)
+                for token in tokens {
+                    command.append(token.token)
+                    if let at = token.at { command.append(Int(at)) } else { command.append("") }
+                    command.append(token.facts)
+                    if let day = token.day { command.append(Int(day)) } else { command.append("") }
+                }
+            },
+            completion: completion
+        ) { reply in
+            if reply.count != tokens.count { reply.refuse() }
+            return tokens.map { _ in reply.value(else: .known) }
+        }
+    }
+
+    /// Removes tokens.
+    /// - Parameters:
+    ///   - removed: the tokens, and the times of their devices' registrations in milliseconds since 1970, which are
+    ///     recorded; `nil` for none.
+    ///   - completion: gets the number of tokens that were in the form.
+    package func remove(
+        _ removed: [(token: ByteBuffer, registeredAt: Int64?)], completion: @escaping Completion<Int>
+    ) {
+        ShardClients.join(
+            groups(removed.map(\.token)), completion: { completion($0.map { $0.reduce(0, +) }) },
+            { (group: Group, completion: @escaping Completion<Int>) in
+                let shard = group.shard
+                clients.run(
+                    .removeInvalidTokens,
+                    [shard.tokens, shard.registrations, shard.details, shard.division] + changes(of: shard),
+                    expecting: group.indexes.count * 2,
+                    arguments: { [maximumAge, division] command in
+                        command.append(maximumAge)
+                        shard.append(division, to: &command)
+                        for index in group.indexes {
+                            let (token, registeredAt) = removed[index]
+                            command.append(token)
+                            if let registeredAt { command.append(Int(registeredAt)) } else { command.append("") }
+                        }
+                    },
+                    completion: completion, reading: { $0.number() })
+            })
+    }
+}

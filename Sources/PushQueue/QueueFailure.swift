@@ -1,0 +1,39 @@
+import Redis
+
+/// The failure of a call to Redis for a queue, or for the state that workers share.
+public enum QueueFailure: Error, Sendable, CustomStringConvertible {
+    /// Redis could not be reached, did not answer, or answered with an error.
+    case redis(RedisError)
+    /// The reply is not one of the script's: the server runs another version of it, or is not Redis.
+    case unexpectedReply(QueueScript)
+
+    /// The problem and its place.
+    public var description: String {
+        switch self {
+        case .redis(let error): "\(error)"
+        case .unexpectedReply(let script): "the script `\(script)` gave a reply that this version does not know"
+        }
+    }
+
+    /// True if Redis answered; false if it could not be reached or gave no answer.
+    public var isAnswer: Bool {
+        if case .redis(let error) = self { error.isAnswer } else { true }
+    }
+
+    /// True if the failure can pass by itself: Redis is unreachable, loading, full or without a master. False for a
+    /// wrong password, a missing permission or a key of another type.
+    public var mayPass: Bool {
+        switch self {
+        case .unexpectedReply, .redis(.authentication), .redis(.commandTooLarge): false
+        case .redis(.server(let error)):
+            !["WRONGTYPE", "NOPERM", "NOAUTH", "WRONGPASS", "ERR"].contains(error.prefix)
+        case .redis: true
+        }
+    }
+
+    /// True if Redis did not execute a call, because some of its keys are on another server already.
+    var isOfMove: Bool {
+        guard case .redis(.server(let answer)) = self else { return false }
+        return answer.prefix == "TRYAGAIN"
+    }
+}

@@ -1,0 +1,192 @@
+import NIOCore
+import PushJob
+import Redis
+
+/// The settlements of the jobs of one campaign, or of those without a campaign.
+struct SettlementGroup {
+    /// Claims of jobs with one notification left that ended alike, and their results.
+    private struct Report {
+        /// The number of reports that are compared with a result. More only cost arguments.
+        static let compared = 8
+        /// The size at which a report is complete, in bytes.
+        private static let maximumSize = 48 << 10
+
+        private let first: NotificationResult
+        var claims: [ClaimID] = []
+        /// An array of one group, without its end.
+        var results = ByteBuffer(string: "[{")
+
+        init(_ first: NotificationResult) {
+            self.first = first
+            first.writeShared(to: &results, withJob: false)
+            results.writeStaticString("\"notifications\":[")
+        }
+
+        func accepts(_ result: NotificationResult) -> Bool {
+            results.readableBytes < Self.maximumSize && first.endedLike(result) && first.campaign == result.campaign
+        }
+
+        mutating func add(_ claim: ClaimID, _ result: NotificationResult) {
+            claims.append(claim)
+            result.writeOwn(to: &results, withJob: true)
+        }
+
+        func append(to command: inout RedisCommand) {
+            var results = results
+            results.writeStaticString("]}]")
+            command.append("report")
+            command.append(first.outcome.rawValue)
+            command.append(results)
+            command.append(claims.count)
+            for claim in claims { command.append(claim) }
+        }
+    }
+
+    /// The end of a claim, with what it counts and its results.
+    private struct Ending {
+        let claim: ClaimID
+        /// True once the claim is ended or replaced; until then, only parts of its job are written.
+        var isComplete = false
+        var rest: Rest?
+        var counts: [(field: String, amount: Int)] = []
+        var results = PackedResults()
+
+        func append(to arguments: inout RedisArguments) {
+            arguments.append(rest == nil ? "end" : "keep")
+            arguments.append(claim)
+            if let rest {
+                arguments.append(rest.claim)
+                arguments.append(rest.head)
+                arguments.append(rest.original)
+            }
+            arguments.append(results.argument)
+            arguments.append(results.count)
+            arguments.append(counts.count)
+            for (field, amount) in counts {
+                arguments.append(field)
+                arguments.append(amount)
+            }
+        }
+    }
+
+    /// The claim that replaces another, and its job: the wrapper's head, and the range of the original's bytes in the
+    /// claimed job.
+    typealias Rest = (claim: ClaimID, head: ByteBuffer, original: Range<Int>)
+
+    /// The claims of jobs with one notification left, without a result, by the index of their outcomes.
+    private(set) var acknowledged: [[ClaimID]] = Array(repeating: [], count: Outcome.allCases.count)
+    /// The same with a result for each.
+    private var reports: [Report] = []
+    /// The ends of other jobs.
+    private var arguments = RedisArguments()
+    /// The times from enqueueing to delivery, of a campaign.
+    var latencies: LatencyCounts?
+    /// The end of the job that was added last, which still gets counts and results.
+    private var ending: Ending?
+
+    /// The approximate size in memory, in bytes, without the acknowledged claims.
+    var size: Int {
+        reports.reduce(arguments.size + (ending?.results.size ?? 0)) { $0 + $1.results.readableBytes }
+    }
+
+    /// The approximate number of arguments.
+    var argumentCount: Int {
+        acknowledged.reduce(arguments.count + 16) { $0 + $1.count } + reports.reduce(0) { $0 + $1.claims.count + 4 }
+    }
+
+    /// Ends a claim of a job with one notification left.
+    mutating func acknowledge(_ claim: ClaimID, _ outcome: Outcome) { acknowledged[outcome.index].append(claim) }
+
+    /// Ends a claim with the only result of its job.
+    mutating func report(_ claim: ClaimID, _ result: NotificationResult) {
+        for index in reports.indices.suffix(Report.compared).reversed() where reports[index].accepts(result) {
+            reports[index].results.writeStaticString(",")
+            return reports[index].add(claim, result)
+        }
+        var report = Report(result)
+        report.add(claim, result)
+        reports.append(report)
+    }
+
+    /// Writes an action about the job of a claim. A later call ends the claim, before those for other claims.
+    /// - Parameter append: appends the action's other arguments.
+    mutating func write(_ action: String, _ claim: ClaimID, _ append: (inout RedisArguments) -> Void) {
+        open(claim)
+        arguments.append(action)
+        arguments.append(claim)
+        append(&arguments)
+    }
+
+    /// Ends a claim.
+    /// - Parameter rest: the claim that replaces it, and its job; `nil` if the job has ended.
+    mutating func end(_ claim: ClaimID, rest: Rest? = nil) {
+        open(claim)
+        if let rest { ending?.rest = rest }
+        ending?.isComplete = true
+    }
+
+    private mutating func open(_ claim: ClaimID) {
+        guard ending?.claim != claim else { return }
+        if let ending, ending.isComplete { ending.append(to: &arguments) }
+        ending = Ending(claim: claim)
+    }
+
+    /// Adds results for producers to the last claim that was not acknowledged or reported.
+    mutating func add(_ results: PackedResults) { ending?.results.append(results) }
+
+    /// Adds to a counter with that claim.
+    mutating func addCount(_ field: String, _ amount: Int) { ending?.counts.append((field, amount)) }
+
+    /// Appends the script's arguments.
+    func append(to command: inout RedisCommand) {
+        if let latencies {
+            let members = latencies.buckets.map { "\"\($0.bound)\":\($0.count)" }
+            command.append("times")
+            command.append("{\(members.joined(separator: ","))}")
+        }
+        for outcome in Outcome.allCases where !acknowledged[outcome.index].isEmpty {
+            let claims = acknowledged[outcome.index]
+            command.append("ack")
+            command.append(outcome.rawValue)
+            command.append(claims.count)
+            for claim in claims { command.append(claim) }
+        }
+        for report in reports { report.append(to: &command) }
+        arguments.append(to: &command)
+        // Apart, because closing a copy of the group would copy all of its arguments.
+        guard let ending, ending.isComplete else { return }
+        var last = RedisArguments()
+        ending.append(to: &last)
+        last.append(to: &command)
+    }
+}
+
+/// Arguments that are collected before their command is made.
+struct RedisArguments: Sendable {
+    private var bytes = ByteBuffer()
+    private var lengths: [Int] = []
+
+    var count: Int { lengths.count }
+
+    /// The approximate size in memory, in bytes.
+    var size: Int { bytes.readableBytes + lengths.count * 8 }
+
+    mutating func append(_ text: String) { lengths.append(bytes.writeString(text)) }
+    mutating func append(_ number: Int) { lengths.append(bytes.writeString(String(number))) }
+    mutating func append(_ claim: ClaimID) { lengths.append(bytes.write(claim)) }
+    mutating func append(_ buffer: ByteBuffer) { lengths.append(bytes.writeImmutableBuffer(buffer)) }
+
+    /// Appends the beginning and the length.
+    mutating func append(_ range: Range<Int>) {
+        append(range.lowerBound)
+        append(range.count)
+    }
+
+    func append(to command: inout RedisCommand) {
+        var offset = bytes.readerIndex
+        for length in lengths {
+            if let slice = bytes.getSlice(at: offset, length: length) { command.append(slice) }
+            offset += length
+        }
+    }
+}

@@ -1,0 +1,43 @@
+import APNS
+import NIOCore
+import PushJob
+import PushQueue
+
+/// The notifications that a worker would send for a job.
+public struct JobPlan: Sendable {
+    /// The index of the job's app.
+    public var app: Int
+    /// The notifications that would be sent.
+    public var notifications: [Notification] = []
+    /// The tokens that would become dead letters while others are sent: their positions, from 1, and the reasons.
+    var refused: [(place: Int, why: Reason)] = []
+    /// The requirements of Apple's that the job does not meet and that APNs does not check.
+    var hints: [Hint] = []
+
+    /// Creates the plan of a job.
+    /// - Parameter now: milliseconds since 1970.
+    /// - Throws: the reason for which the job would become a dead letter.
+    init(_ job: Job, _ router: JobRouter, now: Int64) throws(Reason) {
+        app = try router.route(job).index
+        let routed = router.apps[app]
+        let identity = job.id.map(job.text) ?? ByteBuffer(string: "check")
+        let template = try routed.notification(
+            for: job, identity: identity, firstSeen: now, readsMistakes: true
+        ) { hints.append($0) }
+        guard let tokens = job.tokens else {
+            notifications = [template]
+            return
+        }
+        var distinct = DistinctTokens(tokens, of: job)
+        while let field = distinct.next() {
+            do throws(Reason) {
+                var notification = template
+                notification.deviceToken = try routed.deviceToken(job.text(field))
+                notification.apnsID = APNSID(jobID: identity, token: notification.deviceToken.hex)
+                notifications.append(notification)
+            } catch {
+                refused.append((distinct.position, error))
+            }
+        }
+    }
+}

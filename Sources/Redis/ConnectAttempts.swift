@@ -1,0 +1,107 @@
+import NIOCore
+import Sockets
+
+/// A client's attempts to connect: the waits between them, their log lines, and the callers that wait for a success.
+/// Only on the event loop.
+final class ConnectAttempts {
+    private final class Waiter {
+        var timer: Scheduled<Void>?
+        let resume: (RedisError?) -> Void
+
+        init(_ resume: @escaping (RedisError?) -> Void) { self.resume = resume }
+    }
+
+    private let address: String
+    private let eventLoop: any EventLoop
+    private let log: RedisClientLog
+    private let random: @Sendable () -> Double
+    private var state: ReconnectState
+    private var next: Scheduled<Void>?
+    private var waiting: [Waiter] = []
+
+    /// - Parameters:
+    ///   - address: the address in errors.
+    ///   - random: the source of jitter, from 0 to 1.
+    init(
+        address: String, on eventLoop: any EventLoop, backoff: Backoff, log: RedisClientLog,
+        random: @escaping @Sendable () -> Double
+    ) {
+        self.address = address
+        self.eventLoop = eventLoop
+        self.log = log
+        self.random = random
+        state = ReconnectState(backoff: backoff)
+    }
+
+    /// True while an attempt is in progress.
+    var isConnecting: Bool { state.phase == .connecting }
+
+    /// True after ``close(because:)``.
+    var isClosed: Bool { state.phase == .closed }
+
+    /// See `ReconnectState.lastError`.
+    var lastError: RedisError? { state.lastError }
+
+    /// The error of a command that cannot be sent.
+    var notConnected: RedisError { state.notConnected(address: address) }
+
+    /// - Returns: true if the caller should connect.
+    func start() -> Bool { state.start() }
+
+    /// Records that commands are sent to a server from now on.
+    func succeeded(with server: RedisLocation) {
+        log.connected(to: server, after: state.connected(at: eventLoop.now).recovery)
+    }
+
+    /// Records a failed attempt or a lost connection.
+    /// - Parameter connect: makes the next attempt.
+    /// - Returns: the wait before the next attempt; `nil` if no connection is wanted.
+    func failed(because error: RedisError, connect: @escaping () -> Void) -> TimeAmount? {
+        guard let retry = state.failed(because: error, at: eventLoop.now, random: random()) else { return nil }
+        log.failed(error, retry)
+        next = eventLoop.assumeIsolated().scheduleTask(in: retry.delay) { [self] in
+            if state.waited() { connect() }
+        }
+        return retry.delay
+    }
+
+    /// Ends the wait before the next attempt.
+    /// - Returns: true if the caller should connect.
+    func endWait() -> Bool {
+        guard state.waited() else { return false }
+        next?.cancel()
+        return true
+    }
+
+    /// Makes no more attempts.
+    func close(because error: RedisError) {
+        state.close(because: error)
+        next?.cancel()
+    }
+
+    // MARK: Waiting for a server
+
+    /// Waits until commands can be sent, while there is no server.
+    /// - Parameter resume: called once with `nil` if commands can be sent; otherwise with the reason, at once if the
+    ///   login is refused or the client is closed.
+    func wait(for timeout: TimeAmount, resume: @escaping (RedisError?) -> Void) {
+        if isClosed { return resume(notConnected) }
+        if case .authentication = lastError { return resume(lastError) }
+        let waiter = Waiter(resume)
+        waiter.timer = eventLoop.assumeIsolated().scheduleTask(in: timeout) { [self] in
+            waiting.removeAll { $0 === waiter }
+            resume(lastError ?? notConnected)
+        }
+        waiting.append(waiter)
+    }
+
+    /// Resumes all waiting callers.
+    func resumeWaiting(with error: RedisError?) {
+        let resumed = waiting
+        waiting = []
+        for waiter in resumed {
+            waiter.timer?.cancel()
+            waiter.resume(error)
+        }
+    }
+}
