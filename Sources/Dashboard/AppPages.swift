@@ -33,7 +33,7 @@ struct AppsPage: DashboardPage {
             lead: "The connections of each app to APNs, and the reasons of those that fail.")
     }
 
-    private func row(_ app: FleetStatus.App, _ request: PageRequest) -> [HTML] {
+    private func row(_ app: AppStatus, _ request: PageRequest) -> [HTML] {
         let state = AppState(app)
         let action: HTML =
             app.paused == nil
@@ -49,12 +49,12 @@ struct AppsPage: DashboardPage {
     }
 
     /// The title of the button that ends a pause.
-    static func resume(_ app: FleetStatus.App) -> String {
+    static func resume(_ app: AppStatus) -> String {
         app.paused?.isByHand == true ? "Resume" : "Resume, and probe now"
     }
 
     /// Returns the credential in use, with its age or the time that it is still valid.
-    static func credential(_ app: FleetStatus.App, _ request: PageRequest) -> HTML {
+    static func credential(_ app: AppStatus, _ request: PageRequest) -> HTML {
         credential(app.certificateExpiresAt, app.tokenIssuedAt, request)
     }
 
@@ -75,7 +75,7 @@ struct AppsPage: DashboardPage {
     }
 }
 
-extension FleetStatus.App.State {
+extension AppStatus.State {
     /// The state in a word or two, and its tone.
     fileprivate var words: (word: String, tone: Elements.Tone) {
         switch self {
@@ -100,7 +100,7 @@ struct AppState {
     /// The state in a sentence.
     let sentence: String
 
-    init(_ app: FleetStatus.App, now: Int64 = Moment.now) {
+    init(_ app: AppStatus, now: Int64 = Moment.now) {
         let endpoints = app.endpoints.joined(separator: ", ")
         word = app.state.words.word
         // An operator's pause is intended.
@@ -188,7 +188,7 @@ struct AppPage: DashboardPage {
     /// Returns the lanes that report an app.
     static func lanes(
         of app: String, _ status: FleetStatus
-    ) -> [(worker: FleetStatus.Worker, lane: FleetStatus.Lane, app: WorkerReport.App)] {
+    ) -> [(worker: WorkerStatus, lane: LaneStatus, app: WorkerReport.App)] {
         status.living.flatMap { worker in
             worker.laneStates.filter(\.isLiving).flatMap { lane in
                 (lane.report?.apps ?? []).filter { $0.name == app }.map { (worker, lane, $0) }
@@ -197,14 +197,14 @@ struct AppPage: DashboardPage {
     }
 
     /// Returns the environments of an app's endpoints, such as `production`.
-    static func environments(_ app: FleetStatus.App, _ request: PageRequest) -> String {
+    static func environments(_ app: AppStatus, _ request: PageRequest) -> String {
         Set(app.endpoints.map(request.source.environment)).sorted().joined(separator: ", ")
     }
 
-    private func card(_ app: FleetStatus.App, _ request: PageRequest) -> HTML {
+    private func card(_ app: AppStatus, _ request: PageRequest) -> HTML {
         let state = AppState(app)
         let rule = app.paused.flatMap { request.source.explain($0.reason) }
-        let remedy = FleetStatus.Problem.Remedy.resumeApp(app.name)
+        let remedy = Remedy.resumeApp(app.name)
         let action: HTML =
             app.paused == nil
             ? ""
@@ -221,7 +221,7 @@ struct AppPage: DashboardPage {
             """)
     }
 
-    private func facts(_ app: FleetStatus.App, _ request: PageRequest) -> HTML {
+    private func facts(_ app: AppStatus, _ request: PageRequest) -> HTML {
         let settings = request.source.appSettings[app.name]
         let topics = settings.map { $0.topics.joined(separator: ", ") }
         return Elements.facts([
@@ -247,14 +247,14 @@ struct AppPage: DashboardPage {
         ])
     }
 
-    private func pause(_ app: FleetStatus.App, _ request: PageRequest) -> HTML {
+    private func pause(_ app: AppStatus, _ request: PageRequest) -> HTML {
         guard app.paused == nil, request.isOperator else { return "" }
         return request.form(
             "pause-app", [("app", app.name)], class: "filters",
             "\(Elements.field("Reason", "reason", placeholder: "a new key"))<button class=\"danger\">Pause</button>")
     }
 
-    private func links(_ app: FleetStatus.App, _ request: PageRequest) -> HTML {
+    private func links(_ app: AppStatus, _ request: PageRequest) -> HTML {
         let filter = [("app", app.name as String?)]
         let topics = request.source.appSettings[app.name]?.topics ?? []
         let invalid = topics.prefix(3).map { topic -> HTML in
@@ -268,10 +268,10 @@ struct AppPage: DashboardPage {
     }
 
     private func row(
-        _ found: (worker: FleetStatus.Worker, lane: FleetStatus.Lane, app: WorkerReport.App), _ request: PageRequest
+        _ found: (worker: WorkerStatus, lane: LaneStatus, app: WorkerReport.App), _ request: PageRequest
     ) -> [HTML] {
         let (worker, lane, app) = found
-        let state: FleetStatus.App.State =
+        let state: AppStatus.State =
             if app.pause != nil {
                 .paused
             } else if app.isUnanswered {

@@ -252,7 +252,7 @@ struct CampaignView {
     }
 
     private var outcomes: HTML {
-        let shares = Chart.shares(Outcome.allCases.map { ($0.rawValue, $0.rawValue, summary.count($0)) })
+        let shares = SVG.shares(Outcome.allCases.map { ($0.rawValue, $0.rawValue, summary.count($0)) })
         return Elements.card("Outcomes", shares.isEmpty ? "<p class=\"muted\">No outcomes yet.</p>" : shares)
     }
 
@@ -271,12 +271,12 @@ struct CampaignView {
             guard let levels = part.guardLevels, !levels.isEmpty else { return nil }
             let rows = levels.map { level -> HTML in
                 let words =
-                    "\(level.counter): \(Chart.number(level.percent))% of at most \(Chart.number(level.limitPercent))%"
+                    "\(level.counter): \(SVG.number(level.percent))% of at most \(SVG.number(level.limitPercent))%"
                 return """
                     <li><span>\(level.counter)</span><meter min="0" max="1" high="0.8" low="0.5" optimum="0" \
-                    value="\(Chart.number(level.part))" aria-label="\(words)"></meter>\
-                    <span class="num">\(Chart.number(level.percent))%</span>\
-                    <span class="num muted">of \(Chart.number(level.limitPercent))%</span></li>
+                    value="\(SVG.number(level.part))" aria-label="\(words)"></meter>\
+                    <span class="num">\(SVG.number(level.percent))%</span>\
+                    <span class="num muted">of \(SVG.number(level.limitPercent))%</span></li>
                     """
             }
             let minimum = part.stopMin ?? 0
@@ -364,7 +364,7 @@ extension CampaignSummary {
     /// The chart of the notifications that ended, by period; `nil` for a campaign of a single period.
     var chart: Chart? {
         guard let first = course.first else { return nil }
-        let times = Chart.Times(first: first.at, step: first.seconds * 1000, count: course.count)
+        let times = ChartTimes(first: first.at, step: first.seconds * 1000, count: course.count)
         return Chart(
             "Notifications that ended, per \(times.each)", .columns, times, .count,
             [.init("ended", course.map { Double($0.ended) })], lastIsUnfinished: !finished)

@@ -173,7 +173,7 @@ actor DashboardData {
         // Another page may have started the read in the meantime.
         if let reading { return try await reading.value }
         let task = Task { [source] in
-            var status = try await FleetStatus.read(source.fleet, found, apps: source.appNames)
+            var status = try await StatusReader(source.fleet, apps: source.appNames).read(found)
             if let before { status.compare(with: before.value) }
             return status
         }

@@ -19,7 +19,7 @@ struct DeadLettersPage: DashboardPage {
         async let status = request.site.data.fleetStatus()
         async let form = filters(request)
         let listing = try await list(request, filter, after: request.query["after"], newestFirst: !isOldestFirst)
-        let areCancelled = filter.reasons == [QueueJobs.cancelledReason]
+        let areCancelled = filter.reasons == [JobAction.cancelledReason]
         var rest = filter
         if areCancelled { rest.reasons = [] }
         let names = chosen.map(\.queue)
@@ -35,7 +35,7 @@ struct DeadLettersPage: DashboardPage {
             [
                 ("Errors", request.path(["dead"], "reason", nil), !areCancelled, rest.isEmpty ? dead : nil),
                 (
-                    "Cancelled", request.path(["dead"], "reason", QueueJobs.cancelledReason), areCancelled,
+                    "Cancelled", request.path(["dead"], "reason", JobAction.cancelledReason), areCancelled,
                     rest.isEmpty ? cancelled : nil
                 ),
             ])
@@ -87,7 +87,7 @@ struct DeadLettersPage: DashboardPage {
     func filters(_ request: PageRequest) async throws -> HTML {
         let queues = try await request.site.data.queues()
         let chosen = try await request.site.data.queues(named: request.query.all("queue"))
-        let areCancelled = request.query.all("reason") == [QueueJobs.cancelledReason]
+        let areCancelled = request.query.all("reason") == [JobAction.cancelledReason]
         let filters = Self.filters(
             request, queues.map(\.queue), try await request.site.data.fleetStatus(),
             try await request.campaignNames(chosen), areCancelled: areCancelled)
@@ -100,7 +100,7 @@ struct DeadLettersPage: DashboardPage {
         let reasons = status.queues.flatMap(\.deadReasons.keys) + status.reasons(["dead"])
         let reason = ListFilter(
             "Reason", "reason", placeholder: "BadPayload or Bad*",
-            known: reasons.filter { $0 != QueueJobs.cancelledReason },
+            known: reasons.filter { $0 != JobAction.cancelledReason },
             isMain: true)
         return [
             ListFilter.queue(queues), areCancelled ? nil : reason,
@@ -137,7 +137,7 @@ struct DeadLettersPage: DashboardPage {
         let (rows, cursor) = (part.rows, part.cursor)
         guard !rows.isEmpty else { return ("", "") }
         let hour: Int64 = 3_600_000
-        let times = Chart.Times(first: (Moment.now / hour - 23) * hour, step: hour, count: 24)
+        let times = ChartTimes(first: (Moment.now / hour - 23) * hour, step: hour, count: 24)
         var (groups, hours): ([String: [DeadLetterRow]], [String: [Double]]) = ([:], [:])
         for row in rows {
             groups["\(row.reason)\u{0}\(row.app ?? "")", default: []].append(row)
@@ -190,7 +190,7 @@ struct DeadLettersPage: DashboardPage {
         return request.select("key", row.key, "dead letter \(row.key)") + [
             request.time(row.at), request.identity(row.id, row.key, to: ["dead", row.queue, row.key]),
         ] + (hasQueue ? [request.short(row.queue)] : []) + [
-            Elements.label(row.reason, row.reason == QueueJobs.cancelledReason ? .quiet : .bad), request.short(row.app),
+            Elements.label(row.reason, row.reason == JobAction.cancelledReason ? .quiet : .bad), request.short(row.app),
             row.campaign.map { request.short($0, to: ["campaigns", $0]) } ?? "", "\(cells[7].knownCell)",
             Elements.clamped(cells[8].knownCell),
         ]

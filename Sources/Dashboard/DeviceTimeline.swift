@@ -86,7 +86,7 @@ struct DeviceTimeline {
     }
 
     private static func entry(_ letter: DeadLetterRow) -> Entry {
-        let isCancelled = letter.reason == QueueJobs.cancelledReason
+        let isCancelled = letter.reason == JobAction.cancelledReason
         return Entry(
             at: letter.at, word: isCancelled ? "cancelled" : "dead", tone: isCancelled ? .plain : .bad,
             text: letter.error.knownCell, reason: letter.reason, queue: letter.queue,

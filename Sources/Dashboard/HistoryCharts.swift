@@ -29,7 +29,7 @@ struct HistoryCharts {
             let empty = Elements.empty("There are no queues.", "<p>A queue begins with its first job or worker.</p>")
             return "\(tabs)\(Elements.live("charts", empty))"
         }
-        let times = Chart.Times(first: history.points[0].at, step: span.step, count: span.count)
+        let times = ChartTimes(first: history.points[0].at, step: span.step, count: span.count)
         let (changes, note) = try await changes(times)
         // Lists of all queues need no filter.
         let links = ChartLinks(request.links, times, queues: keys.count < all.count ? queues : [])
@@ -45,14 +45,14 @@ struct HistoryCharts {
     // MARK: Charts
 
     private func charts(
-        _ history: QueueHistory, _ times: Chart.Times, _ links: ChartLinks, _ marks: [Chart.Mark]
+        _ history: QueueHistory, _ times: ChartTimes, _ links: ChartLinks, _ marks: [Chart.Mark]
     ) -> [Chart] {
         let points = history.points
         func columns(_ title: String, _ series: [Chart.Series]) -> Chart {
             Chart("\(title), per \(times.each)", .columns, times, .count, series, marks: marks, lastIsUnfinished: true)
         }
         func lines(
-            _ title: String, _ unit: Chart.Unit, _ series: [(name: String, value: (QueueHistory.Point) -> Double?)]
+            _ title: String, _ unit: ChartUnit, _ series: [(name: String, value: (QueueHistory.Point) -> Double?)]
         ) -> Chart {
             Chart(
                 title, .lines, times, unit, series.map { .init($0.name, points.map($0.value)) }, marks: marks)
@@ -109,7 +109,7 @@ struct HistoryCharts {
     private static let maximumChanges = 20
 
     /// Returns the changes in the time, newest first, and a note if some may be missing.
-    private func changes(_ times: Chart.Times) async throws -> ([DeliveryChange], HTML) {
+    private func changes(_ times: ChartTimes) async throws -> ([DeliveryChange], HTML) {
         let data = request.site.data
         let workers = try await data.fleetStatus().workers
         var (entries, note): ([AuditEntry], HTML) = ([], "")
@@ -151,11 +151,11 @@ struct HistoryCharts {
 /// The pages with the jobs behind a part of a chart.
 struct ChartLinks: Sendable {
     private let links: Links
-    private let times: Chart.Times
+    private let times: ChartTimes
     private let queues: [(name: String, value: String?)]
 
     /// - Parameter queues: the queues of the charts; empty for all.
-    init(_ links: Links, _ times: Chart.Times, queues: [String]) {
+    init(_ links: Links, _ times: ChartTimes, queues: [String]) {
         (self.links, self.times) = (links, times)
         self.queues = queues.map { ("queue", $0) }
     }
@@ -167,7 +167,7 @@ struct ChartLinks: Sendable {
         ]
         return switch outcome {
         case .dead: links.path(["dead"], queues + range)
-        case .cancelled: links.path(["dead"], queues + [("reason", QueueJobs.cancelledReason)] + range)
+        case .cancelled: links.path(["dead"], queues + [("reason", JobAction.cancelledReason)] + range)
         case .invalidToken: links.path(["invalid"], range)
         case .delivered, .expired, .dropped, .suppressed: nil
         }
@@ -200,7 +200,7 @@ struct DeliveryChange: Equatable {
     /// Returns the changes in a time, newest first.
     /// - Parameter queues: the queues of the charts; pauses of other queues are left out.
     static func all(
-        _ entries: [AuditEntry], _ workers: [FleetStatus.Worker], in times: Chart.Times, of queues: [String]
+        _ entries: [AuditEntry], _ workers: [WorkerStatus], in times: ChartTimes, of queues: [String]
     ) -> [DeliveryChange] {
         let actions = entries.compactMap { DeliveryChange($0, of: queues) }
         return (actions + starts(workers)).filter { times.index(of: $0.at) != nil }.sorted { $0.at > $1.at }
@@ -228,8 +228,8 @@ struct DeliveryChange: Equatable {
     }
 
     /// Returns the starts of the workers that have a lease. Those that have ended since are not known.
-    private static func starts(_ workers: [FleetStatus.Worker]) -> [DeliveryChange] {
-        var groups: [[FleetStatus.Worker]] = []
+    private static func starts(_ workers: [WorkerStatus]) -> [DeliveryChange] {
+        var groups: [[WorkerStatus]] = []
         let started = workers.filter { $0.startedAt != nil }.sorted { ($0.startedAt ?? 0) < ($1.startedAt ?? 0) }
         for worker in started {
             let group = groups.lastIndex { $0[0].version == worker.version }
@@ -292,7 +292,7 @@ extension QueueHistory.Span {
     }
 }
 
-extension Chart.Times {
+extension ChartTimes {
     /// The length of a step in words: `minute`, `10 minutes`, `2 hours` or `day`.
     var each: String {
         let minutes = step / 60_000

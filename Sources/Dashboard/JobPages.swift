@@ -76,7 +76,7 @@ struct JobsPage: DashboardPage {
 
     /// The numbers of jobs of some queues by state, as the status has them.
     struct StateCounts {
-        private let queues: [FleetStatus.Queue]
+        private let queues: [QueueStatus]
 
         init(_ status: FleetStatus, _ names: [String]) {
             queues = status.queues.filter { names.contains($0.name) }
@@ -96,7 +96,7 @@ struct JobsPage: DashboardPage {
             return sum
         }
 
-        private static func count(_ state: StoredJob.State?, _ queue: FleetStatus.Queue) -> Int? {
+        private static func count(_ state: StoredJob.State?, _ queue: QueueStatus) -> Int? {
             switch state {
             case nil: queue.waiting + queue.due + queue.later + queue.claimed
             case .waiting: queue.waiting

@@ -204,7 +204,7 @@ extension Undo {
     }
 }
 
-extension FleetStatus.Pause {
+extension PauseStatus {
     /// The field of a form that pauses again for the same reason.
     fileprivate var reasonField: [(String, String)] { isReasonless ? [] : [("reason", reason)] }
 }

@@ -62,14 +62,14 @@ struct DeliveryRate {
     /// The rate in each minute of the last hour.
     let minutes: [Double?]
 
-    init(_ request: PageRequest, _ queues: [FleetStatus.Queue]) async throws {
+    init(_ request: PageRequest, _ queues: [QueueStatus]) async throws {
         let keys = try await request.site.data.queues().filter { key in queues.contains { $0.name == key.queue } }
         let points = try await request.site.data.history(.hour, of: keys).value?.points ?? []
         // The last minute is not complete.
         self.init(queues, minutes: points.dropLast().map { Double($0.outcomes[.delivered]) / 60 })
     }
 
-    init(_ queues: [FleetStatus.Queue], minutes: [Double?]) {
+    init(_ queues: [QueueStatus], minutes: [Double?]) {
         self.minutes = minutes
         let rates = queues.compactMap(\.deliveredRate)
         now = rates.isEmpty ? minutes.last ?? nil : rates.reduce(0, +)
@@ -79,7 +79,7 @@ struct DeliveryRate {
         let text = now.map(Words.rate) ?? "–"
         return Elements.figure(
             "Delivered per second", "\(text)",
-            "\(Chart.spark(values: minutes, title: "Delivered per second in the last hour, now \(text)"))")
+            "\(SVG.spark(values: minutes, title: "Delivered per second in the last hour, now \(text)"))")
     }
 }
 
@@ -106,13 +106,13 @@ struct ProblemCards {
     }
 
     /// Returns the problems of one object.
-    func html(_ problems: [FleetStatus.Problem]) -> HTML {
+    func html(_ problems: [Problem]) -> HTML {
         problems.isEmpty ? "" : "<h2 class=\"hidden\">Problems</h2><div class=\"problems\">\(cards(problems))</div>"
     }
 
-    private func cards(_ problems: [FleetStatus.Problem]) -> [HTML] {
+    private func cards(_ problems: [Problem]) -> [HTML] {
         var cards: [HTML] = []
-        var seen: Set<FleetStatus.Problem.Kind> = []
+        var seen: Set<Problem.Kind> = []
         for problem in problems where seen.insert(problem.kind).inserted {
             let ofKind = problems.filter { $0.kind == problem.kind }
             let shown = ofKind.count > Self.shownOfKind ? Self.shownOfKind - 1 : ofKind.count
@@ -129,7 +129,7 @@ struct ProblemCards {
         return cards
     }
 
-    private func card(_ problem: FleetStatus.Problem) -> HTML {
+    private func card(_ problem: Problem) -> HTML {
         let since = problem.since.map { "<span class=\"muted\">began \(request.time($0))</span>" as HTML } ?? ""
         let remedies = problem.remedies.map { remedy -> HTML in
             let button = remedy.action.map { action in
@@ -149,10 +149,10 @@ struct ProblemCards {
             """)
     }
 
-    private func path(_ object: FleetStatus.Problem.Object) -> String { request.links.path(object.segments) }
+    private func path(_ object: Problem.Object) -> String { request.links.path(object.segments) }
 }
 
-extension FleetStatus.Problem.Object {
+extension Problem.Object {
     /// The page about it. Keys and the shared state are those of a Redis server.
     var segments: [String] {
         switch self {
@@ -165,7 +165,7 @@ extension FleetStatus.Problem.Object {
     }
 }
 
-extension FleetStatus.Problem.Remedy {
+extension Remedy {
     /// An action of the dashboard, with its fields and the title of its button.
     struct Action {
         var name: String
@@ -321,14 +321,14 @@ struct QueuesPage: DashboardPage {
         return PageContent(title: "Queues", main: Elements.live("queues", list))
     }
 
-    static func state(_ queue: FleetStatus.Queue) -> HTML {
+    static func state(_ queue: QueueStatus) -> HTML {
         guard let pause = queue.paused else {
             return queue.workers > 0 ? Elements.label("running", .good) : Elements.label("no worker", .quiet)
         }
         return "\(Elements.label("paused", .warning)) <span class=\"muted\">\(pause.inWords)</span>"
     }
 
-    private static func button(_ queue: FleetStatus.Queue, _ request: PageRequest) -> HTML {
+    private static func button(_ queue: QueueStatus, _ request: PageRequest) -> HTML {
         queue.paused == nil
             ? request.button("Pause…", ["queues", queue.name], style: "small")
             : request.form("resume-queue", [("queue", queue.name)], "<button class=\"small main\">Resume</button>")
@@ -369,12 +369,12 @@ struct QueuePage: DashboardPage {
             \(Elements.figure(
                 "Cancelled jobs",
                 request.link(
-                    ["dead"], [("queue", name), ("reason", QueueJobs.cancelledReason)], Words.number(queue.cancelled)),
+                    ["dead"], [("queue", name), ("reason", JobAction.cancelledReason)], Words.number(queue.cancelled)),
                 "kept"))
             </div>
             """
         let today = Outcome.allCases.map { ($0.rawValue, $0.rawValue, queue.today[$0.rawValue] ?? 0) }
-        let shares = Chart.shares(today)
+        let shares = SVG.shares(today)
         let outcomes = Elements.card(
             "Today, in UTC", shares.isEmpty ? "<p class=\"muted\">No outcomes today.</p>" : shares)
         let state = QueuesPage.state(queue)

@@ -62,7 +62,7 @@ struct RedisPage: DashboardPage {
 
     /// The problems of keys; those of a server are in its card.
     private func problems(_ status: FleetStatus) -> HTML {
-        let kinds: Set<FleetStatus.Problem.Kind> = [
+        let kinds: Set<Problem.Kind> = [
             .wrongKey, .largeKey, .queueUnreadable, .sharedUnreadable, .serverUnreachable,
         ]
         return HTML(
@@ -78,7 +78,7 @@ struct RedisPage: DashboardPage {
         """
     }
 
-    private func server(_ server: FleetStatus.Server) -> HTML {
+    private func server(_ server: ServerStatus) -> HTML {
         let findings = server.found.findings
         let hasFailed = findings.contains(where: \.kind.isFailure) || server.found.refusesWrites
         guard let info = server.info else {

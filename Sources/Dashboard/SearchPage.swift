@@ -168,7 +168,7 @@ struct StylesPage: DashboardPage {
 
     /// Returns charts with all outcomes, gaps, marks and links.
     private static func charts(_ links: Links) -> HTML {
-        let times = Chart.Times(first: 1_795_266_300_000, step: 60_000, count: 60)
+        let times = ChartTimes(first: 1_795_266_300_000, step: 60_000, count: 60)
         let columns = Chart(
             "Columns, per minute", .columns, times, .count,
             Outcome.allCases.map { outcome in
@@ -186,8 +186,8 @@ struct StylesPage: DashboardPage {
             ["p50", "p90", "p99"].enumerated().map { index, name in
                 .init(name, (0..<60).map { $0 % 20 == 10 ? nil : Double((index + 1) * (9000 + $0 * 331 % 5000)) })
             })
-        let spark = Chart.spark(values: (0..<60).map { Double($0 * 7 % 30) }, title: "Delivered per minute")
-        let shares = Chart.shares(
+        let spark = SVG.spark(values: (0..<60).map { Double($0 * 7 % 30) }, title: "Delivered per minute")
+        let shares = SVG.shares(
             Outcome.allCases.map { ($0.rawValue, $0.rawValue, $0 == .delivered ? 95_000 : 100 * $0.index) })
         return """
             <div class="columns">\(columns.html)\(lines.html)\(Elements.card("A sparkline", spark))\

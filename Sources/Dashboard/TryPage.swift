@@ -64,7 +64,7 @@ struct TryPage: DashboardPage {
         """
     }
 
-    private func choice(of queues: [FleetStatus.Queue], _ chosen: String) -> HTML {
+    private func choice(of queues: [QueueStatus], _ chosen: String) -> HTML {
         var options = queues.map { queue in
             (queue.name, queue.workers == 0 ? "no worker" : queue.paused != nil ? "paused" : nil)
         }
@@ -155,7 +155,7 @@ struct JobDestination {
 
     /// - Returns: `nil` for a job that cannot be read.
     init?(
-        _ body: ByteBuffer, _ queue: QueueSource, _ apps: [FleetStatus.App], environment: (String) -> String
+        _ body: ByteBuffer, _ queue: QueueSource, _ apps: [AppStatus], environment: (String) -> String
     ) {
         let job: Job
         do { job = try JobDecoder.decode(body, as: queue.format) } catch { return nil }

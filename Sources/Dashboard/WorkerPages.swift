@@ -9,7 +9,7 @@ struct WorkerCondition {
     /// The state in a sentence.
     let sentence: String
 
-    init(_ worker: FleetStatus.Worker) {
+    init(_ worker: WorkerStatus) {
         let claimed = Words.count(worker.claimed, "claimed job")
         let lease =
             worker.leaseLeftMs > 0
@@ -90,7 +90,7 @@ struct WorkersPage: DashboardPage {
         return PageContent(title: "Workers", main: Elements.live("workers", "\(mixed)\(list)"))
     }
 
-    private func row(_ worker: FleetStatus.Worker, _ request: PageRequest, isOdd: Bool) -> [HTML] {
+    private func row(_ worker: WorkerStatus, _ request: PageRequest, isOdd: Bool) -> [HTML] {
         let condition = WorkerCondition(worker)
         let lanes = "\(worker.lanes) of \(worker.lanesTotal)"
         return [
@@ -106,7 +106,7 @@ struct WorkersPage: DashboardPage {
     }
 
     /// Returns the name of a worker, linked to its page. Long names wrap on phones.
-    static func link(_ worker: FleetStatus.Worker, _ request: PageRequest) -> HTML {
+    static func link(_ worker: WorkerStatus, _ request: PageRequest) -> HTML {
         "<span class=\"worker\">\(request.link(["workers", worker.name], worker.name))</span>"
     }
 
@@ -116,7 +116,7 @@ struct WorkersPage: DashboardPage {
     }
 
     /// Returns the buttons for a worker; none for viewers.
-    static func actions(_ worker: FleetStatus.Worker, _ request: PageRequest, style: String) -> HTML {
+    static func actions(_ worker: WorkerStatus, _ request: PageRequest, style: String) -> HTML {
         let fields = [("worker", worker.name)]
         let quiet =
             worker.state == .quiet
@@ -166,7 +166,7 @@ struct WorkerPage: DashboardPage {
                 """)
     }
 
-    private func problems(_ worker: FleetStatus.Worker, _ status: FleetStatus) -> HTML {
+    private func problems(_ worker: WorkerStatus, _ status: FleetStatus) -> HTML {
         let problems = status.problems.filter { $0.subject == worker.name }
         let others = worker.notReady.filter { reason in !problems.contains { $0.message.contains(reason) } }
         guard !problems.isEmpty || !others.isEmpty else { return "" }
@@ -176,7 +176,7 @@ struct WorkerPage: DashboardPage {
         return "<ul>\(items)\(others.map { "<li>\($0)</li>" as HTML })</ul>"
     }
 
-    private func figures(_ worker: FleetStatus.Worker) -> HTML {
+    private func figures(_ worker: WorkerStatus) -> HTML {
         """
         <div class="figures">
         \(Elements.figure("In flight", "\(Words.number(worker.inFlight))", "requests without an answer"))
@@ -187,7 +187,7 @@ struct WorkerPage: DashboardPage {
         """
     }
 
-    private func facts(_ worker: FleetStatus.Worker, _ status: FleetStatus, _ request: PageRequest) -> HTML {
+    private func facts(_ worker: WorkerStatus, _ status: FleetStatus, _ request: PageRequest) -> HTML {
         let configurations = Set(worker.laneStates.compactMap { $0.report?.configuration?.text })
         let others = Set(
             status.living.filter { $0.name != worker.name }.flatMap(\.laneStates)
@@ -225,7 +225,7 @@ struct WorkerPage: DashboardPage {
         ])
     }
 
-    private func lanes(_ worker: FleetStatus.Worker, _ request: PageRequest) -> HTML {
+    private func lanes(_ worker: WorkerStatus, _ request: PageRequest) -> HTML {
         let rows = worker.laneStates.map { lane -> [HTML] in
             let report = lane.report
             let (word, tone): (String, Elements.Tone) =
@@ -260,7 +260,7 @@ struct WorkerPage: DashboardPage {
             ], rows, empty: Elements.empty("No lane of it has a lease."))
     }
 
-    private func stop(_ worker: FleetStatus.Worker, _ status: FleetStatus, _ request: PageRequest) -> HTML {
+    private func stop(_ worker: WorkerStatus, _ status: FleetStatus, _ request: PageRequest) -> HTML {
         guard request.isOperator, worker.state != .gone else { return "" }
         let consequences = WorkersChange.consequences(of: .stop, on: [worker], status, serving: request.source.worker)
         let items = consequences.map { "<li>\($0.asSentence)</li>" as HTML }

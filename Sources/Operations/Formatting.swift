@@ -76,9 +76,7 @@ package enum Words {
         let tenths = Int(bounding: value * 10)
         return "\(tenths / 10).\(tenths % 10)"
     }
-}
 
-extension Words {
     /// Returns a short duration such as `12s`, `3m`, `2h` or `4d`.
     package static func brief(_ milliseconds: Int64) -> String {
         let seconds = milliseconds / 1000
@@ -88,6 +86,16 @@ extension Words {
         case ..<172_800: return "\(seconds / 3600)h"
         default: return "\(seconds / 86_400)d"
         }
+    }
+
+    /// Returns a number with its noun, such as `1 job` or `2,000 jobs`.
+    package static func count(_ number: Int, _ noun: String) -> String {
+        "\(Words.number(number)) \(noun)\(number == 1 ? "" : "s")"
+    }
+
+    /// Returns groups with their numbers, such as `12 BadPayload, 3 UnknownApp`.
+    static func groups(_ groups: [String: Int]) -> String {
+        groups.largestFirst.map { "\(Words.number($0.value)) \($0.key.printable)" }.joined(separator: ", ")
     }
 }
 

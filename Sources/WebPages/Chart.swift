@@ -23,6 +23,8 @@ package struct Chart: Sendable {
             (self.name, self.style, self.link) = (name, style, link)
             self.values = values.map { value in value.flatMap { $0.isFinite ? max(0, $0) : nil } }
         }
+
+        fileprivate func value(_ step: Int) -> Double? { values.indices.contains(step) ? values[step] : nil }
     }
 
     /// Something that happened, such as an action of an operator, shown as a line at its time.
@@ -36,8 +38,8 @@ package struct Chart: Sendable {
 
     let title: String
     let kind: Kind
-    let times: Times
-    let unit: Unit
+    let times: ChartTimes
+    let unit: ChartUnit
     /// The series that have a value.
     private let series: [Series]
     private let marks: [Mark]
@@ -49,7 +51,7 @@ package struct Chart: Sendable {
     ///   - series: those without a value above 0 are not shown.
     ///   - marks: those outside the times are not shown.
     package init(
-        _ title: String, _ kind: Kind, _ times: Times, _ unit: Unit, _ series: [Series], marks: [Mark] = [],
+        _ title: String, _ kind: Kind, _ times: ChartTimes, _ unit: ChartUnit, _ series: [Series], marks: [Mark] = [],
         lastIsUnfinished: Bool = false
     ) {
         (self.title, self.kind, self.times, self.unit) = (title, kind, times, unit)
@@ -89,11 +91,11 @@ package struct Chart: Sendable {
                 <p class="muted">Nothing in this time.</p></figure>
                 """
         }
-        let scale = Scale(unit, upTo: largest)
+        let scale = ChartScale(unit, upTo: largest)
         return """
             <figure class="chart" data-chart="\(title)" data-kind="\(kind.rawValue)" data-first="\(times.first)" \
-            data-step="\(times.step)" data-count="\(times.count)" data-top="\(Self.number(Self.top))" \
-            data-base="\(Self.number(Self.base))" data-steps="\(scale.steps.map(\.text).joined(separator: "|"))">\
+            data-step="\(times.step)" data-count="\(times.count)" data-top="\(SVG.number(Self.top))" \
+            data-base="\(SVG.number(Self.base))" data-steps="\(scale.steps.map(\.text).joined(separator: "|"))">\
             <figcaption>\(title)</figcaption>
             <div class="plot"><svg height="\(Self.height)" aria-hidden="true">\
             <g class="scale">\(labels(scale))</g>\(timeLabels)\(gaps)\
@@ -107,22 +109,22 @@ package struct Chart: Sendable {
 
     // MARK: Axes
 
-    private func y(_ value: Double, _ scale: Scale) -> Double {
+    private func y(_ value: Double, _ scale: ChartScale) -> Double {
         Self.base - (Self.base - Self.top) * min(1, value / scale.top)
     }
 
     /// Returns a place on the axis of time as a percentage.
-    private func x(_ steps: Double) -> String { Self.number(100 * steps / Double(times.count)) + "%" }
+    private func x(_ steps: Double) -> String { SVG.number(100 * steps / Double(times.count)) + "%" }
 
     private func x(at time: Int64) -> String { x(Double(time - times.first) / Double(times.step)) }
 
-    private func labels(_ scale: Scale) -> HTML {
+    private func labels(_ scale: ChartScale) -> HTML {
         HTML(
             scale.labels.enumerated().map { index, label in
                 let y = y(scale.step.size * Double(index), scale)
                 return """
-                    <line class="grid" x2="100%" y1="\(Self.number(y))" y2="\(Self.number(y))"/>\
-                    <text x="-8" y="\(Self.number(y + 4))" text-anchor="end">\(label)</text>
+                    <line class="grid" x2="100%" y1="\(SVG.number(y))" y2="\(SVG.number(y))"/>\
+                    <text x="-8" y="\(SVG.number(y + 4))" text-anchor="end">\(label)</text>
                     """
             })
     }
@@ -132,9 +134,9 @@ package struct Chart: Sendable {
         let shift = times.step == 86_400_000 ? times.step / 2 : 0
         return HTML(
             times.labels.map { at, text in
-                let (x, y) = (x(at: at + shift), Self.number(Self.base))
+                let (x, y) = (x(at: at + shift), SVG.number(Self.base))
                 return """
-                    <line class="grid" x1="\(x)" x2="\(x)" y1="\(y)" y2="\(Self.number(Self.base + 5))"/>\
+                    <line class="grid" x1="\(x)" x2="\(x)" y1="\(y)" y2="\(SVG.number(Self.base + 5))"/>\
                     <text x="\(x)" y="\(Self.height - 6)" text-anchor="middle">\(text)</text>
                     """
             })
@@ -152,7 +154,7 @@ package struct Chart: Sendable {
                 continue
             }
             let end = isRecorded[start...].firstIndex(of: true) ?? times.count
-            let y = Self.number(Self.base - 5)
+            let y = SVG.number(Self.base - 5)
             gaps += """
                 <line class="gap" x1="\(x(Double(start)))" x2="\(x(Double(end)))" y1="\(y)" y2="\(y)">\
                 <title>Nothing was recorded</title></line>
@@ -162,7 +164,7 @@ package struct Chart: Sendable {
         return gaps
     }
 
-    private func columns(_ scale: Scale) -> HTML {
+    private func columns(_ scale: ChartScale) -> HTML {
         HTML(
             (0..<times.count).map { step in
                 var (top, parts, words) = (Self.base, HTML(), heading(step))
@@ -172,7 +174,7 @@ package struct Chart: Sendable {
                     top -= height
                     let bar: HTML = """
                         <rect class="\(style(index))" data-series="\(index)" x="\(x(Double(step) + 0.06))" \
-                        width="\(x(0.88))" y="\(Self.number(top))" height="\(Self.number(height))"/>
+                        width="\(x(0.88))" y="\(SVG.number(top))" height="\(SVG.number(height))"/>
                         """
                     parts += series.link?(step).map { "<a href=\"\($0)\" tabindex=\"-1\">\(bar)</a>" } ?? bar
                     words += "\n\(series.name) \(unit.text(value))"
@@ -191,11 +193,11 @@ package struct Chart: Sendable {
         times.name(step) + " UTC" + (isUnfinished(step) ? ", so far" : "")
     }
 
-    private func lines(_ scale: Scale) -> HTML {
+    private func lines(_ scale: ChartScale) -> HTML {
         // The path's units are steps and pixels, so that the page's width stretches it.
         let paths = series.enumerated().map { index, series -> HTML in
             let values = Array(series.values.prefix(times.count))
-            let path = Self.path(values) { (Double($0) + 0.5, y($1, scale)) }
+            let path = SVG.path(values) { (Double($0) + 0.5, y($1, scale)) }
             return """
                 <path class="\(style(index))" data-series="\(index)" d="\(path)"\(dash(index)) \
                 vector-effect="non-scaling-stroke"><title>\(series.name)</title></path>
@@ -222,7 +224,7 @@ package struct Chart: Sendable {
                 if marks.count > Self.maximumMarks { text += "\nand \(marks.count - Self.maximumMarks) more" }
                 return """
                     <g class="mark" data-at="\(step)"><title>\(text)</title>\
-                    <line x1="\(x)" x2="\(x)" y1="5" y2="\(Self.number(Self.base))"/>\
+                    <line x1="\(x)" x2="\(x)" y1="5" y2="\(SVG.number(Self.base))"/>\
                     <circle cx="\(x)" cy="5" r="4"/></g>
                     """
             })
@@ -233,7 +235,7 @@ package struct Chart: Sendable {
     private var legend: HTML {
         HTML(
             series.enumerated().map { index, series in
-                let values = (0..<times.count).map { series.value($0).map(Self.number) ?? "" }
+                let values = (0..<times.count).map { series.value($0).map(SVG.number) ?? "" }
                 let style = style(index)
                 let swatch: HTML =
                     kind == .columns
@@ -273,8 +275,4 @@ package struct Chart: Sendable {
             \(rows)</tbody></table></div>
             """
     }
-}
-
-extension Chart.Series {
-    fileprivate func value(_ step: Int) -> Double? { values.indices.contains(step) ? values[step] : nil }
 }

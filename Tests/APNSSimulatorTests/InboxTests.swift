@@ -313,17 +313,21 @@ struct NotificationLinesTests {
             .answered(status: 200, reason: nil), #"{"aps":{"alert":{"title":"Your order","body":"On its way"}}}"#)
         sent.answerDelay = 41_000
         #expect(
-            sent.line == #"✓ 200  01234567…  alert "Your order — On its way"  com.example.app  41 ms  apns-id 7a0d"#)
+            NotificationLines.line(sent)
+                == #"✓ 200  01234567…  alert "Your order — On its way"  com.example.app  41 ms  apns-id 7a0d"#)
         let refused = alert(.answered(status: 410, reason: "Unregistered"), #"{"aps":{"content-available":1}}"#)
-        #expect(refused.line == "✗ 410 Unregistered  01234567…  background  com.example.app  apns-id 7a0d")
+        #expect(
+            NotificationLines.line(refused)
+                == "✗ 410 Unregistered  01234567…  background  com.example.app  apns-id 7a0d")
         let hostile = alert(.silenced, #"{"aps":{"alert":"a\nb\u001b[2J\u202ec"}}"#)
         #expect(
-            hostile.line == #"✗ no answer  01234567…  alert "a b\u{1B}[2J\u{202E}c"  com.example.app  apns-id 7a0d"#)
+            NotificationLines.line(hostile)
+                == #"✗ no answer  01234567…  alert "a b\u{1B}[2J\u{202E}c"  com.example.app  apns-id 7a0d"#)
         var gateway = ReceivedNotification(
             time: 1, transport: .gateway, connection: 1, accepted: true, outcome: .acceptedByGateway)
         gateway.identifier = 7
         gateway.payload = Array("{}".utf8)
-        #expect(gateway.line == "✓ accepted  alert (No banner: aps is missing.)  identifier 7")
+        #expect(NotificationLines.line(gateway) == "✓ accepted  alert (No banner: aps is missing.)  identifier 7")
     }
 
     @Test("is written as each arrives")

@@ -75,7 +75,7 @@ enum DocumentationTables {
         }.joined(separator: "\n")
     }
 
-    private static func values(_ kind: Setting.Kind) -> String {
+    private static func values(_ kind: SettingKind) -> String {
         switch kind {
         case .text: return "text"
         case .file: return "path"

@@ -6,7 +6,7 @@ import Testing
 extension EndToEnd {
     @Suite("Commands of problems")
     struct RemedyTests {
-        private static let remedies: [FleetStatus.Problem.Remedy] = [
+        private static let remedies: [Remedy] = [
             .resumeApp("news"), .resumeQueue("q"), .resumeCampaign("c"), .resumeCampaign("-c"), .cancelCampaign("c"),
             .showCampaign("c"), .listDeadLetters(queue: "q"), .requeue(queue: "q", reason: "BadPayload"),
             .requeue(queue: "q", reason: nil), .unquiet, .startWorker(queues: ["q", "r"]), .check,
@@ -15,7 +15,7 @@ extension EndToEnd {
         ]
 
         @Test("the command that a problem advises is one of the program", arguments: remedies)
-        private func parses(remedy: FleetStatus.Problem.Remedy) throws {
+        private func parses(remedy: Remedy) throws {
             let access = FleetAccess([
                 ("--redis", "", "redis://r:1"), ("--redis-ca", "", "ca.pem"), ("--prefix", "", "-p"),
             ])

@@ -322,8 +322,8 @@ struct ChangeTests {
                     "HSET", "push:{default}:job-commands", "campaign:\(campaign)",
                     #"{"state":"paused","at":1e15,"by":"\#(by)","reason":"dead is 2.0% of 1000, above 1%"}"#)
             }
-            let status = try await FleetStatus.read(scene.fleet, scene.fleet.queues().keys, apps: [])
-            let found = status.findProblems(.init()).filter { $0.kind == .campaignStopped }
+            let status = try await StatusReader(scene.fleet).read(scene.fleet.queues().keys)
+            let found = Diagnosis(status).problems.filter { $0.kind == .campaignStopped }
             #expect(found.map(\.subject) == ["spring"])
             #expect(
                 found.first?.message

@@ -259,7 +259,7 @@ struct QueueJobsTests {
         #expect(try queue.redis.run("LLEN", keys.inbox).number == 0)
         #expect(try queue.redis.run("ZCARD", keys.retry).number == 600)
         #expect(try queue.redis.run("ZCARD", keys.cancelled).number == 1601)
-        let results = try await StoredResult.read(after: StoredResult.beginning, count: 9999, queue.client, keys)
+        let results = try await ResultPage.read(after: StoredResult.beginning, count: 9999, queue.client, keys)
             .results
         #expect(results.count == 1001 + 1200)
         #expect(results.allSatisfy { $0["outcome"] == "cancelled" && $0["reason"] == "Cancelled" })
@@ -269,7 +269,7 @@ struct QueueJobsTests {
 
         let letters = DeadLetters(queue.client, keys)
         var only = DeadLetterFilter()
-        only.reasons = [QueueJobs.cancelledReason]
+        only.reasons = [JobAction.cancelledReason]
         only.ids = ["job-10000"]
         var (found, place) = ([DeadLetters.Listed](), String?.none)
         repeat {
@@ -313,17 +313,17 @@ struct QueueJobsTests {
         let retries = try await jobs.page(.retry, after: nil, decodes: true).jobs
         let chosen = [page.jobs[1]]
         #expect(
-            try await jobs.change(.cancel(detail: ""), chosen, in: .list, passing: 3)
+            try await JobWriter(jobs).change(.cancel(detail: ""), chosen, in: .list, passing: 3)
                 == .init(changed: 1, passed: 3, evicted: 0))
         #expect(
-            try await jobs.change(.cancel(detail: ""), chosen, in: .list, passing: 3)
+            try await JobWriter(jobs).change(.cancel(detail: ""), chosen, in: .list, passing: 3)
                 == .init(changed: 0, passed: 0, evicted: 0))
         for expected in [1, 0] {
-            #expect(try await jobs.change(.cancel(detail: ""), retries, in: .retry).changed == expected)
+            #expect(try await JobWriter(jobs).change(.cancel(detail: ""), retries, in: .retry).changed == expected)
         }
         #expect(try queue.dead().count == 2)
-        #expect(try await jobs.restoreInbox() == 2)
-        #expect(try await jobs.restoreInbox() == 0)
+        #expect(try await JobWriter(jobs).restoreInbox() == 2)
+        #expect(try await JobWriter(jobs).restoreInbox() == 0)
         #expect(try queue.jobs() == [Self.job(1), Self.job(3)])
     }
 

@@ -26,7 +26,7 @@ struct ResultsTests {
     }
 
     private static func page(_ queue: TestQueue) async throws -> ResultPage {
-        try await StoredResult.read(after: StoredResult.beginning, count: 10_000, queue.client, queue.keys)
+        try await ResultPage.read(after: StoredResult.beginning, count: 10_000, queue.client, queue.keys)
     }
 
     private static func ids(_ queue: TestQueue) async throws -> [String] {
@@ -251,7 +251,7 @@ struct ResultsTests {
         let places = page.results.map(\.place)
         #expect(zip(places, places.dropFirst()).allSatisfy { $0 < $1 })
 
-        let newest = try await StoredResult.read(
+        let newest = try await ResultPage.read(
             from: "+", to: "-", newestFirst: true, count: 1000, queue.client, queue.keys)
         #expect(newest.results.map(\.id) == page.results.map(\.id).reversed())
         for result in page.results {

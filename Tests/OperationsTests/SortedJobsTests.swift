@@ -390,7 +390,7 @@ struct SortedJobsTests {
             try scene.run("ZADD", "push:{sorted}:sorted", "1", Self.member(1, Self.job("a")))
             try scene.run("HSET", "push:{shares}:shares", "time", "1")
             #expect(try await scene.fleet.search().names == ["sorted"])
-            let status = try await FleetStatus.read(scene.fleet, scene.fleet.queues())
+            let status = try await StatusReader(scene.fleet).read(scene.fleet.queues())
             #expect(status.queues.map(\.waiting) == [1] && status.problems.map(\.kind) == [.noWorker])
         }
     }

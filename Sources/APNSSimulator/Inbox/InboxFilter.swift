@@ -30,7 +30,7 @@ struct InboxFilter: Sendable {
     static let pageSize = 50
 
     static let pushTypes: [(value: String, title: String)] =
-        [("", "any")] + PushPreview.Kind.allCases.filter { $0 != .unknown }.map { ($0.rawValue, $0.rawValue) }
+        [("", "any")] + PushKind.allCases.filter { $0 != .unknown }.map { ($0.rawValue, $0.rawValue) }
 
     init() {}
 
@@ -77,55 +77,4 @@ struct InboxFilter: Sendable {
 
     /// The path of the page.
     var path: String { Links().path([], query) }
-}
-
-// Texts about a notification.
-extension ReceivedNotification {
-    var preview: PushPreview {
-        PushPreview(
-            payload: payload, pushType: pushType, topic: topic, priority: priority, expiration: expiration,
-            collapseID: collapseID)
-    }
-
-    /// Returns true if a search for a text finds the notification. Case does not matter.
-    func contains(_ text: String) -> Bool {
-        let wanted = text.lowercased()
-        let names = [token, channel, topic, apnsID, pushType ?? preview.kind.rawValue]
-        return names.contains { $0?.lowercased().contains(wanted) ?? false } || PayloadText.contains(text, in: payload)
-    }
-
-    /// True if the sender gets an answer, or needs none because the gateway accepted.
-    var hasAnswer: Bool { if case .answered = outcome { true } else { false } }
-
-    /// True if the notification was accepted and the sender knows.
-    var isSuccess: Bool { accepted && hasAnswer }
-
-    /// The answer, such as `410 Unregistered` or `no answer`.
-    var answerText: String {
-        let text =
-            switch outcome {
-            case .answered(0, _) where transport == .gateway: "accepted"
-            case .answered(let status, let reason): "\(status)" + (reason.map { " \($0)" } ?? "")
-            case .reset: transport == .http2 ? "stream reset" : "connection reset"
-            case .goAway: "GOAWAY, not processed"
-            case .dropped: transport == .http2 ? "connection lost" : "discarded with the connection"
-            case .silenced: "no answer"
-            case .closed: "connection closed"
-            }
-        return accepted && !hasAnswer ? text + ", but accepted" : text
-    }
-
-    /// The delay of the answer, such as `41 ms`; `nil` if there was none.
-    var delayText: String? {
-        guard answerDelay >= 1000, hasAnswer else { return nil }
-        let milliseconds = answerDelay / 1000
-        return milliseconds < 1000 ? "\(milliseconds) ms" : "\(milliseconds / 1000).\(milliseconds % 1000 / 100) s"
-    }
-
-    /// Returns true for another attempt to send the same notification: the same `apns-id`, or the same payload for the
-    /// same device.
-    func isAttempt(of other: ReceivedNotification) -> Bool {
-        if let apnsID, apnsID == other.apnsID { return true }
-        return token != nil && token == other.token && topic == other.topic && payload == other.payload
-    }
 }

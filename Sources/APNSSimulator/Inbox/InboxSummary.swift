@@ -32,11 +32,16 @@ struct DeviceSummary {
         guard notification.accepted else { return }
         accepted += 1
         guard let topic = notification.topic else { return }
-        let app = PushPreview.bundle(ofTopic: topic)
+        let app = PushKind.bundle(ofTopic: topic)
         apps.insert(app)
-        guard badges[app] == nil, notification.mayHaveBadge else { return }
+        guard badges[app] == nil, Self.mayHaveBadge(notification) else { return }
         let preview = notification.preview
         if [.alert, .background, .unknown].contains(preview.kind), let badge = preview.badge { badges[app] = badge }
+    }
+
+    /// False if the payload certainly has no badge, which is much faster to find out than the badge.
+    private static func mayHaveBadge(_ notification: ReceivedNotification) -> Bool {
+        notification.payload.contains(UInt8(ascii: "\\")) || notification.payload.contains(Array("badge".utf8))
     }
 }
 
@@ -83,13 +88,19 @@ struct ActivitySummary {
     }
 }
 
-extension Recorder {
-    /// Returns the number of pushes by answer that match a filter, whatever its answer.
-    func answers(_ filter: InboxFilter) -> (total: Int, answers: [AnswerCount]) {
+/// The recorded pushes that match a filter, by answer, by device and by Live Activity.
+struct InboxSummary {
+    private let recorder: Recorder
+    private let filter: InboxFilter
+
+    init(_ recorder: Recorder, _ filter: InboxFilter) { (self.recorder, self.filter) = (recorder, filter) }
+
+    /// The number of pushes by answer that match the filter, whatever its answer.
+    var answers: (total: Int, answers: [AnswerCount]) {
         var filter = filter
         filter.answer = ""
         var counts: [String: Int] = [:]
-        forEach { entry in
+        recorder.forEach { entry in
             if filter.matches(entry.notification) { counts[entry.notification.answerKey, default: 0] += 1 }
             return true
         }
@@ -99,12 +110,12 @@ extension Recorder {
         return (counts.values.reduce(0, +), answers.sorted { order($0.answer) < order($1.answer) })
     }
 
-    /// Returns the devices and channels whose pushes match a filter, the one with the newest push first.
+    /// Returns the devices and channels whose pushes match the filter, the one with the newest push first.
     /// - Parameter limit: the maximum number of devices.
-    func devices(_ filter: InboxFilter, atMost limit: Int) -> (devices: [DeviceSummary], total: Int) {
+    func devices(atMost limit: Int) -> (devices: [DeviceSummary], total: Int) {
         var devices: [DeviceSummary] = []
         var indexes: [String: Int] = [:]
-        forEach { entry in
+        recorder.forEach { entry in
             let notification = entry.notification
             guard let name = notification.token ?? notification.channel, filter.matches(notification) else {
                 return true
@@ -124,13 +135,13 @@ extension Recorder {
         return (devices, indexes.count)
     }
 
-    /// Returns the Live Activities whose pushes match a filter, the one with the newest push first.
+    /// The Live Activities whose pushes match the filter, the one with the newest push first.
     ///
     /// A `start` begins another activity, because many activities can be started with the same token.
-    func activities(_ filter: InboxFilter) -> [ActivitySummary] {
+    var activities: [ActivitySummary] {
         var entries: [(entry: NotificationPage.Entry, preview: PushPreview)] = []
-        forEach { entry in
-            guard entry.notification.mayBeActivity else { return true }
+        recorder.forEach { entry in
+            guard [nil, "liveactivity"].contains(entry.notification.pushType) else { return true }
             let preview = entry.notification.preview
             if preview.kind == .liveactivity, filter.matches(entry.notification) { entries.append((entry, preview)) }
             return true
@@ -151,64 +162,5 @@ extension Recorder {
         return activities.sorted {
             ($0.updates.first?.entry.sequence ?? 0) > ($1.updates.first?.entry.sequence ?? 0)
         }
-    }
-}
-
-extension ReceivedNotification {
-    /// The value of ``InboxFilter/answer`` that selects pushes with this answer.
-    var answerKey: String {
-        guard case .answered(let status, _) = outcome else { return "lost" }
-        return "\(status)"
-    }
-
-    /// The answer if the notification reached no device.
-    var refusal: String? { accepted ? nil : answerText }
-
-    /// False if the payload certainly has no badge, which is much faster to find out than the badge.
-    fileprivate var mayHaveBadge: Bool { payload.contains(UInt8(ascii: "\\")) || payload.contains(Array("badge".utf8)) }
-
-    fileprivate var mayBeActivity: Bool { pushType == nil || pushType == "liveactivity" }
-}
-
-/// A push as a fixture of a test.
-extension ReceivedNotification {
-    /// The headers of the request, or the fields of the gateway's frame, as received.
-    var fields: [(name: String, value: String)] {
-        let malformed = malformedHeaders
-        let all: [(String, String?)] =
-            transport == .http2
-            ? [
-                ("apns-topic", topic), ("apns-push-type", pushType),
-                ("apns-priority", malformed["apns-priority"] ?? priority.map { "\($0)" }),
-                ("apns-expiration", malformed["apns-expiration"] ?? expiration.map { "\($0)" }),
-                ("apns-collapse-id", malformed["apns-collapse-id"] ?? collapseID), ("apns-channel-id", channel),
-                (channel == nil ? "apns-id" : "apns-request-id", malformed["apns-id"] ?? apnsID),
-            ]
-            : [
-                ("identifier", identifier.map { "\($0)" }), ("priority", priority.map { "\($0)" }),
-                ("expiration", expiration.map { "\($0)" }), ("topic of the certificate", topic),
-            ]
-        return all.compactMap { name, value in value.map { (name, $0) } }
-    }
-
-    /// A JSON object with `transport`, `token`, `headers`, the `payload` as received, and the `answer`.
-    var fixture: [UInt8] {
-        var object = JSONObjectWriter()
-        object.member("transport", transport.rawValue)
-        object.member("request", request)
-        object.member("token", token)
-        object.member("channel", channel)
-        object.member("headers", Dictionary(fields.map { ($0.name, $0.value) }) { first, _ in first })
-        write(payloadInto: &object)
-        var answer = JSONObjectWriter()
-        answer.member("accepted", accepted)
-        if case .answered(let status, let reason) = outcome {
-            answer.member("status", status)
-            answer.member("reason", reason)
-        } else {
-            answer.member("lost", answerText)
-        }
-        object.member("answer", json: answer.finished)
-        return object.finished + [UInt8(ascii: "\n")]
     }
 }

@@ -41,7 +41,7 @@ package struct NotificationLines: Sendable {
     private func print(_ page: NotificationPage, atMost limit: Int, _ last: inout UInt64) -> Int {
         if page.overwritten > 0, !page.entries.isEmpty { write(Self.more(page.overwritten)) }
         let entries = page.entries.prefix(limit)
-        for entry in entries { write(entry.notification.line) }
+        for entry in entries { write(Self.line(entry.notification)) }
         last = entries.last?.sequence ?? last
         return entries.count
     }
@@ -60,19 +60,19 @@ package struct NotificationLines: Sendable {
         }
         return "… and \(([digits] + groups).joined(separator: ",")) more"
     }
-}
 
-extension ReceivedNotification {
-    /// The notification on one line for a terminal, such as
+    /// Returns a notification on one line for a terminal, such as
     /// `✓ 200  00fc13ad…  alert "Your order — On its way"  com.example.app  41 ms  apns-id 7a0d…`.
-    var line: String {
-        var parts = ["\(isSuccess ? "✓" : "✗") \(answerText)"]
-        if let target = token ?? channel { parts.append("\(target.prefix(8))\(target.count > 8 ? "…" : "")") }
-        parts.append(preview.summary())
-        if let topic { parts.append(String(topic.prefix(100))) }
-        if let delayText { parts.append(delayText) }
-        if let apnsID { parts.append("apns-id \(apnsID)") }
-        if let identifier { parts.append("identifier \(identifier)") }
+    static func line(_ notification: ReceivedNotification) -> String {
+        var parts = ["\(notification.isSuccess ? "✓" : "✗") \(notification.answerText)"]
+        if let target = notification.token ?? notification.channel {
+            parts.append("\(target.prefix(8))\(target.count > 8 ? "…" : "")")
+        }
+        parts.append(notification.preview.summary())
+        if let topic = notification.topic { parts.append(String(topic.prefix(100))) }
+        if let delay = notification.delayText { parts.append(delay) }
+        if let apnsID = notification.apnsID { parts.append("apns-id \(apnsID)") }
+        if let identifier = notification.identifier { parts.append("identifier \(identifier)") }
         return parts.joined(separator: "  ").escaped
     }
 }

@@ -2,6 +2,7 @@ import APNS
 import LegacyAPNS
 import NIOCore
 import PushJob
+import WebPages
 
 /// A notification as the simulator received it, and its answer.
 ///
@@ -155,5 +156,108 @@ extension ReceivedNotification {
         } else {
             object.member("payload_text", String(decoding: payload, as: UTF8.self))
         }
+    }
+}
+
+// Texts about a notification.
+extension ReceivedNotification {
+    var preview: PushPreview {
+        PushPreview(
+            payload: payload, pushType: pushType, topic: topic, priority: priority, expiration: expiration,
+            collapseID: collapseID)
+    }
+
+    /// Returns true if a search for a text finds the notification. Case does not matter.
+    func contains(_ text: String) -> Bool {
+        let wanted = text.lowercased()
+        let names = [token, channel, topic, apnsID, pushType ?? preview.kind.rawValue]
+        return names.contains { $0?.lowercased().contains(wanted) ?? false } || PayloadText.contains(text, in: payload)
+    }
+
+    /// True if the sender gets an answer, or needs none because the gateway accepted.
+    var hasAnswer: Bool { if case .answered = outcome { true } else { false } }
+
+    /// True if the notification was accepted and the sender knows.
+    var isSuccess: Bool { accepted && hasAnswer }
+
+    /// The answer, such as `410 Unregistered` or `no answer`.
+    var answerText: String {
+        let text =
+            switch outcome {
+            case .answered(0, _) where transport == .gateway: "accepted"
+            case .answered(let status, let reason): "\(status)" + (reason.map { " \($0)" } ?? "")
+            case .reset: transport == .http2 ? "stream reset" : "connection reset"
+            case .goAway: "GOAWAY, not processed"
+            case .dropped: transport == .http2 ? "connection lost" : "discarded with the connection"
+            case .silenced: "no answer"
+            case .closed: "connection closed"
+            }
+        return accepted && !hasAnswer ? text + ", but accepted" : text
+    }
+
+    /// The delay of the answer, such as `41 ms`; `nil` if there was none.
+    var delayText: String? {
+        guard answerDelay >= 1000, hasAnswer else { return nil }
+        let milliseconds = answerDelay / 1000
+        return milliseconds < 1000 ? "\(milliseconds) ms" : "\(milliseconds / 1000).\(milliseconds % 1000 / 100) s"
+    }
+
+    /// Returns true for another attempt to send the same notification: the same `apns-id`, or the same payload for the
+    /// same device.
+    func isAttempt(of other: ReceivedNotification) -> Bool {
+        if let apnsID, apnsID == other.apnsID { return true }
+        return token != nil && token == other.token && topic == other.topic && payload == other.payload
+    }
+
+    /// The value of ``InboxFilter/answer`` that selects pushes with this answer.
+    var answerKey: String {
+        guard case .answered(let status, _) = outcome else { return "lost" }
+        return "\(status)"
+    }
+
+    /// The answer if the notification reached no device.
+    var refusal: String? { accepted ? nil : answerText }
+}
+
+// A push as a fixture of a test.
+extension ReceivedNotification {
+    /// The headers of the request, or the fields of the gateway's frame, as received.
+    var fields: [(name: String, value: String)] {
+        let malformed = malformedHeaders
+        let all: [(String, String?)] =
+            transport == .http2
+            ? [
+                ("apns-topic", topic), ("apns-push-type", pushType),
+                ("apns-priority", malformed["apns-priority"] ?? priority.map { "\($0)" }),
+                ("apns-expiration", malformed["apns-expiration"] ?? expiration.map { "\($0)" }),
+                ("apns-collapse-id", malformed["apns-collapse-id"] ?? collapseID), ("apns-channel-id", channel),
+                (channel == nil ? "apns-id" : "apns-request-id", malformed["apns-id"] ?? apnsID),
+            ]
+            : [
+                ("identifier", identifier.map { "\($0)" }), ("priority", priority.map { "\($0)" }),
+                ("expiration", expiration.map { "\($0)" }), ("topic of the certificate", topic),
+            ]
+        return all.compactMap { name, value in value.map { (name, $0) } }
+    }
+
+    /// A JSON object with `transport`, `token`, `headers`, the `payload` as received, and the `answer`.
+    var fixture: [UInt8] {
+        var object = JSONObjectWriter()
+        object.member("transport", transport.rawValue)
+        object.member("request", request)
+        object.member("token", token)
+        object.member("channel", channel)
+        object.member("headers", Dictionary(fields.map { ($0.name, $0.value) }) { first, _ in first })
+        write(payloadInto: &object)
+        var answer = JSONObjectWriter()
+        answer.member("accepted", accepted)
+        if case .answered(let status, let reason) = outcome {
+            answer.member("status", status)
+            answer.member("reason", reason)
+        } else {
+            answer.member("lost", answerText)
+        }
+        object.member("answer", json: answer.finished)
+        return object.finished + [UInt8(ascii: "\n")]
     }
 }

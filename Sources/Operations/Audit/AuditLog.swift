@@ -188,30 +188,6 @@ package struct AuditEntry: Sendable, Equatable {
     }
 }
 
-extension AuditEntry.Action {
-    /// The action of a command to a worker.
-    package init(_ command: WorkerCommand.Kind) {
-        self =
-            switch command {
-            case .quiet: .quiet
-            case .work: .work
-            case .stop: .stop
-            }
-    }
-
-    /// The action of a change of a campaign.
-    package init(_ change: JobCommands.Change) {
-        self =
-            switch change {
-            case .cancel: .cancelCampaign
-            case .pause: .pauseCampaign
-            case .resume: .resumeCampaign
-            case .uncancel: .requeueCampaign
-            case .limit: .limitCampaign
-            }
-    }
-}
-
 /// The audit log: the last actions of operators on all queues, in one capped stream.
 package enum AuditLog {
     /// The approximate number of entries that are kept.

@@ -163,3 +163,41 @@ public struct CampaignCounts: Sendable, Equatable {
         }
     }
 }
+
+/// The rate of a campaign over time.
+package enum CampaignPace {
+    /// The lengths of periods in seconds. Each is a multiple of the one before.
+    package static let lengths: [Int64] = [60, 600, 7200, 86_400]
+    /// The number of points above which periods are joined to longer ones. The oldest days beyond it are omitted.
+    private static let maximumPoints: Int64 = 200
+
+    /// The notifications that ended in a period. Its members are those of the JSON.
+    package struct Point: Encodable, Sendable, Equatable {
+        /// The beginning, in milliseconds since 1970.
+        package var at: Int64
+        /// The length of the period.
+        package var seconds: Int64
+        package var ended: Int
+        package var endedPerSecond: Double
+    }
+
+    /// Returns the sums of periods, which all have the same length and leave no gaps.
+    static func points(of periods: [CampaignCounts.Period]) -> [Point] {
+        guard let first = periods.map(\.start).min(), let last = periods.map(\.start).max() else { return [] }
+        let longest = periods.map(\.length).max() ?? 0
+        let length =
+            lengths.first { $0 >= longest && (last - first) / $0 < maximumPoints } ?? lengths[lengths.count - 1]
+        var sums: [Int64: Int] = [:]
+        for period in periods {
+            let number = period.start / length
+            sums[number] = Int(bounding: Double(sums[number] ?? 0) + Double(period.ended))
+        }
+        let end = last / length
+        return (max(first / length, end - maximumPoints + 1)...end).map { number in
+            let ended = sums[number] ?? 0
+            return Point(
+                at: number * length * 1000, seconds: length, ended: ended,
+                endedPerSecond: (Double(ended) * 10 / Double(length)).rounded() / 10)
+        }
+    }
+}

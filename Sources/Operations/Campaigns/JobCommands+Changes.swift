@@ -58,4 +58,18 @@ extension JobCommands {
             (reply.text(), targets.map { _ in Command(reply.bytes()) })
         }
     }
+
+    /// Commands workers to drop the jobs with some ids for seven days, in whatever state they are, or ends that.
+    /// - Parameters:
+    ///   - change: a cancellation, or its end.
+    ///   - by: the operator.
+    /// - Returns: the number of these ids that had been cancelled.
+    /// - Throws: `RedisError`.
+    @discardableResult
+    static func change(
+        _ change: Change, ofJobs ids: Set<String>, by: String, _ client: RedisClient, _ keys: QueueKeys
+    ) async throws -> Int {
+        let before = try await Self.change(change, of: ids.sorted().map(Target.id), by: by, client, keys).previous
+        return before.count { $0?.state == .cancelled }
+    }
 }

@@ -11,7 +11,15 @@ package struct CampaignChange: Change {
     /// With the end of a cancellation: the dead letters to requeue.
     private let requeue: DeadLettersChange?
 
-    package var action: AuditEntry.Action { .init(change) }
+    package var action: AuditEntry.Action {
+        switch change {
+        case .cancel: .cancelCampaign
+        case .pause: .pauseCampaign
+        case .resume: .resumeCampaign
+        case .uncancel: .requeueCampaign
+        case .limit: .limitCampaign
+        }
+    }
 
     /// - Parameters:
     ///   - change: `limit` and `cancel` take their details from the fields.
@@ -33,7 +41,7 @@ package struct CampaignChange: Change {
             requeue = nil
             return
         }
-        var cancelled = Fields([("campaign", campaign), ("reason", QueueJobs.cancelledReason)])
+        var cancelled = Fields([("campaign", campaign), ("reason", JobAction.cancelledReason)])
         cancelled.append("rate", fields["rate"])
         requeue = try DeadLettersChange(.requeue, cancelled, now: now)
     }

@@ -100,6 +100,12 @@ package struct Desk: Sendable {
         return queue
     }
 
+    /// Returns the set of invalid tokens.
+    func invalid() throws -> InvalidTokenClient {
+        guard let invalidTokens else { throw ChangeRefusal(.invalid, "", "there is no set of invalid tokens here") }
+        return invalidTokens
+    }
+
     /// Checks that queues are in the configuration or in Redis.
     /// - Throws: ``ChangeRefusal`` with a suggestion, unless Redis has no queue at all.
     package func checkExistence(of queues: [QueueKeys], _ subject: String = "") async throws {
@@ -115,9 +121,26 @@ package struct Desk: Sendable {
     /// - Throws: ``ChangeRefusal`` with a suggestion, unless no app is known at all.
     func checkExistence(ofApp app: String, _ subject: String) async throws {
         guard !isForced else { return }
-        let status = try await FleetStatus.read(fleet, fleet.queues().keys, apps: configuredApps)
+        let status = try await StatusReader(fleet, apps: configuredApps).read(fleet.queues().keys)
         guard let known = status.others(than: app) else { return }
         throw ChangeRefusal(.unknown, subject, Self.unknown("app", app, known) + forceHint)
+    }
+
+    /// Checks the name of a campaign that no queue knows. Before there is any campaign, one can be changed in advance.
+    /// - Parameter isInAdvance: true for a change that can be made before the campaign has begun.
+    /// - Throws: ``ChangeRefusal`` with a suggestion.
+    func checkExistence(ofCampaign campaign: String, _ subject: String, isInAdvance: Bool) async throws {
+        if isInAdvance, isForced { return }
+        var unread = UnreadParts()
+        let known = try await CampaignStatus.latest(20, in: queues, fleet, &unread).map(\.campaign)
+        try unread.throwFirst()
+        let names = Set(known).sorted()
+        if isInAdvance, names.isEmpty { return }
+        throw ChangeRefusal(
+            .unknown, subject,
+            names.isEmpty
+                ? "no queue knows a campaign \(campaign.printable); there are none"
+                : Self.unknown("campaign", campaign, names) + (isInAdvance ? forceHint : ""))
     }
 
     /// Returns the message about an unknown name.
@@ -272,21 +295,4 @@ extension [QueueKeys] {
 
     /// The names after their noun, such as `queues bulk, default`.
     var inWords: String { "\(count == 1 ? "queue" : "queues") \(names)" }
-}
-
-extension Words {
-    /// Returns a number with its noun, such as `1 job` or `2,000 jobs`.
-    package static func count(_ number: Int, _ noun: String) -> String {
-        "\(Words.number(number)) \(noun)\(number == 1 ? "" : "s")"
-    }
-
-    /// Returns groups with their numbers, such as `12 BadPayload, 3 UnknownApp`.
-    static func groups(_ groups: [String: Int]) -> String {
-        groups.largestFirst.map { "\(Words.number($0.value)) \($0.key.printable)" }.joined(separator: ", ")
-    }
-}
-
-extension QueueOverview {
-    /// True if Redis has no key of the queue.
-    fileprivate var isEmpty: Bool { waiting + due + later + dead + workerCount == 0 && pause == nil }
 }

@@ -187,11 +187,3 @@ package struct EnqueueJob: Change {
         return ChangeResult([part])
     }
 }
-
-extension Fields {
-    fileprivate func job() throws(FieldMistake) -> ByteBuffer {
-        let job = ByteBuffer(string: raw("job"))
-        guard job.readableBytes > 0 else { throw FieldMistake { "\($0("job")) is missing" } }
-        return job
-    }
-}

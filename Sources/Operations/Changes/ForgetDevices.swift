@@ -84,8 +84,9 @@ package struct ForgetDevices: Change {
                 for found in page {
                     counts[found.kind, default: 0] += found.count
                     switch found.kind {
-                    case .job: lost += finder.jobText(found.value, .withoutDevices).lost
-                    case .deadLetter, .cancelledJob: lost += finder.deadLetterText(found.value, .withoutDevices).lost
+                    case .job: lost += DeviceText.job(found.value, .withoutDevices, finder).lost
+                    case .deadLetter, .cancelledJob:
+                        lost += DeviceText.deadLetter(found.value, .withoutDevices, finder).lost
                     default: break
                     }
                 }
@@ -190,20 +191,20 @@ package struct ForgetDevices: Change {
     /// claimed have ended, what became of them.
     private func forget(
         _ jobs: QueueJobs, _ desk: Desk, _ control: ChangeControl, until end: ContinuousClock.Instant,
-        _ left: inout Left, removed: (DeviceRecordKind, DeviceSearch.Forgotten) -> Void
+        _ left: inout Left, removed: (DeviceRecordKind, DeviceForgetting.Forgotten) -> Void
     ) async throws {
-        var search = DeviceSearch(finder, jobs)
-        let forgetting = search
+        let forgetting = DeviceForgetting(search: DeviceSearch(finder, jobs), by: desk.person)
+        var search = forgetting.search
         var (found, claimed) = (0, 0)
         func forget(_ page: [DeviceSearch.Found]) async throws -> Int {
             guard let kind = page.first?.kind else { return 0 }
             found += page.count
-            let forgotten = try await forgetting.forget(page, by: desk.person)
+            let forgotten = try await forgetting.forget(page)
             removed(kind, forgotten)
             return forgotten.gone
         }
         repeat {
-            (search, claimed) = (forgetting, 0)
+            (search, claimed) = (forgetting.search, 0)
             try await search.waitingJobs(forget)
             try await search.claimedJobs {
                 claimed += $0.count

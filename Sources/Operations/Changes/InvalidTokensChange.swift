@@ -153,10 +153,3 @@ package struct RemoveInvalidTokens: Change {
         return ChangeResult([part], hasNoEffect: part.count == 0)
     }
 }
-
-extension Desk {
-    func invalid() throws -> InvalidTokenClient {
-        guard let invalidTokens else { throw ChangeRefusal(.invalid, "", "there is no set of invalid tokens here") }
-        return invalidTokens
-    }
-}

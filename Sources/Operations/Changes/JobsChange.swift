@@ -153,7 +153,8 @@ package struct JobsChange: Change {
     ) async throws {
         let jobs = try await desk.fleet.jobs(of: keys)
         if isCommand {
-            try await jobs.command(.cancel(discard: kind == .discard), ids: filter.ids, by: desk.person)
+            try await JobCommands.change(
+                .cancel(discard: kind == .discard), ofJobs: filter.ids, by: desk.person, jobs.client, jobs.keys)
         }
         part.claimed = planned.claimed
         if planned.claimed > 0 { part.notes.append(note(onClaimed: planned.claimed)) }
@@ -225,7 +226,8 @@ package struct UncancelJobs: Change {
     package func apply(_ plan: ChangePlan, _ desk: Desk, _ control: ChangeControl) async throws -> ChangeResult {
         var part = ChangePart()
         for keys in desk.queues {
-            part.count += try await desk.fleet.jobs(of: keys).command(.uncancel, ids: ids, by: desk.person)
+            part.count += try await JobCommands.change(
+                .uncancel, ofJobs: ids, by: desk.person, desk.fleet.client(for: keys.jobCommands), keys)
         }
         guard part.count > 0 else {
             throw ChangeRefusal(
@@ -233,7 +235,7 @@ package struct UncancelJobs: Change {
         }
         part.sentence =
             "ended the cancellation of \(Words.count(part.count, "ID")); for the dead letters: "
-            + desk.fleet.access.command(["requeue", "--reason", QueueJobs.cancelledReason])
+            + desk.fleet.access.command(["requeue", "--reason", JobAction.cancelledReason])
         return ChangeResult([part])
     }
 }

@@ -125,7 +125,7 @@ package struct ResumeChange: Change {
             return ChangeResult([report.part(false)], hasNoEffect: true)
         }
         // Workers paused it because APNs refuses it. If it still does, the next notification shows that.
-        let status = try await FleetStatus.read(desk.fleet, desk.fleet.queues().keys)
+        let status = try await StatusReader(desk.fleet).read(desk.fleet.queues().keys)
         guard before?.until != nil, !status.living.isEmpty else { return ChangeResult([report.part(true)]) }
         let end = ContinuousClock.now + Self.watch
         while ContinuousClock.now < end, !control.isStopped() {
@@ -143,25 +143,14 @@ package struct ResumeChange: Change {
     }
 }
 
-extension QueuePause {
-    /// Reads the pause that is replaced or ended; `nil` also if the key has another type.
-    fileprivate static func readAny(_ client: RedisClient, _ keys: QueueKeys) async throws -> PauseRecord? {
-        do {
-            return try await read(client, keys)
-        } catch RedisError.server(let error) where error.prefix == "WRONGTYPE" {
-            return nil
-        }
-    }
-}
-
 /// The result of a change of a pause. Its members are those of the JSON.
 package struct PauseReport: Encodable, Sendable {
     package var queue: String?
     package var app: String?
     /// The pause now; `nil` if it has ended.
-    package var paused: FleetStatus.Pause?
+    package var paused: PauseStatus?
     /// The pause before.
-    package var before: FleetStatus.Pause?
+    package var before: PauseStatus?
     /// The number of a paused queue's claimed jobs, and the maximum number of their notifications.
     package var claimed: Int?
     package var notifications: Int?
@@ -189,18 +178,6 @@ package struct PauseReport: Encodable, Sendable {
             : "\(subject) was not paused"
         part.report = self
         return part
-    }
-}
-
-extension FleetStatus.Pause {
-    /// True if an operator gave no reason: the reason then names the operator.
-    package var isReasonless: Bool { by.map { reason == "by \($0)" } ?? false }
-
-    /// The reason, the beginning and the origin.
-    package var inWords: String {
-        let since = since.map { ", since " + Moment.text($0) }
-        let by = isReasonless ? nil : by.map { isByHand ? ", by \($0)" : ", noticed by \($0)" }
-        return reason + (since ?? "") + (by ?? "")
     }
 }
 

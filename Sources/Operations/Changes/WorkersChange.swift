@@ -7,7 +7,13 @@ package struct WorkersChange: Change {
     /// Names or their beginnings; empty for all workers.
     private let names: [String]
 
-    package var action: AuditEntry.Action { .init(kind) }
+    package var action: AuditEntry.Action {
+        switch kind {
+        case .quiet: .quiet
+        case .work: .work
+        case .stop: .stop
+        }
+    }
 
     package init(_ kind: WorkerCommand.Kind, _ fields: Fields) throws(FieldMistake) {
         self.kind = kind
@@ -23,7 +29,7 @@ package struct WorkersChange: Change {
     }
 
     package func plan(_ desk: Desk, _ progress: @Sendable (Int) -> Void) async throws -> ChangePlan {
-        let status = try await FleetStatus.read(desk.fleet, desk.queues)
+        let status = try await StatusReader(desk.fleet).read(desk.queues)
         let subject = names.isEmpty ? "all workers" : "worker \(names.joined(separator: ", "))"
         let chosen = try choose(status.workers, subject)
         var plan = ChangePlan("worker \(chosen.map(\.name).joined(separator: ", "))")
@@ -54,10 +60,10 @@ package struct WorkersChange: Change {
     /// Returns the consequences of a command, as facts to know before it is given.
     /// - Parameter serving: the name of the worker whose process serves the operator's interface.
     package static func consequences(
-        of kind: WorkerCommand.Kind, on chosen: [FleetStatus.Worker], _ status: FleetStatus, serving: String?
+        of kind: WorkerCommand.Kind, on chosen: [WorkerStatus], _ status: FleetStatus, serving: String?
     ) -> [String] {
         guard kind != .work else { return [] }
-        func claims(_ worker: FleetStatus.Worker) -> Bool {
+        func claims(_ worker: WorkerStatus) -> Bool {
             !worker.isSilent && (worker.state == .running || worker.state == .unknown)
         }
         let names = Set(chosen.map(\.name))
@@ -85,7 +91,7 @@ package struct WorkersChange: Change {
     }
 
     package func apply(_ plan: ChangePlan, _ desk: Desk, _ control: ChangeControl) async throws -> ChangeResult {
-        let status = try await FleetStatus.read(desk.fleet, desk.queues)
+        let status = try await StatusReader(desk.fleet).read(desk.queues)
         let wanted = Set(plan.parts.compactMap(\.subject))
         let chosen = status.living.filter { wanted.contains($0.name) }
         guard !chosen.isEmpty else {
@@ -110,7 +116,7 @@ package struct WorkersChange: Change {
 
     // MARK: The choice of workers
 
-    private func choose(_ workers: [FleetStatus.Worker], _ subject: String) throws -> [FleetStatus.Worker] {
+    private func choose(_ workers: [WorkerStatus], _ subject: String) throws -> [WorkerStatus] {
         let living = workers.filter { $0.state != .gone }
         guard !names.isEmpty else {
             guard !living.isEmpty else {
@@ -118,7 +124,7 @@ package struct WorkersChange: Change {
             }
             return living
         }
-        var chosen: [FleetStatus.Worker] = []
+        var chosen: [WorkerStatus] = []
         for name in names {
             let worker = try choose(name, living, workers, subject)
             if !chosen.contains(where: { $0.name == worker.name }) { chosen.append(worker) }
@@ -128,8 +134,8 @@ package struct WorkersChange: Change {
 
     /// Finds a worker by its name, or by the beginning of it: `host`, `host.pid`.
     private func choose(
-        _ name: String, _ living: [FleetStatus.Worker], _ workers: [FleetStatus.Worker], _ subject: String
-    ) throws -> FleetStatus.Worker {
+        _ name: String, _ living: [WorkerStatus], _ workers: [WorkerStatus], _ subject: String
+    ) throws -> WorkerStatus {
         if let exact = living.first(where: { $0.name == name }) { return exact }
         let parts = living.filter { $0.name.hasPrefix(name + ".") || $0.host == name || "\($0.pid)" == name }
         let found = parts.isEmpty ? living.filter { $0.name.hasPrefix(name) } : parts
@@ -147,7 +153,7 @@ package struct WorkersChange: Change {
                 + (living.isEmpty ? "no worker has a lease" : "running workers:\n" + Self.list(living)))
     }
 
-    private static func list(_ workers: [FleetStatus.Worker]) -> String {
+    private static func list(_ workers: [WorkerStatus]) -> String {
         workers.map { worker in
             "  \(worker.name)  \(worker.state.rawValue), queues \(worker.queues.joined(separator: ", "))"
         }.joined(separator: "\n")

@@ -25,16 +25,39 @@ public struct DeadLetterFilter: Sendable, Equatable {
     /// Makes a filter that matches all dead letters.
     public init() {}
 
+    package static let fieldNames = ["key", "id", "token", "app", "campaign", "reason", "error", "since", "until"]
+
+    /// - Parameter now: the time from which durations count back, in milliseconds since 1970.
+    package init(_ fields: Fields, now: Int64) throws(FieldMistake) {
+        self.init()
+        keys = try fields.keys()
+        ids = try fields.texts("id")
+        apps = try fields.texts("app")
+        campaigns = try fields.texts("campaign")
+        // Producers write tokens in several ways, and dead letters keep what they wrote.
+        tokens = try fields.tokens().flatMap { TokenText.forms(ofHex: TokenText.normalized($0)) }
+        reasons = try fields.texts("reason")
+        errors = try fields.texts("error")
+        (since, until) = try fields.range(now: now)
+    }
+
+    /// The same dead letters, without those that are added after a time.
+    func bounded(by time: Int64) -> DeadLetterFilter {
+        var bounded = self
+        bounded.until = min(until ?? time, time)
+        return bounded
+    }
+
     /// True if it matches all dead letters.
     public var isEmpty: Bool { self == DeadLetterFilter() }
 
     /// True if it can match dead letters.
-    var matchesDead: Bool { reasons.isEmpty || reasons.contains { $0 != QueueJobs.cancelledReason } }
+    var matchesDead: Bool { reasons.isEmpty || reasons.contains { $0 != JobAction.cancelledReason } }
 
     /// True if it can match cancelled jobs: if it names their reason or, without a reason, a job or a device. Others do
     /// not ask for jobs that an operator did not want.
     var matchesCancelled: Bool {
-        guard reasons.isEmpty else { return reasons.contains(QueueJobs.cancelledReason) }
+        guard reasons.isEmpty else { return reasons.contains(JobAction.cancelledReason) }
         return !(keys.isEmpty && ids.isEmpty && tokens.isEmpty)
     }
 

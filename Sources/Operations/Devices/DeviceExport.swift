@@ -46,7 +46,7 @@ package struct DeviceExport {
         let name = queue.keys.queue
         switch found.kind {
         case .job, .claimedJob:
-            let body = finder.jobText(found.value, .onlyDevices).rest ?? found.value
+            let body = DeviceText.job(found.value, .onlyDevices, finder).rest ?? found.value
             let job =
                 found.key == queue.keys.sorted
                 ? StoredJob(sorted: body, size: body.readableBytes, format: queue.format)
@@ -55,7 +55,7 @@ package struct DeviceExport {
                     lane: found.kind == .claimedJob ? found.place : nil, format: queue.format)
             jobs.append(try JobRow(queue: name, job: job, now: now).json([]))
         case .deadLetter, .cancelledJob:
-            let member = finder.deadLetterText(found.value, .onlyDevices).rest ?? found.value
+            let member = DeviceText.deadLetter(found.value, .onlyDevices, finder).rest ?? found.value
             let line = DeadLetter(member: found.value)?.header ?? found.value
             let letter =
                 DeadLetter(member: member) ?? DeadLetter(header: member, original: ByteBuffer())

@@ -12,35 +12,33 @@ struct DeviceText {
     var results = 0
     /// The number of device tokens that are lost with a job, because it names a device in another member than its tokens.
     var lost = 0
-}
 
-extension TokenFinder {
-    private func cuts(_ part: DeviceText.Part) -> (UnsafeRawBufferPointer) -> Bool {
-        { element in isIn(element) == (part == .withoutDevices) }
+    private static func cuts(_ part: Part, _ finder: TokenFinder) -> (UnsafeRawBufferPointer) -> Bool {
+        { element in finder.isIn(element) == (part == .withoutDevices) }
     }
 
     /// Returns a part of a job, or of a dead letter's line: the value with only some of its tokens. A job without a list
     /// of tokens is a whole.
-    func jobText(_ text: ByteBuffer, _ part: DeviceText.Part) -> DeviceText {
-        guard let cut = JSONCut(text, elementsOf: "tokens", where: cuts(part)) else {
+    static func job(_ text: ByteBuffer, _ part: Part, _ finder: TokenFinder) -> DeviceText {
+        guard let cut = JSONCut(text, elementsOf: "tokens", where: cuts(part, finder)) else {
             return DeviceText(rest: part == .onlyDevices ? text : nil)
         }
         if part == .onlyDevices { return DeviceText(rest: cut.text) }
         // Of a wrapper without tokens, those that are left in the job have ended.
         guard !cut.isEmptied else { return DeviceText() }
-        guard !isIn(cut.text) else { return DeviceText(lost: cut.kept) }
+        guard !finder.isIn(cut.text) else { return DeviceText(lost: cut.kept) }
         return DeviceText(rest: cut.text)
     }
 
     /// Returns a part of a dead letter: a line about the job, a line feed, and the job.
-    func deadLetterText(_ text: ByteBuffer, _ part: DeviceText.Part) -> DeviceText {
+    static func deadLetter(_ text: ByteBuffer, _ part: Part, _ finder: TokenFinder) -> DeviceText {
         guard let end = text.readableBytesView.firstIndex(of: UInt8(ascii: "\n")),
             let line = text.getSlice(at: text.readerIndex, length: end - text.readerIndex),
             let original = text.getSlice(at: end + 1, length: text.writerIndex - end - 1)
         else { return DeviceText(rest: part == .onlyDevices ? text : nil) }
-        var (head, job) = (jobText(line, part), jobText(original, part))
+        var (head, job) = (Self.job(line, part, finder), Self.job(original, part, finder))
         // A job that can't be read stays beside a line that names no device.
-        if part == .withoutDevices, !isIn(original) { job = DeviceText(rest: original) }
+        if part == .withoutDevices, !finder.isIn(original) { job = DeviceText(rest: original) }
         guard let newLine = head.rest, let newJob = job.rest else {
             head.lost = max(head.lost, job.lost)
             return DeviceText(lost: head.lost)
@@ -62,15 +60,15 @@ extension TokenFinder {
 
     /// Returns the results of other devices of an entry: the array of groups, in which each group has the time of the
     /// entry, because the array becomes another entry.
-    func resultsText(_ array: ByteBuffer, entry: String) -> DeviceText {
-        let groups = Self.elements(of: array)
+    static func results(_ array: ByteBuffer, entry: String, _ finder: TokenFinder) -> DeviceText {
+        let groups = elements(of: array)
         var (rest, results) = (ByteBuffer(), 0)
         for group in groups {
-            guard let cut = JSONCut(group, elementsOf: "notifications", where: { isIn($0) }), cut.kept > 0,
-                !isIn(cut.text)
+            guard let cut = JSONCut(group, elementsOf: "notifications", where: { finder.isIn($0) }), cut.kept > 0,
+                !finder.isIn(cut.text)
             else { continue }
             rest.writeString(results == 0 ? "[" : ",")
-            rest.writeImmutableBuffer(Self.timed(cut.text, by: entry))
+            rest.writeImmutableBuffer(timed(cut.text, by: entry))
             results += cut.kept
         }
         guard results > 0 else { return DeviceText() }

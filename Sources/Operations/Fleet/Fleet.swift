@@ -70,6 +70,11 @@ package struct Fleet: Sendable {
         return client
     }
 
+    /// Redis' time in milliseconds since 1970: of the server of the first of some queues, or of the shared keys.
+    package func now(of queues: [QueueKeys] = []) async throws -> Int64 {
+        try await client(for: queues.first?.retry ?? sharedKeys.audit).time()
+    }
+
     package func close() async {
         // Errors of connections that are no longer needed do not matter.
         try? await clients.eventLoop.flatSubmit { clients.close() }.get()

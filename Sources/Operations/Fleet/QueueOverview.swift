@@ -73,6 +73,9 @@ public struct QueueOverview: Sendable {
     /// known, or the retry that has been due for longest. `nil` if there is no such job.
     public var oldest: Int64? { [overdue, oldestWaiting].compactMap { $0 }.max() }
 
+    /// True if Redis has no key of the queue.
+    var isEmpty: Bool { waiting + due + later + dead + workerCount == 0 && pause == nil }
+
     /// Reads the overview of a queue.
     /// - Throws: `RedisError`, or `QueueFailure/unexpectedReply(_:)`.
     public static func read(_ client: RedisClient, _ keys: QueueKeys) async throws -> QueueOverview {

@@ -106,6 +106,40 @@ public final class InvalidTokenClient: Sendable {
         return page
     }
 
+    /// Reads all tokens that match.
+    /// - Parameter page: gets the matching tokens of each part; returns `false` to stop.
+    /// - Throws: `QueueFailure`, or an error of `page`.
+    package func sweep(
+        _ filter: InvalidTokenFilter, _ page: ([InvalidTokenSet.Listed]) async throws -> Bool
+    ) async throws {
+        var unread = UnreadParts()
+        try await sweep(filter, skipsUnread: false, &unread, page)
+    }
+
+    /// Reads all tokens that match, in the shards that can be read.
+    /// - Parameters:
+    ///   - unread: gets the other shards.
+    ///   - page: gets the matching tokens of each part; returns `false` to stop.
+    /// - Throws: the first error if no shard can be read, or an error of `page`.
+    package func sweep(
+        _ filter: InvalidTokenFilter, withDetails: Bool = true, skipsUnread: Bool = true, _ unread: inout UnreadParts,
+        _ page: ([InvalidTokenSet.Listed]) async throws -> Bool
+    ) async throws {
+        var (cursor, isRead) = (String?.none, false)
+        repeat {
+            let describes = withDetails || !filter.isEmpty
+            let found =
+                skipsUnread
+                ? try await scan(after: cursor, withDetails: describes, &unread)
+                : try await scan(after: cursor, withDetails: describes)
+            isRead = isRead || found.unread == nil
+            let fitting = filter.isEmpty ? found.tokens : found.tokens.filter { filter.fits($0.details) }
+            guard try await page(fitting) else { return }
+            cursor = found.cursor
+        } while cursor != nil
+        if !isRead { try unread.throwFirst() }
+    }
+
     /// See `InvalidTokenSet/withdraw(_:completion:)`.
     /// - Throws: `QueueFailure`.
     public func withdraw(_ tokens: [ByteBuffer]) async throws(QueueFailure) -> Int {

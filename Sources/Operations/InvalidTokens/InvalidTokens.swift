@@ -77,6 +77,20 @@ package struct InvalidTokenFilter: Equatable {
         (self.earliest, self.latest) = (earliest, latest)
     }
 
+    package static let fieldNames = ["topic", "reason", "source", "environment", "since", "until"]
+
+    /// - Parameter now: the time from which durations count back, in milliseconds since 1970.
+    package init(_ fields: Fields, now: Int64) throws(FieldMistake) {
+        let sources = try fields.texts("source")
+        if let wrong = sources.first(where: { InvalidToken.Source(rawValue: $0) == nil }) {
+            throw FieldMistake { "\($0("source")) must be apns, gateway, feedback or import, not \(wrong.printable)" }
+        }
+        let (earliest, latest) = try fields.range(now: now)
+        self.init(
+            topics: try fields.texts("topic"), reasons: try fields.texts("reason"), sources: sources,
+            environments: try fields.texts("environment"), earliest: earliest, latest: latest)
+    }
+
     package var isEmpty: Bool { self == InvalidTokenFilter() }
 
     /// Returns true if the details match; unknown ones match nothing.
@@ -88,41 +102,5 @@ package struct InvalidTokenFilter: Equatable {
             && fits(details.environment, environments)
             && (earliest.map { earliest in details.at.map { $0 >= earliest } == true } ?? true)
             && (latest.map { latest in details.at.map { $0 <= latest } == true } ?? true)
-    }
-}
-
-extension InvalidTokenClient {
-    /// Reads all tokens that match.
-    /// - Parameter page: gets the matching tokens of each part; returns `false` to stop.
-    /// - Throws: `QueueFailure`, or an error of `page`.
-    package func sweep(
-        _ filter: InvalidTokenFilter, _ page: ([InvalidTokenSet.Listed]) async throws -> Bool
-    ) async throws {
-        var unread = UnreadParts()
-        try await sweep(filter, skipsUnread: false, &unread, page)
-    }
-
-    /// Reads all tokens that match, in the shards that can be read.
-    /// - Parameters:
-    ///   - unread: gets the other shards.
-    ///   - page: gets the matching tokens of each part; returns `false` to stop.
-    /// - Throws: the first error if no shard can be read, or an error of `page`.
-    package func sweep(
-        _ filter: InvalidTokenFilter, withDetails: Bool = true, skipsUnread: Bool = true, _ unread: inout UnreadParts,
-        _ page: ([InvalidTokenSet.Listed]) async throws -> Bool
-    ) async throws {
-        var (cursor, isRead) = (String?.none, false)
-        repeat {
-            let describes = withDetails || !filter.isEmpty
-            let found =
-                skipsUnread
-                ? try await scan(after: cursor, withDetails: describes, &unread)
-                : try await scan(after: cursor, withDetails: describes)
-            isRead = isRead || found.unread == nil
-            let fitting = filter.isEmpty ? found.tokens : found.tokens.filter { filter.fits($0.details) }
-            guard try await page(fitting) else { return }
-            cursor = found.cursor
-        } while cursor != nil
-        if !isRead { try unread.throwFirst() }
     }
 }

@@ -42,8 +42,8 @@ package struct DeviceFindings {
         let listing = try await jobs.list(filter, limit: limit, until: end())
         isPartial = isPartial || listing.cursor != nil && listing.jobs.count < limit
         self.jobs += listing.jobs.prefix(limit).map { JobRow(queue: keys.queue, job: $0, now: listing.now) }
-        let results = try await StoredResult.of(
-            token: token, limit: limit, lookingAt: Self.maximumResults, until: end(), client, keys)
+        let results = try await ResultPage.newest(
+            of: token, limit: limit, lookingAt: Self.maximumResults, until: end(), client, keys)
         isPartial = isPartial || results.isPartial
         self.results += results.results.map { (keys.queue, $0) }
         searched += results.looked
@@ -147,7 +147,7 @@ package struct TokenMatches: Sendable {
         // A third for each search, so that each can begin.
         func end() -> ContinuousClock.Instant? { time.map { .now + $0 / 3 } }
         var found = self
-        let looked = try await StoredResult.newest(
+        let looked = try await ResultPage.newest(
             lookingAt: DeviceFindings.maximumResults, until: end(), client, queue.keys
         ) { page in
             for token in page.compactMap({ $0["token"] }) { found.add(token) }

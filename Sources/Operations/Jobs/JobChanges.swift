@@ -30,7 +30,8 @@ package struct JobChanges {
     private static let portion = 128
 
     private let jobs: QueueJobs
-    private let action: QueueJobs.Action
+    private let writer: JobWriter
+    private let action: JobAction
     private let filter: JobFilter
     private let limit: Int
     /// Pushes jobs elsewhere before they are removed.
@@ -39,12 +40,13 @@ package struct JobChanges {
 
     /// - Parameters:
     ///   - limit: the maximum number of jobs.
-    ///   - push: with the action ``QueueJobs/Action/remove``.
+    ///   - push: with the action ``JobAction/remove``.
     package init(
-        _ jobs: QueueJobs, _ action: QueueJobs.Action, _ filter: JobFilter, limit: Int? = nil,
+        _ jobs: QueueJobs, _ action: JobAction, _ filter: JobFilter, limit: Int? = nil,
         push: (([StoredJob]) async throws -> Void)? = nil
     ) {
         self.jobs = jobs
+        writer = JobWriter(jobs)
         self.action = action
         var filter = filter
         if case .run = action {
@@ -144,7 +146,7 @@ package struct JobChanges {
         // Jobs of the inbox can be changed only in the list.
         var inbox = try await length(jobs.keys.inbox)
         while inbox > 0 {
-            let restored = try await jobs.restoreInbox()
+            let restored = try await writer.restoreInbox()
             inbox -= max(restored, 1)
             if restored == 0 { break }
         }
@@ -178,7 +180,7 @@ package struct JobChanges {
             result = .failure(error)
         }
         while passed > 0 {
-            let restored = try await jobs.restoreInbox()
+            let restored = try await writer.restoreInbox()
             if restored == 0 { break }
             passed -= restored
         }
@@ -192,9 +194,9 @@ package struct JobChanges {
 
     private mutating func change(
         _ chosen: [StoredJob], in place: QueueJobs.Place, passing: Int = 0
-    ) async throws -> QueueJobs.Changed {
+    ) async throws -> JobWriter.Changed {
         if !chosen.isEmpty { try await push?(chosen) }
-        let changed = try await jobs.change(action, chosen, in: place, passing: passing)
+        let changed = try await writer.change(action, chosen, in: place, passing: passing)
         tally.changed += changed.changed
         tally.evicted += changed.evicted
         if push != nil { tally.doubled += chosen.count - changed.changed }

@@ -33,6 +33,55 @@ package struct JobFilter: Sendable, Equatable {
     /// All jobs.
     package init() {}
 
+    /// The names of its fields.
+    package static let fieldNames = [
+        "state", "key", "id", "token", "app", "topic", "campaign", "reason", "match", "since", "until", "due_before",
+    ]
+
+    /// - Parameter now: the time from which durations count back, in milliseconds since 1970.
+    package init(_ fields: Fields, now: Int64) throws(FieldMistake) {
+        self.init()
+        for name in try fields.texts("state").flatMap({ $0.split(separator: ",", omittingEmptySubsequences: false) }) {
+            guard let state = StoredJob.State(rawValue: String(name)) else {
+                let known = StoredJob.State.allCases.map(\.rawValue)
+                let hint = String(name).nearest(of: known).map { "; did you mean \($0)?" } ?? ""
+                throw FieldMistake { _ in
+                    "\(String(name).printable) is not a state; states are \(known.joined(separator: ", "))\(hint)"
+                }
+            }
+            states.insert(state)
+        }
+        keys = Set(try fields.keys())
+        ids = Set(try fields.texts("id"))
+        // Channels are compared as they are.
+        tokens = Set(try fields.tokens().flatMap { [$0, TokenText.normalized($0)] })
+        apps = Set(try fields.texts("app"))
+        topics = Set(try fields.texts("topic"))
+        campaigns = Set(try fields.texts("campaign"))
+        reasons = try fields.texts("reason")
+        texts = try fields.texts("match")
+        (since, until) = try fields.range(now: now)
+        guard let text = fields["due_before"] else { return }
+        dueBefore = JobTime.milliseconds(text) ?? DurationText.milliseconds(text).map { now + Int64($0) }
+        if dueBefore == nil {
+            throw FieldMistake {
+                "\($0("due_before")) must be a time such as 2026-11-21T08:00:00Z, seconds since 1970, or a duration such as 2h,"
+                    + " not \(text.printable)"
+            }
+        }
+    }
+
+    /// Says that no job matches.
+    /// - Parameters:
+    ///   - looked: the number of jobs that were examined.
+    ///   - queues: the number of queues.
+    package func nothingFound(looked: Int, queues: Int) -> String {
+        let place = queues == 1 ? "the queue" : "the \(queues) queues"
+        return looked == 0 && matchesAll
+            ? "\(place) \(queues == 1 ? "has" : "have") no such jobs"
+            : "no job matches (\(Words.number(looked)) searched in \(place))"
+    }
+
     /// True if all jobs of the states match.
     package var matchesAll: Bool {
         var stateless = self
@@ -90,74 +139,6 @@ package struct JobFilter: Sendable, Equatable {
         original.withUnsafeReadableBytes { bytes in
             texts.contains { text in Array(text.utf8).withUnsafeBytes { bytes.contains(ignoringCase: $0) } }
         }
-    }
-}
-
-/// Device tokens as producers write them.
-package enum TokenText {
-    /// Returns a token in lower-case hex. The text is hex, perhaps with spaces or angle brackets, or base64.
-    package static func normalized(_ text: String) -> String {
-        let plain = text.utf8.filter { $0 != 0x20 && $0 != 0x3C && $0 != 0x3E }
-        let isHex = plain.allSatisfy { $0 &- 0x30 < 10 || ($0 | 0x20) &- 0x61 < 6 }
-        if isHex { return String(decoding: plain, as: UTF8.self).lowercased() }
-        guard let bytes = base64(plain) else { return text }
-        let digits = Array("0123456789abcdef".utf8)
-        return String(decoding: bytes.flatMap { [digits[Int($0 >> 4)], digits[Int($0 & 15)]] }, as: UTF8.self)
-    }
-
-    /// Returns true for the hex digits of a device token: of 1 to 1,024 bytes.
-    package static func isToken(_ hex: String) -> Bool {
-        (2...2048).contains(hex.utf8.count) && hex.utf8.count.isMultiple(of: 2) && hex.isHexadecimal
-    }
-
-    /// Returns true for the beginning of a token, as it is shown to people: eight digits, or with an ellipsis.
-    package static func isShortened(_ text: String) -> Bool {
-        text.hasSuffix("…") || text.hasSuffix("...") || text.utf8.count == 8 && text.isHexadecimal
-    }
-
-    /// Returns the ways in which producers may write a token.
-    /// - Parameter hex: lower-case hex.
-    package static func forms(ofHex hex: String) -> [String] {
-        let digits = hex.utf8.compactMap(JSONText.hexValue)
-        let bytes = stride(from: 0, to: digits.count - 1, by: 2).map { digits[$0] << 4 | digits[$0 + 1] }
-        let plain = base64(of: bytes)
-        let url = plain.map { $0 == "+" ? "-" : $0 == "/" ? "_" : $0 }
-        let padding = String(repeating: "=", count: (4 - plain.count % 4) % 4)
-        return [hex] + [plain, String(url)].flatMap { padding.isEmpty ? [$0] : [$0, $0 + padding] }
-    }
-
-    private static func base64(of bytes: [UInt8]) -> String {
-        let characters = Array("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/".utf8)
-        var text: [UInt8] = []
-        for start in stride(from: 0, to: bytes.count, by: 3) {
-            let some = bytes[start..<min(start + 3, bytes.count)]
-            let bits = some.reduce(UInt32(0)) { $0 << 8 | UInt32($1) } << UInt32(8 * (3 - some.count))
-            for index in 0...some.count { text.append(characters[Int(bits >> UInt32(18 - 6 * index) & 63)]) }
-        }
-        return String(decoding: text, as: UTF8.self)
-    }
-
-    /// Decodes either alphabet, with or without padding.
-    private static func base64(_ text: [UInt8]) -> [UInt8]? {
-        var (bytes, bits, count): ([UInt8], UInt32, UInt32) = ([], 0, 0)
-        for byte in text.reversed().drop(while: { $0 == UInt8(ascii: "=") }).reversed() {
-            let value: UInt8
-            switch byte {
-            case UInt8(ascii: "A")...UInt8(ascii: "Z"): value = byte - UInt8(ascii: "A")
-            case UInt8(ascii: "a")...UInt8(ascii: "z"): value = byte - UInt8(ascii: "a") + 26
-            case UInt8(ascii: "0")...UInt8(ascii: "9"): value = byte - UInt8(ascii: "0") + 52
-            case UInt8(ascii: "+"), UInt8(ascii: "-"): value = 62
-            case UInt8(ascii: "/"), UInt8(ascii: "_"): value = 63
-            default: return nil
-            }
-            bits = bits << 6 | UInt32(value)
-            count += 6
-            if count >= 8 {
-                count -= 8
-                bytes.append(UInt8(truncatingIfNeeded: bits >> count))
-            }
-        }
-        return bytes
     }
 }
 

@@ -15,6 +15,17 @@ package struct QueueJobs: Sendable {
         case sorted
         case retry
         case claimed(lane: String)
+
+        /// The name in a cursor, and in the script that changes jobs.
+        var name: String {
+            switch self {
+            case .list: "list"
+            case .inbox: "inbox"
+            case .sorted: "sorted"
+            case .retry: "retry"
+            case .claimed(let lane): "claimed \(lane)"
+            }
+        }
     }
 
     /// Some jobs of one place.
@@ -252,176 +263,5 @@ package struct QueueJobs: Sendable {
             guard try await body(.claimed(lane: lane), matching, page.now) else { return false }
         }
         return true
-    }
-
-    // MARK: Changing
-
-    /// The action on chosen jobs.
-    package enum Action: Sendable {
-        /// They become dead letters.
-        /// - Parameter detail: an explanation for the dead letter.
-        case cancel(detail: String)
-        /// They are removed.
-        case discard
-        /// They are removed, because they were already pushed elsewhere.
-        case remove
-        /// They are moved to another queue of the same server.
-        case move(to: QueueKeys)
-        /// Their next attempt is due now.
-        case run
-    }
-
-    /// The result of a change.
-    package struct Changed: Sendable, Equatable {
-        /// Jobs that were still in place.
-        package var changed: Int
-        /// Jobs at the head of the list that were processed.
-        package var passed: Int
-        /// Dead letters that were evicted to stay within the limits.
-        package var evicted: Int
-    }
-
-    /// The reason of dead letters that were cancelled.
-    package static let cancelledReason = "Cancelled"
-
-    /// Changes jobs of one place: the retries, the sorted jobs or the list.
-    /// - Parameter passing: the number of jobs at the head of the list to process.
-    /// - Throws: `RedisError`, or `QueueFailure/unexpectedReply(_:)`.
-    func change(
-        _ action: Action, _ jobs: [StoredJob], in place: Place, passing: Int = 0
-    ) async throws -> Changed {
-        var other: QueueKeys?
-        if case .move(let keys) = action { other = keys }
-        return try await change(
-            action.name, in: place, other: other, passing: passing,
-            counter: action.isCancellation ? Outcome.cancelled.rawValue : "",
-            expecting: jobs.count * 8
-        ) { command in
-            for job in jobs {
-                command.append(job.stored)
-                command.append(job.notifications)
-                command.append(text(action, job))
-                command.append(job.start)
-                command.append(job.envelope.original.count)
-                let results = action.isCancellation ? results(of: job) : PackedResults()
-                command.append(results.argument)
-                command.append(results.count)
-                command.append(job.job?.campaignName ?? ByteBuffer())
-            }
-        }
-    }
-
-    /// Commands workers to drop the jobs with some ids for seven days, in whatever state they are, or ends that.
-    /// - Parameters:
-    ///   - change: a cancellation, or its end.
-    ///   - by: the operator.
-    /// - Returns: the number of these ids that had been cancelled.
-    /// - Throws: `RedisError`.
-    @discardableResult
-    package func command(_ change: JobCommands.Change, ids: Set<String>, by: String) async throws -> Int {
-        let targets = ids.sorted().map(JobCommands.Target.id)
-        let before = try await JobCommands.change(change, of: targets, by: by, client, keys).previous
-        return before.count { $0?.state == .cancelled }
-    }
-
-    /// Puts jobs of the inbox back at the head of the list.
-    /// - Returns: their number.
-    /// - Throws: `RedisError`, or `QueueFailure/unexpectedReply(_:)`.
-    func restoreInbox() async throws -> Int {
-        try await change("restore", in: .list, other: nil, passing: 0, counter: "", expecting: 0) { _ in }.passed
-    }
-
-    private func change(
-        _ action: String, in place: Place, other: QueueKeys?, passing: Int, counter: String, expecting count: Int,
-        _ append: (inout RedisCommand) -> Void
-    ) async throws -> Changed {
-        var names = [
-            keys.jobs, keys.inbox, keys.retry, keys.sorted, keys.cancelled, keys.cancelledBytes, keys.statsPrefix,
-        ]
-        names += [keys.results, keys.campaigns, keys.campaignPrefix, keys.minutesPrefix]
-        if let other { names += [other.jobs, other.retry] }
-        return try await QueueScript.changeJobs.run(client, names) { command in
-            command.append(action)
-            command.append(place.name)
-            command.append(keys.head.rawValue)
-            command.append((other?.head ?? keys.head).rawValue)
-            command.append(passing)
-            command.append(String(UInt64.random(in: 0...UInt64.max), radix: 36))
-            command.append(limits.maximumDeadLetters)
-            command.append(limits.maximumDeadLetterAge)
-            command.append(limits.maximumDeadLetterBytes)
-            command.append(limits.resultsKept)
-            command.append(counter)
-            command.append(Self.cancelledReason)
-            append(&command)
-        } reading: { reply in
-            Changed(changed: reply.number(), passed: reply.number(), evicted: reply.number())
-        }
-    }
-
-    private func text(_ action: Action, _ stored: StoredJob) -> ByteBuffer {
-        switch action {
-        case .cancel(let detail):
-            var text = ByteBuffer(string: ",\"attempts\":\(stored.envelope.attempt - 1)")
-            let failure = stored.failure
-            text.writeImmutableBuffer(
-                DeadLetter.members(
-                    job: stored.job ?? JobDecoder.identify(stored.body, as: format), detail: detail,
-                    status: failure?.status, error: failure?.reason, tokens: stored.envelope.tokens(in: stored.body)))
-            return text
-        case .run: return stored.madeDue
-        case .discard, .remove, .move: return ByteBuffer()
-        }
-    }
-
-    /// The maximum number of results for one job.
-    private static let maximumResults = 1000
-
-    private func results(of stored: StoredJob) -> PackedResults {
-        guard limits.results != .off else { return PackedResults() }
-        var result = NotificationResult(
-            .cancelled, reason: Self.cancelledReason, attempt: max(0, stored.envelope.attempt - 1))
-        result.id = stored.id
-        result.app = stored.app.map { String(buffer: $0) }
-        result.trace = stored.job?.trace
-        result.campaign = stored.campaign
-        result.labels = stored.job?.labelsText
-        var packed = PackedResults()
-        for token in stored.tokens.isEmpty ? [nil] : stored.tokens.prefix(Self.maximumResults).map(Optional.some) {
-            result.token = token
-            packed.append(result)
-        }
-        return packed
-    }
-}
-
-extension QueueJobs.Action {
-    fileprivate var name: String {
-        switch self {
-        case .cancel: "bury"
-        case .discard, .remove: "remove"
-        case .move: "move"
-        case .run: "run"
-        }
-    }
-
-    fileprivate var isCancellation: Bool {
-        switch self {
-        case .cancel, .discard: true
-        case .remove, .move, .run: false
-        }
-    }
-}
-
-extension QueueJobs.Place {
-    /// The name in a cursor, and in the script that changes jobs.
-    fileprivate var name: String {
-        switch self {
-        case .list: "list"
-        case .inbox: "inbox"
-        case .sorted: "sorted"
-        case .retry: "retry"
-        case .claimed(let lane): "claimed \(lane)"
-        }
     }
 }

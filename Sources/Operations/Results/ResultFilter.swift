@@ -1,3 +1,6 @@
+import PrintableText
+import PushQueue
+
 /// A filter for results by their fields. For each field that is given, one of its values must match.
 package struct ResultFilter: Equatable, Sendable {
     package var ids: Set<String> = []
@@ -12,6 +15,29 @@ package struct ResultFilter: Equatable, Sendable {
     package var attempt: Int?
 
     package init() {}
+
+    package init(_ fields: Fields) throws(FieldMistake) {
+        self.init()
+        outcomes = Set(try fields.texts("outcome"))
+        let known = Outcome.allCases.map(\.rawValue)
+        if let wrong = outcomes.first(where: { !known.contains($0) }) {
+            throw FieldMistake {
+                "\($0("outcome")) is \(wrong.printable); it must be \(known.joined(separator: ", "))"
+            }
+        }
+        ids = Set(try fields.texts("id"))
+        tokens = Self.forms(of: try fields.tokens())
+        reasons = try fields.texts("reason")
+        apps = Set(try fields.texts("app"))
+        campaigns = Set(try fields.texts("campaign"))
+        events = Set(try fields.texts("event"))
+        attempt = try fields.number("attempt", 0...Int(Int32.max))
+    }
+
+    /// Returns tokens as results have them: as they were sent, or as the job has them if they are not valid.
+    package static func forms(of tokens: [String]) -> Set<String> {
+        Set(tokens.flatMap { [$0, TokenText.normalized($0)] })
+    }
 
     package var isEmpty: Bool { self == ResultFilter() }
 

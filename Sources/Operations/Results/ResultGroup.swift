@@ -131,7 +131,7 @@ public struct ResultGroup: Sendable {
     private func acknowledgeDropped(_ entries: [String]) async throws {
         var dropped: [String] = []
         for entry in entries {
-            let found = try await StoredResult.read(from: entry, to: entry, count: 1, client, keys)
+            let found = try await ResultPage.read(from: entry, to: entry, count: 1, client, keys)
             if found.entries.isEmpty { dropped.append(entry) }
         }
         try await acknowledge(dropped)

@@ -39,7 +39,7 @@ package struct ResultListing: Sendable {
         var start = last?.entry ?? (order.newestFirst ? newest : oldest)
         while true {
             let count = ResultPage.size(for: Self.page, after: page)
-            let next = try await StoredResult.read(
+            let next = try await ResultPage.read(
                 from: start, to: order.newestFirst ? oldest : newest, newestFirst: order.newestFirst, count: count,
                 client, keys)
             for result in next.results {

@@ -36,6 +36,79 @@ public struct ResultPage: Sendable {
         guard let last, !last.results.isEmpty else { return min(10, max(1, results / 10)) }
         return max(1, min(maximumEntries, results * last.entries.count / last.results.count))
     }
+
+    /// Reads the results of some entries, the oldest first.
+    /// - Parameters:
+    ///   - entry: the entry after which to begin.
+    ///   - count: the maximum number of entries.
+    /// - Throws: `RedisError`.
+    public static func read(
+        after entry: String, count: Int, _ client: RedisClient, _ keys: QueueKeys
+    ) async throws -> ResultPage {
+        try await read(from: "(\(entry)", to: "+", count: count, client, keys)
+    }
+
+    /// Reads the results of some entries of a period.
+    /// - Parameters:
+    ///   - start: the first entry: its id, or a time in milliseconds; `(` before an id excludes that entry; `-` is the
+    ///     oldest and `+` the newest.
+    ///   - end: the last entry, in the same form.
+    ///   - newestFirst: true to go back in time; `start` is then the newest.
+    ///   - count: the maximum number of entries.
+    /// - Throws: `RedisError`.
+    public static func read(
+        from start: String, to end: String, newestFirst: Bool = false, count: Int, _ client: RedisClient,
+        _ keys: QueueKeys
+    ) async throws -> ResultPage {
+        let name = newestFirst ? "XREVRANGE" : "XRANGE"
+        let reply = try await client.call(RedisCommand(name, keys.results, start, end, "COUNT", "\(count)"))
+        return ResultPage(reply.root, newestFirst: newestFirst)
+    }
+
+    /// Reads the results of one token, the newest first.
+    /// - Parameters:
+    ///   - token: lower-case hex.
+    ///   - limit: the maximum number.
+    ///   - most: the number of results to examine, after which the search ends with the entry.
+    ///   - end: the time at which the search ends; `nil` for none.
+    /// - Returns: the results, the number of results that were examined, and true if `end` ended the search.
+    /// - Throws: `RedisError`.
+    package static func newest(
+        of token: String, limit: Int, lookingAt most: Int, until end: ContinuousClock.Instant?, _ client: RedisClient,
+        _ keys: QueueKeys
+    ) async throws -> (results: [StoredResult], looked: Int, isPartial: Bool) {
+        var found: [StoredResult] = []
+        let (looked, isPartial) = try await newest(lookingAt: most, until: end, client, keys) { page in
+            let own = page.filter { $0["token"].map { $0 == token || TokenText.normalized($0) == token } ?? false }
+            found += own.prefix(limit - found.count)
+            return found.count < limit
+        }
+        return (found, looked, isPartial)
+    }
+
+    /// Reads the newest results of a queue in pages.
+    /// - Parameters:
+    ///   - most: the number of results to examine, after which the search ends with the entry.
+    ///   - end: the time at which the search ends; `nil` for none.
+    ///   - body: gets the results of a page; returns false to stop.
+    /// - Returns: the number of results that were examined, and true if `end` ended the search.
+    /// - Throws: `RedisError`.
+    static func newest(
+        lookingAt most: Int, until end: ContinuousClock.Instant?, _ client: RedisClient, _ keys: QueueKeys,
+        _ body: ([StoredResult]) -> Bool
+    ) async throws -> (looked: Int, isPartial: Bool) {
+        var (looked, last) = (0, ResultPage?.none)
+        while looked < most {
+            let count = ResultPage.size(for: min(1000, most - looked), after: last)
+            let start = last?.entries.last.map { "(\($0)" } ?? "+"
+            let page = try await read(from: start, to: "-", newestFirst: true, count: count, client, keys)
+            looked += page.results.count
+            guard body(page.results), page.entries.count == count else { break }
+            last = page
+            if let end, .now >= end { return (looked, true) }
+        }
+        return (looked, false)
+    }
 }
 
 /// An entry of the stream of results: what workers write, or other programs.

@@ -44,34 +44,6 @@ public struct StoredResult: Sendable {
     /// An id before those of all entries.
     public static let beginning = "0-0"
 
-    /// Reads the results of some entries, the oldest first.
-    /// - Parameters:
-    ///   - entry: the entry after which to begin.
-    ///   - count: the maximum number of entries.
-    /// - Throws: `RedisError`.
-    public static func read(
-        after entry: String, count: Int, _ client: RedisClient, _ keys: QueueKeys
-    ) async throws -> ResultPage {
-        try await read(from: "(\(entry)", to: "+", count: count, client, keys)
-    }
-
-    /// Reads the results of some entries of a period.
-    /// - Parameters:
-    ///   - start: the first entry: its id, or a time in milliseconds; `(` before an id excludes that entry; `-` is the
-    ///     oldest and `+` the newest.
-    ///   - end: the last entry, in the same form.
-    ///   - newestFirst: true to go back in time; `start` is then the newest.
-    ///   - count: the maximum number of entries.
-    /// - Throws: `RedisError`.
-    public static func read(
-        from start: String, to end: String, newestFirst: Bool = false, count: Int, _ client: RedisClient,
-        _ keys: QueueKeys
-    ) async throws -> ResultPage {
-        let name = newestFirst ? "XREVRANGE" : "XRANGE"
-        let reply = try await client.call(RedisCommand(name, keys.results, start, end, "COUNT", "\(count)"))
-        return ResultPage(reply.root, newestFirst: newestFirst)
-    }
-
     /// The position of a result in the stream.
     package struct Place: Comparable, Sendable {
         let milliseconds: UInt64

@@ -3,6 +3,21 @@ import PushJob
 
 /// Determines what a device shows for a payload, however malformed it is.
 struct PayloadReader {
+    /// A fact that the banner does not show, such as the badge.
+    struct Fact: Sendable, Equatable {
+        let name: String
+        let value: String
+    }
+
+    /// The texts of a banner.
+    struct Alert: Sendable, Equatable {
+        var title: String?
+        var subtitle: String?
+        var body: String?
+
+        var isEmpty: Bool { [title, subtitle, body].allSatisfy { $0?.isEmpty ?? true } }
+    }
+
     private let root: JSONTree?
     /// The problem with the payload as a whole; `nil` if it is an object.
     private let problem: String?
@@ -40,9 +55,9 @@ struct PayloadReader {
         }
     }
 
-    func kind(pushType: String?, topic: String?) -> PushPreview.Kind {
-        if let pushType { return PushPreview.Kind(rawValue: pushType) ?? .unknown }
-        if let kind = PushPreview.kind(ofTopic: topic) { return kind }
+    func kind(pushType: String?, topic: String?) -> PushKind {
+        if let pushType { return PushKind(rawValue: pushType) ?? .unknown }
+        if let kind = PushKind.of(topic: topic) { return kind }
         if root?["mdm"] != nil, aps == nil { return .mdm }
         if has("event"), has("content-state") || has("timestamp") { return .liveactivity }
         if isOn("content-changed"), !isVisible { return .widgets }
@@ -53,12 +68,12 @@ struct PayloadReader {
 
     // MARK: Texts
 
-    var alert: PushPreview.Alert? {
-        let alert: PushPreview.Alert
+    var alert: Alert? {
+        let alert: Alert
         switch aps?["alert"] {
-        case .text(let text)?: alert = PushPreview.Alert(body: text)
+        case .text(let text)?: alert = Alert(body: text)
         case .object?:
-            alert = PushPreview.Alert(
+            alert = Alert(
                 title: text("title", key: "title-loc-key", arguments: "title-loc-args"),
                 subtitle: text("subtitle", key: "subtitle-loc-key", arguments: "subtitle-loc-args"),
                 body: text("body", key: "loc-key", arguments: "loc-args"))
@@ -90,7 +105,7 @@ struct PayloadReader {
     // MARK: Silence
 
     /// Returns the reason why a device shows no banner; `nil` if it shows one.
-    func silence(_ kind: PushPreview.Kind, pushType: String?) -> String? {
+    func silence(_ kind: PushKind, pushType: String?) -> String? {
         if let problem { return problem }
         switch kind {
         case .accessory: return "No banner: forwarded to an accessory's app."
@@ -126,19 +141,19 @@ struct PayloadReader {
     // MARK: Facts
 
     /// Returns the members of an object in `aps`, for a list.
-    func members(_ name: String) -> [PushPreview.Fact] {
+    func members(_ name: String) -> [Fact] {
         switch aps?[name] {
         case nil: []
-        case .object(let members)?: members.map { PushPreview.Fact(name: $0.name, value: $0.value.plain) }
-        case let other?: [PushPreview.Fact(name: name, value: "\(other.plain) (\(other.kind), not an object)")]
+        case .object(let members)?: members.map { Fact(name: $0.name, value: $0.value.plain) }
+        case let other?: [Fact(name: name, value: "\(other.plain) (\(other.kind), not an object)")]
         }
     }
 
     /// Returns the facts that a banner does not show.
-    func facts(_ kind: PushPreview.Kind) -> [PushPreview.Fact] {
-        var facts: [PushPreview.Fact] = []
+    func facts(_ kind: PushKind) -> [Fact] {
+        var facts: [Fact] = []
         func add(_ name: String, _ value: String?) {
-            if let value { facts.append(PushPreview.Fact(name: name, value: value)) }
+            if let value { facts.append(Fact(name: name, value: value)) }
         }
         func addPlain(_ name: String, _ member: String) { add(name, aps?[member]?.plain) }
         if let badge {

@@ -7,30 +7,7 @@ import PushJob
 /// Source: Apple, "Generating a remote notification" and, for Live Activities, "Starting and updating Live Activities
 /// with ActivityKit push notifications".
 package struct PushPreview: Sendable {
-    /// The kind of notification, by its push type or, if that is missing, by its topic and payload.
-    package enum Kind: String, CaseIterable, Sendable {
-        case accessory, alert, background, complication, controls, fileprovider, liveactivity, location, mdm, pushtotalk
-        case voip, widgets
-        /// A push type that is not in Apple's documentation.
-        case unknown
-    }
-
-    /// A fact that the banner does not show, such as the badge.
-    struct Fact: Sendable, Equatable {
-        let name: String
-        let value: String
-    }
-
-    /// The texts of a banner.
-    struct Alert: Sendable, Equatable {
-        var title: String?
-        var subtitle: String?
-        var body: String?
-
-        var isEmpty: Bool { [title, subtitle, body].allSatisfy { $0?.isEmpty ?? true } }
-    }
-
-    package let kind: Kind
+    package let kind: PushKind
     /// The app's name as derived from the topic, such as `Shop`.
     package let appName: String
     /// The number on the app's icon; `nil` if the notification does not change it.
@@ -40,13 +17,13 @@ package struct PushPreview: Sendable {
     /// `timestamp` of a Live Activity, in seconds since 1970; devices ignore states older than the one they show.
     package let timestamp: Int64?
     /// The texts; `nil` if there are none.
-    let alert: Alert?
+    let alert: PayloadReader.Alert?
     /// The reason why no banner is shown; `nil` if one is shown.
     let silence: String?
-    let facts: [Fact]
+    let facts: [PayloadReader.Fact]
     /// The members of a Live Activity's state, and of its attributes.
-    let state: [Fact]
-    let attributes: [Fact]
+    let state: [PayloadReader.Fact]
+    let attributes: [PayloadReader.Fact]
     let pushType: String?
 
     /// - Parameters:
@@ -71,44 +48,28 @@ package struct PushPreview: Sendable {
         facts = reader.facts(kind) + Self.delivery(priority, expiration, collapseID)
     }
 
-    /// The suffixes of topics, which are not part of the app's bundle identifier.
-    private static let topicEndings: [(ending: String, kind: Kind)] = [
-        (".push-type.accessory", .accessory), (".complication", .complication), (".push-type.controls", .controls),
-        (".pushkit.fileprovider", .fileprovider), (".push-type.liveactivity", .liveactivity),
-        (".location-query", .location), (".voip-ptt", .pushtotalk), (".voip", .voip), (".push-type.widgets", .widgets),
-    ]
-
-    static func kind(ofTopic topic: String?) -> Kind? {
-        topic.flatMap { topic in topicEndings.first { topic.hasSuffix($0.ending) }?.kind }
-    }
-
-    /// Returns the app's bundle identifier, which a topic begins with.
-    package static func bundle(ofTopic topic: String) -> String {
-        guard let ending = topicEndings.first(where: { topic.hasSuffix($0.ending) })?.ending else { return topic }
-        return String(topic.dropLast(ending.count))
-    }
-
     /// Returns the last part of the bundle identifier, as words.
     private static func appName(_ topic: String?) -> String {
-        let name = bundle(ofTopic: topic ?? "")
+        let name = PushKind.bundle(ofTopic: topic ?? "")
         let words = (name.split(separator: ".").last ?? "").split { $0 == "-" || $0 == "_" }
         let text = words.map { $0.prefix(1).uppercased() + $0.dropFirst() }.joined(separator: " ")
         return text.isEmpty ? "App" : String(text.prefix(60))
     }
 
-    private static func delivery(_ priority: Int?, _ expiration: Int64?, _ collapseID: String?) -> [Fact] {
-        var facts: [Fact] = []
+    private static func delivery(_ priority: Int?, _ expiration: Int64?, _ collapseID: String?) -> [PayloadReader.Fact]
+    {
+        var facts: [PayloadReader.Fact] = []
         switch priority {
-        case 1: facts.append(Fact(name: "priority", value: "1, waits until the device is awake"))
-        case 5: facts.append(Fact(name: "priority", value: "5, may wait to save power"))
-        case let priority? where priority != 10: facts.append(Fact(name: "priority", value: "\(priority)"))
+        case 1: facts.append(.init(name: "priority", value: "1, waits until the device is awake"))
+        case 5: facts.append(.init(name: "priority", value: "5, may wait to save power"))
+        case let priority? where priority != 10: facts.append(.init(name: "priority", value: "\(priority)"))
         default: break
         }
         if let expiration {
             let value = expiration == 0 ? "not kept: delivered now or never" : EpochTime.text(seconds: expiration)
-            facts.append(Fact(name: "kept until", value: value))
+            facts.append(.init(name: "kept until", value: value))
         }
-        if let collapseID { facts.append(Fact(name: "replaces earlier ones of", value: collapseID)) }
+        if let collapseID { facts.append(.init(name: "replaces earlier ones of", value: collapseID)) }
         return facts
     }
 
@@ -178,7 +139,7 @@ extension PushPreview {
         "<div class=\"head\"><span>\(appName)</span><span class=\"when\">\(title)</span></div>"
     }
 
-    private func texts(_ alert: Alert, when: HTML? = nil) -> HTML {
+    private func texts(_ alert: PayloadReader.Alert, when: HTML? = nil) -> HTML {
         let title = alert.title.flatMap { $0.isEmpty ? nil : $0 } ?? appName
         return """
             <div class="head"><span>\(title)</span><span class="when">\(when ?? "now")</span></div>\
@@ -207,7 +168,7 @@ extension PushPreview {
             """
     }
 
-    private static func list(_ facts: [Fact]) -> HTML {
+    private static func list(_ facts: [PayloadReader.Fact]) -> HTML {
         guard !facts.isEmpty else { return "" }
         let rows = facts.map { "<div><dt>\($0.name)</dt><dd>\($0.value)</dd></div>" as HTML }
         return "<dl class=\"state\">\(rows)</dl>"
@@ -218,22 +179,6 @@ extension PushPreview {
         return "<ul class=\"extra\">\(facts.map { "<li><b>\($0.name)</b> \($0.value)</li>" as HTML })</ul>"
     }
 
-    /// The display name of the kind.
-    package var title: String {
-        switch kind {
-        case .accessory: "accessory"
-        case .alert: "alert"
-        case .background: "background"
-        case .complication: "watch complication"
-        case .controls: "controls"
-        case .fileprovider: "file provider"
-        case .liveactivity: "Live Activity"
-        case .location: "location query"
-        case .mdm: "MDM"
-        case .pushtotalk: "push to talk"
-        case .voip: "VoIP"
-        case .widgets: "widgets"
-        case .unknown: pushType.map { String($0.prefix(40)) } ?? "unknown"
-        }
-    }
+    /// The display name of the kind, or an unknown push type.
+    package var title: String { kind.title ?? pushType.map { String($0.prefix(40)) } ?? "unknown" }
 }

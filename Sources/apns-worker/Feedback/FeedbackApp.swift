@@ -80,7 +80,7 @@ struct FeedbackApp: Sendable {
     /// - Throws: ``CommandFailure`` if there is nothing to do. A problem with one of several apps does not affect the
     ///   others.
     static func choose(_ names: [String], _ settings: Settings) throws -> [Choice] {
-        let all = try settings.appSettings()
+        let all = try WorkerSettings(settings).appSettings()
         if let unknown = names.first(where: { name in !all.contains { $0.name == name } }) {
             throw CommandFailure(
                 .usage,

@@ -87,7 +87,7 @@ struct ResultSearch {
             bounds = (stream.position.map { "(\($0)" } ?? since.map { "\($0)" } ?? "-", until.map { "\($0)" } ?? "+")
         }
         let count = ResultPage.size(for: Self.page, after: stream.page)
-        let page = try await StoredResult.read(
+        let page = try await ResultPage.read(
             from: bounds.first, to: bounds.last, newestFirst: newestFirst, count: count, stream.client, stream.keys)
         streams[index].results = page.results[...]
         streams[index].page = page

@@ -152,7 +152,7 @@ struct Results: AsyncParsableCommand {
                     var isGood = true
                     // If one queue's delivery can't continue, the others end too.
                     defer { if !limits.once { stop.stop() } }
-                    try await settings.withClient(for: keys.results) { client in
+                    try await CommandRedis(settings).withClient(for: keys.results) { client in
                         var delivery = ResultDelivery(
                             keys.queue, ResultGroup(client, keys, group: group, consumer: consumer), consumer: consumer,
                             to: receiver, filter: options.filter, limits: limits, since: since, stop: stop)

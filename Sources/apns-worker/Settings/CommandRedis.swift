@@ -5,35 +5,34 @@ import Operations
 import PushJob
 import PushQueue
 import Redis
-import Synchronization
 
 /// A command's connections to Redis. The command reports problems itself, so the clients log nothing.
 struct CommandRedis {
+    private let settings: Settings
+    private let redis: RedisSettings
     let topology: RedisTopology
     let configuration: RedisClientConfiguration
     let logger = Logger(label: "redis", factory: { _ in SwiftLogNoOpLogHandler() })
 
     /// - Parameter name: the name of its connections in Redis.
     init(_ settings: Settings, as name: String = "apns-worker:command") throws {
-        topology = try settings.redisTopology()
-        var configuration = try settings.redisClient()
+        (self.settings, redis) = (settings, RedisSettings(settings))
+        topology = try redis.topology()
+        var configuration = try redis.client()
         configuration.clientName = name
         self.configuration = configuration
     }
-}
 
-extension Settings {
     /// Runs `body` with a client that is ready, and closes it afterwards.
     /// - Parameter key: in a Cluster, any key of the slot to connect to.
     /// - Throws: the errors of `body`; those of Redis as a ``CommandFailure``.
     func withClient(for key: String, _ body: (RedisClient) async throws -> Void) async throws {
-        let redis = try CommandRedis(self)
         let client = RedisClient(
-            topology: redis.topology, key: key, eventLoop: MultiThreadedEventLoopGroup.singleton.next(),
-            configuration: redis.configuration, logger: redis.logger)
+            topology: topology, key: key, eventLoop: MultiThreadedEventLoopGroup.singleton.next(),
+            configuration: configuration, logger: logger)
         client.start()
         try await CommandFailure.mapping {
-            try await redisPatience.wait { try await client.waitUntilReady(timeout: $0) }
+            try await settings.redisPatience.wait { try await client.waitUntilReady(timeout: $0) }
             try await body(client)
         }
         try? await client.close().get()
@@ -42,75 +41,52 @@ extension Settings {
     /// Runs `body` with the set of invalid tokens, using a client that is closed afterwards.
     /// - Throws: the errors of `body`; those of Redis as a ``CommandFailure``.
     func withInvalidTokens(_ body: (InvalidTokenClient) async throws -> Void) async throws {
-        let client = invalidTokens(try CommandRedis(self))
+        let client = invalidTokens()
         try await CommandFailure.mapping {
-            try await redisPatience.wait { try await client.waitUntilReady(timeout: $0) }
+            try await settings.redisPatience.wait { try await client.waitUntilReady(timeout: $0) }
             try await body(client)
         }
         await client.close()
     }
 
     /// Returns the set of invalid tokens, with a client that starts to connect.
-    func invalidTokens(_ redis: CommandRedis) -> InvalidTokenClient {
+    func invalidTokens() -> InvalidTokenClient {
         InvalidTokenClient.start(
-            topology: redis.topology, keys: sharedKeys, maximumAge: invalidTokenAge, configuration: redis.configuration,
-            logger: redis.logger)
+            topology: topology, keys: redis.sharedKeys, maximumAge: redis.invalidTokenAge, configuration: configuration,
+            logger: logger)
     }
 
     /// The settings of Redis that are not the defaults, for commands that are printed to be copied.
     private var access: FleetAccess {
         FleetAccess(
             Setting.all.filter { $0.section == .redis }.compactMap { setting in
-                guard let text = text(setting), text != setting.initial.map(setting.kind.text) else { return nil }
+                guard let text = settings.text(setting), text != setting.initial.map(setting.kind.text) else {
+                    return nil
+                }
                 return (setting.flag, setting.variable, text)
             })
     }
 
     /// Returns the fleet, with clients that connect on demand.
     func fleet(
-        _ redis: CommandRedis, searches: Bool,
+        searches: Bool,
         on eventLoop: any EventLoop = MultiThreadedEventLoopGroup.singleton.next(),
         waitUntilReady: @escaping @Sendable (RedisClient) async throws -> Void
     ) throws -> Fleet {
         let clients = RedisClients(
-            topology: redis.topology, eventLoop: eventLoop, configuration: redis.configuration, logger: redis.logger)
-        let queues = try queues()
+            topology: topology, eventLoop: eventLoop, configuration: configuration, logger: logger)
+        let source = QueueSettings(settings)
+        let queues = try source.all()
         return Fleet(
-            clients: clients, prefix: keyPrefix, access: access, named: queues.map(\.keys), isNamed: namesQueues,
+            clients: clients, prefix: redis.prefix, access: access, named: queues.map(\.keys),
+            isNamed: settings.namesQueues,
             searches: searches,
             configured: { name in
-                let isGiven = given(.format, queue: name) != nil || given(.list, queue: name) != nil
+                let isGiven = settings.given(.format, queue: name) != nil || settings.given(.list, queue: name) != nil
                 let queue =
                     try queues.first { $0.keys.queue == name }
-                    ?? queue(name, weight: nil, place: "the settings", isOnly: false)
+                    ?? source.queue(name, weight: nil, place: "the settings", isOnly: false)
                 return (QueueSource(keys: queue.keys, format: queue.format, limits: queue.limits), isGiven)
             }, waitUntilReady: waitUntilReady)
-    }
-}
-
-/// The time for which a command waits for Redis.
-struct RedisPatience: Sendable {
-    static let standard = 10_000
-    /// The time after which an unsuccessful attempt to connect is reported, in milliseconds.
-    private static let silence = 500
-    private static let hasReported = Atomic(false)
-
-    /// The time in milliseconds.
-    var milliseconds = standard
-
-    /// Waits for a client. Reports on standard error, once per process, why there is no connection yet.
-    /// - Parameter ready: waits for at most the given time.
-    func wait(until ready: (TimeAmount) async throws -> Void) async throws {
-        let first = min(Self.silence, milliseconds)
-        do {
-            return try await ready(.milliseconds(Int64(first)))
-        } catch let error as RedisError {
-            if case .authentication = error { throw error }
-            guard first < milliseconds else { throw error }
-            if !Self.hasReported.exchange(true, ordering: .relaxed) {
-                Terminal.note("waiting up to \(DurationText.text(milliseconds)) for Redis: \(error)\n")
-            }
-        }
-        try await ready(.milliseconds(Int64(milliseconds - first)))
     }
 }

@@ -34,7 +34,7 @@ struct EffectiveSettings {
             if key == .queueNames, !queuesOfFile.isEmpty { continue }
             add(key, settings.value(key))
         }
-        for queue in try settings.queues().map(\.keys.queue) {
+        for queue in try QueueSettings(settings).all().map(\.keys.queue) {
             for key in Setting.all where key.scope == .queue {
                 // Common values were added above.
                 let isNamed = queuesOfFile.contains(queue) && !key.canBeCommon

@@ -25,6 +25,8 @@ import Telemetry
 // Only a setting that is not a plain member, such as a credential, has a name here, by which `Settings` reads it.
 extension Setting {
     static let all: [Setting] = redis + queues + work + admin + app + gateway + queue
+    /// The settings that `--help` shows of those that most commands have.
+    static let bestKnown = [redisURL, prefix, queueNames, topic, key]
 
     // MARK: Redis
 

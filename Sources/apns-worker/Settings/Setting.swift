@@ -7,23 +7,6 @@ import PushJob
 /// `APNS_WORKER_` and the path in capitals with `_` instead of dots; on the command line, by `--` and the path with
 /// hyphens.
 struct Setting: Sendable {
-    /// The kind of a setting's values.
-    enum Kind: Sendable, Equatable {
-        case text
-        /// The path of a file.
-        case file
-        /// Several texts: a sequence in the file, separated by commas elsewhere.
-        case list
-        case number(ClosedRange<Int>)
-        case choice([String])
-        /// A duration such as `30s`. A bare number is in the given unit, as is the range.
-        case duration(DurationUnit, ClosedRange<Int>)
-        /// A size such as `64MiB`, or a bare number of bytes.
-        case size(ClosedRange<Int>)
-        /// A percentage such as `50%`, or a bare number.
-        case percentage(ClosedRange<Int>)
-    }
-
     /// A group of settings, with one title in `--help` and in the documentation's table.
     enum Section: String, CaseIterable, Sendable {
         case redis = "Redis"
@@ -37,6 +20,14 @@ struct Setting: Sendable {
         case work = "Work"
         case kept = "Results and dead letters"
         case admin = "Metrics and traces"
+
+        var scope: Scope {
+            switch self {
+            case .app, .gateway, .feedback, .channels: .app
+            case .format, .kept: .queue
+            case .redis, .queues, .queueOrder, .work, .admin: .worker
+            }
+        }
     }
 
     enum Scope: Sendable {
@@ -51,7 +42,7 @@ struct Setting: Sendable {
     let path: [String]
     /// The name in the environment.
     let variable: String
-    let kind: Kind
+    let kind: SettingKind
     let section: Section
     /// A sentence that describes the setting.
     let help: String
@@ -76,7 +67,8 @@ struct Setting: Sendable {
     ///   - isReloadable: by default true for the settings of apps.
     ///   - flag: replaces the flag that is derived from the path.
     private init(
-        _ path: String, _ kind: Kind, _ section: Section, _ help: String, initial: SettingContent?, otherwise: String?,
+        _ path: String, _ kind: SettingKind, _ section: Section, _ help: String, initial: SettingContent?,
+        otherwise: String?,
         isSecret: Bool, isReloadable: Bool?, hasFlag: Bool, flag: String?, canBeCommon: Bool, member: (any Sendable)?,
         memberUnit: DurationUnit?
     ) {
@@ -99,7 +91,7 @@ struct Setting: Sendable {
 
     /// Creates a setting that ``Settings`` reads by name.
     init(
-        _ path: String, _ kind: Kind, _ section: Section, _ help: String, initial: SettingContent? = nil,
+        _ path: String, _ kind: SettingKind, _ section: Section, _ help: String, initial: SettingContent? = nil,
         otherwise: String? = nil, isSecret: Bool = false, isReloadable: Bool? = nil, hasFlag: Bool = true,
         flag: String? = nil, canBeCommon: Bool = true
     ) {
@@ -115,7 +107,7 @@ struct Setting: Sendable {
     ///   - stored: the unit of a duration in the member, if it differs from that of a bare number.
     ///   - initial: the default, if it is not the member's.
     init<Root: ConfigurationRoot, Value: SettingValueType>(
-        _ path: String, _ kind: Kind, _ section: Section, to keyPath: WritableKeyPath<Root, Value> & Sendable,
+        _ path: String, _ kind: SettingKind, _ section: Section, to keyPath: WritableKeyPath<Root, Value> & Sendable,
         stored: DurationUnit? = nil, _ help: String, initial: SettingContent? = nil, otherwise: String? = nil,
         isReloadable: Bool? = nil
     ) {
@@ -185,43 +177,9 @@ struct Setting: Sendable {
 
     /// True if some workers cannot start without the setting; ``shownDefault`` says which.
     var isRequired: Bool { otherwise?.hasPrefix("required") ?? false }
-}
 
-extension Setting: Hashable {
-    static func == (left: Setting, right: Setting) -> Bool { left.path == right.path }
-    func hash(into hasher: inout Hasher) { hasher.combine(path) }
-}
+    // MARK: Values
 
-extension Setting.Section {
-    var scope: Setting.Scope {
-        switch self {
-        case .app, .gateway, .feedback, .channels: .app
-        case .format, .kept: .queue
-        case .redis, .queues, .queueOrder, .work, .admin: .worker
-        }
-    }
-}
-
-// MARK: - Values
-
-/// A value that was read. Durations are in milliseconds, sizes in bytes.
-enum SettingContent: Sendable, Equatable, ExpressibleByStringLiteral, ExpressibleByIntegerLiteral {
-    case text(String)
-    case number(Int)
-
-    init(stringLiteral value: String) { self = .text(value) }
-    init(integerLiteral value: Int) { self = .number(value) }
-
-    func multiplied(by scale: Int) -> SettingContent {
-        if case .number(let number) = self { .number(number * scale) } else { self }
-    }
-
-    func divided(by scale: Int) -> SettingContent {
-        if case .number(let number) = self { .number(number / scale) } else { self }
-    }
-}
-
-extension Setting {
     /// Throws for a value in quotation marks, which files with variables for Docker keep, and for control characters.
     func refuseQuotes(_ text: String) throws(SettingMistake) {
         let (first, last) = (text.first, text.last)
@@ -276,98 +234,9 @@ extension Setting {
     }
 }
 
-/// A value that a setting cannot have.
-struct SettingMistake: Error {
-    /// The problem, to be printed after the setting's name.
-    let sentence: String
-
-    /// The value is not the path of a file.
-    /// - Parameter itself: the setting for what the file has, if there is one.
-    static func noPath(itself: String?) -> SettingMistake {
-        let instead = itself.map { ", which belongs into \($0)" } ?? ""
-        return SettingMistake(
-            sentence: "is not the path of a file; its text is not shown, because it may be the secret itself\(instead)")
-    }
-}
-
-extension Setting.Kind {
-    /// Returns the content of a text; `nil` if the text is not a value of this kind.
-    func content(_ text: String) -> SettingContent? {
-        switch self {
-        case .text, .file, .list: return .text(text)
-        case .number(let range): return Int(text).flatMap { range.contains($0) ? .number($0) : nil }
-        case .percentage(let range):
-            let digits = text.hasSuffix("%") ? text.dropLast() : text[...]
-            return Int(digits).flatMap { range.contains($0) ? .number($0) : nil }
-        case .size(let range): return SizeText.bytes(text).flatMap { range.contains($0) ? .number($0) : nil }
-        case .duration(let bare, let range):
-            // A number without a unit. Digits are checked, because `Int` also reads a sign.
-            let number = text.allSatisfy { $0.isASCII && $0.isNumber } ? Int(text) : nil
-            if let number { return range.contains(number) ? .number(number * bare.milliseconds) : nil }
-            let milliseconds = DurationText.milliseconds(text)
-            return milliseconds.flatMap { self.milliseconds(bare, range).contains($0) ? .number($0) : nil }
-        case .choice(let known):
-            // YAML's other words for on and off.
-            let switches = known == ["on", "off"] ? ["true": "on", "false": "off", "yes": "on", "no": "off"] : [:]
-            let word = text.lowercased()
-            let meant = switches[word] ?? word
-            return known.contains(meant) ? .text(meant) : nil
-        }
-    }
-
-    /// Returns a content as text with its unit. Reading the text returns the same content.
-    func text(_ content: SettingContent) -> String {
-        switch (content, self) {
-        case (.number(let number), .duration): DurationText.text(number)
-        case (.number(let number), .size): SizeText.text(number)
-        case (.number(let number), .percentage): "\(number)%"
-        case (.number(let number), _): "\(number)"
-        case (.text(let text), _): text
-        }
-    }
-
-    private func milliseconds(_ unit: DurationUnit, _ range: ClosedRange<Int>) -> ClosedRange<Int> {
-        range.lowerBound * unit.milliseconds...range.upperBound * unit.milliseconds
-    }
-
-    /// Valid values: all of a choice, otherwise one.
-    fileprivate var examples: [SettingContent] {
-        switch self {
-        case .text, .file, .list: [.text("")]
-        case .number(let range), .percentage(let range), .size(let range): [.number(range.lowerBound)]
-        case .duration(let bare, let range): [.number(range.lowerBound * bare.milliseconds)]
-        case .choice(let known): known.map { .text($0) }
-        }
-    }
-
-    /// The description of valid values, such as `a duration from 7s to 1h`.
-    var expectation: String {
-        switch self {
-        case .text: "text"
-        case .file: "the path of a file"
-        case .list: "text, or a list of texts"
-        case .number(let range): "a whole number from \(range.lowerBound) to \(range.upperBound)"
-        case .percentage(let range): "a percentage from \(range.lowerBound)% to \(range.upperBound)%"
-        case .size(let range):
-            "a size from \(SizeText.text(range.lowerBound)) to \(SizeText.text(range.upperBound)), such as 64MiB, or in bytes"
-        case .duration(let bare, let range): DurationText.range(milliseconds(bare, range))
-        case .choice(let known):
-            known.count > 1 ? known.dropLast().joined(separator: ", ") + " or " + (known.last ?? "") : known.joined()
-        }
-    }
-
-    /// The placeholder of the value in `--help`; `nil` for the flag's own name.
-    var valueName: String? {
-        switch self {
-        case .text, .list: nil
-        case .file: "file"
-        case .number: "number"
-        case .percentage: "percentage"
-        case .size: "size"
-        case .duration: "duration"
-        case .choice(let known): known.count <= 3 ? known.joined(separator: "|") : nil
-        }
-    }
+extension Setting: Hashable {
+    static func == (left: Setting, right: Setting) -> Bool { left.path == right.path }
+    func hash(into hasher: inout Hasher) { hasher.combine(path) }
 }
 
 // MARK: - Members of configurations
@@ -383,56 +252,4 @@ protocol ConfigurationRoot: Sendable {
 /// The member to which a setting's value is written.
 private struct SettingMember<Root>: Sendable {
     let write: @Sendable (SettingContent, inout Root) -> Void
-}
-
-/// A type of member that a setting can set.
-protocol SettingValueType: Sendable {
-    init?(_ content: SettingContent)
-    var content: SettingContent? { get }
-}
-
-extension Int: SettingValueType {
-    init?(_ content: SettingContent) {
-        guard case .number(let number) = content else { return nil }
-        self = number
-    }
-    var content: SettingContent? { .number(self) }
-}
-
-extension Int64: SettingValueType {
-    init?(_ content: SettingContent) {
-        guard case .number(let number) = content else { return nil }
-        self.init(number)
-    }
-    var content: SettingContent? { .number(Int(self)) }
-}
-
-/// A share, whose setting is a percentage.
-extension Double: SettingValueType {
-    init?(_ content: SettingContent) {
-        guard case .number(let number) = content else { return nil }
-        self = Double(number) / 100
-    }
-    var content: SettingContent? { .number(Int((self * 100).rounded())) }
-}
-
-extension Bool: SettingValueType {
-    init?(_ content: SettingContent) { self = content == "on" }
-    var content: SettingContent? { .text(self ? "on" : "off") }
-}
-
-extension Optional: SettingValueType where Wrapped: SettingValueType {
-    init?(_ content: SettingContent) {
-        guard let value = Wrapped(content) else { return nil }
-        self = .some(value)
-    }
-    var content: SettingContent? { flatMap(\.content) }
-}
-
-extension SettingValueType where Self: RawRepresentable, RawValue == String {
-    init?(_ content: SettingContent) {
-        guard case .text(let text) = content else { return nil }
-        self.init(rawValue: text)
-    }
-    var content: SettingContent? { .text(rawValue) }
 }

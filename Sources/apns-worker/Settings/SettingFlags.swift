@@ -113,11 +113,6 @@ typealias QueuesOptions = SettingFlags<QueuesFlags>
 /// An app, or the common settings of several.
 typealias AppOptions = SettingFlags<AppFlags>
 
-extension Setting {
-    /// The settings that `--help` shows of those that most commands have.
-    fileprivate static let bestKnown = [redisURL, prefix, queueNames, topic, key]
-}
-
 enum RedisFlags: SettingFlagSections {
     static let sections = [Setting.Section.redis]
     static let haveFile = true
@@ -183,7 +178,7 @@ extension SettingFlags {
 extension QueueOptions {
     /// Returns the only queue, with its settings.
     func only(_ settings: Settings) throws -> QueueConfiguration {
-        let queues = try settings.queues()
+        let queues = try QueueSettings(settings).all()
         guard let only = queues.first, queues.count == 1 else {
             let place = settings.given(.queueNames)?.place.description ?? "the configuration"
             throw ValidationError("\(place) names \(queues.count) queues; choose one with --queue")
@@ -194,7 +189,7 @@ extension QueueOptions {
     /// Returns the queue for jobs of a producer: `default`, if the configuration has several.
     func ofJobs(_ settings: Settings) throws -> QueueConfiguration {
         if given[.queueNames] == nil,
-            let common = try settings.queues().first(where: { $0.keys.queue == "default" })
+            let common = try QueueSettings(settings).all().first(where: { $0.keys.queue == "default" })
         {
             return common
         }
@@ -212,6 +207,6 @@ extension QueueOptions {
         _ settings: Settings, _ body: (RedisClient, QueueKeys) async throws -> Void
     ) async throws {
         let keys = try only(settings).keys
-        try await settings.withClient(for: keys.jobs) { try await body($0, keys) }
+        try await CommandRedis(settings).withClient(for: keys.jobs) { try await body($0, keys) }
     }
 }

@@ -36,7 +36,7 @@ struct InboxSummaryTests {
             push("aa", badge(0), answer: nil, topic: "com.example.news"),
             push("aa", "{}", type: "voip", topic: "com.example.shop.voip"),
         ])
-        let (devices, total) = recorder.devices(InboxFilter(), atMost: 10)
+        let (devices, total) = InboxSummary(recorder, InboxFilter()).devices(atMost: 10)
         #expect(devices.map(\.name) == ["aa", "bb"] && total == 2)
         let first = try #require(devices.first)
         #expect(first.badges == ["com.example.shop": 2, "com.example.news": 0, "x": 3])
@@ -50,10 +50,10 @@ struct InboxSummaryTests {
         let recorder = recorder([
             push("aa", "{}"), push("bb", "{}"), push(nil, "{}", channel: "aa"), push("aa", "{}", answer: 410),
         ])
-        let all = recorder.devices(InboxFilter(), atMost: 10)
+        let all = InboxSummary(recorder, InboxFilter()).devices(atMost: 10)
         #expect(all.devices.map(\.name) == ["aa", "aa", "bb"] && all.devices.map(\.isChannel) == [false, true, false])
         #expect(all.devices[0].newest.sequence == 1)
-        let some = recorder.devices(InboxFilter(), atMost: 1)
+        let some = InboxSummary(recorder, InboxFilter()).devices(atMost: 1)
         #expect(some.devices.map(\.received) == [2] && some.total == 3)
     }
 
@@ -72,7 +72,7 @@ struct InboxSummaryTests {
             push("aa", "{}"), state("start", 40), state("end", 50), state("update", 60),
             state("update", 5, "bb", answer: 410),
         ])
-        let activities = recorder.activities(InboxFilter())
+        let activities = InboxSummary(recorder, InboxFilter()).activities
         #expect(activities.map { $0.updates.count } == [1, 3, 4])
         #expect(activities.map { $0.shown?.entry.sequence } == [nil, 7, 2])
         #expect(activities.map(\.isEnded) == [false, true, false])
@@ -92,7 +92,7 @@ struct InboxSummaryTests {
         var filter = InboxFilter()
         filter.answer = "410"
         filter.token = "aa"
-        let (total, answers) = recorder.answers(filter)
+        let (total, answers) = InboxSummary(recorder, filter).answers
         #expect(total == 4)
         #expect(
             answers == [

@@ -66,8 +66,8 @@ struct ExampleTests {
 
 @Suite("The destination of a job to try")
 struct JobDestinationTests {
-    private static func app(_ name: String, _ endpoint: String) -> FleetStatus.App {
-        var app = FleetStatus.App(name: name)
+    private static func app(_ name: String, _ endpoint: String) -> AppStatus {
+        var app = AppStatus(name: name)
         app.endpoints = [endpoint]
         return app
     }
@@ -94,7 +94,7 @@ struct JobDestinationTests {
             ),
             (#""app":"gone","#, [shop], "through the app gone. No worker has reported this app"),
         ])
-    func words(app: String, apps: [FleetStatus.App], expected: String) throws {
+    func words(app: String, apps: [AppStatus], expected: String) throws {
         let queue = QueueSource(keys: try QueueKeys(queue: "q"), format: .native)
         let body = ByteBuffer(string: "{\(app)\(Self.token),\(Self.payload)}")
         let found = try #require(

@@ -8,11 +8,11 @@ import WebPages
 @Suite("Queues, workers, apps and servers on their pages")
 struct FleetPagesTests {
     private static func worker(
-        _ name: String = "vm.7.ab", _ state: FleetStatus.Worker.State = .running, claimed: Int = 3,
+        _ name: String = "vm.7.ab", _ state: WorkerStatus.State = .running, claimed: Int = 3,
         lease: Int64 = 25_000,
         late: Int64? = nil, notReady: [String] = [], queues: [String] = ["default"]
-    ) -> FleetStatus.Worker {
-        var worker = FleetStatus.Worker(name: name)
+    ) -> WorkerStatus {
+        var worker = WorkerStatus(name: name)
         (worker.state, worker.claimed, worker.leaseLeftMs, worker.latenessMs) = (state, claimed, lease, late)
         (worker.notReady, worker.queues) = (notReady, queues)
         return worker
@@ -69,7 +69,7 @@ struct FleetPagesTests {
                 "It has a lease and no report that this version can read."
             ),
         ])
-    func condition(worker: FleetStatus.Worker, word: String, tone: Elements.Tone, sentence: String) {
+    func condition(worker: WorkerStatus, word: String, tone: Elements.Tone, sentence: String) {
         let condition = WorkerCondition(worker)
         #expect(condition.word == word && condition.tone == tone)
         #expect(condition.sentence == sentence)
@@ -78,9 +78,9 @@ struct FleetPagesTests {
     @Test("stopping a worker leaves jobs only where no other worker claims them")
     func stopping() {
         var status = FleetStatus()
-        var queue = FleetStatus.Queue(name: "bulk")
+        var queue = QueueStatus(name: "bulk")
         (queue.waiting, queue.due) = (1200, 34)
-        status.queues = [FleetStatus.Queue(name: "default"), queue]
+        status.queues = [QueueStatus(name: "default"), queue]
         let one = Self.worker("one", queues: ["bulk", "default"])
         status.workers = [
             one, Self.worker("two"), Self.worker("hung", late: 12_000, queues: ["bulk"]),
@@ -95,10 +95,10 @@ struct FleetPagesTests {
 
     private static let now: Int64 = 1_800_000_000_000
 
-    private static func app(_ state: FleetStatus.App.State, _ change: (inout FleetStatus.App) -> Void = { _ in })
-        -> FleetStatus.App
+    private static func app(_ state: AppStatus.State, _ change: (inout AppStatus) -> Void = { _ in })
+        -> AppStatus
     {
-        var app = FleetStatus.App(name: "shop")
+        var app = AppStatus(name: "shop")
         (app.state, app.endpoints, app.lanes) = (state, ["api.push.apple.com:443"], 4)
         change(&app)
         return app
@@ -137,7 +137,7 @@ struct FleetPagesTests {
             ),
             (Self.app(.unknown), "unknown", .quiet, "No running worker reports it."),
         ])
-    func appState(app: FleetStatus.App, word: String, tone: Elements.Tone, sentence: String) {
+    func appState(app: AppStatus, word: String, tone: Elements.Tone, sentence: String) {
         let state = AppState(app, now: Self.now)
         #expect(state.word == word && state.tone == tone)
         #expect(state.sentence == sentence)

@@ -9,7 +9,7 @@ import WebPages
 struct HistoryChartsTests {
     /// A time in milliseconds since 1970: 2026-11-21T14:05:00Z.
     private static let time: Int64 = 1_795_269_900_000
-    private static let times = Chart.Times(first: time - 59 * 60_000, step: 60_000, count: 60)
+    private static let times = ChartTimes(first: time - 59 * 60_000, step: 60_000, count: 60)
 
     private static func links(_ base: String = "", queues: [String]) -> ChartLinks {
         ChartLinks(Links(base: base), times, queues: queues)
@@ -25,14 +25,14 @@ struct HistoryChartsTests {
         return entry
     }
 
-    private static func worker(_ name: String, _ version: String, minutesAgo: Int64?) -> FleetStatus.Worker {
-        var worker = FleetStatus.Worker(name: name)
+    private static func worker(_ name: String, _ version: String, minutesAgo: Int64?) -> WorkerStatus {
+        var worker = WorkerStatus(name: name)
         worker.version = version
         worker.startedAt = minutesAgo.map { time - $0 * 60_000 }
         return worker
     }
 
-    private static func changes(_ entries: [AuditEntry], _ workers: [FleetStatus.Worker] = []) -> [DeliveryChange] {
+    private static func changes(_ entries: [AuditEntry], _ workers: [WorkerStatus] = []) -> [DeliveryChange] {
         DeliveryChange.all(entries, workers, in: times, of: ["news"])
     }
 

@@ -97,8 +97,8 @@ struct ListTests {
 
     @Test("the number of jobs in some states is known only if the status has counted them")
     func stateCounts() {
-        func queue(_ name: String, retrying: Int?) -> FleetStatus.Queue {
-            var queue = FleetStatus.Queue(name: name)
+        func queue(_ name: String, retrying: Int?) -> QueueStatus {
+            var queue = QueueStatus(name: name)
             (queue.waiting, queue.due, queue.later, queue.claimed) = (10, 1, 5, 3)
             (queue.retrying, queue.scheduled, queue.deferred) = (retrying, 2, 0)
             return queue

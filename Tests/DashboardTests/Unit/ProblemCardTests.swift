@@ -6,15 +6,13 @@ import WebPages
 
 @Suite("Problems on the pages")
 struct ProblemCardTests {
-    private typealias Remedy = FleetStatus.Problem.Remedy
-
-    private static let remedies: [FleetStatus.Problem.Remedy] = [
+    private static let remedies: [Remedy] = [
         .resumeApp("news"), .resumeQueue("q"), .resumeCampaign("c"), .cancelCampaign("c"),
         .requeue(queue: "q", reason: "BadPayload"), .requeue(queue: "q", reason: nil), .unquiet,
     ]
 
     @Test("the button of a remedy is an action that exists, with all the fields that it requires", arguments: remedies)
-    private func buttons(remedy: FleetStatus.Problem.Remedy) throws {
+    private func buttons(remedy: Remedy) throws {
         let action = try #require(remedy.action)
         let kind = try #require(ActionKind.all.first { $0.name == action.name })
         var form = Fields()
@@ -38,14 +36,14 @@ struct ProblemCardTests {
             (.queue("a/b"), "/queues/a%2Fb"), (.app("news"), "/apps/news"), (.worker("w"), "/workers/w"),
             (.campaign("c"), "/campaigns/c"), (.server("a:1"), "/redis"), (.key("push:x"), "/redis"),
             (.shared("push"), "/redis"),
-        ] as [(FleetStatus.Problem.Object, String)])
-    func links(object: FleetStatus.Problem.Object, path: String) {
+        ] as [(Problem.Object, String)])
+    func links(object: Problem.Object, path: String) {
         #expect(Links().path(object.segments) == path)
     }
 
     @Test("the delivery rate is that of the last readings or, before them, of the last complete minute")
     func rate() {
-        var queue = FleetStatus.Queue(name: "q")
+        var queue = QueueStatus(name: "q")
         #expect(DeliveryRate([queue], minutes: [1, 2]).now == 2)
         #expect(DeliveryRate([queue], minutes: []).now == nil)
         queue.deliveredRate = 0

@@ -13,7 +13,7 @@ struct DeviceTextTests {
 
     /// Returns what is left of a job without the device; `nil` for nothing.
     private func rest(_ text: String) -> String? {
-        finder.jobText(ByteBuffer(string: text), .withoutDevices).rest.map { String(buffer: $0) }
+        DeviceText.job(ByteBuffer(string: text), .withoutDevices, finder).rest.map { String(buffer: $0) }
     }
 
     @Test(
@@ -74,15 +74,15 @@ struct DeviceTextTests {
     @Test("a job that names the device in another member is removed, and the loss of other tokens is counted")
     func lost() {
         let job = #"{"id":"for-\#(Self.one)","tokens":["\#(Self.one)","\#(Self.other)","x"]}"#
-        let text = finder.jobText(ByteBuffer(string: job), .withoutDevices)
+        let text = DeviceText.job(ByteBuffer(string: job), .withoutDevices, finder)
         #expect(text.rest == nil && text.lost == 2)
-        #expect(finder.jobText(ByteBuffer(string: #"{"token":"\#(Self.one)"}"#), .withoutDevices).lost == 0)
+        #expect(DeviceText.job(ByteBuffer(string: #"{"token":"\#(Self.one)"}"#), .withoutDevices, finder).lost == 0)
     }
 
     @Test("an export has no token of another device")
     func only() throws {
         let job = #"{"tokens":["\#(Self.other)","\#(Self.one)"],"alert":"x"}"#
-        let rest = try #require(finder.jobText(ByteBuffer(string: job), .onlyDevices).rest)
+        let rest = try #require(DeviceText.job(ByteBuffer(string: job), .onlyDevices, finder).rest)
         #expect(String(buffer: rest) == #"{"tokens":["\#(Self.one)"],"alert":"x"}"#)
     }
 
@@ -90,7 +90,7 @@ struct DeviceTextTests {
     func deadLetter() {
         let (one, other) = (Self.one, Self.other)
         func rest(_ member: String) -> String? {
-            finder.deadLetterText(ByteBuffer(string: member), .withoutDevices).rest.map { String(buffer: $0) }
+            DeviceText.deadLetter(ByteBuffer(string: member), .withoutDevices, finder).rest.map { String(buffer: $0) }
         }
         let job = #"{"tokens":["\#(one)","\#(other)"]}"#
         let left = #"{"tokens":["\#(other)"]}"#
@@ -108,7 +108,7 @@ struct DeviceTextTests {
     @Test("an entry of results keeps those of other devices, with their time")
     func results() throws {
         func text(_ array: String, _ entry: String = "1795278873351-2") -> DeviceText {
-            finder.resultsText(ByteBuffer(string: array), entry: entry)
+            DeviceText.results(ByteBuffer(string: array), entry: entry, finder)
         }
         let array = """
             [{"outcome":"delivered","notifications":[

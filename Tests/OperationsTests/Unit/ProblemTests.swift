@@ -7,12 +7,10 @@ import Testing
 
 @Suite("Problems of a fleet")
 struct ProblemTests {
-    private typealias Problem = FleetStatus.Problem
-
     private static let now: Int64 = 1_795_000_000_000
 
     private static func server(_ address: String, _ fields: [String: String], refusal: String? = nil)
-        -> FleetStatus.Server
+        -> ServerStatus
     {
         let well = [
             "redis_version": "7.0.15", "used_memory": "100", "maxmemory": "1000", "maxmemory_policy": "noeviction",
@@ -25,27 +23,27 @@ struct ProblemTests {
                 writeRefusal: refusal.map { RedisServerError(text: $0) }), queues: [])
     }
 
-    private static func queue(_ name: String, _ change: (inout FleetStatus.Queue) -> Void) -> FleetStatus.Queue {
-        var queue = FleetStatus.Queue(name: name)
+    private static func queue(_ name: String, _ change: (inout QueueStatus) -> Void) -> QueueStatus {
+        var queue = QueueStatus(name: name)
         change(&queue)
         return queue
     }
 
-    private static func worker(_ name: String, _ change: (inout FleetStatus.Worker) -> Void) -> FleetStatus.Worker {
-        var worker = FleetStatus.Worker(name: name)
+    private static func worker(_ name: String, _ change: (inout WorkerStatus) -> Void) -> WorkerStatus {
+        var worker = WorkerStatus(name: name)
         (worker.state, worker.lanes, worker.leaseLeftMs) = (.running, 1, 1000)
         change(&worker)
         return worker
     }
 
-    private static func app(_ name: String, _ change: (inout FleetStatus.App) -> Void) -> FleetStatus.App {
-        var app = FleetStatus.App(name: name)
+    private static func app(_ name: String, _ change: (inout AppStatus) -> Void) -> AppStatus {
+        var app = AppStatus(name: name)
         (app.endpoints, app.lanes) = (["apns:443"], 2)
         change(&app)
         return app
     }
 
-    private static func pause(_ reason: String, until: Int64? = nil) -> FleetStatus.Pause {
+    private static func pause(_ reason: String, until: Int64? = nil) -> PauseStatus {
         .init(PauseRecord(reason: reason, since: now - 60_000, until: until))
     }
 
@@ -92,16 +90,16 @@ struct ProblemTests {
         return status
     }()
 
-    private static let problems: [FleetStatus.Problem] = {
-        var limits = FleetStatus.Limits()
+    private static let problems: [Problem] = {
+        var limits = ProblemLimits()
         limits.age = 600_000
-        return status.findProblems(limits)
+        return Diagnosis(status, limits).problems
     }()
 
     @Test(
         "each kind has an object, and a remedy or the reason for which no command helps",
         arguments: Problem.Kind.allCases)
-    private func kinds(kind: FleetStatus.Problem.Kind) throws {
+    private func kinds(kind: Problem.Kind) throws {
         let found = Self.problems.filter { $0.kind == kind }
         #expect(!found.isEmpty, "the fleet above has every kind")
         for problem in found {
@@ -139,8 +137,8 @@ struct ProblemTests {
                 "`apns-worker campaign show spring` has the numbers; `apns-worker campaign resume spring` continues; `apns-worker campaign cancel spring` ends it"
             ),
             ("gone", [.startWorker(queues: ["slow"])], "start a worker on slow: it reclaims the jobs"),
-        ] as [(String, [FleetStatus.Problem.Remedy], String)])
-    func remedies(subject: String, remedies: [FleetStatus.Problem.Remedy], advice: String) throws {
+        ] as [(String, [Remedy], String)])
+    func remedies(subject: String, remedies: [Remedy], advice: String) throws {
         let problem = try #require(Self.problems.first { $0.subject == subject })
         #expect(problem.remedies == remedies && problem.advice == advice, "\(problem)")
     }
@@ -175,7 +173,7 @@ struct ProblemTests {
                 }
             ]
         )
-        let problem = try #require(status.findProblems(.init()).first { $0.kind == .deadLetters })
+        let problem = try #require(Diagnosis(status).problems.first { $0.kind == .deadLetters })
         #expect(problem.remedies.last == .requeue(queue: "q", reason: expected))
     }
 
@@ -187,7 +185,7 @@ struct ProblemTests {
         ])
     func quoted(name: String, word: String) {
         #expect(FleetAccess().command(["stop"], name) == "apns-worker stop \(word)")
-        #expect(FleetStatus.Problem.Remedy.resumeApp(name).command(.init()) == "apns-worker resume --app \(word)")
+        #expect(Remedy.resumeApp(name).command(.init()) == "apns-worker resume --app \(word)")
     }
 
     @Test(
@@ -198,8 +196,8 @@ struct ProblemTests {
             (.requeue(queue: "-x", reason: "-y z"), "requeue --queue=-x '--reason=-y z'"),
             (.startWorker(queues: ["-x", "y"]), "run --queue=-x,y"),
             (.requeue(queue: "q", reason: nil), "requeue --queue q --all"),
-        ] as [(FleetStatus.Problem.Remedy, String)])
-    func dashes(remedy: FleetStatus.Problem.Remedy, command: String) {
+        ] as [(Remedy, String)])
+    func dashes(remedy: Remedy, command: String) {
         #expect(remedy.command(.init()) == "apns-worker " + command)
     }
 
@@ -225,14 +223,14 @@ struct ProblemTests {
         ] as [([FleetAccess.Value], String, String)])
     func access(settings: [FleetAccess.Value], command: String, dashed: String) {
         let access = FleetAccess(settings)
-        #expect(FleetStatus.Problem.Remedy.resumeCampaign("c").command(access) == command)
-        #expect(FleetStatus.Problem.Remedy.resumeCampaign("-c").command(access) == dashed)
+        #expect(Remedy.resumeCampaign("c").command(access) == command)
+        #expect(Remedy.resumeCampaign("-c").command(access) == dashed)
     }
 
     @Test("the advice and the commands of all problems have what reaches their fleet")
     func accessOfProblems() throws {
         let access = FleetAccess([("--prefix", "APNS_WORKER_PREFIX", "other")])
-        for problem in Self.status.findProblems(.init(), access) {
+        for problem in Diagnosis(Self.status, .init(), access).problems {
             let (json, words) = (try JSONLine.text(problem), problem.advice)
             #expect(words.split(separator: "`apns-worker").dropFirst().allSatisfy { $0.contains(" --prefix other") })
             #expect(json.ranges(of: "\"apns-worker").count == problem.remedies.count, "\(json)")

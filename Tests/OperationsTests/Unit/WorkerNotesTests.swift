@@ -6,9 +6,9 @@ import Testing
 @Suite("The consequences of a command to workers")
 struct WorkerNotesTests {
     private static func worker(
-        _ name: String, _ queues: String, _ state: FleetStatus.Worker.State = .running, inFlight: Int = 0
-    ) -> FleetStatus.Worker {
-        var worker = FleetStatus.Worker(name: name)
+        _ name: String, _ queues: String, _ state: WorkerStatus.State = .running, inFlight: Int = 0
+    ) -> WorkerStatus {
+        var worker = WorkerStatus(name: name)
         worker.queues = queues.split(separator: " ").map(String.init)
         (worker.state, worker.inFlight) = (state, inFlight)
         return worker
@@ -20,9 +20,9 @@ struct WorkerNotesTests {
             worker("a", "bulk default", inFlight: 12), worker("b", "default"), worker("c", "other", .quiet),
             worker("d", "bulk", .gone), worker("e", "bulk", .draining, inFlight: 1),
         ]
-        var bulk = FleetStatus.Queue(name: "bulk")
+        var bulk = QueueStatus(name: "bulk")
         (bulk.waiting, bulk.due) = (1000, 234)
-        status.queues = [bulk, FleetStatus.Queue(name: "default"), FleetStatus.Queue(name: "other")]
+        status.queues = [bulk, QueueStatus(name: "default"), QueueStatus(name: "other")]
         return status
     }()
 

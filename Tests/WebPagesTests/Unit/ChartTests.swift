@@ -10,8 +10,8 @@ struct ChartTests {
     private static let (minute, day): (Int64, Int64) = (60_000, 86_400_000)
 
     /// Returns steps of which the last contains the time above.
-    private static func times(_ step: Int64, _ count: Int) -> Chart.Times {
-        Chart.Times(first: time / step * step - Int64(count - 1) * step, step: step, count: count)
+    private static func times(_ step: Int64, _ count: Int) -> ChartTimes {
+        ChartTimes(first: time / step * step - Int64(count - 1) * step, step: step, count: count)
     }
 
     private static func chart(
@@ -27,7 +27,7 @@ struct ChartTests {
     @Test(
         "An axis has three to five round labels of one unit above 0, and ends at or above the largest value",
         arguments: [
-            (Chart.Unit.count, 0, "0, 1"), (.count, 1, "0, 1"), (.count, 2, "0, 1, 2"), (.count, 3, "0, 1, 2, 3"),
+            (ChartUnit.count, 0, "0, 1"), (.count, 1, "0, 1"), (.count, 2, "0, 1, 2"), (.count, 3, "0, 1, 2, 3"),
             (.count, 7, "0, 2, 4, 6, 8"), (.count, 47, "0, 10, 20, 30, 40, 50"), (.count, 51, "0, 20, 40, 60"),
             (.count, 999, "0, 200, 400, 600, 800, 1,000"), (.count, 60_000, "0, 20k, 40k, 60k"),
             (.count, 3e6, "0, 1M, 2M, 3M"), (.number, 0.4, "0, 0.1, 0.2, 0.3, 0.4"), (.number, 12, "0, 5, 10, 15"),
@@ -39,17 +39,17 @@ struct ChartTests {
             (.milliseconds, 161_000, "0, 1 min, 2 min, 3 min"), (.milliseconds, 180_000, "0, 1 min, 2 min, 3 min"),
             (.milliseconds, 3_700_000, "0, 15 min, 30 min, 45 min, 60 min, 75 min"),
             (.milliseconds, 4e7, "0, 6 h, 12 h"), (.milliseconds, 3e8, "0, 1 d, 2 d, 3 d, 4 d"),
-        ] as [(Chart.Unit, Double, String)])
-    func scale(unit: Chart.Unit, largest: Double, labels: String) {
-        #expect(Chart.Scale(unit, upTo: largest).labels.joined(separator: ", ") == labels)
+        ] as [(ChartUnit, Double, String)])
+    func scale(unit: ChartUnit, largest: Double, labels: String) {
+        #expect(ChartScale(unit, upTo: largest).labels.joined(separator: ", ") == labels)
     }
 
     @Test("Axes of all sizes enclose the values with at most five steps")
     func scales() {
-        for unit in [Chart.Unit.count, .number, .milliseconds] {
+        for unit in [ChartUnit.count, .number, .milliseconds] {
             for power in 0..<40 {
                 for largest in [0.1, 0.3, 0.77].map({ value in (0..<power).reduce(value) { sum, _ in sum * 2 } }) {
-                    let scale = Chart.Scale(unit, upTo: largest)
+                    let scale = ChartScale(unit, upTo: largest)
                     #expect(scale.top >= largest && 1...5 ~= scale.count, "\(unit) \(largest)")
                     #expect(scale.steps.map(\.size) == scale.steps.map(\.size).sorted())
                 }
@@ -60,12 +60,12 @@ struct ChartTests {
     @Test(
         "Values have as many digits as help",
         arguments: [
-            (Chart.Unit.count, 1204, "1,204"), (.number, 0.4, "0.4"), (.number, 1204.6, "1,205"),
+            (ChartUnit.count, 1204, "1,204"), (.number, 0.4, "0.4"), (.number, 1204.6, "1,205"),
             (.milliseconds, 850, "850 ms"), (.milliseconds, 2400, "2.4 s"), (.milliseconds, 45_900, "45 s"),
             (.milliseconds, 161_000, "2 min 41 s"), (.milliseconds, 180_000, "3 min"),
             (.milliseconds, 7_500_000, "2 h 5 min"), (.milliseconds, 273_600_000, "3 d 4 h"),
-        ] as [(Chart.Unit, Double, String)])
-    func values(unit: Chart.Unit, value: Double, text: String) { #expect(unit.text(value) == text) }
+        ] as [(ChartUnit, Double, String)])
+    func values(unit: ChartUnit, value: Double, text: String) { #expect(unit.text(value) == text) }
 
     @Test(
         "Times are at round moments in UTC, and steps are named by their beginning, or by both ends",
@@ -85,7 +85,7 @@ struct ChartTests {
 
     @Test("A time belongs to the step in which it lies")
     func steps() {
-        let times = Chart.Times(first: 1000, step: 100, count: 3)
+        let times = ChartTimes(first: 1000, step: 100, count: 3)
         #expect([999, 1000, 1099, 1100, 1299, 1300].map { times.index(of: $0) } == [nil, 0, 0, 1, 2, nil])
         #expect(times.start(2) == 1200)
     }
@@ -168,22 +168,22 @@ struct ChartTests {
 
     @Test("A sparkline has gaps, a title, and no axes")
     func spark() {
-        let text = Chart.spark(values: [1, nil, 0, 2], title: "Now <2>").text
+        let text = SVG.spark(values: [1, nil, 0, 2], title: "Now <2>").text
         #expect(text.contains("viewBox=\"0 0 4 24\"") && text.contains("aria-label=\"Now &lt;2&gt;\""))
         #expect(text.contains("d=\"M0.2 12h0.6M2.5 23L3.5 1\"") && !text.contains("<text"))
-        #expect(Chart.spark(values: [nil, 0, .nan], title: "").text.isEmpty)
+        #expect(SVG.spark(values: [nil, 0, .nan], title: "").text.isEmpty)
     }
 
     @Test("Shares add up to the whole bar, small ones are seen, and the legend never rounds them away")
     func shares() throws {
         let parts = [("delivered", "delivered", 99_990), ("expired", "expired", 0), ("dead", "dead", 10)]
-        let text = Chart.shares(parts).text
+        let text = SVG.shares(parts).text
         #expect(text.contains("99,990 (99.9%)") && text.contains("10 (&lt;0.1%)") && !text.contains("expired"))
         let widths = text.split(separator: "width=\"").dropFirst(2).compactMap {
             Double($0.prefix { $0 != "%" })
         }
         #expect(widths.count == 2 && abs(widths.reduce(0, +) - 100) < 0.1 && widths[1] > 0.5)
-        #expect(Chart.shares([("one", "dead", 5)]).text.contains("5 (100%)"))
-        #expect(Chart.shares([("one", "dead", 0)]).text.isEmpty)
+        #expect(SVG.shares([("one", "dead", 5)]).text.contains("5 (100%)"))
+        #expect(SVG.shares([("one", "dead", 0)]).text.isEmpty)
     }
 }

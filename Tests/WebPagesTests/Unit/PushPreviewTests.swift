@@ -110,7 +110,7 @@ import Testing
     @Test(
         "Without a push type the topic and the payload determine the kind",
         arguments: [
-            ("com.example.app.voip", "{}", PushPreview.Kind.voip), ("com.example.app.voip-ptt", "{}", .pushtotalk),
+            ("com.example.app.voip", "{}", PushKind.voip), ("com.example.app.voip-ptt", "{}", .pushtotalk),
             ("com.example.app.push-type.liveactivity", "{}", .liveactivity),
             ("com.example.app", #"{"mdm":"x"}"#, .mdm),
             ("com.example.app", #"{"aps":{"event":"end","content-state":{}}}"#, .liveactivity),
@@ -118,7 +118,7 @@ import Testing
             ("com.example.app", #"{"aps":{"content-available":1,"sound":"x"}}"#, .alert),
             ("com.example.app", #"{"aps":{"content-changed":true}}"#, .widgets), ("", "null", .alert),
         ])
-    func kinds(topic: String, payload: String, kind: PushPreview.Kind) {
+    func kinds(topic: String, payload: String, kind: PushKind) {
         #expect(preview(payload, topic: topic).kind == kind)
         #expect(preview(payload, topic: topic).appName == "App")
     }

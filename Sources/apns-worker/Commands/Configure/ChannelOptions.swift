@@ -21,7 +21,7 @@ struct ChannelOptions: ParsableArguments {
 
     /// Returns the app whose channels are managed.
     private func configuration(_ all: Settings) throws -> AppConfiguration {
-        let apps = try all.apps()
+        let apps = try WorkerSettings(all).apps()
         let names = apps.map(\.name).joined(separator: ", ")
         guard let app else {
             guard apps.count == 1 else {

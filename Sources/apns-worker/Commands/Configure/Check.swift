@@ -72,7 +72,7 @@ struct Check: AsyncParsableCommand {
             printer.report([.init(.failure, "configuration", CommandFailure.message(of: error))])
             throw ExitCode(1)
         }
-        do { apps = try settings.apps() } catch let error as CommandFailure {
+        do { apps = try WorkerSettings(settings).apps() } catch let error as CommandFailure {
             guard let example = try exampleApp(settings, printer) else {
                 printer.report([.init(.failure, "configuration", error.message)])
                 throw ExitCode(1)
@@ -131,7 +131,7 @@ struct Check: AsyncParsableCommand {
     private func checkJobs(
         from source: String, _ isRpush: Bool, _ settings: Settings, _ apps: [AppConfiguration]
     ) async throws {
-        let format = isRpush ? .native : try settings.firstFormat
+        let format = isRpush ? .native : try QueueSettings(settings).firstFormat
         let jobs = JobsFrom(source, isRpush: isRpush, jobCheck(settings, apps, format))
         let survey = try await jobs.read(settings, usesRedis: !noRedis)
         try SurveyReport(survey: survey, source: source).print(asJSON: json)
@@ -147,15 +147,15 @@ struct Check: AsyncParsableCommand {
 
     private func checkRedis(_ settings: Settings, _ apps: [AppConfiguration], _ printer: VerdictPrinter) async throws {
         let place: RedisTopology
-        do { place = try settings.redisTopology() } catch let error as CommandFailure {
+        do { place = try RedisSettings(settings).topology() } catch let error as CommandFailure {
             return printer.report([.init(.failure, "redis", error.message)])
         }
         var isFirst = true
         // Queues on the same server share its findings.
         var reported: Set<String> = []
-        for queue in try settings.queues() {
+        for queue in try QueueSettings(settings).all() {
             do {
-                try await settings.withClient(for: queue.keys.jobs) { client in
+                try await CommandRedis(settings).withClient(for: queue.keys.jobs) { client in
                     let report = try await QueueCheck(client, queue.keys).run(now: Int64(Date().timeIntervalSince1970))
                     if isFirst {
                         printer.report([
@@ -177,9 +177,9 @@ struct Check: AsyncParsableCommand {
                 return printer.report([.init(.failure, "redis", "\(place): \(error.message)")])
             }
         }
-        let keys = settings.sharedKeys
+        let keys = RedisSettings(settings).sharedKeys
         for app in apps {
-            try await settings.withClient(for: keys.appPaused(app.name)) { client in
+            try await CommandRedis(settings).withClient(for: keys.appPaused(app.name)) { client in
                 guard let pause = try await AppPauses.read(app.name, client, keys) else { return }
                 printer.report([.init(.warning, "app \(app.name)", "it is paused: \(pause.inWords)")])
             }
@@ -196,7 +196,7 @@ struct Check: AsyncParsableCommand {
         } catch {
             return printer.report([.init(.failure, "job", "\(error)")])
         }
-        let check = jobCheck(settings, apps, try settings.queues().first?.format ?? .native)
+        let check = jobCheck(settings, apps, try QueueSettings(settings).all().first?.format ?? .native)
         for (number, job) in jobs.enumerated() {
             let now = Date().timeIntervalSince1970
             let name = jobs.count == 1 ? "job" : "job \(number + 1)"

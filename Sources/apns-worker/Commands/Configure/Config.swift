@@ -50,6 +50,6 @@ struct Config: AsyncParsableCommand {
             Terminal.print(EffectiveSettings.yaml(lines))
         }
         // Reports mistakes that no single setting shows: missing files, and contradictory settings.
-        _ = try settings.worker(named: "config")
+        _ = try WorkerSettings(settings).configuration(named: "config")
     }
 }

@@ -36,10 +36,10 @@ final class JobsFrom {
         if source == "-" || !usesRedis || access(source, F_OK) == 0 {
             try readFile()
         } else {
-            if isRpush, case .cluster = try settings.redisTopology() {
+            if isRpush, case .cluster = try RedisSettings(settings).topology() {
                 throw ValidationError("rpush does not work with a Redis Cluster; give the address of one server")
             }
-            try await settings.withClient(for: source) { try await self.readKeys($0) }
+            try await CommandRedis(settings).withClient(for: source) { try await self.readKeys($0) }
         }
         return survey
     }

@@ -36,7 +36,7 @@ struct PlanMeasurement {
     init(_ settings: Settings, notifications: Int) throws {
         (self.settings, self.notifications) = (settings, notifications)
         let number = String(UInt64.random(in: .min ... .max), radix: 16)
-        prefix = "\(settings.keyPrefix):plan-\(number)"
+        prefix = "\(RedisSettings(settings).prefix):plan-\(number)"
         do { keys = try QueueKeys(prefix: prefix) } catch { throw CommandFailure(.configuration, "\(error)") }
         sharedKeys = SharedKeys(prefix: prefix)
     }
@@ -46,8 +46,8 @@ struct PlanMeasurement {
     func run() async throws -> PlanConstants {
         Interruption.watch()
         var result: PlanConstants?
-        try await settings.withClient(for: keys.jobs) { client in
-            try await settings.withClient(for: sharedKeys.invalidTokens) { shared in
+        try await CommandRedis(settings).withClient(for: keys.jobs) { client in
+            try await CommandRedis(settings).withClient(for: sharedKeys.invalidTokens) { shared in
                 let servers = [client, shared]
                 for server in servers {
                     guard try await ownKeys(server).isEmpty else {
@@ -125,9 +125,10 @@ struct PlanMeasurement {
         app.maximumConnections = 1
         app.maximumStreams = Self.streams
         var configuration = WorkerConfiguration(
-            redis: try settings.redisTopology(), queues: [QueueConfiguration(keys: keys)], sharedKeys: sharedKeys,
+            redis: try RedisSettings(settings).topology(), queues: [QueueConfiguration(keys: keys)],
+            sharedKeys: sharedKeys,
             apps: [app], workerName: "plan.\(UInt32.random(in: .min ... .max))")
-        configuration.redisClient = try settings.redisClient()
+        configuration.redisClient = try RedisSettings(settings).client()
         configuration.summaryInterval = 0
         let output = LogOutput.standardError(.auto, environment: ProcessInfo.processInfo.environment)
         let logger = Logger(label: "plan", factory: output.handlers(SharedLogLevel(.error)))

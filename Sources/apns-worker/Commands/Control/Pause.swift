@@ -61,7 +61,7 @@ struct Pause: AsyncParsableCommand {
     func run() async throws {
         let (change, settings) = (try change(), try queue.settings())
         let command = ChangeCommand(isJSON: json, isConfirmed: yes, asks: { _ in all })
-        func advise(_ remedy: FleetStatus.Problem.Remedy, _ fleet: Fleet) {
+        func advise(_ remedy: Remedy, _ fleet: Fleet) {
             if !json { print("To end the pause:\n  \(remedy.command(fleet.access))") }
         }
         if let app {

@@ -143,7 +143,7 @@ struct CommandOptions: ParsableArguments {
         var open = chosen
         var last = FleetStatus()
         while true {
-            last = try await FleetStatus.read(fleet, queues)
+            last = try await StatusReader(fleet).read(queues)
             for name in open where texts.isDone(last, name) {
                 if !json { print("\(name) \(texts.done)") }
                 open.removeAll { $0 == name }

@@ -65,7 +65,7 @@ struct DeviceShow: AsyncParsableCommand {
         _ = try await QueueChoice.withEach(queue) { fleet, keys, _ in
             try await matches.search(fleet.jobs(of: keys), fleet.client(for: keys.results), for: nil)
         }
-        try await settings.withInvalidTokens { try await matches.search($0, for: nil) }
+        try await CommandRedis(settings).withInvalidTokens { try await matches.search($0, for: nil) }
         // A gateway may have shorter tokens.
         guard let only = matches.tokens.first else {
             if !TokenText.isShortened(token), TokenText.isToken(matches.beginning) { return matches.beginning }

@@ -26,7 +26,7 @@ struct FleetOptions: ParsableArguments {
         _ settings: Settings, searches: Bool, _ body: (Fleet) async throws -> Result
     ) async throws -> Result {
         let patience = settings.redisPatience
-        let fleet = try settings.fleet(CommandRedis(settings), searches: searches) { client in
+        let fleet = try CommandRedis(settings).fleet(searches: searches) { client in
             try await patience.wait { try await client.waitUntilReady(timeout: $0) }
         }
         do {

@@ -54,7 +54,7 @@ struct InvalidList: AsyncParsableCommand {
         let listing = InvalidListing(
             filter: try options.filter(now: Moment.now), format: format ?? (json ? .ndjson : .table), limit: limit,
             path: output)
-        try await redis.settings().withInvalidTokens { client in
+        try await CommandRedis(redis.settings()).withInvalidTokens { client in
             var unread = UnreadParts()
             let found =
                 count
@@ -123,7 +123,7 @@ struct InvalidExport: AsyncParsableCommand {
     func run() async throws {
         let listing = InvalidListing(
             filter: try options.filter(now: Moment.now), format: format, limit: nil, path: output)
-        try await redis.settings().withInvalidTokens { client in
+        try await CommandRedis(redis.settings()).withInvalidTokens { client in
             var unread = UnreadParts()
             listing.reportCount(try await listing.write(client, &unread))
             unread.report()

@@ -45,7 +45,7 @@ struct JobsShow: AsyncParsableCommand {
         let output = ByteOutput.standard
         var (looked, shown, queues) = (0, 0, 0)
         // A command to look at jobs needs no credential.
-        let apps = (try? queue.settings().apps()) ?? []
+        let apps = (try? WorkerSettings(queue.settings()).apps()) ?? []
         let unread = try await QueueChoice.withEach(queue) { fleet, keys, _ in
             let source = try await fleet.queue(keys)
             let jobs = try await fleet.jobs(of: keys)

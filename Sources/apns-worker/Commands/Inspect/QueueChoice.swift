@@ -45,7 +45,7 @@ enum QueueChoice {
         let settings = try options.settings()
         let isFlag = options.given[.queueNames] != nil
         if all, isFlag { throw ValidationError("--queue and \(flag) cannot be combined") }
-        let named = try settings.queues().map(\.keys)
+        let named = try QueueSettings(settings).all().map(\.keys)
         guard all || isFlag || named.count == 1 else {
             let names = named.map(\.queue).joined(separator: ",")
             throw ValidationError(

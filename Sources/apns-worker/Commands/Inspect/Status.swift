@@ -97,8 +97,8 @@ struct Status: AsyncParsableCommand {
         return (0...100).contains(number) ? number / 100 : nil
     }
 
-    private func limits() throws -> FleetStatus.Limits {
-        var limits = FleetStatus.Limits()
+    private func limits() throws -> ProblemLimits {
+        var limits = ProblemLimits()
         limits.age = try age()
         limits.dead = maxDead
         limits.deadShare = maxDeadRate.flatMap(Self.share)
@@ -114,7 +114,7 @@ struct Status: AsyncParsableCommand {
                 try await watch(fleet, apps)
                 return NagiosStatus.ok
             }
-            let status = try await FleetStatus.read(fleet, fleet.queues(), apps: apps, limits: limits())
+            let status = try await StatusReader(fleet, apps: apps, limits: limits()).read(fleet.queues())
             let screen = StatusScreen()
             if json {
                 _ = screen.write(try JSONLine.text(status, keys: .convertToSnakeCase) + "\n")
@@ -173,7 +173,7 @@ struct Status: AsyncParsableCommand {
                             queues = try await fleet.queues()
                             searched = .now
                         }
-                        var status = try await FleetStatus.read(fleet, queues, apps: apps, limits: limits())
+                        var status = try await StatusReader(fleet, apps: apps, limits: limits()).read(queues)
                         if let last { status.compare(with: last) }
                         last = status
                     } catch let error as RedisError {

@@ -71,7 +71,7 @@ struct StatusPage {
     }
 
     /// Returns the parts of a line such as `REDIS 7.0.15  21.4 of 20.5 MiB (full, noeviction)  AOF off`.
-    private static func parts(_ server: FleetStatus.Server, isOnly: Bool) -> [String] {
+    private static func parts(_ server: ServerStatus, isOnly: Bool) -> [String] {
         let found = server.found
         var parts = ["REDIS \(server.info?.version ?? "?")"]
         if found.isFailedOver || !isOnly { parts.append(found.address) }
@@ -129,14 +129,14 @@ struct StatusPage {
 
     /// Returns a line such as `most waiting bytes: acme (95.3 MiB of 101.1 MiB, 40 keys)`; `nil` unless one share has more
     /// than half of them.
-    private static func fair(_ queue: FleetStatus.Queue) -> String? {
+    private static func fair(_ queue: QueueStatus) -> String? {
         guard let shares = queue.fair, let largest = shares.dominant else { return nil }
         return "most waiting bytes: \(QueueShares.name(largest)) (\(Words.bytes(largest.waitingBytes)) of "
             + "\(Words.bytes(shares.waitingBytes)), \(Words.count(shares.count, "key")))"
     }
 
     /// Returns a line such as `of due and later: 12 retrying, 3 scheduled`; `nil` without such jobs.
-    private static func postponed(_ queue: FleetStatus.Queue) -> String? {
+    private static func postponed(_ queue: QueueStatus) -> String? {
         guard queue.due + queue.later > 0 else { return nil }
         guard let retrying = queue.retrying, let scheduled = queue.scheduled, let deferred = queue.deferred else {
             return "of due and later: too many to count here; see apns-worker jobs list --by state,reason"
@@ -146,7 +146,7 @@ struct StatusPage {
             ? nil : "of due and later: " + parts.map { "\(Words.number($0.0)) \($0.1)" }.joined(separator: ", ")
     }
 
-    private static func words(_ pause: FleetStatus.Pause, now: Int64) -> String {
+    private static func words(_ pause: PauseStatus, now: Int64) -> String {
         var words = Words.since(pause.since, now: now)
         if pause.isByHand, !pause.isReasonless, let by = pause.by { words += ", by \(by)" }
         if let until = pause.until { words += ", next probe in \(Words.duration(max(0, until - now)))" }

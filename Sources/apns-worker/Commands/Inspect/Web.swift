@@ -180,12 +180,12 @@ struct ServedDashboard: Service {
         let loop = MultiThreadedEventLoopGroup.singleton.next()
         let redis = try CommandRedis(settings, as: "apns-worker:web")
         // After a longer wait, a page shows the problem instead.
-        let fleet = try settings.fleet(redis, searches: true, on: loop) {
+        let fleet = try redis.fleet(searches: true, on: loop) {
             try await $0.waitUntilReady(timeout: .seconds(3))
         }
-        let tokens = settings.invalidTokens(redis)
+        let tokens = redis.invalidTokens()
         // The dashboard needs no credential: without apps, a job is checked as if its app existed.
-        let apps = (try? settings.apps()) ?? []
+        let apps = (try? WorkerSettings(settings).apps()) ?? []
         var source = DashboardSource(
             fleet: fleet, invalidTokens: tokens, version: WorkerVersion.current,
             check: { job, queue in Self.check(job, queue, apps) },
@@ -194,7 +194,7 @@ struct ServedDashboard: Service {
             token: { text in (try? DeviceToken(text)).map { String(buffer: $0.hex) } })
         source.appNames = try settings.appNames
         source.appSettings = Dictionary(
-            uniqueKeysWithValues: try settings.appSettings().map { ($0.name, $0.forDashboard) })
+            uniqueKeysWithValues: try WorkerSettings(settings).appSettings().map { ($0.name, shown($0)) })
         source.worker = worker
         do {
             let dashboard = try await Dashboard.start(configuration, source, on: loop, logger: logger)
@@ -279,24 +279,22 @@ struct ServedDashboard: Service {
         return .init(
             verdicts.map { .init(level: $0.level.rawValue, subject: $0.subject, sentence: $0.sentence) }, preview)
     }
-}
 
-extension AppSettings {
-    /// The settings to show. Reads no file.
-    fileprivate var forDashboard: DashboardSource.AppSettings {
-        func has(_ settings: Setting...) -> Bool { settings.contains { given($0) != nil } }
-        let team = text(.teamID).map { " of team \($0)" } ?? ""
+    /// Returns the settings of an app to show. Reads no file.
+    private static func shown(_ app: AppSettings) -> DashboardSource.AppSettings {
+        func has(_ settings: Setting...) -> Bool { settings.contains { app.given($0) != nil } }
+        let team = app.text(.teamID).map { " of team \($0)" } ?? ""
         let credential: String? =
             if has(.certificate, .certificateBase64) {
                 "certificate"
             } else if has(.key, .keyBase64) {
-                "signing key" + (text(.keyID).map { " \($0)" } ?? "") + team
+                "signing key" + (app.text(.keyID).map { " \($0)" } ?? "") + team
             } else {
                 nil
             }
-        let rate = Setting.all.first { $0.path == ["max_per_second"] }.flatMap(text).flatMap { Int($0) }
+        let rate = Setting.all.first { $0.path == ["max_per_second"] }.flatMap(app.text).flatMap { Int($0) }
         return .init(
-            topics: (text(.topic) ?? "").split(separator: ",").map(String.init), credential: credential,
+            topics: (app.text(.topic) ?? "").split(separator: ",").map(String.init), credential: credential,
             maximumPerSecond: rate)
     }
 }

@@ -61,7 +61,7 @@ struct DeviceForget: AsyncParsableCommand {
             }
         }
         let settings = try queue.settings()
-        try await settings.withInvalidTokens { client in
+        try await CommandRedis(settings).withInvalidTokens { client in
             try await FleetOptions.withFleet(settings, searches: true) { fleet in
                 var desk = try await Desk(fleet, fleet.notedQueues(), settings)
                 desk.invalidTokens = client

@@ -85,7 +85,7 @@ struct InvalidAdd: AsyncParsableCommand {
         let lines = try lines()
         var tally = Tally()
         Interruption.watch()
-        try await redis.settings().withInvalidTokens { client in
+        try await CommandRedis(redis.settings()).withInvalidTokens { client in
             var batch: [InvalidToken] = []
             var number = 0
             while !Interruption.isRequested, let line = lines() {

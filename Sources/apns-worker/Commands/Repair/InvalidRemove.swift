@@ -51,7 +51,7 @@ struct InvalidRemove: AsyncParsableCommand {
         var fields = options.fields
         for text in try namedTokens() { fields.append("token", text) }
         let settings = try redis.settings()
-        try await settings.withInvalidTokens { client in
+        try await CommandRedis(settings).withInvalidTokens { client in
             try await FleetOptions.withFleet(settings, searches: false) { fleet in
                 let change = try RemoveInvalidTokens(fields, now: try await fleet.now())
                 var desk = try Desk(fleet, [], settings)

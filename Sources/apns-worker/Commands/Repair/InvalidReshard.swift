@@ -35,7 +35,7 @@ struct InvalidReshard: AsyncParsableCommand {
 
     func run() async throws {
         let settings = try redis.settings()
-        try await settings.withInvalidTokens { client in
+        try await CommandRedis(settings).withInvalidTokens { client in
             try await FleetOptions.withFleet(settings, searches: false) { fleet in
                 var desk = try Desk(fleet, [], settings)
                 desk.invalidTokens = client

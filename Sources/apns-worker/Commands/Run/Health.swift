@@ -59,10 +59,11 @@ struct Health: AsyncParsableCommand {
     private func address() throws -> (host: String, port: Int)? {
         let variables = ProcessInfo.processInfo.environment.filter { $0.key.hasPrefix("APNS_WORKER_ADMIN_") }
         if admin.file == nil,
-            let address = try Settings(filePath: nil, flags: admin.given, environment: variables).adminAddress
+            let address = try WorkerSettings(Settings(filePath: nil, flags: admin.given, environment: variables))
+                .adminAddress
         {
             return address
         }
-        return try admin.settings().adminAddress
+        return try WorkerSettings(admin.settings()).adminAddress
     }
 }

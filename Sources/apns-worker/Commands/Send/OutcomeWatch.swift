@@ -28,7 +28,7 @@ struct OutcomeWatch {
         self.limit = limit
         self.client = client
         self.keys = keys
-        let newest = try await StoredResult.read(from: "+", to: "-", newestFirst: true, count: 1, client, keys)
+        let newest = try await ResultPage.read(from: "+", to: "-", newestFirst: true, count: 1, client, keys)
         position = newest.entries.first ?? StoredResult.beginning
     }
 
@@ -43,7 +43,7 @@ struct OutcomeWatch {
                 try await reportNothing(ended)
                 return false
             }
-            let next = try await StoredResult.read(
+            let next = try await ResultPage.read(
                 after: position, count: ResultPage.size(for: 500, after: page), client, keys)
             position = next.entries.last ?? position
             page = next

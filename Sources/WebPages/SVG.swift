@@ -1,6 +1,7 @@
 import PrintableText
 
-extension Chart {
+/// Drawings without axes, and the numbers and paths of drawings.
+package enum SVG {
     /// Returns a line without axes, for a card; empty without values.
     /// - Parameters:
     ///   - values: in order of time; `nil` if nothing was measured, which is shown as a gap.
@@ -10,7 +11,7 @@ extension Chart {
         let largest = values.compactMap(\.self).max() ?? 0
         guard largest > 0 else { return "" }
         let (width, height) = (max(1, values.count), 24.0)
-        let path = Self.path(values) { index, value in
+        let path = path(values) { index, value in
             (Double(index) + 0.5, height - 1 - (height - 2) * value / largest)
         }
         return """

@@ -2,7 +2,8 @@ import NIOCore
 import PushQueue
 import Redis
 
-extension DeviceSearch {
+/// Removes what was found about some devices.
+struct DeviceForgetting {
     /// The effect of forgetting some values.
     struct Forgotten: Sendable {
         /// The number of records that were removed.
@@ -13,16 +14,21 @@ extension DeviceSearch {
         var lost = 0
     }
 
+    let search: DeviceSearch
+    /// The operator.
+    let by: String
+
+    private var jobs: QueueJobs { search.jobs }
+    private var finder: TokenFinder { search.finder }
+
     /// The maximum number of values of one call.
     private static let batch = 64
 
     /// Removes values, or replaces them by what is left of them without the devices. Values that are no longer in place
     /// are left alone.
-    /// - Parameters:
-    ///   - found: values of one key, as a page has them; no claimed jobs.
-    ///   - by: the operator.
+    /// - Parameter found: values of one key, as a page has them; no claimed jobs.
     /// - Throws: `RedisError`, or `QueueFailure`.
-    func forget(_ found: [Found], by: String) async throws -> Forgotten {
+    func forget(_ found: [DeviceSearch.Found]) async throws -> Forgotten {
         guard let first = found.first else { return Forgotten() }
         switch first.kind {
         case .reservedID:
@@ -31,26 +37,27 @@ extension DeviceSearch {
             return Forgotten(count: try await jobs.client.call(command).root.number ?? 0)
         case .jobCommand:
             let ids = Set(found.map { String($0.place.dropFirst("id:".count)) })
-            return Forgotten(count: try await jobs.command(.uncancel, ids: ids, by: by))
+            return Forgotten(
+                count: try await JobCommands.change(.uncancel, ofJobs: ids, by: by, jobs.client, jobs.keys))
         case .job where first.key != jobs.keys.retry && first.key != jobs.keys.sorted:
-            return try await replace("list", found, end: first.key == jobs.keys.inbox ? .right : tail) {
-                finder.jobText($0.value, .withoutDevices)
+            return try await replace("list", found, end: first.key == jobs.keys.inbox ? .right : search.tail) {
+                DeviceText.job($0.value, .withoutDevices, finder)
             }
         case .job:
-            return try await replace("sorted", found) { finder.jobText($0.value, .withoutDevices) }
+            return try await replace("sorted", found) { DeviceText.job($0.value, .withoutDevices, finder) }
         case .deadLetter:
             return try await replace("sorted", found, bytes: jobs.keys.deadBytes) {
-                finder.deadLetterText($0.value, .withoutDevices)
+                DeviceText.deadLetter($0.value, .withoutDevices, finder)
             }
         case .cancelledJob:
             return try await replace("sorted", found, bytes: jobs.keys.cancelledBytes) {
-                finder.deadLetterText($0.value, .withoutDevices)
+                DeviceText.deadLetter($0.value, .withoutDevices, finder)
             }
         case .result:
             var forgotten = Forgotten()
             for entry in found {
                 let replaced = try await replace("results", [entry]) {
-                    finder.resultsText($0.value, entry: $0.place)
+                    DeviceText.results($0.value, entry: $0.place, finder)
                 }
                 forgotten.count += replaced.count * entry.count
             }
@@ -61,8 +68,8 @@ extension DeviceSearch {
     }
 
     private func replace(
-        _ kind: String, _ found: [Found], end: QueueKeys.Head = .left, bytes: String? = nil,
-        rest: (Found) -> DeviceText
+        _ kind: String, _ found: [DeviceSearch.Found], end: QueueKeys.Head = .left, bytes: String? = nil,
+        rest: (DeviceSearch.Found) -> DeviceText
     ) async throws -> Forgotten {
         var forgotten = Forgotten()
         for start in stride(from: 0, to: found.count, by: Self.batch) {

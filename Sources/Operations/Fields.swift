@@ -1,4 +1,5 @@
 import FoundationEssentials
+import NIOCore
 import PrintableText
 import PushJob
 import PushQueue
@@ -176,5 +177,31 @@ extension Fields {
             throw FieldMistake { "\($0(name)) must have 1 to 255 printable ASCII characters without spaces" }
         }
         return label
+    }
+
+    /// Returns the name of a campaign.
+    func campaign() throws(FieldMistake) -> String {
+        let campaign = try required("campaign")
+        guard JobLabels.isCampaign(campaign) else {
+            throw FieldMistake { _ in "the name of a campaign has 1 to 100 bytes, and no control characters" }
+        }
+        return campaign
+    }
+
+    /// Returns the guard of a campaign; `nil` without rules.
+    package func campaignGuard() throws(FieldMistake) -> CampaignGuard? {
+        let minimum = try number("min", 1...1_000_000_000)
+        guard let text = self["stop_if"] else { return nil }
+        guard let rules = CampaignGuard.rules(text) else {
+            throw FieldMistake { "\($0("stop_if")) must be \(CampaignGuard.form)" }
+        }
+        return CampaignGuard(rules, minimum: minimum ?? CampaignGuard.minimumByDefault)
+    }
+
+    /// Returns the bytes of a job.
+    func job() throws(FieldMistake) -> ByteBuffer {
+        let job = ByteBuffer(string: raw("job"))
+        guard job.readableBytes > 0 else { throw FieldMistake { "\($0("job")) is missing" } }
+        return job
     }
 }

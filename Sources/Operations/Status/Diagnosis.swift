@@ -1,45 +1,72 @@
 import PushQueue
 import Redis
 
-extension FleetStatus.Server {
-    /// The findings that need attention now. Only `check` reports those that matter when the server dies.
-    fileprivate var problems: [FleetStatus.Problem] {
-        found.findings.compactMap { finding in
-            FleetStatus.Problem.Kind(rawValue: finding.kind.rawValue).map {
-                .init($0, .server(found.address), finding.message, hint: finding.advice)
+/// Judges the status of a fleet: finds what needs an operator, without any I/O.
+package struct Diagnosis {
+    /// The time in milliseconds for which a worker's lease can have expired before this is a problem: living workers
+    /// reclaim its jobs within a second or two.
+    private static let reclaimTime: Int64 = 5000
+
+    private let status: FleetStatus
+    private let limits: ProblemLimits
+    private let access: FleetAccess
+    private let unwritableQueues: Set<String>
+
+    /// - Parameters:
+    ///   - limits: the limits beyond which something is a problem.
+    ///   - access: the fleet, for the commands that help.
+    package init(
+        _ status: FleetStatus, _ limits: ProblemLimits = ProblemLimits(), _ access: FleetAccess = FleetAccess()
+    ) {
+        (self.status, self.limits, self.access) = (status, limits, access)
+        unwritableQueues = status.unwritableQueues
+    }
+
+    /// The problems, the worst first.
+    package var problems: [Problem] {
+        var problems = status.servers.flatMap(problems(of:))
+        for queue in status.queues { problems += self.problems(of: queue) + deadLetterProblems(of: queue) }
+        problems += stoppedCampaigns + unreadParts + failingWorkers + keys + goneWorkers
+        problems += status.apps.compactMap(problem(of:))
+        for index in problems.indices { problems[index].access = access }
+        // Others keep their order.
+        return problems.filter(\.kind.isCritical) + problems.filter { !$0.kind.isCritical }
+    }
+
+    /// Returns the findings that need attention now. Only `check` reports those that matter when the server dies.
+    private func problems(of server: ServerStatus) -> [Problem] {
+        server.found.findings.compactMap { finding in
+            Problem.Kind(rawValue: finding.kind.rawValue).map {
+                Problem($0, .server(server.found.address), finding.message, hint: finding.advice)
             }
         }
     }
-}
 
-// Finds problems that need an operator, without any I/O.
-extension FleetStatus {
-    /// The time in milliseconds for which a worker's lease can have expired before this is a problem: living workers
-    /// reclaim its jobs within a second or two.
-    package static let reclaimTime: Int64 = 5000
-
-    /// Returns the problems that need attention.
-    /// - Parameter access: the fleet, for the commands that help.
-    package func findProblems(_ limits: Limits, _ access: FleetAccess = FleetAccess()) -> [Problem] {
-        var problems = servers.flatMap(\.problems)
-        for queue in queues { problems += self.problems(of: queue, limits) + deadLetterProblems(of: queue, limits) }
-        problems += stoppedCampaigns
-        if let sharedError {
+    /// The shared state, and a server, if they could not be read.
+    private var unreadParts: [Problem] {
+        var problems: [Problem] = []
+        if let sharedError = status.sharedError {
             problems.append(
                 Problem(
-                    .sharedUnreadable, .shared(prefix),
+                    .sharedUnreadable, .shared(status.prefix),
                     "the state that all queues share cannot be read: \(sharedError)",
                     hint: "bring that server back; until then pauses of apps, rates and invalid tokens are not known")
             )
         }
-        if let searchError {
+        if let searchError = status.searchError {
             problems.append(
                 Problem(
-                    .serverUnreachable, .server(redis),
+                    .serverUnreachable, .server(status.redis),
                     "a server cannot be searched for queues: \(searchError)",
                     hint: "bring that server back; until then its queues are shown only if --queue names them"))
         }
-        for worker in workers where !worker.isSilent {
+        return problems
+    }
+
+    /// Workers that run and do not do their work.
+    private var failingWorkers: [Problem] {
+        var problems: [Problem] = []
+        for worker in status.workers where !worker.isSilent {
             guard let reason = worker.failoverWatch else { continue }
             problems.append(
                 Problem(
@@ -48,100 +75,109 @@ extension FleetStatus {
                     hint: "let its Sentinel user subscribe: `+subscribe &+switch-master`, "
                         + "`+sentinel|get-master-addr-by-name`, `+sentinel|sentinels`, `+sentinel|myid`"))
         }
-        for worker in workers {
+        for worker in status.workers {
             guard let lateness = worker.latenessMs else { continue }
             problems.append(
                 Problem(
                     .workerSilent, .worker(worker.name),
                     "worker \(worker.name) has sent no heartbeat for \(Words.duration(lateness))",
-                    since: at - lateness,
+                    since: status.at - lateness,
                     hint:
                         "its process hangs, is stopped, or cannot reach Redis; other workers take its jobs when its "
                         + "lease ends"))
         }
-        for worker in workers where worker.state == .running && !worker.isSilent && !worker.ownObstacles.isEmpty {
+        for worker in status.workers where worker.state == .running && !worker.isSilent && !worker.ownObstacles.isEmpty
+        {
             problems.append(
                 Problem(
                     .workerNotReady, .worker(worker.name),
                     "worker \(worker.name) is not ready: \(worker.ownObstacles.joined(separator: "; "))",
                     hint: "it resumes automatically; its log has the time at which this began"))
         }
-        problems += wrongKeys.map { wrong in
+        return problems
+    }
+
+    /// Keys with a wrong type or a dangerous size.
+    private var keys: [Problem] {
+        let wrong = status.wrongKeys.map { wrong in
             Problem(
                 .wrongKey, .key(wrong.key),
                 "the key \(wrong.key) holds a \(wrong.found), and it must hold a \(wrong.expected)",
                 hint: "rename or delete that key; workers then continue by themselves")
         }
-        problems += largeKeys.map { large in
+        let large = status.largeKeys.map { large in
             Problem(
                 .largeKey, .key(large.key),
                 "the key \(large.key) has \(Words.bytes(large.bytes)): from about \(Words.bytes(large.limit)) on, Redis "
                     + "can't move it to another server",
                 hint: "make it smaller before slots are moved: docs/redis.md says how for each key")
         }
-        for worker in workers where worker.state == .gone && worker.leaseLeftMs < -Self.reclaimTime {
+        return wrong + large
+    }
+
+    /// Workers that ended and whose jobs no other worker has reclaimed.
+    private var goneWorkers: [Problem] {
+        var problems: [Problem] = []
+        for worker in status.workers where worker.state == .gone && worker.leaseLeftMs < -Self.reclaimTime {
             let jobs = worker.claimed == 1 ? "1 job" : "\(worker.claimed) jobs"
             problems.append(
                 Problem(
                     .workerGone, .worker(worker.name),
                     "the lease of worker \(worker.name) expired \(Words.duration(-worker.leaseLeftMs)) ago, and its "
                         + "jobs were not reclaimed (\(jobs))",
-                    since: at + worker.leaseLeftMs,
+                    since: status.at + worker.leaseLeftMs,
                     hint: "start a worker on \(worker.queues.joined(separator: ", ")): it reclaims the jobs",
                     [.startWorker(queues: worker.queues)]))
         }
-        for app in apps {
-            if let paused = app.paused, !paused.isByHand {
-                problems.append(
-                    Problem(
-                        .appPaused, .app(app.name),
-                        "app \(app.name) is paused" + Words.since(paused.since, now: at) + ": \(paused.reason)",
-                        since: paused.since, hint: Self.hint(on: paused), [.resumeApp(app.name)]))
-            } else if app.lanesUnanswered > 0, app.paused == nil {
-                problems.append(
-                    Problem(
-                        .appUnanswered, .app(app.name),
-                        "app \(app.name) gets no answers from \(app.endpoints.joined(separator: ", ")) "
-                            + "(\(app.lanesUnanswered) of \(app.lanes) lanes)",
-                        hint: "check the proxy, load balancer or firewall in front of it, and Apple's status page",
-                        [.check]))
-            } else if let error = app.serverError, app.paused == nil {
-                problems.append(
-                    Problem(
-                        .appServerErrors, .app(app.name),
-                        "app \(app.name) gets only server errors from \(app.endpoints.joined(separator: ", ")): "
-                            + "\(error) (\(app.lanesWithServerErrors) of \(app.lanes) lanes)",
-                        hint: "check Apple's status page and any proxy in front of it; the jobs are kept, and "
-                            + "sending resumes automatically"))
-            } else if app.state == .unconnected {
-                problems.append(
-                    Problem(
-                        .appUnconnected, .app(app.name),
-                        "app \(app.name) has no connection to \(app.endpoints.joined(separator: ", ")): "
-                            + (app.failure ?? "none succeeded"),
-                        hint: "check the network and the proxy", [.check]))
-            }
+        return problems
+    }
+
+    /// Returns the worst problem of an app.
+    private func problem(of app: AppStatus) -> Problem? {
+        if let paused = app.paused, !paused.isByHand {
+            return Problem(
+                .appPaused, .app(app.name),
+                "app \(app.name) is paused" + Words.since(paused.since, now: status.at) + ": \(paused.reason)",
+                since: paused.since, hint: Self.hint(on: paused), [.resumeApp(app.name)])
         }
-        for index in problems.indices { problems[index].access = access }
-        // The worst first; others keep their order.
-        return problems.filter(\.kind.isCritical) + problems.filter { !$0.kind.isCritical }
+        if app.lanesUnanswered > 0, app.paused == nil {
+            return Problem(
+                .appUnanswered, .app(app.name),
+                "app \(app.name) gets no answers from \(app.endpoints.joined(separator: ", ")) "
+                    + "(\(app.lanesUnanswered) of \(app.lanes) lanes)",
+                hint: "check the proxy, load balancer or firewall in front of it, and Apple's status page",
+                [.check])
+        }
+        if let error = app.serverError, app.paused == nil {
+            return Problem(
+                .appServerErrors, .app(app.name),
+                "app \(app.name) gets only server errors from \(app.endpoints.joined(separator: ", ")): "
+                    + "\(error) (\(app.lanesWithServerErrors) of \(app.lanes) lanes)",
+                hint: "check Apple's status page and any proxy in front of it; the jobs are kept, and "
+                    + "sending resumes automatically")
+        }
+        if app.state == .unconnected {
+            return Problem(
+                .appUnconnected, .app(app.name),
+                "app \(app.name) has no connection to \(app.endpoints.joined(separator: ", ")): "
+                    + (app.failure ?? "none succeeded"),
+                hint: "check the network and the proxy", [.check])
+        }
+        return nil
     }
 
     /// The first thing to do about an app that APNs refuses. Whole batches of refused tokens are a matter of the
     /// environment.
-    private static func hint(on pause: Pause) -> String {
+    private static func hint(on pause: PauseStatus) -> String {
         ["BadDeviceToken", "DeviceTokenNotForTopic", "InvalidToken"].contains(pause.reason)
             ? "check its environment and topic: most of its tokens are for another; no token was marked invalid"
             : "fix its key, key ID, team ID, topic or environment"
     }
 
-    /// The queues whose server refuses writes, so that no worker can renew its lease there.
-    package var unwritableQueues: Set<String> { Set(servers.filter(\.found.refusesWrites).flatMap(\.queues)) }
-
-    private func problems(of queue: Queue, _ limits: Limits) -> [Problem] {
+    private func problems(of queue: QueueStatus) -> [Problem] {
         if let error = queue.error {
             // The key itself is a problem.
-            if wrongKeys.contains(where: { error.contains($0.key) }) { return [] }
+            if status.wrongKeys.contains(where: { error.contains($0.key) }) { return [] }
             return [
                 Problem(
                     .queueUnreadable, .queue(queue.name),
@@ -155,7 +191,7 @@ extension FleetStatus {
         var problems: [Problem] = []
         let ready = queue.waiting + queue.due
         let isUnwritable = unwritableQueues.contains(queue.name)
-        let candidates = living.filter { $0.queues.contains(queue.name) }
+        let candidates = status.living.filter { $0.queues.contains(queue.name) }
         if ready > 0, queue.paused == nil, !candidates.contains(where: { $0.state == .running || $0.state == .unknown })
         {
             let jobs = ready == 1 ? "1 job waits" : "\(Words.number(ready)) jobs wait"
@@ -193,7 +229,7 @@ extension FleetStatus {
                 Problem(
                     .tooOld, .queue(queue.name),
                     "queue \(queue.name): the oldest job should have been sent \(Words.duration(age)) ago",
-                    since: at - age + maximumAge,
+                    since: status.at - age + maximumAge,
                     hint: isUnwritable
                         ? "fix Redis first"
                         : queue.paused == nil ? "start more workers, or find out what slows them down" : "",
@@ -206,7 +242,7 @@ extension FleetStatus {
     /// The campaigns that their guards have paused, each once for all of its queues.
     private var stoppedCampaigns: [Problem] {
         var found: [String: (reason: String, since: Int64?, queues: [String])] = [:]
-        for queue in queues {
+        for queue in status.queues {
             for (campaign, stop) in queue.stoppedCampaigns {
                 found[campaign, default: (stop.reason, stop.since, [])].queues.append(queue.name)
             }
@@ -221,7 +257,7 @@ extension FleetStatus {
         }
     }
 
-    private func deadLetterProblems(of queue: Queue, _ limits: Limits) -> [Problem] {
+    private func deadLetterProblems(of queue: QueueStatus) -> [Problem] {
         guard queue.dead > 0 else { return [] }
         let dead = queue.today[Outcome.dead.rawValue] ?? 0
         let all = Outcome.allCases.reduce(0) { $0 + (queue.today[$1.rawValue] ?? 0) }
@@ -229,7 +265,7 @@ extension FleetStatus {
             if let share = limits.deadShare {
                 Double(dead) > share * Double(all)
             } else {
-                dead >= Limits.leastDead && Double(dead) > Limits.defaultDeadShare * Double(all)
+                dead >= ProblemLimits.leastDead && Double(dead) > ProblemLimits.defaultDeadShare * Double(all)
             }
         let isCountExceeded = limits.dead.map { queue.dead > $0 } ?? false
         guard isShareExceeded || isCountExceeded else { return [] }

@@ -1,0 +1,56 @@
+import WebPages
+
+/// What the pages of the inbox show of a push.
+enum PushElements {
+    /// The age, with the time in UTC as its tooltip. A script keeps it up to date.
+    static func age(_ milliseconds: Int64) -> HTML {
+        """
+        <time datetime="\(moment(milliseconds))" title="\(EpochTime.text(seconds: milliseconds / 1000))" \
+        data-age="\(milliseconds)">\(InboxAge.text(milliseconds, now: WallClock.milliseconds()))</time>
+        """
+    }
+
+    /// The answer as a label.
+    static func answer(_ notification: ReceivedNotification) -> HTML {
+        let tone: Elements.Tone =
+            switch notification.outcome {
+            case _ where notification.isSuccess: .good
+            case .answered(429, _), .answered(500..., _): .warning
+            default: .bad
+            }
+        return Elements.label(notification.answerText, tone)
+    }
+
+    /// The device or the channel, with a link to everything that was sent to it.
+    static func target(_ notification: ReceivedNotification) -> HTML {
+        guard let name = notification.token ?? notification.channel else {
+            return "<span class=\"muted\">no token</span>"
+        }
+        var filter = InboxFilter()
+        filter.token = name.lowercased()
+        let isShort = name.count <= 16
+        return """
+            \(if: notification.token == nil, "channel ")<a class="mono" href="\(filter.path)" \
+            title="\(name)">\(name.prefix(16) + (isShort ? "" : "…"))</a>
+            """
+    }
+
+    private static func moment(_ milliseconds: Int64) -> String {
+        let text = EpochTime.text(seconds: milliseconds / 1000)
+        return text.replacing(" UTC", with: "Z").replacing(" ", with: "T")
+    }
+}
+
+/// Ages of pushes.
+enum InboxAge {
+    /// Returns an age such as `5 s ago`; inbox.js has the same units.
+    static func text(_ milliseconds: Int64, now: Int64) -> String {
+        let seconds = max(0, now - milliseconds) / 1000
+        switch seconds {
+        case ..<120: return "\(seconds) s ago"
+        case ..<7200: return "\(seconds / 60) min ago"
+        case ..<172_800: return "\(seconds / 3600) h ago"
+        default: return "\(seconds / 86_400) days ago"
+        }
+    }
+}

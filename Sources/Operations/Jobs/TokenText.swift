@@ -1,0 +1,69 @@
+import PushJob
+
+/// Device tokens as producers write them.
+package enum TokenText {
+    /// Returns a token in lower-case hex. The text is hex, perhaps with spaces or angle brackets, or base64.
+    package static func normalized(_ text: String) -> String {
+        let plain = text.utf8.filter { $0 != 0x20 && $0 != 0x3C && $0 != 0x3E }
+        let isHex = plain.allSatisfy { $0 &- 0x30 < 10 || ($0 | 0x20) &- 0x61 < 6 }
+        if isHex { return String(decoding: plain, as: UTF8.self).lowercased() }
+        guard let bytes = base64(plain) else { return text }
+        let digits = Array("0123456789abcdef".utf8)
+        return String(decoding: bytes.flatMap { [digits[Int($0 >> 4)], digits[Int($0 & 15)]] }, as: UTF8.self)
+    }
+
+    /// Returns true for the hex digits of a device token: of 1 to 1,024 bytes.
+    package static func isToken(_ hex: String) -> Bool {
+        (2...2048).contains(hex.utf8.count) && hex.utf8.count.isMultiple(of: 2) && hex.isHexadecimal
+    }
+
+    /// Returns true for the beginning of a token, as it is shown to people: eight digits, or with an ellipsis.
+    package static func isShortened(_ text: String) -> Bool {
+        text.hasSuffix("…") || text.hasSuffix("...") || text.utf8.count == 8 && text.isHexadecimal
+    }
+
+    /// Returns the ways in which producers may write a token.
+    /// - Parameter hex: lower-case hex.
+    package static func forms(ofHex hex: String) -> [String] {
+        let digits = hex.utf8.compactMap(JSONText.hexValue)
+        let bytes = stride(from: 0, to: digits.count - 1, by: 2).map { digits[$0] << 4 | digits[$0 + 1] }
+        let plain = base64(of: bytes)
+        let url = plain.map { $0 == "+" ? "-" : $0 == "/" ? "_" : $0 }
+        let padding = String(repeating: "=", count: (4 - plain.count % 4) % 4)
+        return [hex] + [plain, String(url)].flatMap { padding.isEmpty ? [$0] : [$0, $0 + padding] }
+    }
+
+    private static func base64(of bytes: [UInt8]) -> String {
+        let characters = Array("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/".utf8)
+        var text: [UInt8] = []
+        for start in stride(from: 0, to: bytes.count, by: 3) {
+            let some = bytes[start..<min(start + 3, bytes.count)]
+            let bits = some.reduce(UInt32(0)) { $0 << 8 | UInt32($1) } << UInt32(8 * (3 - some.count))
+            for index in 0...some.count { text.append(characters[Int(bits >> UInt32(18 - 6 * index) & 63)]) }
+        }
+        return String(decoding: text, as: UTF8.self)
+    }
+
+    /// Decodes either alphabet, with or without padding.
+    private static func base64(_ text: [UInt8]) -> [UInt8]? {
+        var (bytes, bits, count): ([UInt8], UInt32, UInt32) = ([], 0, 0)
+        for byte in text.reversed().drop(while: { $0 == UInt8(ascii: "=") }).reversed() {
+            let value: UInt8
+            switch byte {
+            case UInt8(ascii: "A")...UInt8(ascii: "Z"): value = byte - UInt8(ascii: "A")
+            case UInt8(ascii: "a")...UInt8(ascii: "z"): value = byte - UInt8(ascii: "a") + 26
+            case UInt8(ascii: "0")...UInt8(ascii: "9"): value = byte - UInt8(ascii: "0") + 52
+            case UInt8(ascii: "+"), UInt8(ascii: "-"): value = 62
+            case UInt8(ascii: "/"), UInt8(ascii: "_"): value = 63
+            default: return nil
+            }
+            bits = bits << 6 | UInt32(value)
+            count += 6
+            if count >= 8 {
+                count -= 8
+                bytes.append(UInt8(truncatingIfNeeded: bits >> count))
+            }
+        }
+        return bytes
+    }
+}

@@ -1,0 +1,80 @@
+import PushQueue
+
+/// An app in all lanes together.
+package struct AppStatus: Encodable, Sendable {
+    package enum State: String, Encodable, Sendable {
+        case connected, idle, connecting, unconnected, unanswered, paused, unknown
+        case serverErrors = "server_errors"
+    }
+
+    package var name: String
+    package var endpoints: [String] = []
+    package var state = State.unknown
+    package var paused: PauseStatus?
+    /// Connections that accept requests, and connections that are being established, of all workers.
+    package var connections = 0
+    package var connecting = 0
+    package var streams = 0
+    package var streamLimit = 0
+    /// Lanes that have the app.
+    package var lanes = 0
+    /// Lanes in which no request gets an answer.
+    package var lanesUnanswered = 0
+    /// Lanes whose requests all get server errors, and the error.
+    package var lanesWithServerErrors = 0
+    package var serverError: String?
+    /// The reason why there is no connection.
+    package var failure: String?
+    /// The time at which the oldest provider token in use was signed.
+    package var tokenIssuedAt: Int64?
+    /// The time until which the certificate is valid, if the app has one.
+    package var certificateExpiresAt: Int64?
+
+    /// Returns the apps that lanes report, sorted by their names.
+    /// - Parameters:
+    ///   - reports: the last report of each lane.
+    ///   - names: the names of apps that are shown even without a report.
+    ///   - pauses: the pauses in Redis, by app.
+    package static func apps(
+        _ reports: [WorkerReport], names: Set<String> = [], pauses: [String: PauseRecord]
+    ) -> [AppStatus] {
+        var apps: [String: AppStatus] = [:]
+        for name in names { apps[name] = AppStatus(name: name) }
+        for (name, pause) in pauses { apps[name, default: AppStatus(name: name)].paused = PauseStatus(pause) }
+        var appsByName: [String: [WorkerReport.App]] = [:]
+        for app in reports.flatMap(\.apps) { appsByName[app.name, default: []].append(app) }
+        for (name, lanes) in appsByName {
+            var app = apps[name] ?? AppStatus(name: name)
+            app.endpoints = Set(lanes.map(\.endpoint)).sorted()
+            app.connections = lanes.reduce(0) { $0 + $1.usable }
+            app.connecting = lanes.reduce(0) { $0 + $1.connecting }
+            app.streams = lanes.reduce(0) { $0 + $1.streams }
+            app.streamLimit = lanes.reduce(0) { $0 + $1.streamLimit }
+            app.lanes = lanes.count
+            app.lanesUnanswered = lanes.count(where: \.isUnanswered)
+            app.lanesWithServerErrors = lanes.count { $0.serverError != nil }
+            app.serverError = lanes.compactMap(\.serverError).first
+            app.failure = lanes.compactMap(\.failure).first
+            app.tokenIssuedAt = lanes.compactMap(\.tokenIssuedAt).min()
+            app.certificateExpiresAt = lanes.compactMap(\.certificateExpiresAt).min()
+            app.state =
+                if app.lanesUnanswered > 0 {
+                    .unanswered
+                } else if app.serverError != nil {
+                    .serverErrors
+                } else if app.connections > 0 {
+                    .connected
+                } else if lanes.allSatisfy(\.isDormant) {
+                    .idle
+                } else {
+                    app.failure == nil ? .connecting : .unconnected
+                }
+            apps[name] = app
+        }
+        return apps.values.map { app in
+            var app = app
+            if app.paused != nil { app.state = .paused }
+            return app
+        }.sorted { $0.name < $1.name }
+    }
+}

@@ -1,0 +1,135 @@
+import PushQueue
+import Redis
+
+/// A lane as it was found in a queue.
+struct LaneSighting {
+    var queue: String
+    var now: Int64
+    var worker: QueueOverview.Worker
+
+    /// The name of its process; without a report, its own name.
+    var process: String { report?.process ?? worker.name }
+
+    /// Its report, if its name matches that of the lane.
+    var report: WorkerReport? {
+        worker.report.flatMap { worker.name.hasPrefix($0.process + ".") ? $0 : nil }
+    }
+
+    /// The process and the lane's index in it.
+    var lane: String { "\(process) \(report?.lane ?? 0)" }
+
+    /// The time of its report; 0 without one.
+    fileprivate var reportedAt: Int64 { report?.updatedAt ?? 0 }
+}
+
+/// The lanes of a fleet or of a process, as they were found in each of their queues. Derives the workers from them, without
+/// any I/O.
+struct LaneSightings {
+    private let all: [LaneSighting]
+
+    init(_ all: [LaneSighting]) { self.all = all }
+
+    /// Returns the lanes of all other processes.
+    func without(_ processes: Set<String>) -> LaneSightings {
+        LaneSightings(all.filter { !processes.contains($0.process) })
+    }
+
+    private var living: [LaneSighting] { all.filter(\.worker.isLiving) }
+
+    /// The newest sighting with a report.
+    private var last: LaneSighting? {
+        all.filter { $0.report != nil }.max { $0.reportedAt < $1.reportedAt }
+    }
+
+    /// Jobs that are claimed and not settled.
+    private var claimed: Int { all.reduce(0) { $0 + $1.worker.claims } }
+
+    /// The milliseconds until the first lease of a living lane ends or, if none lives, of any.
+    private var leaseLeft: Int64? { (living.isEmpty ? all : living).map(\.worker.leaseLeft).min() }
+
+    /// The last report of each living lane; a lane reports the same on all its queues.
+    var reports: [WorkerReport] {
+        var newest: [String: WorkerReport] = [:]
+        for sighting in living {
+            guard let report = sighting.report else { continue }
+            if let known = newest[sighting.lane], known.updatedAt >= report.updatedAt { continue }
+            newest[sighting.lane] = report
+        }
+        return Array(newest.values)
+    }
+
+    /// Returns the workers.
+    /// - Parameter unwritable: queues in which no worker can renew its lease.
+    func workers(unwritable: Set<String>) -> [WorkerStatus] {
+        Dictionary(grouping: all, by: \.process).map { name, sightings in
+            LaneSightings(sightings).worker(name, unwritable: unwritable)
+        }.sorted { ($0.host, $0.pid, $0.name) < ($1.host, $1.pid, $1.name) }
+    }
+
+    /// Returns the worker whose lanes these are.
+    private func worker(_ name: String, unwritable: Set<String>) -> WorkerStatus {
+        let reports = reports
+        var worker = WorkerStatus(name: name)
+        worker.lanes = Set(living.map(\.lane)).count
+        worker.queues = Set(all.map(\.queue)).sorted()
+        worker.claimed = claimed
+        worker.leaseLeftMs = leaseLeft ?? 0
+        if let any = reports.first ?? all.lazy.compactMap(\.report).first {
+            worker.host = any.host
+            worker.pid = any.processIdentifier
+            worker.version = any.version
+            worker.lanesTotal = any.lanes
+            worker.redis = any.redis
+            worker.startedAt = any.startedAt
+        }
+        if let last {
+            worker.updatedAt = last.reportedAt
+            worker.silenceMs = max(0, last.now - last.reportedAt)
+        }
+        worker.latenessMs = lateness(unwritable: unwritable)
+        worker.laneStates = Dictionary(grouping: all, by: \.lane).values.map { LaneSightings($0).lane }
+            .sorted { $0.index < $1.index }
+        worker.inFlight = reports.reduce(0) { $0 + $1.inFlight }
+        worker.done = reports.reduce(0) { $0 + $1.done }
+        worker.rate = reports.reduce(0) { $0 + $1.rate }
+        let obstacles = reports.flatMap(\.obstacles)
+        worker.notReady = Set(obstacles.map(\.reason)).sorted()
+        worker.ownObstacles = Set(obstacles.filter { $0.app == nil }.map(\.reason)).sorted()
+        worker.failoverWatch = reports.lazy.compactMap(\.failoverWatch).first
+        worker.state = state(reports)
+        // A worker that could not renew its lease may well be alive.
+        if worker.state == .gone, worker.queues.contains(where: unwritable.contains) { worker.state = .unknown }
+        return worker
+    }
+
+    /// The lane that these are in its queues.
+    private var lane: LaneStatus {
+        LaneStatus(
+            index: last?.report?.lane ?? 0, queues: all.map(\.queue).sorted(), claimed: claimed,
+            leaseLeftMs: leaseLeft ?? 0, isLiving: !living.isEmpty,
+            silenceMs: last.map { max(0, $0.now - $0.reportedAt) }, report: last?.report)
+    }
+
+    private func state(_ reports: [WorkerReport]) -> WorkerStatus.State {
+        if living.isEmpty { return .gone }
+        if reports.isEmpty { return .unknown }
+        // Lanes receive a command one after the other, so the state of one will be that of the process.
+        if reports.contains(where: { $0.state == .draining }) { return .draining }
+        return reports.contains { $0.state == .quiet } ? .quiet : .running
+    }
+
+    /// The age in milliseconds from which the report of a lane that has claims is late.
+    private static let latestWithClaims = 2 * WorkerReport.interval + 2000
+    /// The age from which the last report of any lane of a process is late.
+    private static let latest = 2 * WorkerReport.longestInterval + 3000
+
+    /// Returns the age in milliseconds of the reports of a living process that are late; `nil` if none are.
+    private func lateness(unwritable: Set<String>) -> Int64? {
+        let ages = living.filter { !unwritable.contains($0.queue) }.compactMap { sighting in
+            sighting.report.map { (age: sighting.now - $0.updatedAt, hasClaims: sighting.worker.claims > 0) }
+        }
+        let late = ages.filter { $0.hasClaims && $0.age > Self.latestWithClaims }.map(\.age).max()
+        guard late == nil, let newest = ages.map(\.age).min(), newest > Self.latest else { return late }
+        return newest
+    }
+}

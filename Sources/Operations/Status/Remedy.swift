@@ -1,0 +1,55 @@
+/// A command that helps with a problem. The words of `status` and the buttons of the dashboard are made of it.
+package enum Remedy: Sendable, Equatable {
+    case resumeApp(String)
+    case resumeQueue(String)
+    case resumeCampaign(String)
+    case cancelCampaign(String)
+    case showCampaign(String)
+    case listDeadLetters(queue: String)
+    /// Sends dead letters again: those with a reason, or all of the queue.
+    case requeue(queue: String, reason: String?)
+    /// Lets all quiet workers claim jobs again.
+    case unquiet
+    /// Starts another process, which only a host can do.
+    case startWorker(queues: [String])
+    /// Tests each step to Redis and APNs.
+    case check
+
+    /// Returns the command for a shell.
+    package func command(_ access: FleetAccess) -> String {
+        func option(_ option: String, _ value: String) -> [String] { FleetAccess.option(option, value) }
+        switch self {
+        case .resumeApp(let app): return access.command(["resume"] + option("--app", app))
+        case .resumeQueue(let queue): return access.command(["resume"] + option("--queue", queue))
+        case .resumeCampaign(let name): return access.command(["campaign", "resume"], name)
+        case .cancelCampaign(let name): return access.command(["campaign", "cancel"], name)
+        case .showCampaign(let name): return access.command(["campaign", "show"], name)
+        case .listDeadLetters(let queue): return access.command(["dead", "list"] + option("--queue", queue))
+        case .requeue(let queue, let reason):
+            return access.command(
+                ["requeue"] + option("--queue", queue) + (reason.map { option("--reason", $0) } ?? ["--all"]))
+        case .unquiet: return access.command(["quiet", "--all", "--undo"])
+        case .startWorker(let queues):
+            return access.command(
+                ["run"] + (queues.isEmpty ? [] : option("--queue", queues.joined(separator: ","))))
+        case .check: return access.command(["check"])
+        }
+    }
+
+    /// Returns the command and its effect, as a clause; `nil` if the hint says it.
+    func words(_ access: FleetAccess) -> String? {
+        let command = command(access)
+        return switch self {
+        case .resumeApp: "`\(command)` probes at once"
+        case .resumeQueue: "`\(command)` ends its pause"
+        case .resumeCampaign: "`\(command)` continues"
+        case .cancelCampaign: "`\(command)` ends it"
+        case .showCampaign: "`\(command)` has the numbers"
+        case .listDeadLetters: "`\(command)` shows them"
+        case .requeue: "once the cause is fixed, `\(command)` sends them"
+        case .unquiet: "`\(command)` does the former"
+        case .startWorker: nil
+        case .check: "`\(command)` tests each step"
+        }
+    }
+}

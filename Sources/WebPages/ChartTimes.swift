@@ -1,0 +1,87 @@
+import FoundationEssentials
+
+/// The axis of time: steps of one length.
+package struct ChartTimes: Sendable {
+    /// The beginning of the first step, in milliseconds since 1970.
+    package let first: Int64
+    /// The length of a step in milliseconds.
+    package let step: Int64
+    /// The number of steps.
+    package let count: Int
+
+    package init(first: Int64, step: Int64, count: Int) {
+        (self.first, self.step, self.count) = (first, max(1, step), max(1, count))
+    }
+
+    private static let (minute, hour, day): (Int64, Int64, Int64) = (60_000, 3_600_000, 86_400_000)
+    /// The distances between two labels, which are at multiples of them.
+    private static let distances =
+        [1, 2, 5, 10, 15, 30].map { $0 * minute } + [1, 2, 3, 4, 6, 12].map { $0 * hour } + [
+            day, 7 * day, 28 * day,
+        ]
+    /// Weeks begin on Mondays; 1970 began on a Thursday.
+    private static let monday = 4 * day
+
+    var length: Int64 { step * Int64(count) }
+
+    package func start(_ index: Int) -> Int64 { first + step * Int64(index) }
+
+    /// Returns the step of a time; `nil` for one outside the axis.
+    package func index(of time: Int64) -> Int? {
+        guard time >= first, time < first + length else { return nil }
+        return Int((time - first) / step)
+    }
+
+    /// Returns the name of a step in UTC: `14:05`, `14:00–14:20` or `Sat 21 Nov`. With several days, a time has its
+    /// day.
+    func name(_ index: Int) -> String {
+        let start = start(index)
+        guard step < Self.day else { return "\(Self.weekday(start)) \(Self.dayName(start))" }
+        let isOneDay = first / Self.day == (first + length - 1) / Self.day
+        let end = step > Self.minute ? "–\(Self.clock(start + step))" : ""
+        return (isOneDay ? "" : "\(Self.dayName(start)) ") + Self.clock(start) + end
+    }
+
+    /// The labels, at round numbers of minutes, hours, days or weeks: at most six, or the seven days of a week.
+    var labels: [(at: Int64, text: String)] {
+        let distance =
+            step == Self.day && count <= 7
+            ? Self.day : Self.distances.first { $0 >= step && length / $0 <= 6 } ?? length
+        let offset = distance > Self.day ? Self.monday : 0
+        var labels: [(at: Int64, text: String)] = []
+        var at = (first - offset + distance - 1) / distance * distance + offset
+        while at < first + length {
+            labels.append((at, label(at, distance)))
+            at += distance
+        }
+        return labels
+    }
+
+    private func label(_ at: Int64, _ distance: Int64) -> String {
+        if distance == Self.day && step == Self.day { return Self.weekday(at) }
+        return distance >= Self.day || at % Self.day == 0 ? Self.dayName(at) : Self.clock(at)
+    }
+
+    private static func clock(_ time: Int64) -> String {
+        let minutes = time / minute % 1440
+        return [minutes / 60, minutes % 60].map { $0 < 10 ? "0\($0)" : "\($0)" }.joined(separator: ":")
+    }
+
+    /// Returns a date such as `21 Nov`.
+    private static func dayName(_ time: Int64) -> String {
+        let text = iso(time)
+        let names = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]
+        let parts = text.prefix(10).split(separator: "-").compactMap { Int($0) }
+        guard parts.count == 3, names.indices.contains(parts[1] - 1) else { return text }
+        return "\(parts[2]) \(names[parts[1] - 1])"
+    }
+
+    private static func weekday(_ time: Int64) -> String {
+        ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"][Int((time / day % 7 + 7) % 7)]
+    }
+
+    /// ISO 8601.
+    static func iso(_ time: Int64) -> String {
+        Date(timeIntervalSince1970: Double(time / 1000)).formatted(.iso8601)
+    }
+}
