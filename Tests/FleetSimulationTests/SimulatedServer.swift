@@ -41,7 +41,13 @@ final class SimulatedServer {
 
     deinit { close(descriptor) }
 
-    func reset() { run([RedisCommand("CONFIG", "SET", "maxmemory", "0"), RedisCommand("FLUSHALL", "SYNC")]) }
+    /// Forgets the scripts, too, so that the same seed gives the same run.
+    func reset() {
+        run([
+            RedisCommand("CONFIG", "SET", "maxmemory", "0"), RedisCommand("FLUSHALL", "SYNC"),
+            RedisCommand("SCRIPT", "FLUSH", "SYNC"),
+        ])
+    }
 
     @discardableResult
     func run(_ command: RedisCommand) -> RESPReply { run([command])[0] }
