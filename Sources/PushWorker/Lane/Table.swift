@@ -84,8 +84,11 @@ struct Table<ID: TableID, Entry: LinkedEntry> {
 
     /// Removes an entry.
     func remove(_ id: ID) {
-        self[id] = Entry()
-        self[id].next = storage.pointee.free
+        // In place: the old and the new entry of an assignment would be copied.
+        let entry = pointer(id)
+        entry.deinitialize(count: 1)
+        entry.initialize(to: Entry())
+        entry.pointee.next = storage.pointee.free
         storage.pointee.free = id.index
         storage.pointee.count -= 1
     }
