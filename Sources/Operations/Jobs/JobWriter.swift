@@ -92,15 +92,14 @@ struct JobWriter {
 
     private func change(
         _ action: String, in place: QueueJobs.Place, other: QueueKeys?, passing: Int, counter: String,
-        expecting count: Int,
-        _ append: (inout RedisCommand) -> Void
+        expecting count: Int, _ append: (inout RedisCommand) -> Void
     ) async throws -> Changed {
         var names = [
             keys.jobs, keys.inbox, keys.retry, keys.sorted, keys.cancelled, keys.cancelledBytes, keys.statsPrefix,
         ]
         names += [keys.results, keys.campaigns, keys.campaignPrefix, keys.minutesPrefix]
         if let other { names += [other.jobs, other.retry] }
-        return try await QueueScript.changeJobs.run(queue.client, names) { command in
+        return try await QueueScript.changeJobs.run(queue.client, names, expecting: count + 12) { command in
             command.append(action)
             command.append(place.name)
             command.append(keys.head.rawValue)
