@@ -37,8 +37,8 @@ package enum JobAction: Sendable {
     }
 }
 
-/// Changes chosen jobs of a queue, in one call for some jobs of one place. Jobs that are no longer in their place are left
-/// alone.
+/// The writer of changes of chosen jobs, in one call for some jobs of one place. Jobs that are no longer in their place
+/// are left alone.
 struct JobWriter {
     /// The result of a change.
     struct Changed: Sendable, Equatable {
