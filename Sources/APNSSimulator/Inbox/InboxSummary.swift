@@ -141,7 +141,8 @@ struct InboxSummary {
     var activities: [ActivitySummary] {
         var entries: [(entry: NotificationPage.Entry, preview: PushPreview)] = []
         recorder.forEach { entry in
-            guard [nil, "liveactivity"].contains(entry.notification.pushType) else { return true }
+            let pushType = entry.notification.pushType
+            guard pushType == nil || pushType == "liveactivity" else { return true }
             let preview = entry.notification.preview
             if preview.kind == .liveactivity, filter.matches(entry.notification) { entries.append((entry, preview)) }
             return true

@@ -1,6 +1,6 @@
 import WebPages
 
-/// What the pages of the inbox show of a push.
+/// The parts of a push that several pages of the inbox show.
 enum PushElements {
     /// The age, with the time in UTC as its tooltip. A script keeps it up to date.
     static func age(_ milliseconds: Int64) -> HTML {

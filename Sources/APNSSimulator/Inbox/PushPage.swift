@@ -31,7 +31,7 @@ struct PushPage {
             """
     }
 
-    /// The links to the push before and after a push.
+    /// The links to the push before and after this one.
     private var neighbours: HTML {
         var filter = NotificationFilter()
         (filter.after, filter.limit) = (sequence, 1)
@@ -49,7 +49,7 @@ struct PushPage {
             """
     }
 
-    /// The way to the job of a push: the dashboard's page of the device, or the command that shows the same.
+    /// The way to the job of the push: the dashboard's page of the device, or the command that shows the same.
     private var job: HTML {
         guard let token = notification.token, SimulatedToken(hex: token) != nil else { return "" }
         guard let dashboard = service.dashboard else {

@@ -2,7 +2,7 @@ import NIOCore
 import PushQueue
 import Redis
 
-/// Removes what was found about some devices.
+/// The removal of the values that a search found about some devices.
 struct DeviceForgetting {
     /// The effect of forgetting some values.
     struct Forgotten: Sendable {

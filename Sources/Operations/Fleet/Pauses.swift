@@ -83,30 +83,3 @@ extension AppPauses {
         try await client.call(RedisCommand("DEL", keys.appPaused(app))).root.number == 1
     }
 }
-
-/// A pause as a status shows it.
-package struct PauseStatus: Encodable, Sendable, Equatable {
-    package var reason: String
-    package var detail: String?
-    /// The beginning in milliseconds since 1970, as all times here.
-    package var since: Int64?
-    /// The time of the next probe; `nil` for an operator's pause, which only an operator ends.
-    package var until: Int64?
-    package var by: String?
-
-    package init(_ pause: PauseRecord) {
-        (reason, detail, since, until, by) = (pause.reason, pause.detail, pause.since, pause.until, pause.by)
-    }
-
-    package var isByHand: Bool { until == nil }
-
-    /// True if an operator gave no reason: the reason then names the operator.
-    package var isReasonless: Bool { by.map { reason == "by \($0)" } ?? false }
-
-    /// The reason, the beginning and the origin.
-    package var inWords: String {
-        let since = since.map { ", since " + Moment.text($0) }
-        let by = isReasonless ? nil : by.map { isByHand ? ", by \($0)" : ", noticed by \($0)" }
-        return reason + (since ?? "") + (by ?? "")
-    }
-}

@@ -37,8 +37,8 @@ package enum JobAction: Sendable {
     }
 }
 
-/// Changes chosen jobs of a queue, in one call for some jobs of one place. Jobs that are no longer in their place are left
-/// alone.
+/// The writer of changes of chosen jobs, in one call for some jobs of one place. Jobs that are no longer in their place
+/// are left alone.
 struct JobWriter {
     /// The result of a change.
     struct Changed: Sendable, Equatable {
@@ -92,15 +92,14 @@ struct JobWriter {
 
     private func change(
         _ action: String, in place: QueueJobs.Place, other: QueueKeys?, passing: Int, counter: String,
-        expecting count: Int,
-        _ append: (inout RedisCommand) -> Void
+        expecting count: Int, _ append: (inout RedisCommand) -> Void
     ) async throws -> Changed {
         var names = [
             keys.jobs, keys.inbox, keys.retry, keys.sorted, keys.cancelled, keys.cancelledBytes, keys.statsPrefix,
         ]
         names += [keys.results, keys.campaigns, keys.campaignPrefix, keys.minutesPrefix]
         if let other { names += [other.jobs, other.retry] }
-        return try await QueueScript.changeJobs.run(queue.client, names) { command in
+        return try await QueueScript.changeJobs.run(queue.client, names, expecting: count + 12) { command in
             command.append(action)
             command.append(place.name)
             command.append(keys.head.rawValue)

@@ -1,6 +1,6 @@
 import PushQueue
 
-/// An app in all lanes together.
+/// The state of an app in all lanes together.
 package struct AppStatus: Encodable, Sendable {
     package enum State: String, Encodable, Sendable {
         case connected, idle, connecting, unconnected, unanswered, paused, unknown

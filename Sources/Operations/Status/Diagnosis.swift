@@ -1,7 +1,7 @@
 import PushQueue
 import Redis
 
-/// Judges the status of a fleet: finds what needs an operator, without any I/O.
+/// The diagnosis of a fleet: the problems that its status shows. Has no I/O.
 package struct Diagnosis {
     /// The time in milliseconds for which a worker's lease can have expired before this is a problem: living workers
     /// reclaim its jobs within a second or two.
@@ -26,7 +26,7 @@ package struct Diagnosis {
     package var problems: [Problem] {
         var problems = status.servers.flatMap(problems(of:))
         for queue in status.queues { problems += self.problems(of: queue) + deadLetterProblems(of: queue) }
-        problems += stoppedCampaigns + unreadParts + failingWorkers + keys + goneWorkers
+        problems += stoppedCampaigns + unreadState + failingWorkers + keys + goneWorkers
         problems += status.apps.compactMap(problem(of:))
         for index in problems.indices { problems[index].access = access }
         // Others keep their order.
@@ -42,8 +42,8 @@ package struct Diagnosis {
         }
     }
 
-    /// The shared state, and a server, if they could not be read.
-    private var unreadParts: [Problem] {
+    /// The shared state, or a server, that could not be read.
+    private var unreadState: [Problem] {
         var problems: [Problem] = []
         if let sharedError = status.sharedError {
             problems.append(

@@ -36,7 +36,7 @@ package struct FleetStatus: Encodable, Sendable {
     /// The queues whose server refuses writes, so that no worker can renew its lease there.
     var unwritableQueues: Set<String> { Set(servers.filter(\.found.refusesWrites).flatMap(\.queues)) }
 
-    /// Returns the names of all apps if a name is missing among them; `nil` if it is there, or if there are no apps.
+    /// Returns the names of all apps if a name is missing among them; `nil` if it is one of them, or if there are no apps.
     package func others(than app: String) -> [String]? {
         let known = Set(apps.map(\.name)).sorted()
         return known.isEmpty || known.contains(app) ? nil : known

@@ -22,8 +22,8 @@ struct LaneSighting {
     fileprivate var reportedAt: Int64 { report?.updatedAt ?? 0 }
 }
 
-/// The lanes of a fleet or of a process, as they were found in each of their queues. Derives the workers from them, without
-/// any I/O.
+/// The lanes of a fleet or of a process, as they were found in each of their queues. The workers are derived from
+/// them, without any I/O.
 struct LaneSightings {
     private let all: [LaneSighting]
 

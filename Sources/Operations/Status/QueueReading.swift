@@ -31,7 +31,8 @@ struct QueueReading: Sendable {
 
     /// Reads queues at the same time.
     /// - Returns: the readings in the order of the queues.
-    /// - Throws: an error that is not one of reading from Redis.
+    /// - Throws: `QueueFailure`, an error of the settings, or `RedisError` if a server stops answering between two calls.
+    ///   Other errors of Redis are results.
     static func read(_ queues: [QueueKeys], _ fleet: Fleet) async throws -> [QueueReading] {
         let readings = try await withThrowingTaskGroup(of: (Int, QueueReading).self) { group in
             for (index, keys) in queues.enumerated() {

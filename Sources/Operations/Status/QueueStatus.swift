@@ -1,6 +1,6 @@
 import PushQueue
 
-/// The contents of a queue.
+/// The state of a queue.
 package struct QueueStatus: Encodable, Sendable {
     package var name: String
     /// Jobs that no lane has claimed.

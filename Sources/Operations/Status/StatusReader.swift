@@ -1,7 +1,7 @@
 import PushQueue
 import Redis
 
-/// Reads the status of a fleet from Redis, with its problems.
+/// The reader of a fleet's status, with its problems, from Redis.
 package struct StatusReader: Sendable {
     private let fleet: Fleet
     private let apps: [String]
@@ -85,6 +85,7 @@ package struct StatusReader: Sendable {
         return pauses
     }
 
+    /// Returns remarks about what workers report.
     private static func notes(_ reports: [WorkerReport]) -> [String] {
         var notes: [String] = []
         let omitted = reports.map(\.moreApps).max() ?? 0

@@ -41,6 +41,11 @@ struct QueueSettings {
         }
     }
 
+    /// Returns a queue.
+    /// - Parameters:
+    ///   - weight: `nil` for that of its settings.
+    ///   - place: the place of its name, for an error.
+    ///   - isOnly: true if the worker has no other queue.
     func queue(_ name: String, weight: Int?, place: String, isOnly: Bool) throws -> QueueConfiguration {
         // The name is checked first, so that a mistake in it is reported with its place.
         do { _ = try QueueKeys(prefix: redis.prefix, queue: name) } catch {

@@ -13,7 +13,7 @@ struct RedisSettings {
 
     var sharedKeys: SharedKeys { SharedKeys(prefix: prefix) }
 
-    /// Returns the place of Redis.
+    /// Returns the servers of Redis that its URL names.
     func topology() throws -> RedisTopology {
         guard let url = settings.value(.redisURL) else {
             throw CommandFailure(.configuration, "no Redis URL is set; set one with --redis")

@@ -22,7 +22,7 @@ import Telemetry
 //    default for settings of apps).
 // 3. Test its effect, and update the table: `UPDATE_DOCS=1 scripts/test e2e DocumentationReference`.
 //
-// Only a setting that is not a plain member, such as a credential, has a name here, by which `Settings` reads it.
+// Only a setting that is not a plain member, such as a credential, has a name here, by which it is read.
 extension Setting {
     static let all: [Setting] = redis + queues + work + admin + app + gateway + queue
     /// The settings that `--help` shows of those that most commands have.
