@@ -95,7 +95,7 @@ private struct ScriptPart {
     /// Those that it defines for others.
     private let names: Set<ArraySlice<UInt8>>
 
-    /// Each part uses only those before it. `scripts/requeue` has the same order.
+    /// Each part uses only those before it.
     private static let all = [
         PackageResources.base_lua, PackageResources.counters_lua, PackageResources.wrapper_lua,
         PackageResources.dead_letters_lua, PackageResources.results_lua, PackageResources.campaigns_lua,
