@@ -83,7 +83,7 @@ enum Mutation: String, CaseIterable, Sendable {
     /// The text in a script and its replacement.
     var patch: (find: String, by: String)? {
         switch self {
-        case .constantStamp: ("local stamp = string.format('%s%x', nonce, now_in_us)", "local stamp = 'same'")
+        case .constantStamp: ("local stamp = string.format('%s%x', nonce, now_in_us % 2 ^ 44)", "local stamp = 'same'")
         case .settlesAnyClaim:
             (
                 "own = own + redis.call('HDEL', claimed, unpack(ARGV, start, math.min(start + CHUNK - 1, last)))",
