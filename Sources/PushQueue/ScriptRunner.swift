@@ -33,7 +33,7 @@ final class ScriptRunner {
         func complete(_ result: Result<RESPReply, RedisError>) {
             completion(
                 result.mapError(QueueFailure.redis).flatMap { reply in
-                    Result { () throws(QueueFailure) in try ScriptReply.read(reply, of: script, read) }
+                    Result { () throws(QueueFailure) in try ScriptReply.read(reply, of: script.description, read) }
                 })
         }
         func command(_ form: QueueScript.Form) -> RedisCommand {
@@ -71,7 +71,7 @@ extension QueueScript {
         } catch let error as RedisError where error.isUnknownScript {
             reply = try await client.call(command(.source, keys, expecting: count, bytes: bytes, arguments))
         }
-        return try ScriptReply.read(reply, of: self, read)
+        return try ScriptReply.read(reply, of: description, read)
     }
 
     /// How a command names the script.
