@@ -100,7 +100,7 @@ struct JobWriter {
         ]
         names += [keys.results, keys.campaigns, keys.campaignPrefix, keys.minutesPrefix]
         if let other { names += [other.jobs, other.retry] }
-        return try await QueueScript.changeJobs.run(queue.client, names) { command in
+        return try await QueueScript.changeJobs.run(queue.client, names, expecting: count + 12) { command in
             command.append(action)
             command.append(place.name)
             command.append(keys.head.rawValue)
