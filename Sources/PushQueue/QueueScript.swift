@@ -97,7 +97,7 @@ private struct ScriptPart {
     /// The names that it defines for the files after it.
     private let names: Set<ArraySlice<UInt8>>
 
-    /// Each part uses only those before it. `scripts/requeue` has the same order.
+    /// Each part uses only those before it. `scripts/requeue` lists those of its script, in the same order.
     private static let all = [
         PackageResources.base_lua, PackageResources.counters_lua, PackageResources.wrapper_lua,
         PackageResources.dead_letters_lua, PackageResources.results_lua, PackageResources.campaigns_lua,
