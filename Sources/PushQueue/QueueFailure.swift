@@ -4,8 +4,9 @@ import Redis
 public enum QueueFailure: Error, Sendable, CustomStringConvertible {
     /// Redis could not be reached, did not answer, or answered with an error.
     case redis(RedisError)
-    /// The reply is not one of the script's: the server runs another version of it, or is not Redis.
-    case unexpectedReply(QueueScript)
+    /// The script with this name gave a reply that it does not have: the server runs another version of it, or is not
+    /// Redis.
+    case unexpectedReply(String)
 
     /// The problem and its place.
     public var description: String {

@@ -30,11 +30,12 @@ public struct QueueScript: Sendable, Hashable, CustomStringConvertible {
         digest = Self.digest(of: source)
     }
 
-    /// Returns the same script, which reads another clock.
+    /// Returns the script with another clock.
     package func reading(_ clock: ClockSource) -> QueueScript {
         clock == .server ? self : QueueScript(description, text, clock: clock)
     }
 
+    /// Returns the SHA-1 of a source, in hex.
     package static func digest(of source: [UInt8]) -> String {
         var digest = [UInt8](repeating: 0, count: 20)
         SHA1(source, source.count, &digest)
@@ -87,15 +88,16 @@ package enum ClockSource: Sendable, Equatable {
     case key(String)
 }
 
-/// A file of functions that scripts share, in the folder `parts`. A script has those parts before it whose names occur in
-/// it: no list says which script needs which part, and Redis compiles and runs little that is not used.
+/// A file of functions that scripts share, in the folder `parts`. A script is sent after the parts whose names it or one
+/// of these parts contains, so no list of dependencies is kept, and Redis compiles and runs little that is not used.
 private struct ScriptPart {
     private let text: [UInt8]
+    /// All names and numbers in its code, and the words of its strings.
     private let words: Set<ArraySlice<UInt8>>
-    /// Those that it defines for others.
+    /// The names that it defines for the files after it.
     private let names: Set<ArraySlice<UInt8>>
 
-    /// Each part uses only those before it.
+    /// Each part uses only those before it. `scripts/requeue` lists those of its script, in the same order.
     private static let all = [
         PackageResources.base_lua, PackageResources.counters_lua, PackageResources.wrapper_lua,
         PackageResources.dead_letters_lua, PackageResources.results_lua, PackageResources.campaigns_lua,
@@ -106,7 +108,7 @@ private struct ScriptPart {
     private init(_ text: [UInt8]) {
         self.text = text
         words = Self.words(of: Self.code(text))
-        // A definition of several names, or of a function, ends its names with `=`, `(` or its line.
+        // The names of a definition end at `=`, at `(` or with the line. All are in its first line.
         let definitions = Self.code(text).filter { $0.starts(with: "local ".utf8) }
         names = Self.words(of: definitions.map { $0.prefix { !"=(".utf8.contains($0) } })
             .subtracting(["local", "function"].map { ArraySlice($0.utf8) })

@@ -17,9 +17,10 @@ package struct ScriptReply {
     }
 
     /// Reads a reply.
+    /// - Parameter script: the name of the script.
     /// - Throws: ``QueueFailure/unexpectedReply(_:)``.
     package static func read<Value>(
-        _ reply: RESPReply, of script: QueueScript, _ body: (inout ScriptReply) -> Value
+        _ reply: RESPReply, of script: String, _ body: (inout ScriptReply) -> Value
     ) throws(QueueFailure) -> Value {
         var elements = ScriptReply(reply.root)
         let value = body(&elements)

@@ -1,14 +1,14 @@
 import NIOCore
 import Redis
 
-/// Runs scripts on one server by their digests. Only a server that does not know a script, because it was restarted or
-/// its scripts were flushed, gets the source: `EVAL` also loads it.
+/// Runs scripts on one server by their digests. If the server does not know a script, as after a restart, a failover or
+/// `SCRIPT FLUSH`, the runner sends the source with `EVAL`, which also loads it.
 ///
 /// Not thread-safe. Use it only on the client's event loop; completions are called there, too.
 final class ScriptRunner {
     private let client: any RedisSender
     private let clock: ClockSource
-    /// The scripts that read another clock than the server's.
+    /// The scripts with ``clock``, if that is not the server's; empty otherwise.
     private var readers: [QueueScript: QueueScript] = [:]
 
     /// - Parameter clock: the clock that the scripts read.
@@ -33,7 +33,7 @@ final class ScriptRunner {
         func complete(_ result: Result<RESPReply, RedisError>) {
             completion(
                 result.mapError(QueueFailure.redis).flatMap { reply in
-                    Result { () throws(QueueFailure) in try ScriptReply.read(reply, of: script, read) }
+                    Result { () throws(QueueFailure) in try ScriptReply.read(reply, of: script.description, read) }
                 })
         }
         func command(_ form: QueueScript.Form) -> RedisCommand {
@@ -71,7 +71,7 @@ extension QueueScript {
         } catch let error as RedisError where error.isUnknownScript {
             reply = try await client.call(command(.source, keys, expecting: count, bytes: bytes, arguments))
         }
-        return try ScriptReply.read(reply, of: self, read)
+        return try ScriptReply.read(reply, of: description, read)
     }
 
     /// How a command names the script.

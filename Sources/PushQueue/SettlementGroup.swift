@@ -108,7 +108,7 @@ struct SettlementGroup {
         reports.append(report)
     }
 
-    /// Writes an action about the job of a claim. A later call ends the claim, before those for other claims.
+    /// Writes an action about the job of a claim. The claim must be ended before the next call for another claim.
     /// - Parameter append: appends the action's other arguments.
     mutating func write(_ action: String, _ claim: ClaimID, _ append: (inout RedisArguments) -> Void) {
         open(claim)
@@ -134,7 +134,7 @@ struct SettlementGroup {
     /// Adds results for producers to the last claim that was not acknowledged or reported.
     mutating func add(_ results: PackedResults) { ending?.results.append(results) }
 
-    /// Adds to a counter with that claim.
+    /// Adds to a counter with the last claim that was not acknowledged or reported.
     mutating func addCount(_ field: String, _ amount: Int) { ending?.counts.append((field, amount)) }
 
     /// Appends the script's arguments.

@@ -83,7 +83,6 @@ public struct DeadLetters: Sendable {
         var inner = cursor ?? first
         let areCancelled = inner.hasPrefix(Self.cancelled)
         if areCancelled { inner.removeFirst(Self.cancelled.count) }
-        // The source, not its digest: after a failover the new master does not know it. Redis reads it in about 0.1 ms.
         var page = try await QueueScript.pageDeadLetters.run(
             client,
             [

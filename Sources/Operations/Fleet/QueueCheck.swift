@@ -57,7 +57,7 @@ public struct QueueCheck {
                     "\(key) holds a \(found) where the queue has a \(kind): rename or delete that key")
             }
         }
-        try await attempt("EVAL", &report) { report in
+        try await attempt("scripts", &report) { report in
             let gauges = try await QueueGauges.read(client, keys)
             report.facts.append(
                 "queue \(keys.queue): \(gauges.jobs) jobs wait, \(gauges.retries) are scheduled or retried later, "
@@ -70,7 +70,8 @@ public struct QueueCheck {
         return report
     }
 
-    /// Runs a check, and reports a command that the server refuses as a failure.
+    /// Runs a check, and reports a refusal by the server as a failure.
+    /// - Parameter command: the command that may be refused, or `scripts`.
     private func attempt(
         _ command: String, _ report: inout Report, _ body: (inout Report) async throws -> Void
     ) async throws {

@@ -180,6 +180,7 @@ struct SidekiqReader {
     ///   - bytes: the claimed bytes, and the rewritten text after them.
     ///   - document: the range of the rewritten text.
     ///   - original: the range of the producer's bytes.
+    /// - Returns: `nil` if the claimed bytes do not contain the list.
     static func tokensMember(
         _ list: JobTokenList, in bytes: UnsafeRawBufferPointer, rewritten document: Range<Int>,
         from original: Range<Int>

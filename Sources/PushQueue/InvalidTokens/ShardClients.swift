@@ -1,16 +1,16 @@
 import NIOCore
 import Redis
 
-/// The servers that have the set of invalid tokens, which are several if it is divided: each call goes to the server of
-/// its key, and again if the key is being moved to another one.
+/// The clients of the servers that hold the set of invalid tokens: several if the set is divided. Each call goes to the
+/// server of its key, and is repeated while that key is being moved to another server.
 ///
 /// Not thread-safe. Use it only on the clients' event loop; completions are called there, too.
 package final class ShardClients {
     /// The completion of a call: its value, or the failure.
     package typealias Completion<Value> = (Result<Value, QueueFailure>) -> Void
 
-    /// The pause before a call is repeated that Redis refuses while a shard is moved to another server, and the time
-    /// for which it is.
+    /// The pause before a call is repeated that Redis refused because a shard is being moved to another server, and the
+    /// time for which such calls are repeated.
     private static let (moveCheck, movePatience) = (TimeAmount.milliseconds(50), TimeAmount.seconds(10))
 
     /// Returns the client for the slot of a key.

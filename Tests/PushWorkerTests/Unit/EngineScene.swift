@@ -559,7 +559,7 @@ final class FakeQueue: QueueStore {
     }
 
     func gauges(completion: @escaping Completion<QueueGauges>) {
-        completion(.failure(.unexpectedReply(.gauges)))
+        completion(.failure(.unexpectedReply("gauges")))
     }
 
     func waitForJob(seconds: Int, completion: @escaping Completion<Bool>) {
@@ -697,7 +697,7 @@ final class FakeFleet: AppPauseStore, RateStore, GuardAuditStore, ProviderTokenS
     func countIfUndivided(completion: @escaping Completion<Int?>) { later(completion) { [self] in invalid.count } }
 
     func mark(_ tokens: [InvalidToken], completion: @escaping Completion<[InvalidToken.Marking]>) {
-        let refusal = refusesInvalidTokens ? QueueFailure.unexpectedReply(.addInvalidTokens) : nil
+        let refusal = refusesInvalidTokens ? QueueFailure.unexpectedReply("addInvalidTokens") : nil
         likeQueues(completion, refusal: refusal) { [self] in
             invalid += tokens
             return tokens.map { _ in .added }

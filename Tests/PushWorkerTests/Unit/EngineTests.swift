@@ -331,7 +331,7 @@ struct EngineTests {
         scene.lane.wake(QueueID(index: 0))
         scene.loop.run()
         // The claim is sent, and the question is not.
-        if isLost { scene.queue.isReady = false } else { scene.queue.refusal = .unexpectedReply(.reserve) }
+        if isLost { scene.queue.isReady = false } else { scene.queue.refusal = .unexpectedReply("reserve") }
         scene.run(.milliseconds(50))
         #expect(scene.transport.sent.isEmpty && scene.queue.held.count == 1)
         #expect(scene.lane.consumers[0].problem != nil)
@@ -649,7 +649,7 @@ struct EngineTests {
     @Test("settles again after a refusal, and logs it once")
     func refusals() throws {
         scene.pushOne()
-        scene.queue.refusal = .unexpectedReply(.settle)
+        scene.queue.refusal = .unexpectedReply("settle")
         scene.answer(EngineScene.delivered)
         scene.run(.seconds(4))
         #expect(scene.stats.isEmpty && scene.log.events.count { $0 == "redis_refused" } >= 1)

@@ -213,12 +213,12 @@ local function is_for_wanted_token(tokens)
     return false
 end
 
-local function key_of(member, stop)
+local function letter_key(member, stop)
     return string.sub(redis.sha1hex(string.sub(member, 1, (stop or #member + 1) - 1)), 1, 10)
 end
 
 local function is_chosen(member, head, stop)
-    if wanted.key and not is_among(key_of(member, stop), wanted.key) then
+    if wanted.key and not is_among(letter_key(member, stop), wanted.key) then
         return false
     end
     if not head then
@@ -335,7 +335,7 @@ while looked < page and chosen < limit and bytes < PAGE_BYTES do
         if action == 'requeue' then
             bodies[#bodies + 1] = option.instead or wrapped(head, string.sub(member, stop + 1))
         elseif returns then
-            returned[#returned + 1] = key_of(member, stop)
+            returned[#returned + 1] = letter_key(member, stop)
             returned[#returned + 1] = found[2]
             returned[#returned + 1] = string.sub(member, 1, (stop or #member + 1) - 1)
             if action == 'show' then
