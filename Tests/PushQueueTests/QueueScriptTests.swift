@@ -38,6 +38,8 @@ struct QueueScriptTests {
             for name in Set(words.map { $0.prefix { $0 != "." } }) { lines[name, default: 0] += 1 }
         }
         for name in Self.definitions(parts, atTopLevel: true) { #expect(lines[name[...]] ?? 0 > 1, "\(name)") }
+        // The names of a definition are found in its first line.
+        for line in Self.code(parts) { #expect(!line.hasPrefix("local ") || line.last != ",", "\(line)") }
     }
 
     /// The names of functions, their parameters, and variables.
