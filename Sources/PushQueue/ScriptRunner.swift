@@ -1,15 +1,16 @@
 import NIOCore
 import Redis
 
-/// Runs scripts on one server by their digests. If the server does not know a script, as after a restart, a failover or
-/// `SCRIPT FLUSH`, the runner sends the source with `EVAL`, which also loads it.
+/// Runs scripts on one server by their digests. The first call of a script sends its source with `EVAL`, which also loads
+/// it: a call that is sent again because the server does not know the script would be run after those that follow it. That
+/// happens only if the server forgets scripts, as with a restart, a failover or `SCRIPT FLUSH`.
 ///
 /// Not thread-safe. Use it only on the client's event loop; completions are called there, too.
 final class ScriptRunner {
     private let client: any RedisSender
     private let clock: ClockSource
-    /// The scripts with ``clock``, if that is not the server's; empty otherwise.
-    private var readers: [QueueScript: QueueScript] = [:]
+    /// The scripts whose source was sent, with ``clock``.
+    private var sent: [QueueScript: QueueScript] = [:]
 
     /// - Parameter clock: the clock that the scripts read.
     init(client: any RedisSender, clock: ClockSource = .server) {
@@ -29,7 +30,7 @@ final class ScriptRunner {
         completion: @escaping (Result<Value, QueueFailure>) -> Void,
         reading read: @escaping (inout ScriptReply) -> Value
     ) {
-        let script = clock == .server ? script : reader(script)
+        let (script, isFirst) = sent[script].map { ($0, false) } ?? (script.reading(clock), true)
         func complete(_ result: Result<RESPReply, RedisError>) {
             completion(
                 result.mapError(QueueFailure.redis).flatMap { reply in
@@ -39,6 +40,10 @@ final class ScriptRunner {
         func command(_ form: QueueScript.Form) -> RedisCommand {
             script.command(form, keyNames, then: moreKeys, expecting: count, bytes: count * 8, arguments)
         }
+        if isFirst {
+            sent[script] = script
+            return client.send(command(.source), completion: complete)
+        }
         client.send(command(.digest)) { [client] result in
             if case .failure(let error) = result, error.isUnknownScript {
                 return client.send(command(.source), completion: complete)
@@ -46,17 +51,10 @@ final class ScriptRunner {
             complete(result)
         }
     }
-
-    private func reader(_ script: QueueScript) -> QueueScript {
-        if let reader = readers[script] { return reader }
-        let reader = script.reading(clock)
-        readers[script] = reader
-        return reader
-    }
 }
 
 extension QueueScript {
-    /// Runs the script once, as ``ScriptRunner`` does.
+    /// Runs the script once, by its digest, and only if the server does not know it by its source.
     /// - Parameters:
     ///   - count: the approximate number of arguments, and `bytes` their size.
     ///   - arguments: appends them; called again if the source of the script must be sent.
