@@ -4,15 +4,15 @@ import Redis
 public enum QueueFailure: Error, Sendable, CustomStringConvertible {
     /// Redis could not be reached, did not answer, or answered with an error.
     case redis(RedisError)
-    /// The script with this name gave a reply that it does not have: the server runs another version of it, or is not
-    /// Redis.
+    /// The script or command with this name has no such reply: the server runs another version of the script, or is
+    /// not Redis.
     case unexpectedReply(String)
 
     /// The problem and its place.
     public var description: String {
         switch self {
         case .redis(let error): "\(error)"
-        case .unexpectedReply(let script): "the script `\(script)` gave a reply that this version does not know"
+        case .unexpectedReply(let call): "Redis gave a reply to `\(call)` that this version does not know"
         }
     }
 

@@ -163,7 +163,7 @@ extension InvalidTokenSet {
     ) -> (cursor: String, found: [ByteBuffer])? {
         guard let reply = value(result.mapError(QueueFailure.redis), completion) else { return nil }
         guard reply.root.count == 2, let cursor = reply.root[0].string else {
-            completion(.failure(.unexpectedReply(QueueScript.findInvalidTokens.description)))
+            completion(.failure(.unexpectedReply("SSCAN or HSCAN")))
             return nil
         }
         return (cursor, reply.root[1].children.compactMap(\.bytes))

@@ -83,8 +83,8 @@ package struct Diagnosis {
                     "worker \(worker.name) has sent no heartbeat for \(Words.duration(lateness))",
                     since: status.at - lateness,
                     hint:
-                        "its process hangs, is stopped, or cannot reach Redis; other workers take its jobs when its "
-                        + "lease ends"))
+                        "its process hangs, is stopped, or cannot reach Redis; other workers reclaim its jobs when "
+                        + "its lease ends"))
         }
         for worker in status.workers where worker.state == .running && !worker.isSilent && !worker.ownObstacles.isEmpty
         {
