@@ -150,6 +150,9 @@ class Keyboard(Live):
         self.scene.push(job("aa", 700, campaign="wrong-one"))
         eventually("the campaign is known", lambda: "wrong-one" in self.scene.run("campaign", "list", "--json").stdout
                    and self.scene.run("jobs", "list", "--json").stdout.count('"wrong-one"') == 5)
+        # The dashboard reads the campaigns once a second.
+        self.browser.open("/campaigns")
+        self.browser.sees("wrong-one")
         self.find("wrong-one")
         self.assertEqual(self.browser.title, "Campaign wrong-one")
         self.press(["Cancel the campaign", "Cancel the campaign…", "Cancel…", "Cancel"])
