@@ -251,7 +251,10 @@ package struct QueueJobs: Sendable {
         _ body: (Place, [StoredJob], Int64) async throws -> Bool
     ) async throws -> Bool {
         let key = keys.claimed(lane)
-        var fields = try await client.call(RedisCommand("HKEYS", key)).root.children.compactMap(\.string)[...]
+        // In an order of their own, by number: a server may return them in another order the next time, and a list that
+        // continues would then repeat some and lack others.
+        let reply = try await client.call(RedisCommand("HKEYS", key))
+        var fields = reply.root.children.compactMap(\.string).sorted { ($0.utf8.count, $0) < ($1.utf8.count, $1) }[...]
         while !fields.isEmpty {
             let some = Array(fields.prefix(250))
             let page = try await read(key, kind: "claimed", cursor: nil, limit: some.count, fields: some) {
