@@ -120,6 +120,22 @@ struct QueueJobsTests {
         }
     }
 
+    @Test("a list of claimed jobs continues in the same order, although leases are renewed between its parts")
+    func listAcrossLanes() async throws {
+        try queue.push((0..<200).map { Self.job($0) })
+        let (late, early) = (queue.worker("b"), queue.worker("a"))
+        _ = try await late.claim(150)
+        _ = try await early.claim(50)
+        var (cursor, found): (String?, [String]) = (nil, [])
+        repeat {
+            let part = try await jobs.list(JobFilter(), after: cursor, limit: 40)
+            found += part.jobs.compactMap { $0.id.map { String(buffer: $0) } }
+            cursor = part.cursor
+            for lane in [late, early] { _ = try await lane.claim(0) }
+        } while cursor != nil
+        #expect(found == (Array(150..<200) + Array(0..<150)).map { "job-\($0)" })
+    }
+
     @Test("a device's record is marked as partial if the time was up before everything was searched")
     func deviceInTime() async throws {
         let token = String(repeating: "0f", count: 32)

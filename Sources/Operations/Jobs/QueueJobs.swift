@@ -240,8 +240,9 @@ package struct QueueJobs: Sendable {
         let waiting: [Place] = inOrder ? [.sorted, .list, .inbox] : [.list, .inbox, .sorted]
         var places = filter.includes(.waiting) ? waiting : []
         if filter.includes(.claimed) {
+            // By name: the order of their leases changes with each renewal, and a list continues from call to call.
             let lanes = try await client.call(RedisCommand("ZRANGE", keys.workers, "0", "-1")).root.children
-            places += lanes.compactMap(\.string).map { .claimed(lane: $0) }
+            places += lanes.compactMap(\.string).sorted().map { .claimed(lane: $0) }
         }
         return places + (StoredJob.State.postponed.contains(where: filter.includes) ? [.retry] : [])
     }
@@ -251,10 +252,10 @@ package struct QueueJobs: Sendable {
         _ body: (Place, [StoredJob], Int64) async throws -> Bool
     ) async throws -> Bool {
         let key = keys.claimed(lane)
-        // In an order of their own, by number: a server may return them in another order the next time, and a list that
-        // continues would then repeat some and lack others.
-        let reply = try await client.call(RedisCommand("HKEYS", key))
-        var fields = reply.root.children.compactMap(\.string).sorted { ($0.utf8.count, $0) < ($1.utf8.count, $1) }[...]
+        // By number, because the order of HKEYS may change from call to call, too.
+        let numbered = try await client.call(RedisCommand("HKEYS", key)).root.children.compactMap(\.string)
+            .map { (number: ClaimID(field: $0)?.number ?? .max, field: $0) }
+        var fields = numbered.sorted { $0 < $1 }.map(\.field)[...]
         while !fields.isEmpty {
             let some = Array(fields.prefix(250))
             let page = try await read(key, kind: "claimed", cursor: nil, limit: some.count, fields: some) {
