@@ -90,15 +90,15 @@ package enum ClockSource: Sendable, Equatable {
 
 /// A file of functions that scripts share, in the folder `parts`. A script is sent after the parts whose names it or one
 /// of these parts contains, so no list of dependencies is kept, and Redis compiles and runs little that is not used.
-private struct ScriptPart {
-    private let text: [UInt8]
+struct ScriptPart {
+    let text: [UInt8]
     /// All names and numbers in its code, and the words of its strings.
     private let words: Set<ArraySlice<UInt8>>
     /// The names that it defines for the files after it.
     private let names: Set<ArraySlice<UInt8>>
 
     /// Each part uses only those before it. `scripts/requeue` lists those of its script, in the same order.
-    private static let all = [
+    static let all = [
         PackageResources.base_lua, PackageResources.counters_lua, PackageResources.wrapper_lua,
         PackageResources.dead_letters_lua, PackageResources.results_lua, PackageResources.campaigns_lua,
         PackageResources.claims_lua, PackageResources.portions_lua, PackageResources.members_lua,

@@ -26,11 +26,7 @@ struct QueueScriptTests {
 
     @Test("scripts use everything that the shared parts define")
     func uses() {
-        let parts =
-            PackageResources.base_lua + PackageResources.counters_lua + PackageResources.wrapper_lua
-            + PackageResources.dead_letters_lua + PackageResources.results_lua + PackageResources.campaigns_lua
-            + PackageResources.claims_lua + PackageResources.portions_lua + PackageResources.members_lua
-            + PackageResources.shares_lua + PackageResources.invalid_tokens_lua
+        let parts = ScriptPart.all.flatMap(\.text)
         var lines: [Substring: Int] = [:]
         for line in Self.code(parts) + Self.all.flatMap({ Self.code($0.text) }) {
             // Of `state.pause`, only `state` is a name.
