@@ -481,12 +481,9 @@ def watch_scripts(redis):
 def script_times_ms(redis, *keys):
     """Returns the times of a script, in order. These are the beginnings of its first keys, which no other script has."""
     keys = [(PREFIX + key).encode() for key in keys]
-    calls = [(entry[3][0], entry[2] / 1000) for entry in reversed(redis.client("SLOWLOG", "GET", -1))
-             if entry[3][0] in (b"EVAL", b"EVALSHA") and len(entry[3]) > 4
-             and all(found.startswith(key) for found, key in zip(entry[3][3:], keys))]
-    # Redis also logs the calls that it refused because it did not know the script: those before its source was sent.
-    refused = next((index for index, (command, _) in enumerate(calls) if command == b"EVAL"), 0)
-    return [time_ms for _, time_ms in calls[refused:]]
+    return [entry[2] / 1000 for entry in reversed(redis.client("SLOWLOG", "GET", -1))
+            if entry[3][0] in (b"EVAL", b"EVALSHA") and len(entry[3]) > 4
+            and all(found.startswith(key) for found, key in zip(entry[3][3:], keys))]
 
 
 def percentile_99(values):
