@@ -140,10 +140,10 @@ struct Feedback: AsyncParsableCommand {
         let all = try allSettings()
         let choices = from == nil ? try FeedbackApp.choose(app, all) : []
         let redis = try CommandRedis(all, as: "apns-worker:feedback")
-        let spill = try openSpill("\(redis.topology) and the prefix \(RedisSettings(all).prefix)")
+        let place = RedisSettings(all)
+        let spill = try openSpill("\(redis.topology) and the prefix \(place.prefix)")
         let writer = InvalidTokenClient.start(
-            topology: redis.topology, keys: RedisSettings(all).sharedKeys,
-            maximumAge: RedisSettings(all).invalidTokenAge,
+            topology: redis.topology, keys: place.sharedKeys, maximumAge: place.invalidTokenAge,
             configuration: redis.configuration, logger: redis.logger)
         let level = SharedLogLevel(all.text(.logLevel).flatMap(Logger.Level.init(rawValue:)) ?? .info)
         let logger = Logger(

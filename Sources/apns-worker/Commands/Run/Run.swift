@@ -63,14 +63,15 @@ struct Run: AsyncParsableCommand {
         let credentials = try simulate.credentials()
         let name = Self.uniqueName()
         let settings = try settings()
-        var configuration = try WorkerSettings(settings).configuration(named: name, simulated: credentials)
+        let workerSettings = WorkerSettings(settings)
+        var configuration = try workerSettings.configuration(named: name, simulated: credentials)
         let level = SharedLogLevel(settings.text(.logLevel).flatMap(Logger.Level.init(rawValue:)) ?? .info)
         let environment = ProcessInfo.processInfo.environment
         let output = LogOutput.standardError(
             settings.text(.logFormat).flatMap(LogFormat.init(rawValue:)) ?? .auto, environment: environment)
         let logger = Logger(label: "apns-worker", factory: output.handlers(level))
         for warning in settings.warnings { logger.warning("\(warning)", metadata: ["event": "secret_in_flag"]) }
-        let exporter = try WorkerSettings(settings).traceExporter(for: name, logger: logger)
+        let exporter = try workerSettings.traceExporter(for: name, logger: logger)
         var services: [ServiceGroupConfiguration.ServiceConfiguration] = []
         var simulation: Simulation?
         if let credentials {
@@ -81,7 +82,7 @@ struct Run: AsyncParsableCommand {
             services.append(.init(service: started))
             simulation = started
         }
-        let admin = WorkerSettings(settings).adminAddress.map { Admin(address: $0, log: output, logger: logger) }
+        let admin = workerSettings.adminAddress.map { Admin(address: $0, log: output, logger: logger) }
         let worker = Worker(
             configuration: configuration, logger: logger, isMeasured: admin != nil,
             version: WorkerVersion.current, spans: exporter?.spans, wallClock: { Int64(time(nil)) })
