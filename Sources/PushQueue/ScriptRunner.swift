@@ -54,7 +54,7 @@ final class ScriptRunner {
 }
 
 extension QueueScript {
-    /// Runs the script once, by its digest, and only if the server does not know it by its source.
+    /// Runs the script once, by its digest. A server that does not know it gets its source.
     /// - Parameters:
     ///   - count: the approximate number of arguments, and `bytes` their size.
     ///   - arguments: appends them; called again if the source of the script must be sent.

@@ -225,7 +225,7 @@ extension EndToEnd {
             var lines = Data((0..<10_000).map { TestJob.token("e", $0) + "\n" }.joined().utf8)
             let length = lines.count / 10_000
             for part in 0..<200 {
-                // Other digits after the first one, because to write each token anew takes seconds.
+                // Only the digits after the first one change, because making new tokens takes seconds.
                 let digits = Data(String(part + 0x100, radix: 16).utf8)
                 for start in stride(from: 1, to: lines.count, by: length) {
                     lines.replaceSubrange(start..<start + digits.count, with: digits)

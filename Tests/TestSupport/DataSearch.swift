@@ -1,7 +1,7 @@
 import Foundation
 
 extension Data {
-    /// Returns the place after the first occurrence of a text, counted from the first byte; nil if there is none.
+    /// Returns the place after the first occurrence of a text, counted from the first byte; nil if it does not occur.
     ///
     /// Foundation's `range(of:)` copies all bytes for each search.
     /// - Parameter start: the place at which the search begins.
