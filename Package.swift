@@ -18,11 +18,6 @@ let package = Package(
     products: [
         .executable(name: "apns-worker", targets: ["apns-worker"]),
         .executable(name: "apns-simulator", targets: ["apns-simulator"]),
-        .library(name: "APNS", targets: ["APNS"]),
-        .library(name: "LegacyAPNS", targets: ["LegacyAPNS"]),
-        .library(name: "Operations", targets: ["Operations"]),
-        .library(name: "PushJob", targets: ["PushJob"]),
-        .library(name: "PushQueue", targets: ["PushQueue"]),
     ],
     dependencies: [
         .package(url: "https://github.com/apple/swift-nio.git", from: "2.101.0"),
@@ -163,10 +158,6 @@ let package = Package(
         .testTarget(
             name: "LegacyAPNSTests",
             dependencies: ["APNS", "LegacyAPNS", "TLS", "TestSupport", logging, nioConcurrency, nioCore, nioPosix]),
-        // The products as other packages use them.
-        .testTarget(
-            name: "LibraryTests",
-            dependencies: ["APNS", "LegacyAPNS", "Operations", "PushJob", "PushQueue", nioCore]),
         .testTarget(
             name: "OperationsTests",
             dependencies: [

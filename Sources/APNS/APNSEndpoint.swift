@@ -1,23 +1,23 @@
 /// A host and port that speak APNs' HTTP/2 protocol.
-public struct APNSEndpoint: Hashable, Sendable, CustomStringConvertible {
+package struct APNSEndpoint: Hashable, Sendable, CustomStringConvertible {
     /// A host name, or an IP address without brackets.
-    public var host: String
+    package var host: String
     /// A TCP port.
-    public var port: Int
+    package var port: Int
 
     /// Apple's service for apps from the App Store, TestFlight and enterprise distribution.
-    public static let production = APNSEndpoint(host: "api.push.apple.com", port: 443)
+    package static let production = APNSEndpoint(host: "api.push.apple.com", port: 443)
     /// Apple's service for apps that Xcode installed.
-    public static let sandbox = APNSEndpoint(host: "api.sandbox.push.apple.com", port: 443)
+    package static let sandbox = APNSEndpoint(host: "api.sandbox.push.apple.com", port: 443)
 
     /// Creates an endpoint without checking the host or the port.
-    public init(host: String, port: Int) {
+    package init(host: String, port: Int) {
         self.host = host
         self.port = port
     }
 
     /// Reads `production` or `sandbox` in any case, `host`, `host:port` or `https://host:port`; `nil` for other text.
-    public init?(_ text: String) {
+    package init?(_ text: String) {
         self.init(text, production: .production, sandbox: .sandbox, scheme: "https://")
     }
 
@@ -82,29 +82,29 @@ public struct APNSEndpoint: Hashable, Sendable, CustomStringConvertible {
     }
 
     /// `production` or `sandbox` for Apple's hosts, on any port; host and port for other servers.
-    public var environment: String {
+    package var environment: String {
         APNSEnvironment(host: host)?.rawValue ?? description
     }
 
     /// The value of `:authority`.
-    public var authority: String {
+    package var authority: String {
         let name = host.contains(":") ? "[\(host)]" : host
         return port == 443 ? name : "\(name):\(port)"
     }
 
     /// Host and port.
-    public var description: String { host.contains(":") ? "[\(host)]:\(port)" : "\(host):\(port)" }
+    package var description: String { host.contains(":") ? "[\(host)]:\(port)" : "\(host):\(port)" }
 }
 
 /// Apple's two services. Each knows different device tokens, and old certificates are valid for only one of them.
-public enum APNSEnvironment: String, Sendable, Hashable, CaseIterable {
+package enum APNSEnvironment: String, Sendable, Hashable, CaseIterable {
     /// For apps that Xcode installed.
     case sandbox
     /// For apps from the App Store, TestFlight and enterprise distribution.
     case production
 
     /// The environment behind one of Apple's hosts, including those that Apple has shut down; nil for any other.
-    public init?(host: String) {
+    package init?(host: String) {
         let name = host.lowercased()
         switch name.hasSuffix(".") ? String(name.dropLast()) : name {
         case "api.push.apple.com", "gateway.push.apple.com", "feedback.push.apple.com": self = .production
@@ -121,12 +121,12 @@ public enum APNSEnvironment: String, Sendable, Hashable, CaseIterable {
 /// Source: Apple, "Sending channel management requests to APNs", "Establish a connection to APNs".
 extension APNSEndpoint {
     /// Manages the channels of ``production``.
-    public static let productionChannels = APNSEndpoint(host: "api-manage-broadcast.push.apple.com", port: 2196)
+    package static let productionChannels = APNSEndpoint(host: "api-manage-broadcast.push.apple.com", port: 2196)
     /// Manages the channels of ``sandbox``.
-    public static let sandboxChannels = APNSEndpoint(host: "api-manage-broadcast.sandbox.push.apple.com", port: 2195)
+    package static let sandboxChannels = APNSEndpoint(host: "api-manage-broadcast.sandbox.push.apple.com", port: 2195)
 
     /// The endpoint that manages the channels of broadcasts sent here. For servers that are not Apple's: this endpoint.
-    public var channelManagement: APNSEndpoint {
+    package var channelManagement: APNSEndpoint {
         switch APNSEnvironment(host: host) {
         case .production: .productionChannels
         case .sandbox: .sandboxChannels

@@ -1,27 +1,27 @@
 /// An `apns-id`: a UUID, kept as its sixteen bytes.
-public struct APNSID: Hashable, Sendable, CustomStringConvertible {
+package struct APNSID: Hashable, Sendable, CustomStringConvertible {
     /// The first eight bytes, most significant first.
-    public var high: UInt64
+    package var high: UInt64
     /// The last eight bytes, most significant first.
-    public var low: UInt64
+    package var low: UInt64
 
     /// The length of the canonical text in bytes.
-    public static let textLength = 36
+    package static let textLength = 36
 
     /// Creates an identifier from the two halves of a UUID, unchanged.
-    public init(high: UInt64, low: UInt64) {
+    package init(high: UInt64, low: UInt64) {
         self.high = high
         self.low = low
     }
 
     /// Makes a version 8 UUID (custom contents, RFC 9562 §5.8) from a hash of 128 bits.
-    public init(hash: (UInt64, UInt64)) {
+    package init(hash: (UInt64, UInt64)) {
         high = hash.0 & 0xFFFF_FFFF_FFFF_0FFF | 0x8000
         low = hash.1 & 0x3FFF_FFFF_FFFF_FFFF | 0x8000_0000_0000_0000
     }
 
     /// Reads the canonical form, 8-4-4-4-12 hex digits in either case; `nil` for anything else.
-    public init?(_ text: some Collection<UInt8>) {
+    package init?(_ text: some Collection<UInt8>) {
         guard text.count == Self.textLength else { return nil }
         var halves: (UInt64, UInt64) = (0, 0)
         var digits = 0
@@ -49,7 +49,7 @@ public struct APNSID: Hashable, Sendable, CustomStringConvertible {
 
     /// Writes the canonical lower-case text.
     /// - Parameter target: memory for at least ``textLength`` bytes.
-    public func write(to target: UnsafeMutablePointer<UInt8>) {
+    package func write(to target: UnsafeMutablePointer<UInt8>) {
         let raw = UnsafeMutableRawPointer(target)
         let first = Self.digits(UInt32(truncatingIfNeeded: high >> 32))
         let second = Self.digits(UInt32(truncatingIfNeeded: high))
@@ -80,7 +80,7 @@ public struct APNSID: Hashable, Sendable, CustomStringConvertible {
     }
 
     /// The canonical lower-case text.
-    public var description: String {
+    package var description: String {
         String(unsafeUninitializedCapacity: Self.textLength) { bytes in
             guard let base = bytes.baseAddress else { return 0 }
             write(to: base)

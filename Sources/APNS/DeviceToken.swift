@@ -8,15 +8,15 @@ import TLS
 ///
 /// Source for the size: Apple, "Registering your app with APNs": "APNs device tokens are of variable length. Do not
 /// hard-code their size." Tokens of devices have 32 bytes, those of Live Activities 80 or more.
-public struct DeviceToken: Hashable, Sendable {
+package struct DeviceToken: Hashable, Sendable {
     /// The lower-case hex digits.
-    public let hex: ByteBuffer
+    package let hex: ByteBuffer
 
     /// The maximum number of hex digits: 1,024 bytes.
-    public static let maximumDigits = 2048
+    package static let maximumDigits = 2048
 
     /// No device: a placeholder, to which APNs would answer `MissingDeviceToken`.
-    public static let none = DeviceToken()
+    package static let none = DeviceToken()
 
     private init() { hex = ByteBuffer() }
 
@@ -24,7 +24,7 @@ public struct DeviceToken: Hashable, Sendable {
     init(canonical hex: ByteBuffer) { self.hex = hex }
 
     /// The reasons why a token is not valid.
-    public enum Invalid: Error, Equatable, Sendable, CustomStringConvertible {
+    package enum Invalid: Error, Equatable, Sendable, CustomStringConvertible {
         case empty
         case notHexadecimal(offset: Int)
         /// The hex digits have something added to them.
@@ -35,7 +35,7 @@ public struct DeviceToken: Hashable, Sendable {
         case tooLong(digits: Int)
 
         /// The problem and its position; never the token itself.
-        public var description: String {
+        package var description: String {
             switch self {
             case .empty: "the device token is empty"
             case .notHexadecimal(let offset): "the device token has a character that is not hexadecimal at \(offset)"
@@ -51,7 +51,7 @@ public struct DeviceToken: Hashable, Sendable {
 
     /// Characters that programs add to the hex digits when they print them. They are rejected instead of ignored,
     /// because digits may be missing as well.
-    public enum Decoration: String, Sendable {
+    package enum Decoration: String, Sendable {
         case separator = "a separator"
         case quote = "a quotation mark"
         case prefix = "the prefix 0x"
@@ -60,7 +60,7 @@ public struct DeviceToken: Hashable, Sendable {
     }
 
     /// Services and interfaces whose identifiers are taken for device tokens, and where to get these instead.
-    public enum Service: String, Sendable, CaseIterable {
+    package enum Service: String, Sendable, CaseIterable {
         case firebase = """
             a token of Firebase (FCM), which APNs does not accept; have the app send that of \
             `didRegisterForRemoteNotificationsWithDeviceToken`
@@ -106,7 +106,7 @@ public struct DeviceToken: Hashable, Sendable {
     /// are not hex digits; with fewer, it counts as a hex token with typing errors.
     /// - Parameter text: the token's characters.
     /// - Throws: ``Invalid`` if the result is not a device token.
-    public init(_ text: ByteBuffer) throws(Invalid) {
+    package init(_ text: ByteBuffer) throws(Invalid) {
         switch Self.scan(text) {
         case .canonical: hex = text
         case .other: hex = try Self.normalized(text)
@@ -116,12 +116,12 @@ public struct DeviceToken: Hashable, Sendable {
     /// Reads a token from a `String`, by the same rules.
     /// - Parameter text: the token's characters.
     /// - Throws: ``Invalid`` if the result is not a device token.
-    public init(_ text: String) throws(Invalid) {
+    package init(_ text: String) throws(Invalid) {
         try self.init(ByteBuffer(string: text))
     }
 
     /// The first eight digits: enough to find a token in a log, not enough to send to it.
-    public var shortened: String {
+    package var shortened: String {
         String(decoding: hex.readableBytesView.prefix(8), as: UTF8.self) + "…"
     }
 

@@ -4,36 +4,36 @@ import NIOCore
 ///
 /// Texts are slices of the buffers they arrived in. The caller must have checked that `topic` and `collapseID` are
 /// printable ASCII, because they become header values unchanged.
-public struct Notification: Sendable {
+package struct Notification: Sendable {
     /// The device; ``DeviceToken/none`` for a ``broadcast``.
-    public var deviceToken: DeviceToken
+    package var deviceToken: DeviceToken
     /// The JSON object to deliver, sent byte for byte.
-    public var payload: ByteBuffer
+    package var payload: ByteBuffer
     /// `apns-topic`: the app's bundle identifier, with the push type's suffix. The header is not sent if this is empty,
     /// nor for a broadcast.
-    public var topic: ByteBuffer
+    package var topic: ByteBuffer
     /// `apns-push-type`.
-    public var pushType: PushType
+    package var pushType: PushType
     /// The name of the push type if it is ``PushType/other``.
-    public var unknownPushType: UnknownPushType?
+    package var unknownPushType: UnknownPushType?
     /// `apns-priority`: 10, 5 or 1; `nil` leaves it to APNs (10).
-    public var priority: UInt8?
+    package var priority: UInt8?
     /// `apns-expiration`: seconds since 1970, 0 for "now or never"; `nil` leaves it to APNs.
-    public var expiration: Int64?
+    package var expiration: Int64?
     /// `apns-collapse-id`: at most 64 bytes; `nil` sends no header. Broadcasts have none: each replaces the previous
     /// one.
-    public var collapseID: ByteBuffer?
+    package var collapseID: ByteBuffer?
     /// `apns-id`, or `apns-request-id` of a broadcast; `nil` lets APNs choose one.
-    public var apnsID: APNSID?
+    package var apnsID: APNSID?
     /// The channel to send to, instead of a device.
-    public var broadcast: BroadcastTarget?
+    package var broadcast: BroadcastTarget?
 
     /// `apns-channel-id`; `nil` for a device.
-    public var channelID: ByteBuffer? { broadcast?.channelID }
+    package var channelID: ByteBuffer? { broadcast?.channelID }
 
     /// Creates a notification; see the properties for formats and units.
     @inlinable  // Otherwise each is copied once.
-    public init(
+    package init(
         deviceToken: DeviceToken, payload: ByteBuffer, topic: ByteBuffer, pushType: PushType = .alert,
         unknownPushType: UnknownPushType? = nil, priority: UInt8? = nil, expiration: Int64? = nil,
         collapseID: ByteBuffer? = nil, apnsID: APNSID? = nil, broadcast: BroadcastTarget? = nil

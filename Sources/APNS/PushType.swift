@@ -4,7 +4,7 @@ import NIOCore
 ///
 /// Source: Apple, "Sending notification requests to APNs", table of `apns-push-type` values; for `accessory` (iOS 26.5)
 /// "Responding to forwarded notifications".
-public enum PushType: String, CaseIterable, Sendable {
+package enum PushType: String, CaseIterable, Sendable {
     case accessory
     case alert
     case background
@@ -21,7 +21,7 @@ public enum PushType: String, CaseIterable, Sendable {
     case other
 
     /// The types that this version knows.
-    public static let allCases: [PushType] = [
+    package static let allCases: [PushType] = [
         .alert, .background, .complication, .controls, .fileprovider, .liveactivity, .location, .mdm, .pushtotalk,
         .voip, .widgets, .accessory,
     ]
@@ -51,7 +51,7 @@ public enum PushType: String, CaseIterable, Sendable {
     /// Source: Apple, "Sending notification requests to APNs", "Know when to use push types". That page misspells two
     /// of them (`push-type.liveactivity`, `h.complication`); the correct ones are from "Starting and updating Live
     /// Activities with ActivityKit push notifications" and from the certificates' list of topics.
-    public var topicSuffix: String {
+    package var topicSuffix: String {
         switch self {
         case .alert, .background, .mdm, .other: ""
         case .accessory: ".push-type.accessory"
@@ -68,7 +68,7 @@ public enum PushType: String, CaseIterable, Sendable {
 
     /// Returns the topic of this type for a bundle identifier, or for a topic that already has the suffix. Allocates
     /// nothing if nothing is added.
-    public func topic(_ base: ByteBuffer) -> ByteBuffer {
+    package func topic(_ base: ByteBuffer) -> ByteBuffer {
         let suffix = topicSuffix.utf8
         guard !suffix.isEmpty, !base.readableBytesView.suffix(suffix.count).elementsEqual(suffix) else { return base }
         var topic = ByteBuffer()
@@ -79,14 +79,14 @@ public enum PushType: String, CaseIterable, Sendable {
     }
 
     /// The maximum payload size in bytes that APNs accepts for this type over HTTP/2, for one device.
-    public var maximumPayloadSize: Int { self == .voip ? 5120 : 4096 }
+    package var maximumPayloadSize: Int { self == .voip ? 5120 : 4096 }
 
     /// The maximum payload size in bytes that APNs accepts for a broadcast on a channel (Apple: "Sending broadcast push
     /// notification requests to APNs").
-    public static let maximumBroadcastSize = 5120
+    package static let maximumBroadcastSize = 5120
 
     /// Finds the type with a name; `nil` for any other bytes.
-    public init?(bytes: UnsafeRawBufferPointer) {
+    package init?(bytes: UnsafeRawBufferPointer) {
         let name = bytes.bindMemory(to: UInt8.self)
         guard let type = Self.allCases.first(where: { name.equals($0.headerValue) }) else { return nil }
         self = type
@@ -96,12 +96,12 @@ public enum PushType: String, CaseIterable, Sendable {
 /// The name of a push type that this version does not know: 1 to 32 lower-case letters.
 ///
 /// A class, so that other notifications carry only a null reference.
-public final class UnknownPushType: Sendable {
+package final class UnknownPushType: Sendable {
     /// The value of the header. Never changed, so that its bytes keep their address.
-    public let name: ByteBuffer
+    package let name: ByteBuffer
 
     /// Reads a name; `nil` if no push type of APNs could have it.
-    public init?(_ name: ByteBuffer) {
+    package init?(_ name: ByteBuffer) {
         let bytes = name.readableBytesView
         guard (1...32).contains(bytes.count), bytes.allSatisfy({ $0 &- 0x61 < 26 }) else { return nil }
         self.name = name

@@ -1,43 +1,43 @@
 import NIOCore
 
 /// APNs' answer to one notification.
-public struct Response: Sendable, Equatable {
+package struct Response: Sendable, Equatable {
     /// The HTTP status.
-    public var status: Int
+    package var status: Int
     /// The reason for a refusal, if this version knows it.
-    public var reason: APNSReason?
+    package var reason: APNSReason?
     /// The `reason` as received, because Apple may add reasons after this version; `nil` if there was none.
-    public var reasonText: String?
+    package var reasonText: String?
     /// With 410: the time since which the token has not been valid, in milliseconds since 1970.
-    public var timestamp: Int64?
+    package var timestamp: Int64?
     /// `Retry-After` in seconds.
-    public var retryAfter: Int?
+    package var retryAfter: Int?
     /// `apns-unique-id`, by which Apple's console finds the notification's delivery log; `nil` unless the transport
     /// keeps it.
-    public var uniqueID: APNSID?
+    package var uniqueID: APNSID?
     /// The sender of an answer with status 200, as far as it shows. APNs answers each request with its `apns-id`, and success without a
     /// body.
-    public var origin = Origin.apns
+    package var origin = Origin.apns
     /// The connection, if APNs accepts nothing more on it after this answer, so that it is retired; see
     /// ``turnsAgainstConnection``.
-    public var connection: RefusedConnection?
+    package var connection: RefusedConnection?
 
     /// A connection on which APNs accepts nothing more.
-    public struct RefusedConnection: Sendable, Equatable {
+    package struct RefusedConnection: Sendable, Equatable {
         /// Its number.
-        public var number: Int
+        package var number: Int
         /// The number of the newest connection at that time. Later ones have higher numbers.
-        public var newest: Int
+        package var newest: Int
 
         /// Creates a connection.
-        public init(number: Int, newest: Int) {
+        package init(number: Int, newest: Int) {
             self.number = number
             self.newest = newest
         }
     }
 
     /// The sender of an answer.
-    public enum Origin: Sendable, Equatable {
+    package enum Origin: Sendable, Equatable {
         case apns
         /// It has no `apns-id`, and no body: perhaps a proxy removed it.
         case unnamed
@@ -46,7 +46,7 @@ public struct Response: Sendable, Equatable {
     }
 
     /// Creates a response; see the properties for units.
-    public init(
+    package init(
         status: Int, reason: APNSReason? = nil, reasonText: String? = nil, timestamp: Int64? = nil,
         retryAfter: Int? = nil
     ) {
@@ -60,7 +60,7 @@ public struct Response: Sendable, Equatable {
     /// True for answers after which APNs continues to refuse what is sent on that connection: `ExpiredProviderToken`
     /// (observed, even after the token was renewed), `TooManyProviderTokenUpdates` (counted per connection) and
     /// `UnrelatedKeyIdInToken` ("To use this token, open a new connection").
-    public var turnsAgainstConnection: Bool {
+    package var turnsAgainstConnection: Bool {
         switch reason {
         case .expiredProviderToken, .unrelatedKeyIDInToken: status == 403
         case .tooManyProviderTokenUpdates: status == 429
@@ -71,7 +71,7 @@ public struct Response: Sendable, Equatable {
     /// Reads an error response's body. A body that is empty or not the JSON object that APNs documents gives a response
     /// without a reason, never an error: proxies in between answer in HTML. Other text than a single word is not
     /// accepted as a reason, because reasons become the names of counters.
-    public init(status: Int, body: ByteBuffer?, retryAfter: Int?) {
+    package init(status: Int, body: ByteBuffer?, retryAfter: Int?) {
         let parsed = body.flatMap(ResponseBody.init).flatMap { $0.isWord ? $0 : nil }
         self.init(
             status: status, reason: parsed.flatMap { APNSReason(rawValue: $0.reason) }, reasonText: parsed?.reason,
@@ -80,7 +80,7 @@ public struct Response: Sendable, Equatable {
 }
 
 /// The result of a request.
-public enum RequestResult: Sendable, Equatable {
+package enum RequestResult: Sendable, Equatable {
     /// APNs answered.
     case response(Response)
     /// APNs has certainly not processed it: it can be resent at once, as if for the first time.
@@ -94,7 +94,7 @@ public enum RequestResult: Sendable, Equatable {
 }
 
 /// The reason why a request got no answer.
-public enum RequestFailure: Error, Sendable, Equatable, CustomStringConvertible {
+package enum RequestFailure: Error, Sendable, Equatable, CustomStringConvertible {
     /// The server refused the stream before looking at it (REFUSED_STREAM).
     case refusedStream
     /// The server was closing the connection, and the stream was above the last one that it processed.
@@ -120,7 +120,7 @@ public enum RequestFailure: Error, Sendable, Equatable, CustomStringConvertible 
     case hungUp
 
     /// One line for a log or an `error` member.
-    public var description: String {
+    package var description: String {
         switch self {
         case .refusedStream: "the server refused the stream (REFUSED_STREAM)"
         case .goingAway(let reason): "the server closed the connection (GOAWAY\(reason.map { ", \($0)" } ?? ""))"
@@ -135,7 +135,7 @@ public enum RequestFailure: Error, Sendable, Equatable, CustomStringConvertible 
     }
 
     /// The failure without its details. The raw value is the code in counters and records.
-    public enum Kind: String, CaseIterable, Sendable {
+    package enum Kind: String, CaseIterable, Sendable {
         case refusedStream = "RefusedStream"
         case goingAway = "GoAway"
         case reset = "StreamReset"
@@ -148,7 +148,7 @@ public enum RequestFailure: Error, Sendable, Equatable, CustomStringConvertible 
     }
 
     /// The failure without its details.
-    public var kind: Kind {
+    package var kind: Kind {
         switch self {
         case .refusedStream: .refusedStream
         case .goingAway: .goingAway

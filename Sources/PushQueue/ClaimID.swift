@@ -5,22 +5,22 @@ import Redis
 ///
 /// The number alone is ambiguous: a claim command that arrives late, or is repeated after a failover, puts another job
 /// under the same number. Because of the stamp, settling one of these jobs never ends the other.
-public struct ClaimID: Hashable, Sendable, CustomStringConvertible {
+package struct ClaimID: Hashable, Sendable, CustomStringConvertible {
     /// From 1; 0 for no claim.
-    public var number: Int
+    package var number: Int
     /// At most 15 letters and digits, which a string holds in place; that of a claim that replaces another has more.
-    public var stamp: String
+    package var stamp: String
 
     /// - Parameters:
     ///   - number: from 1.
     ///   - stamp: as the claim script returned it.
-    public init(number: Int, stamp: String) {
+    package init(number: Int, stamp: String) {
         self.number = number
         self.stamp = stamp
     }
 
     /// No claim.
-    public static let none = ClaimID(number: 0, stamp: "")
+    package static let none = ClaimID(number: 0, stamp: "")
 
     /// Parses a claim's field in Redis.
     /// - Returns: `nil` if the field is not a claim.
@@ -31,7 +31,7 @@ public struct ClaimID: Hashable, Sendable, CustomStringConvertible {
     }
 
     /// The field in Redis, `<number>.<stamp>`.
-    public var description: String { "\(number).\(stamp)" }
+    package var description: String { "\(number).\(stamp)" }
 
     /// The claim that replaces this one when its reservation is granted.
     var reserved: ClaimID { ClaimID(number: number, stamp: stamp + "r") }

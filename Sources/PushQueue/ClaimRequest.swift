@@ -1,24 +1,24 @@
 import NIOCore
 
 /// A request to claim jobs and to renew the lease.
-public struct ClaimRequest: Sendable {
+package struct ClaimRequest: Sendable {
     /// The maximum number of jobs; 0 only renews the lease.
-    public var count: Int
+    package var count: Int
     /// The number of the first claim. To repeat a claim whose reply was lost, pass the same number.
-    public var first: Int
+    package var first: Int
     /// True for the lane's first claim.
-    public var join: Bool
+    package var join: Bool
     /// The version of the job commands that the lane knows; other versions are returned with the claim.
-    public var knownCommands: String
+    package var knownCommands: String
     /// The digest of the configuration by which the lane accepts jobs; `nil` while it accepts none.
-    public var configuration: ConfigurationDigest?
+    package var configuration: ConfigurationDigest?
     /// True if the lane has met a job with `fair` or `urgent`: the queue sorts its jobs from then on.
-    public var sort: Bool
+    package var sort: Bool
     /// The lane's report about itself, sent at intervals; the claim then also returns operators' commands.
-    public var heartbeat: WorkerHeartbeat?
+    package var heartbeat: WorkerHeartbeat?
 
     /// Makes a request; see the properties.
-    public init(
+    package init(
         count: Int, first: Int, join: Bool, knownCommands: String = "", configuration: ConfigurationDigest? = nil,
         sort: Bool = false, heartbeat: WorkerHeartbeat? = nil
     ) {
@@ -29,35 +29,35 @@ public struct ClaimRequest: Sendable {
 }
 
 /// The result of a ``ClaimRequest``.
-public struct Claimed: Sendable {
+package struct Claimed: Sendable {
     /// True if the queue is paused.
-    public var isPaused: Bool
+    package var isPaused: Bool
     /// True if the pause asks lanes to hand back the jobs that they have not submitted.
-    public var handsBack = false
+    package var handsBack = false
     /// True if the lane's lease had expired and its claims were reclaimed: it must continue under another name.
-    public var leaseLost: Bool
+    package var leaseLost: Bool
     /// Redis' time in milliseconds since 1970.
-    public var now: Int64
+    package var now: Int64
     /// Milliseconds until more jobs can be claimed: 0 if some are waiting, `nil` if there are none.
-    public var nextDue: Int64?
+    package var nextDue: Int64?
     /// A lane whose lease has expired and whose claims should be reclaimed.
-    public var expiredWorker: String?
+    package var expiredWorker: String?
     /// The number of dead letters that were evicted to stay within the limits.
-    public var evicted: Int
+    package var evicted: Int
     /// An operator's command, if a heartbeat was sent. The same command is returned with each heartbeat until it
     /// expires.
-    public var command: WorkerCommand?
+    package var command: WorkerCommand?
     /// The stamp of the claims; empty without jobs.
-    public var stamp: String
+    package var stamp: String
     /// The number of claims that the lane had before; negative if unknown.
-    public var held: Int
+    package var held: Int
     /// All job commands; `nil` if the lane knows them already.
-    public var commands: JobCommands?
+    package var commands: JobCommands?
     /// The configurations of other living workers of the queue that differ from the lane's own, at the time of the
     /// claim; none without jobs.
-    public var otherConfigurations: Set<ConfigurationDigest> = []
+    package var otherConfigurations: Set<ConfigurationDigest> = []
     /// The jobs. Their claims have consecutive numbers, beginning with that of the request. They share one buffer.
-    public var bodies: [ByteBuffer]
+    package var bodies: [ByteBuffer]
 }
 
 extension Claimed {

@@ -9,9 +9,9 @@ import Redis
 ///
 /// A command is one field of a hash, regardless of the number of its jobs. Lanes apply it when they decode a job. When
 /// it changes, they also apply it to the jobs that they have not submitted.
-public struct JobCommands: Sendable, Equatable {
+package struct JobCommands: Sendable, Equatable {
     /// The jobs that a command is about.
-    public enum Target: Sendable, Hashable, CustomStringConvertible {
+    package enum Target: Sendable, Hashable, CustomStringConvertible {
         /// The jobs of a campaign.
         case campaign(String)
         /// The jobs with an id.
@@ -26,7 +26,7 @@ public struct JobCommands: Sendable, Equatable {
         }
 
         /// The campaign or the id, for people.
-        public var description: String {
+        package var description: String {
             switch self {
             case .campaign(let name): "campaign \(name.printable)"
             case .id(let id): "job \(id.printable)"
@@ -35,9 +35,9 @@ public struct JobCommands: Sendable, Equatable {
     }
 
     /// The command about the jobs of one target.
-    public struct Command: Sendable, Equatable {
+    package struct Command: Sendable, Equatable {
         /// The state of the jobs.
-        public enum State: String, Sendable {
+        package enum State: String, Sendable {
             /// They are sent.
             case running
             /// They are deferred.
@@ -47,21 +47,21 @@ public struct JobCommands: Sendable, Equatable {
         }
 
         /// The state of the jobs.
-        public var state = State.running
+        package var state = State.running
         /// True if cancelled jobs do not become dead letters.
-        public var discards = false
+        package var discards = false
         /// The time of the pause or cancellation, in milliseconds since 1970.
-        public var since: Int64 = 0
+        package var since: Int64 = 0
         /// The maximum number of notifications per second.
-        public var perSecond: Int?
+        package var perSecond: Int?
         /// The time at which the limit was set, in milliseconds since 1970.
-        public var limitedAt: Int64 = 0
+        package var limitedAt: Int64 = 0
         /// The time of the last change, in milliseconds since 1970.
-        public var at: Int64 = 0
+        package var at: Int64 = 0
         /// The operator, printable.
-        public var by: String?
+        package var by: String?
         /// The operator's reason, printable.
-        public var reason: String?
+        package var reason: String?
 
         package init() {}
 
@@ -91,12 +91,12 @@ public struct JobCommands: Sendable, Equatable {
     }
 
     /// The version; empty if there was never a command. Lanes report the version that they know.
-    public private(set) var version = ""
+    package private(set) var version = ""
     private var campaigns: [ByteBuffer: Command] = [:]
     private var ids: [ByteBuffer: Command] = [:]
 
     /// No commands.
-    public init() {}
+    package init() {}
 
     package init(version: String, _ commands: [Target: Command]) {
         self.version = version
@@ -132,10 +132,10 @@ public struct JobCommands: Sendable, Equatable {
     }
 
     /// True if there is no command.
-    public var isEmpty: Bool { campaigns.isEmpty && ids.isEmpty }
+    package var isEmpty: Bool { campaigns.isEmpty && ids.isEmpty }
 
     /// The commands by target.
-    public var commands: [Target: Command] {
+    package var commands: [Target: Command] {
         var commands: [Target: Command] = [:]
         for (name, command) in campaigns { commands[.campaign(String(buffer: name))] = command }
         for (id, command) in ids { commands[.id(String(buffer: id))] = command }
@@ -143,7 +143,7 @@ public struct JobCommands: Sendable, Equatable {
     }
 
     /// Returns the command about a job: the one for its id, or else the one for its campaign.
-    public func command(for job: Job) -> (target: Target, command: Command)? {
+    package func command(for job: Job) -> (target: Target, command: Command)? {
         if !ids.isEmpty, let id = job.id.map(job.text), let command = ids[id] {
             return (.id(String(buffer: id)), command)
         }

@@ -2,34 +2,34 @@ import NIOCore
 import PushJob
 
 /// The result of one notification, for producers; an entry of ``QueueKeys/results`` has those of many.
-public struct NotificationResult: Sendable {
+package struct NotificationResult: Sendable {
     /// The producer's id, if the job has one.
-    public var id: ByteBuffer?
+    package var id: ByteBuffer?
     /// The device token or the channel; `nil` if the job was not parsed that far.
-    public var token: ByteBuffer?
+    package var token: ByteBuffer?
     /// How it ended.
-    public var outcome: Outcome
+    package var outcome: Outcome
     /// The reason if it was not delivered: APNs' or one of the worker's own.
-    public var reason: String?
+    package var reason: String?
     /// APNs' status, or the gateway's.
-    public var status: Int?
+    package var status: Int?
     /// The `apns-id` of the request.
-    public var apnsID: String?
+    package var apnsID: String?
     /// The `apns-unique-id` of APNs' response.
-    public var apnsUniqueID: String?
+    package var apnsUniqueID: String?
     /// The name of the app that sent it.
-    public var app: String?
+    package var app: String?
     /// The number of attempts that were made.
-    public var attempt: Int
+    package var attempt: Int
     /// The trace of its job.
-    public var trace: TraceParent?
+    package var trace: TraceParent?
     /// The campaign of its job.
-    public var campaign: ByteBuffer?
+    package var campaign: ByteBuffer?
     /// The labels of its job: a valid JSON object in one line.
-    public var labels: ByteBuffer?
+    package var labels: ByteBuffer?
 
     /// Makes a result whose other members are not known yet.
-    public init(_ outcome: Outcome, reason: String? = nil, attempt: Int = 0) {
+    package init(_ outcome: Outcome, reason: String? = nil, attempt: Int = 0) {
         self.outcome = outcome
         self.reason = reason
         self.attempt = attempt
@@ -38,7 +38,7 @@ public struct NotificationResult: Sendable {
 
 /// The results of a job, encoded for Redis: a JSON array of groups. A group is an object with the members that its results
 /// share, and `notifications`, an array with an object for the other members of each.
-public struct PackedResults: Sendable {
+package struct PackedResults: Sendable {
     /// The JSON of a group, without its end, and the first of its results.
     private struct Group: Sendable {
         let first: NotificationResult
@@ -60,16 +60,16 @@ public struct PackedResults: Sendable {
     private(set) var only: NotificationResult?
     private var groups: [Group] = []
     /// The number of results.
-    public private(set) var count = 0
+    package private(set) var count = 0
 
     /// Makes an empty batch.
-    public init() {}
+    package init() {}
 
     /// True if there are no results.
-    public var isEmpty: Bool { count == 0 }
+    package var isEmpty: Bool { count == 0 }
 
     /// Adds a result.
-    public mutating func append(_ result: NotificationResult) {
+    package mutating func append(_ result: NotificationResult) {
         count += 1
         guard count > 1 else { return only = result }
         if let first = only {

@@ -1,6 +1,6 @@
 /// How a notification ended. The raw value is its spelling everywhere: in Redis' counters, in results, metrics and
 /// logs.
-public enum Outcome: String, CaseIterable, Sendable {
+package enum Outcome: String, CaseIterable, Sendable {
     /// APNs accepted it.
     case delivered
     /// APNs reported that its device token is not valid. The token is in the set of invalid tokens.
@@ -33,7 +33,7 @@ public enum Outcome: String, CaseIterable, Sendable {
 }
 
 /// The reason why a notification goes back to Redis instead of ending. The raw value is the name of its counter.
-public enum Postponement: String, CaseIterable, Sendable {
+package enum Postponement: String, CaseIterable, Sendable {
     /// It failed and will be tried again; an attempt is spent.
     case retried
     /// It can't be sent now; no attempt is spent.

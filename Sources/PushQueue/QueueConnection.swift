@@ -4,41 +4,41 @@ import Redis
 /// A lane's connection to its queue: each transition is a call, over a Redis client on the same event loop.
 ///
 /// Not thread-safe. Use it only on the client's event loop; completions are called there, too.
-public final class QueueConnection {
+package final class QueueConnection {
     /// The result of a settlement.
-    public struct Settled: Sendable, Equatable {
+    package struct Settled: Sendable, Equatable {
         /// The number of claims that were no longer the lane's own, and were left alone.
-        public var lost: Int
+        package var lost: Int
         /// The number of dead letters that were evicted to stay within the limits.
-        public var evicted: Int
+        package var evicted: Int
         /// The campaigns that their guards have paused in this step.
-        public var stopped: [StoppedCampaign] = []
+        package var stopped: [StoppedCampaign] = []
     }
 
     /// The result of a reclaim.
-    public struct Reclaimed: Sendable, Equatable {
+    package struct Reclaimed: Sendable, Equatable {
         /// The number of jobs that went back to the list.
-        public var reclaimed: Int
+        package var reclaimed: Int
         /// The number of jobs that became dead letters.
-        public var poisoned: Int
+        package var poisoned: Int
         /// The number of dead letters that were evicted to stay within the limits.
-        public var evicted: Int
+        package var evicted: Int
         /// The number of claims that remain: a call gives back only as many as Redis handles in a few milliseconds.
-        public var left: Int
+        package var left: Int
     }
 
     /// The result of a release.
-    public struct Released: Sendable, Equatable {
+    package struct Released: Sendable, Equatable {
         /// The number of jobs that went back to the list.
-        public var released: Int
+        package var released: Int
         /// The number of claims that remain: a call gives back only as many as Redis handles in a few milliseconds.
-        public var left: Int
+        package var left: Int
     }
 
     /// The keys of the queue.
-    public let keys: QueueKeys
+    package let keys: QueueKeys
     /// The lane's name.
-    public private(set) var worker: String
+    package private(set) var worker: String
     /// True if the set of invalid tokens is on the queue's server, and fails over with it.
     package let holdsInvalidTokens: Bool
 
@@ -50,7 +50,7 @@ public final class QueueConnection {
     private let scripts: ScriptRunner
 
     /// - Parameter client: a client for commands that do not block.
-    public convenience init(client: any RedisSender, keys: QueueKeys, worker: String, limits: QueueLimits) {
+    package convenience init(client: any RedisSender, keys: QueueKeys, worker: String, limits: QueueLimits) {
         self.init(client: client, keys: keys, worker: worker, limits: limits, clock: .server)
     }
 
@@ -82,7 +82,7 @@ public final class QueueConnection {
     package func use(worker: String) { self.worker = worker }
 
     /// Claims jobs and renews the lease.
-    public func claim(_ request: ClaimRequest, completion: @escaping (Result<Claimed, QueueFailure>) -> Void) {
+    package func claim(_ request: ClaimRequest, completion: @escaping (Result<Claimed, QueueFailure>) -> Void) {
         var keyNames = [
             keys.jobs, keys.retry, keys.claimed(worker), keys.inbox, keys.workers, keys.paused, keys.dead,
             keys.deadBytes, keys.statsPrefix, keys.next(worker), keys.results, keys.jobCommands, keys.minutesPrefix,
@@ -127,7 +127,7 @@ public final class QueueConnection {
 
     /// Reserves the ids of jobs that must be unique.
     /// - Parameter completion: gets the result of each reservation, in their order.
-    public func reserve(
+    package func reserve(
         _ reservations: [Reservation], completion: @escaping (Result<[ReservationResult], QueueFailure>) -> Void
     ) {
         guard !reservations.isEmpty else { return completion(.success([])) }
@@ -160,7 +160,7 @@ public final class QueueConnection {
     }
 
     /// Settles claims.
-    public func settle(_ settlement: Settlement, completion: @escaping (Result<Settled, QueueFailure>) -> Void) {
+    package func settle(_ settlement: Settlement, completion: @escaping (Result<Settled, QueueFailure>) -> Void) {
         scripts.run(
             .settle,
             [
@@ -193,7 +193,7 @@ public final class QueueConnection {
     }
 
     /// Counts the queue's jobs, or returns another worker's reading that is at most ``QueueGauges/maximumAge`` old.
-    public func gauges(completion: @escaping (Result<QueueGauges, QueueFailure>) -> Void) {
+    package func gauges(completion: @escaping (Result<QueueGauges, QueueFailure>) -> Void) {
         scripts.run(
             .gauges, QueueGauges.keyNames(keys),
             arguments: { [keys] in QueueGauges.append(keys, maximumAge: QueueGauges.maximumAge, to: &$0) },
@@ -202,7 +202,7 @@ public final class QueueConnection {
 
     /// Pauses this queue's part of a campaign that its guard has paused in another queue.
     /// - Parameter completion: gets true if it was running, and has a guard here.
-    public func stop(_ stopped: StoppedCampaign, completion: @escaping (Result<Bool, QueueFailure>) -> Void) {
+    package func stop(_ stopped: StoppedCampaign, completion: @escaping (Result<Bool, QueueFailure>) -> Void) {
         scripts.run(
             .stopCampaign, [keys.jobCommands, keys.campaign(stopped.campaign)],
             arguments: { command in
@@ -215,7 +215,7 @@ public final class QueueConnection {
 
     /// Puts claims of a lane whose lease has expired back into the queue.
     /// - Parameter completion: gets `nil` if the lease has not expired, or another lane was faster.
-    public func reclaim(_ other: String, completion: @escaping (Result<Reclaimed?, QueueFailure>) -> Void) {
+    package func reclaim(_ other: String, completion: @escaping (Result<Reclaimed?, QueueFailure>) -> Void) {
         scripts.run(
             .reclaim,
             [
@@ -244,7 +244,7 @@ public final class QueueConnection {
     ///   - configuration: the configuration by which the lane accepted jobs.
     ///   - process: the name of the lane's process if that ends: the command to it is then deleted.
     ///   - completion: gets the numbers of jobs.
-    public func release(
+    package func release(
         of configuration: ConfigurationDigest, endOf process: String? = nil,
         completion: @escaping (Result<Released, QueueFailure>) -> Void
     ) {
@@ -268,7 +268,7 @@ public final class QueueConnection {
     // MARK: Reading claims
 
     /// Reads all claims of the lane.
-    public func claims(completion: @escaping (Result<[ClaimID], QueueFailure>) -> Void) {
+    package func claims(completion: @escaping (Result<[ClaimID], QueueFailure>) -> Void) {
         client.send(RedisCommand("HKEYS", keys.claimed(worker))) { result in
             completion(
                 result.mapError(QueueFailure.redis).map { reply in
@@ -278,7 +278,7 @@ public final class QueueConnection {
     }
 
     /// Reads the jobs of some of the lane's claims; `nil` for a claim that no longer exists.
-    public func bodies(of claims: [ClaimID], completion: @escaping (Result<[ByteBuffer?], QueueFailure>) -> Void) {
+    package func bodies(of claims: [ClaimID], completion: @escaping (Result<[ByteBuffer?], QueueFailure>) -> Void) {
         var command = RedisCommand("HMGET", expecting: claims.count + 1, bytes: 64 + claims.count * 24)
         command.append(keys.claimed(worker))
         for claim in claims { command.append(claim) }

@@ -1,7 +1,7 @@
 import Redis
 
 /// The failure of a call to Redis for a queue, or for the state that workers share.
-public enum QueueFailure: Error, Sendable, CustomStringConvertible {
+package enum QueueFailure: Error, Sendable, CustomStringConvertible {
     /// Redis could not be reached, did not answer, or answered with an error.
     case redis(RedisError)
     /// The script or command with this name has no such reply: the server runs another version of the script, or is
@@ -9,7 +9,7 @@ public enum QueueFailure: Error, Sendable, CustomStringConvertible {
     case unexpectedReply(String)
 
     /// The problem and its place.
-    public var description: String {
+    package var description: String {
         switch self {
         case .redis(let error): "\(error)"
         case .unexpectedReply(let call): "Redis gave a reply to `\(call)` that this version does not know"
@@ -17,13 +17,13 @@ public enum QueueFailure: Error, Sendable, CustomStringConvertible {
     }
 
     /// True if Redis answered; false if it could not be reached or gave no answer.
-    public var isAnswer: Bool {
+    package var isAnswer: Bool {
         if case .redis(let error) = self { error.isAnswer } else { true }
     }
 
     /// True if the failure can pass by itself: Redis is unreachable, loading, full or without a master. False for a
     /// wrong password, a missing permission or a key of another type.
-    public var mayPass: Bool {
+    package var mayPass: Bool {
         switch self {
         case .unexpectedReply, .redis(.authentication), .redis(.commandTooLarge): false
         case .redis(.server(let error)):

@@ -3,41 +3,41 @@ import PushJob
 import Redis
 
 /// The number of a queue's jobs in each state, counted atomically; the first due time, and the job that waits for longest.
-public struct QueueGauges: Sendable {
+package struct QueueGauges: Sendable {
     /// Redis' time of the count, in milliseconds since 1970.
-    public var now: Int64
+    package var now: Int64
     /// Jobs that no lane has claimed.
-    public var jobs: Int
+    package var jobs: Int
     /// Retried, scheduled and deferred jobs.
-    public var retries: Int
+    package var retries: Int
     /// Jobs that are claimed and not settled.
-    public var claims: Int
+    package var claims: Int
     /// Jobs that are still to be sent: all except the dead letters.
-    public var total: Int { jobs + retries + claims }
+    package var total: Int { jobs + retries + claims }
     /// Dead letters.
-    public var dead: Int
+    package var dead: Int
     /// The sum of the dead letters' lengths in bytes.
-    public var deadBytes: Int
+    package var deadBytes: Int
     /// True if the queue is paused.
-    public var isPaused: Bool
+    package var isPaused: Bool
     /// The number of campaigns that their guards have paused.
-    public var stoppedCampaigns = 0
+    package var stoppedCampaigns = 0
     /// The due time of the first of ``retries``, in milliseconds since 1970; `nil` if there are none.
-    public var firstDue: Int64?
+    package var firstDue: Int64?
     /// The job that probably waits for longest: at the head of the list, or the one that came first among the next sorted
     /// jobs. `nil` if none waits, or the job is larger than ``headLimit``.
-    public var head: ByteBuffer?
+    package var head: ByteBuffer?
 
     /// The maximum size of ``head`` in bytes.
-    public static let headLimit = 65_536
+    package static let headLimit = 65_536
 
     /// The time for which all workers share one reading, in milliseconds: its cost for Redis grows with the number of
     /// lanes.
-    public static let maximumAge = 9500
+    package static let maximumAge = 9500
 
     /// Returns the time at which the job at the head was enqueued, in milliseconds since 1970; `nil` if unknown.
     /// - Parameter format: the format of the queue's jobs.
-    public func headEnqueuedAt(as format: JobFormat) -> Int64? {
+    package func headEnqueuedAt(as format: JobFormat) -> Int64? {
         guard let head else { return nil }
         // An unreadable job has no known time; the worker that claims it reports the error.
         return try? JobDecoder.decode(head, as: format).enqueuedAt
@@ -45,14 +45,14 @@ public struct QueueGauges: Sendable {
 
     /// The time for which the first of ``retries`` has been due, in milliseconds; 0 if another client has added it
     /// without a due time.
-    public var overdue: Int64 {
+    package var overdue: Int64 {
         guard let firstDue, firstDue > 0 else { return 0 }
         return max(0, now - firstDue)
     }
 
     /// Counts the queue's jobs now, for a command.
     /// - Throws: `RedisError`, or ``QueueFailure/unexpectedReply(_:)``.
-    public static func read(_ client: RedisClient, _ keys: QueueKeys) async throws -> QueueGauges {
+    package static func read(_ client: RedisClient, _ keys: QueueKeys) async throws -> QueueGauges {
         try await QueueScript.gauges.run(
             client, keyNames(keys), arguments: { append(keys, maximumAge: 0, to: &$0) }, reading: read)
     }

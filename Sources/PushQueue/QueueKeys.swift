@@ -3,11 +3,11 @@ import Redis
 
 /// The names of a queue's keys in Redis. All keys of a queue carry the same hash tag, so that a queue is one Cluster
 /// slot and each of its transitions can be one script.
-public struct QueueKeys: Sendable {
+package struct QueueKeys: Sendable {
     /// The queue's name.
-    public let queue: String
+    package let queue: String
     /// The end of the list of jobs that is its head, from which jobs are claimed.
-    public enum Head: String, Sendable {
+    package enum Head: String, Sendable {
         /// Producers push at the right, as this project's producers and Resque do.
         case left = "LEFT"
         /// Producers push at the left, as Sidekiq does.
@@ -15,61 +15,61 @@ public struct QueueKeys: Sendable {
     }
 
     /// LIST of jobs to send; producers `RPUSH` here, and `LPUSH` puts a job first. The setting `list` names another key.
-    public let jobs: String
+    package let jobs: String
     /// The end of ``jobs`` that is its head.
-    public let head: Head
+    package let head: Head
     /// ZSET of retried, deferred and scheduled jobs by due time in ms.
-    public let retry: String
+    package let retry: String
     /// ZSET: jobs that wait, in the order in which they are sent, once a job has `fair` or `urgent`.
-    public let sorted: String
+    package let sorted: String
     /// HASH: the shares of the keys in `sorted`.
-    public let shares: String
+    package let shares: String
     /// ZSET of lanes by the end of their lease in ms.
-    public let workers: String
+    package let workers: String
     /// LIST of jobs that blocking waits have moved; every claim takes these first.
-    public let inbox: String
+    package let inbox: String
     /// ZSET of dead letters by time in ms, bounded by count, age and total size.
-    public let dead: String
+    package let dead: String
     /// STRING: the total size of the dead letters in bytes.
-    public let deadBytes: String
+    package let deadBytes: String
     /// ZSET of cancelled jobs, kept like dead letters, with bounds of its own: neither evicts the other.
-    public let cancelled: String
+    package let cancelled: String
     /// STRING: the total size of the cancelled jobs in bytes.
-    public let cancelledBytes: String
+    package let cancelledBytes: String
     /// STRING: the last counts for metrics, kept for ten seconds.
-    public let gauges: String
+    package let gauges: String
     /// STREAM of results: the outcomes of those notifications that the setting `results` selects.
-    public let results: String
+    package let results: String
     /// ZSET of entries of `results` by the number of results up to them, by which old ones are removed; with their number
     /// (`added`).
-    public let resultsMarks: String
+    package let resultsMarks: String
     /// STRING pausing the queue while it exists: JSON with `reason`, `since` and `by`, or any text.
-    public let paused: String
+    package let paused: String
     /// HASH: lane → its heartbeat, for `status`.
-    public let workerInfo: String
+    package let workerInfo: String
     /// HASH: the digest of a configuration → the time in ms until which a worker that has it counts as living.
-    public let configurations: String
+    package let configurations: String
     /// STRING: where the queue's jobs are, in JSON, as its workers know it; see `QueueSource`.
-    public let source: String
+    package let source: String
     /// The prefix of the keys of a day's counters, before the date.
-    public let statsPrefix: String
+    package let statsPrefix: String
     /// The prefix of the keys of a minute's counters, before the minute.
     package let minutesPrefix: String
     /// HASH: operators' commands about the jobs of a campaign or with an id; see ``JobCommands``.
-    public let jobCommands: String
+    package let jobCommands: String
     /// ZSET of campaigns by the time of their last settlement in ms.
-    public let campaigns: String
+    package let campaigns: String
     /// The prefix of the keys of a campaign's counters, before its name.
-    public let campaignPrefix: String
+    package let campaignPrefix: String
     /// The time for which a campaign's counters are kept after their last change, in milliseconds.
     package static let campaignLifetime = 90 * 86_400_000
 
     private let base: String
 
     /// The error for a prefix, queue name or list that is not valid.
-    public struct Invalid: Error, Sendable, CustomStringConvertible {
+    package struct Invalid: Error, Sendable, CustomStringConvertible {
         /// The problem, and what to do.
-        public let description: String
+        package let description: String
     }
 
     /// Returns true for a name with a colon and a number at its end, as in a list of queues with their weights.
@@ -86,7 +86,7 @@ public struct QueueKeys: Sendable {
     ///   - list: the key of the list of jobs, if it is not the queue's own. In a Cluster it must be in the queue's
     ///     slot: see ``listIsInSlot``.
     ///   - head: the end of that list that is its head.
-    public init(
+    package init(
         prefix: String = "push", queue: String = "default", list: String? = nil, head: Head = .left
     ) throws(Invalid) {
         for (name, value) in [("prefix", prefix), ("queue", queue)] {
@@ -159,17 +159,17 @@ public struct QueueKeys: Sendable {
 
     /// True if the list of jobs is in the same Cluster slot as the queue's other keys. If not, no script can move a job
     /// between them.
-    public var listIsInSlot: Bool { RedisHashSlot.of(jobs) == RedisHashSlot.of(retry) }
+    package var listIsInSlot: Bool { RedisHashSlot.of(jobs) == RedisHashSlot.of(retry) }
 
     /// The command by which producers push jobs.
     package var pushCommand: String { head == .left ? "RPUSH" : "LPUSH" }
 
     /// HASH of a lane's claims: `<number>.<stamp>` → job.
-    public func claimed(_ worker: String) -> String { "\(base)claimed:\(worker)" }
+    package func claimed(_ worker: String) -> String { "\(base)claimed:\(worker)" }
 
     /// STRING: the claim that has reserved the id of a job with `unique_for`.
     /// - Parameter id: a producer's id. It can hold any bytes, because the prefix already has the hash tag.
-    public func unique(_ id: ByteBuffer) -> ByteBuffer {
+    package func unique(_ id: ByteBuffer) -> ByteBuffer {
         var key = ByteBuffer(string: base + "unique:")
         key.writeImmutableBuffer(id)
         return key
@@ -177,29 +177,29 @@ public struct QueueKeys: Sendable {
 
     /// STREAM: results that no receiver of a consumer group has accepted, an entry for each; see `ResultGroup`.
     /// - Parameter group: the name of the group.
-    public func parkedResults(_ group: String) -> String { "\(base)results-parked:\(group)" }
+    package func parkedResults(_ group: String) -> String { "\(base)results-parked:\(group)" }
 
     /// STRING: `<next> <first> <stamp> <size>` of the lane's last claim, so that a late command cannot claim twice.
-    public func next(_ worker: String) -> String { "\(base)next:\(worker)" }
+    package func next(_ worker: String) -> String { "\(base)next:\(worker)" }
 
     /// STRING: a command to a worker (`quiet`, `work`, `stop`), kept for ten minutes.
     /// - Parameter process: the part of a lane's name that all lanes of its process share.
-    public func order(_ process: String) -> String { "\(base)order:\(process)" }
+    package func order(_ process: String) -> String { "\(base)order:\(process)" }
 
     /// HASH of a campaign's counters by outcome and reason, with `total`, `started_at`, `updated_at`, `finished_at`,
     /// `open` while the total can grow, `guard` (JSON, see `CampaignGuard`), `at:<start>/<length>`, the number that
     /// ended in a period of some seconds, and `latency` (JSON: the upper bounds of times from enqueueing to delivery in
     /// ms, with the numbers of notifications); kept for 90 days.
-    public func campaign(_ name: String) -> String { campaignPrefix + name }
+    package func campaign(_ name: String) -> String { campaignPrefix + name }
 
     /// HASH: the position of `campaign send` in its list of tokens, as the number of jobs that were pushed (`next`), with
     /// the digests of the list and of the job, and the time at which its canary was pushed (`canary_at`); kept for 90
     /// days.
-    public func campaignList(_ name: String) -> String { "\(base)campaign-list:\(name)" }
+    package func campaignList(_ name: String) -> String { "\(base)campaign-list:\(name)" }
 
     /// HASH of a day's counters by outcome and reason (`delivered`, `dead:MalformedJSON`, …); kept for 40 days.
     /// - Parameter date: such as `2026-11-21`, in UTC.
-    public func stats(_ date: String) -> String { statsPrefix + date }
+    package func stats(_ date: String) -> String { statsPrefix + date }
 
     /// HASH of a minute's counters for charts: outcomes, retries and deferrals by reason, latencies (`answer:96`: 64 to
     /// 96 ms), and a sample of the backlog; kept for 25 hours.

@@ -1,41 +1,41 @@
 /// A queue's leases, and the limits that bound its memory.
-public struct QueueLimits: Sendable {
+package struct QueueLimits: Sendable {
     /// A lane's lease in milliseconds: the time for which its claims stay its own without a renewal.
-    public var lease = 30_000
+    package var lease = 30_000
     /// The lease of a lane that has no claims, in milliseconds: it protects nothing, so it is long and seldom renewed.
-    public var idleLease: Int { 30 * lease }
+    package var idleLease: Int { 30 * lease }
     /// The time in milliseconds for which a lane must have renewed its lease without a gap before it reclaims from
     /// others: longer than they need to return after an outage.
     package var steadyTime = 15_000
     /// The maximum size of a job in bytes. A claim makes larger jobs dead letters and does not return them.
-    public var maximumJobSize = 16 * 1024 * 1024
+    package var maximumJobSize = 16 * 1024 * 1024
     /// The size of a claim in bytes: it ends with the job that reaches it.
-    public var maximumClaimSize = 1024 * 1024
+    package var maximumClaimSize = 1024 * 1024
     /// The maximum number of dead letters.
-    public var maximumDeadLetters = 1_000_000
+    package var maximumDeadLetters = 1_000_000
     /// The time for which dead letters are kept, in milliseconds.
-    public var maximumDeadLetterAge = 90 * 86_400_000
+    package var maximumDeadLetterAge = 90 * 86_400_000
     /// The maximum total length of the dead letters, in bytes.
-    public var maximumDeadLetterBytes = 1 << 30
+    package var maximumDeadLetterBytes = 1 << 30
     /// Which results are kept for producers.
-    public var results = ResultsKept.failures
+    package var results = ResultsKept.failures
     /// The approximate number of results that are kept: Redis drops the oldest in blocks.
-    public var maximumResults = 100_000
+    package var maximumResults = 100_000
     /// The approximate time for which results are kept, in milliseconds; 0 for any time.
-    public var maximumResultAge = 30 * 86_400_000
+    package var maximumResultAge = 30 * 86_400_000
     /// The number of times that a job can be reclaimed from expired lanes. The next time, it becomes a dead letter as
     /// poison.
-    public var maximumReclaims = 5
+    package var maximumReclaims = 5
 
     /// The argument of scripts that write results themselves: 0 if none are kept.
     package var resultsKept: Int { results == .off ? 0 : maximumResults }
 
     /// The defaults.
-    public init() {}
+    package init() {}
 }
 
 /// The results that a queue keeps.
-public enum ResultsKept: String, CaseIterable, Sendable {
+package enum ResultsKept: String, CaseIterable, Sendable {
     /// All results.
     case all
     /// The results of notifications that were not delivered.
@@ -44,7 +44,7 @@ public enum ResultsKept: String, CaseIterable, Sendable {
     case off
 
     /// Returns true if the results of notifications that ended in this way are kept.
-    public func includes(_ outcome: Outcome) -> Bool {
+    package func includes(_ outcome: Outcome) -> Bool {
         switch self {
         case .all: true
         case .failures: outcome != .delivered

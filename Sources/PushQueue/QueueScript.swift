@@ -9,13 +9,13 @@ import Redis
 /// Redis does not undo what a script did before it raised an error: popped jobs would be lost, pushed jobs doubled. So
 /// a script reads and checks everything first, then computes, then writes. After its first write it calls only commands
 /// that can't fail, or whose failure it catches (`redis.pcall`).
-public struct QueueScript: Sendable, Hashable, CustomStringConvertible {
+package struct QueueScript: Sendable, Hashable, CustomStringConvertible {
     /// The name, which no other script has.
-    public let description: String
+    package let description: String
     /// The source of the script, after the parts that it needs.
-    public let source: [UInt8]
+    package let source: [UInt8]
     /// The SHA-1 of the source in hex, by which Redis knows it.
-    public let digest: String
+    package let digest: String
     /// The script's own file.
     package let text: [UInt8]
 
@@ -43,10 +43,10 @@ public struct QueueScript: Sendable, Hashable, CustomStringConvertible {
     }
 
     /// Compares the names.
-    public static func == (one: Self, other: Self) -> Bool { one.description == other.description }
+    package static func == (one: Self, other: Self) -> Bool { one.description == other.description }
 
     /// Hashes the name.
-    public func hash(into hasher: inout Hasher) { hasher.combine(description) }
+    package func hash(into hasher: inout Hasher) { hasher.combine(description) }
 }
 
 // SwiftPM names embedded files without their folder, so each name can occur only once.

@@ -5,15 +5,15 @@ import PushJob
 ///
 /// When it is granted, ``body`` replaces the job in the claim, marked as reserved. From then on, settlements must use
 /// offsets into ``body``, not into the job as it was claimed: add ``shift`` to these.
-public struct Reservation: Sendable {
+package struct Reservation: Sendable {
     /// The job's claim.
-    public let claim: ClaimID
+    package let claim: ClaimID
     /// The claim of the reserved job, which takes the place of ``claim``.
-    public var reservedClaim: ClaimID { claim.reserved }
+    package var reservedClaim: ClaimID { claim.reserved }
     /// The number of bytes by which everything but the beginning of a wrapper moves when the reservation is granted.
-    public var shift: Int { head.readableBytes - original.lowerBound }
+    package var shift: Int { head.readableBytes - original.lowerBound }
     /// The results to add if the job turns out to be a duplicate.
-    public var results = PackedResults()
+    package var results = PackedResults()
 
     /// The number of notifications that end if the job is a duplicate.
     var notifications = 1
@@ -27,7 +27,7 @@ public struct Reservation: Sendable {
     private let claimed: ByteBuffer
 
     /// - Returns: `nil` for a job that is not to be unique, or already has its reservation.
-    public init?(of job: Job, claim: ClaimID) {
+    package init?(of job: Job, claim: ClaimID) {
         guard let milliseconds = job.uniqueFor, let id = job.id, !job.envelope.isReserved else { return nil }
         self.init(
             claim: claim, id: job.text(id), milliseconds: milliseconds, claimed: job.body, envelope: job.envelope)
@@ -44,7 +44,7 @@ public struct Reservation: Sendable {
     }
 
     /// Makes the reserved job: the contents of the claim once the reservation is granted.
-    public var body: ByteBuffer {
+    package var body: ByteBuffer {
         let bytes = claimed.readableBytesView
         var body = ByteBuffer()
         body.reserveCapacity(head.readableBytes + original.count + 1)
@@ -72,7 +72,7 @@ public struct Reservation: Sendable {
 }
 
 /// The answer to a ``Reservation``.
-public enum ReservationResult: Int, Sendable {
+package enum ReservationResult: Int, Sendable {
     /// The job can be sent, as ``Reservation/body``.
     case granted = 1
     /// Another job has reserved the id first: this job has ended, and its claim is settled.

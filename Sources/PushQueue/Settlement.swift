@@ -5,9 +5,9 @@ import Redis
 /// A batch of settlements that one script call writes.
 ///
 /// It holds no jobs, only what is added to them: Redis has their bytes, and wraps or buries them itself.
-public struct Settlement: Sendable {
+package struct Settlement: Sendable {
     /// The time at which a job is due again.
-    public enum Due: Sendable, Equatable {
+    package enum Due: Sendable, Equatable {
         /// After some milliseconds.
         case after(milliseconds: Int64)
         /// At a time in milliseconds since 1970.
@@ -27,15 +27,15 @@ public struct Settlement: Sendable {
     /// The claims that replace others; see ``keep(_:as:head:original:)``.
     package private(set) var rests: [ClaimID] = []
     /// The number of claims.
-    public private(set) var count = 0
+    package private(set) var count = 0
     /// The number of bytes of jobs that the script copies.
-    public private(set) var copiedBytes = 0
+    package private(set) var copiedBytes = 0
     /// The approximate size of the results for producers, in bytes.
-    public private(set) var resultBytes = 0
+    package private(set) var resultBytes = 0
     /// Tokens that these jobs have found to be invalid. They are not part of the settlement: they are added to the set
     /// before it is written. A master that takes over in a failover may lack them, so they must be added again before
     /// this is written there.
-    public var invalidTokens: [InvalidToken] = []
+    package var invalidTokens: [InvalidToken] = []
     /// The lane's counts since it last wrote them; most settlements carry none.
     ///
     /// They count only if Redis finds a claim of the settlement. A settlement that is written again finds none, so
@@ -43,24 +43,24 @@ public struct Settlement: Sendable {
     package var minute: MinuteCounts?
 
     /// An empty batch.
-    public init() {}
+    package init() {}
 
     /// The approximate size in memory, in bytes.
-    public var size: Int {
+    package var size: Int {
         others.values.reduce(group.size + count * 32 + (minute == nil ? 0 : 1024)) { $0 + $1.size }
     }
 
     /// True if there is nothing to write.
-    public var isEmpty: Bool { count == 0 }
+    package var isEmpty: Bool { count == 0 }
 
     /// The claims that are settled.
-    public var claims: [ClaimID] {
+    package var claims: [ClaimID] {
         others.values.reduce(into: otherClaims + group.acknowledged.joined()) { $0 += $1.acknowledged.joined() }
     }
 
     /// Sets the campaign of the settlements that follow, which also add to its counters.
     /// - Parameter campaign: its name; `nil` for jobs without one.
-    public mutating func use(campaign: ByteBuffer?) {
+    package mutating func use(campaign: ByteBuffer?) {
         guard campaign != self.campaign else { return }
         others[self.campaign] = group
         group = others.removeValue(forKey: campaign) ?? SettlementGroup()
@@ -83,7 +83,7 @@ public struct Settlement: Sendable {
     }
 
     /// Ends a job that had one notification left.
-    public mutating func end(_ claim: ClaimID, _ outcome: Outcome) {
+    package mutating func end(_ claim: ClaimID, _ outcome: Outcome) {
         // Acknowledgements are written first, so they cannot end a claim that this batch makes.
         guard rests.isEmpty || !rests.contains(claim) else { return end(claim, counting: outcome.rawValue, 1) }
         count += 1
@@ -92,7 +92,7 @@ public struct Settlement: Sendable {
 
     /// Ends a job that had one notification left. Such ends are written first, too.
     /// - Parameter results: the notification's result for producers, with the same outcome; empty if it is not kept.
-    public mutating func end(_ claim: ClaimID, _ outcome: Outcome, results: PackedResults) {
+    package mutating func end(_ claim: ClaimID, _ outcome: Outcome, results: PackedResults) {
         guard !results.isEmpty else { return end(claim, outcome) }
         guard let result = results.only, result.outcome == outcome else {
             end(claim, counting: outcome.rawValue, 1)
@@ -106,12 +106,12 @@ public struct Settlement: Sendable {
 
     /// Ends a job whose notifications all had the same outcome.
     /// - Parameter notifications: their number, from 1.
-    public mutating func end(_ claim: ClaimID, _ outcome: Outcome, notifications: Int) {
+    package mutating func end(_ claim: ClaimID, _ outcome: Outcome, notifications: Int) {
         end(claim, counting: outcome.rawValue, notifications)
     }
 
     /// Ends a job whose notifications had different outcomes. Count those with ``addCount(_:_:)``.
-    public mutating func endMixed(_ claim: ClaimID) { end(claim, counting: Self.mixed, 1) }
+    package mutating func endMixed(_ claim: ClaimID) { end(claim, counting: Self.mixed, 1) }
 
     private mutating func end(_ claim: ClaimID, counting counter: String, _ amount: Int) {
         group.end(claim)
@@ -122,7 +122,7 @@ public struct Settlement: Sendable {
 
     /// Adds results for producers to the job that was added last, other than with ``end(_:_:)`` and
     /// ``end(_:_:results:)``. They apply only if its claim is found.
-    public mutating func addResults(_ results: PackedResults) {
+    package mutating func addResults(_ results: PackedResults) {
         group.add(results)
         resultBytes += results.size
     }
@@ -133,7 +133,7 @@ public struct Settlement: Sendable {
     ///   - head: the wrapper's head (see `EnvelopeWriter`).
     ///   - reason: counted as `<counter>:<reason>`, too; `nil` for none.
     ///   - original: the range of the original's bytes in the claimed job.
-    public mutating func postpone(
+    package mutating func postpone(
         _ claim: ClaimID, _ postponement: Postponement, due: Due, head: ByteBuffer, reason: String?,
         original: Range<Int>
     ) {
@@ -186,7 +186,7 @@ public struct Settlement: Sendable {
     ///   - original: the range of the original's bytes in the claimed job.
     ///   - text: the text that `pieces` are ranges of, if the claimed job does not have the tokens as they must be
     ///     written.
-    public mutating func split(
+    package mutating func split(
         _ claim: ClaimID, prefix: ByteBuffer, pieces: [Range<Int>], cut: Range<Int>, original: Range<Int>,
         text: ByteBuffer? = nil
     ) {
@@ -218,7 +218,7 @@ public struct Settlement: Sendable {
     ///   - original: the range of the original's bytes in the claimed job.
     ///   - settles: `false` if other notifications of the job are not dead: a later call then ends the claim, before those
     ///     for other claims.
-    public mutating func bury(
+    package mutating func bury(
         _ claim: ClaimID, as outcome: Outcome = .dead, reason: String, attempts: Int, members: ByteBuffer,
         original: Range<Int>, settles: Bool = true
     ) {
@@ -238,7 +238,7 @@ public struct Settlement: Sendable {
 
     /// Adds to a counter of the job that was added last, other than with ``end(_:_:)`` and ``end(_:_:results:)``. It
     /// applies only if its claim is found.
-    public mutating func addCount(_ field: String, _ amount: Int) { group.addCount(field, amount) }
+    package mutating func addCount(_ field: String, _ amount: Int) { group.addCount(field, amount) }
 
     /// Appends the script's arguments after those that all batches have.
     func append(to command: inout RedisCommand) {

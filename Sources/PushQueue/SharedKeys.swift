@@ -1,6 +1,6 @@
 /// The names of the keys that all queues share. They carry one hash tag, which no queue can have, so in a Cluster they
 /// are one slot, and one script can use several of them.
-public struct SharedKeys: Sendable {
+package struct SharedKeys: Sendable {
     /// The hash tag. ``QueueKeys`` refuses a queue of this name.
     private static let tag = "shared"
 
@@ -9,23 +9,23 @@ public struct SharedKeys: Sendable {
     static func hasTag(_ name: String) -> Bool { name == tag || name.hasPrefix("\(tag).") }
 
     /// SET of invalid device tokens, lower-case hex.
-    public let invalidTokens: String
+    package let invalidTokens: String
     /// HASH: 5 bytes of an invalid token's SHA-1 → the details in 10 bytes: `at` (invalid since, by APNs, in ms since
     /// 1970, 6 bytes), the day on which it was marked (since 1970, 2 bytes) and the number of its facts (2 bytes). There
     /// are 4,096 keys, by the first three hex digits of the SHA-1; this is their name up to the last colon.
-    public let invalidTokenDetails: String
+    package let invalidTokenDetails: String
     /// HASH: number of facts → JSON with `reason`, `topic`, `environment` and `source`.
-    public let invalidTokenFacts: String
+    package let invalidTokenFacts: String
     /// STREAM: the last changes of the set, for the filters of processes: `added`, tokens with commas between them, or
     /// `removed`, a number.
-    public let invalidTokenChanges: String
+    package let invalidTokenChanges: String
     /// STRING: how the set is divided: `<generation> <shards>`, and more while that is being changed. Missing until it is
     /// divided for the first time. See `invalid reshard`.
-    public let invalidTokenDivision: String
+    package let invalidTokenDivision: String
     /// HASH: device token → the time of its device's last registration, in ms since 1970. Producers may write here.
-    public let registrations: String
+    package let registrations: String
     /// ZSET of the device tokens that APNs throttles, by the end of the pause in ms since 1970.
-    public let throttledTokens: String
+    package let throttledTokens: String
 
     /// STREAM: the audit log, the last actions of operators; see ``AuditLog``.
     package let audit: String
@@ -36,7 +36,7 @@ public struct SharedKeys: Sendable {
     private let prefix: String
 
     /// - Parameter prefix: the prefix of all keys.
-    public init(prefix: String = "push") {
+    package init(prefix: String = "push") {
         self.prefix = prefix
         base = "\(prefix):{\(Self.tag)}:"
         invalidTokens = base + "invalid-tokens"
@@ -69,23 +69,23 @@ public struct SharedKeys: Sendable {
 
     /// STRING pausing the app while it exists: JSON with `reason`, `since`, `until` (the next probe, ms), or any
     /// text.
-    public func appPaused(_ app: String) -> String { "\(base)apps:\(app):paused" }
+    package func appPaused(_ app: String) -> String { "\(base)apps:\(app):paused" }
 
     /// HASH: the time up to which an app's rate is used up, as `next_us` in µs since 1970, and when it was reserved.
-    public func appRate(_ app: String) -> String { "\(base)apps:\(app):rate" }
+    package func appRate(_ app: String) -> String { "\(base)apps:\(app):rate" }
 
     /// HASH: the time up to which the rate of a limited campaign is used up, as `next_us` in µs since 1970, and when it was
     /// reserved.
-    public func campaignRate(_ campaign: String) -> String { "\(base)campaigns:\(campaign):rate" }
+    package func campaignRate(_ campaign: String) -> String { "\(base)campaigns:\(campaign):rate" }
 
     /// HASH: the time up to which the rate of the jobs with this `fair` is used up, as `next_us` in µs since 1970, and when
     /// it was reserved.
-    public func fairRate(_ key: String) -> String { "\(base)fair:\(key):rate" }
+    package func fairRate(_ key: String) -> String { "\(base)fair:\(key):rate" }
 
     /// STRING: JSON of a session of the dashboard: `name`, `user` and `until`, until it ends. `digest` is the SHA-256 of
     /// the value that its browser has.
     package func session(_ digest: String) -> String { "\(base)web-session:\(digest)" }
 
     /// STRING: the provider token that all workers send, and the time of its signature; a secret, kept for an hour.
-    public func providerToken(team: String, key: String) -> String { "\(base)provider-token:\(team):\(key)" }
+    package func providerToken(team: String, key: String) -> String { "\(base)provider-token:\(team):\(key)" }
 }

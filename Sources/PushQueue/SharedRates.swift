@@ -5,16 +5,16 @@ import Redis
 /// are limited.
 ///
 /// Not thread-safe. Use it only on the client's event loop; completions are called there, too.
-public final class SharedRates {
+package final class SharedRates {
     /// A rate within which jobs get their turns.
-    public enum Limit: Sendable, Hashable {
+    package enum Limit: Sendable, Hashable {
         /// That of a campaign, which an operator has limited at a time in milliseconds since 1970.
         case campaign(String, perSecond: Int, since: Int64)
         /// That of the jobs with this `fair`, by their `fair_per_second`.
         case fair(String, perSecond: Int)
 
         /// The maximum number of notifications per second.
-        public var perSecond: Int {
+        package var perSecond: Int {
             switch self {
             case .campaign(_, let perSecond, _), .fair(_, let perSecond): perSecond
             }
@@ -30,7 +30,7 @@ public final class SharedRates {
     private let scripts: ScriptRunner
 
     /// - Parameter client: a client for the slot of the shared keys.
-    public convenience init(client: any RedisSender, keys: SharedKeys) {
+    package convenience init(client: any RedisSender, keys: SharedKeys) {
         self.init(client: client, keys: keys, clock: .server)
     }
 
@@ -44,7 +44,7 @@ public final class SharedRates {
     ///   - count: the number of notifications to send.
     ///   - perSecond: the app's rate in notifications per second.
     ///   - completion: gets the milliseconds until they can be sent.
-    public func reserve(
+    package func reserve(
         _ count: Int, of app: String, perSecond: Int, completion: @escaping (Result<Int64, QueueFailure>) -> Void
     ) {
         reserve([count], of: keys.appRate(app), perSecond: perSecond, lifetime: Self.appLifetime) { result in
@@ -56,7 +56,7 @@ public final class SharedRates {
     /// - Parameters:
     ///   - amounts: the number of notifications of each job.
     ///   - completion: gets the milliseconds until each job can be sent.
-    public func reserve(
+    package func reserve(
         _ amounts: [Int], of limit: Limit, completion: @escaping (Result<[Int], QueueFailure>) -> Void
     ) {
         switch limit {

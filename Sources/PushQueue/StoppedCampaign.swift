@@ -2,11 +2,11 @@ import PrintableText
 import Redis
 
 /// A campaign that its guard has paused.
-public struct StoppedCampaign: Sendable, Equatable {
+package struct StoppedCampaign: Sendable, Equatable {
     /// The campaign's name.
-    public var campaign: String
+    package var campaign: String
     /// The share that was above its limit, for people.
-    public var reason: String
+    package var reason: String
 
     package init(campaign: String, reason: String) { (self.campaign, self.reason) = (campaign, reason) }
 }

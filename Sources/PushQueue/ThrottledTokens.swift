@@ -4,14 +4,14 @@ import Redis
 /// The device tokens that APNs throttles, which no worker sends to for a while.
 ///
 /// Not thread-safe. Use it only on the client's event loop; completions are called there, too.
-public struct ThrottledTokens {
+package struct ThrottledTokens {
     private let key: String
     private let changes: String
     private let client: any RedisSender
     private let scripts: ScriptRunner
 
     /// - Parameter client: a client for the slot of the shared keys.
-    public init(client: any RedisSender, keys: SharedKeys) {
+    package init(client: any RedisSender, keys: SharedKeys) {
         self.init(client: client, keys: keys, clock: .server)
     }
 
@@ -23,7 +23,7 @@ public struct ThrottledTokens {
 
     /// Adds a token for all workers, and removes those whose time has passed. Works on a Redis whose memory is full.
     /// - Parameter until: the time at which it can be sent to again, in milliseconds since 1970.
-    public func add(
+    package func add(
         _ token: ByteBuffer, until: Int64, completion: @escaping (Result<Void, QueueFailure>) -> Void
     ) {
         scripts.run(
@@ -35,7 +35,7 @@ public struct ThrottledTokens {
     }
 
     /// Counts the tokens, also those whose time has passed.
-    public func count(completion: @escaping (Result<Int, QueueFailure>) -> Void) {
+    package func count(completion: @escaping (Result<Int, QueueFailure>) -> Void) {
         client.send(RedisCommand("ZCARD", key)) { result in
             completion(result.mapError(QueueFailure.redis).map { $0.root.number ?? 0 })
         }
@@ -44,7 +44,7 @@ public struct ThrottledTokens {
     /// Finds the candidates that APNs throttles, each with the time at which it can be sent to again (ms since 1970),
     /// which may have passed.
     /// - Parameter candidates: lower-case hex, at most a few thousand.
-    public func find(
+    package func find(
         _ candidates: TokenList,
         completion: @escaping (Result<[(token: ByteBuffer, until: Int64)], QueueFailure>) -> Void
     ) {

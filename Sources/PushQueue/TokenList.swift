@@ -1,19 +1,19 @@
 import NIOCore
 
 /// Device tokens in one buffer, to be looked up together.
-public struct TokenList: Sendable {
+package struct TokenList: Sendable {
     private static let separator = UInt8(ascii: ",")
 
     /// The tokens that are asked about, with a comma between them.
     private(set) var bytes: ByteBuffer
     /// The number of places.
-    public private(set) var count = 0
+    package private(set) var count = 0
     /// The places of the tokens that are asked about, once another one was skipped.
     private var places: [Int]?
 
     /// An empty list.
     /// - Parameter expected: the expected number of tokens.
-    public init(expecting expected: Int = 64) {
+    package init(expecting expected: Int = 64) {
         bytes = ByteBufferAllocator().buffer(capacity: expected * 65)
     }
 
@@ -24,10 +24,10 @@ public struct TokenList: Sendable {
     }
 
     /// True if no token is asked about.
-    public var asksNothing: Bool { bytes.readableBytes == 0 }
+    package var asksNothing: Bool { bytes.readableBytes == 0 }
 
     /// Adds a token of hex digits.
-    public mutating func append(_ token: ByteBuffer) {
+    package mutating func append(_ token: ByteBuffer) {
         if bytes.readableBytes > 0 { bytes.writeInteger(Self.separator) }
         bytes.writeImmutableBuffer(token)
         places?.append(count)
@@ -35,7 +35,7 @@ public struct TokenList: Sendable {
     }
 
     /// Adds a place for a token that is not asked about, because it is known not to be there.
-    public mutating func skip() {
+    package mutating func skip() {
         if places == nil { places = Array(0..<count) }
         count += 1
     }
@@ -53,11 +53,11 @@ public struct TokenList: Sendable {
     }
 
     /// The tokens that are asked about, in order.
-    public var asked: [ByteBuffer] { tokens(at: Array(0..<(places?.count ?? count))) }
+    package var asked: [ByteBuffer] { tokens(at: Array(0..<(places?.count ?? count))) }
 
     /// Returns the tokens that are asked about by their indexes among these.
     /// - Parameter indexes: in ascending order.
-    public func tokens(at indexes: [Int]) -> [ByteBuffer] {
+    package func tokens(at indexes: [Int]) -> [ByteBuffer] {
         var found: [ByteBuffer] = []
         var wanted = indexes[...]
         var (place, start) = (0, bytes.readerIndex)

@@ -2,7 +2,7 @@ import Logging
 import NIOCore
 
 /// Sends commands to Redis from one event loop. ``RedisClient`` does this; a test can answer the commands itself.
-public protocol RedisSender: AnyObject {
+package protocol RedisSender: AnyObject {
     /// The event loop for all calls and callbacks.
     var eventLoop: any EventLoop { get }
     /// True while commands can be sent.
@@ -18,12 +18,12 @@ public protocol RedisSender: AnyObject {
 
 extension RedisSender {
     /// Sends a command with the sender's default deadline.
-    public func send(_ command: RedisCommand, completion: @escaping RedisClient.Completion) {
+    package func send(_ command: RedisCommand, completion: @escaping RedisClient.Completion) {
         send(command, deadline: nil, completion: completion)
     }
 
     /// Calls back at once: there is nothing to wait for.
-    public func afterFirstAttempt(_ body: @escaping () -> Void) { body() }
+    package func afterFirstAttempt(_ body: @escaping () -> Void) { body() }
 }
 
 /// Keeps one connection to Redis open on one event loop: finds the server, connects, logs in, and does so again when
@@ -40,13 +40,13 @@ extension RedisSender {
 /// Whenever a command fails without an answer, a `.ready` state follows once there is a server again.
 ///
 /// `@unchecked Sendable`: all state is accessed only on `eventLoop`, which every method that accesses it checks.
-public final class RedisClient: RedisSender, @unchecked Sendable {
+package final class RedisClient: RedisSender, @unchecked Sendable {
     /// The completion of a command: its reply or its error. An error reply is a failure; an error inside an array is
     /// not.
-    public typealias Completion = RedisConnection.Completion
+    package typealias Completion = RedisConnection.Completion
 
     /// The state of the client.
-    public enum State: Sendable, Equatable {
+    package enum State: Sendable, Equatable {
         /// Commands can be sent.
         case ready
         /// There is no connection because of `error`; the next attempt is made after `retryIn`.
@@ -56,11 +56,11 @@ public final class RedisClient: RedisSender, @unchecked Sendable {
     }
 
     /// The servers, or the Sentinels or nodes that know them.
-    public let topology: RedisTopology
+    package let topology: RedisTopology
     /// The event loop of the client.
-    public let eventLoop: any EventLoop
+    package let eventLoop: any EventLoop
     /// Called on the event loop at each change, before the commands lost by it fail. Set it before `start`.
-    public var onStateChange: ((State) -> Void)?
+    package var onStateChange: ((State) -> Void)?
 
     let configuration: RedisClientConfiguration
     let discovery: ServerDiscovery
@@ -77,7 +77,7 @@ public final class RedisClient: RedisSender, @unchecked Sendable {
     ///   - key: any key of the slot to serve, if the topology is a Cluster. Commands with keys of other slots fail with
     ///     `MOVED`.
     ///   - random: the source of jitter, from 0 to 1.
-    public convenience init(
+    package convenience init(
         topology: RedisTopology, key: String = "", eventLoop: any EventLoop,
         configuration: RedisClientConfiguration = RedisClientConfiguration(), logger: Logger,
         random: @escaping @Sendable () -> Double = { Double.random(in: 0..<1) }
@@ -108,7 +108,7 @@ public final class RedisClient: RedisSender, @unchecked Sendable {
     }
 
     /// Starts to connect, and keeps connecting until `close`. Can be called from anywhere.
-    public func start() {
+    package func start() {
         onLoop {
             guard self.attempts.start() else { return }
             self.connect()
@@ -117,19 +117,19 @@ public final class RedisClient: RedisSender, @unchecked Sendable {
     }
 
     /// True if commands can be sent. Only on the event loop.
-    public var isReady: Bool {
+    package var isReady: Bool {
         eventLoop.preconditionInEventLoop()
         return route.server != nil
     }
 
     /// The server for new commands, if there is one. Only on the event loop.
-    public var server: RedisLocation? {
+    package var server: RedisLocation? {
         eventLoop.preconditionInEventLoop()
         return route.server?.location
     }
 
     /// The number of unanswered commands. Only on the event loop.
-    public var pendingCount: Int {
+    package var pendingCount: Int {
         eventLoop.preconditionInEventLoop()
         return (route.server?.pendingCount ?? 0) + (route.retired?.pendingCount ?? 0) + route.keptCount
             + route.askedCount
@@ -144,7 +144,7 @@ public final class RedisClient: RedisSender, @unchecked Sendable {
     ///   - deadline: the timeout of this answer, after which the connection is closed; overrides the configured
     ///     `commandTimeout`. For a blocking command, use its own timeout plus some slack.
     ///   - completion: called on the event loop; before `send` returns if the command cannot be sent at all.
-    public func send(_ command: RedisCommand, deadline: TimeAmount? = nil, completion: @escaping Completion) {
+    package func send(_ command: RedisCommand, deadline: TimeAmount? = nil, completion: @escaping Completion) {
         eventLoop.preconditionInEventLoop()
         let timeout = deadline ?? configuration.commandTimeout
         let request = RedisRequest(
@@ -159,7 +159,7 @@ public final class RedisClient: RedisSender, @unchecked Sendable {
     /// Sends a command and waits for the answer. Can be called from anywhere.
     ///
     /// - Throws: `RedisError`.
-    public func call(_ command: RedisCommand, deadline: TimeAmount? = nil) async throws -> RESPReply {
+    package func call(_ command: RedisCommand, deadline: TimeAmount? = nil) async throws -> RESPReply {
         let result: Result<RESPReply, RedisError> = await withCheckedContinuation { continuation in
             onLoop {
                 self.send(command, deadline: deadline) { continuation.resume(returning: $0) }
@@ -172,7 +172,7 @@ public final class RedisClient: RedisSender, @unchecked Sendable {
     ///
     /// - Throws: `RedisError`, the reason why there is no connection after `timeout`. Thrown at once if the login
     ///   is refused, because waiting rarely helps, or if the client is closed.
-    public func waitUntilReady(timeout: TimeAmount) async throws {
+    package func waitUntilReady(timeout: TimeAmount) async throws {
         let error: RedisError? = await withCheckedContinuation { continuation in
             onLoop {
                 guard self.route.server == nil else { return continuation.resume(returning: nil) }
@@ -183,7 +183,7 @@ public final class RedisClient: RedisSender, @unchecked Sendable {
     }
 
     /// Calls back when the first attempt to connect has ended; at once if it has. Only on the event loop.
-    public func afterFirstAttempt(_ body: @escaping () -> Void) {
+    package func afterFirstAttempt(_ body: @escaping () -> Void) {
         eventLoop.preconditionInEventLoop()
         guard route.server == nil, attempts.lastError == nil else { return body() }
         attempts.wait(for: configuration.connectTimeout) { _ in body() }
@@ -193,7 +193,7 @@ public final class RedisClient: RedisSender, @unchecked Sendable {
     ///
     /// - Returns: a future that succeeds when the connection has closed.
     @discardableResult
-    public func close() -> EventLoopFuture<Void> {
+    package func close() -> EventLoopFuture<Void> {
         eventLoop.flatSubmit {
             guard !self.attempts.isClosed else { return self.eventLoop.makeSucceededVoidFuture() }
             let error = RedisError.notConnected(address: self.topology.address, reason: "the client was closed")
@@ -301,7 +301,7 @@ public final class RedisClient: RedisSender, @unchecked Sendable {
 extension RedisClient {
     /// Returns the server's time in milliseconds since 1970.
     /// - Throws: `RedisError`.
-    public func time() async throws -> Int64 {
+    package func time() async throws -> Int64 {
         let parts = try await call(RedisCommand("TIME")).root.children.compactMap { $0.string.flatMap { Int64($0) } }
         guard parts.count == 2 else {
             throw RedisError.protocolViolation(address: topology.address, reason: "its answer to TIME is not a time")
@@ -317,7 +317,7 @@ extension RedisClient {
     /// - Parameter deadline: the timeout of each answer.
     /// - Returns: the answer to the first command, and the result of the second.
     /// - Throws: `RedisError` of the first.
-    public func call(
+    package func call(
         _ command: RedisCommand, then second: RedisCommand, deadline: TimeAmount
     ) async throws -> (RESPReply, Result<RESPReply, RedisError>) {
         let (first, second): (Result<RESPReply, RedisError>, Result<RESPReply, RedisError>) =

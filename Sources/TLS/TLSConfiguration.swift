@@ -1,5 +1,5 @@
 /// The trusted certificate authorities.
-public enum TLSTrust: Sendable, Equatable {
+package enum TLSTrust: Sendable, Equatable {
     /// The system's, from OpenSSL's default locations (including `SSL_CERT_FILE` and `SSL_CERT_DIR`).
     case system
     /// Only those of a PEM or DER file. It can contain an intermediate certificate, or the peer's own.
@@ -9,25 +9,25 @@ public enum TLSTrust: Sendable, Equatable {
 }
 
 /// The settings of a client.
-public struct TLSClientConfiguration: Sendable {
+package struct TLSClientConfiguration: Sendable {
     /// The authorities that can vouch for the server's identity.
-    public var trust: TLSTrust = .system
+    package var trust: TLSTrust = .system
     /// True if the server's certificate and host name are verified. If false, anyone on the path can read and change
     /// all data.
-    public var verifiesServer = true
+    package var verifiesServer = true
     /// The client's certificate, for servers that request one.
-    public var identity: TLSIdentity?
+    package var identity: TLSIdentity?
     /// The protocols to offer through ALPN, most preferred first; empty to offer none.
-    public var applicationProtocols: [String] = []
+    package var applicationProtocols: [String] = []
 
     /// Creates a configuration that verifies servers with the system's authorities.
-    public init() {}
+    package init() {}
 }
 
 /// The settings of a server.
-public struct TLSServerConfiguration: Sendable {
+package struct TLSServerConfiguration: Sendable {
     /// The policy for client certificates.
-    public enum ClientCertificates: Sendable {
+    package enum ClientCertificates: Sendable {
         /// Does not request a certificate.
         case ignored
         /// Requests a certificate and verifies it; accepts clients without one.
@@ -40,15 +40,15 @@ public struct TLSServerConfiguration: Sendable {
     }
 
     /// The server's certificate.
-    public var identity: TLSIdentity
+    package var identity: TLSIdentity
     /// The protocols to accept through ALPN, most preferred first. A client that offers only others is refused; a
     /// client that offers none is not.
-    public var applicationProtocols: [String] = []
+    package var applicationProtocols: [String] = []
     /// The policy for client certificates.
-    public var clientCertificates: ClientCertificates = .ignored
+    package var clientCertificates: ClientCertificates = .ignored
 
     /// Creates a configuration that accepts any client.
-    public init(identity: TLSIdentity) {
+    package init(identity: TLSIdentity) {
         self.identity = identity
     }
 }

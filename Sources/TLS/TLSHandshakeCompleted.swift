@@ -1,31 +1,31 @@
 import COpenSSL
 
 /// The inbound user event that a ``TLSHandler`` fires once, when the handshake is complete and the peer is verified.
-public struct TLSHandshakeCompleted: Equatable, Sendable {
+package struct TLSHandshakeCompleted: Equatable, Sendable {
     /// The protocol both sides agreed on through ALPN, such as `h2`; nil if they agreed on none.
-    public let applicationProtocol: String?
+    package let applicationProtocol: String?
     /// The protocol version as OpenSSL writes it, such as `TLSv1.3`.
-    public let version: String
+    package let version: String
     /// The cipher suite's name, such as `TLS_AES_256_GCM_SHA384`.
-    public let cipher: String
+    package let cipher: String
     /// The host name that the client requested (SNI); nil if it sent none.
-    public let serverName: String?
+    package let serverName: String?
     /// The peer's own certificate; nil if it sent none.
-    public let peerCertificate: TLSPeerCertificate?
+    package let peerCertificate: TLSPeerCertificate?
 }
 
 /// The contents of a peer's certificate. It is verified, unless verification is turned off or its result only reported.
-public struct TLSPeerCertificate: Equatable, Sendable {
+package struct TLSPeerCertificate: Equatable, Sendable {
     /// The subject's common name.
-    public let commonName: String?
+    package let commonName: String?
     /// The subject's user ID (OID 0.9.2342.19200300.100.1.1), which holds the topic in APNs certificates.
-    public let userID: String?
+    package let userID: String?
     /// The end of its validity, in seconds since 1970.
-    public let notAfter: Int64?
+    package let notAfter: Int64?
     /// The SHA-256 of its DER form, in lower-case hex.
-    public let sha256: String
+    package let sha256: String
     /// The verification error, if it did not end the handshake; nil if there was none.
-    public let refusal: String?
+    package let refusal: String?
     /// The values of its extensions in DER, by object identifiers in numbers.
     package let extensions: [String: [UInt8]]
 

@@ -1,10 +1,10 @@
 import Foundation
 
 /// The programs of this package that were built with the tests.
-public enum BuiltProgram {
+package enum BuiltProgram {
     /// The path of a program.
     /// - Throws: ``ChildProcess/Failure`` if it is not beside the tests.
-    public static func path(_ name: String) throws -> String {
+    package static func path(_ name: String) throws -> String {
         // Beside the tests' own binary or, if a helper runs them, beside the bundle that the helper was given.
         let neighbours = [Bundle.main.executablePath].compactMap { $0 } + CommandLine.arguments
         let candidates = neighbours.map { URL(filePath: $0).deletingLastPathComponent().appending(path: name).path }

@@ -1,19 +1,19 @@
 import Foundation
 
 /// Certificates and keys to test with, made by `scripts/make-certs`.
-public enum TestCertificates {
+package enum TestCertificates {
     /// The failure of the script.
-    public struct Failure: Error, CustomStringConvertible {
+    package struct Failure: Error, CustomStringConvertible {
         /// The message of the script or the system.
-        public let description: String
+        package let description: String
     }
 
     /// Returns the directory that holds them: the one in `TEST_CERTIFICATES`, which `scripts/test` makes once for all
     /// processes. If that is not set, a directory is made on first use, and removed when the process exits.
-    public static func directory() throws -> String { try made.get() }
+    package static func directory() throws -> String { try made.get() }
 
     /// Returns the path of one of them.
-    public static func path(_ name: String) throws -> String { try directory() + "/" + name }
+    package static func path(_ name: String) throws -> String { try directory() + "/" + name }
 
     private static let made: Result<String, Failure> = {
         if let shared = ProcessInfo.processInfo.environment["TEST_CERTIFICATES"] { return .success(shared) }

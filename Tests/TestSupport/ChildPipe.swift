@@ -5,14 +5,14 @@ import Foundation
 /// Foundation's `Pipe` is inherited by every process that another thread starts at that moment. Then it does not end
 /// while that process lives, and two children that hold each other's pipes wait forever. This pipe is closed on exec
 /// from the beginning; `dup2`, which gives the child its own end, undoes that.
-public struct ChildPipe: Sendable {
+package struct ChildPipe: Sendable {
     /// The end to read from.
-    public let reading: FileHandle
+    package let reading: FileHandle
     /// The end to write to.
-    public let writing: FileHandle
+    package let writing: FileHandle
 
     /// Makes a pipe. After starting the child, close the child's end: otherwise the pipe never ends.
-    public init() throws {
+    package init() throws {
         var ends: [Int32] = [-1, -1]
         // A pair of sockets, because Swift does not see Linux's pipe2.
         let type = Int32(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue)

@@ -6,18 +6,18 @@ import Synchronization
 /// It ends with `kill`, with the object, or at the latest with the test process, even if that is killed. Unlike
 /// Foundation's `Process` it starts the program with no signal blocked: children inherit the mask of the thread that
 /// starts them, and on Swift's threads SIGTERM and SIGINT are blocked.
-public final class ChildProcess: Sendable {
+package final class ChildProcess: Sendable {
     /// The failure of a program that does not start, or does not do what a test waits for.
-    public struct Failure: Error, CustomStringConvertible {
+    package struct Failure: Error, CustomStringConvertible {
         /// The error, with the end of the program's output.
-        public let description: String
+        package let description: String
 
         /// - Parameter description: the problem.
-        public init(description: String) { self.description = description }
+        package init(description: String) { self.description = description }
     }
 
     /// How a program ended.
-    public enum Ending: Equatable, Sendable {
+    package enum Ending: Equatable, Sendable {
         /// By itself, with this status.
         case exited(Int32)
         /// By this signal.
@@ -28,9 +28,9 @@ public final class ChildProcess: Sendable {
     private static let all = Mutex<[String: (name: String, errors: URL)]>([:])
 
     /// The process id. It can belong to another program once ``ending`` is known.
-    public let processIdentifier: Int32
+    package let processIdentifier: Int32
     /// The program's own directory, which is removed with the object.
-    public let directory: URL
+    package let directory: URL
     private let name: String
     private let known = Mutex<Ending?>(nil)
 
@@ -39,7 +39,7 @@ public final class ChildProcess: Sendable {
     ///   - path: the program's path, or its name if it is on PATH.
     ///   - environment: variables in addition to this process' own; `APNS_WORKER_…` are not inherited.
     ///   - input: its standard input.
-    public init(_ path: String, _ arguments: [String], environment: [String: String] = [:], input: Data? = nil) throws {
+    package init(_ path: String, _ arguments: [String], environment: [String: String] = [:], input: Data? = nil) throws {
         name = URL(filePath: path).lastPathComponent
         directory = try Watchdog.shared.get().makeDirectory(name)
         var inputPath = "/dev/null"
@@ -65,12 +65,12 @@ public final class ChildProcess: Sendable {
     }
 
     /// The standard output so far.
-    public var output: String { text("output") }
+    package var output: String { text("output") }
     /// The standard error so far.
-    public var errors: String { text("errors") }
+    package var errors: String { text("errors") }
 
     /// The way in which it ended; `nil` while it runs.
-    public var ending: Ending? {
+    package var ending: Ending? {
         known.withLock { ending in
             if ending == nil {
                 var status: Int32 = 0
@@ -85,12 +85,12 @@ public final class ChildProcess: Sendable {
     }
 
     /// Sends a signal, if the program still runs.
-    public func send(_ signal: Int32) {
+    package func send(_ signal: Int32) {
         if ending == nil { _ = Foundation.kill(processIdentifier, signal) }
     }
 
     /// Stops it with SIGSTOP, and waits until none of its threads runs; SIGCONT lets it continue.
-    public func pause() async throws {
+    package func pause() async throws {
         send(SIGSTOP)
         let threads = URL(filePath: "/proc/\(processIdentifier)/task")
         try await eventually("\(name) stops") {
@@ -101,7 +101,7 @@ public final class ChildProcess: Sendable {
     }
 
     /// Kills it, as a crash would, and waits for its end.
-    public func kill() {
+    package func kill() {
         send(SIGKILL)
         while ending == nil { usleep(1000) }
     }
@@ -109,7 +109,7 @@ public final class ChildProcess: Sendable {
     /// Waits for its end.
     /// - Throws: ``Failure`` if it has not ended by then; it is then killed.
     @discardableResult
-    public func wait(within limit: Duration = .seconds(180)) async throws -> Ending {
+    package func wait(within limit: Duration = .seconds(180)) async throws -> Ending {
         do {
             try await eventually("\(name) ends", within: limit) { ending != nil }
         } catch {
@@ -121,7 +121,7 @@ public final class ChildProcess: Sendable {
     }
 
     /// Waits for its end on this thread, for programs that take only a moment.
-    public func waitBlocking(within limit: Duration = .seconds(180)) throws -> Ending {
+    package func waitBlocking(within limit: Duration = .seconds(180)) throws -> Ending {
         let deadline = ContinuousClock.now + limit
         while true {
             if let ending { return ending }
@@ -134,7 +134,7 @@ public final class ChildProcess: Sendable {
     }
 
     /// Returns an error that ends with the last output of the program.
-    public func failure(_ message: String) -> Failure {
+    package func failure(_ message: String) -> Failure {
         Failure(description: "\(name): \(message); it said:\n\(output.suffix(1000))\n\(errors.suffix(3000))")
     }
 

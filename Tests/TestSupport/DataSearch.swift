@@ -5,7 +5,7 @@ extension Data {
     ///
     /// Foundation's `range(of:)` copies all bytes for each search.
     /// - Parameter start: the place at which the search begins.
-    public func end(of text: String, from start: Int = 0) -> Int? {
+    package func end(of text: String, from start: Int = 0) -> Int? {
         let sought = Array(text.utf8)
         guard let first = sought.first else { return start }
         return withUnsafeBytes { bytes in

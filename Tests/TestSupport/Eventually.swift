@@ -4,7 +4,7 @@
 ///   - limit: the time after which the error is thrown. It is generous: a slow machine must not fail a test.
 /// - Throws: ``ChildProcess/Failure`` with the condition, where it was awaited, and the last output of all child
 ///   processes.
-public func eventually(
+package func eventually(
     _ what: String = "a condition", within limit: Duration = .seconds(180), file: StaticString = #fileID,
     line: UInt = #line, _ condition: () async throws -> Bool
 ) async throws {
@@ -30,7 +30,7 @@ public func eventually(
 ///   - order: sends the command; returns false if it was refused, so that it is sent again at once.
 ///   - isDone: true once the command has had its effect.
 /// - Throws: like ``eventually(_:within:file:line:_:)``.
-public func eventually(
+package func eventually(
     _ what: String, within limit: Duration = .seconds(180), orderingEvery interval: Duration,
     _ order: () async throws -> Bool,
     until isDone: () async throws -> Bool

@@ -1,29 +1,29 @@
 import Foundation
 
 /// Prometheus' text format, parsed as strictly as the scraper does.
-public struct Exposition {
+package struct Exposition {
     /// An error in a page.
-    public struct Malformed: Error {
+    package struct Malformed: Error {
         /// The line.
-        public let line: String
+        package let line: String
         /// The error.
-        public let why: String
+        package let why: String
     }
 
     /// The metrics of one name.
-    public struct Family {
+    package struct Family {
         /// The value of `# TYPE`.
-        public var type: String
+        package var type: String
         /// The value of `# HELP`.
-        public var help: String?
+        package var help: String?
         /// The lines.
-        public var samples: [(name: String, labels: [String: String], value: Double)] = []
+        package var samples: [(name: String, labels: [String: String], value: Double)] = []
     }
 
     /// The names in their order in the page.
-    public private(set) var names: [String] = []
+    package private(set) var names: [String] = []
     /// The metrics by name.
-    public private(set) var families: [String: Family] = [:]
+    package private(set) var families: [String: Family] = [:]
     private var series: Set<Series> = []
 
     private struct Series: Hashable {
@@ -33,7 +33,7 @@ public struct Exposition {
 
     /// Parses a page.
     /// - Throws: ``Malformed``.
-    public init(_ text: String) throws {
+    package init(_ text: String) throws {
         guard text.isEmpty || text.hasSuffix("\n") else { throw Malformed(line: "", why: "no line feed at the end") }
         var help: (name: String, text: String)?
         for line in text.utf8.split(separator: UInt8(ascii: "\n")).map({ String(Substring($0)) }) {
@@ -56,12 +56,12 @@ public struct Exposition {
     }
 
     /// Returns the value of a series; nil if there is none.
-    public func value(_ name: String, _ labels: [String: String] = [:]) -> Double? {
+    package func value(_ name: String, _ labels: [String: String] = [:]) -> Double? {
         families.values.flatMap(\.samples).first { $0.name == name && $0.labels == labels }?.value
     }
 
     /// Returns the sum of all series of a metric that have these labels, among others.
-    public func sum(_ name: String, _ labels: [String: String] = [:]) -> Double {
+    package func sum(_ name: String, _ labels: [String: String] = [:]) -> Double {
         families.values.flatMap(\.samples).reduce(0) { sum, sample in
             let fits = sample.name == name && labels.allSatisfy { sample.labels[$0.key] == $0.value }
             return fits ? sum + sample.value : sum

@@ -3,9 +3,9 @@ import NIOCore
 import NIOPosix
 
 /// A proxy between clients and a server on 127.0.0.1 that passes bytes on, with faults on request.
-public final class FaultProxy: Sendable {
+package final class FaultProxy: Sendable {
     /// The faults of a proxy, until ``heal()``.
-    public enum Fault: Equatable, Sendable {
+    package enum Fault: Equatable, Sendable {
         /// Bytes are delayed by this time, in either direction.
         case delay(TimeAmount)
         /// Connections are accepted and stay open, but all bytes are lost, as with a peer whose machine has lost its
@@ -18,7 +18,7 @@ public final class FaultProxy: Sendable {
     }
 
     /// The port on 127.0.0.1 that clients connect to.
-    public let port: Int
+    package let port: Int
 
     private let core: FaultProxyCore
     /// A socket that is bound but does not listen: it keeps the port reserved while connections are refused.
@@ -29,7 +29,7 @@ public final class FaultProxy: Sendable {
     ///   - target: the server's port on 127.0.0.1.
     ///   - watch: gets the bytes that clients send, as they arrive.
     /// - Throws: if no port is free.
-    public init(
+    package init(
         to target: Int, group: any EventLoopGroup = MultiThreadedEventLoopGroup.singleton,
         watch: (@Sendable (ByteBuffer) -> Void)? = nil
     ) async throws {
@@ -45,19 +45,19 @@ public final class FaultProxy: Sendable {
     }
 
     /// Begins a fault, also for open connections. It replaces the fault before it.
-    public func begin(_ fault: Fault) async throws { try await core.onLoop { $0.begin(fault) } }
+    package func begin(_ fault: Fault) async throws { try await core.onLoop { $0.begin(fault) } }
 
     /// Ends the fault. Connections that have lost bytes are reset, because they are of no further use.
-    public func heal() async throws { try await core.onLoop { $0.heal() } }
+    package func heal() async throws { try await core.onLoop { $0.heal() } }
 
     /// Closes all connections, as a server that ends does.
-    public func cut() async throws { try await core.onLoop { $0.closeAll(resetting: false) } }
+    package func cut() async throws { try await core.onLoop { $0.closeAll(resetting: false) } }
 
     /// Resets all connections, as a server that does not know them does.
-    public func reset() async throws { try await core.onLoop { $0.closeAll(resetting: true) } }
+    package func reset() async throws { try await core.onLoop { $0.closeAll(resetting: true) } }
 
     /// The number of open connections of clients.
-    public var connections: Int {
+    package var connections: Int {
         get async throws { try await core.onLoop { $0.eventLoop.makeSucceededFuture($0.links.count) } }
     }
 

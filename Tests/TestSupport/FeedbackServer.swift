@@ -5,12 +5,12 @@ import NIOPosix
 import TLS
 
 /// A feedback service over TLS on 127.0.0.1 (`localhost`) that handles each connection with a test's script.
-public final class FeedbackServer: Sendable {
+package final class FeedbackServer: Sendable {
     /// Handles a connection after its TLS handshake, on the connection's event loop.
-    public typealias Script = @Sendable (FeedbackPeer) -> Void
+    package typealias Script = @Sendable (FeedbackPeer) -> Void
 
     /// The port on 127.0.0.1.
-    public let port: Int
+    package let port: Int
     private let channel: any Channel
     private let connections: NIOLockedValueBox<[FeedbackPeer]>
 
@@ -21,7 +21,7 @@ public final class FeedbackServer: Sendable {
     ///   - port: 0 for a free one.
     ///   - setsUpTLS: `false` for a server that accepts connections and never sends anything.
     ///   - sendBuffer: the maximum number of bytes that the system keeps for a client that does not read.
-    public static func start(
+    package static func start(
         authority: String? = "ca", port: Int = 0, setsUpTLS: Bool = true, sendBuffer: Int = 1 << 20,
         script: @escaping Script
     ) async throws -> FeedbackServer {
@@ -60,17 +60,17 @@ public final class FeedbackServer: Sendable {
     }
 
     /// All connections so far, with TLS or without.
-    public var peers: [FeedbackPeer] { connections.withLockedValue { $0 } }
+    package var peers: [FeedbackPeer] { connections.withLockedValue { $0 } }
 
     /// Stops the server, and closes all its connections.
-    public func stop() async throws {
+    package func stop() async throws {
         try await channel.close()
         for peer in peers { peer.close() }
     }
 
     /// Returns a tuple in the format of the protocol.
     /// - Parameter token: hex digits, two per byte.
-    public static func tuple(_ seconds: UInt32, _ token: String) -> [UInt8] {
+    package static func tuple(_ seconds: UInt32, _ token: String) -> [UInt8] {
         let digits = Array(token.utf8)
         let bytes = stride(from: 0, to: digits.count - 1, by: 2).compactMap {
             UInt8(String(decoding: digits[$0...($0 + 1)], as: UTF8.self), radix: 16)
@@ -84,7 +84,7 @@ public final class FeedbackServer: Sendable {
 }
 
 /// A client's connection to a ``FeedbackServer``. Can be used from any thread.
-public final class FeedbackPeer: Sendable {
+package final class FeedbackPeer: Sendable {
     private let channel: any Channel
     private let below: NIOLoopBound<ChannelHandlerContext>
     private let counts = NIOLockedValueBox((isConnected: false, sent: 0, isClosed: false))
@@ -96,17 +96,17 @@ public final class FeedbackPeer: Sendable {
     }
 
     /// True if TLS was set up, and the client's certificate was accepted.
-    public var isConnected: Bool { counts.withLockedValue { $0.isConnected } }
+    package var isConnected: Bool { counts.withLockedValue { $0.isConnected } }
     /// The number of bytes that were passed to the system, which does not accept all bytes for a client that does not
     /// read.
-    public var sentBytes: Int { counts.withLockedValue { $0.sent } }
+    package var sentBytes: Int { counts.withLockedValue { $0.sent } }
     /// True if the connection has ended.
-    public var isClosed: Bool { counts.withLockedValue { $0.isClosed } }
+    package var isClosed: Bool { counts.withLockedValue { $0.isClosed } }
 
     func connected() { counts.withLockedValue { $0.isConnected = true } }
 
     /// Sends bytes in their own TLS record.
-    public func send(_ bytes: some Collection<UInt8>) {
+    package func send(_ bytes: some Collection<UInt8>) {
         let count = bytes.count
         channel.writeAndFlush(ByteBuffer(bytes: bytes)).whenSuccess { [counts] in
             counts.withLockedValue { $0.sent += count }
@@ -114,22 +114,22 @@ public final class FeedbackPeer: Sendable {
     }
 
     /// Closes with close_notify.
-    public func close() { channel.close(promise: nil) }
+    package func close() { channel.close(promise: nil) }
 
     /// Closes without close_notify after everything is sent, as the real servers did.
-    public func hangUp() {
+    package func hangUp() {
         // Closing immediately would drop the bytes that the system has not accepted yet.
         channel.writeAndFlush(ByteBuffer()).whenComplete { _ in self.below.value.close(promise: nil) }
     }
 
     /// Resets the connection.
-    public func reset() {
+    package func reset() {
         guard let options = channel as? any SocketOptionProvider else { preconditionFailure("no socket") }
         options.setSoLinger(linger(l_onoff: 1, l_linger: 0)).whenSuccess { self.below.value.close(promise: nil) }
     }
 
     /// Calls a function after some time, on the connection's event loop.
-    public func after(_ time: TimeAmount, _ body: @escaping @Sendable (FeedbackPeer) -> Void) {
+    package func after(_ time: TimeAmount, _ body: @escaping @Sendable (FeedbackPeer) -> Void) {
         channel.eventLoop.scheduleTask(in: time) { body(self) }
     }
 }

@@ -1,11 +1,11 @@
 /// Texts that are JSON and texts that are not, derived from the grammar of RFC 8259 section by section.
 ///
 /// The names follow the convention of parsing suites: `y_` must be accepted, `n_` must be refused.
-public struct JSONCase: Sendable {
+package struct JSONCase: Sendable {
     /// The name; it begins with `y_` or `n_`.
-    public let name: String
+    package let name: String
     /// The document.
-    public let bytes: [UInt8]
+    package let bytes: [UInt8]
 
     init(_ name: String, _ text: String) {
         self.init(name, Array(text.utf8))
@@ -22,12 +22,12 @@ public struct JSONCase: Sendable {
     }
 
     /// True for valid JSON.
-    public var isGood: Bool { name.hasPrefix("y_") }
+    package var isGood: Bool { name.hasPrefix("y_") }
 }
 
 extension JSONCase {
     /// All cases.
-    public static let all = structure + objects + arrays + numbers + literals + strings + utf8
+    package static let all = structure + objects + arrays + numbers + literals + strings + utf8
 
     static let structure: [JSONCase] = [
         JSONCase("y_structure_lonely_string", #""a""#),

@@ -2,12 +2,12 @@ import Foundation
 
 /// A directory in which the `openssl` program makes keys, certificates and PKCS#12 files for a test. It is removed with
 /// the object.
-public final class OpenSSLWorkshop: Sendable {
+package final class OpenSSLWorkshop: Sendable {
     /// The directory; the names below are relative to it.
-    public let directory: URL
+    package let directory: URL
 
     /// Makes the directory.
-    public init() throws {
+    package init() throws {
         directory = FileManager.default.temporaryDirectory.appending(path: "openssl-workshop-\(UUID().uuidString)")
         try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)
     }
@@ -17,12 +17,12 @@ public final class OpenSSLWorkshop: Sendable {
     /// Runs `openssl` in the directory, and returns its output.
     /// - Throws: ``ChildProcess/Failure`` if it fails.
     @discardableResult
-    public func openssl(_ arguments: String...) throws -> String { try openssl(arguments) }
+    package func openssl(_ arguments: String...) throws -> String { try openssl(arguments) }
 
     /// Runs `openssl` in the directory, and returns its output.
     /// - Throws: ``ChildProcess/Failure`` if it fails.
     @discardableResult
-    public func openssl(_ arguments: [String]) throws -> String {
+    package func openssl(_ arguments: [String]) throws -> String {
         let process = try ChildProcess(
             "/bin/sh", ["-c", "cd \"$0\" && exec openssl \"$@\" 2>&1", directory.path] + arguments)
         guard try process.waitBlocking() == .exited(0) else {
@@ -32,18 +32,18 @@ public final class OpenSSLWorkshop: Sendable {
     }
 
     /// Returns the path of one of its files.
-    public func path(_ name: String) -> String { directory.appending(path: name).path }
+    package func path(_ name: String) -> String { directory.appending(path: name).path }
 
     /// Reads one of its files.
-    public func read(_ name: String) throws -> [UInt8] { [UInt8](try Data(contentsOf: URL(filePath: path(name)))) }
+    package func read(_ name: String) throws -> [UInt8] { [UInt8](try Data(contentsOf: URL(filePath: path(name)))) }
 
     /// Writes one of its files.
-    public func write(_ bytes: some Sequence<UInt8>, to name: String) throws {
+    package func write(_ bytes: some Sequence<UInt8>, to name: String) throws {
         try Data(bytes).write(to: URL(filePath: path(name)), options: .atomic)
     }
 
     /// Makes a P-256 key in PKCS#8 PEM.
-    public func key(_ name: String) throws {
+    package func key(_ name: String) throws {
         try openssl("genpkey", "-algorithm", "EC", "-pkeyopt", "ec_paramgen_curve:P-256", "-out", name)
     }
 
@@ -51,7 +51,7 @@ public final class OpenSSLWorkshop: Sendable {
     /// - Parameters:
     ///   - subject: such as `/UID=com.example.app/CN=Apple Push Services: com.example.app`.
     ///   - extensions: further lines of an extension file, sections included.
-    public func certificate(_ name: String, subject: String, extensions: [String] = []) throws {
+    package func certificate(_ name: String, subject: String, extensions: [String] = []) throws {
         try key("\(name)-key.pem")
         try openssl("req", "-new", "-key", "\(name)-key.pem", "-subj", subject, "-out", "\(name).csr")
         let lines = ["basicConstraints=critical,CA:false", "extendedKeyUsage=clientAuth"] + extensions

@@ -1,9 +1,9 @@
 import Foundation
 
 /// Prometheus' tool that checks metrics.
-public enum Promtool {
+package enum Promtool {
     /// - Returns: its output; empty if there are no findings.
-    public static func check(_ page: String) async throws -> String {
+    package static func check(_ page: String) async throws -> String {
         let file = FileManager.default.temporaryDirectory.appending(path: "metrics-\(UUID().uuidString).txt")
         try page.write(to: file, atomically: true, encoding: .utf8)
         defer { try? FileManager.default.removeItem(at: file) }

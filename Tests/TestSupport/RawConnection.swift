@@ -1,18 +1,18 @@
 import Foundation
 
 /// A TCP connection to a port of 127.0.0.1, byte by byte, for clients that break the rules.
-public final class RawConnection {
+package final class RawConnection {
     private let descriptor: Int32
     /// All bytes that have arrived so far, as text.
-    public private(set) var received = ""
+    package private(set) var received = ""
     /// True once the peer has closed its side.
-    public private(set) var isClosed = false
+    package private(set) var isClosed = false
     /// True once the peer no longer reads: sent bytes were answered with a reset.
-    public private(set) var isReset = false
+    package private(set) var isReset = false
 
     /// Connects.
     /// - Throws: ``ChildProcess/Failure`` with the system's reason.
-    public init(port: Int) throws {
+    package init(port: Int) throws {
         descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue) | Int32(SOCK_CLOEXEC.rawValue), 0)
         guard descriptor >= 0 else { throw Self.failure("no socket") }
         var address = sockaddr_in()
@@ -36,7 +36,7 @@ public final class RawConnection {
 
     /// Sends an HTTP request. A test that polls would start hundreds of processes with another client.
     /// - Throws: ``ChildProcess/Failure`` without an answer within half a minute.
-    public static func request(
+    package static func request(
         _ path: String, port: Int, method: String = "GET", body: String = ""
     ) async throws -> (status: Int, body: String) {
         let connection = try RawConnection(port: port)
@@ -59,7 +59,7 @@ public final class RawConnection {
     /// Sends as much as the kernel accepts now.
     /// - Returns: the number of bytes; 0 as well if the peer has closed.
     @discardableResult
-    public func send(_ text: String) -> Int {
+    package func send(_ text: String) -> Int {
         let bytes = Array(text.utf8)
         let count = Foundation.send(descriptor, bytes, bytes.count, Int32(MSG_NOSIGNAL))
         if count < 0, errno == EPIPE || errno == ECONNRESET { (isClosed, isReset) = (true, true) }
@@ -67,10 +67,10 @@ public final class RawConnection {
     }
 
     /// Sends nothing more, and continues reading.
-    public func closeOutput() { shutdown(descriptor, Int32(SHUT_WR)) }
+    package func closeOutput() { shutdown(descriptor, Int32(SHUT_WR)) }
 
     /// Reads the bytes that have arrived.
-    public func read() {
+    package func read() {
         var chunk = [UInt8](repeating: 0, count: 65_536)
         while !isClosed {
             let count = recv(descriptor, &chunk, chunk.count, 0)
@@ -87,14 +87,14 @@ public final class RawConnection {
     }
 
     /// Returns true if the peer sends nothing more; reads the bytes that arrived before.
-    public func hasEnded() -> Bool {
+    package func hasEnded() -> Bool {
         read()
         return isClosed
     }
 
     /// Sends a byte, and reads the bytes that have arrived.
     /// - Returns: true if the peer no longer reads.
-    public func isRefused() -> Bool {
+    package func isRefused() -> Bool {
         read()
         send("x")
         return isReset

@@ -1,9 +1,9 @@
 import Foundation
 
 /// A private Redis Cluster on 127.0.0.1.
-public final class RedisCluster: Sendable {
+package final class RedisCluster: Sendable {
     /// The masters that the Cluster began with, then the replicas: the first replica is the first master's, and so on.
-    public let nodes: [RedisServer]
+    package let nodes: [RedisServer]
 
     private let tls: Bool
 
@@ -14,7 +14,7 @@ public final class RedisCluster: Sendable {
     ///   - nodeTimeout: the milliseconds without an answer after which a node counts as dead.
     ///   - arguments: options in addition to those of ``RedisServer``.
     ///   - tls: true if all connections, including those of ``url``, use TLS.
-    public init(
+    package init(
         masters: Int = 3, replicas: Int = 0, nodeTimeout: Int = 1000, arguments: [String] = [], password: String? = nil,
         tls: Bool = false
     ) async throws {
@@ -54,19 +54,19 @@ public final class RedisCluster: Sendable {
     }
 
     /// `redis+cluster://…`, with the password if there is one.
-    public var url: String {
+    package var url: String {
         "\(tls ? "rediss" : "redis")+cluster://" + (nodes[0].password.map { ":\($0)@" } ?? "")
             + nodes.map { "127.0.0.1:\($0.port(tls: tls))" }.joined(separator: ",")
     }
 
     /// Returns the slot of a key.
-    public func slot(of key: String) throws -> Int {
+    package func slot(of key: String) throws -> Int {
         try living().run("CLUSTER", "KEYSLOT", key).number ?? -1
     }
 
     /// Returns the node that owns a slot, according to another node.
     /// - Parameter witness: the node to ask; `nil` for any living node.
-    public func owner(ofSlot slot: Int, by witness: RedisServer? = nil) throws -> RedisServer {
+    package func owner(ofSlot slot: Int, by witness: RedisServer? = nil) throws -> RedisServer {
         let ranges = try (witness ?? living()).run("CLUSTER", "SLOTS").elements ?? []
         for range in ranges.compactMap(\.elements) where range.count > 2 {
             guard let first = range[0].number, let last = range[1].number, (first...last).contains(slot) else {
@@ -79,7 +79,7 @@ public final class RedisCluster: Sendable {
     }
 
     /// Begins to move a slot: from now on, keys that its owner does not have are requested from the other node.
-    public func beginMigration(ofSlot slot: Int, from old: RedisServer, to new: RedisServer) throws {
+    package func beginMigration(ofSlot slot: Int, from old: RedisServer, to new: RedisServer) throws {
         // A node that imports a slot ignores news about its owner. After a broken move and a failover of the source, it
         // would consider the slot unassigned and refuse all keys.
         try expectOK(try new.run("CLUSTER", "SETSLOT", "\(slot)", "NODE", identifier(of: old)), "SETSLOT NODE")
@@ -91,7 +91,7 @@ public final class RedisCluster: Sendable {
 
     /// Moves the keys of a slot that is being moved. If both nodes have a key after a broken move, the owner's value
     /// wins.
-    public func migrateKeys(ofSlot slot: Int, from old: RedisServer, to new: RedisServer) throws {
+    package func migrateKeys(ofSlot slot: Int, from old: RedisServer, to new: RedisServer) throws {
         while let keys = try old.run("CLUSTER", "GETKEYSINSLOT", "\(slot)", "100").elements, !keys.isEmpty {
             for key in keys.compactMap(\.text) {
                 var command = ["MIGRATE", "127.0.0.1", "\(new.port(tls: tls))", key, "0", "5000", "REPLACE"]
@@ -106,7 +106,7 @@ public final class RedisCluster: Sendable {
     }
 
     /// Ends the move of a slot.
-    public func finishMigration(ofSlot slot: Int, from old: RedisServer, to new: RedisServer) throws {
+    package func finishMigration(ofSlot slot: Int, from old: RedisServer, to new: RedisServer) throws {
         let identifier = try identifier(of: new)
         // The new owner first: if the old one were first, and the new one then failed, the slot would have no owner.
         for node in [new, old] + nodes.filter({ $0 !== new && $0 !== old && $0.processIdentifier != nil }) {
@@ -119,7 +119,7 @@ public final class RedisCluster: Sendable {
     }
 
     /// Moves a slot with all its keys.
-    public func migrate(slot: Int, from old: RedisServer, to new: RedisServer) throws {
+    package func migrate(slot: Int, from old: RedisServer, to new: RedisServer) throws {
         try beginMigration(ofSlot: slot, from: old, to: new)
         try migrateKeys(ofSlot: slot, from: old, to: new)
         try finishMigration(ofSlot: slot, from: old, to: new)

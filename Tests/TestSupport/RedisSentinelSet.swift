@@ -1,13 +1,13 @@
 import Foundation
 
 /// A master, its replicas, and the Sentinels that watch over them: all private, on 127.0.0.1.
-public final class RedisSentinelSet: Sendable {
+package final class RedisSentinelSet: Sendable {
     /// The master that the set began with, then its replicas.
-    public let servers: [RedisServer]
+    package let servers: [RedisServer]
     /// The Sentinels.
-    public let sentinels: [RedisServer]
+    package let sentinels: [RedisServer]
     /// The master's name in the Sentinels.
-    public let name: String
+    package let name: String
 
     private let tls: Bool
 
@@ -20,7 +20,7 @@ public final class RedisSentinelSet: Sendable {
     ///   - password: the password of the master and the replicas.
     ///   - sentinelPassword: the password of the Sentinels.
     ///   - tls: true if all connections, including those of ``url``, use TLS.
-    public init(
+    package init(
         replicas: Int = 2, sentinels: Int = 3, name: String = "mymaster", downAfter: Int = 1500,
         arguments: [String] = [], password: String? = nil, sentinelPassword: String? = nil, tls: Bool = false
     ) async throws {
@@ -52,7 +52,7 @@ public final class RedisSentinelSet: Sendable {
     }
 
     /// `redis+sentinel://…`, with the passwords if there are any.
-    public var url: String {
+    package var url: String {
         let login = servers[0].password.map { ":\($0)@" } ?? ""
         let places = sentinels.map { "localhost:\($0.port(tls: tls))" }.joined(separator: ",")
         let password = sentinels[0].password.map { "&sentinel_password=\($0)" } ?? ""
@@ -60,7 +60,7 @@ public final class RedisSentinelSet: Sendable {
     }
 
     /// Returns the server that the first living Sentinel names as the master.
-    public func master() throws -> RedisServer {
+    package func master() throws -> RedisServer {
         for sentinel in sentinels where sentinel.processIdentifier != nil {
             let place = try sentinel.run("SENTINEL", "GET-MASTER-ADDR-BY-NAME", name)
             if let port = place.elements?.last?.number, let server = servers.first(where: { $0.port(tls: tls) == port })
@@ -72,7 +72,7 @@ public final class RedisSentinelSet: Sendable {
     }
 
     /// Makes a replica the master in a graceful failover, and waits until all Sentinels know.
-    public func failOver() async throws {
+    package func failOver() async throws {
         let old = try master()
         // Right after another failover, a Sentinel refuses for a while (INPROG, NOGOODSLAVE). On a slow machine it may
         // also begin, and abandon the failover silently.
@@ -84,7 +84,7 @@ public final class RedisSentinelSet: Sendable {
     }
 
     /// Waits until every living Sentinel names another master, and that server is a master.
-    public func waitForNewMaster(after old: RedisServer) async throws {
+    package func waitForNewMaster(after old: RedisServer) async throws {
         try await eventually("the Sentinels name a new master") { try self.isNamed(otherThan: old) }
     }
 

@@ -2,7 +2,7 @@ import CHiredis
 import Foundation
 
 /// A reply in a form that tests can compare.
-public indirect enum RedisValue: Equatable, Sendable, ExpressibleByStringLiteral, ExpressibleByIntegerLiteral {
+package indirect enum RedisValue: Equatable, Sendable, ExpressibleByStringLiteral, ExpressibleByIntegerLiteral {
     /// A string that is UTF-8.
     case string(String)
     /// A string that is not.
@@ -19,12 +19,12 @@ public indirect enum RedisValue: Equatable, Sendable, ExpressibleByStringLiteral
     case array([RedisValue])
 
     /// A string.
-    public init(stringLiteral value: String) { self = .string(value) }
+    package init(stringLiteral value: String) { self = .string(value) }
     /// A number.
-    public init(integerLiteral value: Int) { self = .integer(value) }
+    package init(integerLiteral value: Int) { self = .integer(value) }
 
     /// The text of a string, status or error.
-    public var text: String? {
+    package var text: String? {
         switch self {
         case .string(let text), .status(let text), .error(let text): text
         default: nil
@@ -32,19 +32,19 @@ public indirect enum RedisValue: Equatable, Sendable, ExpressibleByStringLiteral
     }
 
     /// The number, also of a string of digits.
-    public var number: Int? {
+    package var number: Int? {
         if case .integer(let number) = self { return number }
         return text.flatMap { Int($0) }
     }
 
     /// The elements of an array.
-    public var elements: [RedisValue]? {
+    package var elements: [RedisValue]? {
         if case .array(let elements) = self { return elements }
         return nil
     }
 
     /// The value of a reply that hiredis built.
-    public init(_ reply: redisReply) {
+    package init(_ reply: redisReply) {
         let bytes = UnsafeRawBufferPointer(start: reply.str, count: reply.str == nil ? 0 : Int(reply.len))
         switch reply.type {
         case REDIS_REPLY_STATUS: self = .status(String(decoding: bytes, as: UTF8.self))
@@ -60,12 +60,12 @@ public indirect enum RedisValue: Equatable, Sendable, ExpressibleByStringLiteral
 }
 
 /// A blocking connection with hiredis' own client: another implementation than the one under test.
-public final class RedisTestConnection {
+package final class RedisTestConnection {
     private let context: UnsafeMutablePointer<redisContext>
 
     /// Connects.
     /// - Parameter timeout: the limit in seconds on this and on every command.
-    public init(port: Int, password: String? = nil, timeout: Double = 60) throws {
+    package init(port: Int, password: String? = nil, timeout: Double = 60) throws {
         let limit = timeval(tv_sec: Int(timeout), tv_usec: Int(timeout.truncatingRemainder(dividingBy: 1) * 1e6))
         guard let context = redisConnectWithTimeout("127.0.0.1", Int32(port), limit) else {
             throw RedisServer.Failure(description: "no memory for a connection to redis-server")
@@ -80,13 +80,13 @@ public final class RedisTestConnection {
 
     /// Runs a command; an error of Redis is a value.
     @discardableResult
-    public func run(_ command: String...) throws -> RedisValue {
+    package func run(_ command: String...) throws -> RedisValue {
         try run(command.map { Array($0.utf8) })
     }
 
     /// Runs a command of any bytes; an error of Redis is a value.
     @discardableResult
-    public func run(_ command: [[UInt8]]) throws -> RedisValue {
+    package func run(_ command: [[UInt8]]) throws -> RedisValue {
         let lengths = command.map(\.count)
         let bytes = command.map { argument in
             let copy = UnsafeMutableRawBufferPointer.allocate(byteCount: argument.count, alignment: 1)
@@ -101,7 +101,7 @@ public final class RedisTestConnection {
     }
 
     /// Returns all that a key has: the string, or the elements, of a sorted set and of a hash in pairs.
-    public func value(of key: String) throws -> RedisValue {
+    package func value(of key: String) throws -> RedisValue {
         switch try run("TYPE", key).text {
         case "list": try run("LRANGE", key, "0", "-1")
         case "set": try run("SMEMBERS", key)
@@ -114,7 +114,7 @@ public final class RedisTestConnection {
 
     /// Returns the number of calls of each command, such as `client|setname`, since the server's statistics were reset,
     /// including those in scripts.
-    public func calls() throws -> [String: Int] {
+    package func calls() throws -> [String: Int] {
         guard let statistics = try run("INFO", "commandstats").text else {
             throw RedisServer.Failure(description: "redis-server did not return its statistics")
         }
@@ -131,18 +131,18 @@ public final class RedisTestConnection {
 
 extension RedisServer {
     /// Opens a blocking connection.
-    public func connect() throws -> RedisTestConnection {
+    package func connect() throws -> RedisTestConnection {
         try RedisTestConnection(port: port, password: password)
     }
 
     /// Runs one command over a new connection; an error of Redis is a value.
     @discardableResult
-    public func run(_ command: String...) throws -> RedisValue {
+    package func run(_ command: String...) throws -> RedisValue {
         try connect().run(command.map { Array($0.utf8) })
     }
 
     /// Makes a node the owner of slots of its Cluster, by default of all.
-    public func addSlots(_ slots: Range<Int> = 0..<16384) throws {
+    package func addSlots(_ slots: Range<Int> = 0..<16384) throws {
         // Before Redis 7 there is no CLUSTER ADDSLOTSRANGE.
         let command = ["CLUSTER", "ADDSLOTS"] + slots.map(String.init)
         let answer = try connect().run(command.map { Array($0.utf8) })
@@ -150,10 +150,10 @@ extension RedisServer {
     }
 
     /// Returns the number of calls of each command; see ``RedisTestConnection/calls()``.
-    public func calls() throws -> [String: Int] { try connect().calls() }
+    package func calls() throws -> [String: Int] { try connect().calls() }
 
     /// Returns the number of script executions since the server's statistics were reset.
-    public func scriptCalls() throws -> Int {
+    package func scriptCalls() throws -> Int {
         let calls = try calls()
         return calls["eval", default: 0] + calls["evalsha", default: 0]
     }

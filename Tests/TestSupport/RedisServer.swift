@@ -7,15 +7,15 @@ import Synchronization
 /// same program.
 ///
 /// It ends with `stop`, with the object, or at the latest with the test process, even if that is killed.
-public final class RedisServer: Sendable {
+package final class RedisServer: Sendable {
     /// The reason why there is no server.
-    public struct Failure: Error, CustomStringConvertible {
+    package struct Failure: Error, CustomStringConvertible {
         /// The error, with the end of the server's log if there is one.
-        public let description: String
+        package let description: String
     }
 
     /// True if the program is built with TLS, unless `APNS_WORKER_TEST_REDIS_HAS_TLS` is `no`.
-    public static let hasTLS = ProcessInfo.processInfo.environment["APNS_WORKER_TEST_REDIS_HAS_TLS"] != "no"
+    package static let hasTLS = ProcessInfo.processInfo.environment["APNS_WORKER_TEST_REDIS_HAS_TLS"] != "no"
 
     private let program: ServerProgram
     private let running: Mutex<ChildProcess?>
@@ -32,7 +32,7 @@ public final class RedisServer: Sendable {
     ///   - environment: further variables of the process.
     ///   - findPort: returns a port to try. If another process has taken it by the time the server starts, the next one
     ///     is tried.
-    public init(
+    package init(
         arguments: [String] = [], password: String? = nil, file: [String]? = nil, tls: Bool = false,
         cluster: Bool = false, environment: [String: String] = [:], findPort: (() throws -> Int)? = nil
     ) throws {
@@ -69,16 +69,16 @@ public final class RedisServer: Sendable {
     }
 
     /// The port on 127.0.0.1.
-    public var port: Int { program.port }
+    package var port: Int { program.port }
     /// The password of the default user, if any.
-    public var password: String? { program.password }
+    package var password: String? { program.password }
     /// The port on 127.0.0.1 for TLS, if it has one.
-    public var tlsPort: Int? { program.tlsPort }
+    package var tlsPort: Int? { program.tlsPort }
     /// The server's working directory.
-    public var directory: URL { program.directory }
+    package var directory: URL { program.directory }
 
     /// `redis://127.0.0.1:port`, with the password if there is one.
-    public var url: String {
+    package var url: String {
         "redis://" + (password.map { ":\($0)@" } ?? "") + "127.0.0.1:\(port)"
     }
 
@@ -86,10 +86,10 @@ public final class RedisServer: Sendable {
     func port(tls: Bool) -> Int { tls ? tlsPort ?? port : port }
 
     /// The server's process id, while it runs.
-    public var processIdentifier: Int32? { running.withLock { $0?.processIdentifier } }
+    package var processIdentifier: Int32? { running.withLock { $0?.processIdentifier } }
 
     /// Starts the server again after `stop` or `kill`, with the same port and directory.
-    public func start() throws {
+    package func start() throws {
         guard processIdentifier == nil else { return }
         let deadline = ContinuousClock.now + .seconds(180)
         while true {
@@ -102,25 +102,25 @@ public final class RedisServer: Sendable {
     }
 
     /// Stops the server gracefully, and waits for its end.
-    public func stop() {
+    package func stop() {
         resume()
         running.withLock { $0 }?.send(SIGTERM)
         end(afterGrace: .seconds(180))
     }
 
     /// Kills the server, as a crash would, and waits for its end.
-    public func kill() {
+    package func kill() {
         end(afterGrace: .zero)
     }
 
     /// Stops the server gracefully, and starts it again with the same port and directory.
-    public func restart() throws {
+    package func restart() throws {
         stop()
         try start()
     }
 
     /// Stops the server with SIGSTOP, and waits until it has stopped: connections stay open, but nothing is answered.
-    public func pause() {
+    package func pause() {
         guard let processIdentifier else { return }
         _ = Foundation.kill(processIdentifier, SIGSTOP)
         // The main thread's state; it executes all commands.
@@ -134,12 +134,12 @@ public final class RedisServer: Sendable {
     }
 
     /// Undoes `pause`.
-    public func resume() {
+    package func resume() {
         if let processIdentifier { _ = Foundation.kill(processIdentifier, SIGCONT) }
     }
 
     /// The server's log.
-    public var log: String { program.log }
+    package var log: String { program.log }
 
     private func end(afterGrace grace: Duration) {
         let ended = running.withLock { running in
@@ -154,7 +154,7 @@ public final class RedisServer: Sendable {
 
     /// Returns a port on 127.0.0.1 at which connections are refused until the process ends: no other process can take
     /// it, as it could take one that is only free.
-    public static func refusedPort() throws -> Int {
+    package static func refusedPort() throws -> Int {
         let descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue), 0)
         var address = sockaddr_in()
         address.sin_family = sa_family_t(AF_INET)
@@ -173,7 +173,7 @@ public final class RedisServer: Sendable {
     ///
     /// It is below those that the system gives to clients, so that a server that is started again finds none of them in
     /// its place.
-    public static func freePort() throws -> Int {
+    package static func freePort() throws -> Int {
         for _ in 0..<100 {
             let port = Int.random(in: 10_000..<32_000)
             if claim([port]) { return port }

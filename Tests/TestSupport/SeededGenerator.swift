@@ -1,18 +1,18 @@
 /// Random numbers that are the same for the same seed (SplitMix64, by Sebastiano Vigna).
-public struct SeededGenerator: RandomNumberGenerator {
+package struct SeededGenerator: RandomNumberGenerator {
     private var state: UInt64
 
     /// Makes a generator from a seed.
-    public init(seed: UInt64) { state = seed }
+    package init(seed: UInt64) { state = seed }
 
     /// Returns the next number.
-    public mutating func next() -> UInt64 {
+    package mutating func next() -> UInt64 {
         state &+= 0x9E37_79B9_7F4A_7C15
         return Self.mixed(state)
     }
 
     /// Returns a number that is the same for the same input, and does not reveal it.
-    public static func mixed(_ input: UInt64) -> UInt64 {
+    package static func mixed(_ input: UInt64) -> UInt64 {
         var value = input
         value = (value ^ value >> 30) &* 0xBF58_476D_1CE4_E5B9
         value = (value ^ value >> 27) &* 0x94D0_49BB_1331_11EB

@@ -1,39 +1,39 @@
 import Foundation
 
 /// `apns-simulator` as a separate process, which accepts only provider tokens of the test key.
-public final class SimulatorProcess: Sendable {
+package final class SimulatorProcess: Sendable {
     /// The simulator's account; its `--help` explains the members.
-    public struct Account: Decodable, Sendable {
+    package struct Account: Decodable, Sendable {
         // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
-        public let requests, accepted, acceptedAnswerLost, acceptedTakenBack, silenced, resets, drops: Int
+        package let requests, accepted, acceptedAnswerLost, acceptedTakenBack, silenced, resets, drops: Int
         // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
-        public let resetsReceived, goAways, connections, protocolErrors, highestConcurrentStreams, duplicates: Int
+        package let resetsReceived, goAways, connections, protocolErrors, highestConcurrentStreams, duplicates: Int
         // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
-        public let distinctIDs, distinctTokens, broadcasts: Int
+        package let distinctIDs, distinctTokens, broadcasts: Int
         /// Answers by status and reason, such as `200` and `410 Unregistered`.
-        public let answers: [String: Int]
+        package let answers: [String: Int]
         /// The accepted notifications that arrived through the binary gateway.
-        public let acceptedByGateway: Int
+        package let acceptedByGateway: Int
         /// The binary gateway's account.
-        public let gateway: Gateway
+        package let gateway: Gateway
         /// The feedback service's account.
-        public let feedback: Feedback
+        package let feedback: Feedback
         private let recordedByGatewayID: [String: Int]?
         private let recordedByID: [String: Int]?
         private let recordedByToken: [String: Int]?
         private let recordedByChannel: [String: Int]?
 
         /// The number of times that each `apns-id` was accepted.
-        public var acceptedByID: [String: Int] { recordedByID ?? [:] }
+        package var acceptedByID: [String: Int] { recordedByID ?? [:] }
         /// The number of notifications that were accepted for each device token.
-        public var acceptedByToken: [String: Int] { recordedByToken ?? [:] }
+        package var acceptedByToken: [String: Int] { recordedByToken ?? [:] }
         /// The number of broadcasts that were accepted on each channel.
-        public var acceptedByChannel: [String: Int] { recordedByChannel ?? [:] }
+        package var acceptedByChannel: [String: Int] { recordedByChannel ?? [:] }
 
         /// The notifications that the gateway accepted, in order; known only at the end.
-        public fileprivate(set) var gatewayAccepted: [GatewayRecord] = []
+        package fileprivate(set) var gatewayAccepted: [GatewayRecord] = []
         /// The number of times that a notification was accepted under each id of `--gateway-id-member`.
-        public var gatewayAcceptedByID: [String: Int] { recordedByGatewayID ?? [:] }
+        package var gatewayAcceptedByID: [String: Int] { recordedByGatewayID ?? [:] }
 
         private enum CodingKeys: String, CodingKey {
             case requests, accepted, acceptedAnswerLost, acceptedTakenBack, silenced, resets, drops, resetsReceived
@@ -48,15 +48,15 @@ public final class SimulatorProcess: Sendable {
     }
 
     /// The account of its binary gateway.
-    public struct Gateway: Decodable, Sendable {
+    package struct Gateway: Decodable, Sendable {
         /// Notifications by command, `0`, `1` or `2`.
-        public let frames: [String: Int]
+        package let frames: [String: Int]
         /// Notifications refused, and error packets sent, by status, such as `8 InvalidToken`.
-        public let refused, packets: [String: Int]
+        package let refused, packets: [String: Int]
         // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
-        public let accepted, dropped, droppedBytes, bytesReceived, duplicates, distinctIDs: Int
+        package let accepted, dropped, droppedBytes, bytesReceived, duplicates, distinctIDs: Int
         // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
-        public let connections, refusedClients, closes, resets, hangs: Int
+        package let connections, refusedClients, closes, resets, hangs: Int
 
         private enum CodingKeys: String, CodingKey {
             case frames, refused, packets, accepted, dropped, droppedBytes, bytesReceived, duplicates, connections
@@ -66,19 +66,19 @@ public final class SimulatorProcess: Sendable {
     }
 
     /// The account of its feedback service.
-    public struct Feedback: Decodable, Sendable {
+    package struct Feedback: Decodable, Sendable {
         // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
-        public let connections, refusedClients, served, waiting: Int
+        package let connections, refusedClients, served, waiting: Int
     }
 
     /// A notification that its binary gateway accepted.
-    public struct GatewayRecord: Equatable, Sendable {
+    package struct GatewayRecord: Equatable, Sendable {
         // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
-        public let token, payload: String
+        package let token, payload: String
         // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
-        public let identifier, expiration: UInt32?
+        package let identifier, expiration: UInt32?
         // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
-        public let priority: UInt8?
+        package let priority: UInt8?
         fileprivate let isAccepted: Bool
 
         private struct Line: Decodable {
@@ -103,15 +103,15 @@ public final class SimulatorProcess: Sendable {
     }
 
     /// The port on 127.0.0.1.
-    public let port: Int
+    package let port: Int
     /// The port of the binary gateway; nil without one.
-    public let gatewayPort: Int?
+    package let gatewayPort: Int?
     /// The port of the feedback service; nil without one.
-    public let feedbackPort: Int?
+    package let feedbackPort: Int?
     /// The control port; nil without one.
-    public let controlPort: Int?
+    package let controlPort: Int?
     /// The process.
-    public let process: ChildProcess
+    package let process: ChildProcess
 
     private let directory: URL
 
@@ -123,7 +123,7 @@ public final class SimulatorProcess: Sendable {
     ///   - gateway: the `--gateway-rule`s of a binary gateway that accepts the test authority's clients; nil for none.
     ///   - feedback: the `--feedback-fault`s of a feedback service for the same clients; nil for none.
     ///   - options: further arguments.
-    public init(
+    package init(
         rules: [String] = [], certificate: String = "server", manyTokens: Bool = false, gateway: [String]? = nil,
         feedback: [String]? = nil, options: [String] = []
     ) async throws {
@@ -164,11 +164,11 @@ public final class SimulatorProcess: Sendable {
     }
 
     /// Returns its current account.
-    public func account() async throws -> Account { try await account(by: SIGUSR1) }
+    package func account() async throws -> Account { try await account(by: SIGUSR1) }
 
     /// Sends a request to its control port, which the options must enable with `--control-port`.
     /// - Throws: ``ChildProcess/Failure`` if it is refused.
-    public func control(_ method: String, _ path: String, _ body: String? = nil) async throws {
+    package func control(_ method: String, _ path: String, _ body: String? = nil) async throws {
         guard let controlPort else { throw process.failure("has no control port") }
         let answer = try await RawConnection.request(path, port: controlPort, method: method, body: body ?? "")
         guard answer.status < 400 else { throw process.failure("\(method) \(path) is answered with \(answer)") }
@@ -176,11 +176,11 @@ public final class SimulatorProcess: Sendable {
 
     /// Stops it gracefully.
     /// - Returns: its final account.
-    public func stop() async throws -> Account { try await account(by: SIGTERM) }
+    package func stop() async throws -> Account { try await account(by: SIGTERM) }
 
     /// Calls a function with each token for which notifications were accepted, and their number; after ``stop()``, with
     /// `manyTokens`.
-    public func forEachToken(_ body: (_ token: Substring, _ accepted: Int) throws -> Void) throws {
+    package func forEachToken(_ body: (_ token: Substring, _ accepted: Int) throws -> Void) throws {
         let text = try String(contentsOf: directory.appending(path: "tokens"), encoding: .utf8)
         for line in text.split(separator: "\n") {
             let parts = line.split(separator: " ")

@@ -1,14 +1,14 @@
 import Foundation
 
 /// A named pipe that is full, and whose reader has stalled.
-public final class StalledPipe: Sendable {
+package final class StalledPipe: Sendable {
     /// Its path.
-    public let path: String
+    package let path: String
     private let descriptor: Int32
 
     /// Makes a pipe.
     /// - Parameter isFull: false for a pipe that is still empty.
-    public init(isFull: Bool = true) throws {
+    package init(isFull: Bool = true) throws {
         path = FileManager.default.temporaryDirectory.appending(path: "pipe-\(UUID().uuidString)").path
         guard mkfifo(path, 0o600) == 0 else { throw ChildProcess.Failure(description: "mkfifo: \(errno)") }
         // Both ends, so that a program can open it for writing.
@@ -27,5 +27,5 @@ public final class StalledPipe: Sendable {
 
     /// Returns the beginning of a command whose output goes into the pipe.
     /// - Parameter output: 1 for its standard output, 2 for its standard error.
-    public func command(_ output: Int) -> [String] { ["sh", "-c", "exec \"$@\" \(output)>\"$0\"", path] }
+    package func command(_ output: Int) -> [String] { ["sh", "-c", "exec \"$@\" \(output)>\"$0\"", path] }
 }

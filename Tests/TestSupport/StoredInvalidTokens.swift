@@ -2,21 +2,21 @@ import COpenSSL
 import Foundation
 
 /// The details of an invalid token as Redis has them, read and written by a client other than the worker's.
-public struct StoredInvalidToken: Equatable, Sendable {
+package struct StoredInvalidToken: Equatable, Sendable {
     /// The facts, which many tokens have in common.
-    public struct Facts: Codable, Equatable, Sendable {
-        public var reason, topic, environment, source: String?
+    package struct Facts: Codable, Equatable, Sendable {
+        package var reason, topic, environment, source: String?
     }
 
     /// The time since which it is invalid, in milliseconds since 1970.
-    public var at: Int64
+    package var at: Int64
     /// The day on which it was marked, in days since 1970.
-    public var day: Int
+    package var day: Int
     /// The other facts.
-    public var facts: Facts
+    package var facts: Facts
 
     /// Details of a token that was marked today, unless the day is given.
-    public init(
+    package init(
         at: Int64, day: Int = Int(Date().timeIntervalSince1970) / 86_400, reason: String? = nil, topic: String? = nil,
         environment: String? = nil,
         source: String? = nil
@@ -27,17 +27,17 @@ public struct StoredInvalidToken: Equatable, Sendable {
 }
 
 /// A set of invalid tokens with its details.
-public struct StoredInvalidTokens {
+package struct StoredInvalidTokens {
     private let connection: RedisTestConnection
     private let set: String
 
     /// - Parameter set: the key of the set.
-    public init(_ connection: RedisTestConnection, _ set: String = "push:{shared}:invalid-tokens") {
+    package init(_ connection: RedisTestConnection, _ set: String = "push:{shared}:invalid-tokens") {
         (self.connection, self.set) = (connection, set)
     }
 
     /// The details of the members that have readable ones, by token.
-    public func details() throws -> [String: StoredInvalidToken] {
+    package func details() throws -> [String: StoredInvalidToken] {
         var found: [String: StoredInvalidToken] = [:]
         for token in try connection.run("SMEMBERS", set).elements?.compactMap(\.text) ?? [] {
             let place = Self.place(of: token)
@@ -61,14 +61,14 @@ public struct StoredInvalidTokens {
     }
 
     /// The number of details, also of tokens that are not in the set.
-    public func detailsCount() throws -> Int {
+    package func detailsCount() throws -> Int {
         try connection.run("KEYS", "\(set):details:*").elements?.compactMap(\.text).reduce(0) { sum, key in
             sum + (try connection.run("HLEN", key).number ?? 0)
         } ?? 0
     }
 
     /// Adds a token, and its details if it has some.
-    public func add(_ token: String, _ details: StoredInvalidToken? = nil) throws {
+    package func add(_ token: String, _ details: StoredInvalidToken? = nil) throws {
         try connection.run("SADD", set, token)
         guard let details else { return }
         let encoder = JSONEncoder()
@@ -86,13 +86,13 @@ public struct StoredInvalidTokens {
     }
 
     /// Writes any bytes as the details of a token.
-    public func write(_ bytes: [UInt8], for token: String) throws {
+    package func write(_ bytes: [UInt8], for token: String) throws {
         let place = Self.place(of: token)
         try connection.run([[UInt8]("HSET".utf8), key(place.part), place.field, bytes])
     }
 
     /// The key of a token's details.
-    public func detailsKey(of token: String) -> String {
+    package func detailsKey(of token: String) -> String {
         String(decoding: key(Self.place(of: token).part), as: UTF8.self)
     }
 
@@ -111,5 +111,5 @@ public struct StoredInvalidTokens {
 
 extension RedisServer {
     /// The set of invalid tokens of the fleet with the prefix `push`.
-    public func invalidTokens() throws -> StoredInvalidTokens { StoredInvalidTokens(try connect()) }
+    package func invalidTokens() throws -> StoredInvalidTokens { StoredInvalidTokens(try connect()) }
 }

@@ -2,13 +2,13 @@ import Foundation
 import Synchronization
 
 /// The wall clock of a process, which can be set while the process runs. The monotonic clock stays as it is.
-public final class TestClock: Sendable {
+package final class TestClock: Sendable {
     private let library: String
     private let file = FileManager.default.temporaryDirectory.appending(path: "clock-\(UUID().uuidString)")
     private let offset = Mutex(Int64(0))
 
     /// Makes a clock that is right.
-    public init() throws {
+    package init() throws {
         library = try Self.compiled.get()
         try set(by: 0)
     }
@@ -16,10 +16,10 @@ public final class TestClock: Sendable {
     deinit { unlink(file.path) }
 
     /// The variables of a process that has this clock.
-    public var environment: [String: String] { ["LD_PRELOAD": library, "TEST_CLOCK": file.path] }
+    package var environment: [String: String] { ["LD_PRELOAD": library, "TEST_CLOCK": file.path] }
 
     /// Sets the clock forward, or back by a negative number.
-    public func set(by seconds: Int) throws {
+    package func set(by seconds: Int) throws {
         try offset.withLock { offset in
             offset += Int64(seconds)
             let descriptor = open(file.path, O_WRONLY | O_CREAT | O_CLOEXEC, 0o600)

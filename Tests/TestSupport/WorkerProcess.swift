@@ -1,18 +1,18 @@
 import Foundation
 
 /// `apns-worker run` as a separate process.
-public final class WorkerProcess: Sendable {
+package final class WorkerProcess: Sendable {
     /// The worker's account: notifications, unless stated otherwise.
-    public struct Account: Decodable, Sendable {
+    package struct Account: Decodable, Sendable {
         // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
-        public let claimedJobs, submitted, delivered, invalidToken, suppressed, expired, dropped, retried, deferred,
+        package let claimedJobs, submitted, delivered, invalidToken, suppressed, expired, dropped, retried, deferred,
             scheduled: Int
         // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
-        public let resent, dead, possibleDuplicates, lostClaims: Int
+        package let resent, dead, possibleDuplicates, lostClaims: Int
     }
 
     /// The process.
-    public let process: ChildProcess
+    package let process: ChildProcess
 
     private let accountPath: URL
     /// It must not be removed before the process has opened it.
@@ -28,7 +28,7 @@ public final class WorkerProcess: Sendable {
     ///   - hasRights: false to drop the capabilities that root's processes have, as containers and systemd do.
     ///   - descriptors: the limit of file descriptors, such as `256`, or `64:256` for the soft and the hard limit.
     ///   - pipe: the named pipe that is its standard error; ``log`` is then empty.
-    public init(
+    package init(
         redis: String, endpoint: Int, authority: String = "ca", options: [String] = [],
         environment more: [String: String] = [:], hasRights: Bool = true, descriptors: String? = nil,
         logsTo pipe: StalledPipe? = nil
@@ -61,7 +61,7 @@ public final class WorkerProcess: Sendable {
     ///   - confirmAfter: its `--gateway-confirm-after`, in ms.
     ///   - options: further arguments of `run`, which override those that it has here.
     ///   - environment: further variables, which override those that it has here; an empty value unsets a variable.
-    public convenience init(
+    package convenience init(
         redis: String, gateway: Int, confirmAfter: Int = 1000, options: [String] = [],
         environment more: [String: String] = [:]
     ) throws {
@@ -81,14 +81,14 @@ public final class WorkerProcess: Sendable {
     }
 
     /// Its log.
-    public var log: String { process.errors }
+    package var log: String { process.errors }
 
     /// The lines of its log with an event.
-    public func lines(of event: String) -> [Substring] { log.lines(of: event) }
+    package func lines(of event: String) -> [Substring] { log.lines(of: event) }
 
     /// Waits until its log has a line with an event and all of these words.
     /// - Throws: ``ChildProcess/Failure`` if it ends before that, or the time is over.
-    public func logs(_ event: String, _ words: String...) async throws {
+    package func logs(_ event: String, _ words: String...) async throws {
         try await eventually("the worker logs \(event) \(words)") {
             let ending = process.ending
             if lines(of: event).contains(where: { line in words.allSatisfy(line.contains) }) { return true }
@@ -100,7 +100,7 @@ public final class WorkerProcess: Sendable {
     /// Waits until it ends by itself, after `--exit-when-done`.
     /// - Returns: its statistics.
     /// - Throws: ``ChildProcess/Failure`` if it does not exit with 0, or not in time.
-    public func finish() async throws -> Account {
+    package func finish() async throws -> Account {
         let ending = try await process.wait(within: .seconds(300))
         guard ending == .exited(0) else { throw process.failure("ended with \(ending)") }
         let decoder = JSONDecoder()
@@ -111,7 +111,7 @@ public final class WorkerProcess: Sendable {
     /// Drains it with SIGTERM, and waits until it has ended.
     /// - Parameter signal: SIGTERM or SIGINT.
     /// - Returns: its statistics.
-    public func stop(by signal: Int32 = SIGTERM) async throws -> Account {
+    package func stop(by signal: Int32 = SIGTERM) async throws -> Account {
         process.send(signal)
         return try await finish()
     }
@@ -119,7 +119,7 @@ public final class WorkerProcess: Sendable {
 
 extension String {
     /// The lines of a log in the text format with an event.
-    public func lines(of event: String) -> [Substring] {
+    package func lines(of event: String) -> [Substring] {
         // Most calls wait for a line that is not there yet, and a log can have megabytes.
         guard Data(utf8).end(of: " event=\(event)") != nil else { return [] }
         return split(separator: "\n").filter { $0.contains(" event=\(event) ") || $0.hasSuffix(" event=\(event)") }

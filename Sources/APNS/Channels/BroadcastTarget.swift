@@ -5,21 +5,21 @@ import NIOCore
 /// A class, so that a notification for a device carries only a null reference.
 ///
 /// Source: Apple, "Sending broadcast push notification requests to APNs".
-public final class BroadcastTarget: Sendable {
+package final class BroadcastTarget: Sendable {
     /// `apns-channel-id`: base64, as issued by APNs.
-    public let channelID: ByteBuffer
+    package let channelID: ByteBuffer
     /// The app.
-    public let bundleID: BundleID
+    package let bundleID: BundleID
     /// `:path`. Never changed, so that its bytes keep their address.
     let path: ByteBuffer
 
     /// The reason why a target is not valid.
-    public enum Invalid: Error, Equatable, Sendable, CustomStringConvertible {
+    package enum Invalid: Error, Equatable, Sendable, CustomStringConvertible {
         case channelID
         case topic(BundleID.Invalid)
 
         /// The reason that APNs would have returned.
-        public var reason: APNSReason {
+        package var reason: APNSReason {
             switch self {
             case .channelID: .badChannelID
             case .topic: .badTopic
@@ -27,7 +27,7 @@ public final class BroadcastTarget: Sendable {
         }
 
         /// The problem, and what to do.
-        public var description: String {
+        package var description: String {
             switch self {
             case .channelID: "a channel's ID must be as APNs gave it: 1 to 255 base64 characters"
             case .topic(let error): "\(error)"
@@ -38,7 +38,7 @@ public final class BroadcastTarget: Sendable {
     /// - Parameters:
     ///   - channelID: the channel's id.
     ///   - topic: the app's bundle identifier, with or without the ending for Live Activities.
-    public init(channelID: ByteBuffer, topic: ByteBuffer) throws(Invalid) {
+    package init(channelID: ByteBuffer, topic: ByteBuffer) throws(Invalid) {
         guard Self.isChannelID(channelID.readableBytesView) else { throw .channelID }
         do throws(BundleID.Invalid) {
             bundleID = try BundleID(topic: String(buffer: topic))
@@ -64,21 +64,21 @@ public final class BroadcastTarget: Sendable {
 }
 
 /// An app's bundle identifier, safe to use in a path.
-public struct BundleID: Hashable, Sendable, CustomStringConvertible {
+package struct BundleID: Hashable, Sendable, CustomStringConvertible {
     /// Such as `com.example.app`.
-    public let description: String
+    package let description: String
 
     /// The reason why a bundle identifier is not valid.
-    public struct Invalid: Error, Equatable, Sendable, CustomStringConvertible {
+    package struct Invalid: Error, Equatable, Sendable, CustomStringConvertible {
         /// The problem, and what to do.
-        public let description: String
+        package let description: String
     }
 
     /// Reads a bundle identifier, or the Live Activities topic derived from one.
     ///
     /// Apple allows letters, digits, hyphens and dots ("CFBundleIdentifier"). Underscores are harmless in a path and
     /// accepted too. Any other character could change the path.
-    public init(topic: String) throws(Invalid) {
+    package init(topic: String) throws(Invalid) {
         let suffix = PushType.liveactivity.topicSuffix
         let text = topic.hasSuffix(suffix) ? String(topic.dropLast(suffix.count)) : topic
         let isPlain = text.utf8.allSatisfy { byte in

@@ -1,5 +1,5 @@
 /// The reason why a channel management request failed.
-public enum ChannelManagementError: Error, Equatable, Sendable, CustomStringConvertible {
+package enum ChannelManagementError: Error, Equatable, Sendable, CustomStringConvertible {
     /// The given ID can't be a channel's; nothing was sent.
     case malformedID
     /// APNs refused.
@@ -8,17 +8,17 @@ public enum ChannelManagementError: Error, Equatable, Sendable, CustomStringConv
     case unexpected(APNSEndpoint, String)
 
     /// A refusal by APNs.
-    public struct Refusal: Equatable, Sendable {
+    package struct Refusal: Equatable, Sendable {
         /// The server.
-        public var endpoint: APNSEndpoint
+        package var endpoint: APNSEndpoint
         /// The status, and the reason if there was one.
-        public var response: Response
+        package var response: Response
         /// `apns-request-id`, which identifies the request to Apple's support.
-        public var requestID: String?
+        package var requestID: String?
     }
 
     /// The problem, and what to do.
-    public var description: String {
+    package var description: String {
         switch self {
         case .malformedID: "\(BroadcastTarget.Invalid.channelID)"
         case .unexpected(let endpoint, let what):

@@ -81,33 +81,33 @@ enum ChannelRequest: Equatable, Sendable {
 /// The policy by which APNs stores a channel's messages for offline devices.
 ///
 /// Source: Apple, "Sending channel management requests to APNs", `message-storage-policy`.
-public struct MessageStoragePolicy: RawRepresentable, Hashable, Sendable {
+package struct MessageStoragePolicy: RawRepresentable, Hashable, Sendable {
     /// Apple's number for the policy.
-    public var rawValue: Int
+    package var rawValue: Int
 
     /// Creates a policy from Apple's number.
-    public init(rawValue: Int) { self.rawValue = rawValue }
+    package init(rawValue: Int) { self.rawValue = rawValue }
 
     /// Nothing is stored. Such a channel allows more updates, and accepts only messages with expiration 0.
-    public static let none = MessageStoragePolicy(rawValue: 0)
+    package static let none = MessageStoragePolicy(rawValue: 0)
     /// The most recent message is stored until it expires.
-    public static let mostRecent = MessageStoragePolicy(rawValue: 1)
+    package static let mostRecent = MessageStoragePolicy(rawValue: 1)
 }
 
 /// A broadcast channel as described by APNs.
-public struct BroadcastChannel: Hashable, Sendable {
+package struct BroadcastChannel: Hashable, Sendable {
     /// The ID, in base64, that devices subscribe to and broadcasts name.
-    public var id: String
+    package var id: String
     /// The policy for messages to offline devices.
-    public var storagePolicy: MessageStoragePolicy
+    package var storagePolicy: MessageStoragePolicy
     /// The push type of its messages; `LiveActivity` is the only one.
-    public var pushType: String
+    package var pushType: String
 
     /// The only type of channel.
-    public static let liveActivity = "LiveActivity"
+    package static let liveActivity = "LiveActivity"
 
     /// Creates a description of a channel.
-    public init(id: String, storagePolicy: MessageStoragePolicy, pushType: String = Self.liveActivity) {
+    package init(id: String, storagePolicy: MessageStoragePolicy, pushType: String = Self.liveActivity) {
         self.id = id
         self.storagePolicy = storagePolicy
         self.pushType = pushType

@@ -1,19 +1,19 @@
 import TLS
 
 /// The reason why a connection to APNs could not be made, or ended.
-public enum APNSConnectionError: Error, Sendable, CustomStringConvertible {
+package enum APNSConnectionError: Error, Sendable, CustomStringConvertible {
     /// The progress of a connection when the server closed it without an answer.
-    public struct HangUp: Sendable, Equatable {
+    package struct HangUp: Sendable, Equatable {
         /// The server's action, and the setting that it may not accept.
         let description: String
 
         package init(_ description: String) { self.description = description }
 
         /// After TLS and before any HTTP/2. Servers that do not accept the client certificate do this.
-        public static let beforeSettings = HangUp(
+        package static let beforeSettings = HangUp(
             "set up TLS and closed the connection before any HTTP/2; it may not accept the client certificate")
         /// After requests were sent, with none answered.
-        public static let beforeAnswer = HangUp(
+        package static let beforeAnswer = HangUp(
             "closed the connection at the first request, without an answer; "
                 + "it may not accept the certificate or the key for this app and environment")
     }
@@ -50,7 +50,7 @@ public enum APNSConnectionError: Error, Sendable, CustomStringConvertible {
     }
 
     /// The problem, where it occurred, and what to check.
-    public var description: String {
+    package var description: String {
         switch self {
         case .cannotConnect(let endpoint, let why):
             "cannot connect to \(endpoint): \(why)"
@@ -76,7 +76,7 @@ public enum APNSConnectionError: Error, Sendable, CustomStringConvertible {
 
 extension APNSConnectionError {
     /// A stable code for counters.
-    public var code: String {
+    package var code: String {
         switch self {
         case .cannotConnect: "CannotConnect"
         case .proxy: "Proxy"

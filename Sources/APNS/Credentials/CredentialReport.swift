@@ -4,9 +4,9 @@ import TLS
 ///
 /// A key or certificate that can't be read is an error of ``SigningKey`` or `TLSIdentity`: a report is only made of a
 /// P-256 key, or of a certificate that matches its key.
-public struct CredentialReport: Sendable, Equatable {
+package struct CredentialReport: Sendable, Equatable {
     /// The severity of a finding.
-    public enum Severity: String, Sendable {
+    package enum Severity: String, Sendable {
         /// APNs will refuse the credential.
         case error
         /// The credential is likely to work.
@@ -14,20 +14,20 @@ public struct CredentialReport: Sendable, Equatable {
     }
 
     /// One finding.
-    public struct Finding: Sendable, Equatable {
+    package struct Finding: Sendable, Equatable {
         /// The severity.
-        public let severity: Severity
+        package let severity: Severity
         /// The problem and what to do, as a sentence without a final period.
-        public let sentence: String
+        package let sentence: String
     }
 
     /// The findings, errors first.
-    public let findings: [Finding]
+    package let findings: [Finding]
     /// Whole days until the certificate expires, negative once it has; nil for a key, which does not expire.
-    public let daysLeft: Int?
+    package let daysLeft: Int?
 
     /// True if APNs can be expected to accept the credential.
-    public var isUsable: Bool { !findings.contains { $0.severity == .error } }
+    package var isUsable: Bool { !findings.contains { $0.severity == .error } }
 
     /// Checks a certificate.
     /// - Parameters:
@@ -35,7 +35,7 @@ public struct CredentialReport: Sendable, Equatable {
     ///   - environment: the service to send through; nil for other servers, which accept any environment.
     ///   - keySources: the sources of the private key and its passphrase, whose permissions are checked.
     ///   - now: seconds since 1970.
-    public init(
+    package init(
         certificate: APNSCertificate, topic: String?, environment: APNSEnvironment?, keySources: [SecretSource] = [],
         now: Int64
     ) {
@@ -49,7 +49,7 @@ public struct CredentialReport: Sendable, Equatable {
 
     /// Checks a signing key. If it could be read, only its permissions can be wrong.
     /// - Parameter keySources: the sources of the key and its passphrase.
-    public init(keySources: [SecretSource]) {
+    package init(keySources: [SecretSource]) {
         findings = Self.permissions(keySources)
         daysLeft = nil
     }

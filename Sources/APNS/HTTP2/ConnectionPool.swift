@@ -8,18 +8,18 @@ import TLS
 ///
 /// Not thread-safe: call everything on the event loop, on which the pool calls back. Call ``check(now:)`` several times
 /// per second: it enforces deadlines, pings silent servers, and opens connections when they are due.
-public final class ConnectionPool: Transport {
+package final class ConnectionPool: Transport {
     /// The settings of a pool.
-    public typealias Configuration = HTTP2PoolConfiguration
+    package typealias Configuration = HTTP2PoolConfiguration
 
     /// The server.
-    public var endpoint: APNSEndpoint { configuration.endpoint }
+    package var endpoint: APNSEndpoint { configuration.endpoint }
     /// The receiver of completions. Held strongly until ``close()`` has completed.
-    public var delegate: (any TransportDelegate)? { didSet { for pool in isolated { pool.delegate = delegate } } }
+    package var delegate: (any TransportDelegate)? { didSet { for pool in isolated { pool.delegate = delegate } } }
     /// The error of the last connection that failed; `nil` once a connection has worked.
-    public var lastFailure: (any Error)? { connections.failures.last }
+    package var lastFailure: (any Error)? { connections.failures.last }
     /// See ``Transport/failureCounts``.
-    public var failureCounts: [String: Int] {
+    package var failureCounts: [String: Int] {
         isolated.reduce(connections.failures.counts) { $0.merging($1.connections.failures.counts, uniquingKeysWith: +) }
     }
     /// The state of the answers to its requests.
@@ -42,7 +42,7 @@ public final class ConnectionPool: Transport {
     private var authorization: HeaderText?
 
     /// Creates a pool. ``check(now:)`` opens its connections.
-    public convenience init(_ configuration: Configuration, eventLoop: any EventLoop, logger: Logger) {
+    package convenience init(_ configuration: Configuration, eventLoop: any EventLoop, logger: Logger) {
         self.init(configuration, ids: ConnectionIDs(), eventLoop: eventLoop, logger: logger)
     }
 
@@ -56,16 +56,16 @@ public final class ConnectionPool: Transport {
     }
 
     /// The number of requests in flight.
-    public var inFlight: Int { connections.all.reduce(0) { $0 + $1.state.inFlight } }
+    package var inFlight: Int { connections.all.reduce(0) { $0 + $1.state.inFlight } }
 
     /// Connections that accept requests.
-    public var usableConnections: Int { connections.state.usable }
+    package var usableConnections: Int { connections.state.usable }
 
     /// See ``Transport/isDormant``.
-    public var isDormant: Bool { connections.state.isDormant }
+    package var isDormant: Bool { connections.state.isDormant }
 
     /// The state of the connections.
-    public var statistics: PoolStatistics {
+    package var statistics: PoolStatistics {
         var statistics = connections.statistics
         statistics.isUnanswered = answerState == .unanswered
         for pool in isolated { statistics.streamsInUse += pool.inFlight }
@@ -76,14 +76,14 @@ public final class ConnectionPool: Transport {
     /// ``replaceConnections(reason:)``: APNs accepts tokens of only one team's key per connection, and connections that
     /// are being replaced keep their authorization.
     /// - Parameter providerToken: a signed provider token, or `nil` for certificate credentials.
-    public func setProviderToken(_ providerToken: String?) {
+    package func setProviderToken(_ providerToken: String?) {
         authorization = providerToken.map { HeaderText("bearer \($0)") }
         for pool in isolated { pool.authorization = authorization }
     }
 
     /// Sets the trust and the certificate of connections made from now on. Existing connections stay; see
     /// ``replaceConnections(reason:)``.
-    public func setTLS(_ tls: TLSContext) {
+    package func setTLS(_ tls: TLSContext) {
         connections.configuration.tls = tls
         for pool in isolated { pool.connections.configuration.tls = tls }
     }
@@ -92,7 +92,7 @@ public final class ConnectionPool: Transport {
     /// this was called. Connections that have not been used recently and are not needed for the minimum are closed at
     /// once.
     /// - Parameter reason: for the log.
-    public func replaceConnections(reason: String) { replaceConnections(reason: reason, now: eventLoop.now) }
+    package func replaceConnections(reason: String) { replaceConnections(reason: reason, now: eventLoop.now) }
 
     func replaceConnections(reason: String, now: NIODeadline) {
         for pool in isolated { pool.replaceConnections(reason: reason, now: now) }
@@ -105,13 +105,13 @@ public final class ConnectionPool: Transport {
     /// Retires all connections and opens others, after APNs has refused their credential. Requests in flight are
     /// finished.
     /// - Parameter reason: for the log.
-    public func retireConnections(reason: String) {
+    package func retireConnections(reason: String) {
         for pool in isolated { pool.retireConnections(reason: reason) }
         for connection in connections.all where connection.isUsable { connection.retire(reason: reason) }
     }
 
     /// The number of notifications that can be submitted now.
-    public func capacity(in isolation: Isolation) -> Int {
+    package func capacity(in isolation: Isolation) -> Int {
         pool(isolation)?.connections.all.reduce(0) { $0 + $1.freeStreams } ?? 0
     }
 
@@ -119,7 +119,7 @@ public final class ConnectionPool: Transport {
     /// only such connections have free streams, it completes with ``RequestFailure/noOtherConnection``.
     /// - Parameter tag: returned with the result.
     /// - Returns: `false` if no stream is free; the notification was then not accepted.
-    public func submit(_ notification: consuming Notification, tag: UInt64, in isolation: Isolation) -> Bool {
+    package func submit(_ notification: consuming Notification, tag: UInt64, in isolation: Isolation) -> Bool {
         guard isolation == .shared else {
             return pool(isolation)?.submit(consume notification, tag: tag, in: .shared) ?? false
         }
@@ -143,7 +143,7 @@ public final class ConnectionPool: Transport {
     }
 
     /// Opens another connection if allowed. Call this when notifications wait and no stream is free.
-    public func requestCapacity(in isolation: Isolation) {
+    package func requestCapacity(in isolation: Isolation) {
         if isolated.isEmpty, isolation != .shared, !connections.isClosing {
             isolated = [makePool(of: .withFew), makePool(of: .alone)]
         }
@@ -152,7 +152,7 @@ public final class ConnectionPool: Transport {
 
     /// Enforces deadlines, retires connections that are superfluous or too old, and opens others. Call this several
     /// times per second.
-    public func check(now: NIODeadline) {
+    package func check(now: NIODeadline) {
         let keepsUniqueIDs = delegate?.keepsUniqueIDs ?? false
         for connection in connections.all {
             connection.session.streams.headers.keepsUniqueIDs = keepsUniqueIDs
@@ -168,7 +168,7 @@ public final class ConnectionPool: Transport {
     }
 
     /// See ``Transport/stoodStill(for:now:)``.
-    public func stoodStill(for time: TimeAmount, now: NIODeadline) {
+    package func stoodStill(for time: TimeAmount, now: NIODeadline) {
         answers.stoodStill(for: time, now: now)
         for connection in connections.all {
             connection.record.responsiveness.stoodStill(for: time, now: now)
@@ -178,7 +178,7 @@ public final class ConnectionPool: Transport {
     }
 
     /// Finishes the requests in flight and closes all connections.
-    public func close() -> EventLoopFuture<Void> {
+    package func close() -> EventLoopFuture<Void> {
         for pool in isolated where !connections.isClosing {
             pool.close().assumeIsolated().whenComplete { [self] _ in
                 isolated.removeAll { $0 === pool }
@@ -189,7 +189,7 @@ public final class ConnectionPool: Transport {
     }
 
     /// Closes all connections at once; requests in flight complete as lost.
-    public func closeNow() {
+    package func closeNow() {
         _ = close()
         for pool in isolated { pool.closeNow() }
         connections.closeNow()

@@ -2,41 +2,41 @@ import NIOCore
 import Sockets
 
 /// A proxy that opens tunnels by HTTP's CONNECT (RFC 9110 §9.3.6).
-public struct HTTPProxy: Sendable, Hashable, CustomStringConvertible {
+package struct HTTPProxy: Sendable, Hashable, CustomStringConvertible {
     /// A user name and a password for Basic authentication (RFC 7617). Descriptions do not show them.
-    public struct Credentials: Sendable, Hashable, CustomStringConvertible, CustomReflectable {
+    package struct Credentials: Sendable, Hashable, CustomStringConvertible, CustomReflectable {
         /// The user name; no colons.
-        public var user: String
+        package var user: String
         /// The password; can be empty.
-        public var password: String
+        package var password: String
 
         /// Creates credentials.
-        public init(user: String, password: String) {
+        package init(user: String, password: String) {
             self.user = user
             self.password = password
         }
 
         /// A placeholder; the contents are not shown.
-        public var description: String { "(not shown)" }
+        package var description: String { "(not shown)" }
         /// Empty; the contents are not shown.
-        public var customMirror: Mirror { Mirror(self, children: []) }
+        package var customMirror: Mirror { Mirror(self, children: []) }
     }
 
     /// An error in a proxy's URL, or in the environment variable with the URL. Never quotes credentials.
-    public struct Invalid: Error, Sendable, Hashable, CustomStringConvertible {
+    package struct Invalid: Error, Sendable, Hashable, CustomStringConvertible {
         /// The problem, and what would be valid.
-        public let description: String
+        package let description: String
     }
 
     /// A host name, or an IP address without brackets.
-    public var host: String
+    package var host: String
     /// A TCP port.
-    public var port: Int
+    package var port: Int
     /// The credentials, for proxies that require them.
-    public var credentials: Credentials?
+    package var credentials: Credentials?
 
     /// Creates a proxy from its parts, without checking them.
-    public init(host: String, port: Int, credentials: Credentials? = nil) {
+    package init(host: String, port: Int, credentials: Credentials? = nil) {
         self.host = host
         self.port = port
         self.credentials = credentials
@@ -45,7 +45,7 @@ public struct HTTPProxy: Sendable, Hashable, CustomStringConvertible {
     /// Reads `http://host:port` or `http://user:password@host:port`. `http://` is optional, and the default port is 80.
     /// User and password can be percent-encoded, and must be if they contain `@`, `:`, `/` or `%`.
     /// - Throws: ``Invalid``, which does not quote the user or the password.
-    public init(_ url: String) throws(Invalid) {
+    package init(_ url: String) throws(Invalid) {
         var rest = Substring(url.trimmed)
         if let separator = rest.firstRange(of: "://") {
             let scheme = rest[..<separator.lowerBound].lowercased()
@@ -67,7 +67,7 @@ public struct HTTPProxy: Sendable, Hashable, CustomStringConvertible {
     }
 
     /// The URL without user and password.
-    public var description: String { "http://\(host.contains(":") ? "[\(host)]" : host):\(port)" }
+    package var description: String { "http://\(host.contains(":") ? "[\(host)]" : host):\(port)" }
 
     private static func credentials(_ text: Substring) throws(Invalid) -> Credentials {
         let parts = text.split(separator: ":", maxSplits: 1, omittingEmptySubsequences: false)
@@ -111,7 +111,7 @@ extension HTTPProxy {
     /// `no_proxy` exempts the endpoint. Upper case has priority; an empty variable counts as unset.
     /// - Returns: `nil` if no proxy should be used.
     /// - Throws: ``Invalid``, naming the variable.
-    public static func fromEnvironment(
+    package static func fromEnvironment(
         _ environment: [String: String], for endpoint: APNSEndpoint
     ) throws(Invalid) -> HTTPProxy? {
         guard let (name, url) = value(of: "HTTPS_PROXY", environment) else { return nil }

@@ -6,7 +6,7 @@ import Sockets
 import TLS
 
 /// The receiver of a gateway's events.
-public protocol GatewayDelegate: TransportDelegate {
+package protocol GatewayDelegate: TransportDelegate {
     /// Called when notifications that had completed as confirmed turn out to have been dropped.
     /// - Parameters:
     ///   - count: their number.
@@ -16,7 +16,7 @@ public protocol GatewayDelegate: TransportDelegate {
 
 extension RequestResult {
     /// The gateway named it in an error packet.
-    public static func refused(_ status: GatewayStatus) -> RequestResult { .refused(status: status.code) }
+    package static func refused(_ status: GatewayStatus) -> RequestResult { .refused(status: status.code) }
 }
 
 /// The connections of one certificate to one binary gateway, on one event loop.
@@ -25,16 +25,16 @@ extension RequestResult {
 /// item. Its error packet reveals at once what would otherwise take ``GatewayOptions/confirmAfter``; further
 /// notifications use the next connection. So notifications are sent nearly in order, and exactly in order if the
 /// maximum is one connection, because they then wait.
-public final class GatewayPool: Transport {
+package final class GatewayPool: Transport {
     /// The gateway.
-    public var endpoint: APNSEndpoint { configuration.endpoint }
+    package var endpoint: APNSEndpoint { configuration.endpoint }
     /// The receiver of completions, and of further events if it is a ``GatewayDelegate``. Held strongly until ``close()``
     /// has completed.
-    public var delegate: (any TransportDelegate)?
+    package var delegate: (any TransportDelegate)?
     /// The error of the last connection that failed; `nil` once a connection has worked.
-    public var lastFailure: (any Error)? { connections.failures.last }
+    package var lastFailure: (any Error)? { connections.failures.last }
     /// See `Transport/failureCounts`.
-    public var failureCounts: [String: Int] { connections.failures.counts }
+    package var failureCounts: [String: Int] { connections.failures.counts }
 
     private let configuration: Configuration
     private let eventLoop: any EventLoop
@@ -52,7 +52,7 @@ public final class GatewayPool: Transport {
     private static let patience = 3
 
     /// Creates a pool. ``check(now:)`` opens its connections.
-    public init(_ configuration: Configuration, eventLoop: any EventLoop, logger: Logger) {
+    package init(_ configuration: Configuration, eventLoop: any EventLoop, logger: Logger) {
         self.configuration = configuration
         confirmAfter = .milliseconds(Int64(configuration.options.confirmAfter))
         self.eventLoop = eventLoop
@@ -64,7 +64,7 @@ public final class GatewayPool: Transport {
 
     /// The number of notifications that can be submitted now, in any isolation: the gateway names a notification that it
     /// refuses.
-    public func capacity(in _: Isolation) -> Int {
+    package func capacity(in _: Isolation) -> Int {
         guard
             !keepsOrder
                 || !connections.all.contains(where: { $0.state.phase == .draining && $0.state.window.count > 0 })
@@ -77,16 +77,16 @@ public final class GatewayPool: Transport {
     }
 
     /// Connections that accept notifications.
-    public var usableConnections: Int { connections.state.usable }
+    package var usableConnections: Int { connections.state.usable }
 
     /// See `Transport/isDormant`.
-    public var isDormant: Bool { connections.state.isDormant }
+    package var isDormant: Bool { connections.state.isDormant }
 
     /// The state of the connections. Its streams are the windows of unconfirmed notifications.
-    public var statistics: PoolStatistics { connections.statistics }
+    package var statistics: PoolStatistics { connections.statistics }
 
     /// Sends a notification on the first connection that has capacity.
-    public func submit(_ notification: consuming Notification, tag: UInt64, in _: Isolation) -> Bool {
+    package func submit(_ notification: consuming Notification, tag: UInt64, in _: Isolation) -> Bool {
         guard hangUps == 0 && !keepsOrder || capacity > 0,
             let connection = connections.all.first(where: { $0.state.capacity(limit: adaptiveWindow.limit) > 0 })
         else { return false }
@@ -102,7 +102,7 @@ public final class GatewayPool: Transport {
 
     /// Opens another connection if allowed. If the maximum is one, drains that connection if it is nearly full: what is
     /// left is too little to be worth a claim, so it would never fill.
-    public func requestCapacity(in _: Isolation) {
+    package func requestCapacity(in _: Isolation) {
         if keepsOrder, let full = connections.all.first(where: { $0.state.isNearlyFull && $0.state.sendsBarriers }) {
             return full.drain()
         }
@@ -117,12 +117,12 @@ public final class GatewayPool: Transport {
     private var keepsOrder: Bool { configuration.maximumConnections == 1 }
 
     /// Sends a bad item on each connection, to learn the outcomes of what was sent.
-    public func flushConfirmations() {
+    package func flushConfirmations() {
         for connection in connections.all where connection.state.window.count > 0 { connection.drain() }
     }
 
     /// Confirms notifications by age, closes connections that are silent, worn out or superfluous, and opens others.
-    public func check(now: NIODeadline) {
+    package func check(now: NIODeadline) {
         adaptiveWindow.check(window: configuration.options.windowCount, now: now)
         for connection in connections.all { connection.check(now: now) }
         for connection in connections.all where connection.state.isWornOut(now: now) {
@@ -136,18 +136,18 @@ public final class GatewayPool: Transport {
     }
 
     /// See `Transport/stoodStill(for:now:)`.
-    public func stoodStill(for time: TimeAmount, now: NIODeadline) {
+    package func stoodStill(for time: TimeAmount, now: NIODeadline) {
         for connection in connections.all { connection.stoodStill(for: time, now: now) }
     }
 
     /// Does nothing: the gateway has no provider tokens.
-    public func setProviderToken(_: String?) {}
+    package func setProviderToken(_: String?) {}
 
     /// Sets the trust and the certificate of connections made from now on.
-    public func setTLS(_ tls: TLSContext) { connections.configuration.tls = tls }
+    package func setTLS(_ tls: TLSContext) { connections.configuration.tls = tls }
 
     /// Drains all connections, and opens others.
-    public func replaceConnections(reason: String) {
+    package func replaceConnections(reason: String) {
         guard !connections.isClosing, !connections.all.isEmpty else { return }
         logger.info(
             "replacing connections to the gateway: \(reason)",
@@ -162,13 +162,13 @@ public final class GatewayPool: Transport {
     }
 
     /// Same as ``replaceConnections(reason:)``, which already stops sending on the old connections.
-    public func retireConnections(reason: String) { replaceConnections(reason: reason) }
+    package func retireConnections(reason: String) { replaceConnections(reason: reason) }
 
     /// Finds out the outcomes of what was sent, and closes all connections.
-    public func close() -> EventLoopFuture<Void> { connections.close() }
+    package func close() -> EventLoopFuture<Void> { connections.close() }
 
     /// Closes all connections at once; unconfirmed notifications complete as uncertain.
-    public func closeNow() { connections.closeNow() }
+    package func closeNow() { connections.closeNow() }
 }
 
 extension GatewayPool: PoolOwner {
@@ -265,22 +265,22 @@ extension GatewayPool: GatewayConnectionOwner {
 extension GatewayPool {
     /// The settings of a pool.
     @dynamicMemberLookup
-    public struct Configuration: Sendable {
+    package struct Configuration: Sendable {
         /// The settings of its connections. Their maximum does not count draining ones.
-        public var connections: PoolConfiguration
+        package var connections: PoolConfiguration
         /// The settings of the gateway.
-        public var options: GatewayOptions
+        package var options: GatewayOptions
         /// The maximum time for which written data may be unacknowledged.
-        public var stallTimeout = TimeAmount.seconds(20)
+        package var stallTimeout = TimeAmount.seconds(20)
 
         /// Creates a configuration.
-        public init(_ connections: PoolConfiguration, _ options: GatewayOptions = GatewayOptions()) {
+        package init(_ connections: PoolConfiguration, _ options: GatewayOptions = GatewayOptions()) {
             self.connections = connections
             self.options = options
         }
 
         /// The settings of its connections, by their names.
-        public subscript<Value>(dynamicMember path: WritableKeyPath<PoolConfiguration, Value>) -> Value {
+        package subscript<Value>(dynamicMember path: WritableKeyPath<PoolConfiguration, Value>) -> Value {
             get { connections[keyPath: path] }
             set { connections[keyPath: path] = newValue }
         }

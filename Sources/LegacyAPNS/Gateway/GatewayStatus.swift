@@ -2,7 +2,7 @@
 ///
 /// Source: Apple's archived "Local and Remote Notification Programming Guide", "Binary Provider API", table "Codes in
 /// error-response packet".
-public enum GatewayStatus: Sendable, Hashable, CustomStringConvertible {
+package enum GatewayStatus: Sendable, Hashable, CustomStringConvertible {
     case noError
     case processingError
     case missingDeviceToken
@@ -21,24 +21,24 @@ public enum GatewayStatus: Sendable, Hashable, CustomStringConvertible {
     case other(UInt8)
 
     /// Creates a status from the second byte of an error packet.
-    public init(code: UInt8) {
+    package init(code: UInt8) {
         self = Self.documented.first { $0.code == code }?.status ?? .other(code)
     }
 
     /// The second byte of an error packet.
-    public var code: UInt8 {
+    package var code: UInt8 {
         if case .other(let code) = self { return code }
         return Self.documented.first { $0.status == self }?.code ?? 255
     }
 
     /// The code in counters and records, in the style of the reasons of APNs' HTTP/2 interface.
-    public var name: String {
+    package var name: String {
         if case .other(let code) = self { return "GatewayStatus\(code)" }
         return Self.documented.first { $0.status == self }?.name ?? "UnknownError"
     }
 
     /// The name and the code, for a log.
-    public var description: String { "\(name) (status \(code))" }
+    package var description: String { "\(name) (status \(code))" }
 
     /// The statuses that Apple documents.
     package static let documented: [(code: UInt8, status: GatewayStatus, name: String)] = [

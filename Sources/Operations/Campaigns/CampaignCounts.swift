@@ -5,33 +5,33 @@ import PushQueue
 import Redis
 
 /// The counters of a campaign in a queue: how many of its notifications ended, and how.
-public struct CampaignCounts: Sendable, Equatable {
+package struct CampaignCounts: Sendable, Equatable {
     /// The campaign's name as producers write it.
-    public var name: String
+    package var name: String
     /// The total number of its notifications, if its producer has recorded it.
-    public var total: Int?
+    package var total: Int?
     /// The time of its first settlement, in milliseconds since 1970; `nil` before it.
-    public var startedAt: Int64?
+    package var startedAt: Int64?
     /// The time of its last settlement, in milliseconds since 1970.
-    public var updatedAt: Int64?
+    package var updatedAt: Int64?
     /// The time at which all of its notifications had ended, in milliseconds since 1970; `nil` before it, or if its
     /// complete total was never recorded.
-    public var finishedAt: Int64?
+    package var finishedAt: Int64?
     /// The guard that pauses it, if it has one.
-    public var `guard`: CampaignGuard?
+    package var `guard`: CampaignGuard?
     /// True while a producer may add to the total.
-    public var isOpen = false
+    package var isOpen = false
     /// Its counters, by outcome, by postponement, and by both with a reason, such as `dead:BadPayload`.
-    public var counters: [String: Int] = [:]
+    package var counters: [String: Int] = [:]
 
     /// The notifications that ended in a period.
-    public struct Period: Sendable, Equatable {
+    package struct Period: Sendable, Equatable {
         /// The beginning in seconds since 1970, a multiple of the length.
-        public var start: Int64
+        package var start: Int64
         /// The length in seconds: 60, 600, 7,200 or 86,400.
-        public var length: Int64
+        package var length: Int64
         /// The notifications that ended in it.
-        public var ended: Int
+        package var ended: Int
 
         /// Reads a field `at:<start>/<length>`; `nil` for another one.
         init?(_ field: String, _ value: String) {
@@ -44,23 +44,23 @@ public struct CampaignCounts: Sendable, Equatable {
         }
     }
     /// The periods in which notifications ended, in no order. They are longer the longer the campaign lasts.
-    public var periods: [Period] = []
+    package var periods: [Period] = []
 
     /// The times from enqueueing to delivery, in milliseconds.
     package var latencies = LatencyCounts()
 
     /// The number of notifications with this outcome.
-    public subscript(outcome: Outcome) -> Int { counters[outcome.rawValue] ?? 0 }
+    package subscript(outcome: Outcome) -> Int { counters[outcome.rawValue] ?? 0 }
 
     /// The number of notifications that have ended.
-    public var ended: Int { Outcome.allCases.reduce(0) { $0 + self[$1] } }
+    package var ended: Int { Outcome.allCases.reduce(0) { $0 + self[$1] } }
 
     /// The number of notifications that have not ended, if the total is known.
-    public var left: Int? { total.map { max(0, $0 - ended) } }
+    package var left: Int? { total.map { max(0, $0 - ended) } }
 
     /// Reads a campaign's counters; those of an unknown campaign are empty.
     /// - Throws: `RedisError`.
-    public static func read(_ name: String, _ client: RedisClient, _ keys: QueueKeys) async throws -> CampaignCounts {
+    package static func read(_ name: String, _ client: RedisClient, _ keys: QueueKeys) async throws -> CampaignCounts {
         let reply = try await client.call(RedisCommand("HGETALL", keys.campaign(name)))
         var counts = CampaignCounts(name: name)
         var elements = reply.root.children
@@ -98,7 +98,7 @@ public struct CampaignCounts: Sendable, Equatable {
     /// Returns the names of the campaigns that were settled or enqueued last, the newest first.
     /// - Parameter limit: their maximum number.
     /// - Throws: `RedisError`.
-    public static func names(_ limit: Int, _ client: RedisClient, _ keys: QueueKeys) async throws -> [String] {
+    package static func names(_ limit: Int, _ client: RedisClient, _ keys: QueueKeys) async throws -> [String] {
         let reply = try await client.call(RedisCommand("ZREVRANGE", keys.campaigns, "0", "\(max(0, limit - 1))"))
         return reply.root.children.compactMap(\.string)
     }
@@ -108,13 +108,13 @@ public struct CampaignCounts: Sendable, Equatable {
     /// Records that the total of a campaign will grow, before the first of its jobs is pushed. The campaign finishes only
     /// after ``close(_:_:_:)``. A producer that knows the total beforehand sets the field `total` instead.
     /// - Throws: `RedisError`.
-    public static func open(_ name: String, _ client: RedisClient, _ keys: QueueKeys) async throws {
+    package static func open(_ name: String, _ client: RedisClient, _ keys: QueueKeys) async throws {
         try await count("open", 0, name, client, keys)
     }
 
     /// Adds to the total of a campaign, for a producer that has pushed this number of notifications.
     /// - Throws: `RedisError`.
-    public static func addTotal(
+    package static func addTotal(
         _ notifications: Int, of name: String, _ client: RedisClient, _ keys: QueueKeys
     ) async throws {
         try await count("add", notifications, name, client, keys)
@@ -123,12 +123,12 @@ public struct CampaignCounts: Sendable, Equatable {
     /// Records that the total of a campaign is complete, after the last of its jobs was pushed. If all of its
     /// notifications have ended, it has finished now.
     /// - Throws: `RedisError`.
-    public static func close(_ name: String, _ client: RedisClient, _ keys: QueueKeys) async throws {
+    package static func close(_ name: String, _ client: RedisClient, _ keys: QueueKeys) async throws {
         try await count("close", 0, name, client, keys)
     }
 
     /// Returns the numbers of notifications of jobs by campaign.
-    public static func totals(of jobs: [ByteBuffer]) -> [ByteBuffer: Int] {
+    package static func totals(of jobs: [ByteBuffer]) -> [ByteBuffer: Int] {
         var totals: [ByteBuffer: Int] = [:]
         for body in jobs {
             // A job that was not checked may have either format. One that can't be read ends as a single dead letter.

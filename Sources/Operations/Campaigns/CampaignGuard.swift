@@ -6,36 +6,36 @@ import Redis
 
 /// The guard of a campaign: the shares of its notifications above which workers pause it. Each queue compares its own
 /// counters, in the step that settles jobs.
-public struct CampaignGuard: Sendable, Equatable {
+package struct CampaignGuard: Sendable, Equatable {
     /// A counter and its limit.
-    public struct Rule: Sendable, Equatable {
+    package struct Rule: Sendable, Equatable {
         /// An outcome or `retried`; `dead` and `retried` can have a reason, as in `dead:BadPayload`.
-        public var counter: String
+        package var counter: String
         /// The share in percent above which the campaign is paused. It is one of the notifications that have ended or,
         /// with `retried`, of these and the retries.
-        public var percent: Double
+        package var percent: Double
 
         /// The rule as operators write it, such as `dead>1%`.
-        public var text: String { "\(counter)>\(CampaignGuard.text(percent))%" }
+        package var text: String { "\(counter)>\(CampaignGuard.text(percent))%" }
     }
 
     /// The counters and their limits. One above its limit is enough.
-    public var rules: [Rule]
+    package var rules: [Rule]
     /// The number of notifications below which the campaign is not paused.
-    public var minimum: Int
+    package var minimum: Int
     /// The time at which it last paused the campaign, in milliseconds since 1970.
-    public var stoppedAt: Int64?
+    package var stoppedAt: Int64?
     /// The share that was above its limit then, printable.
-    public var reason: String?
+    package var reason: String?
 
     /// The counters from which it counts; `nil` while it has paused the campaign.
     package private(set) var base: [String: Int]? = [:]
 
     /// Makes a guard that has not paused a campaign.
-    public init(_ rules: [Rule], minimum: Int) { (self.rules, self.minimum) = (rules, minimum) }
+    package init(_ rules: [Rule], minimum: Int) { (self.rules, self.minimum) = (rules, minimum) }
 
     /// The rules as operators write them, such as `invalid_token>5%,dead>1%`.
-    public var text: String { rules.map(\.text).joined(separator: ",").printable }
+    package var text: String { rules.map(\.text).joined(separator: ",").printable }
 
     fileprivate static func text(_ percent: Double) -> String {
         percent == percent.rounded() && percent.magnitude < 1e6 ? "\(Int(percent))" : "\(percent)"
@@ -177,7 +177,7 @@ public struct CampaignGuard: Sendable, Equatable {
     /// - Returns: the guard before.
     /// - Throws: `RedisError`.
     @discardableResult
-    public static func set(
+    package static func set(
         _ new: CampaignGuard?, of campaign: String, _ client: RedisClient, _ keys: QueueKeys
     ) async throws -> CampaignGuard? {
         let json = try new?.json ?? ""

@@ -5,7 +5,7 @@ import Redis
 /// Functions for operators, who give the commands.
 extension JobCommands {
     /// A change of a command.
-    public enum Change: Sendable, Equatable {
+    package enum Change: Sendable, Equatable {
         /// Drop the jobs. They are kept as cancelled jobs unless they are discarded.
         case cancel(discard: Bool)
         /// Defer the jobs.
@@ -30,7 +30,7 @@ extension JobCommands {
 
     /// Reads the commands.
     /// - Throws: `RedisError`.
-    public static func read(_ client: RedisClient, _ keys: QueueKeys) async throws -> JobCommands {
+    package static func read(_ client: RedisClient, _ keys: QueueKeys) async throws -> JobCommands {
         try await JobCommands(hash: client.call(RedisCommand("HGETALL", keys.jobCommands)).root.children)
             ?? JobCommands()
     }
@@ -44,7 +44,7 @@ extension JobCommands {
     /// - Returns: the version of the commands, and the former command of each target.
     /// - Throws: `RedisError`.
     @discardableResult
-    public static func change(
+    package static func change(
         _ change: Change, of targets: [Target], by: String, reason: String = "", _ client: RedisClient,
         _ keys: QueueKeys
     ) async throws -> (version: String, previous: [Command?]) {

@@ -2,28 +2,28 @@ import PushQueue
 import Redis
 
 /// Selects dead letters: those that match one value of each kind that is given.
-public struct DeadLetterFilter: Sendable, Equatable {
+package struct DeadLetterFilter: Sendable, Equatable {
     /// Reasons such as `BadPayload`; a `*` at the end matches any ending.
-    public var reasons: [String] = []
+    package var reasons: [String] = []
     /// Keys of dead letters, see ``DeadLetters/Listed/key``.
-    public var keys: [String] = []
+    package var keys: [String] = []
     /// Ids of jobs.
-    public var ids: [String] = []
+    package var ids: [String] = []
     /// Names of apps.
-    public var apps: [String] = []
+    package var apps: [String] = []
     /// Names of campaigns.
-    public var campaigns: [String] = []
+    package var campaigns: [String] = []
     /// Device tokens in hex; case, spaces and angle brackets are ignored.
-    public var tokens: [String] = []
+    package var tokens: [String] = []
     /// Texts that occur in the error or its detail, ignoring case; or the status.
-    public var errors: [String] = []
+    package var errors: [String] = []
     /// The first time at which they became dead letters, in milliseconds since 1970.
-    public var since: Int64?
+    package var since: Int64?
     /// The last one.
-    public var until: Int64?
+    package var until: Int64?
 
     /// Makes a filter that matches all dead letters.
-    public init() {}
+    package init() {}
 
     package static let fieldNames = ["key", "id", "token", "app", "campaign", "reason", "error", "since", "until"]
 
@@ -49,7 +49,7 @@ public struct DeadLetterFilter: Sendable, Equatable {
     }
 
     /// True if it matches all dead letters.
-    public var isEmpty: Bool { self == DeadLetterFilter() }
+    package var isEmpty: Bool { self == DeadLetterFilter() }
 
     /// True if it can match dead letters.
     var matchesDead: Bool { reasons.isEmpty || reasons.contains { $0 != JobAction.cancelledReason } }

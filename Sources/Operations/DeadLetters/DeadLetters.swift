@@ -6,9 +6,9 @@ import Redis
 ///
 /// Each page is one call of the script `page.lua`, which reads, chooses and acts atomically. So an action can be
 /// interrupted between two pages, repeated, and run by several clients at once: no job is lost or doubled.
-public struct DeadLetters: Sendable {
+package struct DeadLetters: Sendable {
     /// The action on the chosen dead letters.
-    public enum Action: Sendable, Equatable {
+    package enum Action: Sendable, Equatable {
         /// Put the jobs back into the queue, and remove the dead letters.
         /// - Parameters:
         ///   - first: true to put them at the head of the list instead of its end.
@@ -27,32 +27,32 @@ public struct DeadLetters: Sendable {
     }
 
     /// A dead letter that was returned.
-    public struct Listed: Sendable, Equatable {
+    package struct Listed: Sendable, Equatable {
         /// The key by which operators name it: ten hex digits.
-        public var key: String
+        package var key: String
         /// The time at which it was buried, in milliseconds since 1970.
-        public var at: Int64
+        package var at: Int64
         /// The dead letter. Its original is empty unless it was requested. A member that is not a dead letter is
         /// returned whole in the header.
-        public var letter: DeadLetter
+        package var letter: DeadLetter
     }
 
     /// The result of a page.
-    public struct Page: Sendable, Equatable {
+    package struct Page: Sendable, Equatable {
         /// The cursor of the next page; `nil` after the last.
-        public var cursor: String?
+        package var cursor: String?
         /// The number of dead letters that were examined.
-        public var looked: Int
+        package var looked: Int
         /// The number of dead letters that were chosen and, depending on the action, moved or deleted.
-        public var chosen: Int
+        package var chosen: Int
         /// The chosen dead letters by reason.
-        public var reasons: [String: Int]
+        package var reasons: [String: Int]
         /// The dead letters, if the action returns them.
-        public var letters: [Listed]
+        package var letters: [Listed]
     }
 
     /// The number of dead letters that one call examines: Redis' other clients do not notice so few.
-    public static let pageSize = 100
+    package static let pageSize = 100
 
     private let client: RedisClient
     private let keys: QueueKeys
@@ -61,7 +61,7 @@ public struct DeadLetters: Sendable {
     package var queue: String { keys.queue }
 
     /// - Parameter client: a client of the server that has the queue.
-    public init(_ client: RedisClient, _ keys: QueueKeys) {
+    package init(_ client: RedisClient, _ keys: QueueKeys) {
         self.client = client
         self.keys = keys
     }
@@ -76,7 +76,7 @@ public struct DeadLetters: Sendable {
     ///   - limit: the maximum number of dead letters to choose.
     ///   - newestFirst: true to begin with the newest instead of the oldest.
     /// - Throws: `RedisError`, or `QueueFailure/unexpectedReply(_:)`.
-    public func page(
+    package func page(
         _ action: Action, _ filter: DeadLetterFilter, after cursor: String?, limit: Int, newestFirst: Bool = false
     ) async throws -> Page {
         let first = filter.matchesDead ? "start" : Self.cancelled + "start"
@@ -156,7 +156,7 @@ extension DeadLetters.Action {
 }
 
 /// The pace at which dead letters are requeued: a number per second, in small portions, without a burst after a delay.
-public struct RequeuePace: Sendable {
+package struct RequeuePace: Sendable {
     /// The number of portions per second, unless that is less than one dead letter for each.
     private static let portions = 10
 
@@ -166,7 +166,7 @@ public struct RequeuePace: Sendable {
     private var next = NIODeadline.distantPast
 
     /// - Parameter perSecond: dead letters per second, from 1; `nil` for no limit.
-    public init(perSecond: Int?) {
+    package init(perSecond: Int?) {
         guard let perSecond, perSecond > 0 else {
             (interval, portion) = (.zero, .max)
             return
@@ -177,12 +177,12 @@ public struct RequeuePace: Sendable {
 
     /// Returns the next portion.
     /// - Returns: the number of dead letters to move, and the time to wait before that.
-    public func portion(at now: NIODeadline) -> (letters: Int, wait: TimeAmount) {
+    package func portion(at now: NIODeadline) -> (letters: Int, wait: TimeAmount) {
         (portion, max(.zero, next - now))
     }
 
     /// Records that a portion, or a part of one, was moved.
-    public mutating func moved(_ letters: Int, at now: NIODeadline) {
+    package mutating func moved(_ letters: Int, at now: NIODeadline) {
         guard portion != .max, letters > 0 else { return }
         let share = Double(interval.nanoseconds) * Double(letters) / Double(portion)
         // A delay is not followed by a burst.

@@ -4,31 +4,31 @@ import Redis
 
 /// The pause of a queue. While it lasts, no worker claims from the queue. Claimed jobs are sent, unless it hands them
 /// back.
-public enum QueuePause {
+package enum QueuePause {
     /// Pauses the queue, or replaces its pause. Works on a Redis whose memory is full.
     /// - Parameter pause: the reason, the time and the operator; only ``clear(_:_:)`` ends it.
     /// - Throws: `RedisError`.
-    public static func set(_ client: RedisClient, _ keys: QueueKeys, _ pause: PauseRecord) async throws {
+    package static func set(_ client: RedisClient, _ keys: QueueKeys, _ pause: PauseRecord) async throws {
         try await QueueScript.write("SET", keys.paused, client) { $0.append(pause.json) }
     }
 
     /// Pauses the queue, or replaces its pause, with only a reason.
     /// - Throws: `RedisError`.
-    public static func set(_ client: RedisClient, _ keys: QueueKeys, reason: String) async throws {
+    package static func set(_ client: RedisClient, _ keys: QueueKeys, reason: String) async throws {
         try await set(client, keys, PauseRecord(reason: reason))
     }
 
     /// Ends the pause; workers continue within about a second.
     /// - Returns: true if the queue was paused.
     /// - Throws: `RedisError`.
-    public static func clear(_ client: RedisClient, _ keys: QueueKeys) async throws -> Bool {
+    package static func clear(_ client: RedisClient, _ keys: QueueKeys) async throws -> Bool {
         try await client.call(RedisCommand("DEL", keys.paused)).root.number == 1
     }
 
     /// Reads the pause. Its texts are made printable, because any program can write them.
     /// - Returns: `nil` if the queue is not paused.
     /// - Throws: `RedisError`.
-    public static func read(_ client: RedisClient, _ keys: QueueKeys) async throws -> PauseRecord? {
+    package static func read(_ client: RedisClient, _ keys: QueueKeys) async throws -> PauseRecord? {
         try await client.call(RedisCommand("GET", keys.paused)).root.bytes.map { PauseRecord($0) }
     }
 
@@ -44,7 +44,7 @@ public enum QueuePause {
     /// Reads the reason of the pause.
     /// - Returns: `nil` if the queue is not paused.
     /// - Throws: `RedisError`.
-    public static func reason(_ client: RedisClient, _ keys: QueueKeys) async throws -> String? {
+    package static func reason(_ client: RedisClient, _ keys: QueueKeys) async throws -> String? {
         try await read(client, keys)?.reason
     }
 }
@@ -53,7 +53,7 @@ public enum QueuePause {
 extension AppPauses {
     /// Pauses an app until ``end(_:_:_:)``. Works on a Redis whose memory is full.
     /// - Throws: `RedisError`.
-    public static func set(
+    package static func set(
         _ pause: PauseRecord, of app: String, _ client: RedisClient, _ keys: SharedKeys
     ) async throws {
         try await QueueScript.write("SET", keys.appPaused(app), client) { $0.append(pause.json) }
@@ -61,7 +61,7 @@ extension AppPauses {
 
     /// Reads the pauses of those apps that are paused, by the apps' names.
     /// - Throws: `RedisError`.
-    public static func read(
+    package static func read(
         _ apps: Set<String>, _ client: RedisClient, _ keys: SharedKeys
     ) async throws -> [String: PauseRecord] {
         guard !apps.isEmpty else { return [:] }
@@ -72,14 +72,14 @@ extension AppPauses {
 
     /// Reads the pause of an app; `nil` if it is not paused.
     /// - Throws: `RedisError`.
-    public static func read(_ app: String, _ client: RedisClient, _ keys: SharedKeys) async throws -> PauseRecord? {
+    package static func read(_ app: String, _ client: RedisClient, _ keys: SharedKeys) async throws -> PauseRecord? {
         try await read([app], client, keys)[app]
     }
 
     /// Ends the pause of an app, also one that an operator ordered.
     /// - Returns: true if it was paused.
     /// - Throws: `RedisError`.
-    public static func end(_ app: String, _ client: RedisClient, _ keys: SharedKeys) async throws -> Bool {
+    package static func end(_ app: String, _ client: RedisClient, _ keys: SharedKeys) async throws -> Bool {
         try await client.call(RedisCommand("DEL", keys.appPaused(app))).root.number == 1
     }
 }

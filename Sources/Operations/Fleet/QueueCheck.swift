@@ -3,26 +3,26 @@ import PushQueue
 import Redis
 
 /// Checks that Redis has what a worker needs. Changes nothing.
-public struct QueueCheck {
+package struct QueueCheck {
     /// The findings.
-    public struct Report: Sendable, Equatable {
+    package struct Report: Sendable, Equatable {
         /// The server's version, such as `7.0.15`.
-        public var version = ""
+        package var version = ""
         /// How many seconds the server's clock is ahead of this machine's.
-        public var clockLead: Int64 = 0
+        package var clockLead: Int64 = 0
         /// The facts, as sentences.
-        public var facts: [String] = []
+        package var facts: [String] = []
         /// Risks, each with advice.
-        public var warnings: [String] = []
+        package var warnings: [String] = []
         /// Problems that keep a worker from working, each with advice.
-        public var failures: [String] = []
+        package var failures: [String] = []
     }
 
     private let client: RedisClient
     private let keys: QueueKeys
 
     /// - Parameter client: a ready client of the server that has the queue.
-    public init(_ client: RedisClient, _ keys: QueueKeys) {
+    package init(_ client: RedisClient, _ keys: QueueKeys) {
         self.client = client
         self.keys = keys
     }
@@ -30,7 +30,7 @@ public struct QueueCheck {
     /// Runs all checks.
     /// - Parameter now: this machine's time, in seconds since 1970.
     /// - Throws: `RedisError` if the connection breaks; commands that the server refuses are in the report.
-    public func run(now: Int64) async throws -> Report {
+    package func run(now: Int64) async throws -> Report {
         var report = Report()
         Self.judge(try await QueueServer.read(client, keys), &report)
         // If the server answered like a replica, the client has left it and looks for the master again.

@@ -6,79 +6,79 @@ import Redis
 
 /// A snapshot of a queue's contents and its workers, for operators. Reading it changes nothing and costs Redis little,
 /// regardless of the size of the queue.
-public struct QueueOverview: Sendable {
+package struct QueueOverview: Sendable {
     /// A lane that has, or had, a lease.
-    public struct Worker: Sendable {
+    package struct Worker: Sendable {
         /// The lane's name, printable.
-        public var name: String
+        package var name: String
         /// The milliseconds until its lease ends; negative if it has ended.
-        public var leaseLeft: Int64
+        package var leaseLeft: Int64
         /// The number of jobs that it has claimed and not settled.
-        public var claims: Int
+        package var claims: Int
         /// Its report; `nil` if that can't be read.
-        public var report: WorkerReport?
+        package var report: WorkerReport?
         /// True while a lease proves that its process is alive. The lease of a lane without claims is too long for
         /// that, so such a lane counts as alive while the first lane of its process, which polls, has a lease.
-        public internal(set) var isLiving = true
+        package internal(set) var isLiving = true
     }
 
     /// The maximum number of lanes that are read.
-    public static let maximumWorkers = 1000
+    package static let maximumWorkers = 1000
     /// The maximum number of dead letters that are read for their reasons.
-    public static let maximumSample = 200
+    package static let maximumSample = 200
     /// The maximum size in bytes of these dead letters together, and of the first job.
     private static let maximumBytes = 4 << 20
 
     /// Redis' time in milliseconds since 1970.
-    public var now: Int64
+    package var now: Int64
     /// Jobs that no lane has claimed.
-    public var waiting: Int
+    package var waiting: Int
     /// Retried, scheduled and deferred jobs that are due.
-    public var due: Int
+    package var due: Int
     /// Retried, scheduled and deferred jobs that are not due yet.
-    public var later: Int
+    package var later: Int
     /// The jobs of ``due`` and ``later`` by kind; `nil` if there are too many to count.
-    public var retries: RetryCounts?
+    package var retries: RetryCounts?
     /// Dead letters.
-    public var dead: Int
+    package var dead: Int
     /// The sum of the dead letters' lengths in bytes.
-    public var deadBytes: Int
+    package var deadBytes: Int
     /// Cancelled jobs that are kept.
-    public var cancelled: Int
+    package var cancelled: Int
     /// The time for which the first of ``due`` has been due, in milliseconds; `nil` if none is due.
-    public var overdue: Int64?
+    package var overdue: Int64?
     /// The time at which the last of ``due`` and ``later`` is due, in milliseconds since 1970; `nil` if there are none.
-    public var latest: Int64?
+    package var latest: Int64?
     /// The age in milliseconds of the job that probably waits for longest, if it contains the time at which it was enqueued.
-    public var oldestWaiting: Int64?
+    package var oldestWaiting: Int64?
     /// The pause of the queue; `nil` if it is not paused.
-    public var pause: PauseRecord?
+    package var pause: PauseRecord?
     /// The lanes, at most ``maximumWorkers``.
-    public var workers: [Worker]
+    package var workers: [Worker]
     /// The number of all lanes.
-    public var workerCount: Int
+    package var workerCount: Int
     /// The day's counters by outcome and reason (UTC).
-    public var counters: [String: Int]
+    package var counters: [String: Int]
     /// The newest dead letters by reason.
-    public var deadReasons: [String: Int]
+    package var deadReasons: [String: Int]
     /// The number of dead letters that were read for ``deadReasons``.
-    public var deadSampled: Int
+    package var deadSampled: Int
     /// The waiting jobs by their member `fair`; `nil` if the queue does not sort its jobs.
-    public var shares: QueueShares?
+    package var shares: QueueShares?
 
     /// Jobs that are claimed and not settled.
-    public var claims: Int { workers.reduce(0) { $0 + $1.claims } }
+    package var claims: Int { workers.reduce(0) { $0 + $1.claims } }
 
     /// The age in milliseconds of the oldest job that could be in flight by now: a waiting one, if its age is
     /// known, or the retry that has been due for longest. `nil` if there is no such job.
-    public var oldest: Int64? { [overdue, oldestWaiting].compactMap { $0 }.max() }
+    package var oldest: Int64? { [overdue, oldestWaiting].compactMap { $0 }.max() }
 
     /// True if Redis has no key of the queue.
     var isEmpty: Bool { waiting + due + later + dead + workerCount == 0 && pause == nil }
 
     /// Reads the overview of a queue.
     /// - Throws: `RedisError`, or `QueueFailure/unexpectedReply(_:)`.
-    public static func read(_ client: RedisClient, _ keys: QueueKeys) async throws -> QueueOverview {
+    package static func read(_ client: RedisClient, _ keys: QueueKeys) async throws -> QueueOverview {
         try await read(client, keys, countsRetries: true)
     }
 
@@ -158,21 +158,21 @@ public struct QueueOverview: Sendable {
 }
 
 /// The waiting jobs of a queue that sorts them, by their member `fair`.
-public struct QueueShares: Sendable, Equatable, Encodable {
+package struct QueueShares: Sendable, Equatable, Encodable {
     /// The jobs of one key, or of several keys, if there are too many.
-    public struct Share: Sendable, Equatable, Encodable {
+    package struct Share: Sendable, Equatable, Encodable {
         /// The text of `fair`, printable; empty for all jobs without it, `nil` for several keys.
-        public var key: String?
+        package var key: String?
         /// The bytes of its jobs that wait, at most.
-        public var waitingBytes: Int
+        package var waitingBytes: Int
     }
 
     /// The number of shares whose jobs wait, at most.
-    public var count: Int
+    package var count: Int
     /// The bytes of all jobs that wait, at most.
-    public var waitingBytes: Int
+    package var waitingBytes: Int
     /// The shares with the most bytes, the largest first; at most five.
-    public var largest: [Share]
+    package var largest: [Share]
 
     /// The share that has more than half of the bytes, while jobs of others wait, too.
     package var dominant: Share? { count > 1 ? largest.first { $0.waitingBytes > waitingBytes / 2 } : nil }
@@ -197,16 +197,16 @@ extension QueueShares {
 }
 
 /// The numbers of retried, scheduled and deferred jobs.
-public struct RetryCounts: Sendable, Equatable {
+package struct RetryCounts: Sendable, Equatable {
     /// Jobs that failed and are tried again.
-    public var retrying = 0
+    package var retrying = 0
     /// Jobs with a `send_at`.
-    public var scheduled = 0
+    package var scheduled = 0
     /// Jobs that could not be sent; no attempt was spent.
-    public var deferred = 0
+    package var deferred = 0
 
     /// The maximum number of jobs that are counted: counting reads all their wrappers.
-    public static let maximumJobs = 50_000
+    package static let maximumJobs = 50_000
     /// The maximum number of jobs of one call, and the size in bytes at which a call ends.
     private static let (pageSize, pageBytes) = (2000, 1 << 20)
 

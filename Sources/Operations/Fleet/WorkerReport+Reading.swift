@@ -54,7 +54,7 @@ extension WorkerReport {
     /// Parses the JSON in Redis; `nil` if it is not a report.
     ///
     /// Texts are made printable and shortened. Numbers are limited so that their sums do not overflow.
-    public init?(_ json: ByteBuffer) {
+    package init?(_ json: ByteBuffer) {
         guard let form = try? JSONDecoder().decode(Form.self, from: Data(json.readableBytesView)),
             let process = form.process, !process.isEmpty
         else { return nil }

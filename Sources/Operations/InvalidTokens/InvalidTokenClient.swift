@@ -5,7 +5,7 @@ import PushQueue
 import Redis
 
 /// The set of invalid tokens for async code.
-public final class InvalidTokenClient: Sendable {
+package final class InvalidTokenClient: Sendable {
     private let clients: RedisClients
     /// The client for the slot of the shared keys.
     private let client: RedisClient
@@ -21,7 +21,7 @@ public final class InvalidTokenClient: Sendable {
 
     /// Makes a client with connections of its own, and starts to connect it.
     /// - Parameter maximumAge: see `InvalidTokenSet/init(client:clients:keys:maximumAge:)`.
-    public static func start(
+    package static func start(
         topology: RedisTopology, keys: SharedKeys, maximumAge: Int = InvalidTokenSet.defaultMaximumAge,
         configuration: RedisClientConfiguration, logger: Logger,
         eventLoop: any EventLoop = MultiThreadedEventLoopGroup.singleton.next()
@@ -43,17 +43,17 @@ public final class InvalidTokenClient: Sendable {
 
     /// Waits until the server of the shared keys is connected. The other functions fail immediately while it is not.
     /// - Throws: `RedisError`.
-    public func waitUntilReady(timeout: TimeAmount) async throws {
+    package func waitUntilReady(timeout: TimeAmount) async throws {
         try await client.waitUntilReady(timeout: timeout)
     }
 
     /// See `InvalidTokenSet/count(completion:)`.
     /// - Throws: `QueueFailure`.
-    public func count() async throws(QueueFailure) -> Int { try await call { $0.count(completion: $1) } }
+    package func count() async throws(QueueFailure) -> Int { try await call { $0.count(completion: $1) } }
 
     /// See `InvalidTokenSet/find(_:completion:)`.
     /// - Throws: `QueueFailure`.
-    public func find(_ tokens: TokenList) async throws(QueueFailure) -> [InvalidTokenSet.Found] {
+    package func find(_ tokens: TokenList) async throws(QueueFailure) -> [InvalidTokenSet.Found] {
         try await call { $0.find(tokens, completion: $1) }
     }
 
@@ -71,19 +71,19 @@ public final class InvalidTokenClient: Sendable {
 
     /// See `InvalidTokenSet/mark(_:completion:)`.
     /// - Throws: `QueueFailure`.
-    public func mark(_ tokens: [InvalidToken]) async throws(QueueFailure) -> [InvalidToken.Marking] {
+    package func mark(_ tokens: [InvalidToken]) async throws(QueueFailure) -> [InvalidToken.Marking] {
         try await call { $0.mark(tokens, completion: $1) }
     }
 
     /// See `InvalidTokenSet/probe(completion:)`.
     /// - Throws: `QueueFailure`.
-    public func probe() async throws(QueueFailure) {
+    package func probe() async throws(QueueFailure) {
         try await call { $0.probe(completion: $1) }
     }
 
     /// See `InvalidTokenSet/scan(after:count:withDetails:beginning:completion:)`.
     /// - Throws: `QueueFailure`.
-    public func scan(
+    package func scan(
         after cursor: String?, count: Int = 500, withDetails: Bool, beginning: String = ""
     ) async throws(QueueFailure) -> InvalidTokenSet.Page {
         try await call {
@@ -142,7 +142,7 @@ public final class InvalidTokenClient: Sendable {
 
     /// See `InvalidTokenSet/withdraw(_:completion:)`.
     /// - Throws: `QueueFailure`.
-    public func withdraw(_ tokens: [ByteBuffer]) async throws(QueueFailure) -> Int {
+    package func withdraw(_ tokens: [ByteBuffer]) async throws(QueueFailure) -> Int {
         try await call { $0.withdraw(tokens, completion: $1) }
     }
 
@@ -160,7 +160,7 @@ public final class InvalidTokenClient: Sendable {
     }
 
     /// Closes the connections, which must be its own.
-    public func close() async {
+    package func close() async {
         do {
             try await clients.eventLoop.flatSubmit { [clients] in clients.close() }.get()
         } catch {

@@ -34,19 +34,19 @@ package struct InvalidTokenCursor: Sendable {
 /// Functions for operators who inspect and repair the set.
 extension InvalidTokenSet {
     /// A token that is in the set.
-    public struct Listed: Sendable, Equatable {
+    package struct Listed: Sendable, Equatable {
         /// The token as it is stored.
-        public var token: ByteBuffer
+        package var token: ByteBuffer
         /// The known facts about it.
-        public var details: InvalidTokenDetails
+        package var details: InvalidTokenDetails
     }
 
     /// A part of the set.
-    public struct Page: Sendable {
+    package struct Page: Sendable {
         /// The cursor of the next part; `nil` after the last.
-        public var cursor: String?
+        package var cursor: String?
         /// Any number of tokens, in no particular order.
-        public var tokens: [Listed]
+        package var tokens: [Listed]
         /// The shard of which a key could not be read, and the error. The page then has no tokens, and the next one begins
         /// after that key.
         package var unread: (shard: String, failure: QueueFailure)?
@@ -59,7 +59,7 @@ extension InvalidTokenSet {
     ///   - count: the approximate number of tokens.
     ///   - withDetails: true to read their details, too.
     ///   - beginning: at least four hex digits with which the tokens begin; empty for all tokens. Pages can be empty.
-    public func scan(
+    package func scan(
         after cursor: String?, count: Int, withDetails: Bool, beginning: String = "",
         completion: @escaping Completion<Page>
     ) {

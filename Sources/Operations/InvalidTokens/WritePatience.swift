@@ -4,9 +4,9 @@ import Redis
 import Sockets
 
 /// Decides when, and for how long, to repeat a write that Redis does not accept. Has no I/O.
-public struct WritePatience: Sendable {
+package struct WritePatience: Sendable {
     /// The next action after a failure.
-    public enum Next: Sendable, Equatable {
+    package enum Next: Sendable, Equatable {
         /// Repeat the write.
         case again(after: TimeAmount)
         /// The time limit has passed.
@@ -22,7 +22,7 @@ public struct WritePatience: Sendable {
     /// - Parameters:
     ///   - limit: the time for which the write is repeated.
     ///   - backoff: the pauses between attempts.
-    public init(
+    package init(
         limit: TimeAmount,
         backoff: Backoff = Backoff(first: .milliseconds(50), longest: .seconds(1))
     ) {
@@ -31,13 +31,13 @@ public struct WritePatience: Sendable {
     }
 
     /// Returns true if writes have been failing for at least this time.
-    public func hasLasted(_ time: TimeAmount, now: NIODeadline) -> Bool {
+    package func hasLasted(_ time: TimeAmount, now: NIODeadline) -> Bool {
         since.map { now - $0 >= time } ?? false
     }
 
     /// Records a failed write.
     /// - Parameter random: from 0 to 1, evenly distributed.
-    public mutating func failed(now: NIODeadline, random: Double) -> Next {
+    package mutating func failed(now: NIODeadline, random: Double) -> Next {
         let began = since ?? now
         since = began
         failures += 1
@@ -49,10 +49,10 @@ public struct WritePatience: Sendable {
     }
 
     /// Records a successful write.
-    public mutating func succeeded() { (since, failures) = (nil, 0) }
+    package mutating func succeeded() { (since, failures) = (nil, 0) }
 
     /// Reduces the remaining time to at most `limit`. Only the first call does.
-    public mutating func shorten(to limit: TimeAmount, now: NIODeadline) {
+    package mutating func shorten(to limit: TimeAmount, now: NIODeadline) {
         guard !isShortened else { return }
         isShortened = true
         let spent = since.map { now - $0 } ?? .zero

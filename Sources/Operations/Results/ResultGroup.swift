@@ -7,15 +7,15 @@ import Redis
 ///
 /// An entry is pending until its consumer acknowledges it. When a consumer has been idle for some time, others take over
 /// its pending entries. A result that can't be handled is parked: copied to a stream of the group's own.
-public struct ResultGroup: Sendable {
+package struct ResultGroup: Sendable {
     /// A pending entry.
-    public struct Pending: Sendable, Equatable {
+    package struct Pending: Sendable, Equatable {
         /// The entry's id.
-        public var entry: String
+        package var entry: String
         /// The consumer that it was delivered to.
-        public var consumer: String
+        package var consumer: String
         /// The number of times that it was delivered.
-        public var deliveries: Int
+        package var deliveries: Int
     }
 
     /// The approximate maximum number of parked results; the oldest are removed.
@@ -30,7 +30,7 @@ public struct ResultGroup: Sendable {
     ///   - client: a client of the server that has the queue. Reading blocks its connection.
     ///   - group: the group's name.
     ///   - consumer: the name of this consumer; must be unique among running consumers.
-    public init(_ client: RedisClient, _ keys: QueueKeys, group: String, consumer: String) {
+    package init(_ client: RedisClient, _ keys: QueueKeys, group: String, consumer: String) {
         self.client = client
         self.keys = keys
         self.group = group
@@ -42,7 +42,7 @@ public struct ResultGroup: Sendable {
     ///   only.
     /// - Returns: true if the group is new.
     /// - Throws: `RedisError`.
-    public func create(since milliseconds: Int64?) async throws -> Bool {
+    package func create(since milliseconds: Int64?) async throws -> Bool {
         // A group begins after the entry that it is created with.
         let start = milliseconds.map { $0 > 0 ? "\($0 - 1)-\(UInt64.max)" : "0" } ?? "$"
         do {
@@ -58,7 +58,7 @@ public struct ResultGroup: Sendable {
     ///   - count: their maximum number.
     ///   - milliseconds: the maximum time to wait for the first of them; `nil` to return at once.
     /// - Throws: `RedisError`.
-    public func take(_ count: Int, waiting milliseconds: Int?) async throws -> ResultPage {
+    package func take(_ count: Int, waiting milliseconds: Int?) async throws -> ResultPage {
         var command = RedisCommand("XREADGROUP", "GROUP", group, consumer, "COUNT", "\(count)")
         if let milliseconds {
             command.append("BLOCK")
@@ -73,7 +73,7 @@ public struct ResultGroup: Sendable {
 
     /// Returns the consumers that have pending entries.
     /// - Throws: `RedisError`.
-    public func holders() async throws -> [String] {
+    package func holders() async throws -> [String] {
         let consumers = try await client.call(RedisCommand("XINFO", "CONSUMERS", keys.results, group)).root.children
         // Each is an array of names and values.
         return consumers.compactMap { consumer in
@@ -94,7 +94,7 @@ public struct ResultGroup: Sendable {
     ///   - entry: the entry after which to begin; `nil` to begin with the oldest.
     ///   - count: their maximum number.
     /// - Throws: `RedisError`.
-    public func pending(
+    package func pending(
         of other: String? = nil, idle: Int = 0, after entry: String? = nil, count: Int
     ) async throws -> [Pending] {
         var command = RedisCommand("XPENDING", keys.results, group)
@@ -120,7 +120,7 @@ public struct ResultGroup: Sendable {
     /// - Returns: the entries that this consumer has now. Those that the stream has dropped in the meantime are
     ///   acknowledged.
     /// - Throws: `RedisError`.
-    public func reclaim(_ entries: [String], idle: Int) async throws -> ResultPage {
+    package func reclaim(_ entries: [String], idle: Int) async throws -> ResultPage {
         guard !entries.isEmpty else { return ResultPage() }
         let page = ResultPage(try await client.call(claim(entries, idle: idle)).root)
         // Redis 7 drops them itself; 6.2 replies with nil in their places.
@@ -139,7 +139,7 @@ public struct ResultGroup: Sendable {
 
     /// Renews entries that this consumer still works on, so that no other takes them over.
     /// - Throws: `RedisError`.
-    public func renew(_ entries: [String]) async throws {
+    package func renew(_ entries: [String]) async throws {
         guard !entries.isEmpty else { return }
         var command = claim(entries, idle: 0)
         command.append("JUSTID")
@@ -154,7 +154,7 @@ public struct ResultGroup: Sendable {
 
     /// Acknowledges entries: the group has handled all of their results.
     /// - Throws: `RedisError`.
-    public func acknowledge(_ entries: [String]) async throws {
+    package func acknowledge(_ entries: [String]) async throws {
         guard !entries.isEmpty else { return }
         var command = RedisCommand("XACK", keys.results, group)
         for entry in entries { command.append(entry) }
@@ -165,7 +165,7 @@ public struct ResultGroup: Sendable {
 
     /// Parks a result, unless it was read from there. Its entry can then be acknowledged.
     /// - Throws: `RedisError`.
-    public func park(_ result: StoredResult) async throws {
+    package func park(_ result: StoredResult) async throws {
         guard result.parkedAs == nil else { return }
         var command = RedisCommand(
             "XADD", keys.parkedResults(group), "MAXLEN", "~", "\(Self.maximumParked)", "*", "entry", result.id)
@@ -179,7 +179,7 @@ public struct ResultGroup: Sendable {
     /// Reads parked results, the oldest first.
     /// - Parameter last: the result after which to begin; `nil` to begin with the oldest.
     /// - Throws: `RedisError`.
-    public func parked(after last: StoredResult? = nil, count: Int) async throws -> [StoredResult] {
+    package func parked(after last: StoredResult? = nil, count: Int) async throws -> [StoredResult] {
         let start = last?.parkedAs.map { "(\($0)" } ?? "-"
         let reply = try await client.call(
             RedisCommand("XRANGE", keys.parkedResults(group), start, "+", "COUNT", "\(count)"))
@@ -191,7 +191,7 @@ public struct ResultGroup: Sendable {
 
     /// Removes parked results: the group has handled them.
     /// - Throws: `RedisError`.
-    public func removeParked(_ results: [StoredResult]) async throws {
+    package func removeParked(_ results: [StoredResult]) async throws {
         let parked = results.compactMap(\.parkedAs)
         guard !parked.isEmpty else { return }
         var command = RedisCommand("XDEL", keys.parkedResults(group))
@@ -201,7 +201,7 @@ public struct ResultGroup: Sendable {
 
     /// Removes this consumer if it has nothing pending, so that the names of former processes do not accumulate.
     /// - Throws: `RedisError`.
-    public func leave() async throws {
+    package func leave() async throws {
         guard try await pending(of: consumer, count: 1).isEmpty else { return }
         _ = try await client.call(RedisCommand("XGROUP", "DELCONSUMER", keys.results, group, consumer))
     }

@@ -4,11 +4,11 @@ import PushQueue
 import Redis
 
 /// The results of some entries of a queue's stream.
-public struct ResultPage: Sendable {
+package struct ResultPage: Sendable {
     /// The results in the order of the entries.
-    public let results: [StoredResult]
+    package let results: [StoredResult]
     /// The ids of the entries, each of which has at least one result.
-    public let entries: [String]
+    package let entries: [String]
 
     /// Makes an empty page.
     package init() {
@@ -42,7 +42,7 @@ public struct ResultPage: Sendable {
     ///   - entry: the entry after which to begin.
     ///   - count: the maximum number of entries.
     /// - Throws: `RedisError`.
-    public static func read(
+    package static func read(
         after entry: String, count: Int, _ client: RedisClient, _ keys: QueueKeys
     ) async throws -> ResultPage {
         try await read(from: "(\(entry)", to: "+", count: count, client, keys)
@@ -56,7 +56,7 @@ public struct ResultPage: Sendable {
     ///   - newestFirst: true to go back in time; `start` is then the newest.
     ///   - count: the maximum number of entries.
     /// - Throws: `RedisError`.
-    public static func read(
+    package static func read(
         from start: String, to end: String, newestFirst: Bool = false, count: Int, _ client: RedisClient,
         _ keys: QueueKeys
     ) async throws -> ResultPage {

@@ -3,13 +3,13 @@ import PushQueue
 import Redis
 
 /// A result in a queue's stream. An entry of the stream has the results of many notifications.
-public struct StoredResult: Sendable {
+package struct StoredResult: Sendable {
     /// The id of its entry, `<milliseconds since 1970>-<number>`.
-    public let entry: String
+    package let entry: String
     /// The number of the result in its entry, from 0.
-    public let index: Int
+    package let index: Int
     /// The fields in their order; unknown ones are empty.
-    public let fields: [(name: String, value: ByteBuffer)]
+    package let fields: [(name: String, value: ByteBuffer)]
     /// The id of its entry in the stream of parked results; `nil` if it was not read from there.
     package var parkedAs: String?
 
@@ -30,10 +30,10 @@ public struct StoredResult: Sendable {
     }
 
     /// A text that no other result of the queue has: `<entry>/<index>`.
-    public var id: String { "\(entry)/\(index)" }
+    package var id: String { "\(entry)/\(index)" }
 
     /// The value of a field; `nil` if unknown.
-    public subscript(name: String) -> String? {
+    package subscript(name: String) -> String? {
         guard let field = fields.first(where: { $0.name == name }), field.value.readableBytes > 0 else { return nil }
         return String(buffer: field.value)
     }
@@ -42,7 +42,7 @@ public struct StoredResult: Sendable {
     package var time: Int64? { self["time"].flatMap { Int64(bounding: $0) } }
 
     /// An id before those of all entries.
-    public static let beginning = "0-0"
+    package static let beginning = "0-0"
 
     /// The position of a result in the stream.
     package struct Place: Comparable, Sendable {
@@ -82,7 +82,7 @@ public struct StoredResult: Sendable {
     ///   - entry: the entry after which it is.
     ///   - milliseconds: the maximum time to wait.
     /// - Throws: `RedisError`.
-    public static func wait(
+    package static func wait(
         after entry: String, milliseconds: Int, _ client: RedisClient, _ keys: QueueKeys
     ) async throws {
         _ = try await client.call(

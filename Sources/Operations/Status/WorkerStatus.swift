@@ -82,7 +82,7 @@ extension WorkerCommand {
     /// Gives the command to a process through one of its queues. A later command replaces it. Works on a Redis whose
     /// memory is full.
     /// - Throws: `RedisError`.
-    public func send(to process: String, _ client: RedisClient, _ keys: QueueKeys) async throws {
+    package func send(to process: String, _ client: RedisClient, _ keys: QueueKeys) async throws {
         try await QueueScript.write("SET", keys.order(process), client) { command in
             command.append(text)
             command.append("PX")

@@ -5,21 +5,21 @@
 ///
 /// It is stricter than the RFC, for the sake of the parsers that read the text later: no byte order mark, no nesting
 /// beyond ``maximumDepth``, and every escaped surrogate must be half of a pair.
-public struct JSONScanner {
+package struct JSONScanner {
     /// The maximum depth of nested arrays and objects.
-    public static let maximumDepth = 64
+    package static let maximumDepth = 64
 
     package let bytes: UnsafeRawBufferPointer
     package let end: Int
 
     /// The position of the scanner, counted from the start of the bytes that it was given.
-    public internal(set) var offset: Int
+    package internal(set) var offset: Int
 
     /// The number of arrays and objects that the caller has entered.
     private(set) var depth = 0
 
     /// - Parameter bytes: the text; it must outlive the scanner.
-    public init(_ bytes: UnsafeRawBufferPointer) {
+    package init(_ bytes: UnsafeRawBufferPointer) {
         self.init(bytes, in: 0..<bytes.count)
     }
 
@@ -33,14 +33,14 @@ public struct JSONScanner {
     /// Checks that the bytes are one JSON value with nothing but white space around it.
     /// - Parameter bytes: the whole text.
     /// - Throws: ``JSONError`` for the first byte that is not valid.
-    public static func validate(_ bytes: UnsafeRawBufferPointer) throws(JSONError) {
+    package static func validate(_ bytes: UnsafeRawBufferPointer) throws(JSONError) {
         var scanner = JSONScanner(bytes)
         try scanner.skipDocument()
     }
 
     /// Steps over one value and the white space around it, after which the text must end.
     /// - Throws: ``JSONError`` for the first byte that is not valid.
-    public mutating func skipDocument() throws(JSONError) {
+    package mutating func skipDocument() throws(JSONError) {
         try begin()
         try skipValue()
         try finish()
@@ -69,7 +69,7 @@ public struct JSONScanner {
 
     /// Steps over spaces, tabs and line ends.
     @inline(__always)
-    public mutating func skipWhitespace() {
+    package mutating func skipWhitespace() {
         while offset < end {
             let byte = bytes[offset]
             if byte > 0x20 { return }
@@ -80,7 +80,7 @@ public struct JSONScanner {
 
     /// Steps over one value of any kind, from its first byte to after its last.
     /// - Throws: ``JSONError`` for the first byte that is not valid.
-    public mutating func skipValue() throws(JSONError) {
+    package mutating func skipValue() throws(JSONError) {
         // One bit per open bracket, 1 for an object: no recursion, and no stack that could overflow.
         var objects: UInt64 = 0
         let outermost = depth

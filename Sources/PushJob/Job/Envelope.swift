@@ -6,38 +6,38 @@ import NIOCore
 /// The bytes from `"job":` to the last `}` are the producer's, unchanged, and need not be JSON: a body that could not
 /// be read is wrapped, too. Wrappers never nest. A body that does not begin exactly like a wrapper, or whose head
 /// cannot be read, counts as a plain job.
-public struct Envelope: Equatable, Sendable {
+package struct Envelope: Equatable, Sendable {
     /// True if there is a wrapper.
-    public internal(set) var isWrapped = false
+    package internal(set) var isWrapped = false
     /// The number of the next attempt; 1 for a fresh job.
-    public internal(set) var attempt = 1
+    package internal(set) var attempt = 1
     /// The number of times that the job was reclaimed from a lane whose lease had expired.
-    public internal(set) var reclaims = 0
+    package internal(set) var reclaims = 0
     /// The number of times that the job was requeued from the dead letters.
-    public internal(set) var requeues: Int32 = 0
+    package internal(set) var requeues: Int32 = 0
     /// The time at which the job was last requeued, in milliseconds since 1970.
-    public internal(set) var requeued: Int64?
+    package internal(set) var requeued: Int64?
     /// True if the job has the reservation that its `unique_for` requires.
-    public internal(set) var isReserved = false
+    package internal(set) var isReserved = false
     /// The reason why the job is not due yet; `nil` after a failure, and in wrappers of versions that did not write it.
-    public internal(set) var why: Why?
+    package internal(set) var why: Why?
     /// True if an operator has made the job due: its `send_at` no longer counts.
-    public internal(set) var isDue = false
+    package internal(set) var isDue = false
     /// The job's id.
-    public internal(set) var id: JobField?
+    package internal(set) var id: JobField?
     /// The job's first claim, as `<lane>:<number>.<stamp>`; the identity of a job without an id.
-    public internal(set) var origin: JobField?
+    package internal(set) var origin: JobField?
     /// The last failure: a JSON object.
-    public internal(set) var error: JobField?
+    package internal(set) var error: JobField?
     /// The job's last claim.
-    public internal(set) var claim: JobField?
+    package internal(set) var claim: JobField?
     /// The time at which the job was first seen, in milliseconds since 1970.
-    public internal(set) var enqueued: Int64?
+    package internal(set) var enqueued: Int64?
     /// The range of the producer's bytes in the body.
-    public internal(set) var original: Range<Int>
+    package internal(set) var original: Range<Int>
 
     /// The reason why a job that has not failed waits.
-    public enum Why: String, Sendable {
+    package enum Why: String, Sendable {
         /// It can't be sent now; no attempt is spent.
         case deferred
         /// It waits for its `send_at`.
@@ -49,11 +49,11 @@ public struct Envelope: Equatable, Sendable {
     init(original: Range<Int>) { self.original = original }
 
     /// True if the wrapper lists the tokens that are still to be sent to, instead of the job's own.
-    public var overridesTokens: Bool { tokenList != nil }
+    package var overridesTokens: Bool { tokenList != nil }
 
     /// Returns the tokens that are still to be sent to, as decoded text; none if the wrapper does not list them.
     /// - Parameter body: the bytes that this was read from.
-    public func tokens(in body: ByteBuffer) -> [ByteBuffer] {
+    package func tokens(in body: ByteBuffer) -> [ByteBuffer] {
         guard let tokenList else { return [] }
         return JobTokens(body: body, list: tokenList).map { $0.text(in: body) }
     }
@@ -84,7 +84,7 @@ public struct Envelope: Equatable, Sendable {
 
     /// Reads a body's wrapper, if it has one. The job in it is not read, so this works for every body.
     /// - Parameter body: the claimed bytes.
-    public static func read(_ body: ByteBuffer) -> Envelope {
+    package static func read(_ body: ByteBuffer) -> Envelope {
         body.withUnsafeReadableBytes { read($0) }
     }
 

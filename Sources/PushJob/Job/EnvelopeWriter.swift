@@ -4,13 +4,13 @@ import NIOCore
 ///
 /// Write the members that apply, each once. Then append the original and `}` to the ``head()``, or let ``wrapping(_:)``
 /// do that. ``Envelope/read(_:)`` can always read the result if the id is one that a job can have.
-public struct EnvelopeWriter: Sendable {
+package struct EnvelopeWriter: Sendable {
     private var buffer: ByteBuffer
 
     /// - Parameters:
     ///   - buffer: the buffer to append to; empty unless heads are collected in one buffer.
     ///   - attempt: the number of the next attempt, from 1.
-    public init(into buffer: ByteBuffer = ByteBuffer(), attempt: Int = 1) {
+    package init(into buffer: ByteBuffer = ByteBuffer(), attempt: Int = 1) {
         self.buffer = buffer
         self.buffer.writeStaticString(Envelope.prefix)
         self.buffer.writeStaticString(#""attempt":"#)
@@ -18,32 +18,32 @@ public struct EnvelopeWriter: Sendable {
     }
 
     /// Writes the job's id: decoded text of at most 255 bytes.
-    public mutating func write(id: ByteBuffer) {
+    package mutating func write(id: ByteBuffer) {
         buffer.writeStaticString(#","id":"#)
         buffer.writeJSONString(id)
     }
 
     /// Writes the job's first claim, as `<lane>:<number>.<stamp>`.
-    public mutating func write(origin: ByteBuffer) {
+    package mutating func write(origin: ByteBuffer) {
         buffer.writeStaticString(#","origin":"#)
         buffer.writeJSONString(origin)
     }
 
     /// Writes the number of times that the job was reclaimed from a lane whose lease had expired.
-    public mutating func write(reclaims: Int) {
+    package mutating func write(reclaims: Int) {
         buffer.writeStaticString(#","reclaims":"#)
         buffer.writeJSONInteger(Int64(reclaims))
     }
 
     /// Writes the number of times that the job was requeued from the dead letters; 0 writes nothing.
-    public mutating func write(requeues: Int32) {
+    package mutating func write(requeues: Int32) {
         guard requeues > 0 else { return }
         buffer.writeStaticString(#","requeues":"#)
         buffer.writeJSONInteger(Int64(requeues))
     }
 
     /// Writes the time at which the job was last requeued, in milliseconds since 1970; `nil` writes nothing.
-    public mutating func write(requeued: Int64?) {
+    package mutating func write(requeued: Int64?) {
         guard let requeued else { return }
         buffer.writeStaticString(#","requeued":"#)
         buffer.writeJSONInteger(requeued)
@@ -51,7 +51,7 @@ public struct EnvelopeWriter: Sendable {
 
     /// Writes the tokens that are still to be sent to, as decoded text. Without tokens, it writes nothing, and the
     /// job's own apply.
-    public mutating func write(tokens: some Sequence<ByteBuffer>) {
+    package mutating func write(tokens: some Sequence<ByteBuffer>) {
         var separator: StaticString = #","tokens":["#
         var isEmpty = true
         for token in tokens {
@@ -69,7 +69,7 @@ public struct EnvelopeWriter: Sendable {
     ///   - reason: APNs' reason or one of the worker's own.
     ///   - at: the time of the failure, in milliseconds since 1970.
     ///   - refusedBy: the digests of the configurations by which workers have refused the job, separated by spaces.
-    public mutating func write(errorStatus status: Int?, reason: String, at: Int64, refusedBy: String? = nil) {
+    package mutating func write(errorStatus status: Int?, reason: String, at: Int64, refusedBy: String? = nil) {
         buffer.writeStaticString(#","error":{"#)
         if let status {
             buffer.writeStaticString(#""status":"#)
@@ -88,53 +88,53 @@ public struct EnvelopeWriter: Sendable {
     }
 
     /// Writes an error as it was in another wrapper: a JSON object.
-    public mutating func write(error: ByteBuffer) {
+    package mutating func write(error: ByteBuffer) {
         buffer.writeStaticString(#","error":"#)
         buffer.writeImmutableBuffer(error)
     }
 
     /// Writes the job's last claim.
-    public mutating func write(claim: ByteBuffer) {
+    package mutating func write(claim: ByteBuffer) {
         buffer.writeStaticString(#","claim":"#)
         buffer.writeJSONString(claim)
     }
 
     /// Writes that the job has its reservation. Without this, the next claim would ask for it again and find the id
     /// reserved.
-    public mutating func write(reserved: Bool) {
+    package mutating func write(reserved: Bool) {
         if reserved { buffer.writeStaticString(#","reserved":true"#) }
     }
 
     /// Writes the reason why a job that has not failed is not due yet; `nil` writes nothing.
-    public mutating func write(why: Envelope.Why?) {
+    package mutating func write(why: Envelope.Why?) {
         guard let why else { return }
         buffer.writeStaticString(#","why":"#)
         buffer.writeJSONString(why.rawValue)
     }
 
     /// Writes that an operator has made the job due, regardless of its `send_at`.
-    public mutating func write(due: Bool) {
+    package mutating func write(due: Bool) {
         if due { buffer.writeStaticString(#","due":true"#) }
     }
 
     /// Writes the time at which the job was first seen, in milliseconds since 1970.
-    public mutating func write(enqueued: Int64) {
+    package mutating func write(enqueued: Int64) {
         buffer.writeStaticString(#","enqueued":"#)
         buffer.writeJSONInteger(enqueued)
     }
 
     /// Returns the members so far, for a caller that appends further ones and `"job":` itself.
-    public consuming func prefix() -> ByteBuffer { buffer }
+    package consuming func prefix() -> ByteBuffer { buffer }
 
     /// Returns the wrapper up to and including `"job":`. The original must follow, and then `}`.
-    public consuming func head() -> ByteBuffer {
+    package consuming func head() -> ByteBuffer {
         buffer.writeStaticString(Self.jobMember)
         return buffer
     }
 
     /// Returns the whole wrapper.
     /// - Parameter original: the producer's bytes, JSON or not.
-    public consuming func wrapping(_ original: ByteBuffer) -> ByteBuffer {
+    package consuming func wrapping(_ original: ByteBuffer) -> ByteBuffer {
         buffer.writeStaticString(Self.jobMember)
         buffer.writeImmutableBuffer(original)
         buffer.writeInteger(UInt8(ascii: "}"))

@@ -1,5 +1,5 @@
 /// The time until which APNs should try to deliver a notification.
-public enum Expiration: Equatable, Sendable {
+package enum Expiration: Equatable, Sendable {
     /// A time in seconds since 1970; 0 means one attempt and no storing (Apple: "Sending notification requests to
     /// APNs", `apns-expiration`).
     case epoch(Int64)
@@ -7,12 +7,12 @@ public enum Expiration: Equatable, Sendable {
     case after(seconds: Int64)
 
     /// The last valid second, the end of the year 9999. A current time in milliseconds is always beyond it.
-    public static let latestEpoch = JobTime.latestSecond
+    package static let latestEpoch = JobTime.latestSecond
 
     /// Parses the text of a flag: `0`, a second since 1970, an ISO 8601 time, or a duration such as `45s`, `30m`,
     /// `1h30m`, `7d` or `2w`.
     /// - Returns: nil for any other text.
-    public init?(_ text: String) {
+    package init?(_ text: String) {
         if let second = Int64(text), (0...Self.latestEpoch).contains(second) {
             self = .epoch(second)
         } else {
@@ -28,17 +28,17 @@ public enum Expiration: Equatable, Sendable {
 }
 
 /// Durations in jobs, such as `45s`, `30m`, `1h30m`, `7d` or `2w`: whole seconds.
-public enum JobDuration {
+package enum JobDuration {
     /// The longest valid duration, 100 years in seconds.
-    public static let longest = Int64(DurationText.longest / 1000)
+    package static let longest = Int64(DurationText.longest / 1000)
 
     /// The range of `unique_for` in seconds: up to 30 days, because each reservation is a key in Redis' memory.
-    public static let uniqueFor: ClosedRange<Int64> = 1...(30 * 86_400)
+    package static let uniqueFor: ClosedRange<Int64> = 1...(30 * 86_400)
 
     /// Parses a duration.
     /// - Parameter text: the text.
     /// - Returns: seconds, or nil if it is not a duration.
-    public static func seconds(_ text: String) -> Int64? {
+    package static func seconds(_ text: String) -> Int64? {
         DurationText.milliseconds(text, smallest: .seconds).map { Int64($0 / 1000) }
     }
 

@@ -59,7 +59,7 @@ package enum MemberName {
 }
 
 /// A text that is not a job's, recognized by its first bytes.
-public enum ForeignText: String, Sendable, CaseIterable {
+package enum ForeignText: String, Sendable, CaseIterable {
     case gzip = "it is compressed with gzip; push the JSON text itself"
     case zlib = "it is compressed with zlib; push the JSON text itself"
     case zstandard = "it is compressed with Zstandard; push the JSON text itself"

@@ -1,6 +1,6 @@
 extension Job {
     /// The kind of notification of a job without ``pushType``.
-    public enum Kind: Equatable, Sendable {
+    package enum Kind: Equatable, Sendable {
         /// Any other notification.
         case alert
         /// `content-available` 1 or true, and nothing to show: no `alert`, `badge` or `sound` (Apple: "Pushing
@@ -21,7 +21,7 @@ extension Job {
     }
 
     /// The kind of notification. Use it only for jobs without ``pushType``.
-    public var kind: Kind {
+    package var kind: Kind {
         if channel != nil || isLiveActivity { return .liveActivity }
         if traits.contains(.shortForms), facts.named.contains(.mdm), traits.contains(.mdm) { return .mdm }
         guard facts.named.isDisjoint(with: .visible) else { return .alert }

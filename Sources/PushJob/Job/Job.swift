@@ -3,9 +3,9 @@ import NIOCore
 /// A push job as it was claimed: its bytes, and the places of its members in them.
 ///
 /// It allocates and copies nothing; everything that it returns is a slice of ``body``.
-public struct Job: Sendable {
+package struct Job: Sendable {
     /// The action for a notification whose answer never arrived.
-    public enum OnUncertain: Sendable {
+    package enum OnUncertain: Sendable {
         /// Send it again: the device may get it twice.
         case resend
         /// Drop it: the device may never get it.
@@ -14,61 +14,61 @@ public struct Job: Sendable {
 
     /// The claimed bytes and, if a job of another format had to be rewritten to be read, the rewritten text after them.
     /// All offsets count from the first readable byte.
-    public let body: ByteBuffer
+    package let body: ByteBuffer
 
     /// The contents of the job's wrapper; a fresh job has none.
-    public private(set) var envelope: Envelope
+    package private(set) var envelope: Envelope
 
     /// The producer's id, or the wrapper's.
-    public internal(set) var id: JobField?
+    package internal(set) var id: JobField?
     /// The device token, if there is only one and no wrapper lists others. It may not be hexadecimal.
-    public internal(set) var token: JobField?
+    package internal(set) var token: JobField?
     /// The broadcast channel's id, if the job is for a channel and not for devices: 1 to 255 base64 characters (Apple:
     /// "Sending broadcast push notification requests to APNs", `apns-channel-id`).
-    public internal(set) var channel: JobField?
+    package internal(set) var channel: JobField?
     /// The name of the app to send through.
-    public internal(set) var app: JobField?
+    package internal(set) var app: JobField?
     /// The `apns-topic` header: printable ASCII.
-    public internal(set) var topic: JobField?
+    package internal(set) var topic: JobField?
     /// The `apns-push-type` header: printable ASCII, but not necessarily a type that exists.
-    public internal(set) var pushType: JobField?
+    package internal(set) var pushType: JobField?
     /// The `apns-collapse-id` header: at most 64 bytes of printable ASCII.
-    public internal(set) var collapseID: JobField?
+    package internal(set) var collapseID: JobField?
     /// The `apns-id` header: a UUID.
-    public internal(set) var apnsID: JobField?
+    package internal(set) var apnsID: JobField?
     /// The `traceparent` as it was written, valid or not; see ``trace``.
-    public internal(set) var traceparent: JobField?
+    package internal(set) var traceparent: JobField?
     /// The name of the campaign that the job belongs to: 1 to 100 bytes without control characters. `nil` if the member
     /// is not valid: the job is sent nevertheless.
-    public internal(set) var campaign: JobField?
+    package internal(set) var campaign: JobField?
     /// The key among whose jobs this one waits for its share: 1 to 100 bytes without control characters. `nil` if the
     /// member is not valid: the job is sent nevertheless.
-    public internal(set) var fair: JobField?
+    package internal(set) var fair: JobField?
     /// The maximum number of notifications per second for jobs with the same ``fair``, 1 to 1,000,000.
-    public internal(set) var fairPerSecond: Int?
+    package internal(set) var fairPerSecond: Int?
     /// The producer's labels as written: a JSON object of up to 4 strings, with names and values of 1 to 64 bytes
     /// without control characters. `nil` if the member is not valid: the job is sent nevertheless.
-    public internal(set) var labels: JobField?
+    package internal(set) var labels: JobField?
     /// The APNs payload as written: a JSON object. It is empty for a job of short forms, and not always what is sent:
     /// see ``makesPayload``.
-    public internal(set) var payload: JobField
+    package internal(set) var payload: JobField
 
     /// The `apns-priority` header: 1, 5 or 10.
-    public internal(set) var priority: Int?
+    package internal(set) var priority: Int?
     /// The time until which the notification is valid.
-    public internal(set) var expiration: Expiration?
+    package internal(set) var expiration: Expiration?
     /// The time before which it must not be sent, in milliseconds since 1970.
-    public internal(set) var sendAt: Int64?
+    package internal(set) var sendAt: Int64?
     /// The time of the device's last registration, in milliseconds since 1970.
-    public internal(set) var registeredAt: Int64?
+    package internal(set) var registeredAt: Int64?
     /// The time at which the job was made, in milliseconds since 1970: the producer's, or else the wrapper's.
-    public internal(set) var enqueuedAt: Int64?
+    package internal(set) var enqueuedAt: Int64?
     /// The maximum number of attempts, 1 to 1000.
-    public internal(set) var maxAttempts: Int?
+    package internal(set) var maxAttempts: Int?
     /// The milliseconds for which no other job with the same id is sent: 1 second to 30 days. Requires an ``id``.
-    public internal(set) var uniqueFor: Int64?
+    package internal(set) var uniqueFor: Int64?
     /// The action if an answer never arrives.
-    public internal(set) var onUncertain = OnUncertain.resend
+    package internal(set) var onUncertain = OnUncertain.resend
 
     var traits: JobTraits = []
     /// Facts about the payload, as it was written or as it will be composed.
@@ -90,13 +90,13 @@ public struct Job: Sendable {
     package mutating func recordReservation() { (envelope.isWrapped, envelope.isReserved) = (true, true) }
 
     /// The range of the producer's bytes in ``body``: all of it, or the contents of the wrapper.
-    public var original: Range<Int> { envelope.original }
+    package var original: Range<Int> { envelope.original }
 
     /// The range in ``body`` of the object with the job's members.
     var document: Range<Int> { argument?.range ?? original }
 
     /// True if this object is not among the claimed bytes, but was rewritten after them.
-    public var isRewritten: Bool { document.lowerBound >= original.upperBound }
+    package var isRewritten: Bool { document.lowerBound >= original.upperBound }
 
     /// A number made of the names of all members that the worker does not know; 0 if there are none. Jobs with the same
     /// names have the same number.
@@ -114,7 +114,7 @@ public struct Job: Sendable {
     }
 
     /// The device tokens, if there is an array of them: the wrapper's if it has one, else the producer's.
-    public var tokens: JobTokens? {
+    package var tokens: JobTokens? {
         tokenList.map { JobTokens(body: body, list: $0) }
     }
 
@@ -122,40 +122,40 @@ public struct Job: Sendable {
     package var campaignName: ByteBuffer? { campaign.map(text) }
 
     /// The labels as a JSON object in one line, without white space between its parts.
-    public var labelsText: ByteBuffer? { labels.map { JobLabels.compact(bytes($0)) } }
+    package var labelsText: ByteBuffer? { labels.map { JobLabels.compact(bytes($0)) } }
 
     /// True if notifications with the same content for the same device must be sent only once.
-    public var collapsesDuplicates: Bool { traits.contains(.collapseDuplicates) }
+    package var collapsesDuplicates: Bool { traits.contains(.collapseDuplicates) }
 
     /// True if the results of the job's notifications are kept even if its queue keeps fewer.
-    public var keepsResult: Bool { traits.contains(.keepResult) }
+    package var keepsResult: Bool { traits.contains(.keepResult) }
 
     /// True if the job is sent before the others that wait in its queue.
-    public var isUrgent: Bool { traits.contains(.urgent) }
+    package var isUrgent: Bool { traits.contains(.urgent) }
 
     /// The trace that the job belongs to, if its `traceparent` is a valid one.
-    public var trace: TraceParent? { traceparent.flatMap { TraceParent(text($0)) } }
+    package var trace: TraceParent? { traceparent.flatMap { TraceParent(text($0)) } }
 
     /// True if the producer records the trace that the job belongs to.
-    public var isSampled: Bool { traceparent.map { TraceParent.isSampled(text($0)) } ?? false }
+    package var isSampled: Bool { traceparent.map { TraceParent.isSampled(text($0)) } ?? false }
 
     /// The number of devices that the job is for; 1 for a job to a channel.
-    public var tokenCount: Int { tokenList?.count ?? 1 }
+    package var tokenCount: Int { tokenList?.count ?? 1 }
 
     /// Returns a string's characters: a slice without a copy if it is written without escapes.
     /// - Parameter field: one of this job's strings.
-    public func text(_ field: JobField) -> ByteBuffer { field.text(in: body) }
+    package func text(_ field: JobField) -> ByteBuffer { field.text(in: body) }
 
     /// Returns a member's bytes as written: a slice without a copy.
     /// - Parameter field: one of this job's members.
-    public func bytes(_ field: JobField) -> ByteBuffer { field.bytes(in: body) }
+    package func bytes(_ field: JobField) -> ByteBuffer { field.bytes(in: body) }
 
     /// The producer's bytes: a slice without a copy.
-    public var originalBytes: ByteBuffer { JobField(original).bytes(in: body) }
+    package var originalBytes: ByteBuffer { JobField(original).bytes(in: body) }
 
     /// The range in ``body`` of the producer's list of tokens with one comma beside it, which the pieces of a split job
     /// leave out. Empty if the tokens are a wrapper's.
-    public var tokensMember: Range<Int> {
+    package var tokensMember: Range<Int> {
         guard envelope.tokenList == nil, let list = tokenList else {
             return original.lowerBound..<original.lowerBound
         }
@@ -168,7 +168,7 @@ public struct Job: Sendable {
 
     /// Returns the ranges in ``body`` of the tokens, some at a time, with the commas between them.
     /// - Parameter size: the maximum number of tokens of a piece.
-    public func tokenPieces(of size: Int) -> [Range<Int>] {
+    package func tokenPieces(of size: Int) -> [Range<Int>] {
         guard let tokens else { return [] }
         var pieces: [Range<Int>] = []
         pieces.reserveCapacity(tokens.count / size + 1)
@@ -190,7 +190,7 @@ public struct Job: Sendable {
     // MARK: The payload
 
     /// True if ``payload(limit:)`` must make the payload; else ``payload`` is sent, byte for byte.
-    public var makesPayload: Bool { !traits.isDisjoint(with: [.shortForms, .truncate]) }
+    package var makesPayload: Bool { !traits.isDisjoint(with: [.shortForms, .truncate]) }
 
     /// Returns the payload to send: a slice of the job as it was written or, for a job with short forms and if the
     /// alert's body must be shortened, a new buffer. It is made again on each call.
@@ -198,7 +198,7 @@ public struct Job: Sendable {
     /// - Parameter limit: the number of bytes that APNs accepts. It applies only to a job with `truncate`; any other
     ///   payload is returned regardless of its length.
     /// - Throws: ``JobError/payloadTooLong(excess:limit:)`` for a job with `truncate` that cannot be made to fit.
-    public func payload(limit: Int) throws(JobError) -> ByteBuffer {
+    package func payload(limit: Int) throws(JobError) -> ByteBuffer {
         guard makesPayload else { return bytes(payload) }
         let whole = traits.contains(.shortForms) ? try composed() : bytes(payload)
         guard traits.contains(.truncate), whole.readableBytes > limit else { return whole }

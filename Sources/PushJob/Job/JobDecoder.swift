@@ -4,14 +4,14 @@ import NIOCore
 ///
 /// One pass over the bytes checks that all of them are JSON, records the places of the known members, and validates
 /// these. Unknown members need only be JSON.
-public struct JobDecoder {
+package struct JobDecoder {
     /// Reads a job. Allocates nothing if it succeeds.
     /// - Parameters:
     ///   - body: the claimed bytes: a producer's, perhaps in a wrapper.
     ///   - memory: the payload of the job before, which need not be read again; nil for a single job.
     /// - Throws: ``JobError/malformedJSON(_:_:)`` for a body that is not JSON, else the first rule that is broken.
     ///   ``Envelope/read(_:)`` still finds the wrapper and the original.
-    public static func decode(_ body: ByteBuffer, _ memory: PayloadMemory? = nil) throws(JobError) -> Job {
+    package static func decode(_ body: ByteBuffer, _ memory: PayloadMemory? = nil) throws(JobError) -> Job {
         guard body.readableBytes <= JobField.maximumLength else { throw .tooLarge(bytes: body.readableBytes) }
         return try body.withUnsafeReadableBytes { bytes throws(JobError) in
             var job = Job(body: body, envelope: Envelope.read(bytes))
@@ -52,7 +52,7 @@ public struct JobDecoder {
     /// - Throws: like ``decode(_:_:)``, and ``JobError/notSidekiq(_:)`` and ``JobError/otherClass(_:accepted:)`` for
     ///   Sidekiq's format.
     @inline(__always)
-    public static func decode(
+    package static func decode(
         _ body: ByteBuffer, as format: JobFormat, _ memory: PayloadMemory? = nil
     ) throws(JobError) -> Job {
         switch format {
@@ -100,7 +100,7 @@ public struct JobDecoder {
     // MARK: The members
 
     /// Returns the JSON text of the job's own members, valid or not; `nil` if it is not found.
-    public static func document(of body: ByteBuffer, as format: JobFormat) -> ByteBuffer? {
+    package static func document(of body: ByteBuffer, as format: JobFormat) -> ByteBuffer? {
         let envelope = Envelope.read(body)
         guard format != .native else {
             return body.getSlice(at: body.readerIndex + envelope.original.lowerBound, length: envelope.original.count)
@@ -128,7 +128,7 @@ public struct JobDecoder {
 }
 
 /// The format of a queue's jobs.
-public enum JobFormat: Sendable, Equatable {
+package enum JobFormat: Sendable, Equatable {
     /// This project's own format: the job's members at the top level.
     case native
     /// The format of Sidekiq and Resque, `{"class":…,"args":[the job],"jid":…}`, and of ActiveJob on either. Only jobs
@@ -136,7 +136,7 @@ public enum JobFormat: Sendable, Equatable {
     case sidekiq(classes: [String])
 
     /// The same format with all classes accepted, for a job that was accepted before.
-    public var withoutClasses: JobFormat {
+    package var withoutClasses: JobFormat {
         switch self {
         case .native: .native
         case .sidekiq: .sidekiq(classes: [])
@@ -145,7 +145,7 @@ public enum JobFormat: Sendable, Equatable {
 }
 
 /// The JSON Schema (draft 2020-12) of a job.
-public enum JobSchema {
+package enum JobSchema {
     /// The schema's text, which ends with a line feed.
-    public static var text: String { String(decoding: PackageResources.job_schema_json, as: UTF8.self) }
+    package static var text: String { String(decoding: PackageResources.job_schema_json, as: UTF8.self) }
 }

@@ -3,9 +3,9 @@ import NIOCore
 /// Encodes a job from its members, for the command line and for producers in Swift.
 ///
 /// It refuses everything that the worker would refuse, so mistakes show at once and not among the dead letters.
-public struct JobEncoder: Sendable {
+package struct JobEncoder: Sendable {
     /// The value of a short form.
-    public enum ShortForm: Sendable, Equatable {
+    package enum ShortForm: Sendable, Equatable {
         /// A string, not escaped.
         case text(String)
         /// A number.
@@ -21,64 +21,64 @@ public struct JobEncoder: Sendable {
     }
 
     /// The payload's JSON text, which is copied into the job byte for byte. A job has either this or ``shortForms``.
-    public var payload: ByteBuffer?
+    package var payload: ByteBuffer?
     /// The members from which the worker composes the payload. Members that are not short forms are not written.
-    public var shortForms: [JobMember: ShortForm] = [:]
+    package var shortForms: [JobMember: ShortForm] = [:]
     /// The device tokens: one is written as `token`, more as `tokens`.
-    public var tokens: [String]
+    package var tokens: [String]
     /// The broadcast channel's id, instead of tokens.
-    public var channel: String?
+    package var channel: String?
     /// The producer's id.
-    public var id: String?
+    package var id: String?
     /// The name of the app to send through.
-    public var app: String?
+    package var app: String?
     /// The `apns-topic` header.
-    public var topic: String?
+    package var topic: String?
     /// The `apns-push-type` header.
-    public var pushType: String?
+    package var pushType: String?
     /// The `apns-priority` header.
-    public var priority: Int?
+    package var priority: Int?
     /// The time until which the notification is valid.
-    public var expiration: Expiration?
+    package var expiration: Expiration?
     /// The `apns-collapse-id` header.
-    public var collapseID: String?
+    package var collapseID: String?
     /// The `apns-id` header.
-    public var apnsID: String?
+    package var apnsID: String?
     /// The time before which it must not be sent, in milliseconds since 1970.
-    public var sendAt: Int64?
+    package var sendAt: Int64?
     /// The time of the device's last registration, in milliseconds since 1970.
-    public var registeredAt: Int64?
+    package var registeredAt: Int64?
     /// The time at which the job was made, in milliseconds since 1970; durations in ``expiration`` count from it.
-    public var enqueuedAt: Int64?
+    package var enqueuedAt: Int64?
     /// The maximum number of attempts.
-    public var maxAttempts: Int?
+    package var maxAttempts: Int?
     /// The action if an answer never arrives.
-    public var onUncertain: Job.OnUncertain?
+    package var onUncertain: Job.OnUncertain?
     /// The seconds for which no other job with the same id is sent; requires an ``id``.
-    public var uniqueFor: Int64?
+    package var uniqueFor: Int64?
     /// The trace that the job belongs to, in the format of W3C Trace Context. The worker ignores one that is not valid.
-    public var traceparent: String?
+    package var traceparent: String?
     /// The campaign that the job belongs to.
-    public var campaign: String?
+    package var campaign: String?
     /// The labels, which results, dead letters and logs carry.
-    public var labels: [(name: String, value: String)] = []
+    package var labels: [(name: String, value: String)] = []
     /// The key among whose jobs this one waits for its share of the queue.
-    public var fair: String?
+    package var fair: String?
     /// The maximum number of notifications per second for jobs with the same ``fair``, 1 to 1,000,000.
-    public var fairPerSecond: Int?
+    package var fairPerSecond: Int?
     /// True to send the job before the others that wait in its queue.
-    public var isUrgent = false
+    package var isUrgent = false
     /// True if notifications with the same content for the same device must be sent only once.
-    public var collapsesDuplicates = false
+    package var collapsesDuplicates = false
     /// True to allow the alert's body to be shortened so that the payload fits.
-    public var truncates = false
+    package var truncates = false
     /// True to keep the job's results even if its queue keeps fewer.
-    public var keepsResult = false
+    package var keepsResult = false
 
     /// - Parameters:
     ///   - tokens: the device tokens, at least one unless there is a ``channel``.
     ///   - payload: the payload's JSON text; `nil` for a job of ``shortForms``.
-    public init(tokens: [String], payload: ByteBuffer? = nil) {
+    package init(tokens: [String], payload: ByteBuffer? = nil) {
         self.tokens = tokens
         self.payload = payload
     }
@@ -87,7 +87,7 @@ public struct JobEncoder: Sendable {
     /// - Returns: the document, on one line unless the payload has more.
     /// - Throws: ``JobError`` for a payload that is not a JSON object, and for each member that the worker would
     ///   refuse.
-    public func encode() throws(JobError) -> ByteBuffer {
+    package func encode() throws(JobError) -> ByteBuffer {
         try checkTexts()
         var writer = Writer()
         writer.write(.id, id)

@@ -3,7 +3,7 @@ import NIOCore
 /// The place of a member's value in a job's body: an offset and a length, in eight bytes.
 ///
 /// For a string, the quotes are excluded. Read it with ``Job/text(_:)`` or ``Job/bytes(_:)``.
-public struct JobField: Equatable, Sendable {
+package struct JobField: Equatable, Sendable {
     private let start: UInt32
     /// The top bit is set if there are escapes; no body is too long for the other bits.
     private let lengthAndFlag: UInt32
@@ -21,13 +21,13 @@ public struct JobField: Equatable, Sendable {
     }
 
     /// The number of bytes in the job's body before it.
-    public var offset: Int { Int(start) }
+    package var offset: Int { Int(start) }
 
     /// Its length in bytes, as written.
-    public var length: Int { Int(lengthAndFlag & ~Self.escapesFlag) }
+    package var length: Int { Int(lengthAndFlag & ~Self.escapesFlag) }
 
     /// True if a string has escape sequences, so that its characters differ from its bytes.
-    public var hasEscapes: Bool { lengthAndFlag & Self.escapesFlag != 0 }
+    package var hasEscapes: Bool { lengthAndFlag & Self.escapesFlag != 0 }
 
     var range: Range<Int> { offset..<(offset + length) }
 

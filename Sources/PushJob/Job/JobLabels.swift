@@ -1,16 +1,16 @@
 import NIOCore
 
 /// The members `campaign` and `labels` of a job, which results, dead letters and logs carry, and its `fair`.
-public enum JobLabels {
+package enum JobLabels {
     /// The maximum length of a campaign's name and of a `fair` in bytes.
-    public static let maximumCampaign = 100
+    package static let maximumCampaign = 100
     /// The maximum number of labels.
-    public static let maximumCount = 4
+    package static let maximumCount = 4
     /// The maximum length of a label's name and of its value in bytes.
-    public static let maximumLength = 64
+    package static let maximumLength = 64
 
     /// Returns true if a text is a valid name of a campaign.
-    public static func isCampaign(_ name: String) -> Bool {
+    package static func isCampaign(_ name: String) -> Bool {
         var name = name
         return name.withUTF8 {
             MemberRules.isIdentifier(

@@ -1,6 +1,6 @@
 extension JobMember {
     /// The description of a valid value, as the end of the sentence "it must be …".
-    public var expectation: String {
+    package var expectation: String {
         switch self {
         case .id, .app: "a string of 1 to 255 bytes without control characters"
         case .token: "a string of hex digits or base64"

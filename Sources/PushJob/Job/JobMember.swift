@@ -1,5 +1,5 @@
 /// The members of a job that the worker knows (docs/jobs.md). All others stay in the job unchanged.
-public enum JobMember: UInt8, CaseIterable, Sendable {
+package enum JobMember: UInt8, CaseIterable, Sendable {
     /// The producer's id.
     case id
     /// The device token.
@@ -107,7 +107,7 @@ public enum JobMember: UInt8, CaseIterable, Sendable {
     case custom
 
     /// The member's name in a job.
-    public var name: StaticString {
+    package var name: StaticString {
         switch self {
         case .id: "id"
         case .token: "token"
@@ -175,7 +175,7 @@ public enum JobMember: UInt8, CaseIterable, Sendable {
     package var isShortForm: Bool { rawValue >= JobMember.alert.rawValue }
 
     /// The short forms that go into `aps`, in the order in which they are written there.
-    public static let apsMembers = allCases[(Int(JobMember.alert.rawValue))...Int(JobMember.urlArguments.rawValue)]
+    package static let apsMembers = allCases[(Int(JobMember.alert.rawValue))...Int(JobMember.urlArguments.rawValue)]
 
     /// The member with this name, spelled without escapes.
     @inline(__always)

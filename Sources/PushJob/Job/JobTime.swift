@@ -1,8 +1,8 @@
 /// Times in jobs and on the command line, as milliseconds since 1970.
-public enum JobTime {
+package enum JobTime {
     /// The valid times: 1970 to the end of the year 9999, in milliseconds. Current milliseconds, mistaken for seconds,
     /// are always outside.
-    public static let range: ClosedRange<Int64> = 0...(latestSecond * 1000 + 999)
+    package static let range: ClosedRange<Int64> = 0...(latestSecond * 1000 + 999)
     /// The time from now in milliseconds beyond which a job is hardly meant to be scheduled: a year.
     package static let farAhead: Int64 = 366 * 86_400_000
     /// The last second of the year 9999.
@@ -11,7 +11,7 @@ public enum JobTime {
     /// Parses seconds since 1970, with or without a fraction, or an ISO 8601 time.
     /// - Parameter text: the text.
     /// - Returns: milliseconds since 1970, or nil if it is neither.
-    public static func milliseconds(_ text: String) -> Int64? {
+    package static func milliseconds(_ text: String) -> Int64? {
         var text = text
         return text.withUTF8 { characters in
             let bytes = UnsafeRawBufferPointer(characters)

@@ -1,9 +1,9 @@
 /// A mistake in a member of a job or of its payload: where it is, what was found, and what to write.
 ///
 /// It contains names of members, but never a value: payloads and tokens must not reach a log.
-public struct MemberMistake: Equatable, Sendable, CustomStringConvertible {
+package struct MemberMistake: Equatable, Sendable, CustomStringConvertible {
     /// The kind of mistake.
-    public enum Kind: String, Sendable, CaseIterable {
+    package enum Kind: String, Sendable, CaseIterable {
         /// A value of the wrong type, or out of range.
         case value
         /// A member that Apple does not document where it is.
@@ -15,16 +15,16 @@ public struct MemberMistake: Equatable, Sendable, CustomStringConvertible {
     }
 
     /// The kind of mistake.
-    public let kind: Kind
+    package let kind: Kind
     /// The member, with the members that it is in: `aps.alert.title`.
-    public let path: String
+    package let path: String
     /// The number of bytes before its value from the start of the text that was read.
-    public let offset: Int
+    package let offset: Int
     /// The rest of a sentence that begins with the path: "must be a string, not a number".
-    public let sentence: String
+    package let sentence: String
 
     /// The whole sentence.
-    public var description: String { "`\(path)` \(sentence)" }
+    package var description: String { "`\(path)` \(sentence)" }
 
     // MARK: Making one
 

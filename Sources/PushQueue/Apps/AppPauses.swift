@@ -5,9 +5,9 @@ import Redis
 /// The pauses of apps, which the whole fleet shares.
 ///
 /// Not thread-safe. Use it only on the client's event loop; completions are called there, too.
-public final class AppPauses {
+package final class AppPauses {
     /// The answer to a worker that asks for a probe.
-    public enum ProbeAnswer: Sendable, Equatable {
+    package enum ProbeAnswer: Sendable, Equatable {
         /// The app is no longer paused.
         case closed
         /// Send one notification of the app.
@@ -17,29 +17,29 @@ public final class AppPauses {
     }
 
     /// How long an app is paused.
-    public struct Durations: Sendable, Equatable {
+    package struct Durations: Sendable, Equatable {
         /// The pause before the first probe, in milliseconds.
-        public var first: Int64 = 15_000
+        package var first: Int64 = 15_000
         /// The longest pause between probes, in milliseconds.
-        public var longest: Int64 = 300_000
+        package var longest: Int64 = 300_000
         /// The time limit of a probe, after which another lane can send one, in milliseconds.
-        public var probe: Int64 = 30_000
+        package var probe: Int64 = 30_000
 
         /// The defaults.
-        public init() {}
+        package init() {}
     }
 
     private let client: any RedisSender
     private let keys: SharedKeys
     private let worker: String
     /// The durations of pauses from now on.
-    public var durations: Durations
+    package var durations: Durations
     private let scripts: ScriptRunner
 
     /// - Parameters:
     ///   - client: a client for the slot of the shared keys.
     ///   - worker: the lane's name, which pauses record.
-    public convenience init(client: any RedisSender, keys: SharedKeys, worker: String, durations: Durations) {
+    package convenience init(client: any RedisSender, keys: SharedKeys, worker: String, durations: Durations) {
         self.init(client: client, keys: keys, worker: worker, durations: durations, clock: .server)
     }
 
@@ -58,7 +58,7 @@ public final class AppPauses {
     ///   - isProbe: true if a probe was refused, which lengthens the pause.
     ///   - configuration: a digest of what APNs has refused, such as the credential. Other functions take the same.
     ///   - completion: gets the milliseconds until the next probe; `nil` if an operator has paused the app.
-    public func trip(
+    package func trip(
         _ app: String, reason: String, detail: String?, isProbe: Bool, configuration: String,
         completion: @escaping (Result<Int64?, QueueFailure>) -> Void
     ) {
@@ -74,7 +74,7 @@ public final class AppPauses {
     }
 
     /// Asks whether to send a probe of a paused app.
-    public func probe(
+    package func probe(
         _ app: String, configuration: String,
         completion: @escaping (Result<ProbeAnswer, QueueFailure>) -> Void
     ) {
@@ -94,7 +94,7 @@ public final class AppPauses {
 
     /// Ends the pause of an app, unless an operator ordered it, or it is one of workers with another configuration that
     /// still make probes.
-    public func close(
+    package func close(
         _ app: String, configuration: String, completion: @escaping (Result<Void, QueueFailure>) -> Void
     ) {
         run("close", app, configuration, completion, arguments: { _ in }, reading: { _, _, _ in })
@@ -126,7 +126,7 @@ public final class AppPauses {
     }
 
     /// Reads the pauses of apps, in their order; `nil` for an app that is not paused.
-    public func read(
+    package func read(
         _ apps: [String], completion: @escaping (Result<[PauseRecord?], QueueFailure>) -> Void
     ) {
         guard !apps.isEmpty else { return completion(.success([])) }

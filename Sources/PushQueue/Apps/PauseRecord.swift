@@ -3,26 +3,26 @@ import NIOCore
 import PrintableText
 
 /// The record in Redis of a paused app or queue: a breaker that opened, or an operator's pause.
-public struct PauseRecord: Sendable, Equatable {
+package struct PauseRecord: Sendable, Equatable {
     /// The reason's code, or an operator's text, printable.
-    public var reason: String
+    package var reason: String
     /// The explanation of the reason, printable.
-    public var detail: String?
+    package var detail: String?
     /// The beginning of the pause, in milliseconds since 1970; `nil` if unknown.
-    public var since: Int64?
+    package var since: Int64?
     /// The time of the next probe, in milliseconds since 1970; `nil` for a pause that only an operator ends.
-    public var until: Int64?
+    package var until: Int64?
     /// The time at which ``until`` was set, in milliseconds since 1970; `nil` if unknown.
-    public var setAt: Int64?
+    package var setAt: Int64?
     /// The lane that opened the breaker, or the operator who ordered the pause.
-    public var by: String?
+    package var by: String?
     /// The digest of the configuration that APNs has refused; `nil` for a pause of all workers.
-    public var configuration: String?
+    package var configuration: String?
     /// True for a queue whose lanes must hand back the jobs that they have not submitted.
-    public var handsBack = false
+    package var handsBack = false
 
     /// Makes a pause; see the properties for units.
-    public init(
+    package init(
         reason: String, detail: String? = nil, since: Int64? = nil, until: Int64? = nil, by: String? = nil
     ) {
         self.reason = reason
@@ -33,7 +33,7 @@ public struct PauseRecord: Sendable, Equatable {
     }
 
     /// Parses the record in Redis. Any other text is a pause, too: the text is its reason.
-    public init(_ text: ByteBuffer) {
+    package init(_ text: ByteBuffer) {
         struct Form: Decodable {
             var reason: String?
             var detail: String?
@@ -64,17 +64,17 @@ public struct PauseRecord: Sendable, Equatable {
 
     /// Returns the milliseconds to the next probe; `nil` if only an operator ends the pause. Zero if the clock was set
     /// back since.
-    public func wait(now: Int64) -> Int64? {
+    package func wait(now: Int64) -> Int64? {
         guard let until else { return nil }
         if let setAt, setAt > now + 1000 { return 0 }
         return max(0, until - now)
     }
 
     /// The reason with its detail, such as `HungUp (the gateway drops connections)`.
-    public var explanation: String { detail.map { "\(reason) (\($0))" } ?? reason }
+    package var explanation: String { detail.map { "\(reason) (\($0))" } ?? reason }
 
     /// The reason, the beginning and the end of the pause, on one line.
-    public var inWords: String {
+    package var inWords: String {
         var words = explanation
         if let since { words += ", since \(Self.time(since))" }
         words += until.map { ", next probe \(Self.time($0))" } ?? ", until an operator resumes it"

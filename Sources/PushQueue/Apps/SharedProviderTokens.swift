@@ -6,22 +6,22 @@ import Redis
 /// Tokens are not verified here. The caller must verify them, because any client of Redis may have written them.
 ///
 /// Not thread-safe. Use it only on the client's event loop; completions are called there, too.
-public final class SharedProviderTokens {
+package final class SharedProviderTokens {
     /// A token that a worker offers to share.
-    public struct Offer: Sendable {
+    package struct Offer: Sendable {
         /// The key's identifier.
-        public var keyID: String
+        package var keyID: String
         /// The team's identifier.
-        public var teamID: String
+        package var teamID: String
         /// The time of its signature, in seconds since 1970.
-        public var issuedAt: Int64
+        package var issuedAt: Int64
         /// The token.
-        public var token: String
+        package var token: String
         /// The time of signature of the token that APNs refused as expired, in seconds since 1970; 0 for none.
-        public var refusedAt: Int64
+        package var refusedAt: Int64
 
         /// Makes an offer; see the properties for units.
-        public init(keyID: String, teamID: String, issuedAt: Int64, token: String, refusedAt: Int64 = 0) {
+        package init(keyID: String, teamID: String, issuedAt: Int64, token: String, refusedAt: Int64 = 0) {
             self.keyID = keyID
             self.teamID = teamID
             self.issuedAt = issuedAt
@@ -31,7 +31,7 @@ public final class SharedProviderTokens {
     }
 
     /// The result of an offer.
-    public enum Answer: Sendable, Equatable {
+    package enum Answer: Sendable, Equatable {
         /// The token was stored: all workers use it from now on.
         case taken
         /// The token of another worker is in use.
@@ -41,7 +41,7 @@ public final class SharedProviderTokens {
     }
 
     /// The age in seconds from which a token is replaced.
-    public static let renewalAge: Int64 = 40 * 60
+    package static let renewalAge: Int64 = 40 * 60
     /// The time in seconds for which APNs accepts a token.
     private static let life = 60 * 60
     /// The maximum difference between the clocks, in seconds.
@@ -52,7 +52,7 @@ public final class SharedProviderTokens {
     private let scripts: ScriptRunner
 
     /// - Parameter client: a client for the slot of the shared keys.
-    public convenience init(client: any RedisSender, keys: SharedKeys) {
+    package convenience init(client: any RedisSender, keys: SharedKeys) {
         self.init(client: client, keys: keys, clock: .server)
     }
 
@@ -63,10 +63,10 @@ public final class SharedProviderTokens {
     }
 
     /// True while Redis is connected.
-    public var isReady: Bool { client.isReady }
+    package var isReady: Bool { client.isReady }
 
     /// Offers a token, which is stored if there is none, or only an old one.
-    public func share(_ offer: Offer, completion: @escaping (Result<Answer, QueueFailure>) -> Void) {
+    package func share(_ offer: Offer, completion: @escaping (Result<Answer, QueueFailure>) -> Void) {
         scripts.run(
             .shareProviderToken, [keys.providerToken(team: offer.teamID, key: offer.keyID)],
             arguments: { command in

@@ -3,9 +3,9 @@
 ///
 /// All lanes read it repeatedly, on all queues. So it contains the time at which it was given, and a process obeys only
 /// a command that is newer than all earlier ones.
-public struct WorkerCommand: Sendable, Equatable {
+package struct WorkerCommand: Sendable, Equatable {
     /// The kind of command.
-    public enum Kind: String, Sendable, CaseIterable {
+    package enum Kind: String, Sendable, CaseIterable {
         /// Claim nothing more, finish the claimed jobs, and keep running.
         case quiet
         /// Claim again.
@@ -15,21 +15,21 @@ public struct WorkerCommand: Sendable, Equatable {
     }
 
     /// The time after which a command expires, in milliseconds: its process may no longer exist.
-    public static let lifetime = 600_000
+    package static let lifetime = 600_000
 
     /// The kind of command.
-    public var kind: Kind
+    package var kind: Kind
     /// The time at which it was given, in milliseconds since 1970 by Redis' clock.
-    public var at: Int64
+    package var at: Int64
 
     /// Makes a command from its parts.
-    public init(_ kind: Kind, at: Int64) {
+    package init(_ kind: Kind, at: Int64) {
         self.kind = kind
         self.at = at
     }
 
     /// Parses the text in Redis; `nil` if it is not a command.
-    public init?(_ text: String) {
+    package init?(_ text: String) {
         let parts = text.split(separator: " ", omittingEmptySubsequences: false)
         guard parts.count == 2, let kind = Kind(rawValue: String(parts[0])), let at = Int64(bounding: parts[1]) else {
             return nil
@@ -38,5 +38,5 @@ public struct WorkerCommand: Sendable, Equatable {
     }
 
     /// The text in Redis.
-    public var text: String { "\(kind.rawValue) \(at)" }
+    package var text: String { "\(kind.rawValue) \(at)" }
 }

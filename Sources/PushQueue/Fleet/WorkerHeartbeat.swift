@@ -2,20 +2,20 @@ import NIOCore
 import PushJob
 
 /// A lane's report in the form in which it is sent with a claim. Redis adds the times.
-public struct WorkerHeartbeat: Sendable {
+package struct WorkerHeartbeat: Sendable {
     /// The name of the worker's process, to which commands are given.
-    public var process: String
+    package var process: String
     /// The time for which the process has been running, in milliseconds.
-    public var uptime: Int64
+    package var uptime: Int64
     /// The members of the report's JSON object, with its closing brace.
-    public var members: ByteBuffer
+    package var members: ByteBuffer
     /// The format of the queue's jobs.
-    public var format: JobFormat
+    package var format: JobFormat
 
     /// - Parameters:
     ///   - report: the report; its times are ignored.
     ///   - format: the format of the queue's jobs.
-    public init(_ report: WorkerReport, uptime: Int64, format: JobFormat = .native) {
+    package init(_ report: WorkerReport, uptime: Int64, format: JobFormat = .native) {
         self.format = format
         process = report.process
         self.uptime = uptime

@@ -1,9 +1,9 @@
 import NIOCore
 
 /// A device token that is no longer valid, and the known facts about it.
-public struct InvalidToken: Sendable, Equatable {
+package struct InvalidToken: Sendable, Equatable {
     /// The source of the report. The raw value is the `source` in the details.
-    public enum Source: String, Sendable {
+    package enum Source: String, Sendable {
         case apns
         case gateway
         case feedback
@@ -12,7 +12,7 @@ public struct InvalidToken: Sendable, Equatable {
     }
 
     /// The result of marking a token as invalid.
-    public enum Marking: Int, Sendable {
+    package enum Marking: Int, Sendable {
         /// It was added.
         case added = 1
         /// It was in the set already.
@@ -22,20 +22,20 @@ public struct InvalidToken: Sendable, Equatable {
     }
 
     /// Lower-case hex digits.
-    public var token: ByteBuffer
+    package var token: ByteBuffer
     /// The time since which it is invalid, in milliseconds since 1970.
-    public var at: Int64
+    package var at: Int64
     /// APNs' reason.
-    public var reason: String
+    package var reason: String
     /// The topic that it is not valid for; `nil` for all.
-    public var topic: ByteBuffer?
+    package var topic: ByteBuffer?
     /// The environment in which it is not valid: `production`, `sandbox`, or another server's name; `nil` if unknown.
-    public var environment: String?
+    package var environment: String?
     /// The source of the report.
-    public var source: Source
+    package var source: Source
 
     /// Makes a record; see the properties for formats and units.
-    public init(
+    package init(
         token: ByteBuffer, at: Int64, reason: String, topic: ByteBuffer?, environment: String? = nil, source: Source
     ) {
         self.token = token
@@ -67,7 +67,7 @@ public struct InvalidToken: Sendable, Equatable {
     /// - Parameters:
     ///   - app: the app's name.
     ///   - outcome: such as `added`.
-    public func writeLine(to lines: inout ByteBuffer, app: String, outcome: String) {
+    package func writeLine(to lines: inout ByteBuffer, app: String, outcome: String) {
         lines.writeString("{\"token\":")
         lines.writeJSONString(token)
         lines.writeString(",\"at\":\(at),\"app\":")

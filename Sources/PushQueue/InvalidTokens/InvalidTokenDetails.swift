@@ -4,20 +4,20 @@ import PushJob
 /// The known facts about an invalid token.
 ///
 /// Any client of Redis may have written them. Unreadable facts count as unknown; the token is invalid nevertheless.
-public struct InvalidTokenDetails: Sendable, Equatable {
+package struct InvalidTokenDetails: Sendable, Equatable {
     /// The time since which it is invalid, in milliseconds since 1970.
-    public var at: Int64?
+    package var at: Int64?
     /// The topic that it is not valid for.
-    public var topic: ByteBuffer?
+    package var topic: ByteBuffer?
     /// The environment in which it is not valid.
-    public var environment: ByteBuffer?
+    package var environment: ByteBuffer?
     /// APNs' reason.
-    public var reason: ByteBuffer?
+    package var reason: ByteBuffer?
     /// The source of the report: see ``InvalidToken/Source``.
-    public var source: ByteBuffer?
+    package var source: ByteBuffer?
 
     /// Makes details in which nothing is known.
-    public init() {}
+    package init() {}
 
     /// Parses the facts with the scanner: for a list of invalid tokens there are some per token, and a decoder would
     /// cost several times as much as sending the notification.

@@ -4,22 +4,22 @@ import Redis
 /// The set of invalid tokens that all queues share, and their details. It can be divided into shards.
 ///
 /// Not thread-safe. Use it only on the clients' event loop; completions are called there, too.
-public final class InvalidTokenSet {
+package final class InvalidTokenSet {
     /// The completion of a call: its value, or the failure.
-    public typealias Completion<Value> = (Result<Value, QueueFailure>) -> Void
+    package typealias Completion<Value> = (Result<Value, QueueFailure>) -> Void
 
     /// A token that is in the set.
-    public struct Found: Sendable, Equatable {
+    package struct Found: Sendable, Equatable {
         /// Its index among the tokens that were looked up, from 0.
-        public var place: Int
+        package var place: Int
         /// The token.
-        public var token: ByteBuffer
+        package var token: ByteBuffer
         /// The known facts about it.
-        public var details: InvalidTokenDetails
+        package var details: InvalidTokenDetails
     }
 
     /// The default time for which tokens are kept, in milliseconds.
-    public static let defaultMaximumAge = 365 * 86_400_000
+    package static let defaultMaximumAge = 365 * 86_400_000
     /// The tokens of one entry of the stream of changes.
     private static let tokensOfChange = 50
     /// The number of times that a call learns of a later division. Each step takes longer than that many calls.
@@ -40,7 +40,7 @@ public final class InvalidTokenSet {
     ///   - maximumAge: the time for which tokens are kept after they, or newer details, were added, and registrations
     ///     after they happened, in milliseconds; 0 to keep them forever. Older ones are removed gradually while others
     ///     are added or removed. A day of tokens counts as a whole.
-    public convenience init(
+    package convenience init(
         client: any RedisSender, clients: ((_ key: String) -> any RedisSender)? = nil, keys: SharedKeys,
         maximumAge: Int = defaultMaximumAge
     ) {
@@ -56,7 +56,7 @@ public final class InvalidTokenSet {
     }
 
     /// True while tokens can be added to a set that is not divided, and probably to the shards of one that is.
-    public var isReady: Bool { client.isReady }
+    package var isReady: Bool { client.isReady }
 
     // MARK: Divisions
 
@@ -105,7 +105,7 @@ public final class InvalidTokenSet {
     // MARK: Reading
 
     /// Counts the tokens in the set.
-    public func count(completion: @escaping Completion<Int>) {
+    package func count(completion: @escaping Completion<Int>) {
         call(completion) { [self] division, completion in
             form(division).sizes(of: 0..<division.shards) { completion($0.map { $0.reduce(0, +) }) }
         }
@@ -127,7 +127,7 @@ public final class InvalidTokenSet {
     ///
     /// Redis refuses it while its memory is full, on a replica, while it cannot save (`MISCONF`), and with too few
     /// replicas (`NOREPLICAS`).
-    public func probe(completion: @escaping Completion<Void>) {
+    package func probe(completion: @escaping Completion<Void>) {
         client.send(RedisCommand("SET", keys.registrations + ":probe", "", "PX", "1")) { result in
             completion(result.mapError(QueueFailure.redis).map { _ in })
         }
@@ -137,7 +137,7 @@ public final class InvalidTokenSet {
     /// - Parameters:
     ///   - candidates: lower-case hex, at most a few thousand.
     ///   - completion: gets those that are in the set, in ascending order of their places.
-    public func find(_ candidates: TokenList, completion: @escaping Completion<[Found]>) {
+    package func find(_ candidates: TokenList, completion: @escaping Completion<[Found]>) {
         guard !candidates.asksNothing else { return completion(.success([])) }
         call(completion) { [self] division, completion in
             form(division).find(candidates) { result in
@@ -156,14 +156,14 @@ public final class InvalidTokenSet {
     // MARK: Writing
 
     /// A device's registration.
-    public struct Registration: Sendable, Equatable {
+    package struct Registration: Sendable, Equatable {
         /// Its token, in lower-case hex.
-        public var token: ByteBuffer
+        package var token: ByteBuffer
         /// The time of the registration, in milliseconds since 1970.
-        public var at: Int64
+        package var at: Int64
 
         /// Makes a registration; see the properties for formats and units.
-        public init(token: ByteBuffer, at: Int64) {
+        package init(token: ByteBuffer, at: Int64) {
             self.token = token
             self.at = at
         }
@@ -175,7 +175,7 @@ public final class InvalidTokenSet {
     ///   - marked: at most a few thousand tokens.
     ///   - completion: gets the result for each token, in their order. After a failure, all can be marked again; those
     ///     that were added before it are then ``InvalidToken/Marking/known``.
-    public func mark(_ marked: [InvalidToken], completion: @escaping Completion<[InvalidToken.Marking]>) {
+    package func mark(_ marked: [InvalidToken], completion: @escaping Completion<[InvalidToken.Marking]>) {
         let tokens = marked.map { token in
             TokenForm.Stored(place: 0, token: token.token, at: token.at, day: nil, facts: token.facts)
         }
@@ -232,7 +232,7 @@ public final class InvalidTokenSet {
 
     /// Removes tokens from the set because their devices have registered again, and records the registrations. Works on
     /// a Redis whose memory is full.
-    public func register(_ registered: [Registration], completion: @escaping Completion<Void>) {
+    package func register(_ registered: [Registration], completion: @escaping Completion<Void>) {
         remove(registered.map { ($0.token, $0.at) }) { completion($0.map { _ in }) }
     }
 

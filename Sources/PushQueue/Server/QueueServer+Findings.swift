@@ -4,9 +4,9 @@ import Redis
 // Judges what the server reports, without any I/O.
 extension QueueServer {
     /// A condition of the server that endangers jobs.
-    public struct Finding: Sendable, Equatable {
+    package struct Finding: Sendable, Equatable {
         /// The kind of finding. The raw value is stable, for programs.
-        public enum Kind: String, Sendable, CaseIterable {
+        package enum Kind: String, Sendable, CaseIterable {
             /// A command that workers need is missing.
             case tooOld = "redis_too_old"
             /// The server is one of several nodes of a Cluster, and the URL names only this one.
@@ -32,7 +32,7 @@ extension QueueServer {
 
             /// True if jobs are refused, or can be lost while the server runs. With other findings, jobs are lost only
             /// if the server dies, or the finding can become a failure later.
-            public var isFailure: Bool {
+            package var isFailure: Bool {
                 switch self {
                 case .tooOld, .clusterNode, .replica, .full, .refusesWrites, .evicts: true
                 case .nearlyFull, .notPersistent, .noReplica, .noMinimumOfReplicas, .notReported: false
@@ -41,14 +41,14 @@ extension QueueServer {
         }
 
         /// The kind of finding.
-        public var kind: Kind
+        package var kind: Kind
         /// The problem and its place.
-        public var message: String
+        package var message: String
         /// The action that solves the problem.
-        public var advice: String
+        package var advice: String
 
         /// Makes a finding from its parts.
-        public init(_ kind: Kind, _ message: String, advice: String) {
+        package init(_ kind: Kind, _ message: String, advice: String) {
             self.kind = kind
             self.message = message
             self.advice = advice
@@ -59,7 +59,7 @@ extension QueueServer {
     private static let oldestVersion = [6, 2]
 
     /// All findings, failures first.
-    public var findings: [Finding] {
+    package var findings: [Finding] {
         let report: ServerInfo?
         var findings: [Finding] = []
         switch info {

@@ -4,9 +4,9 @@ import PrintableText
 ///
 /// A field that the server does not report, or reports in an unreadable form, is `nil`. Texts are printable and at most
 /// 100 characters long.
-public struct ServerInfo: Sendable, Equatable {
+package struct ServerInfo: Sendable, Equatable {
     /// The replication role.
-    public enum Role: String, Sendable {
+    package enum Role: String, Sendable {
         /// Accepts writes.
         case master
         /// Follows a master.
@@ -14,31 +14,31 @@ public struct ServerInfo: Sendable, Equatable {
     }
 
     /// The version, such as `7.0.15` or `Valkey 8.0.1`.
-    public var version: String?
+    package var version: String?
     /// The numbers of the Redis version whose commands the server has, such as `[7, 0, 15]`; empty if unknown.
-    public var compatibleVersion: [Int] = []
+    package var compatibleVersion: [Int] = []
     /// The memory that counts against ``memoryLimit``, in bytes: without the buffers for replicas and for the
     /// append-only file.
-    public var usedMemory: Int?
+    package var usedMemory: Int?
     /// `maxmemory` in bytes; 0 for no limit.
-    public var memoryLimit: Int?
+    package var memoryLimit: Int?
     /// The policy at the limit, `maxmemory-policy`, such as `noeviction` or `allkeys-lru`.
-    public var evictionPolicy: String?
+    package var evictionPolicy: String?
     /// True if the server keeps an append-only file.
-    public var keepsAppendOnlyFile: Bool?
+    package var keepsAppendOnlyFile: Bool?
     /// The replication role.
-    public var role: Role?
+    package var role: Role?
     /// The number of connected replicas.
-    public var replicas: Int?
+    package var replicas: Int?
     /// The number of replicas within `min-replicas-max-lag`; `nil` if `min-replicas-to-write` is not set.
-    public var replicasInStep: Int?
+    package var replicasInStep: Int?
     /// True for a node of a Cluster.
-    public var isClusterNode = false
+    package var isClusterNode = false
     /// The CPU time that the server has used, in seconds.
     package var cpuTime: Double?
 
     /// Parses the text of a reply, which can have all sections of `INFO` or only some.
-    public init(_ text: String) {
+    package init(_ text: String) {
         let fields = Self.fields(of: text)
         func word(_ name: Substring) -> String? {
             guard let value = fields[name]?.prefix(100).printable, !value.isEmpty else { return nil }
@@ -76,13 +76,13 @@ public struct ServerInfo: Sendable, Equatable {
     }
 
     /// The share of the memory limit that is used, 1 at the limit; `nil` without a limit, or if unknown.
-    public var memoryShare: Double? {
+    package var memoryShare: Double? {
         guard let usedMemory, let memoryLimit, memoryLimit > 0 else { return nil }
         return Double(usedMemory) / Double(memoryLimit)
     }
 
     /// The share of the memory limit from which the server counts as nearly full.
-    public static let nearlyFull = 0.9
+    package static let nearlyFull = 0.9
 
     /// True if the memory limit is nearly reached, and the server will then refuse jobs.
     package var isNearlyFull: Bool {
@@ -90,13 +90,13 @@ public struct ServerInfo: Sendable, Equatable {
     }
 
     /// True if the server evicts keys at its memory limit.
-    public var evicts: Bool { (memoryLimit ?? 0) > 0 && evictionPolicy != nil && evictionPolicy != "noeviction" }
+    package var evicts: Bool { (memoryLimit ?? 0) > 0 && evictionPolicy != nil && evictionPolicy != "noeviction" }
 
     /// True if it evicts only keys that have an expiry.
-    public var evictsExpiringKeysOnly: Bool { evicts && evictionPolicy?.hasPrefix("volatile-") == true }
+    package var evictsExpiringKeysOnly: Bool { evicts && evictionPolicy?.hasPrefix("volatile-") == true }
 
     /// The memory in use and its limit, such as `21.4 of 20.5 MiB`, or without a limit `21.4 MiB`; `nil` if unknown.
-    public var memoryInWords: String? {
+    package var memoryInWords: String? {
         guard let usedMemory else { return nil }
         guard let memoryLimit, memoryLimit > 0 else {
             let (unit, name) = Self.unit(of: usedMemory)

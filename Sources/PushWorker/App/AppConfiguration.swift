@@ -3,9 +3,9 @@ import LegacyAPNS
 import TLS
 
 /// An app for which the worker sends notifications.
-public struct AppConfiguration: Sendable {
+package struct AppConfiguration: Sendable {
     /// The credential by which APNs authenticates the app.
-    public enum Credential: Sendable {
+    package enum Credential: Sendable {
         /// Signing keys, whose tokens are sent in each request: the first, then the next if APNs refuses it. At least
         /// one.
         case providerTokens([ProviderTokenSource])
@@ -18,70 +18,70 @@ public struct AppConfiguration: Sendable {
     }
 
     /// The name by which jobs select the app (`app`).
-    public var name: String
+    package var name: String
     /// The topic of jobs that specify none: the bundle identifier. Printable ASCII.
-    public var topic: String
+    package var topic: String
     /// The credential that identifies the app to APNs.
-    public var credential: Credential
+    package var credential: Credential
     /// The plan for making the credential and the trusted authorities again when their files change, and the contents
     /// from which they were made.
-    public var renewal: (plan: CredentialPlan, contents: [[UInt8]])?
+    package var renewal: (plan: CredentialPlan, contents: [[UInt8]])?
     /// The app's other topics, which also select it.
-    public var otherTopics: [String] = []
+    package var otherTopics: [String] = []
     /// The protocol for sending notifications.
-    public enum Transport: Sendable, Equatable {
+    package enum Transport: Sendable, Equatable {
         case http2
         /// The legacy binary protocol.
         case gateway(GatewayOptions)
     }
 
     /// The protocol for sending notifications.
-    public var transport = Transport.http2
+    package var transport = Transport.http2
     /// The APNs endpoint: production, the sandbox, or another server.
-    public var endpoint = APNSEndpoint.production
+    package var endpoint = APNSEndpoint.production
     /// The certificates trusted for the connection to APNs.
-    public var trust = TLSTrust.system
+    package var trust = TLSTrust.system
     /// The number of connections per lane that stay open while idle.
-    public var minimumConnections = 1
+    package var minimumConnections = 1
     /// The maximum number of connections per lane.
-    public var maximumConnections = 4
+    package var maximumConnections = 4
     /// The idle time in seconds after which a connection beyond the minimum is closed.
-    public var idleTimeout = 300
+    package var idleTimeout = 300
     /// The age in seconds at which a connection is replaced; `nil` for never.
-    public var maximumConnectionAge: Int?
+    package var maximumConnectionAge: Int?
     /// The proxy for connections to APNs; `nil` for none.
-    public var proxy: HTTPProxy?
+    package var proxy: HTTPProxy?
     /// The maximum number of concurrent requests per connection, even if APNs allows more.
-    public var maximumStreams = 1000
+    package var maximumStreams = 1000
     /// The time limit for the answer to a request, in milliseconds.
-    public var requestTimeout = 20_000
+    package var requestTimeout = 20_000
     /// The time limit for each of TCP, the proxy's answer and TLS, in milliseconds.
-    public var connectTimeout = 10_000
+    package var connectTimeout = 10_000
     /// The first pause after a failed connection attempt, in milliseconds. It doubles with each further failure.
-    public var reconnectBase = 250
+    package var reconnectBase = 250
     /// The longest pause between attempts to connect, in milliseconds.
-    public var reconnectCap = 30_000
+    package var reconnectCap = 30_000
     /// The maximum number of notifications per second, for all workers together; `nil` for no limit.
-    public var maximumPerSecond: Int?
+    package var maximumPerSecond: Int?
     /// The share of answers that report a bad device token (`BadDeviceToken`, `DeviceTokenNotForTopic`) above which the
     /// app is paused and no token is marked invalid, from 0 to 1. At 1 every such answer is believed.
-    public var maximumBadTokenShare = 0.5
+    package var maximumBadTokenShare = 0.5
     /// The `apns-expiration` of jobs that specify none, in seconds after the job was made; 0 for now or never, `nil`
     /// for APNs' default.
-    public var expiration: Int?
+    package var expiration: Int?
     /// True if a job that violates a requirement of Apple's that APNs does not check becomes a dead letter.
-    public var strictPayloads = false
+    package var strictPayloads = false
 
     /// True if notifications are sent over the legacy binary protocol.
-    public var usesGateway: Bool {
+    package var usesGateway: Bool {
         if case .gateway = transport { true } else { false }
     }
 
     /// The environment recorded with invalid tokens: `production`, `sandbox`, or another server's host and port.
-    public var environment: String { endpoint.environment }
+    package var environment: String { endpoint.environment }
 
     /// Creates a configuration with defaults for everything else.
-    public init(name: String, topic: String, credential: Credential) {
+    package init(name: String, topic: String, credential: Credential) {
         self.name = name
         self.topic = topic
         self.credential = credential
@@ -90,7 +90,7 @@ public struct AppConfiguration: Sendable {
     /// Trusts only these authorities for the connection to APNs. A file that cannot be read now, or is a named pipe, is
     /// read when the first connection is prepared, and not watched.
     /// - Throws: `SecretSource.Unreadable` for other sources.
-    public mutating func trust(_ authorities: SecretSource) throws {
+    package mutating func trust(_ authorities: SecretSource) throws {
         let bytes: [UInt8]
         do {
             bytes = try authorities.read()

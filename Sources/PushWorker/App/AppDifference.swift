@@ -42,13 +42,13 @@ struct AppDifference: Equatable {
 }
 
 /// The apps that a reload added, changed and removed, by name.
-public struct ReloadReport: Sendable, Equatable {
+package struct ReloadReport: Sendable, Equatable {
     // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
-    public var added: [String] = []
+    package var added: [String] = []
     // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
-    public var changed: [String] = []
+    package var changed: [String] = []
     // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
-    public var removed: [String] = []
+    package var removed: [String] = []
 
     init(from old: [AppConfiguration], to new: [AppConfiguration]) {
         for app in new {

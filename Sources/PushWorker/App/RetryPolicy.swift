@@ -2,14 +2,14 @@ import APNS
 import Sockets
 
 /// The rules for the time and number of retries.
-public struct RetryPolicy: Sendable, Equatable {
+package struct RetryPolicy: Sendable, Equatable {
     /// The maximum of the first pause in milliseconds; it doubles with each attempt.
-    public var base: Int64 = 1000
+    package var base: Int64 = 1000
     /// The maximum of all pauses in milliseconds. Apple asks for 15 minutes after a server error ("Handling
     /// notification responses from APNs").
-    public var cap: Int64 = 900_000
+    package var cap: Int64 = 900_000
     /// The number of attempts of a job that specifies none.
-    public var maximumAttempts = 10
+    package var maximumAttempts = 10
 
     /// The time after it was first seen during which a notification may be resent without spending an attempt, in
     /// milliseconds. After a server error, one with an expiration may be until it expires.
@@ -29,7 +29,7 @@ public struct RetryPolicy: Sendable, Equatable {
     }
 
     /// Creates the default policy.
-    public init() {}
+    package init() {}
 
     /// Returns the pause before the next attempt in milliseconds: exponential with full jitter, so that notifications
     /// that failed together are not retried together.
@@ -37,7 +37,7 @@ public struct RetryPolicy: Sendable, Equatable {
     ///   - attempt: the number of attempts made, from 1.
     ///   - retryAfter: the seconds requested by the server: the minimum, up to `longestRequestedPause`.
     ///   - jitter: a random number from 0 to 1, evenly distributed.
-    public func delay(afterAttempt attempt: Int, retryAfter: Int?, jitter: Double) -> Int64 {
+    package func delay(afterAttempt attempt: Int, retryAfter: Int?, jitter: Double) -> Int64 {
         let backoff = Backoff(first: .milliseconds(base), longest: .milliseconds(cap))
         let pause = backoff.pause(failures: attempt, random: jitter).nanoseconds / 1_000_000
         return retryAfter.map { asked($0) + pause } ?? pause

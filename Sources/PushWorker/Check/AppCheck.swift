@@ -5,7 +5,7 @@ import NIOCore
 import NIOPosix
 
 /// Tries an app's credential and endpoint in the way a worker uses them.
-public struct AppCheck: Sendable {
+package struct AppCheck: Sendable {
     /// A device token that belongs to no device. APNs reports it as bad only if it accepts the credential and the
     /// topic.
     private static let madeUpToken = String(repeating: "0", count: 64)
@@ -17,7 +17,7 @@ public struct AppCheck: Sendable {
     private let now: Int64
 
     /// - Parameter now: seconds since 1970.
-    public init(_ app: AppConfiguration, eventLoop: any EventLoop, now: Int64) {
+    package init(_ app: AppConfiguration, eventLoop: any EventLoop, now: Int64) {
         self.app = app
         self.eventLoop = eventLoop
         self.now = now
@@ -26,7 +26,7 @@ public struct AppCheck: Sendable {
     private var subject: String { "app \(app.name)" }
 
     /// Returns the findings about the credential, without a connection.
-    public func credential() -> [CheckVerdict] {
+    package func credential() -> [CheckVerdict] {
         var verdicts: [CheckVerdict] = []
         switch app.credential {
         case .providerTokens(let sources):
@@ -58,7 +58,7 @@ public struct AppCheck: Sendable {
     }
 
     /// Connects to APNs and sends a notification to a token that belongs to no device.
-    public func endpoint() async -> [CheckVerdict] {
+    package func endpoint() async -> [CheckVerdict] {
         let via = app.proxy.map { " through \($0)" } ?? ""
         let sources = app.credential.tokenSources
         var verdicts: [CheckVerdict] = []
@@ -88,7 +88,7 @@ public struct AppCheck: Sendable {
     }
 
     /// Sends the notifications of a job one after another, and returns the answers of APNs.
-    public func send(_ notifications: [Notification]) async -> [CheckVerdict] {
+    package func send(_ notifications: [Notification]) async -> [CheckVerdict] {
         do {
             let session = try await CheckSession.open(app, on: eventLoop, within: Self.patience)
             var verdicts: [CheckVerdict] = []

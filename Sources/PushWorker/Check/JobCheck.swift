@@ -4,7 +4,7 @@ import PushJob
 import PushQueue
 
 /// Predicts the fate of a job.
-public struct JobCheck {
+package struct JobCheck {
     private let apps: [AppConfiguration]
     private let format: JobFormat
     private let maximumAttempts: Int
@@ -14,7 +14,7 @@ public struct JobCheck {
     ///   - apps: the apps of the worker.
     ///   - format: the format of the queue's jobs.
     ///   - maximumAttempts: the number of attempts of a job that specifies none.
-    public init(
+    package init(
         _ apps: [AppConfiguration], format: JobFormat = .native, maximumAttempts: Int = RetryPolicy().maximumAttempts
     ) {
         self.apps = apps
@@ -24,18 +24,18 @@ public struct JobCheck {
     }
 
     /// The result of a check of a job that does not depend on the apps of a worker.
-    public struct Review: Sendable {
+    package struct Review: Sendable {
         /// The job; `nil` if it can't be read.
-        public var job: Job?
+        package var job: Job?
         /// The reason for which no worker could send it; `nil` if one could.
-        public var defect: String?
+        package var defect: String?
         /// The likely mistakes in it, if it can be sent.
-        public var hints: [Hint] = []
+        package var hints: [Hint] = []
     }
 
     /// Checks a job, whatever the apps of the workers are.
     /// - Parameter now: milliseconds since 1970.
-    public static func review(_ body: ByteBuffer, as format: JobFormat, now: Int64) -> Review {
+    package static func review(_ body: ByteBuffer, as format: JobFormat, now: Int64) -> Review {
         let job: Job
         do throws(JobError) {
             job = try JobDecoder.decode(body, as: format)
@@ -79,7 +79,7 @@ public struct JobCheck {
     /// - Parameters:
     ///   - name: its name in the findings, such as `job, line 3`.
     ///   - now: milliseconds since 1970.
-    public func run(_ body: ByteBuffer, name: String, now: Int64) -> (verdicts: [CheckVerdict], plan: JobPlan?) {
+    package func run(_ body: ByteBuffer, name: String, now: Int64) -> (verdicts: [CheckVerdict], plan: JobPlan?) {
         func warnings(_ hints: [Hint]) -> [CheckVerdict] { hints.map { CheckVerdict(.warning, name, $0.detail) } }
         let job: Job
         do throws(JobError) {
@@ -113,7 +113,7 @@ public struct JobCheck {
 
     /// Predicts what would happen to a job, without an explanation.
     /// - Parameter now: milliseconds since 1970.
-    public func forecast(_ body: ByteBuffer, now: Int64) -> JobForecast {
+    package func forecast(_ body: ByteBuffer, now: Int64) -> JobForecast {
         let job: Job
         do throws(JobError) {
             job = try JobDecoder.decode(body, as: format)

@@ -1,18 +1,18 @@
 /// The predicted fate of a job, without its explanation.
-public struct JobForecast: Sendable {
+package struct JobForecast: Sendable {
     /// The number of notifications that would be sent.
-    public var notifications = 0
+    package var notifications = 0
     /// The reasons for which the job would not be sent as it is.
-    public var findings: [Finding] = []
+    package var findings: [Finding] = []
 
     /// A reason for which a job would not be sent, or would be sent in another way than its producer may expect.
-    public struct Finding: Sendable, Equatable {
+    package struct Finding: Sendable, Equatable {
         /// The effect on the job.
-        public var effect: Effect
+        package var effect: Effect
         /// The reason of a dead letter, such as `MalformedToken`, or the rule of a hint, such as `unknown_member`.
-        public var reason: String
+        package var reason: String
         /// One sentence, which contains neither tokens nor payloads.
-        public var detail: String
+        package var detail: String
 
         init(_ effect: Effect, _ reason: String, _ detail: String) {
             self.effect = effect
@@ -27,7 +27,7 @@ public struct JobForecast: Sendable {
     }
 
     /// The effect of a finding, in the order of a report.
-    public enum Effect: String, CaseIterable, Sendable, Encodable {
+    package enum Effect: String, CaseIterable, Sendable, Encodable {
         /// The job, or a part of its tokens, would not be sent.
         case notSent = "not_sent"
         /// The job would be sent in another way than its producer may expect.
@@ -37,58 +37,58 @@ public struct JobForecast: Sendable {
     }
 
     /// Creates a forecast.
-    public init(notifications: Int = 0, findings: [Finding] = []) {
+    package init(notifications: Int = 0, findings: [Finding] = []) {
         self.notifications = notifications
         self.findings = findings
     }
 
     /// The forecast of an ID for which rpush has no notification.
-    public static var missing: Self {
+    package static var missing: Self {
         Self(findings: [.init(.skipped, "missing", "rpush has no notification with this ID")])
     }
 }
 
 /// The counts of the forecasts of many jobs.
-public struct JobSurvey: Sendable {
+package struct JobSurvey: Sendable {
     /// The maximum number of kinds of findings, because a producer's texts are in some details.
     static let maximumKinds = 200
 
     /// The jobs with findings of one kind.
-    public struct Row: Sendable, Equatable, Encodable {
+    package struct Row: Sendable, Equatable, Encodable {
         /// The effect on the jobs.
-        public let effect: JobForecast.Effect
+        package let effect: JobForecast.Effect
         /// The reason of a dead letter, or the rule of a hint.
-        public let reason: String
+        package let reason: String
         /// The number of jobs.
-        public fileprivate(set) var jobs: Int
+        package fileprivate(set) var jobs: Int
         /// The place of the first such job, such as `line 3`.
-        public let example: String
+        package let example: String
         /// The detail of the first such job.
-        public let detail: String
+        package let detail: String
     }
 
     /// The number of jobs that were read.
-    public private(set) var jobs = 0
+    package private(set) var jobs = 0
     /// The number of jobs that would be sent as they are.
-    public private(set) var sent = 0
+    package private(set) var sent = 0
     /// The number of jobs that would be sent in another way than their producer may expect.
-    public private(set) var different = 0
+    package private(set) var different = 0
     /// The number of jobs of which at least a part would not be sent.
-    public private(set) var notSent = 0
+    package private(set) var notSent = 0
     /// The number of jobs that are not for APNs, or that the other system has ended.
-    public private(set) var skipped = 0
+    package private(set) var skipped = 0
     /// The number of notifications that would be sent.
-    public private(set) var notifications = 0
+    package private(set) var notifications = 0
     /// The number of findings whose kinds were too many to count.
-    public private(set) var otherFindings = 0
+    package private(set) var otherFindings = 0
     private var kinds: [String: Row] = [:]
 
     /// Creates a survey of no jobs.
-    public init() {}
+    package init() {}
 
     /// Adds a job.
     /// - Parameter place: the place of the job, for an example.
-    public mutating func add(_ forecast: JobForecast, at place: @autoclosure () -> String) {
+    package mutating func add(_ forecast: JobForecast, at place: @autoclosure () -> String) {
         jobs += 1
         notifications += forecast.notifications
         let effects = forecast.findings.map(\.effect)
@@ -115,7 +115,7 @@ public struct JobSurvey: Sendable {
     }
 
     /// The kinds of findings: by effect, the most frequent first.
-    public var rows: [Row] {
+    package var rows: [Row] {
         JobForecast.Effect.allCases.flatMap { effect in
             kinds.values.filter { $0.effect == effect }
                 .sorted { ($1.jobs, $0.reason, $0.detail) < ($0.jobs, $1.reason, $1.detail) }

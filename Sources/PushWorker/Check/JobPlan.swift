@@ -4,11 +4,11 @@ import PushJob
 import PushQueue
 
 /// The notifications that a worker would send for a job.
-public struct JobPlan: Sendable {
+package struct JobPlan: Sendable {
     /// The index of the job's app.
-    public var app: Int
+    package var app: Int
     /// The notifications that would be sent.
-    public var notifications: [Notification] = []
+    package var notifications: [Notification] = []
     /// The tokens that would become dead letters while others are sent: their positions, from 1, and the reasons.
     var refused: [(place: Int, why: Reason)] = []
     /// The requirements of Apple's that the job does not meet and that APNs does not check.

@@ -9,14 +9,14 @@ import PushJob
 ///
 /// The job is what rpush sends, not what the notification says: over HTTP/2, rpush sends `apns-priority` 10 and
 /// `apns-expiration` 0 unless `data` has `headers`.
-public struct RpushNotification {
+package struct RpushNotification {
     /// The reason why a notification can't be read.
-    public struct Unreadable: Error, Equatable, CustomStringConvertible {
+    package struct Unreadable: Error, Equatable, CustomStringConvertible {
         /// One sentence without the notification's values.
-        public let description: String
+        package let description: String
 
         /// The forecast of the notification.
-        public var forecast: JobForecast {
+        package var forecast: JobForecast {
             JobForecast(findings: [.init(.notSent, "unreadable", description)])
         }
     }
@@ -28,7 +28,7 @@ public struct RpushNotification {
 
     /// Reads the fields of a hash in Redis.
     /// - Parameter hash: names and values.
-    public init(hash: [(name: String, value: ByteBuffer)]) throws(Unreadable) {
+    package init(hash: [(name: String, value: ByteBuffer)]) throws(Unreadable) {
         fields = [:]
         isFromRedis = true
         // The default, which is not stored.
@@ -45,7 +45,7 @@ public struct RpushNotification {
 
     /// Reads a row of the table `rpush_notifications` as a JSON object. It may have the `bundle_id` of its app.
     /// - Parameter row: the names of the columns and their values.
-    public init(row: ByteBuffer) throws(Unreadable) {
+    package init(row: ByteBuffer) throws(Unreadable) {
         fields = [:]
         isFromRedis = false
         do throws(JSONError) {
@@ -74,16 +74,16 @@ public struct RpushNotification {
     private mutating func removeNulls() { fields = fields.filter { $0.value != ByteBuffer(string: "null") } }
 
     /// The ID of the notification, in decimal.
-    public var id: String? { fields["id"].map { String(buffer: $0) } }
+    package var id: String? { fields["id"].map { String(buffer: $0) } }
 
     /// The ID of the app, in decimal; `nil` if the notification has none.
-    public var appID: String? {
+    package var appID: String? {
         fields["app_id"].map { String(buffer: $0) }.flatMap { Int64($0) == nil ? nil : $0 }
     }
 
     /// Reads the text of a field of another hash, such as the `bundle_id` of an app.
     /// - Returns: `nil` if it is not a text.
-    public static func text(ofField value: ByteBuffer) -> String? {
+    package static func text(ofField value: ByteBuffer) -> String? {
         guard let json = try? MessagePackText.json(value) else { return nil }
         return JSONMembers.text(json)
     }
@@ -316,7 +316,7 @@ public struct RpushNotification {
     ///   - check: the check of the job.
     ///   - topic: the `bundle_id` of its app.
     ///   - now: milliseconds since 1970.
-    public func forecast(by check: JobCheck, topic: String? = nil, now: Int64) -> JobForecast {
+    package func forecast(by check: JobCheck, topic: String? = nil, now: Int64) -> JobForecast {
         if let skipped { return JobForecast(findings: [skipped]) }
         do throws(Unreadable) {
             let translation = try translation(topic: topic, now: now)

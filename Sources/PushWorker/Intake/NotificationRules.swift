@@ -5,9 +5,9 @@ import PushQueue
 
 /// A likely mistake in a job that is sent nevertheless, because a false dead letter is worse than a notification that a
 /// device ignores.
-public struct Hint: Equatable, Sendable {
+package struct Hint: Equatable, Sendable {
     /// The kinds of mistakes, as the log names them.
-    public enum Rule: String, CaseIterable, Sendable {
+    package enum Rule: String, CaseIterable, Sendable {
         case backgroundContentAvailable = "background_content_available"
         case backgroundAlert = "background_alert"
         case alertShowsNothing = "alert_shows_nothing"
@@ -45,11 +45,11 @@ public struct Hint: Equatable, Sendable {
     }
 
     /// The kind of mistake.
-    public let rule: Rule
+    package let rule: Rule
     /// The member or the name that distinguishes it from others of its kind; empty if there is only one.
-    public var subject = ""
+    package var subject = ""
     /// The mistake, and what to write instead.
-    public let detail: String
+    package let detail: String
 
     init(_ rule: Rule, _ detail: String, subject: String = "") {
         self.rule = rule

@@ -1,36 +1,36 @@
 import PushQueue
 
 /// The counters of a lane since it started. They count notifications unless stated otherwise.
-public struct LaneCounters: Sendable, Equatable {
+package struct LaneCounters: Sendable, Equatable {
     /// Ended notifications, by outcome.
     package var outcomes = OutcomeCounts()
     /// Notifications that were returned to Redis and spent an attempt.
-    public var retried = 0
+    package var retried = 0
     /// Notifications that were returned to Redis and spent no attempt.
-    public var deferred = 0
+    package var deferred = 0
     /// Notifications that were postponed until their job's time.
-    public var scheduled = 0
+    package var scheduled = 0
     /// Claimed jobs.
-    public var claimedJobs = 0
+    package var claimedJobs = 0
     /// Submitted requests, including resends.
-    public var submitted = 0
+    package var submitted = 0
     /// Notifications that were resent at once.
-    public var resent = 0
+    package var resent = 0
     /// Notifications sent, or to be sent, again although APNs may have accepted an earlier request.
-    public var possibleDuplicates = 0
+    package var possibleDuplicates = 0
     /// Jobs whose `expiration` is a duration but that do not specify its start; it then starts when the job is first
     /// seen.
-    public var undatedExpirations = 0
+    package var undatedExpirations = 0
     /// Settlements of claims that another lane had reclaimed.
-    public var lostClaims = 0
+    package var lostClaims = 0
 
     package init() {}
 
     /// The number of notifications with an outcome.
-    public subscript(outcome: Outcome) -> Int { outcomes[outcome] }
+    package subscript(outcome: Outcome) -> Int { outcomes[outcome] }
 
     /// The number of notifications that have ended.
-    public var done: Int { outcomes.total }
+    package var done: Int { outcomes.total }
 
     static func + (one: LaneCounters, other: LaneCounters) -> LaneCounters {
         var sum = one

@@ -2,9 +2,9 @@ import Logging
 import TLS
 
 /// Reports changes of a certificate's files, and the approaching end of its validity.
-public struct CertificateWatch: Sendable {
+package struct CertificateWatch: Sendable {
     /// The interval between looks at files of credentials.
-    public static let interval = Duration.seconds(5)
+    package static let interval = Duration.seconds(5)
     /// The interval between reports of a problem with a credential, in seconds.
     static let reportInterval: Int64 = 86_400
 
@@ -14,7 +14,7 @@ public struct CertificateWatch: Sendable {
     private var reportedAt = Int64.min
 
     /// - Parameter purpose: the use of the certificate, in the log.
-    public init(_ context: Renewable<TLSContext>, purpose: String, logger: Logger) {
+    package init(_ context: Renewable<TLSContext>, purpose: String, logger: Logger) {
         self.context = context
         self.purpose = purpose
         self.logger = logger
@@ -22,7 +22,7 @@ public struct CertificateWatch: Sendable {
 
     /// Looks at the files once.
     /// - Parameter now: seconds since 1970.
-    public mutating func look(now: Int64) {
+    package mutating func look(now: Int64) {
         switch context.takeChange() {
         case nil: break
         case .renewed:

@@ -2,20 +2,20 @@ import APNS
 import TLS
 
 /// The sources of an app's credential, from which it is made, and made again when they change.
-public struct CredentialPlan: Sendable, Equatable {
+package struct CredentialPlan: Sendable, Equatable {
     /// A signing key and its identifiers at Apple.
-    public struct Key: Sendable, Equatable {
+    package struct Key: Sendable, Equatable {
         /// The `.p8` file.
-        public var source: SecretSource
+        package var source: SecretSource
         /// Its passphrase, if it is encrypted.
-        public var passphrase: SecretSource?
+        package var passphrase: SecretSource?
         /// The key's identifier.
-        public var keyID: String
+        package var keyID: String
         /// The team's identifier.
-        public var teamID: String
+        package var teamID: String
 
         /// Creates a key.
-        public init(source: SecretSource, passphrase: SecretSource? = nil, keyID: String, teamID: String) {
+        package init(source: SecretSource, passphrase: SecretSource? = nil, keyID: String, teamID: String) {
             self.source = source
             self.passphrase = passphrase
             self.keyID = keyID
@@ -24,7 +24,7 @@ public struct CredentialPlan: Sendable, Equatable {
     }
 
     /// The kind of credential.
-    public enum Kind: Sendable, Equatable {
+    package enum Kind: Sendable, Equatable {
         /// Signing keys in order of use. The next is used when APNs refuses the one before, for example because it was
         /// revoked.
         case keys([Key])
@@ -33,24 +33,24 @@ public struct CredentialPlan: Sendable, Equatable {
     }
 
     /// A problem with a credential, including its source.
-    public struct Unusable: Error, Sendable, CustomStringConvertible {
+    package struct Unusable: Error, Sendable, CustomStringConvertible {
         /// The problem, where it is, and what to do.
-        public let description: String
+        package let description: String
     }
 
     /// The kind of credential and its sources.
-    public var kind: Kind
+    package var kind: Kind
     /// The source of the authorities that are trusted instead of the system's.
-    public var authorities: SecretSource?
+    package var authorities: SecretSource?
 
     /// Creates a plan.
-    public init(_ kind: Kind) {
+    package init(_ kind: Kind) {
         self.kind = kind
     }
 
     /// All sources, in the order in which ``make(from:)`` expects their contents: those of the credential, and then the
     /// authorities.
-    public var sources: [SecretSource] {
+    package var sources: [SecretSource] {
         let credential =
             switch kind {
             case .keys(let keys): keys.flatMap { [$0.source] + ($0.passphrase.map { [$0] } ?? []) }
@@ -62,14 +62,14 @@ public struct CredentialPlan: Sendable, Equatable {
 
     /// Returns the trusted authorities; `nil` for the system's.
     /// - Parameter contents: the contents of the sources, in their order.
-    public func trust(from contents: [[UInt8]]) -> TLSTrust? {
+    package func trust(from contents: [[UInt8]]) -> TLSTrust? {
         guard let authorities, let bytes = contents.last else { return nil }
         return .pem(bytes, name: "\(authorities)")
     }
 
     /// Reads all sources and makes the credential.
     /// - Throws: ``Unusable``.
-    public func make() throws -> (credential: AppConfiguration.Credential, contents: [[UInt8]]) {
+    package func make() throws -> (credential: AppConfiguration.Credential, contents: [[UInt8]]) {
         let contents = try sources.map { source in
             do { return try source.read() } catch { throw Unusable(description: "\(error)") }
         }
@@ -79,7 +79,7 @@ public struct CredentialPlan: Sendable, Equatable {
     /// Makes the credential.
     /// - Parameter contents: the contents of the sources, in their order.
     /// - Throws: ``Unusable``.
-    public func make(from contents: [[UInt8]]) throws -> AppConfiguration.Credential {
+    package func make(from contents: [[UInt8]]) throws -> AppConfiguration.Credential {
         var rest = contents[...]
         switch kind {
         case .keys(let keys):
@@ -111,7 +111,7 @@ public struct CredentialPlan: Sendable, Equatable {
 
     /// Returns the findings about the credential.
     /// - Parameter now: seconds since 1970.
-    public func report(
+    package func report(
         _ credential: AppConfiguration.Credential, topics: [String], endpoint: APNSEndpoint, now: Int64
     ) -> [CredentialReport] {
         switch (kind, credential) {

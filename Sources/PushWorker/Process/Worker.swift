@@ -11,7 +11,7 @@ import Synchronization
 import Telemetry
 
 /// A worker process: lanes on event loops, started, watched and drained together.
-public final class Worker: Service {
+package final class Worker: Service {
     private let current: NIOLockedValueBox<WorkerConfiguration>
     let logger: Logger
     private let issues: IssueLog
@@ -95,7 +95,7 @@ public final class Worker: Service {
     /// Works until the task is cancelled or a graceful shutdown begins, then drains: claims nothing more, finishes what
     /// is in flight within the configured time, and releases the rest.
     /// - Throws: an error that makes a start impossible, such as an unusable key.
-    public func run() async throws {
+    package func run() async throws {
         for lane in lanes {
             let others = lanes.filter { $0 !== lane }
             lane.callbacks.command = { [weak self] command in self?.apply(command) }
@@ -151,7 +151,7 @@ public final class Worker: Service {
     /// Stops or resumes claiming. In either case the worker keeps running and finishes what is in flight. Safe to call
     /// from any thread, at any time after the start.
     /// - Parameter reason: the origin of the request, for the log.
-    public func setQuiet(_ quiet: Bool, because reason: String) {
+    package func setQuiet(_ quiet: Bool, because reason: String) {
         let isChange = commands.withLockedValue { state in
             defer { state.isQuiet = quiet }
             return state.isQuiet != quiet
@@ -187,7 +187,7 @@ public final class Worker: Service {
     /// durations of pauses. No claimed job is dropped.
     /// - Returns: the changes to the apps.
     /// - Throws: an error if it is unusable; the worker then continues with its current configuration.
-    public func reload(_ new: WorkerConfiguration) async throws -> ReloadReport {
+    package func reload(_ new: WorkerConfiguration) async throws -> ReloadReport {
         let prepared = try new.apps.map { try AppSender.Prepared($0) }
         let old = configuration
         let merged = old.reloaded(from: new)
@@ -232,10 +232,10 @@ public final class Worker: Service {
     }
 
     /// True if all lanes have started, so nothing made a start impossible. Safe to call from any thread.
-    public var isWorking: Bool { if case .starting = phase.withLockedValue({ $0 }) { false } else { true } }
+    package var isWorking: Bool { if case .starting = phase.withLockedValue({ $0 }) { false } else { true } }
 
     /// Returns the worker's readiness and its problems. Answers within seconds in any state.
-    public func health() async -> WorkerHealth {
+    package func health() async -> WorkerHealth {
         var health = WorkerHealth()
         switch phase.withLockedValue({ $0 }) {
         case .starting, .working: break
@@ -258,7 +258,7 @@ public final class Worker: Service {
     }
 
     /// Returns the stuck event loops as problems. Does not wait for the loops.
-    public func liveness() -> WorkerHealth { liveness(patience: LoopPulse.patience) }
+    package func liveness() -> WorkerHealth { liveness(patience: LoopPulse.patience) }
 
     /// - Parameter patience: the time after which a loop that has not run counts as stuck.
     func liveness(patience: TimeAmount) -> WorkerHealth {
@@ -310,7 +310,7 @@ public final class Worker: Service {
     }
 
     /// Returns the counters of all lanes since the start.
-    public func counters() async -> LaneCounters {
+    package func counters() async -> LaneCounters {
         if case .stopped(let counters) = phase.withLockedValue({ $0 }) { return counters }
         var sum = LaneCounters()
         for lane in lanes {

@@ -4,39 +4,39 @@ import PushQueue
 import Redis
 
 /// The configuration of a worker.
-public struct WorkerConfiguration: Sendable {
+package struct WorkerConfiguration: Sendable {
     /// The Redis servers that hold the queues.
-    public var redis: RedisTopology
+    package var redis: RedisTopology
     /// The options of connections to Redis. Its client name is ignored, because each connection gets its own.
-    public var redisClient = RedisClientConfiguration()
+    package var redisClient = RedisClientConfiguration()
     /// The queues from which to claim jobs, at least one.
-    public var queues: [QueueConfiguration]
+    package var queues: [QueueConfiguration]
     /// The order in which queues with jobs are claimed from.
-    public var queueOrder = QueueOrder.weighted
+    package var queueOrder = QueueOrder.weighted
     /// The keys that all queues share.
-    public var sharedKeys: SharedKeys
+    package var sharedKeys: SharedKeys
     /// The apps for which to send, at least one.
-    public var apps: [AppConfiguration]
+    package var apps: [AppConfiguration]
     /// The name of this process among all workers, unique for each start.
-    public var workerName: String
+    package var workerName: String
     /// The number of event loops, each with its own connections; 0 for one per core.
-    public var lanes = 1
+    package var lanes = 1
     /// The time and number of retries.
-    public var retry = RetryPolicy()
+    package var retry = RetryPolicy()
     /// The duration of the pause of an app that APNs refuses.
-    public var appPause = AppPauses.Durations()
+    package var appPause = AppPauses.Durations()
     /// The interval in milliseconds between summaries in the log; 0 for none. A summary is omitted if there was no
     /// work.
-    public var summaryInterval = 60_000
+    package var summaryInterval = 60_000
     /// The time for which invalid tokens are kept, in milliseconds; 0 for forever.
-    public var invalidTokenAge = InvalidTokenSet.defaultMaximumAge
+    package var invalidTokenAge = InvalidTokenSet.defaultMaximumAge
     /// The maximum size in bytes of the filter of invalid tokens, with which most tokens need no look-up; 0 for none.
-    public var tokenFilterBytes = 64 << 20
+    package var tokenFilterBytes = 64 << 20
     /// The maximum duration of a drain, in milliseconds.
-    public var drainTimeout = 25_000
+    package var drainTimeout = 25_000
 
     /// Creates a configuration with defaults for everything else.
-    public init(
+    package init(
         redis: RedisTopology, queues: [QueueConfiguration], sharedKeys: SharedKeys, apps: [AppConfiguration],
         workerName: String
     ) {
@@ -59,26 +59,26 @@ public struct WorkerConfiguration: Sendable {
 }
 
 /// A queue from which a worker claims jobs.
-public struct QueueConfiguration: Sendable {
+package struct QueueConfiguration: Sendable {
     /// Its keys in Redis.
-    public var keys: QueueKeys
+    package var keys: QueueKeys
     /// Its share of the worker in relation to other queues while all have jobs; 1 to 1000.
-    public var weight: Int
+    package var weight: Int
 
     /// The format of its jobs.
-    public var format = JobFormat.native
+    package var format = JobFormat.native
     /// The lease, and the limits of what is kept.
-    public var limits = QueueLimits()
+    package var limits = QueueLimits()
 
     /// Creates a configuration with defaults for everything else.
-    public init(keys: QueueKeys, weight: Int = 1) {
+    package init(keys: QueueKeys, weight: Int = 1) {
         self.keys = keys
         self.weight = weight
     }
 }
 
 /// The order in which queues with jobs are claimed from.
-public enum QueueOrder: String, Sendable, CaseIterable {
+package enum QueueOrder: String, Sendable, CaseIterable {
     /// Each queue gets a share according to its weight.
     case weighted
     /// The first queue gets all it can use, then the second, and so on.

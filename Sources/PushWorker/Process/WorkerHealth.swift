@@ -2,25 +2,25 @@ import NIOConcurrencyHelpers
 import NIOCore
 
 /// A worker's readiness, and the problems that prevent it from working.
-public struct WorkerHealth: Sendable, Equatable {
+package struct WorkerHealth: Sendable, Equatable {
     /// A problem that prevents the worker from working.
-    public struct Problem: Sendable, Equatable {
+    package struct Problem: Sendable, Equatable {
         /// The problem, as a sentence.
-        public var sentence: String
+        package var sentence: String
         /// The time for which it has lasted, in seconds.
-        public var seconds: Int
+        package var seconds: Int
     }
 
     /// The problems, each once, with the longest duration among the lanes that have it.
-    public private(set) var details: [Problem] = []
+    package private(set) var details: [Problem] = []
     /// True if the worker is ending and accepts no more jobs.
-    public var isDraining = false
+    package var isDraining = false
 
     /// The problems, as sentences.
-    public var problems: [String] { details.map(\.sentence) }
+    package var problems: [String] { details.map(\.sentence) }
 
     /// True if jobs that arrive now can be sent.
-    public var isReady: Bool { details.isEmpty }
+    package var isReady: Bool { details.isEmpty }
 
     init(_ problems: [Problem] = []) {
         for problem in problems { add(problem) }

@@ -1,5 +1,5 @@
 /// The version of the program.
-public enum WorkerVersion {
+package enum WorkerVersion {
     /// The release, such as `1.2.3`.
     package static let release = "0.1.0"
 
@@ -7,7 +7,7 @@ public enum WorkerVersion {
     /// tree.
     ///
     /// `git archive` writes the commit into the file that is embedded here. Packages are built from such an archive.
-    public static let current: String = {
+    package static let current: String = {
         let commit = String(decoding: PackageResources.commit_txt, as: UTF8.self).prefix { $0.isHexDigit }
         return commit.isEmpty ? release : "\(release)+\(commit.prefix(12))"
     }()

@@ -3,9 +3,9 @@ import NIOCore
 /// One reply of Redis: its elements in preorder, and the bytes of all its strings in one buffer.
 ///
 /// Elements are never allocated: an `Element` is an index into the reply.
-public struct RESPReply: Sendable {
+package struct RESPReply: Sendable {
     /// The kind of an element.
-    public enum Kind: UInt8, Sendable {
+    package enum Kind: UInt8, Sendable {
         /// A string of bytes.
         case string
         /// A short text such as `OK`.
@@ -33,51 +33,51 @@ public struct RESPReply: Sendable {
     let arena: ByteBuffer
 
     /// The reply itself.
-    public var root: Element { Element(reply: self, index: 0) }
+    package var root: Element { Element(reply: self, index: 0) }
 
     /// The error, if the whole reply is one.
-    public var error: RedisServerError? { root.error }
+    package var error: RedisServerError? { root.error }
 
     /// One element of a reply.
-    public struct Element: Sendable {
+    package struct Element: Sendable {
         fileprivate let reply: RESPReply
         fileprivate let index: Int
 
         private var node: Node { reply.nodes[index] }
 
         /// The kind of the element.
-        public var kind: Kind { node.kind }
+        package var kind: Kind { node.kind }
 
         /// True if there is no value.
-        public var isNull: Bool { node.kind == .null }
+        package var isNull: Bool { node.kind == .null }
 
         /// The number, if this is an integer.
-        public var integer: Int? { node.kind == .integer ? node.value : nil }
+        package var integer: Int? { node.kind == .integer ? node.value : nil }
 
         /// The bytes of a string, status or error. They share the reply's storage: while this buffer lives, all bytes
         /// of the reply stay in memory.
-        public var bytes: ByteBuffer? {
+        package var bytes: ByteBuffer? {
             let node = node
             guard node.kind.hasBytes else { return nil }
             return reply.arena.getSlice(at: node.value, length: Int(node.length))
         }
 
         /// The text of a string, status or error, as UTF-8 with replacement characters for invalid bytes.
-        public var string: String? {
+        package var string: String? {
             let node = node
             guard node.kind.hasBytes else { return nil }
             return reply.arena.getString(at: node.value, length: Int(node.length))
         }
 
         /// The error, if this is an error element.
-        public var error: RedisServerError? {
+        package var error: RedisServerError? {
             guard node.kind == .error, let text = string else { return nil }
             return RedisServerError(text: text)
         }
 
         /// Calls a function with the bytes of a string, status or error, without copying them; returns `nil` for other
         /// elements.
-        public func withUnsafeBytes<Result>(_ body: (UnsafeRawBufferPointer) throws -> Result) rethrows -> Result? {
+        package func withUnsafeBytes<Result>(_ body: (UnsafeRawBufferPointer) throws -> Result) rethrows -> Result? {
             let node = node
             guard node.kind.hasBytes else { return nil }
             return try reply.arena.withUnsafeReadableBytes { arena in
@@ -86,13 +86,13 @@ public struct RESPReply: Sendable {
         }
 
         /// The number of children of an array; 0 for other elements.
-        public var count: Int { node.kind == .array ? node.value : 0 }
+        package var count: Int { node.kind == .array ? node.value : 0 }
 
         /// A child of an array. Constant time if no child is a non-empty array; otherwise walks over the preceding
         /// children.
         ///
         /// - Precondition: `position` is from 0 to `count - 1`.
-        public subscript(position: Int) -> Element {
+        package subscript(position: Int) -> Element {
             precondition(position >= 0 && position < count, "no such element in this reply")
             if Int(node.end) == index + 1 + count { return Element(reply: reply, index: index + 1 + position) }
             var child = index + 1
@@ -101,20 +101,20 @@ public struct RESPReply: Sendable {
         }
 
         /// The children of an array in order; none for other elements.
-        public var children: Children { Children(reply: reply, index: index + 1, left: count) }
+        package var children: Children { Children(reply: reply, index: index + 1, left: count) }
     }
 
     /// The children of an element, in order.
-    public struct Children: Sequence, IteratorProtocol, Sendable {
+    package struct Children: Sequence, IteratorProtocol, Sendable {
         fileprivate let reply: RESPReply
         fileprivate var index: Int
         fileprivate var left: Int
 
         /// The number of children that are left.
-        public var underestimatedCount: Int { left }
+        package var underestimatedCount: Int { left }
 
         /// The next child.
-        public mutating func next() -> Element? {
+        package mutating func next() -> Element? {
             guard left > 0 else { return nil }
             left -= 1
             defer { index = Int(reply.nodes[index].end) }
@@ -134,18 +134,18 @@ extension RESPReply.Kind {
 
 extension RESPReply: CustomStringConvertible, CustomDebugStringConvertible, CustomReflectable {
     /// The kind and the sizes only, because replies contain payloads.
-    public var description: String { "\(root.kind) (\(nodes.count) elements, \(arena.readableBytes) bytes)" }
+    package var description: String { "\(root.kind) (\(nodes.count) elements, \(arena.readableBytes) bytes)" }
 
     /// As `description`.
-    public var debugDescription: String { description }
+    package var debugDescription: String { description }
 
     /// Only what `description` shows.
-    public var customMirror: Mirror { Mirror(self, children: ["reply": description]) }
+    package var customMirror: Mirror { Mirror(self, children: ["reply": description]) }
 }
 
 extension RESPReply.Element: CustomStringConvertible, CustomDebugStringConvertible, CustomReflectable {
     /// The kind and the sizes.
-    public var description: String {
+    package var description: String {
         switch kind {
         case .array: "array (\(count) elements)"
         case .string, .status, .error: "\(kind) (\(reply.nodes[index].length) bytes)"
@@ -154,8 +154,8 @@ extension RESPReply.Element: CustomStringConvertible, CustomDebugStringConvertib
     }
 
     /// As `description`.
-    public var debugDescription: String { description }
+    package var debugDescription: String { description }
 
     /// Only what `description` shows.
-    public var customMirror: Mirror { Mirror(self, children: ["element": description]) }
+    package var customMirror: Mirror { Mirror(self, children: ["element": description]) }
 }

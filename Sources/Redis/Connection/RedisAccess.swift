@@ -3,22 +3,22 @@ import PrintableText
 /// The credentials, database and protocol for a server: everything in an endpoint except its location.
 ///
 /// Its descriptions, reflections included, never show the password.
-public struct RedisAccess: Sendable, Equatable {
+package struct RedisAccess: Sendable, Equatable {
     /// The ACL user; `nil` for the default user.
-    public var user: String?
+    package var user: String?
     /// The password; `nil` for no authentication, or if it is in a file.
-    public var password: String?
+    package var password: String?
     /// A file with the password, read again for each connection.
-    public var passwordFile: String?
+    package var passwordFile: String?
     /// The number of the database.
-    public var database: Int
+    package var database: Int
     /// True if connections use TLS.
-    public var usesTLS: Bool
+    package var usesTLS: Bool
     /// True for the access to Sentinels.
     var isOfSentinels = false
 
     /// Creates an access from its parts.
-    public init(
+    package init(
         user: String? = nil, password: String? = nil, passwordFile: String? = nil, database: Int = 0,
         usesTLS: Bool = false
     ) {
@@ -47,13 +47,13 @@ public struct RedisAccess: Sendable, Equatable {
 
 extension RedisAccess: CustomStringConvertible, CustomDebugStringConvertible, CustomReflectable {
     /// The user, the database and the use of TLS.
-    public var description: String {
+    package var description: String {
         "\(shownCredentials)/\(database)\(usesTLS ? " over TLS" : "")"
     }
 
     /// As `description`.
-    public var debugDescription: String { description }
+    package var debugDescription: String { description }
 
     /// Only what `description` shows, so that `dump` shows no password either.
-    public var customMirror: Mirror { Mirror(self, children: ["access": description]) }
+    package var customMirror: Mirror { Mirror(self, children: ["access": description]) }
 }

@@ -3,36 +3,36 @@ import Sockets
 import TLS
 
 /// The configuration of a client's connections and timeouts.
-public struct RedisClientConfiguration: Sendable {
+package struct RedisClientConfiguration: Sendable {
     /// The timeout for connecting, and again for logging in.
-    public var connectTimeout: TimeAmount = .seconds(5)
+    package var connectTimeout: TimeAmount = .seconds(5)
     /// The timeout of an answer, after which the connection is replaced. `nil` for none: for clients that send only
     /// blocking commands, each with its own deadline.
-    public var commandTimeout: TimeAmount? = .seconds(5)
+    package var commandTimeout: TimeAmount? = .seconds(5)
     /// The waits between attempts to connect.
-    public var backoff = Backoff(first: .milliseconds(50), longest: .seconds(5))
+    package var backoff = Backoff(first: .milliseconds(50), longest: .seconds(5))
     /// The timeout for connecting to a Sentinel or a Cluster node during a search for the server, and again for its
     /// answer: short, because there are others.
-    public var askTimeout: TimeAmount = .seconds(2)
+    package var askTimeout: TimeAmount = .seconds(2)
     /// The interval at which a Sentinel is asked for the current master, with a jitter of a fifth. Sentinels announce
     /// failovers themselves; this covers lost announcements.
-    public var refreshInterval: TimeAmount = .seconds(30)
+    package var refreshInterval: TimeAmount = .seconds(30)
     /// The interval at which a Sentinel or a node of a Cluster is asked for the others, with a jitter of a fifth.
-    public var seedInterval: TimeAmount = .minutes(5)
+    package var seedInterval: TimeAmount = .minutes(5)
     /// The source of announcements of a new master; `nil` for a separate ``MasterWatch``. The clients of a process
     /// should share one, because each holds a connection to a Sentinel.
-    public var masterWatch: (any MasterSource)?
+    package var masterWatch: (any MasterSource)?
     /// The name in `CLIENT LIST`; invalid characters become `-`.
-    public var clientName: String?
+    package var clientName: String?
     /// TLS for `rediss` URLs; other URLs ignore it. `nil` verifies servers with the system's authorities.
-    public var tls: Renewable<TLSContext>?
+    package var tls: Renewable<TLSContext>?
 
     /// Creates a configuration with default values.
-    public init() {}
+    package init() {}
 }
 
 /// Reports to clients which server is the master.
-public protocol MasterSource: AnyObject, Sendable {
+package protocol MasterSource: AnyObject, Sendable {
     /// Reports the master to a client: at once, whenever it changes, and at intervals. Can be called from any thread.
     /// - Parameters:
     ///   - listener: identifies the client.

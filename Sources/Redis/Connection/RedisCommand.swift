@@ -3,7 +3,7 @@ import NIOCore
 /// A command and its arguments, which can be any bytes, in one buffer.
 ///
 /// Its descriptions show only the command's name and sizes: arguments are payloads, and those of `AUTH` a password.
-public struct RedisCommand: Sendable {
+package struct RedisCommand: Sendable {
     /// The maximum size of all arguments of one command: Redis' default `proto-max-bulk-len` is 512 MiB.
     static let maximumSize = 512 * 1024 * 1024
 
@@ -16,54 +16,54 @@ public struct RedisCommand: Sendable {
     ///   - name: the command's name, such as `EVALSHA`; add the arguments with `append`.
     ///   - arguments: the expected number of arguments.
     ///   - bytes: the expected number of bytes of all arguments.
-    public init(_ name: String, expecting arguments: Int = 4, bytes: Int = 128) {
+    package init(_ name: String, expecting arguments: Int = 4, bytes: Int = 128) {
         self.arguments = ByteBufferAllocator().buffer(capacity: bytes)
         lengths.reserveCapacity(arguments + 1)
         append(name)
     }
 
     /// Creates a whole command of texts.
-    public init(_ name: String, _ first: String, _ rest: String...) {
+    package init(_ name: String, _ first: String, _ rest: String...) {
         self.init(name, expecting: rest.count + 1)
         append(first)
         for argument in rest { append(argument) }
     }
 
     /// The number of arguments, including the command's name.
-    public var count: Int { lengths.count }
+    package var count: Int { lengths.count }
 
     /// The bytes of all arguments.
-    public var byteCount: Int { arguments.readableBytes }
+    package var byteCount: Int { arguments.readableBytes }
 
     /// Adds a text as UTF-8.
-    public mutating func append(_ argument: String) {
+    package mutating func append(_ argument: String) {
         lengths.append(arguments.writeString(argument))
     }
 
     /// Adds a number in decimal.
-    public mutating func append(_ argument: Int) {
+    package mutating func append(_ argument: Int) {
         lengths.append(arguments.writeString(String(argument)))
     }
 
     /// Adds the readable bytes of a buffer.
-    public mutating func append(_ argument: ByteBuffer) {
+    package mutating func append(_ argument: ByteBuffer) {
         lengths.append(arguments.writeImmutableBuffer(argument))
     }
 
     /// Adds bytes.
-    public mutating func append(_ argument: UnsafeRawBufferPointer) {
+    package mutating func append(_ argument: UnsafeRawBufferPointer) {
         lengths.append(arguments.writeBytes(argument))
     }
 
     /// Adds bytes.
-    public mutating func append(_ argument: some Sequence<UInt8>) {
+    package mutating func append(_ argument: some Sequence<UInt8>) {
         lengths.append(arguments.writeBytes(argument))
     }
 
     /// Adds an argument that is written in parts.
     /// - Parameter write: returns the number of bytes that it has written.
     @inlinable
-    public mutating func append(_ write: (inout ByteBuffer) -> Int) {
+    package mutating func append(_ write: (inout ByteBuffer) -> Int) {
         lengths.append(write(&arguments))
     }
 
@@ -140,14 +140,14 @@ extension ByteBuffer {
 
 extension RedisCommand: CustomStringConvertible, CustomDebugStringConvertible, CustomReflectable {
     /// The command's name and its sizes.
-    public var description: String {
+    package var description: String {
         let name = arguments.getString(at: arguments.readerIndex, length: lengths.first ?? 0) ?? ""
         return "\(name) (\(count - 1) arguments, \(byteCount) bytes)"
     }
 
     /// As `description`.
-    public var debugDescription: String { description }
+    package var debugDescription: String { description }
 
     /// Only what `description` shows.
-    public var customMirror: Mirror { Mirror(self, children: ["command": description]) }
+    package var customMirror: Mirror { Mirror(self, children: ["command": description]) }
 }

@@ -3,14 +3,14 @@ import NIOPosix
 import Sockets
 
 /// An error reply of the server.
-public struct RedisServerError: Error, Sendable, Equatable, CustomStringConvertible {
+package struct RedisServerError: Error, Sendable, Equatable, CustomStringConvertible {
     /// The first word if it is in capitals (`ERR`, `NOSCRIPT`, `READONLY`, `MOVED`); empty otherwise.
-    public let prefix: String
+    package let prefix: String
     /// The whole text of the error, including the prefix.
-    public let message: String
+    package let message: String
 
     /// Parses the text of an error.
-    public init(text: String) {
+    package init(text: String) {
         // Redis repeats the arguments of unknown commands, and those are payloads or a password.
         let end = text.firstRange(of: ", with args beginning with:")?.lowerBound ?? text.endIndex
         message = String(Self.refusal(ofScript: text) ?? Self.withoutPlace(text[..<end]))
@@ -19,10 +19,10 @@ public struct RedisServerError: Error, Sendable, Equatable, CustomStringConverti
     }
 
     /// The text of the error.
-    public var description: String { message }
+    package var description: String { message }
 
     /// What an operator can do about its cause; `nil` if nothing is known. Ends the sentence "…: ".
-    public var advice: String? {
+    package var advice: String? {
         let isRefusedAtAccept = message.contains("max number of clients")
         return switch prefix {
         case "OOM": "Redis is full: raise its maxmemory, or let workers drain the queues"
@@ -66,7 +66,7 @@ public struct RedisServerError: Error, Sendable, Equatable, CustomStringConverti
 }
 
 /// An error between the client and Redis. Messages never contain a password, a key or a payload.
-public enum RedisError: Error, Sendable, Equatable, CustomStringConvertible {
+package enum RedisError: Error, Sendable, Equatable, CustomStringConvertible {
     /// There is no connection; the command was not sent.
     case notConnected(address: String, reason: String)
     /// The connection was lost before the answer. If `sent` is true, the command may have been executed.
@@ -85,7 +85,7 @@ public enum RedisError: Error, Sendable, Equatable, CustomStringConvertible {
     case commandTooLarge(bytes: Int, limit: Int)
 
     /// True if the command may have been executed although there was no answer.
-    public var mayHaveBeenExecuted: Bool {
+    package var mayHaveBeenExecuted: Bool {
         switch self {
         case .connectionLost(_, let sent, _): sent
         case .timeout, .protocolViolation: true
@@ -94,12 +94,12 @@ public enum RedisError: Error, Sendable, Equatable, CustomStringConvertible {
     }
 
     /// True if the server answered, and refused.
-    public var isAnswer: Bool {
+    package var isAnswer: Bool {
         if case .server = self { true } else { false }
     }
 
     /// The problem, where it occurred, and what to do.
-    public var description: String {
+    package var description: String {
         switch self {
         case .notConnected(let address, let reason):
             "not connected to Redis at \(address): \(reason)"
@@ -127,7 +127,7 @@ public enum RedisError: Error, Sendable, Equatable, CustomStringConvertible {
     }
 
     /// Like `description`, but only about the connection: callers learn separately whether their commands were lost.
-    public var headline: String {
+    package var headline: String {
         switch self {
         case .connectionLost(let address, _, let reason): "the connection to Redis at \(address) was lost: \(reason)"
         case .server(let error): "another Redis server must be found: \(error.message)"

@@ -5,13 +5,13 @@ import NIOCore
 /// Cluster they share one connection to each node.
 ///
 /// `@unchecked Sendable`: all state is accessed only on `eventLoop`, which every method checks.
-public final class RedisClients: @unchecked Sendable {
+package final class RedisClients: @unchecked Sendable {
     /// The servers, or the Sentinels or nodes that know them.
-    public let topology: RedisTopology
+    package let topology: RedisTopology
     /// The event loop of the clients.
-    public let eventLoop: any EventLoop
+    package let eventLoop: any EventLoop
     /// Called on the event loop at each change of a client's state. Set it before the first client is requested.
-    public var onStateChange: ((RedisClient, RedisClient.State) -> Void)?
+    package var onStateChange: ((RedisClient, RedisClient.State) -> Void)?
 
     private let configuration: RedisClientConfiguration
     private let logger: Logger
@@ -19,7 +19,7 @@ public final class RedisClients: @unchecked Sendable {
     private var clients: [Int: RedisClient] = [:]
 
     /// Creates an empty set of clients.
-    public init(
+    package init(
         topology: RedisTopology, eventLoop: any EventLoop,
         configuration: RedisClientConfiguration = RedisClientConfiguration(), logger: Logger
     ) {
@@ -34,7 +34,7 @@ public final class RedisClients: @unchecked Sendable {
     }
 
     /// Returns the client for a key. A new client starts to connect. Only on the event loop.
-    public func client(for key: String) -> RedisClient {
+    package func client(for key: String) -> RedisClient {
         eventLoop.preconditionInEventLoop()
         let client = prepareClient(for: key)
         // Starting it again does nothing.
@@ -43,7 +43,7 @@ public final class RedisClients: @unchecked Sendable {
     }
 
     /// Returns the client for a key, which connects with ``start()``. Only on the event loop, or before any other call.
-    public func prepareClient(for key: String) -> RedisClient {
+    package func prepareClient(for key: String) -> RedisClient {
         let slot = if case .cluster = topology { RedisHashSlot.of(key) } else { 0 }
         if let client = clients[slot] { return client }
         let client = RedisClient(
@@ -57,14 +57,14 @@ public final class RedisClients: @unchecked Sendable {
     }
 
     /// Makes all prepared clients connect. Only on the event loop.
-    public func start() {
+    package func start() {
         eventLoop.preconditionInEventLoop()
         for client in clients.values { client.start() }
     }
 
     /// Closes all clients for good. Only on the event loop.
     /// - Returns: a future that succeeds when all connections have closed.
-    public func close() -> EventLoopFuture<Void> {
+    package func close() -> EventLoopFuture<Void> {
         eventLoop.preconditionInEventLoop()
         let ends = clients.values.map { $0.close() }
         return EventLoopFuture.andAllComplete(ends + (nodes.map { [$0.close()] } ?? []), on: eventLoop)

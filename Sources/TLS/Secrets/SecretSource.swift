@@ -5,7 +5,7 @@ import Sockets
 /// The source of a key, a certificate or a passphrase.
 ///
 /// Safe to print: neither the description nor a mirror shows contents.
-public enum SecretSource: Sendable, Equatable {
+package enum SecretSource: Sendable, Equatable {
     /// A file, such as one in a mounted secret. Its contents can change.
     case file(String)
     /// Base64 text, such as the value of an environment variable; `name` identifies it in errors.
@@ -14,18 +14,18 @@ public enum SecretSource: Sendable, Equatable {
     case bytes([UInt8], name: String)
 
     /// The maximum size of a secret in bytes, far beyond any certificate chain.
-    public static let maximumSize = 1 << 20
+    package static let maximumSize = 1 << 20
 
     /// The reason why a secret cannot be read.
-    public struct Unreadable: Error, Equatable, Sendable, CustomStringConvertible {
+    package struct Unreadable: Error, Equatable, Sendable, CustomStringConvertible {
         /// The problem, its place, and what to do; no part of the contents.
-        public let description: String
+        package let description: String
     }
 
     /// Reads the secret from its source.
     /// - Parameter allowsPipe: true to wait for the writer of a named pipe, false to refuse it.
     /// - Throws: ``Unreadable`` if the secret is missing, empty, larger than ``maximumSize`` or malformed.
-    public func read(allowsPipe: Bool = false) throws(Unreadable) -> [UInt8] {
+    package func read(allowsPipe: Bool = false) throws(Unreadable) -> [UInt8] {
         let bytes: [UInt8]
         switch self {
         case .file(let path): bytes = try Self.contents(path, allowsPipe)
@@ -101,7 +101,7 @@ public enum SecretSource: Sendable, Equatable {
     /// be inspected, which ``read(allowsPipe:)`` reports.
     ///
     /// No more than a warning, because Kubernetes by default mounts secrets as root's with mode 0644.
-    public func permissionsWarning() -> String? {
+    package func permissionsWarning() -> String? {
         guard case .file(let path) = self else { return nil }
         var facts = stat()
         guard stat(path, &facts) == 0, facts.st_mode & S_IFMT == S_IFREG else { return nil }
@@ -130,7 +130,7 @@ public enum SecretSource: Sendable, Equatable {
 
 extension SecretSource: CustomStringConvertible, CustomReflectable {
     /// The path or the name.
-    public var description: String {
+    package var description: String {
         switch self {
         case .file(let path): PathText.shown(path)
         case .base64(_, let name): name
@@ -139,5 +139,5 @@ extension SecretSource: CustomStringConvertible, CustomReflectable {
     }
 
     /// The path or the name, for `dump` and debuggers.
-    public var customMirror: Mirror { Mirror(self, children: ["source": description]) }
+    package var customMirror: Mirror { Mirror(self, children: ["source": description]) }
 }

@@ -35,5 +35,5 @@ extension [UInt8] {
 
 extension JSONCase: CustomTestStringConvertible {
     /// The name.
-    public var testDescription: String { name }
+    package var testDescription: String { name }
 }
