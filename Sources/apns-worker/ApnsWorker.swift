@@ -43,7 +43,7 @@ struct ApnsWorker: AsyncParsableCommand {
             CommandGroup(name: "Control", subcommands: [Pause.self, Resume.self, Quiet.self, Stop.self]),
             CommandGroup(
                 name: "Configure",
-                subcommands: [Check.self, Config.self, Plan.self, Schema.self, Channels.self, WebUser.self]),
+                subcommands: [Check.self, Config.self, Schema.self, Channels.self, WebUser.self]),
         ])
 
     static func main() async {

@@ -187,7 +187,7 @@ class Options(unittest.TestCase):
 
     def test_against_selects_the_figures_that_it_compares(self):
         only = self.parse("--against", "abc", "--bin-against", "old").only
-        self.assertEqual(set(bench.FIGURES) - only, {"limit", "go", "python", "plan", "profile"})
+        self.assertEqual(set(bench.FIGURES) - only, {"limit", "go", "python", "profile"})
 
     def test_against_refuses_what_it_cannot_do(self):
         for wrong in (["--only", "worker,limit"], ["--rounds", "1"], ["--plot", "x.svg"]):

@@ -61,7 +61,6 @@ extension EndToEnd {
         private static func context(_ command: String) -> [String] {
             switch command {
             case "enqueue": ["--token", "ab", "--alert", "x"]
-            case "plan": ["--tokens", "5M", "--within", "2m"]
             case "jobs cancel", "jobs run", "requeue", "dead delete": ["--id", "s", "--yes"]
             case "jobs move": ["--id", "s", "--yes", "--to-queue", "other"]
             case "invalid add", "invalid remove": ["ab", "--yes"]

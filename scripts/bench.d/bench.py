@@ -10,7 +10,6 @@ import tempfile
 
 import compare
 import figures
-import plans
 import plot
 import report
 from programs import Failed, Program, Refused, Unavailable
@@ -18,10 +17,10 @@ from servers import SERVERS
 
 FIGURES = (
     "limit", "worker", "go", "python", "gateway", "lookup", "fanout", "lookup_fanout", "encode", "decode", "claim", "settle",
-    "large", "latency", "scale", "trickle", "http", "plan", "idle", "instructions", "profile")
+    "large", "latency", "scale", "trickle", "http", "idle", "instructions", "profile")
 MICRO = {"encode", "decode", "claim", "settle"}
-# The figures that --against cannot compare: those of other programs, predictions, and shares.
-NOT_COMPARED = {"limit", "go", "python", "plan", "profile"}
+# The figures that --against cannot compare: those of other programs, and shares.
+NOT_COMPARED = {"limit", "go", "python", "profile"}
 
 
 def arguments():
@@ -40,20 +39,19 @@ def arguments():
   large    the time for which a claim and a settlement block Redis, with jobs of up to 6.7 MB
   latency  from RPUSH to the server at 1,000 jobs per second
   scale    worker at backlogs of 1,000 to 2,000,000; 2 lanes; 2 and 4 processes
-  plan     worker with 1 to 1,000 tokens per job, and how far off `apns-worker plan` is with these constants for other fleets
   trickle  three jobs per second on each of sixteen queues, and as many on one queue
   http     producers that post single jobs, and 100 per request, to apns-worker web with 16 connections, until Redis has them
   idle     a worker without jobs
   instructions   of limit, worker and fanout in user space per notification: by `perf stat`, or by callgrind without permission
   profile  shares of libraries and modules in the worker's CPU time, sampled with perf; one token and 1,000 per job
 Most are measured twice: with a server that answers at once, and with one that answers after 20±5 ms, out of order. The parts,
-gateway, large, trickle, http, plan's fleets, idle, instructions and profile are measured once.
+gateway, large, trickle, http, idle, instructions and profile are measured once.
 
 --against COMMIT builds the programs of COMMIT in .build-against with this checkout's versions of packages, measures them and
 this checkout's in alternation, and prints one table: each figure before and now, and the ratio, which is the median of the
 rounds' ratios. WORSE marks a change for the worse that exceeds the spread of the rounds' ratios. The exit status is 0 in any
-case, unless a measurement fails. Figures that the programs of COMMIT cannot do are left out, and so are limit, go, python,
-plan and profile.
+case, unless a measurement fails. Figures that the programs of COMMIT cannot do are left out, and so are limit, go, python
+and profile.
 
 servers:
   simulator   apns-simulator, which reads the body and checks each request as APNs does
@@ -65,7 +63,6 @@ servers:
     # Prints what this measurement needs in addition, as arguments of `need` in scripts/lib.sh: one line per figure or server.
     parser.add_argument("--needs", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--json", metavar="FILE", help="write all measurements as JSON")
-    parser.add_argument("--constants", metavar="FILE", help="write the constants of `apns-worker plan` as JSON")
     parser.add_argument("--plot", metavar="FILE.svg", help="draw the costs")
     parser.add_argument("--server", choices=tuple(SERVERS), default="simulator", help="see below (default: simulator)")
     parser.add_argument("--rounds", type=int, metavar="N", help="5 unless --quick, then 2")
@@ -83,9 +80,7 @@ servers:
         parser.error(f"--only: {', '.join(sorted(unknown))} is not a figure; the figures are {', '.join(FIGURES)}")
     if options.against:
         check_against(parser, options, figure_names)
-    if options.constants and not ("plan" in options.only and options.server == "simulator"):
-        parser.error("--constants needs the figure plan, with the simulator")
-    for path in (options.json, options.constants, options.plot):
+    for path in (options.json, options.plot):
         if path and not os.path.isdir(os.path.dirname(os.path.abspath(path))):
             parser.error(f"{path}: its directory does not exist")
     return options
@@ -96,8 +91,8 @@ def check_against(parser, options, figure_names):
         parser.error(f"--against cannot compare {', '.join(sorted(others))}; it compares {', '.join(figure_names)}")
     if options.rounds < 2:
         parser.error("--against needs at least 2 rounds, because one has no spread")
-    if options.constants or options.plot:
-        parser.error("--against cannot be combined with --constants and --plot")
+    if options.plot:
+        parser.error("--against cannot be combined with --plot")
     if not (options.bin_against or options.needs):
         parser.error("--bin-against is required; scripts/bench gives it")
 
@@ -135,8 +130,6 @@ class Bench:
             "at once": (6, 60_000), "delayed": (6, 15_000)}
         # The bytes of each backlog of large jobs.
         self.large_backlog = 20_000_000 if options.quick else 100_000_000
-        # The last measurements of the plan's constants.
-        self.samples = {}
         self.cores = sorted(os.sched_getaffinity(0))
         self.server_cores = self.cores[:1]
 
@@ -168,10 +161,6 @@ class Bench:
             plan += [(f"trickle.{name}", "", with_queues(number)) for name, number in figures.TRICKLE.items()]
         if "http" in only:
             plan += [(f"http.{name}", "", with_producers(*numbers)) for name, numbers in figures.HTTP.items()]
-        if "plan" in only and self.server == "simulator":
-            plan += [
-                (f"plan.size {tokens}", setting, with_size(tokens)) for tokens in plans.SIZES for setting in settings]
-            plan += [(f"plan.{name}", "", with_prediction(name)) for name in plans.PREDICTED]
         if "idle" in only:
             plan.append(("idle", "", figures.idle))
         if "instructions" in only:
@@ -207,14 +196,6 @@ def with_counter(name):
 
 def with_tokens(tokens):
     return lambda bench, _: figures.profile(bench, tokens)
-
-
-def with_size(tokens):
-    return lambda bench, setting: plans.measure_size(bench, setting, tokens)
-
-
-def with_prediction(name):
-    return lambda bench, _: plans.predict(bench, name)
 
 
 def with_mix(mix):
@@ -309,9 +290,6 @@ def main():
     if options.json:
         with open(options.json, "w", encoding="utf-8") as file:
             file.write(report.as_json(page) + "\n")
-    if options.constants and "plan" not in left_out:
-        with open(options.constants, "w", encoding="utf-8") as file:
-            file.write(report.as_json(plans.medians(values["now"])) + "\n")
     if options.plot:
         with open(options.plot, "w", encoding="utf-8") as file:
             file.write(plot.svg(page))

@@ -136,10 +136,6 @@ def goals(figures, values):
     for name, large in figures.get("large", {}).items():
         goal("large", name, "99 % of settlements up to 10 ms", large["settlement_p99_ms"]["median"], 10, "ms")
         goal("large", name, "claims up to 5 ms + 1 ms per 100 kB", large["of_limit"]["median"], 1, "× limit")
-    for name, fleet in figures.get("plan", {}).items():
-        if "off" in fleet:
-            goal("plan", name, "rate within 25 %", 100 * fleet["rate_off"]["median"], 25, "% off")
-            goal("plan", name, "all within 25 %", 100 * fleet["off"]["median"], 25, "% off")
     if idle := figures.get("idle"):
         goal("idle", "", "under 0.2 % of a core", idle["cpu_percent"]["median"], 0.2, "%")
         goal("idle", "", "at most 2 commands a second", idle["redis_commands_per_second"]["median"], 2, "a second")
@@ -178,7 +174,6 @@ def table(page):
     names = ("limit", "worker", "go", "python", "gateway", "lookup", "fanout", "lookup_fanout")
     rows = [(name, figures[name]) for name in names if name in figures]
     rows += [("scale, " + name, settings) for name, settings in figures.get("scale", {}).items()]
-    rows += [("plan, " + name, settings) for name, settings in figures.get("plan", {}).items() if "off" not in settings]
     for name, settings in rows:
         for setting, metrics in settings.items():
             lines.append(cost_row(name, setting, metrics))
@@ -210,8 +205,6 @@ def table(page):
                      f"{spread(metrics['cpu_us'], 1)} µs per job, Redis {spread(metrics['redis_cpu_us'], 1)} µs")
     for name, metrics in figures.get("instructions", {}).items():
         lines.append(f"{'instructions, ' + name:<33}{spread(metrics['instructions'], 0)} per notification")
-    if plan := figures.get("plan"):
-        lines += ["", *plan_lines(plan), ""]
     if profile := figures.get("profile"):
         lines += ["", *profile_lines(profile), ""]
     for name, settings in page["compared"].items():
@@ -236,21 +229,6 @@ def cost_row(name, setting, metrics):
     if "redis_trips_per_256_jobs" in metrics:
         row += f"{metrics['redis_trips_per_256_jobs']['median']:>11.2f}"
     return row
-
-
-def plan_lines(plan):
-    """Returns medians of the rounds, each as measured and as predicted."""
-    lines = [f"{'plan: measured / predicted':<33}{'a second':>18}{'worker µs':>16}{'Redis µs':>16}"
-             f"{'job bytes':>20}{'most off':>10}"]
-    for name, fleet in plan.items():
-        if "off" not in fleet:
-            continue
-        pairs = [
-            f"{fleet[value]['median']:,.{digits}f} / {fleet['predicted_' + value]['median']:,.{digits}f}"
-            for value, digits in (("per_second", 0), ("worker_us", 2), ("redis_us", 2), ("job_bytes", 0))]
-        lines.append(
-            f"{name:<33}{pairs[0]:>18}{pairs[1]:>16}{pairs[2]:>16}{pairs[3]:>20}{100 * fleet['off']['median']:>8.0f} %")
-    return lines
 
 
 def profile_lines(profile):

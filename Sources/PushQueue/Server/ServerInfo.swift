@@ -34,8 +34,6 @@ package struct ServerInfo: Sendable, Equatable {
     package var replicasInStep: Int?
     /// True for a node of a Cluster.
     package var isClusterNode = false
-    /// The CPU time that the server has used, in seconds.
-    package var cpuTime: Double?
 
     /// Parses the text of a reply, which can have all sections of `INFO` or only some.
     package init(_ text: String) {
@@ -54,11 +52,6 @@ package struct ServerInfo: Sendable, Equatable {
         keepsAppendOnlyFile = number("aof_enabled").map { $0 != 0 }
         role = word("role").flatMap(Role.init(rawValue:))
         isClusterNode = number("cluster_enabled") == 1
-        if let user = fields["used_cpu_user"].flatMap({ Double($0) }),
-            let system = fields["used_cpu_sys"].flatMap({ Double($0) })
-        {
-            cpuTime = user + system
-        }
         replicas = number("connected_slaves")
         replicasInStep = number("min_slaves_good_slaves")
     }

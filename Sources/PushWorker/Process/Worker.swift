@@ -1,4 +1,3 @@
-import Glibc
 import Logging
 import NIOConcurrencyHelpers
 import NIOCore
@@ -291,20 +290,6 @@ package final class Worker: Service {
             sum.waiting += load.waiting
             sum.connections += load.connections
             sum.connectionsMade += load.connectionsMade
-        }
-        return sum
-    }
-
-    /// Returns the CPU time that the threads of all lanes have used, in nanoseconds, user and system.
-    /// - Throws: an error if the event loops have stopped.
-    package func laneCPUTime() async throws -> Int {
-        var sum = 0
-        for lane in lanes {
-            sum += try await lane.eventLoop.submit {
-                var time = timespec()
-                clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time)
-                return time.tv_sec * 1_000_000_000 + time.tv_nsec
-            }.get()
         }
         return sum
     }

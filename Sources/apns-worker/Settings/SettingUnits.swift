@@ -39,24 +39,3 @@ enum SizeText {
         return unit == 1 ? "\(bytes)" : "\(bytes / unit)\(name)"
     }
 }
-
-/// Numbers in text form with a factor, such as `5M`, `200k` or `1.5B`.
-enum CountText {
-    private static let factors: [(name: Character, zeros: Int)] = [("k", 3), ("M", 6), ("B", 9)]
-
-    /// Reads a whole number, which can have a factor and with it decimals.
-    /// - Returns: `nil` for another text, and for a number beyond `Int.bound`.
-    static func number(_ text: String) -> Int? {
-        let factor = factors.first { $0.name == text.last }
-        let parts = text.dropLast(factor == nil ? 0 : 1).split(separator: ".", omittingEmptySubsequences: false)
-        guard (1...2).contains(parts.count),
-            parts.allSatisfy({ !$0.isEmpty && $0.allSatisfy { $0.isASCII && $0.isNumber } })
-        else { return nil }
-        let decimals = parts.count == 2 ? parts[1] : ""
-        let zeros = (factor?.zeros ?? 0) - decimals.count
-        guard zeros >= 0, let number = Int(parts[0] + decimals + String(repeating: "0", count: zeros)) else {
-            return nil
-        }
-        return number > Int.bound ? nil : number
-    }
-}
