@@ -63,9 +63,8 @@ package struct Dashboard: Service {
         let pages: [any DashboardPage] = [
             OverviewPage(), QueuesPage(), QueuePage(), JobsPage(), JobPage(), DevicesPage(), DevicePage(),
             CampaignsPage(), CampaignPage(), DeadLettersPage(), DeadLetterPage(), AppsPage(), AppPage(),
-            InvalidTokensPage(),
-            WorkersPage(), WorkerPage(), RedisPage(), TryPage(), ActivityPage(), ChangeRunPage(), SearchPage(),
-            StylesPage(),
+            InvalidTokensPage(), WorkersPage(), WorkerPage(), RedisPage(), TryPage(), ActivityPage(), ChangeRunPage(),
+            SearchPage(),
         ]
         for page in pages { add(page, of: site, to: routes) }
         Actions(site: site).add(to: routes)

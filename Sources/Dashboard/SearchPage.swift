@@ -1,6 +1,5 @@
 import Operations
 import PrintableText
-import PushQueue
 import WebPages
 
 /// The things that a text names: a device token, a queue, a campaign, an app, a worker, or the ID of a job. If
@@ -102,96 +101,4 @@ struct SearchPage: DashboardPage {
         <p>Search for a device token (eight digits are enough), the ID of a job, or the name of a campaign, an app, a \
         queue or a worker.</p>
         """
-}
-
-/// All components of the pages in one place, to look at after a change of the style sheet.
-struct StylesPage: DashboardPage {
-    let path = "/styles"
-    let section = Section.elsewhere
-
-    func content(_ request: PageRequest) async throws -> PageContent {
-        let tones: [Elements.Tone] = [.plain, .good, .warning, .bad, .quiet]
-        let pills = tones.map { Elements.label($0.rawValue, $0) }.joined(separator: " ")
-        let cards = [Elements.Tone.plain, .good, .warning, .bad].map { tone in
-            Elements.card(
-                "A card", tone: tone, tools: "<button type=\"button\" class=\"small\">Tool</button>",
-                """
-                <p>\(Elements.prose("A text with `code`, and what it means."))</p>\
-                \(Elements.command("apns-worker status"))
-                """
-            )
-        }
-        let long = String(repeating: "A long text that is cut after two lines. ", count: 8)
-        let list = Elements.list(
-            "A list",
-            [
-                .init("Name", .key), .init("State", .key), .init("Number", .number), .init("Text", priority: 2),
-                .init("More", .key, priority: 3),
-            ],
-            (1...3).map { row in
-                [
-                    "<a href=\"#main\">row-\(row)</a>", Elements.label("running", .good), "\(Words.number(row * 1234))",
-                    Elements.clamped(long), "detail",
-                ]
-            }, empty: "")
-        let buttons: HTML = """
-            <div class="actions"><button type="button" class="main">Main</button> <button type="button">Plain</button>
-            <button type="button" class="danger">Danger</button> <button type="button" class="quiet">Quiet</button>
-            <button type="button" class="small">Small</button> <button type="button" disabled>Disabled</button></div>
-            """
-        let form: HTML = """
-            <form class="filters" method="get" action="\(request.links.path(["styles"]))">
-            \(Elements.field("Field", "field", placeholder: "placeholder"))
-            \(Elements.choice("Choice", "choice", [("", "all"), ("a", "one")], chosen: ""))
-            <button class="main">Filter</button></form>
-            """
-        let tabs = Elements.tabs(
-            "Views",
-            [
-                ("All", request.links.path(["styles"]), true, 12345),
-                ("Some", request.links.path(["styles"], [("field", "a")]), false, 7),
-            ])
-        let figures: HTML = """
-            <div class="figures">\(Elements.figure("Delivered", "12,345", "190 per second"))\
-            \(Elements.figure("Waiting", "0", "jobs to send"))</div>
-            """
-        let facts = Elements.facts([("Name", "value"), ("Other", "another value")])
-        return PageContent(
-            title: "Styles",
-            main: """
-                <p>\(pills)</p>\(figures)<div class="columns">\(cards)</div>\(tabs)\(form)\(list)\(buttons)\(facts)
-                \(Elements.empty("Nothing here yet.", "<p>What to do next.</p>"))
-                <p class="problem bad"><strong>A problem</strong>What to do.</p><p class="notice good">A notice.</p>
-                \(Self.charts(request.links))
-                """, lead: "All components of these pages.")
-    }
-
-    /// Returns charts with all outcomes, gaps, marks and links.
-    private static func charts(_ links: Links) -> HTML {
-        let times = ChartTimes(first: 1_795_266_300_000, step: 60_000, count: 60)
-        let columns = Chart(
-            "Columns, per minute", .columns, times, .count,
-            Outcome.allCases.map { outcome in
-                .init(
-                    outcome.rawValue, style: outcome.rawValue,
-                    (0..<60).map { $0 < 12 ? nil : Double((7 - outcome.index) * (20 + $0 * 7 % 30)) },
-                    link: { ChartLinks(links, times, queues: []).path(of: outcome, $0) })
-            },
-            marks: [
-                .init(at: times.start(20), "Paused queue news (ada: wrong template)"),
-                .init(at: times.start(40), "3 workers started with version 1.2.3"),
-            ], lastIsUnfinished: true)
-        let lines = Chart(
-            "Lines", .lines, times, .milliseconds,
-            ["p50", "p90", "p99"].enumerated().map { index, name in
-                .init(name, (0..<60).map { $0 % 20 == 10 ? nil : Double((index + 1) * (9000 + $0 * 331 % 5000)) })
-            })
-        let spark = SVG.spark(values: (0..<60).map { Double($0 * 7 % 30) }, title: "Delivered per minute")
-        let shares = SVG.shares(
-            Outcome.allCases.map { ($0.rawValue, $0.rawValue, $0 == .delivered ? 95_000 : 100 * $0.index) })
-        return """
-            <div class="columns">\(columns.html)\(lines.html)\(Elements.card("A sparkline", spark))\
-            \(Elements.card("Shares", shares))</div>
-            """
-    }
 }

@@ -149,7 +149,7 @@ class Live(unittest.TestCase):
             "/": "Overview", "/?span=15m": "Overview", "/?span=24h": "Overview", "/?span=40d": "Overview", "/queues": "Queues",
             "/apps/default": "App default", "/workers/" + urllib.parse.quote(self.worker_name(), safe=""): "Worker ",
             self.run_page(): "Confirm a change",
-            "/search": "Search", "/search?q=e": "Search", "/search?q=absent": "Search", "/styles": "Styles",
+            "/search": "Search", "/search?q=e": "Search", "/search?q=absent": "Search",
             "/queues/default": "Queue default", "/queues/other": "Queue other", "/jobs": "Jobs",
             "/jobs?state=retrying": "Jobs", job_page: "Job ", hostile_job: "Job ", "/devices": "Device",
             f"/devices/{token('410', 0)}": "Device 4100", "/campaigns": "Campaigns", "/campaigns/spring": "Campaign spring",
@@ -251,7 +251,7 @@ class Pages(Live):
     def test_a_button_copies_a_command(self):
         self.browser.driver.execute_cdp_cmd("Browser.grantPermissions", {
             "origin": self.address, "permissions": ["clipboardReadWrite", "clipboardSanitizedWrite"]})
-        self.browser.open("/styles")
+        self.browser.open(f"/devices/{token('410', 0)}")
         button = [one for one in self.browser.all("button[data-copy]") if one.is_displayed()][0]
         command = self.browser.driver.execute_script("return arguments[0].parentElement.querySelector('code').textContent", button)
         button.click()

@@ -46,7 +46,7 @@ function restore() {
 
 function select() {
   const box = current()?.querySelector("input[type=checkbox]");
-  if (!box || box.disabled) return;
+  if (!box) return;
   box.checked = !box.checked;
   box.dispatchEvent(new Event("change", { bubbles: true }));
 }
