@@ -84,62 +84,6 @@ extension EndToEnd {
             #expect(empty.ending == .exited(1) && empty.errors.contains("standard input contains no jobs"), "\(empty)")
         }
 
-        /// Values of MessagePack, as modis writes them.
-        private static func packed(_ text: String) -> [UInt8] { [0xD9, UInt8(text.utf8.count)] + Array(text.utf8) }
-
-        private static func add(
-            _ redis: RedisServer, _ id: Int, type: String = "Apnsp8", _ fields: [(String, [UInt8])]
-        ) throws {
-            let all =
-                [
-                    ("id", [UInt8(id)]), ("type", packed("Rpush::Client::Redis::\(type)::Notification")),
-                    ("device_token", packed(TestJob.token("b", id))), ("app_id", [7]),
-                ] + fields
-            try redis.connect().run(
-                [Array("HSET".utf8), Array("rpush:notifications:\(id)".utf8)]
-                    + all.flatMap { [Array($0.0.utf8), $0.1] })
-            try redis.run("SADD", "rpush:notifications:all", "\(id)")
-        }
-
-        @Test("notifications of rpush are read from its set of pending ones, or by a pattern, and left as they are")
-        func rpush() async throws {
-            let redis = try RedisServer()
-            try redis.connect().run(
-                [Array("HSET".utf8), Array("rpush:apps:7".utf8)]
-                    + [Array("bundle_id".utf8), Self.packed("com.example.app")]
-                    + [Array("apn_key".utf8), Self.packed("a private key")])
-            try Self.add(redis, 1, [("alert", Self.packed("Secret text"))])
-            try Self.add(redis, 2, [("alert", Self.packed("x")), ("priority", [5])])
-            try Self.add(redis, 3, type: "Fcm", [])
-            try Self.add(redis, 4, [("alert", Self.packed("x")), ("delivered", [0xC3])])
-            // MessagePack's type that is never used.
-            try Self.add(redis, 5, [("data", [0xC1])])
-            for id in [1, 2, 3, 5, 9] { try redis.run("ZADD", "rpush:notifications:pending", "\(id)", "\(id)") }
-            let before = try Self.contents(redis)
-            let environment = try Self.reader(redis)
-            let pending = try await Self.check(
-                redis, ["rpush:notifications:pending", "--format", "rpush", "--topic", "com.example.app"], environment)
-            #expect(pending.ending == .exited(1), "\(pending)")
-            for words in [
-                "5 jobs from rpush:notifications:pending: 1 would be sent, 1 would be sent differently, 1 would not be sent, "
-                    + "2 would be skipped",
-                "2 notifications would be sent", "not sent          unreadable     id 5 ",
-                "sent differently  priority       id 2 ", "skipped           other_service  id 3 ",
-                "skipped           missing        id 9 ",
-            ] { #expect(pending.output.contains(words), "\(pending)") }
-            #expect(!pending.output.contains("Secret") && !pending.output.contains(TestJob.token("b", 5)))
-            let all = try await Self.check(
-                redis, ["rpush:notifications:*", "--format", "rpush", "--json"], environment)
-            let total = try all.objects.first { $0["from"] != nil }
-            #expect(total?["jobs"] as? Int == 5 && total?["skipped"] as? Int == 2, "\(all)")
-            #expect(try Self.row(all, "ended")?["example"] as? String == "id 4", "\(all)")
-            #expect(try Self.contents(redis) == before)
-            let row =
-                #"{"id":1,"type":"Rpush::Apnsp8::Notification","device_token":"\#(TestJob.token("b", 1))","alert":"x"}"#
-            let file = try await Self.check(redis, ["-", "--format", "rpush"], input: row)
-            #expect(file.ending == .exited(0) && file.output.contains("1 job from standard input: 1 would"), "\(file)")
-        }
-
         @Test("a source that cannot be read is an error with its exit status")
         func errors() async throws {
             let redis = try RedisServer()
@@ -148,16 +92,12 @@ extension EndToEnd {
                 (["none"], 1, "none is neither a file nor a key in Redis"),
                 (["text"], 1, "the key text holds a string"),
                 (["none", "--no-redis"], 64, "none cannot be read"),
-                (["rpush:notifications:*", "--format", "rpush"], 1, "no key in Redis matches rpush:notifications:*"),
                 (["-", "--job", "-"], 64, "--jobs-from cannot be combined with --job"),
                 (["none", "--redis", "redis://127.0.0.1:1"], 69, "127.0.0.1:1"),
             ] as [([String], Int32, String)] {
                 let result = try await Self.check(redis, arguments)
                 #expect(result.ending == .exited(status) && result.errors.contains(words), "\(result)")
             }
-            // Elsewhere it is not a format of queues.
-            let other = try await redis.apnsWorker(["check", "--format", "rpush", "--no-connect"])
-            #expect(other.ending == .exited(1) && other.output.contains("FAILED   configuration:"), "\(other)")
         }
     }
 }

@@ -32,19 +32,12 @@ package struct JobForecast: Sendable {
         case notSent = "not_sent"
         /// The job would be sent in another way than its producer may expect.
         case different = "sent_differently"
-        /// It is not a job for APNs, or the other system has ended it.
-        case skipped
     }
 
     /// Creates a forecast.
     package init(notifications: Int = 0, findings: [Finding] = []) {
         self.notifications = notifications
         self.findings = findings
-    }
-
-    /// The forecast of an ID for which rpush has no notification.
-    package static var missing: Self {
-        Self(findings: [.init(.skipped, "missing", "rpush has no notification with this ID")])
     }
 }
 
@@ -75,8 +68,6 @@ package struct JobSurvey: Sendable {
     package private(set) var different = 0
     /// The number of jobs of which at least a part would not be sent.
     package private(set) var notSent = 0
-    /// The number of jobs that are not for APNs, or that the other system has ended.
-    package private(set) var skipped = 0
     /// The number of notifications that would be sent.
     package private(set) var notifications = 0
     /// The number of findings whose kinds were too many to count.
@@ -92,9 +83,7 @@ package struct JobSurvey: Sendable {
         jobs += 1
         notifications += forecast.notifications
         let effects = forecast.findings.map(\.effect)
-        if effects.contains(.skipped) {
-            skipped += 1
-        } else if effects.contains(.notSent) {
+        if effects.contains(.notSent) {
             notSent += 1
         } else if effects.contains(.different) {
             different += 1

@@ -29,7 +29,6 @@ struct Check: AsyncParsableCommand {
               apns-worker check --job job.json --no-redis --no-connect     (needs no configured app)
               apns-worker check --job job.json --send     (to its devices, without the queue)
               apns-worker check --jobs-from queue:push --format sidekiq
-              apns-worker check --jobs-from rpush:notifications:pending --format rpush
             """)
 
     @OptionGroup(title: "Queues") var queues: SettingFlags<WorkerFlags<QueuesFlags>>
@@ -41,9 +40,7 @@ struct Check: AsyncParsableCommand {
         help: ArgumentHelp(
             """
             Key of a list or sorted set in Redis, or file with lines (- for standard input), whose jobs are only counted by \
-            what would happen to them. They are in the format of --format: native, sidekiq, resque or, only here, rpush: \
-            the key is rpush:notifications:pending or retryable, or 'rpush:notifications:*'; lines are rows of its table as \
-            JSON.
+            what would happen to them. They are in the format of --format.
             """, valueName: "key-or-file")) var jobsFrom: String?
     @Flag(help: "Send the notifications of the job and print the answers of APNs.") var send = false
     @Flag(help: "Do not connect to APNs.") var noConnect = false
@@ -62,10 +59,6 @@ struct Check: AsyncParsableCommand {
         let printer = VerdictPrinter(isJSON: json)
         let settings: Settings
         let apps: [AppConfiguration]
-        var queues = queues
-        // A format of queues for no other purpose.
-        let isRpush = jobsFrom != nil && queues.given[.format] == "rpush"
-        if isRpush { queues.given[.format] = nil }
         do {
             settings = try queues.settings(app.given, gateway.given)
         } catch {
@@ -77,9 +70,9 @@ struct Check: AsyncParsableCommand {
                 printer.report([.init(.failure, "configuration", error.message)])
                 throw ExitCode(1)
             }
-            return try await checkWithoutApps(settings, example, isRpush, printer)
+            return try await checkWithoutApps(settings, example, printer)
         }
-        if let jobsFrom { return try await checkJobs(from: jobsFrom, isRpush, settings, apps) }
+        if let jobsFrom { return try await checkJobs(from: jobsFrom, settings, apps) }
         if !noRedis { try await checkRedis(settings, apps, printer) }
         let now = Int64(Date().timeIntervalSince1970)
         let loop = MultiThreadedEventLoopGroup.singleton.next()
@@ -111,9 +104,9 @@ struct Check: AsyncParsableCommand {
     }
 
     private func checkWithoutApps(
-        _ settings: Settings, _ example: AppConfiguration, _ isRpush: Bool, _ printer: VerdictPrinter
+        _ settings: Settings, _ example: AppConfiguration, _ printer: VerdictPrinter
     ) async throws {
-        if let jobsFrom { return try await checkJobs(from: jobsFrom, isRpush, settings, [example]) }
+        if let jobsFrom { return try await checkJobs(from: jobsFrom, settings, [example]) }
         if !noRedis { try await checkRedis(settings, [], printer) }
         if let job {
             try await checkJobs(job, settings, [example], MultiThreadedEventLoopGroup.singleton.next(), printer)
@@ -128,11 +121,8 @@ struct Check: AsyncParsableCommand {
     }
 
     /// Counts what would happen to the jobs of a list or a file.
-    private func checkJobs(
-        from source: String, _ isRpush: Bool, _ settings: Settings, _ apps: [AppConfiguration]
-    ) async throws {
-        let format = isRpush ? .native : try QueueSettings(settings).firstFormat
-        let jobs = JobsFrom(source, isRpush: isRpush, jobCheck(settings, apps, format))
+    private func checkJobs(from source: String, _ settings: Settings, _ apps: [AppConfiguration]) async throws {
+        let jobs = JobsFrom(source, jobCheck(settings, apps, try QueueSettings(settings).firstFormat))
         let survey = try await jobs.read(settings, usesRedis: !noRedis)
         try SurveyReport(survey: survey, source: source).print(asJSON: json)
         if Interruption.isRequested {
