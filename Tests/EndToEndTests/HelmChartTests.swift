@@ -2,7 +2,6 @@ import Foundation
 import PushWorker
 import TestSupport
 import Testing
-import Yams
 
 /// Programs from PyPI: Helm, and a validator of Kubernetes' objects.
 private enum HelmPrograms {
@@ -28,17 +27,7 @@ extension EndToEnd {
         private static let chart = DeployFolder.url("helm/apns-worker").path
 
         /// Kinds of objects for which Kubernetes itself has no schema.
-        private static let customKinds: Set = ["PodMonitor", "ScaledObject", "Kustomization"]
-
-        /// Labels that only the chart sets.
-        private static let helmLabels: Set = [
-            "helm.sh/chart", "app.kubernetes.io/instance", "app.kubernetes.io/version", "app.kubernetes.io/managed-by",
-        ]
-
-        /// Differences from the kustomize base. `image.pullPolicy` is also for the feedback job.
-        private static let intendedDifferences: Set = [
-            "CronJob/spec/jobTemplate/spec/template/spec/containers/0/imagePullPolicy"
-        ]
+        private static let customKinds: Set = ["PodMonitor", "ScaledObject"]
 
         enum ValuesFile: CaseIterable {
             case defaults
@@ -133,97 +122,19 @@ extension EndToEnd {
             return (result.output, byKind)
         }
 
-        /// Returns the objects of the kustomize base that are installed by default, or the optional ones.
-        private static func base(isDefault: Bool) throws -> [YAMLNode] {
-            let defaults = try DeployFolder.yaml("kubernetes/kustomization.yaml").list("resources").map {
-                try $0.text()
-            }
-            let files = try FileManager.default.contentsOfDirectory(atPath: DeployFolder.url("kubernetes").path)
-            return try files.filter { $0 != "kustomization.yaml" && defaults.contains($0) == isDefault }.map {
-                try DeployFolder.yaml("kubernetes/\($0)")
-            }
-        }
-
-        /// Returns the settings of the kustomize base that users of the chart add, as values of the chart.
-        private static func exampleSettings() throws -> String {
-            let text = try DeployFolder.yaml("kubernetes/configmap.yaml").text("data/worker.yaml")
-            let all = try YAMLNode(text, "worker.yaml")
-            let own = try ["queues", "team_id", "key_id", "apps"].map { (Node($0), try all.at($0).node) }
-            return try Yams.serialize(node: Node([(Node("config"), Node(own))]))
-        }
-
-        /// Returns the differences between two nodes, each with its path.
-        private static func differences(_ chart: Node?, _ base: Node?, _ path: String) throws -> [String] {
-            switch (chart, base) {
-            case (.mapping(let chart)?, .mapping(let base)?):
-                let name = path.split(separator: "/").last
-                let ignored = name == "labels" || name == "matchLabels" ? helmLabels : []
-                let names = Set(chart.keys.compactMap(\.string)).union(base.keys.compactMap(\.string))
-                return try names.subtracting(ignored).sorted().flatMap { name in
-                    try differences(chart[name], base[name], "\(path)/\(name)")
-                }
-            case (.sequence(let chart)?, .sequence(let base)?):
-                return try (0..<max(chart.count, base.count)).flatMap { index in
-                    try differences(
-                        index < chart.count ? chart[index] : nil, index < base.count ? base[index] : nil,
-                        "\(path)/\(index)")
-                }
-            case (.scalar(let chart)?, .scalar(let base)?) where path.hasSuffix("/worker.yaml"):
-                return try differences(
-                    Yams.compose(yaml: chart.string), Yams.compose(yaml: base.string), path + "/content")
-            default:
-                if chart == base || intendedDifferences.contains(path) { return [] }
-                let texts = try [chart, base].map { node in try node.map { try Yams.serialize(node: $0) } ?? "nothing" }
-                return ["\(path): the chart has \(texts[0]), the kustomize base \(texts[1])"]
-            }
-        }
-
-        private static func differences(_ objects: [String: YAMLNode], _ base: [YAMLNode]) throws -> [String] {
-            try base.flatMap { object in
-                let kind = try object.text("kind")
-                return try differences(objects[kind]?.node, object.node, kind)
-            }
-        }
-
-        @Test("its defaults give the objects of the kustomize base")
-        func defaults() async throws {
-            let objects = try await Self.objects(Self.exampleSettings()).byKind
-            let base = try Self.base(isDefault: true)
-            #expect(try Set(objects.keys) == Set(base.map { try $0.text("kind") }))
-            #expect(try Self.differences(objects, base) == [])
-        }
-
-        @Test("its switches give the optional objects of the kustomize base")
-        func switches() async throws {
-            let enabled = ["feedback", "podMonitor", "keda"].map { "\($0).enabled=true" }.joined(separator: ",")
-            let objects = try await Self.objects(
-                Self.exampleSettings(),
-                [
-                    "--set", enabled, "--set", "keda.listLengths.critical=5000",
-                    // Otherwise Helm sorts the queues.
-                    "--set", "config.queue={default,critical}",
-                ]
-            ).byKind
-            #expect(try Self.differences(objects, Self.base(isDefault: false)) == [])
-            // KEDA sets it.
-            #expect(throws: ChildProcess.Failure.self) { try objects["Deployment"]?.text("spec/replicas") }
-        }
-
         @Test("one version is named everywhere")
         func versions() throws {
             let chart = try DeployFolder.yaml("helm/apns-worker/Chart.yaml")
             #expect(try chart.text("version") == WorkerVersion.release)
             #expect(try chart.text("appVersion") == WorkerVersion.release)
-            #expect(
-                try DeployFolder.yaml("kubernetes/kustomization.yaml").text("images/0/newTag") == WorkerVersion.release)
         }
 
         /// Validates objects by the schemas of the oldest supported release of Kubernetes and of a current one.
-        private static func validate(_ files: [String], _ input: String? = nil, kinds: [String]) async throws {
+        private static func validate(_ objects: String, kinds: [String]) async throws {
             let range = try DeployFolder.yaml("helm/apns-worker/Chart.yaml").text("kubeVersion")
             let oldest = String(try #require(range.firstMatch(of: /^>=(1\.\d+)\.0-0$/)).1)
             for release in [oldest, "1.37"] {
-                let result = try await run("kubernetes-validate", ["--strict", "-k", release] + files, input)
+                let result = try await run("kubernetes-validate", ["--strict", "-k", release, "-"], objects)
                 #expect(result.ending == .exited(0), "\(result.output)\(result.errors)")
                 for kind in kinds where !customKinds.contains(kind) {
                     #expect(result.output.contains("passed for resource \(kind.lowercased())/"), "\(result.output)")
@@ -238,15 +149,7 @@ extension EndToEnd {
             try await Self.run("helm", ["lint", "--strict", Self.chart, "--values", "-"], values.text).succeeds()
             let objects = try await Self.objects(values.text, ["--set", "config.topic=com.example.app"])
             #expect(objects.byKind.count == count)
-            try await Self.validate(["-"], objects.text, kinds: Array(objects.byKind.keys))
-        }
-
-        @Test("Kubernetes accepts the objects of the kustomize base")
-        func base() async throws {
-            let files = try FileManager.default.contentsOfDirectory(atPath: DeployFolder.url("kubernetes").path)
-            let kinds = try files.map { try DeployFolder.yaml("kubernetes/\($0)").text("kind") }
-            #expect(kinds.count > 4)
-            try await Self.validate(files.map { DeployFolder.url("kubernetes/\($0)").path }, kinds: kinds)
+            try await Self.validate(objects.text, kinds: Array(objects.byKind.keys))
         }
 
         @Test(
@@ -288,21 +191,82 @@ extension EndToEnd {
             return try #require(files.first)
         }
 
-        @Test("a worker accepts the configuration of the kustomize base, of the documentation, and with large numbers")
+        @Test("A worker accepts a configuration with large numbers")
         func accepted() async throws {
-            for values in [try Self.exampleSettings(), try Self.documented(), ValuesFile.everything.text] {
-                let folder = try ConfigurationTests.Folder(Self.configuration(await Self.objects(values).byKind))
-                try await CommandLineTests.run(
-                    ["check", "--config", folder.file, "--no-redis", "--no-connect"],
-                    environment: ["APNS_WORKER_KEY": try TestCertificates.path("AuthKey_ABC123DEFG.p8")]
-                ).succeeds()
-            }
+            let objects = try await Self.objects(ValuesFile.everything.text).byKind
+            let folder = try ConfigurationTests.Folder(Self.configuration(objects))
+            try await CommandLineTests.run(
+                ["check", "--config", folder.file, "--no-redis", "--no-connect"],
+                environment: ["APNS_WORKER_KEY": try TestCertificates.path("AuthKey_ABC123DEFG.p8")]
+            ).succeeds()
         }
 
-        @Test("objects have the name of the release, and all selectors and references match")
+        @Test("A worker starts and sends with the configuration, variables and mounts of the documented pods")
+        func works() async throws {
+            let objects = try await Self.objects(Self.documented()).byKind
+            let container = try #require(objects["Deployment"]).at("spec/template/spec/containers/0")
+            let (redis, simulator) = try await startServers()
+            let folder = try ConfigurationTests.Folder()
+            // The mounted volumes and their contents.
+            let mounts = try Dictionary(
+                uniqueKeysWithValues: container.list("volumeMounts").map { mount in
+                    let name = try mount.text("name")
+                    try FileManager.default.createDirectory(
+                        at: folder.url.appending(path: name), withIntermediateDirectories: true)
+                    return (try mount.text("mountPath"), folder.url.appending(path: name).path)
+                })
+            #expect(mounts.count == 2)
+            let port = try RedisServer.freePort()
+            // The test must not listen on all addresses, nor on a port that may be in use.
+            try folder.write(
+                Self.configuration(objects).replacing("0.0.0.0", with: "127.0.0.1").replacing("9464", with: "\(port)"),
+                as: "config/worker.yaml")
+            let key = try String(contentsOfFile: TestCertificates.path("AuthKey_ABC123DEFG.p8"), encoding: .utf8)
+            try folder.write(key, as: "secrets/signing-key.p8")
+            try folder.write(redis.url + "\n", as: "secrets/redis-url")
+            var environment = ["APNS_WORKER_ENDPOINT": "localhost:\(simulator.port)"]
+            environment["APNS_WORKER_CA"] = try TestCertificates.path("ca.pem")
+            for variable in try container.list("env") {
+                let value = try variable.text("value")
+                let mount = try #require(mounts.first { value.hasPrefix($0.key + "/") }, "\(value)")
+                environment[try variable.text("name")] = mount.value + value.dropFirst(mount.key.count)
+            }
+            let worker = try ChildProcess(
+                BuiltProgram.path("apns-worker"), container.list("args").map { try $0.text() },
+                environment: environment)
+            try redis.push(TestJob.many(5, members: #""app":"shop","#), queue: "critical")
+            try await eventually("they are sent") {
+                if let ending = worker.ending { throw worker.failure("ended with \(ending)") }
+                return try QueueContents(redis, queue: "critical").count("delivered") == 5
+            }
+            for probe in ["startupProbe", "livenessProbe", "readinessProbe"] {
+                let path = try container.text("\(probe)/httpGet/path")
+                #expect(try await MetricsTests.get(port, path).status == 200, "\(path)")
+            }
+            worker.send(SIGTERM)
+            #expect(try await worker.wait() == .exited(0))
+        }
+
+        @Test("Containers are read-only, unprivileged and without capabilities", arguments: ["Deployment", "CronJob"])
+        func hardening(kind: String) async throws {
+            let values = try Self.documented()
+            let object = try #require(try await Self.objects(values, ["--set", "feedback.enabled=true"]).byKind[kind])
+            let pod = try object.at(kind == "CronJob" ? "spec/jobTemplate/spec/template/spec" : "spec/template/spec")
+            #expect(try pod.text("automountServiceAccountToken") == "false")
+            #expect(try pod.text("securityContext/runAsNonRoot") == "true")
+            #expect(try pod.text("securityContext/runAsUser") == "65532")
+            #expect(try pod.text("securityContext/seccompProfile/type") == "RuntimeDefault")
+            let container = try pod.at("containers/0/securityContext")
+            #expect(try container.text("readOnlyRootFilesystem") == "true")
+            #expect(try container.text("allowPrivilegeEscalation") == "false")
+            #expect(try container.list("capabilities/drop").map { try $0.text() } == ["ALL"])
+            #expect(try !pod.text("containers/0/resources/limits/memory").isEmpty)
+        }
+
+        @Test("Objects have the name of the release, and all selectors, ports and references match")
         func names() async throws {
             let objects = try await Self.objects(
-                Self.exampleSettings(), ["--set", "feedback.enabled=true,podMonitor.enabled=true,keda.enabled=true"],
+                Self.documented(), ["--set", "feedback.enabled=true,podMonitor.enabled=true,keda.enabled=true"],
                 release: "shop"
             ).byKind
             #expect(objects.count == 8)
@@ -325,11 +289,19 @@ extension EndToEnd {
                 ("PodMonitor", "spec/selector/matchLabels"),
                 ("Deployment", "spec/template/spec/topologySpreadConstraints/0/labelSelector/matchLabels"),
             ] { #expect(try objects[kind]?.texts(place) == labels, "\(kind)") }
+            let policy = try #require(objects["NetworkPolicy"])
             // The policy is also for the feedback job.
-            let policy = try #require(objects["NetworkPolicy"]).texts("spec/podSelector/matchLabels")
+            let chosen = try policy.texts("spec/podSelector/matchLabels")
             for labels in [labels, try job.texts("metadata/labels")] {
-                #expect(policy.count == 2 && policy.allSatisfy { labels[$0.key] == $0.value })
+                #expect(chosen.count == 2 && chosen.allSatisfy { labels[$0.key] == $0.value })
             }
+            let container = try deployment.at("spec/template/spec/containers/0")
+            let port = try container.text("ports/0/name")
+            for probe in ["startupProbe", "livenessProbe", "readinessProbe"] {
+                #expect(try container.text("\(probe)/httpGet/port") == port)
+            }
+            #expect(try objects["PodMonitor"]?.text("spec/podMetricsEndpoints/0/port") == port)
+            #expect(try policy.text("spec/ingress/0/ports/0/port") == container.text("ports/0/containerPort"))
         }
 
         @Test("values reach the objects")
@@ -352,6 +324,9 @@ extension EndToEnd {
             #expect(try triggers[0].text("metadata/listLength") == "10")
             #expect(try triggers[1].text("metadata/listLength") == "2000000")
             #expect(try triggers[0].text("authenticationRef/name") == "redis")
+            #expect(try triggers[2].text("metadata/query").contains(#"{queue=~"urgent|bulk"}"#))
+            // KEDA sets it.
+            #expect(try !#require(objects["Deployment"]).keys("spec").contains("replicas"))
             // Another configuration is another checksum.
             let other = try await Self.objects(ValuesFile.everything.text, ["--set", "config.lanes=2"]).byKind
             let checksum = "checksum/config"

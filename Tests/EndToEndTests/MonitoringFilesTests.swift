@@ -112,11 +112,9 @@ extension EndToEnd {
             try await eventually("they are sent") { try redis.counted("delivered") == 10 }
             let expressions = try Self.panelExpressions() + Self.alertExpressions()
             let definitions = try Self.dashboard().templating.list.compactMap(\.definition)
-            let keda = try DeployFolder.yaml("kubernetes/keda-scaledobject.yaml").list("spec/triggers")
-                .compactMap { try? $0.text("metadata/query") }
-            #expect(keda.count == 1)
+            let keda = try DeployFolder.text("helm/apns-worker/templates/keda-scaledobject.yaml")
             let named = Set(
-                (expressions + definitions + keda).flatMap { $0.matches(of: /\b(?:apns_worker|process)_[a-z_]+/) }
+                (expressions + definitions + [keda]).flatMap { $0.matches(of: /\b(?:apns_worker|process)_[a-z_]+/) }
                     .map { String($0.0) })
             #expect(named.count > 25)
             // This metric is reported only if it is not 0, so its name is read from the source.
