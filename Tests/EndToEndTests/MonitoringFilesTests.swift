@@ -37,20 +37,17 @@ extension EndToEnd {
             #expect(tool.output.contains("SUCCESS"))
         }
 
-        @Test("Prometheus accepts the rules, and they fire exactly when they should")
+        @Test("Prometheus accepts the rules")
         func rules() async throws {
             try await Self.promtool(["check", "rules", DeployFolder.url("prometheus/alerts.yaml").path])
-            try await Self.promtool(["test", "rules", DeployFolder.url("prometheus/alerts.test.yaml").path])
         }
 
-        @Test("each rule is tested and has a severity, a summary, a description and an action")
+        @Test("Each rule has a severity, a summary, a description and an action")
         func everyRule() throws {
-            let tests = try DeployFolder.text("prometheus/alerts.test.yaml")
             let rules = try DeployFolder.yaml("prometheus/alerts.yaml").list("groups/0/rules")
             #expect(rules.count > 15)
             for rule in rules {
                 let name = try rule.text("alert")
-                #expect(tests.contains(#"alertname="\#(name)""#), "\(name)")
                 #expect(["page", "ticket"].contains(try rule.text("labels/severity")))
                 for annotation in ["summary", "description", "action"] {
                     #expect(!(try rule.text("annotations/\(annotation)")).isEmpty, "\(name)")
