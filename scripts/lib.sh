@@ -15,10 +15,15 @@ note() { printf '%s\n' "$1" >&2; }
 # False in a script that must not install packages without being asked.
 may_install=true
 
-# The needs of building, of the demo and of the tests, as KIND:NAME:PACKAGE. KIND is program, library (of pkg-config) or package
-# (of Debian); PACKAGE is the Debian package that has it.
+# The needs of building, of the demo and of the tests, as KIND:NAME:PACKAGE. KIND is program, library (of pkg-config), file, package (of
+# Debian) or swift (a library that Swift's programs load); PACKAGE is the Debian package that has it. In Debian 13, libcurl4 is another
+# name of libcurl4t64.
+swift_needs=(
+    swift:libcurl.so.4:libcurl4 swift:libncurses.so.6:libncurses6 swift:libsqlite3.so.0:libsqlite3-0 swift:libxml2.so.2:libxml2
+)
 build_needs=(
-    program:git:git program:g++:g++ program:pkg-config:pkg-config
+    "${swift_needs[@]}"
+    program:git:git file:/etc/ssl/certs/ca-certificates.crt:ca-certificates program:g++:g++ program:pkg-config:pkg-config
     library:openssl:libssl-dev library:hiredis:libhiredis-dev library:libnghttp2:libnghttp2-dev
     library:yaml-0.1:libyaml-dev library:zlib:zlib1g-dev
 )
@@ -26,13 +31,9 @@ demo_needs=(
     "${build_needs[@]}"
     program:redis-server:redis-server program:redis-cli:redis-tools program:openssl:openssl program:python3:python3
 )
-# Of a build of packages in a minimal Debian: also what Swift's toolchain needs there.
 # shellcheck disable=SC2034 # used by the scripts that source this
 package_needs=(
-    "${build_needs[@]}" package:python3:python3 program:dpkg-shlibdeps:dpkg-dev program:strip:binutils
-    package:ca-certificates:ca-certificates package:libc6-dev:libc6-dev package:libncurses6:libncurses6
-    package:libsqlite3-0:libsqlite3-0 package:libxml2:libxml2 package:libedit2:libedit2
-    package:libcurl4-openssl-dev:libcurl4-openssl-dev package:tzdata:tzdata
+    "${build_needs[@]}" package:python3:python3 program:dpkg-shlibdeps:dpkg-dev program:strip:binutils package:tzdata:tzdata
 )
 # shellcheck disable=SC2034 # used by the scripts that source this
 unit_needs=("${build_needs[@]}" program:openssl:openssl)
@@ -70,20 +71,32 @@ need() {
 
 # missing_packages NEED...: prints the Debian packages of the missing ones, in one line.
 missing_packages() {
-    local missing=() one kind name package installed=''
+    local missing=() one kind name package installed='' not_found=''
     # All at once, because each query reads the whole list.
     if [[ "$*" = *package:* ]]; then
         installed=$(dpkg-query --show --showformat=' ${Package}:${db:Status-Status} ' 2>/dev/null) || true
     fi
+    if [[ "$*" = *swift:* ]]; then not_found=$(libraries_not_found); fi
     for one in "$@"; do
         IFS=: read -r kind name package <<<"$one"
         case $kind in
             program) command -v "$name" >/dev/null || missing+=("$package") ;;
             package) [[ $installed == *" $package:installed "* ]] || missing+=("$package") ;;
+            file) [ -e "$name" ] || missing+=("$package") ;;
+            swift) [[ $not_found != *" $name "* ]] || missing+=("$package") ;;
             library) pkg-config --exists "$name" 2>/dev/null || missing+=("$package") ;;
         esac
     done
     printf '%s\n' "${missing[*]}"
+}
+
+# libraries_not_found: prints the libraries that Swift's programs load and that this system does not have, each between spaces.
+libraries_not_found() {
+    local programs
+    programs=$(toolchain)/usr/bin
+    # Not every toolchain has all of them.
+    { ldd "$programs"/{swift,swift-package,swift-frontend,swift-plugin-server,clang,lld} 2>/dev/null || true; } |
+        awk '/not found/ { printf " %s ", $1 }'
 }
 
 # In a subshell, so that its trap does not replace the caller's.
@@ -123,8 +136,7 @@ need_swift() {
     [ -z "${BUILT_PROGRAMS:-}" ] || return 0
     command -v swift >/dev/null ||
         fail "swift is missing: install Swift 6.3 or later from https://www.swift.org/install/linux/, and put it on PATH"
-    # Libraries of Swift's programs that a minimal Debian does not have.
-    swift_starts || install_packages libncurses6 libsqlite3-0
+    need "${swift_needs[@]}"
     swift_starts || {
         swift package --version >&2 || true
         fail "swift does not start; https://www.swift.org/install/linux/ lists the packages it needs on this system"
