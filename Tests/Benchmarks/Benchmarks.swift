@@ -6,5 +6,5 @@ struct Benchmarks: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "Benchmarks",
         abstract: "The parts of scripts/bench that are written in Swift.",
-        subcommands: [Claims.self, Micro.self, Pace.self, Token.self])
+        subcommands: [Claims.self, Token.self])
 }

@@ -6,16 +6,12 @@ from statistics import median
 METRICS = {
     "cpu_us": ("CPU µs", 2, False), "rate": ("per second", 0, True), "redis_cpu_us": ("Redis µs", 2, False),
     "redis_trips_per_256_jobs": ("trips/256", 2, False), "redis_commands": ("Redis commands", 2, False),
-    "redis_reads": ("Redis reads", 2, False), "peak_kib": ("peak KiB", 0, False), "flatness": ("× cheapest", 2, False),
-    "instructions": ("instructions", 0, False), "ns": ("ns", 1, False), "allocations": ("allocations", 3, False),
-    "p50_us": ("p50 µs", 0, False), "p99_us": ("p99 µs", 0, False), "p999_us": ("p99.9 µs", 0, False),
+    "redis_reads": ("Redis reads", 2, False), "peak_kib": ("peak KiB", 0, False), "instructions": ("instructions", 0, False),
     "of_limit": ("claim × limit", 2, False), "settlement_p99_ms": ("settlement p99 ms", 2, False),
-    "cpu_percent": ("% of a core", 3, False), "memory_kib": ("KiB", 0, False),
-    "redis_commands_per_second": ("Redis per second", 2, False), "start_cpu_ms": ("start CPU ms", 1, False),
 }
 
 
-def rows(before, now, only):
+def rows(before, now):
     """Returns a row for each metric of both programs, as they were measured.
 
     before, now: {name: {setting: {metric: [value of each round]}}}.
@@ -24,42 +20,24 @@ def rows(before, now, only):
     for name, settings in now.items():
         for setting, metrics in settings.items():
             for metric, values in metrics.items():
-                figure, metric_name = figure_of(name, metric)
                 earlier = before.get(name, {}).get(setting, {}).get(metric)
-                if metric_name in METRICS and earlier and (name != "micro" or figure in only | {"answer"}):
+                if metric in METRICS and earlier:
                     found.append({
-                        "figure": figure, "setting": setting, "metric": metric_name,
-                        **compared(earlier, values, METRICS[metric_name][2])})
+                        "figure": name.replace(".", " ", 1), "setting": setting, "metric": metric,
+                        **compared(earlier, values, METRICS[metric][2])})
     return found
-
-
-def figure_of(name, metric):
-    """Returns the names of the figure and of its metric. Parts and backlogs are measured together, but each is a figure."""
-    if name == "micro":
-        return tuple(metric.split("."))
-    if name == "scale.backlogs" and "." in metric:
-        size, metric = metric.split(".")
-        return f"scale backlog {size}", metric
-    return name.replace(".", " ", 1), metric
 
 
 def compared(before, now, more_is_better):
     """Returns the medians, the ratios of the rounds, and if the second program is worse by more than the spread of the ratios."""
-    ratios = [ratio(first, second) for first, second in zip(before, now, strict=True)]
+    ratios = [second / first for first, second in zip(before, now, strict=True)]
     middle, least, most = median(ratios), min(ratios), max(ratios)
     # Compared as printed.
     excess = round(1 - middle if more_is_better else middle - 1, 3)
     return {
         "before": median(before), "now": median(now), "ratio": middle, "least": least, "most": most,
-        # All are infinite if the first program had none in any round.
         "worse": excess > 0 and (least == most or excess > round(most - least, 3)),
     }
-
-
-def ratio(before, now):
-    if before == 0:
-        return 1.0 if now == 0 else float("inf")
-    return now / before
 
 
 def absent(before, now):
@@ -68,17 +46,9 @@ def absent(before, now):
     for name, settings in now.items():
         for setting, metrics in settings.items():
             for metric in metrics.keys() - before.get(name, {}).get(setting, {}).keys():
-                figure, metric_name = figure_of(name, metric)
-                if metric_name in METRICS:
-                    found[f"{figure}, {METRICS[metric_name][0]}"] = "the earlier program does not report it"
+                if metric in METRICS:
+                    found[f"{name.replace('.', ' ', 1)}, {METRICS[metric][0]}"] = "the earlier program does not report it"
     return found
-
-
-def as_json(row):
-    """Returns the row for JSON, which has no infinite numbers: null instead."""
-    return {
-        name: (round(value, 4) if value != float("inf") else None) if isinstance(value, float) else value
-        for name, value in row.items()}
 
 
 def table(header, compared_rows, left_out):
@@ -95,12 +65,8 @@ def table(header, compared_rows, left_out):
         previous = place
         lines.append(
             f"{figure:<30}{setting:<9}{metric:<19}{row['before']:>12,.{digits}f}{row['now']:>12,.{digits}f}"
-            f"{times(row['ratio']):>8}  {times(row['least'])}–{times(row['most'])}{'  WORSE' if row['worse'] else ''}")
+            f"{row['ratio']:>8.3f}  {row['least']:.3f}–{row['most']:.3f}{'  WORSE' if row['worse'] else ''}")
     lines += [f"{name:<30}left out: {reason.splitlines()[0].rstrip(':')}" for name, reason in left_out.items()]
     worse = sum(row["worse"] for row in compared_rows)
     lines += ["", f"{worse} of {len(compared_rows)} worse by more than the spread of the rounds"]
     return "\n".join(line.rstrip() for line in lines)
-
-
-def times(value):
-    return "∞" if value == float("inf") else f"{value:.3f}"

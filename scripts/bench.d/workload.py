@@ -11,12 +11,12 @@ def prefix(queue):
 
 
 PREFIX = prefix("default")
-# A key that no worker reads.
+# A key that no worker reads. Making jobs costs Redis as much as all the work of a worker.
 PREPARED = "bench:prepared"
 
 # Redis makes the jobs itself, so two million take only seconds. 64 digits of a hash and a number are as long and nearly as
 # hard to compress as a real token.
-# KEYS jobs; ARGV first number, number of jobs, tokens per job, and the job's text in four parts.
+# KEYS jobs; ARGV first number, number of jobs, tokens per job, and the job's text in three parts.
 FILL = """
 local first, count, tokens = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 for number = first, first + count - 1 do
@@ -24,33 +24,8 @@ for number = first, first + count - 1 do
     for index = 1, tokens do
         list[index] = redis.sha1hex(number .. ':' .. index) .. string.format('%024x', number)
     end
-    redis.call('RPUSH', KEYS[1], ARGV[4] .. 'job-' .. number .. ARGV[5] .. table.concat(list, '","') .. ARGV[6]
-        .. '1790000000000000' .. ARGV[7])
+    redis.call('RPUSH', KEYS[1], ARGV[4] .. 'job-' .. number .. ARGV[5] .. table.concat(list, '","') .. ARGV[6])
 end
-"""
-
-# Moves prepared jobs to the list until it has the wanted number. Making them costs Redis as much as all the work of a worker;
-# moving them is cheap, so that it does not affect the measurement.
-# KEYS made, jobs; ARGV the wanted number of jobs.
-TOP_UP = """
-local missing = tonumber(ARGV[1]) - redis.call('LLEN', KEYS[2])
-local moved = 0
-while moved < missing do
-    local jobs = redis.call('LPOP', KEYS[1], math.min(1000, missing - moved))
-    if not jobs then break end
-    redis.call('RPUSH', KEYS[2], unpack(jobs))
-    moved = moved + #jobs
-end
-return moved
-"""
-
-# Returns the number of delivered notifications, by the workers' counters of all days.
-DELIVERED = """
-local sum = 0
-for _, key in ipairs(redis.call('KEYS', ARGV[1])) do
-    sum = sum + (redis.call('HGET', key, 'delivered') or 0)
-end
-return sum
 """
 
 # Returns the remaining jobs: {fresh, waiting or in flight}.
@@ -78,11 +53,11 @@ def payload():
     """Returns the request body of a notification for such a job."""
     text = template()
     start = text.index('"payload":') + len('"payload":')
-    return text[start:-1].replace("@sent@", "1790000000000000")
+    return text[start:-1]
 
 
 class Queue:
-    def __init__(self, redis, tokens=1, is_timed=True, name="default"):
+    def __init__(self, redis, tokens=1, name="default"):
         self.redis = redis
         self.prefix = prefix(name)
         self.tokens = tokens
@@ -91,11 +66,8 @@ class Queue:
         text = template()
         if tokens > 1:
             text = text.replace('"token":"@token@"', '"tokens":["@token@"]')
-        if not is_timed:
-            # The simulator reads the time of sending from `sent_us`; these must not be in its account.
-            text = text.replace('"sent_us"', '"made_us"')
         self.parts = []
-        for marker in ("@id@", "@token@", "@sent@"):
+        for marker in ("@id@", "@token@"):
             part, text = text.split(marker)
             self.parts.append(part)
         self.parts.append(text)
@@ -106,27 +78,13 @@ class Queue:
         self.pushed += count
 
     def prepare(self, count):
-        """Makes jobs, and keeps them for `top_up`."""
+        """Makes jobs, and keeps them for `give_all`."""
         self.fill(PREPARED, count)
-
-    def top_up(self, backlog):
-        """Moves prepared jobs to the list until this number is waiting."""
-        self.pushed += self.redis("EVAL", TOP_UP, 2, PREPARED, self.prefix + "jobs", backlog)
-
-    def take_back(self):
-        """Removes the waiting jobs: back to the prepared ones if they are complete, otherwise deletes them."""
-        self.redis("EVAL", """
-            if redis.call('EXISTS', KEYS[2]) == 0 then return end
-            if redis.call('EXISTS', KEYS[1]) == 0 then redis.call('RENAME', KEYS[2], KEYS[1])
-            else redis.call('UNLINK', KEYS[2]) end
-        """, 2, PREPARED, self.prefix + "jobs")
 
     def give_all(self):
         """Makes all prepared jobs the waiting ones, at no cost."""
         self.redis("RENAME", PREPARED, self.prefix + "jobs")
-
-    def delivered(self):
-        return self.redis("EVAL", DELIVERED, 0, self.prefix + "stats:*")
+        self.pushed = self.made
 
     def fill(self, key, count):
         while count > 0:
@@ -137,12 +95,8 @@ class Queue:
 
     def job(self, number):
         """Returns a job's text."""
-        before_id, before_token, before_time, rest = self.parts
-        return f"{before_id}job-{number}{before_token}{token(number):064x}{before_time}1790000000000000{rest}"
-
-    def nameless_job(self, number):
-        """Returns the text of a job without an ID."""
-        return self.job(number).replace(f'"id":"job-{number}",', "")
+        before_id, before_token, rest = self.parts
+        return f"{before_id}job-{number}{before_token}{token(number):064x}{rest}"
 
     def depth(self):
         return self.redis(
