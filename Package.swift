@@ -36,6 +36,10 @@ let package = Package(
         .systemLibrary(name: "CYAML", pkgConfig: "yaml-0.1", providers: [.apt(["libyaml-dev"])]),
         .systemLibrary(name: "CZlib", pkgConfig: "zlib", providers: [.apt(["zlib1g-dev"])]),
 
+        // Embeds the files of a module that are no Swift.
+        .plugin(
+            name: "EmbedResources", capability: .buildTool(), path: "Sources/EmbedResources", exclude: ["embed"]),
+
         // Makes texts from other programs safe for a terminal or a log.
         .target(name: "PrintableText"),
         // Readable errors of sockets, and the limit of file descriptors.
@@ -47,7 +51,7 @@ let package = Package(
         // Pages for browsers: markup, layout, charts and live updates.
         .target(
             name: "WebPages", dependencies: ["PrintableText", "PushJob", hummingbird, nioCore],
-            resources: [.embedInCode("Assets")]),
+            exclude: ["Assets"], plugins: ["EmbedResources"]),
         .target(name: "TLS", dependencies: ["COpenSSL", "PrintableText", "Sockets", nioConcurrency, nioCore]),
         .target(
             name: "Redis",
@@ -58,30 +62,32 @@ let package = Package(
         // Lists of device tokens: lines, CSV and JSON lines, without repetitions, in a bounded memory.
         .target(
             name: "TokenLists", dependencies: ["APNS", "COpenSSL", "CZlib", "PrintableText", "PushJob", nioCore]),
-        .target(name: "PushJob", dependencies: ["PrintableText", nioCore], resources: [.embedInCode("Schema")]),
+        .target(
+            name: "PushJob", dependencies: ["PrintableText", nioCore], exclude: ["Schema"],
+            plugins: ["EmbedResources"]),
         .target(
             name: "PushQueue", dependencies: ["COpenSSL", "PrintableText", "PushJob", "Redis", "Sockets", nioCore],
-            resources: [.embedInCode("Scripts")]),
+            exclude: ["Scripts"], plugins: ["EmbedResources"]),
         // What an operator sees and changes, for the commands and the dashboard.
         .target(
             name: "Operations",
             dependencies: [
                 "COpenSSL", "PrintableText", "PushJob", "PushQueue", "Redis", logging, nioConcurrency, nioCore,
                 nioPosix,
-            ], resources: [.embedInCode("Scripts"), .embedInCode("Plan/constants.json")]),
+            ], exclude: ["Scripts"], plugins: ["EmbedResources"]),
         .target(
             name: "Dashboard",
             dependencies: [
                 "COpenSSL", "HTTPPort", "Operations", "PrintableText", "PushJob", "PushQueue", "Redis", "TLS",
                 "WebPages", hummingbird, lifecycle, logging, nioCore, nioPosix,
-            ], resources: [.embedInCode("API/openapi.json")]),
+            ], exclude: ["API/openapi.json"], plugins: ["EmbedResources"]),
         .target(
             name: "PushWorker",
             dependencies: [
                 "APNS", "LegacyAPNS", "PrintableText", "PushJob", "PushQueue", "Sockets", "Telemetry", nioCore,
                 nioPosix, logging, lifecycle,
             ],
-            resources: [.embedInCode("Build/commit.txt")]),
+            exclude: ["Build"], plugins: ["EmbedResources"]),
         .target(
             name: "Telemetry",
             dependencies: [
@@ -105,11 +111,10 @@ let package = Package(
             name: "apns-simulator", dependencies: ["APNSSimulator", "Sockets", argumentParser, logging, lifecycle]),
 
         // For scripts/bench, in addition to the worker.
-        .target(name: "CAllocationCount", path: "Tests/CAllocationCount"),
         .executableTarget(
             name: "Benchmarks",
             dependencies: [
-                "APNS", "CAllocationCount", "PushJob", "PushQueue", "Redis", nioCore, nioPosix, logging, argumentParser,
+                "APNS", "PushQueue", "Redis", nioCore, nioPosix, logging, argumentParser,
             ],
             path: "Tests/Benchmarks"),
 
