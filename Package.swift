@@ -213,6 +213,11 @@ let package = Package(
     swiftLanguageModes: [.v6]
 )
 
+// For scripts/test module: the tests of some modules alone, so that an edit does not compile those of all others.
+if let names = Context.environment["APNS_WORKER_TESTS"]?.split(separator: " ") {
+    package.targets.removeAll { $0.type == .test && !names.contains(Substring($0.name)) }
+}
+
 // For scripts/fuzz: a program with libFuzzer instead of the tests that replay its corpus, because they share sources.
 if Context.environment["APNS_WORKER_FUZZ"] != nil {
     package.targets.removeAll { $0.name == "APNSTests" }

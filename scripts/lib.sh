@@ -202,9 +202,12 @@ build_flags=(--force-resolved-versions)
 release_flags=("${build_flags[@]}" -c release --static-swift-stdlib -Xswiftc -enforce-exclusivity=unchecked
     -Xswiftc -cross-module-optimization -Xlinker --no-export-dynamic)
 
-# How the tests are built, and programs to look at: the engine with optimization, all else without, which takes the compiler half
-# as long. In a directory of its own, because a change of flags compiles everything again. Without debug information, a crash names
-# functions but no lines.
+# How the demo and the tests of a module are built: without optimization, so that an edit compiles only the files that it concerns.
+# Without debug information, a crash names functions but no lines.
+debug_flags=("${build_flags[@]}" -c debug --scratch-path .build-debug -debug-info-format none)
+
+# How all tests are built: the engine with optimization, all else without, which takes the compiler half as long. In a directory of
+# its own, because a change of flags compiles everything again.
 quick_flags=(
     "${build_flags[@]}" -c release --scratch-path .build-test -debug-info-format none
     -Xswiftc -enable-testing -Xswiftc -assert-config -Xswiftc Debug
@@ -221,25 +224,22 @@ quick_compiler() {
     export SWIFT_EXEC=$compiler/bin/swiftc
 }
 
-# build release|quick|plain PRODUCT...: builds programs for users, like the tests, or without any optimization, and sets `bin` to their
-# directory. If BUILT_PROGRAMS names a directory, nothing is built and that is used; scripts/test sets it.
+# build release|quick|debug PRODUCT...: builds programs for users, like all tests, or without any optimization, and sets `bin` to
+# their directory. If BUILT_PROGRAMS names a directory, nothing is built and that is used; scripts/test sets it.
 build() {
     bin=${BUILT_PROGRAMS:-}
     [ -z "$bin" ] || return 0
     local configuration=$1 flags=("${release_flags[@]}") product
     shift
     case $configuration in
-        quick | plain) flags=("${quick_flags[@]}") && quick_compiler ;;
+        quick) flags=("${quick_flags[@]}") && quick_compiler ;;
+        debug) flags=("${debug_flags[@]}") ;;
     esac
-    if [ "$configuration" = plain ]; then
-        flags+=(--scratch-path .build-demo)
-        export PLAIN=1
-    fi
     for product in "$@"; do
         note "Building $product ($configuration)"
         quietly swift build "${flags[@]}" --product "$product"
     done
-    unset SWIFT_EXEC PLAIN
+    unset SWIFT_EXEC
     # shellcheck disable=SC2034 # used by the scripts that source this
     bin=$(swift build "${flags[@]}" --show-bin-path 2>/dev/null)
 }
