@@ -100,8 +100,6 @@ package struct DashboardSource: Sendable {
         /// `unique_for`, in seconds.
         package var uniqueFor: Int?
         package var app: String?
-
-        package init() {}
     }
 
     /// Settings of an app, without secrets.

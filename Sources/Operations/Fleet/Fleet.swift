@@ -264,8 +264,6 @@ package struct QueueSearch {
     /// The error of a server that could not be searched.
     package var unsearched: RedisError?
 
-    package init(prefix: String) { self.prefix = prefix }
-
     /// The pattern for `SCAN`: it matches a few keys of each queue, but none of the keys of which there can be a
     /// million.
     package var pattern: String {

@@ -33,12 +33,6 @@ package struct JobForecast: Sendable {
         /// The job would be sent in another way than its producer may expect.
         case different = "sent_differently"
     }
-
-    /// Creates a forecast.
-    package init(notifications: Int = 0, findings: [Finding] = []) {
-        self.notifications = notifications
-        self.findings = findings
-    }
 }
 
 /// The counts of the forecasts of many jobs.
