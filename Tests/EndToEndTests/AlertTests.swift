@@ -7,7 +7,8 @@ extension EndToEnd {
     /// The rules of deploy/prometheus/alerts.yaml, with the metrics of real workers.
     ///
     /// Each scene brings a worker into the state of an alert. promtool then gets the worker's page from before for some
-    /// minutes, the pages of the state, and the last of these for as long as the rule requires.
+    /// minutes, the pages of the state, the last of these for as long as the rule requires, and finally the page from
+    /// before again, with the counters that the state left.
     @Suite("Alerts")
     struct AlertTests {
         /// A state of a worker, and the alerts that it causes.
@@ -19,17 +20,20 @@ extension EndToEnd {
             let mayFire: [String]
             /// True if the counters continue to grow as they did between the last two pages.
             let continues: Bool
+            /// False if the alerts last until the worker is restarted.
+            let ends: Bool
             /// The rules of a binary gateway, which the worker then uses.
             let gateway: [String]?
             let options: [String]
             let play: @Sendable (Stage) async throws -> Void
 
             init(
-                _ name: String, _ alerts: [String], mayFire: [String] = [], continues: Bool = false,
+                _ name: String, _ alerts: [String], mayFire: [String] = [], continues: Bool = false, ends: Bool = true,
                 gateway: [String]? = nil, options: [String] = [],
                 _ play: @escaping @Sendable (Stage) async throws -> Void
             ) {
-                (self.name, self.alerts, self.mayFire, self.continues) = (name, alerts, mayFire, continues)
+                (self.name, self.alerts, self.mayFire) = (name, alerts, mayFire)
+                (self.continues, self.ends) = (continues, ends)
                 (self.gateway, self.options, self.play) = (gateway, options, play)
             }
         }
@@ -45,7 +49,9 @@ extension EndToEnd {
         /// Only root may stop a thread of another program.
         private static let names = scenes.map(\.name).filter { $0 != stuckLoop.name || geteuid() == 0 }
 
-        @Test("An alert fires once its state has lasted long enough, and no other alert fires", arguments: names)
+        @Test(
+            "An alert fires once its state has lasted long enough, it ends with the state, and no other alert fires",
+            arguments: names)
         func alert(name: String) async throws {
             let scene = try #require(Self.scenes.first { $0.name == name })
             let stage = try await Stage(gateway: scene.gateway, options: scene.options)
@@ -107,7 +113,7 @@ extension EndToEnd {
                 // By Redis' clock the token is young, so it is not replaced.
                 try await stage.record("the token seems old") { $0["provider_token_age_seconds"] > 3300 }
             },
-            Scene("a worker has hundreds of apps", ["MetricsDropped"]) { stage in
+            Scene("a worker has hundreds of apps", ["MetricsDropped"], ends: false) { stage in
                 let apps = (0..<450).map { "  many\($0): {topic: com.example.many\($0), min_connections: 0}\n" }
                 let folder = try ConfigurationTests.Folder("apps:\n" + apps.joined())
                 try await stage.restart(options: ["--config", folder.file], environment: ["APNS_WORKER_TOPIC": ""])
@@ -244,13 +250,17 @@ extension EndToEnd {
                     }
                 }
             },
+            Scene("no server listens at the endpoint of an app that has no jobs", [], continues: true) { stage in
+                try await stage.restart(environment: withOtherApp())
+                for _ in 0..<2 {
+                    let before = stage.recording.sum("apns_worker_connection_failures_total")
+                    try await stage.record("it fails to connect", times: 1) { page in
+                        page["connection_failures_total"] > before && page.isReady
+                    }
+                }
+            },
             Scene("no server listens at the endpoint of one of two apps", ["NoConnection"], continues: true) { stage in
-                let nowhere = "localhost:\(try RedisServer.refusedPort())"
-                try await stage.restart(
-                    environment: [
-                        "APNS_WORKER_APPS": "default, other", "APNS_WORKER_APPS_OTHER_TOPIC": "com.example.other",
-                        "APNS_WORKER_APPS_OTHER_ENDPOINT": nowhere,
-                    ])
+                try await stage.restart(environment: withOtherApp())
                 // The lane can send for the first app, so it claims the other one's jobs and defers them.
                 try stage.redis.push(TestJob.many(50, prefix: "a", members: #""app":"other","#))
                 for _ in 0..<2 {
@@ -290,6 +300,14 @@ extension EndToEnd {
                 try await useCertificate(days: 5, stage)
             },
         ]
+
+        /// Returns the settings of a second app, at whose endpoint no server listens.
+        private static func withOtherApp() throws -> [String: String] {
+            [
+                "APNS_WORKER_APPS": "default, other", "APNS_WORKER_APPS_OTHER_TOPIC": "com.example.other",
+                "APNS_WORKER_APPS_OTHER_ENDPOINT": "localhost:\(try RedisServer.refusedPort())",
+            ]
+        }
 
         private static func useCertificate(days: Int, _ stage: Stage) async throws {
             let workshop = try OpenSSLWorkshop()
@@ -566,7 +584,10 @@ extension EndToEnd.AlertTests {
         private let delays: [String: Int]
         /// The time of the last page of the state.
         private let last: Int
+        /// The time at which the state ends.
         private let end: Int
+        /// The time from which no rule looks back at the state.
+        private let over: Int
 
         init(_ scene: Scene, _ recording: Recording) throws {
             self.scene = scene
@@ -576,6 +597,7 @@ extension EndToEnd.AlertTests {
             // Without an alert, the state lasts for two hours.
             let longest = try scene.alerts.map { [delays] in try #require(delays[$0], "\($0)") }.max() ?? 7200
             end = last + longest + 2 * Self.step
+            over = end + 3600 + 2 * Self.step
         }
 
         func run() async throws {
@@ -615,13 +637,18 @@ extension EndToEnd.AlertTests {
                 return index > 0 && values[index - 1] != nil ? "stale" : "_"
             }
             let rest = end / Self.step + 1 - pages.count
-            guard rest > 0 else { return texts }
-            guard let last = values[values.count - 1] else { return texts + ["_x\(rest)"] }
             let isCounter = name.contains(/^[a-z_]+_(total|bucket)\{/)
-            let growth = scene.continues && isCounter ? max(0, last - (values[values.count - 2] ?? 0)) : 0
-            // The notation a+bxn has n values after a.
-            texts[texts.count - 1] = "\(text(last, name))+\(text(growth))x\(rest)"
-            return texts
+            var left: Double?
+            if let last = values[values.count - 1] {
+                let growth = scene.continues && isCounter ? max(0, last - (values[values.count - 2] ?? 0)) : 0
+                // The notation a+bxn has n values after a.
+                texts[texts.count - 1] = "\(text(last, name))+\(text(growth))x\(rest)"
+                if isCounter { left = last + growth * Double(rest) }
+            } else {
+                texts.append("_x\(rest)")
+            }
+            guard let value = left ?? recording.before[name] else { return texts + ["stale"] }
+            return texts + ["\(text(value, name))x\((over - end) / Self.step)"]
         }
 
         private func text(_ value: Double, _ name: String = "") -> String {
@@ -646,7 +673,9 @@ extension EndToEnd.AlertTests {
                         "{labels: '{\(name)}', value: 1}"))
             }
             let expected = (scene.alerts + scene.mayFire).map { Rules.prefix + $0 }.joined(separator: "|")
-            return checks + [never(#",alertname!~"\#(expected)""#, until: end)]
+            checks.append(never(#",alertname!~"\#(expected)""#, until: over))
+            if scene.ends { checks.append(check("max by (alertname) (ALERTS{\(firing)})", over, "")) }
+            return checks
         }
 
         private func check(_ expression: String, _ time: Int, _ samples: String) -> String {
