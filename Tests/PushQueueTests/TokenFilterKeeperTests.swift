@@ -137,6 +137,62 @@ struct TokenFilterKeeperTests {
                 try queue.redis.run(
                     "XADD", queue.sharedKeys.invalidTokenChanges, "*", "throttled", tokens.joined(separator: ","))
             }
+            try await eventually("it was read again, and is current") {
+                guard try await scene.fillings > 1 else { return false }
+                return try await scene.isCurrent()
+            }
+            for number in 0..<6000 { #expect(try await scene.mayFind("bb\(number)")) }
+        }
+    }
+
+    @Test(
+        "reads the set again if it missed something",
+        arguments: [
+            "added without an announcement", "others are removed at the same time", "the stream is deleted",
+            "the stream is cut", "Redis is empty",
+        ])
+    func missed(_ event: String) async throws {
+        try await withQueue { queue in
+            let scene = Scene(queue)
+            let (set, changes) = (queue.sharedKeys.invalidTokens, queue.sharedKeys.invalidTokenChanges)
+            try await scene.add(["aa", "ab"])
+            try await eventually("it is current") { try await scene.isCurrent() }
+            switch event {
+            case "the stream is deleted":
+                try await scene.add(["bb"])
+                try queue.redis.run("DEL", changes)
+                // Its next entry has another ID.
+                try await scene.add(["bc"])
+            case "the stream is cut":
+                try await scene.add(["bb"])
+                try queue.redis.run("XTRIM", changes, "MAXLEN", "0")
+                try await scene.add(["bc"])
+            case "others are removed at the same time":
+                try await scene.withdraw(["aa", "ab"])
+                try queue.redis.run("SADD", set, "bb", "bc")
+            case "Redis is empty":
+                try queue.redis.run("DEL", changes, set)
+                try await scene.add(["bb", "bc"])
+            default: try queue.redis.run("SADD", set, "bb", "bc")
+            }
+            try await eventually("the filter is current, and has the tokens") {
+                for token in ["bb", "bc"] { guard try await scene.mayFind(token) else { return false } }
+                return try await scene.isCurrent()
+            }
+            #expect(try await scene.fillings > 1)
+        }
+    }
+
+    @Test("makes a larger filter for a set that has outgrown it")
+    func growth() async throws {
+        try await withQueue { queue in
+            let scene = Scene(queue)
+            try await scene.add(["aa"])
+            try await eventually("it is current") { try await scene.isCurrent() }
+            let many = (0..<20_000).map { "bb\($0)" }
+            for start in stride(from: 0, to: many.count, by: 1000) {
+                try await scene.add(Array(many[start..<start + 1000]))
+            }
             // Under load it is read again before all are added, and once more after that.
             try await eventually("it is current, and too large to find many others") {
                 var others = 0

@@ -41,6 +41,12 @@ package enum RedisTopology: Sendable, Equatable {
         package var nodes: [RedisLocation]
         /// The access to all nodes; the database is 0.
         package var access: RedisAccess
+
+        /// Creates a topology from its parts.
+        package init(nodes: [RedisLocation], access: RedisAccess = RedisAccess()) {
+            self.nodes = nodes
+            self.access = access
+        }
     }
 
     /// Parses the URLs of `RedisEndpoint`, and
