@@ -186,8 +186,8 @@ final class SimulatedService: Sendable {
 
     func newID() -> NotificationID { state.withLock { NotificationID(random: &$0.ids) } }
 
-    func standing(authorization: [UInt8], _ environment: APNSEnvironment) -> ProviderTokens.Standing {
-        state.withLock { $0.tokens.standing(authorization: authorization, environment: environment) }
+    func grant(authorization: [UInt8], _ environment: APNSEnvironment) -> Result<ProviderGrant, Refusal> {
+        state.withLock { $0.tokens.grant(authorization: authorization, environment: environment) }
     }
 
     func add(_ tally: ConnectionTally) { state.withLock { $0.account.add(tally) } }

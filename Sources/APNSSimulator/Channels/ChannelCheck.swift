@@ -40,7 +40,7 @@ enum ChannelCheck {
         // "Ensure that no push type suffix is added to the bundle ID."
         if topic.ends(for: .liveactivity) { return .topicDisallowed }
         guard topic.isListed, !hasCertificate || topic.isOfCertificate else { return .topicMismatch }
-        if case .granted(let topics?) = request.authorization, !topic.isOne(of: topics) { return .topicMismatch }
+        if case .success(let grant) = request.authorization, !topic.isFor(grant) { return .topicMismatch }
         return nil
     }
 

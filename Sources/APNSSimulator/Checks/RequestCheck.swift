@@ -32,8 +32,8 @@ enum RequestCheck {
             return credentials.isOfOtherEnvironment ? Refusal(.badCertificateEnvironment) : nil
         }
         switch request.authorization {
-        case .granted: return nil
-        case .refused(let refusal): return refusal
+        case .success: return nil
+        case .failure(let refusal): return refusal
         case nil: return Refusal(.missingProviderToken)
         }
     }
@@ -69,7 +69,7 @@ enum RequestCheck {
         // Apple: location supports only token-based authentication. The reason is assumed.
         if hasCertificate, case .value(.location) = request.pushType { return .topicDisallowed }
         // Assumed: a topic that the key is not for is TopicDisallowed.
-        if case .granted(let topics?) = request.authorization, !topic.isOne(of: topics) { return .topicDisallowed }
+        if case .success(let grant) = request.authorization, !topic.isFor(grant) { return .topicDisallowed }
         return nil
     }
 

@@ -53,7 +53,7 @@ struct PushRequest {
     var seen: Headers = []
     var hasDuplicates = false
     /// nil without the header, and with a client certificate.
-    var authorization: ClientCredentials.Authorization?
+    var authorization: Result<ProviderGrant, Refusal>?
     var id = Field<NotificationID>.absent
     var expiration = Field<Int64>.absent
     var hasBadCollapseID = false
