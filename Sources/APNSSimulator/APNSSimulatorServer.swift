@@ -82,12 +82,12 @@ package final class APNSSimulatorServer: Sendable {
         do {
             if let port = configuration.gatewayPort {
                 listeners.gateway = try await listen(port, try binaryContext(configuration)) {
-                    GatewayHandler(service, tls: $0)
+                    BinaryHandler<GatewayConnection>(service, tls: $0)
                 }
             }
             if let port = configuration.feedbackPort {
                 listeners.feedback = try await listen(port, try binaryContext(configuration)) {
-                    FeedbackHandler(service, tls: $0)
+                    BinaryHandler<FeedbackConnection>(service, tls: $0)
                 }
             }
         } catch {

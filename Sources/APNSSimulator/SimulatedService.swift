@@ -293,14 +293,16 @@ extension SimulatedService {
         }
     }
 
-    /// Adds a connection to the feedback service to the account, and returns its state machine.
-    func feedbackConnectionOpened() -> FeedbackDelivery {
+    /// Adds a connection to the feedback service, or a refused client, to the account.
+    func feedbackConnectionOpened(isRefused: Bool) -> FeedbackDelivery {
         state.withLock { state in
+            if isRefused {
+                state.account.feedback.refusedClients += 1
+                return FeedbackDelivery(nil, seed: 0)
+            }
             state.account.feedback.connections += 1
             let fault = state.feedbackRules.nextConnection(&state.generator)
             return FeedbackDelivery(fault, seed: state.generator.next())
         }
     }
-
-    func feedbackClientRefused() { state.withLock { $0.account.feedback.refusedClients += 1 } }
 }

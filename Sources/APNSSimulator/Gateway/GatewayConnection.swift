@@ -1,28 +1,15 @@
 import APNS
 import LegacyAPNS
 
-/// The state machine of one connection to the binary gateway, without its socket: it is passed bytes and the time, and
-/// returns actions and the time of the next one.
+/// A connection to the binary gateway.
 ///
 /// A valid notification gets no answer. The first that is invalid, or that a rule applies to, ends the connection;
 /// everything after it is read and discarded.
-struct GatewayConnection {
-    /// The next action on the socket.
-    enum Step: Equatable {
-        /// Send these bytes in a separate write.
-        case send([UInt8])
-        /// Close this side, and read on until the client has closed too.
-        case close
-        /// End the connection with a TCP reset.
-        case reset
-        /// Keep the connection open, and stop reading.
-        case stopReading
-    }
-
+struct GatewayConnection: BinaryConnection {
     private enum Phase {
         case open
         case ending(GatewayEnding)
-        /// - Parameter isReported: true once ``Step/stopReading`` was returned.
+        /// - Parameter isReported: true once ``SocketStep/stopReading`` was returned.
         case hung(isReported: Bool)
     }
 
@@ -86,10 +73,8 @@ struct GatewayConnection {
         }
     }
 
-    /// Returns the next action, if one is due.
-    ///
-    /// The account is updated first, so that a client that has received a packet finds it counted.
-    mutating func next(at moment: SimulatedMoment) -> Step? {
+    // The account is updated first, so that a client that has received a packet finds it counted.
+    mutating func next(at moment: SimulatedMoment) -> SocketStep? {
         switch phase {
         case .open, .hung(isReported: true): return nil
         case .hung(isReported: false):
@@ -98,27 +83,19 @@ struct GatewayConnection {
         case .ending(var ending):
             let step = ending.next(at: moment.uptime)
             phase = .ending(ending)
-            defer { settle() }
-            switch step {
-            case nil: return nil
-            case .send(let bytes)?: return .send(bytes)
-            case .close?:
-                tally.closes += 1
-                return .close
-            case .reset?:
-                tally.resets += 1
-                return .reset
-            }
+            if step == .close { tally.closes += 1 }
+            if step == .reset { tally.resets += 1 }
+            settle()
+            return step
         }
     }
 
-    /// When to call ``next(at:)``, in microseconds of uptime; nil for not before bytes arrive.
     var nextTime: Int64? {
         if case .ending(let ending) = phase { ending.nextTime } else { nil }
     }
 
     /// Sends a shutdown packet that names the last accepted notification, and ends the connection.
-    mutating func shutDown(at moment: SimulatedMoment) {
+    mutating func shutDown(at moment: SimulatedMoment) -> Bool {
         switch phase {
         case .open: end(with: GatewayAction.Packet(status: .shutdown), identifier: lastAccepted, delay: 0, at: moment)
         case .ending(var ending):
@@ -127,16 +104,14 @@ struct GatewayConnection {
         case .hung: phase = .ending(GatewayEnding([.close], at: moment.uptime))
         }
         settle()
+        return true
     }
 
-    /// Records that the socket is being dropped.
-    mutating func drop(at moment: SimulatedMoment) {
+    mutating func drop() {
+        let isOver = if case .ending(let ending) = phase { ending.nextTime == nil } else { false }
         if !isOver { tally.closes += 1 }
-        phase = .ending(GatewayEnding([], at: moment.uptime))
         settle()
     }
-
-    private var isOver: Bool { if case .ending(let ending) = phase { ending.nextTime == nil } else { false } }
 
     private mutating func settle() {
         service.add(tally)
@@ -233,5 +208,51 @@ struct GatewayConnection {
     ) {
         tally.packets[packet.status, default: 0] += 1
         phase = .ending(GatewayEnding(packet, identifier: identifier, at: moment.uptime, delay: delay))
+    }
+}
+
+/// The end of a gateway connection: the last bytes, their times, and how the socket is closed.
+///
+/// Times are in microseconds of a monotonic clock.
+struct GatewayEnding {
+    /// The time between the bytes of a split packet, long enough for the client to read them one by one.
+    static let gap: Int64 = 2000
+
+    private var steps: ArraySlice<SocketStep>
+    private var due: Int64
+
+    /// - Parameter now: the time from which the delay counts.
+    init(_ steps: [SocketStep], at now: Int64, delay: Int64 = 0) {
+        self.steps = steps[...]
+        due = now + delay
+    }
+
+    /// Ends the connection with a packet.
+    init(_ packet: GatewayAction.Packet, identifier: UInt32, at now: Int64, delay: Int64 = 0) {
+        let whole = packet.status.packet(identifier: identifier)
+        let bytes = packet.isHalf ? Array(whole[..<3]) : whole
+        let sent = packet.isSplit ? bytes.map { SocketStep.send([$0]) } : [.send(bytes)]
+        self.init(sent + (packet.lingers ? [] : [.close]), at: now, delay: delay)
+    }
+
+    /// When the next step is due; nil if there is none.
+    var nextTime: Int64? { steps.isEmpty ? nil : due }
+
+    /// Returns the next step, if it is due.
+    mutating func next(at now: Int64) -> SocketStep? {
+        guard due <= now, let step = steps.popFirst() else { return nil }
+        if case .send? = steps.first { due = now + Self.gap }
+        return step
+    }
+
+    /// Makes the rest due now: the remaining bytes in one piece, then the end.
+    mutating func hurry(at now: Int64) {
+        due = min(due, now)
+        var rest: [UInt8] = []
+        var end = SocketStep.close
+        for step in steps {
+            if case .send(let bytes) = step { rest += bytes } else { end = step }
+        }
+        steps = (rest.isEmpty ? [end] : [.send(rest), end])[...]
     }
 }

@@ -17,7 +17,7 @@ struct GatewayConnectionTests {
         let service: SimulatedService
         var connection: GatewayConnection
         var time: Int64 = 0
-        private(set) var steps: [GatewayConnection.Step] = []
+        private(set) var steps: [SocketStep] = []
 
         init(
             _ rules: [String] = [], client: GatewayClient = .taken(topic: "com.example.app"),
@@ -62,7 +62,7 @@ struct GatewayConnectionTests {
         }
     }
 
-    private func packet(_ status: UInt8, _ identifier: UInt32) -> [GatewayConnection.Step] {
+    private func packet(_ status: UInt8, _ identifier: UInt32) -> [SocketStep] {
         [.send(GatewayBytes.packet(status, identifier)), .close]
     }
 
@@ -225,7 +225,7 @@ struct GatewayConnectionTests {
         for (rule, steps) in [
             ("answer=8,packet=half", [.send([8, 8, 0]), .close]), ("answer=1,identifier=0", packet(1, 0)),
             ("answer=1,identifier=wrong", packet(1, ~7)),
-        ] as [(String, [GatewayConnection.Step])] {
+        ] as [(String, [SocketStep])] {
             #expect(try Scene([rule], receiving: GatewayBytes.frame(7)).steps == steps, "\(rule)")
         }
         let lingers = try Scene(["answer=1,linger=true"], receiving: GatewayBytes.frame(7) + GatewayBytes.frame(8))
@@ -254,7 +254,7 @@ struct GatewayConnectionTests {
     func ends(_ accepts: Bool) throws {
         for (answer, step, outcome) in [
             ("close", .close, .closed), ("reset", .reset, .reset), ("hang", .stopReading, .silenced),
-        ] as [(String, GatewayConnection.Step, Outcome)] {
+        ] as [(String, SocketStep, Outcome)] {
             let frames = GatewayBytes.frame(1) + GatewayBytes.frame(2, to: 0xDD) + GatewayBytes.frame(3)
             let scene = try Scene(["prefix=dd,answer=\(answer),accept=\(accepts)"], receiving: frames)
             let account = scene.account

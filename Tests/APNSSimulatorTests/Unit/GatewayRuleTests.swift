@@ -123,7 +123,7 @@ struct GatewayRuleTests {
         packet.isHalf = true
         packet.lingers = true
         var split = GatewayEnding(packet, identifier: 5, at: 0)
-        var steps: [GatewayEnding.Step] = []
+        var steps: [SocketStep] = []
         var time: Int64 = 0
         while let next = split.nextTime {
             #expect(next >= time)
