@@ -253,7 +253,9 @@ extension SimulatedService {
     ///   - token: ignored if it is longer than the binary protocol allows.
     ///   - milliseconds: since 1970.
     func addFeedback(_ token: SimulatedToken, milliseconds: Int64) {
-        guard configuration.feedbackPort != nil, token.byteCount <= FeedbackRecord.maximumTokenLength else { return }
+        guard configuration.feedbackPort != nil, token.byteCount <= GatewayNotification.maximumTokenLength else {
+            return
+        }
         addFeedback([FeedbackRecord(token: token, seconds: UInt32(clamping: milliseconds / 1000))])
     }
 

@@ -105,7 +105,8 @@ struct FeedbackRoutes: ControlConcern {
     private static func records(_ body: Additions, now: Int64) throws(ControlError) -> [FeedbackRecord] {
         var records: [FeedbackRecord] = []
         for (index, entry) in body.records.enumerated() {
-            guard let token = SimulatedToken(hex: entry.token), token.byteCount <= FeedbackRecord.maximumTokenLength
+            guard let token = SimulatedToken(hex: entry.token),
+                token.byteCount <= GatewayNotification.maximumTokenLength
             else {
                 throw ControlError(
                     .badRequest, "records[\(index)]: token must be 64 to 2048 hex digits, an even number of them")
