@@ -25,7 +25,7 @@ struct GatewayConnection: BinaryConnection {
     /// The identifier of the last accepted notification; 0 if there was none.
     private var lastAccepted: UInt32 = 0
     private var tally = GatewayTally()
-    private var recording: GatewayRecording?
+    private var recording: ConnectionRecording?
 
     init(_ service: SimulatedService, client: GatewayClient, at moment: SimulatedMoment) {
         self.service = service
@@ -42,7 +42,7 @@ struct GatewayConnection: BinaryConnection {
                 maximumPayloadSize: configuration.maximumGatewayPayload,
                 idMember: configuration.gatewayIDMember.map { Array($0.utf8) }, hasTopic: topic != nil)
             let (number, effect) = service.judgeGatewayConnection()
-            recording = service.recorder.map { GatewayRecording($0, connection: number, topic: topic) }
+            recording = service.recorder.map { ConnectionRecording($0, .gateway, connection: number, topic: topic) }
             if let effect { carryOut(effect, on: nil, at: moment) }
         }
         settle()

@@ -234,7 +234,7 @@ final class HTTP2ServerSession {
         }
         let slot = takeSlot()
         slot.begin(stream: frame.pointee.hd.stream_id)
-        if records { slot.recorded = RecordedHeaders() }
+        slot.recorded = records ? [:] : nil
         nghttp2_session_set_stream_user_data(session, slot.stream, Unmanaged.passUnretained(slot).toOpaque())
         headerSlot = slot
         openStreams += 1
@@ -244,7 +244,7 @@ final class HTTP2ServerSession {
     func header(name: UnsafeBufferPointer<UInt8>, value: UnsafeBufferPointer<UInt8>) {
         guard let slot = headerSlot else { return }
         slot.request.take(name: name, value: value, of: credentials, idText: slot.idText)
-        if records { slot.recorded?.take(name: name, value: value) }
+        slot.record(name: name, value: value)
     }
 
     func frameReceived(_ frame: UnsafePointer<nghttp2_frame>) {

@@ -24,8 +24,9 @@ final class RequestSlot {
     var answerBody: [UInt8] = []
     var answerBodyOffset = 0
     var answerBodyStep = Int.max
-    /// The headers as received; nil unless notifications are recorded.
-    var recorded: RecordedHeaders?
+    /// The pseudo-headers and those of APNs as received, because the checks keep only what they need; nil unless
+    /// notifications are recorded. An `apns-request-id` takes the place of the `apns-id`.
+    var recorded: [String: String]?
 
     /// The `apns-id` or `apns-request-id` of the answer, 36 characters.
     let idText: UnsafeMutablePointer<UInt8>
@@ -57,6 +58,14 @@ final class RequestSlot {
     func setUniqueID(_ id: NotificationID) {
         id.write(to: uniqueText)
         uniqueID = uniqueText
+    }
+
+    func record(name: UnsafeBufferPointer<UInt8>, value: UnsafeBufferPointer<UInt8>) {
+        guard recorded != nil, name.first == UInt8(ascii: ":") || name.starts(with: "apns-".utf8) else { return }
+        let name = name.equals("apns-request-id") ? "apns-id" : String(decoding: name, as: UTF8.self)
+        // The first of duplicate headers counts, as it does for the checks. Long values are truncated: nothing that APNs
+        // accepts is nearly as long.
+        if recorded?[name] == nil { recorded?[name] = String(decoding: value.prefix(1000), as: UTF8.self) }
     }
 
     func append(_ bytes: UnsafePointer<UInt8>, count: Int) {

@@ -13,7 +13,7 @@ final class SimulatedConnection {
     }
 
     private let service: SimulatedService
-    private let recording: PushRecording?
+    private let recording: ConnectionRecording?
     private let channels: ChannelResponder
     private let credentials: ClientCredentials
     /// The number of the connection, from 1.
@@ -39,7 +39,7 @@ final class SimulatedConnection {
         (number, fault) = service.connectionOpened()
         channels = ChannelResponder(service: service, credentials: credentials, connection: number)
         recording = service.recorder.map { [number] in
-            PushRecording($0, connection: number, topic: certificate?.topic)
+            ConnectionRecording($0, .http2, connection: number, topic: certificate?.topic)
         }
         self.moment = moment
         wheel = DelayWheel(now: moment.uptime / 1000)
