@@ -190,13 +190,15 @@ final class SimulatedService: Sendable {
         state.withLock { $0.tokens.grant(authorization: authorization, environment: environment) }
     }
 
-    func add(_ tally: ConnectionTally) { state.withLock { $0.account.add(tally) } }
+    func add(_ counters: PushCounters, latencies: [Int64] = []) {
+        state.withLock { $0.account.add(counters, latencies: latencies) }
+    }
 
     /// Adds a connection to the account.
     /// - Returns: the connection's number, from 1, and its fault, if any.
     func connectionOpened() -> (number: Int, fault: PushAction.ConnectionFault?) {
         state.withLock { state in
-            state.account.http2.count { $0.connections += 1 }
+            state.account.http2.counters.connections += 1
             let number = state.account.http2.connections
             return (number, state.rules.first(for: .connection(number), &state.generator)?.connectionFault)
         }
@@ -225,7 +227,7 @@ extension SimulatedService {
     /// - Returns: the connection's number, from 1, and the effect of the rules, if any.
     func judgeGatewayConnection() -> (number: Int, effect: GatewayEffect?) {
         state.withLock { state in
-            state.account.gateway.count { $0.connections += 1 }
+            state.account.gateway.counters.connections += 1
             return (
                 state.account.gateway.connections,
                 GatewayEffect(ofNextConnection: &state.gatewayRules, &state.generator)
@@ -242,9 +244,9 @@ extension SimulatedService {
         }
     }
 
-    func clientRefused() { state.withLock { $0.account.gateway.count { $0.refusedClients += 1 } } }
-
-    func add(_ tally: GatewayTally) { state.withLock { $0.account.add(tally) } }
+    func add(_ counters: GatewayCounters, tokens: [SimulatedToken], ids: [[UInt8]]) {
+        state.withLock { $0.account.add(counters, tokens: tokens, ids: ids) }
+    }
 
     // MARK: Feedback
 

@@ -24,7 +24,9 @@ struct GatewayConnection: BinaryConnection {
     private var ordinal = 0
     /// The identifier of the last accepted notification; 0 if there was none.
     private var lastAccepted: UInt32 = 0
-    private var tally = GatewayTally()
+    private var counters = GatewayCounters()
+    private var acceptedTokens: [SimulatedToken] = []
+    private var acceptedIDs: [[UInt8]] = []
     private var recording: ConnectionRecording?
 
     init(_ service: SimulatedService, client: GatewayClient, at moment: SimulatedMoment) {
@@ -35,7 +37,7 @@ struct GatewayConnection: BinaryConnection {
             check = GatewayCheck()
             topic = ""
             phase = .ending(GatewayEnding([.close], at: moment.uptime))
-            service.clientRefused()
+            counters.refusedClients += 1
         case .taken(let topic):
             self.topic = topic ?? ""
             check = GatewayCheck(
@@ -51,11 +53,11 @@ struct GatewayConnection: BinaryConnection {
     // MARK: Bytes and time
 
     mutating func receive(_ bytes: UnsafeRawBufferPointer, at moment: SimulatedMoment) {
-        tally.bytesReceived += bytes.count
+        counters.bytesReceived += bytes.count
         defer { settle() }
         if case .hung = phase { isUnreadable = true }
         guard !isUnreadable else {
-            tally.droppedBytes += bytes.count
+            counters.droppedBytes += bytes.count
             return
         }
         let isJudged = service.judgesGatewayNotifications
@@ -83,8 +85,8 @@ struct GatewayConnection: BinaryConnection {
         case .ending(var ending):
             let step = ending.next(at: moment.uptime)
             phase = .ending(ending)
-            if step == .close { tally.closes += 1 }
-            if step == .reset { tally.resets += 1 }
+            if step == .close { counters.closes += 1 }
+            if step == .reset { counters.resets += 1 }
             settle()
             return step
         }
@@ -109,13 +111,13 @@ struct GatewayConnection: BinaryConnection {
 
     mutating func drop() {
         let isOver = if case .ending(let ending) = phase { ending.nextTime == nil } else { false }
-        if !isOver { tally.closes += 1 }
+        if !isOver { counters.closes += 1 }
         settle()
     }
 
     private mutating func settle() {
-        service.add(tally)
-        tally = GatewayTally()
+        service.add(counters, tokens: acceptedTokens, ids: acceptedIDs)
+        (counters, acceptedTokens, acceptedIDs) = (GatewayCounters(), [], [])
         recording?.write()
     }
 
@@ -123,9 +125,9 @@ struct GatewayConnection: BinaryConnection {
 
     private mutating func take(_ notification: GatewayNotification, isJudged: Bool, at moment: SimulatedMoment) {
         ordinal += 1
-        tally.arrived(command: notification.command)
+        counters.frames[Int(notification.command), default: 0] += 1
         guard case .open = phase else {
-            tally.dropped += 1
+            counters.dropped += 1
             recording?.gather(notification, accepted: false, .dropped, date: moment.date)
             return
         }
@@ -152,16 +154,17 @@ struct GatewayConnection: BinaryConnection {
     private mutating func accept(
         _ notification: GatewayNotification, token: SimulatedToken, id: UnsafeBufferPointer<UInt8>?
     ) {
-        tally.accepted.append(token)
+        counters.accepted += 1
+        acceptedTokens.append(token)
         lastAccepted = notification.identifier ?? 0
-        if let id { tally.ids.append(Array(id)) }
+        if let id { acceptedIDs.append(Array(id)) }
     }
 
     // Source: Apple, "Legacy Information": there is no error packet for command 0.
     private mutating func refuse(
         _ status: GatewayStatus, identifier: UInt32, _ isSimple: Bool, at moment: SimulatedMoment
     ) {
-        tally.refused[status, default: 0] += 1
+        counters.refused[status.label, default: 0] += 1
         if isSimple {
             phase = .ending(GatewayEnding([.close], at: moment.uptime))
         } else {
@@ -176,7 +179,7 @@ struct GatewayConnection: BinaryConnection {
         switch effect.answer {
         case .packet(let packet):
             if !effect.accepts, packet.status != .shutdown, subject != nil {
-                tally.refused[packet.status, default: 0] += 1
+                counters.refused[packet.status.label, default: 0] += 1
             }
             if subject?.notification.command == 0, packet.status != .shutdown {
                 phase = .ending(GatewayEnding([.close], at: moment.uptime, delay: effect.delay))
@@ -187,7 +190,7 @@ struct GatewayConnection: BinaryConnection {
         case .close: phase = .ending(GatewayEnding([.close], at: moment.uptime, delay: effect.delay))
         case .reset: phase = .ending(GatewayEnding([.reset], at: moment.uptime, delay: effect.delay))
         case .hang:
-            tally.hangs += 1
+            counters.hangs += 1
             phase = .hung(isReported: false)
         case .feedback:
             if let subject { service.addFeedback(subject.token, milliseconds: effect.since ?? moment.date) }
@@ -206,7 +209,7 @@ struct GatewayConnection: BinaryConnection {
     private mutating func end(
         with packet: GatewayAction.Packet, identifier: UInt32, delay: Int64, at moment: SimulatedMoment
     ) {
-        tally.packets[packet.status, default: 0] += 1
+        counters.packets[packet.status.label, default: 0] += 1
         phase = .ending(GatewayEnding(packet, identifier: identifier, at: moment.uptime, delay: delay))
     }
 }

@@ -26,7 +26,10 @@ final class SimulatedConnection {
     private var limit: StreamLimit
     private var errors: ErrorRun
     private var uniqueIDs: UniqueIDSource
-    private var tally = ConnectionTally()
+    private var counters = PushCounters()
+    /// The plain 200s among the answers, because counting them by name would cost more.
+    private var successes = 0
+    private var latencies: [Int64] = []
     private var ordinal = 0
     private var ending = ConnectionEnding()
     private var moment: SimulatedMoment
@@ -60,13 +63,13 @@ final class SimulatedConnection {
 
     func receive(_ bytes: UnsafeRawBufferPointer, at moment: SimulatedMoment) throws {
         self.moment = moment
-        tally.bytesReceived += bytes.count
+        counters.bytesReceived += bytes.count
         guard end != .dropped else { return }
         credentials.now = moment.date / 1000
         do {
             try session?.receive(bytes)
         } catch {
-            tally.protocolErrors += 1
+            counters.protocolErrors += 1
             throw error
         }
     }
@@ -94,11 +97,11 @@ final class SimulatedConnection {
     func write(into buffer: inout ByteBuffer) throws {
         let before = buffer.readableBytes
         try session?.write(into: &buffer)
-        tally.bytesSent += buffer.readableBytes - before
+        counters.bytesSent += buffer.readableBytes - before
         if end == nil, session?.isFinished == true {
             ending.end = .finished
             // Neither side sent a GOAWAY, so nghttp2 ended the session because of a protocol error.
-            if ending.lastStream == nil, !ending.isByClient { tally.protocolErrors += 1 }
+            if ending.lastStream == nil, !ending.isByClient { counters.protocolErrors += 1 }
         }
         settle()
     }
@@ -121,14 +124,15 @@ final class SimulatedConnection {
     /// Closes at once, without close_notify or GOAWAY.
     func drop() {
         guard end == nil else { return }
-        tally.drops += 1
+        counters.drops += 1
         ending.end = .dropped
     }
 
     private func settle() {
-        tally.highestConcurrentStreams = session?.highestConcurrentStreams ?? 0
-        service.add(tally)
-        tally = ConnectionTally()
+        counters.highestConcurrentStreams = session?.highestConcurrentStreams ?? 0
+        if successes > 0 { counters.answers["200", default: 0] += successes }
+        service.add(counters, latencies: latencies)
+        (counters, successes, latencies) = (PushCounters(), 0, [])
     }
 
     // MARK: Requests
@@ -139,8 +143,8 @@ final class SimulatedConnection {
         ordinal += 1
         let id = identify(slot)
         if fault == .wedge {
-            if !slot.request.isAboutChannels || slot.request.path == .broadcast { tally.requests += 1 }
-            tally.silenced += 1
+            if !slot.request.isAboutChannels || slot.request.path == .broadcast { counters.requests += 1 }
+            counters.silenced += 1
             slot.fate = .refused
             recording?.record(slot, accepted: false, .silenced, date: moment.date)
             return
@@ -148,7 +152,7 @@ final class SimulatedConnection {
         // Updated after the decision, because a GOAWAY sent by it may exclude this request.
         defer { ending.processed = max(ending.processed, slot.stream) }
         if slot.request.isAboutChannels {
-            if slot.request.path == .broadcast { tally.requests += 1 }
+            if slot.request.path == .broadcast { counters.requests += 1 }
             do throws(Refusal) {
                 switch try channels.decide(slot, id: id, ordinal: ordinal) {
                 case .broadcast(let effect):
@@ -164,7 +168,7 @@ final class SimulatedConnection {
             }
             return
         }
-        tally.requests += 1
+        counters.requests += 1
         let refusal = RequestCheck.refusal(
             slot.request, credentials, isObject: { JSONObjectCheck.accepts(slot.bodyBytes) })
         if let refusal {
@@ -172,7 +176,7 @@ final class SimulatedConnection {
         } else if let token = slot.request.token {
             trust()
             if let sent = service.sendTime?.find(in: slot.bodyBytes) {
-                tally.latencies.append(WallClock.microseconds() - sent)
+                latencies.append(WallClock.microseconds() - sent)
             }
             let topic = slot.request.topic?.name ?? credentials.certificate?.topic ?? ""
             let effect = service.judge(token, topic: topic, id: id, ordinal: ordinal, connection: number)
@@ -205,7 +209,7 @@ final class SimulatedConnection {
 
     func goAwayReceived() { ending.isByClient = true }
 
-    func resetReceived() { tally.resetsReceived += 1 }
+    func resetReceived() { counters.resetsReceived += 1 }
 
     // Every answer has an id: that of the request, as it was written, or a new one.
     private func identify(_ slot: RequestSlot) -> NotificationID {
@@ -238,7 +242,7 @@ final class SimulatedConnection {
             }
             hold(slot, effect.delay)
         case .reset(let code):
-            tally.resets += 1
+            counters.resets += 1
             session?.reset(slot.stream, code: code)
         case .goAway(let reason, let lastStream):
             switch lastStream {
@@ -249,14 +253,14 @@ final class SimulatedConnection {
             case .zero: goAway(reason: reason, lastStream: 0)
             }
         case .drop: drop()
-        case .silence: tally.silenced += 1
+        case .silence: counters.silenced += 1
         }
     }
 
     private func goAway(reason: String?, lastStream: Int32) {
         guard ending.lastStream == nil else { return }
         ending.lastStream = lastStream
-        tally.goAways += 1
+        counters.goAways += 1
         session?.goAway(lastStream: lastStream, reason: reason)
     }
 
@@ -270,7 +274,7 @@ final class SimulatedConnection {
 
     private func sendAnswer(_ slot: RequestSlot) {
         guard fault != .wedge else {
-            tally.silenced += 1
+            counters.silenced += 1
             return
         }
         let isAccepted = if case .accepted = slot.fate { true } else { false }
@@ -280,13 +284,13 @@ final class SimulatedConnection {
         }
         if let answer = slot.heldAnswer {
             if slot.request.isAboutChannels, slot.request.path != .broadcast {
-                tally.managementAnswers[answer.name, default: 0] += 1
+                counters.managementAnswers[answer.name, default: 0] += 1
             } else {
-                tally.otherAnswers[answer.name, default: 0] += 1
+                counters.answers[answer.name, default: 0] += 1
             }
             session?.answer(slot, answer)
         } else {
-            tally.successes += 1
+            successes += 1
             session?.succeed(slot)
         }
         let status = slot.heldAnswer?.status ?? 200
@@ -299,8 +303,8 @@ final class SimulatedConnection {
     private func lose(_ slot: RequestSlot) {
         switch slot.fate {
         case .accepted, .answered(accepted: true):
-            tally.acceptedAnswerLost += 1
-            if ending.excludes(slot.stream) { tally.acceptedTakenBack += 1 }
+            counters.acceptedAnswerLost += 1
+            if ending.excludes(slot.stream) { counters.acceptedTakenBack += 1 }
         case .undecided, .refused, .answered(accepted: false): break
         }
     }

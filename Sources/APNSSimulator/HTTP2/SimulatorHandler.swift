@@ -28,7 +28,9 @@ final class SimulatorHandler: ChannelInboundHandler {
             do {
                 // APNs speaks HTTP/2 only, which must be negotiated by ALPN.
                 guard handshake.applicationProtocol == "h2" else {
-                    service.add(ConnectionTally(protocolErrors: 1))
+                    var counters = PushCounters()
+                    counters.protocolErrors = 1
+                    service.add(counters)
                     context.close(promise: nil)
                     return
                 }
