@@ -53,9 +53,13 @@ package final class APNSSimulatorServer: Sendable {
             let listeners = try await listeners(
                 configuration, service, Listen(host: configuration.host, group: group, connections: connections))
             do {
-                let control = try await control(
-                    configuration, ControlTarget(service: service, connections: connections, listeners: listeners),
-                    group)
+                var control: HTTPPort?
+                if let port = configuration.controlPort {
+                    let routes = ControlRoutes(service: service, connections: connections, listeners: listeners)
+                    control = try await HTTPPort.listen(
+                        "control port", host: configuration.controlHost, port: port, on: group.next(),
+                        router: routes.router(names: configuration.controlNames))
+                }
                 return APNSSimulatorServer(
                     service: service, group: group, listeners: listeners, connections: connections, control: control)
             } catch {
@@ -107,15 +111,6 @@ package final class APNSSimulatorServer: Sendable {
         return try TLSContext.server(tls)
     }
 
-    private static func control(
-        _ configuration: SimulatorConfiguration, _ target: ControlTarget, _ group: MultiThreadedEventLoopGroup
-    ) async throws -> HTTPPort? {
-        guard let port = configuration.controlPort else { return nil }
-        return try await HTTPPort.listen(
-            "control port", host: configuration.controlHost, port: port, on: group.next(),
-            router: ControlRoutes(target, names: configuration.controlNames).router())
-    }
-
     /// A snapshot of the traffic so far.
     ///
     /// Reading it is free, but the next request then copies the account: avoid it in the middle of a measurement.
@@ -128,7 +123,7 @@ package final class APNSSimulatorServer: Sendable {
     package var rules: [FaultRule] { service.rules }
 
     /// Replaces the rules and resets their counts.
-    package func setRules(_ rules: [FaultRule]) { service.setRules(rules) }
+    package func setRules(_ rules: [FaultRule]) { service.state.withLock { $0.rules.replace(rules) } }
 
     /// The behaviour without rules. Changes apply to new connections.
     package var settings: SimulatorSettings {
@@ -143,10 +138,7 @@ package final class APNSSimulatorServer: Sendable {
     package func setTopics(_ topics: [String]) { service.topics = Set(topics) }
 
     /// Adds device tokens to the registered ones.
-    package func addDevices(_ devices: [RegisteredDevice]) { service.addDevices(devices) }
-
-    /// Replaces the gateway's rules and resets their counts.
-    package func setGatewayRules(_ rules: [GatewayRule]) { service.setGatewayRules(rules) }
+    package func addDevices(_ devices: [RegisteredDevice]) { service.state.withLock { $0.devices.add(devices) } }
 
     /// Adds records for the feedback service to serve.
     package func addFeedback(_ records: [FeedbackRecord]) { service.addFeedback(records) }

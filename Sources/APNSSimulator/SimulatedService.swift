@@ -61,42 +61,11 @@ final class SimulatedService: Sendable {
 
     var account: Account { state.withLock { $0.account } }
 
-    /// The rules in the order in which they apply, pending ones first.
-    var rules: [FaultRule] { state.withLock { $0.rules.pending.map(\.rule) + $0.rules.rules } }
+    /// The rules of HTTP/2 in the order in which they apply.
+    var rules: [FaultRule] { state.withLock { $0.rules.inForce } }
 
-    /// Replaces the rules and resets their counts.
-    func setRules(_ rules: [FaultRule]) {
-        state.withLock { $0.rules = RuleScript(rules, limit: configuration.accountLimit) }
-    }
-
-    /// Appends a rule; the counts of the others continue.
-    func addRule(_ rule: FaultRule) { state.withLock { $0.rules.add(rule) } }
-
-    /// Adds a rule for the next notification to a device.
-    func addPending(_ rule: FaultRule, for token: SimulatedToken) {
-        state.withLock { $0.rules.addPending(rule, for: token) }
-    }
-
-    /// Adds a rule for the next notification to a device at the gateway.
-    func addPending(_ rule: GatewayRule, for token: SimulatedToken) {
-        state.withLock { $0.gatewayRules.addPending(rule, for: token) }
-    }
-
-    /// Removes the rules for the next notification to a device.
-    func removePending(for token: SimulatedToken) {
-        state.withLock { state in
-            state.rules.removePending(for: token)
-            state.gatewayRules.removePending(for: token)
-        }
-    }
-
-    /// Removes the first rule with a text.
-    /// - Returns: true if there was one.
-    func removeRule(_ text: String) -> Bool { state.withLock { $0.rules.remove(text) } }
-
-    /// Removes the gateway's first rule with a text.
-    /// - Returns: true if there was one.
-    func removeGatewayRule(_ text: String) -> Bool { state.withLock { $0.gatewayRules.remove(text) } }
+    /// The rules of the gateway in the order in which they apply.
+    var gatewayRules: [GatewayRule] { state.withLock { $0.gatewayRules.inForce } }
 
     var delay: AnswerDelay? {
         get { state.withLock { $0.delay } }
@@ -113,17 +82,6 @@ final class SimulatedService: Sendable {
     var topics: Set<String> {
         get { state.withLock { $0.topics } }
         set { state.withLock { $0.topics = newValue } }
-    }
-
-    /// The registered device tokens.
-    var devices: [RegisteredDevice] { state.withLock { $0.devices }.devices }
-
-    func setDevices(_ devices: [RegisteredDevice]) { state.withLock { $0.devices = DeviceRegistry(devices) } }
-
-    func addDevices(_ devices: [RegisteredDevice]) {
-        state.withLock { state in
-            for device in devices { state.devices.add(device) }
-        }
     }
 
     /// Decides on a request that passed every check, and adds it to the account if it is accepted.
@@ -152,8 +110,6 @@ final class SimulatedService: Sendable {
         }
     }
 
-    // MARK: Channels
-
     /// Decides on a request that manages an app's channels and passed every check.
     func judgeManagement(of bundleID: [UInt8], ordinal: Int, connection: Int) -> PushEffect {
         state.withLock { state in
@@ -161,25 +117,6 @@ final class SimulatedService: Sendable {
             return PushEffect(of: &state.rules, on: event, delay: state.delay, &state.generator)
         }
     }
-
-    func standing(ofChannel id: [UInt8], of bundleID: [UInt8]) -> ChannelRegistry.Standing {
-        state.withLock { $0.channels.standing(of: id, app: bundleID) }
-    }
-
-    /// Creates a channel.
-    /// - Returns: its id; `nil` if the app has the maximum number of channels.
-    func createChannel(_ policy: ChannelRegistry.Policy, of bundleID: [UInt8]) -> [UInt8]? {
-        state.withLock { $0.channels.create(policy, app: bundleID, &$0.ids) }
-    }
-
-    /// Deletes a channel.
-    /// - Returns: true if it existed.
-    func deleteChannel(_ id: [UInt8], of bundleID: [UInt8]) -> Bool {
-        state.withLock { $0.channels.delete(id, app: bundleID) }
-    }
-
-    /// Returns the ids of an app's channels, in order of creation.
-    func channels(of bundleID: [UInt8]) -> [[UInt8]] { state.withLock { $0.channels.ids(app: bundleID) } }
 
     /// Returns a delay for the answer to a refused request, in microseconds.
     func ordinaryDelay() -> Int64 { state.withLock { $0.delay?.draw(&$0.generator) ?? 0 } }
@@ -211,17 +148,6 @@ extension SimulatedService {
     var judgesGatewayNotifications: Bool {
         state.withLock { $0.gatewayRules.judgesMoreThanConnections || $0.devices.refusesAny($0.settings) }
     }
-
-    /// The gateway's rules in the order in which they apply, pending ones first.
-    var gatewayRules: [GatewayRule] { state.withLock { $0.gatewayRules.pending.map(\.rule) + $0.gatewayRules.rules } }
-
-    /// Replaces the gateway's rules and resets their counts.
-    func setGatewayRules(_ rules: [GatewayRule]) {
-        state.withLock { $0.gatewayRules = RuleScript(rules, limit: configuration.accountLimit) }
-    }
-
-    /// Appends a rule of the gateway; the counts of the others continue.
-    func addGatewayRule(_ rule: GatewayRule) { state.withLock { $0.gatewayRules.add(rule) } }
 
     /// Adds the connection of an accepted client to the account, and decides on it.
     /// - Returns: the connection's number, from 1, and the effect of the rules, if any.

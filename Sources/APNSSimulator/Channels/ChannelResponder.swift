@@ -28,7 +28,7 @@ struct ChannelResponder {
             return .management(effect, answer: effect.accepts ? try manage(slot) : nil)
         }
         let reason = ChannelCheck.broadcastRefusal(
-            slot.request, standing: { service.standing(ofChannel: $0, of: bundleID) },
+            slot.request, standing: { id in service.state.withLock { $0.channels.standing(of: id, app: bundleID) } },
             isObject: { JSONObjectCheck.accepts(slot.bodyBytes) })
         if let reason { throw Refusal(reason) }
         let channelID = try ChannelCheck.channelID(slot.request)
@@ -41,27 +41,25 @@ struct ChannelResponder {
         let bundleID = slot.request.bundleID
         switch (slot.request.path, slot.request.method) {
         case (.allChannels, _):
-            let ids = service.channels(of: bundleID).map { "\"\(String(decoding: $0, as: UTF8.self))\"" }
+            let channels = service.state.withLock { $0.channels.ids(app: bundleID) }
+            let ids = channels.map { "\"\(String(decoding: $0, as: UTF8.self))\"" }
             return PreparedAnswer(status: 200, body: "{\"channels\":[\(ids.joined(separator: ","))]}")
         case (_, .post):
             guard slot.request.bodyLength <= RequestSlot.bodyCapacity else {
                 throw Refusal(.payloadTooLarge)
             }
             let policy = try ChannelDescription.policy(slot.bodyBytes)
-            guard let id = service.createChannel(policy, of: bundleID) else {
-                throw Refusal(.cannotCreateChannelConfig)
-            }
-            return PreparedAnswer(status: 201, channelID: id)
+            let created = service.state.withLock { $0.channels.create(policy, app: bundleID, &$0.ids) }
+            guard let created else { throw Refusal(.cannotCreateChannelConfig) }
+            return PreparedAnswer(status: 201, channelID: created)
         case (_, .delete):
-            guard service.deleteChannel(try ChannelCheck.channelID(slot.request), of: bundleID) else {
-                throw Refusal(.badPath)
-            }
+            let id = try ChannelCheck.channelID(slot.request)
+            guard service.state.withLock({ $0.channels.delete(id, app: bundleID) }) else { throw Refusal(.badPath) }
             return PreparedAnswer(status: 204)
         default:
             let id = try ChannelCheck.channelID(slot.request)
-            guard case .present(let policy) = service.standing(ofChannel: id, of: bundleID) else {
-                throw Refusal(.badPath)
-            }
+            let standing = service.state.withLock { $0.channels.standing(of: id, app: bundleID) }
+            guard case .present(let policy) = standing else { throw Refusal(.badPath) }
             return PreparedAnswer(
                 status: 200, body: "{\"message-storage-policy\":\(policy.rawValue),\"push-type\":\"LiveActivity\"}")
         }

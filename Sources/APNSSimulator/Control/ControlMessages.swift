@@ -27,7 +27,7 @@ struct ControlErrors: RouterMiddleware {
             return try await next(request, context)
         } catch {
             let error = Self.translated(error, request)
-            return try ControlAnswer.json(["error": error.problem], status: error.status)
+            return try Response.control(["error": error.problem], status: error.status)
         }
     }
 
@@ -78,15 +78,14 @@ extension Request {
     }
 }
 
-/// Answers in JSON.
-enum ControlAnswer {
-    static func json(_ value: some Encodable, status: HTTPResponse.Status = .ok) throws -> Response {
+extension Response {
+    /// Returns an answer in JSON.
+    static func control(_ value: some Encodable, status: HTTPResponse.Status = .ok) throws -> Response {
         let encoder = JSONEncoder()
         encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
         encoder.keyEncodingStrategy = .convertToSnakeCase
-        return Response.json(bytes: try encoder.encode(value), status: status)
+        return .json(bytes: try encoder.encode(value), status: status)
     }
-
 }
 
 /// The parameters of a request's query. Each read removes one, so that the remaining ones are known to be unknown.
@@ -118,16 +117,17 @@ struct ControlQuery {
 /// The context of requests to the control port.
 typealias ControlContext = BasicRequestContext
 
-/// A group of routes about one subject.
-protocol ControlConcern: Sendable {
-    /// One line per route, for `GET /`.
-    var summary: [String] { get }
-    func add(to router: Router<ControlContext>)
-}
+/// Routes, and one line for each, for `GET /`.
+struct RouteList {
+    let router = Router(context: ControlContext.self)
+    private(set) var lines: [String] = []
 
-/// The parts of the simulator that requests to the control port act on.
-struct ControlTarget: Sendable {
-    let service: SimulatedService
-    let connections: OpenConnections
-    let listeners: Listeners
+    /// - Parameter form: the query or the body, as the line shows it.
+    mutating func add(
+        _ method: HTTPRequest.Method, _ path: String, _ form: String = "",
+        _ answer: @escaping @Sendable (Request, ControlContext) async throws -> Response
+    ) {
+        lines.append("\(method) \(path.replacing(":sequence", with: "SEQUENCE"))\(form)")
+        router.on(RouterPath(path), method: method, use: answer)
+    }
 }

@@ -143,9 +143,9 @@ struct RuleScript<Action: RuleAction>: Sendable {
         let rule: Rule<Action>
     }
 
-    private(set) var rules: [Rule<Action>]
+    private var rules: [Rule<Action>]
     /// Precede all other rules, in their order; each applies to one notification.
-    private(set) var pending: [Pending] = []
+    private var pending: [Pending] = []
     /// How often each rule with `times` was met by a target, including the times beyond its limit.
     private var met: [RecentCounts<RuleEvent.Target>]
     private let limit: Int?
@@ -159,6 +159,12 @@ struct RuleScript<Action: RuleAction>: Sendable {
         self.limit = limit
         met = Array(repeating: RecentCounts(limit: limit), count: rules.count)
     }
+
+    /// The rules in the order in which they apply, pending ones first.
+    var inForce: [Rule<Action>] { pending.map(\.rule) + rules }
+
+    /// Replaces the rules and resets their counts.
+    mutating func replace(_ rules: [Rule<Action>]) { self = RuleScript(rules, limit: limit) }
 
     /// Appends a rule; the counts of the others continue.
     mutating func add(_ rule: Rule<Action>) {

@@ -63,13 +63,18 @@ struct InboxRoutes: Sendable {
             guard let token = SimulatedToken(hex: form.token) else {
                 throw ControlError(.badRequest, "token must be a device token")
             }
-            service.removePending(for: token)
+            service.state.withLock { state in
+                state.rules.removePending(for: token)
+                state.gatewayRules.removePending(for: token)
+            }
             return back(request)
         }
         pages.post("/inbox/remove") { request, _ in
             let form = try await form(RuleForm.self, request)
             // It may have been applied in the meantime.
-            _ = form.isGateway == "true" ? service.removeGatewayRule(form.rule) : service.removeRule(form.rule)
+            _ = service.state.withLock { state in
+                form.isGateway == "true" ? state.gatewayRules.remove(form.rule) : state.rules.remove(form.rule)
+            }
             return back(request)
         }
         pages.post("/inbox/delete") { request, _ in

@@ -36,8 +36,12 @@ struct NextAnswer: Sendable {
         // A rule's prefix has at most 64 digits; the pending rule's token selects the notification.
         let rule = "prefix=\(token.hex.prefix(64)),times=1,\(effect)"
         switch transport {
-        case .http2: service.addPending(try FaultRule(rule), for: token)
-        case .gateway: service.addPending(try GatewayRule(rule), for: token)
+        case .http2:
+            let rule = try FaultRule(rule)
+            service.state.withLock { $0.rules.addPending(rule, for: token) }
+        case .gateway:
+            let rule = try GatewayRule(rule)
+            service.state.withLock { $0.gatewayRules.addPending(rule, for: token) }
         }
     }
 }
