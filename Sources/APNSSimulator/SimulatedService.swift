@@ -84,37 +84,24 @@ final class SimulatedService: Sendable {
         set { state.withLock { $0.topics = newValue } }
     }
 
-    /// Decides on a request that passed every check, and adds it to the account if it is accepted.
+    /// Decides on a request that passed every check. Adds a notification to the account if it is accepted.
+    /// - Parameter target: the device, the channel of a broadcast, or the app whose channels are managed.
     func judge(
-        _ token: SimulatedToken, topic: String, id: NotificationID, ordinal: Int, connection: Int
+        _ target: RuleEvent.Target, topic: String = "", id: NotificationID, ordinal: Int, connection: Int
     ) -> PushEffect {
         state.withLock { state in
-            if let refusal = state.devices.refusal(of: token, topic: topic, state.settings) {
+            var event = RuleEvent(point: .request, target: target, ordinal: ordinal, connection: connection)
+            switch target {
+            case .device(let token):
+                guard let refusal = state.devices.refusal(of: token, topic: topic, state.settings) else { break }
                 let delay = state.delay?.draw(&state.generator) ?? 0
                 return PushEffect(answer: .response(PushAction.Response(refusal)), accepts: false, delay: delay)
+            case .app: event.point = .channels
+            case .channel, .connection: break
             }
-            let event = RuleEvent(point: .request, target: .device(token), ordinal: ordinal, connection: connection)
             let effect = PushEffect(of: &state.rules, on: event, delay: state.delay, &state.generator)
-            if effect.accepts { state.account.accept(id: id, token: token) }
+            if effect.accepts { state.account.accept(id, for: target) }
             return effect
-        }
-    }
-
-    /// Decides on a broadcast that passed every check, and adds it to the account if it is accepted.
-    func judge(channel: [UInt8], id: NotificationID, ordinal: Int, connection: Int) -> PushEffect {
-        state.withLock { state in
-            let event = RuleEvent(point: .request, target: .channel(channel), ordinal: ordinal, connection: connection)
-            let effect = PushEffect(of: &state.rules, on: event, delay: state.delay, &state.generator)
-            if effect.accepts { state.account.accept(id: id, channel: channel) }
-            return effect
-        }
-    }
-
-    /// Decides on a request that manages an app's channels and passed every check.
-    func judgeManagement(of bundleID: [UInt8], ordinal: Int, connection: Int) -> PushEffect {
-        state.withLock { state in
-            let event = RuleEvent(point: .channels, target: .app(bundleID), ordinal: ordinal, connection: connection)
-            return PushEffect(of: &state.rules, on: event, delay: state.delay, &state.generator)
         }
     }
 

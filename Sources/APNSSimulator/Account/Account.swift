@@ -48,15 +48,15 @@ package struct Account: Sendable {
     /// Returns how many broadcasts were accepted on a channel.
     package func accepted(channel: String) -> Int { byChannel[Array(channel.utf8)] }
 
-    mutating func accept(id: NotificationID, token: SimulatedToken) {
-        _ = byToken.add(token)
-        accepted += 1
-        http2.accept(id)
-    }
-
-    mutating func accept(id: NotificationID, channel: [UInt8]) {
-        _ = byChannel.add(channel)
-        broadcasts += 1
+    /// Counts an accepted notification; ignores the management of channels.
+    mutating func accept(_ id: NotificationID, for target: RuleEvent.Target) {
+        switch target {
+        case .device(let token): _ = byToken.add(token)
+        case .channel(let channel):
+            _ = byChannel.add(channel)
+            broadcasts += 1
+        case .app, .connection: return
+        }
         accepted += 1
         http2.accept(id)
     }

@@ -24,7 +24,7 @@ struct ChannelResponder {
             hasFeature: !service.settings.appsWithoutBroadcasts.contains(topic.name))
         if let refusal { throw refusal }
         guard slot.request.path == .broadcast else {
-            let effect = service.judgeManagement(of: bundleID, ordinal: ordinal, connection: connection)
+            let effect = service.judge(.app(bundleID), id: id, ordinal: ordinal, connection: connection)
             return .management(effect, answer: effect.accepts ? try manage(slot) : nil)
         }
         let reason = ChannelCheck.broadcastRefusal(
@@ -32,7 +32,7 @@ struct ChannelResponder {
             isObject: { JSONObjectCheck.accepts(slot.bodyBytes) })
         if let reason { throw Refusal(reason) }
         let channelID = try ChannelCheck.channelID(slot.request)
-        return .broadcast(service.judge(channel: channelID, id: id, ordinal: ordinal, connection: connection))
+        return .broadcast(service.judge(.channel(channelID), id: id, ordinal: ordinal, connection: connection))
     }
 
     // Source for the statuses and bodies: Apple, "Sending channel management requests to APNs".

@@ -179,7 +179,8 @@ final class SimulatedConnection {
                 latencies.append(WallClock.microseconds() - sent)
             }
             let topic = slot.request.topic?.name ?? credentials.certificate?.topic ?? ""
-            let effect = service.judge(token, topic: topic, id: id, ordinal: ordinal, connection: number)
+            let effect = service.judge(
+                .device(token), topic: topic, id: id, ordinal: ordinal, connection: number)
             if case .response(let response)? = effect.answer, response.status == 410 {
                 service.addFeedback(token, milliseconds: response.timestamp ?? moment.date)
             }
