@@ -5,36 +5,39 @@ import APNS
 /// Source for the checks and their reasons: Apple, "Sending notification requests to APNs" and "Handling notification
 /// responses from APNs". Apple does not document the order; it is assumed, as is everything marked so.
 enum RequestCheck {
-    /// Returns the reason to refuse the request, or nil.
+    /// Checks a request to deliver a notification to a device.
     /// - Parameters:
     ///   - credentials: the client's.
-    ///   - isObject: returns true if the body is a JSON object; called only if everything else is correct.
-    static func refusal(
-        _ request: borrowing PushRequest, _ credentials: ClientCredentials, isObject: () -> Bool
-    ) -> Refusal? {
-        guard request.method == .post else { return Refusal(.methodNotAllowed) }
+    ///   - isObject: returns true if the body is a JSON object; called only if everything before it is correct.
+    static func token(
+        of request: borrowing PushRequest, _ credentials: ClientCredentials, isObject: () -> Bool
+    ) throws(Refusal) -> SimulatedToken {
+        guard request.method == .post else { throw Refusal(.methodNotAllowed) }
         switch request.path {
-        case .other, .broadcast, .channels, .allChannels: return Refusal(.badPath)
-        case .withoutToken: return Refusal(.missingDeviceToken)
+        case .other, .broadcast, .channels, .allChannels: throw Refusal(.badPath)
+        case .withoutToken: throw Refusal(.missingDeviceToken)
         case .device: break
         }
-        if request.hasDuplicates { return Refusal(.duplicateHeaders) }
-        if let refusal = refusal(of: credentials, request) { return refusal }
+        if request.hasDuplicates { throw Refusal(.duplicateHeaders) }
+        try authorize(request, credentials)
         let reason =
             headers(request) ?? topic(request, hasCertificate: credentials.certificate != nil)
-            ?? payload(request, isObject: isObject) ?? (request.token == nil ? .badDeviceToken : nil)
-        return reason.map { Refusal($0) }
+            ?? payload(request, isObject: isObject)
+        if let reason { throw Refusal(reason) }
+        guard let token = request.token else { throw Refusal(.badDeviceToken) }
+        return token
     }
 
-    /// Returns the reason to refuse a client, or nil.
-    static func refusal(of credentials: ClientCredentials, _ request: borrowing PushRequest) -> Refusal? {
+    /// Checks the credentials of a request's client.
+    static func authorize(_ request: borrowing PushRequest, _ credentials: ClientCredentials) throws(Refusal) {
         guard credentials.certificate == nil else {
-            return credentials.isOfOtherEnvironment ? Refusal(.badCertificateEnvironment) : nil
+            if credentials.isOfOtherEnvironment { throw Refusal(.badCertificateEnvironment) }
+            return
         }
         switch request.authorization {
-        case .success: return nil
-        case .failure(let refusal): return refusal
-        case nil: return Refusal(.missingProviderToken)
+        case .success: break
+        case .failure(let refusal): throw refusal
+        case nil: throw Refusal(.missingProviderToken)
         }
     }
 

@@ -1,15 +1,6 @@
 import CNghttp2
 import NIOCore
 
-/// The owner of a session, which is notified of what arrives.
-protocol ServerSessionOwner: AnyObject {
-    /// Called when a request is complete.
-    func requestArrived(_ slot: RequestSlot)
-    func streamClosed(_ slot: RequestSlot, errorCode: UInt32)
-    func resetReceived()
-    func goAwayReceived()
-}
-
 /// The stream limits that were announced, and the one that binds the client.
 ///
 /// nghttp2 would refuse streams as soon as it is given a lower limit. It binds the client only once the client has
@@ -52,7 +43,7 @@ final class HTTP2ServerSession {
 
     private let session: OpaquePointer
     // Unsafe, to save a check on every frame; the owner retains this session and thus outlives it.
-    private unowned(unsafe) let owner: any ServerSessionOwner
+    private unowned(unsafe) let owner: SimulatedConnection
     private let credentials: ClientCredentials
     private var limits: AnnouncedLimits
     // Keeps every slot alive as long as the session, because nghttp2 has unretained pointers to those in use.
@@ -70,7 +61,7 @@ final class HTTP2ServerSession {
     ///   - records: true to keep headers as received.
     ///   - connectionWindow: the connection's window in bytes; nil to grant none beyond the initial one.
     init(
-        owner: any ServerSessionOwner, credentials: ClientCredentials, records: Bool, streamLimit: Int,
+        owner: SimulatedConnection, credentials: ClientCredentials, records: Bool, streamLimit: Int,
         connectionWindow: Int32?
     ) throws(Failure) {
         self.owner = owner
@@ -138,9 +129,6 @@ final class HTTP2ServerSession {
         }
     }
 
-    /// True if there is something to write.
-    var hasOutput: Bool { nghttp2_session_want_write(session) != 0 }
-
     /// True if the session has ended: there is nothing left to read or to write.
     var isFinished: Bool { nghttp2_session_want_read(session) == 0 && nghttp2_session_want_write(session) == 0 }
 
@@ -165,9 +153,7 @@ final class HTTP2ServerSession {
 
     /// Sends an answer other than a plain 200.
     func answer(_ slot: RequestSlot, _ answer: PreparedAnswer) {
-        slot.answerBody = answer.body
-        slot.answerBodyOffset = 0
-        slot.answerBodyStep = answer.step
+        slot.answerOffset = 0
         var status = Array(String(answer.status).utf8)
         var retryAfter = Array((answer.retryAfter.map(String.init) ?? "").utf8)
         var channelID = answer.channelID

@@ -17,13 +17,8 @@ struct PushRequest {
         case allChannels
     }
 
-    enum Priority: Equatable {
-        case absent, bad
-        case value(Int)
-    }
-
     /// The state of a header: absent, malformed, or a value.
-    enum Field<Value> {
+    enum Field<Value: Equatable>: Equatable {
         case absent, bad
         case value(Value)
     }
@@ -57,7 +52,7 @@ struct PushRequest {
     var id = Field<NotificationID>.absent
     var expiration = Field<Int64>.absent
     var hasBadCollapseID = false
-    var priority = Priority.absent
+    var priority = Field<Int>.absent
     var pushType = Field<PushType>.absent
     var topic: TopicFacts?
     var bodyLength = 0
@@ -69,6 +64,9 @@ struct PushRequest {
         case .device, .withoutToken, .other: false
         }
     }
+
+    /// True if the request manages channels.
+    var isManagement: Bool { path == .channels || path == .allChannels }
 
     /// Records the occurrence of a header.
     /// - Returns: false if it occurred before.
@@ -110,7 +108,7 @@ struct PushRequest {
             }
         case 14 where name.equals("apns-push-type"):
             guard note(.pushType) else { return }
-            if let type = PushTypeTable.type(value) { pushType = .value(type) } else { pushType = .bad }
+            pushType = Self.pushType(value).map { .value($0) } ?? .bad
         case 15 where name.equals("apns-expiration"):
             if note(.expiration) { expiration = Self.epoch(value).map { .value($0) } ?? .bad }
         case 15 where name.equals("apns-channel-id"):
@@ -163,7 +161,12 @@ struct PushRequest {
         if bundleID.isEmpty { path = .other }
     }
 
-    private static func priority(_ value: UnsafeBufferPointer<UInt8>) -> Priority {
+    private static func pushType(_ value: UnsafeBufferPointer<UInt8>) -> PushType? {
+        // Most are alerts, and need no string.
+        value.equals("alert") ? .alert : PushType(rawValue: String(decoding: value, as: UTF8.self))
+    }
+
+    private static func priority(_ value: UnsafeBufferPointer<UInt8>) -> Field<Int> {
         if value.equals("10") { return .value(10) }
         if value.equals("5") { return .value(5) }
         if value.equals("1") { return .value(1) }
@@ -188,20 +191,5 @@ extension UnsafeBufferPointer<UInt8> {
         guard count == text.utf8CodeUnitCount else { return false }
         for index in 0..<count where self[index] != text.utf8Start[index] { return false }
         return true
-    }
-}
-
-/// Finds a push type by the bytes of its header.
-enum PushTypeTable {
-    private static let names: [(name: [UInt8], type: PushType)] = PushType.allCases.map {
-        (Array($0.rawValue.utf8), $0)
-    }
-
-    static func type(_ value: UnsafeBufferPointer<UInt8>) -> PushType? {
-        if value.equals("alert") { return .alert }
-        for entry in names where entry.name.count == value.count && entry.name.elementsEqual(value) {
-            return entry.type
-        }
-        return nil
     }
 }

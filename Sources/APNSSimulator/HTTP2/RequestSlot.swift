@@ -19,11 +19,10 @@ final class RequestSlot {
     var stream: Int32 = 0
     var request = PushRequest()
     var fate = Fate.undecided
-    /// A delayed answer; nil for a plain 200.
+    /// The answer, which may be delayed; nil for a plain 200.
     var heldAnswer: PreparedAnswer?
-    var answerBody: [UInt8] = []
-    var answerBodyOffset = 0
-    var answerBodyStep = Int.max
+    /// The number of bytes of its body that nghttp2 has taken.
+    var answerOffset = 0
     /// The pseudo-headers and those of APNs as received, because the checks keep only what they need; nil unless
     /// notifications are recorded. An `apns-request-id` takes the place of the `apns-id`.
     var recorded: [String: String]?
@@ -77,4 +76,47 @@ final class RequestSlot {
     var bodyBytes: UnsafeBufferPointer<UInt8> {
         UnsafeBufferPointer(start: body, count: min(request.bodyLength, Self.bodyCapacity))
     }
+}
+
+/// An answer other than a plain 200, ready to be sent.
+struct PreparedAnswer: Sendable {
+    var status: Int
+    var reason: String?
+    var body: [UInt8] = []
+    var contentType: StaticString = "application/json"
+    /// The number of bytes per DATA frame.
+    var step = Int.max
+    var retryAfter: Int?
+    /// `apns-channel-id`; empty to omit the field.
+    var channelID: [UInt8] = []
+
+    /// Creates the answer to a request that manages channels.
+    init(status: Int, body: String = "", channelID: [UInt8] = []) {
+        self.status = status
+        self.body = Array(body.utf8)
+        self.channelID = channelID
+    }
+
+    /// - Parameter milliseconds: the time since 1970, for a 410's `timestamp` if the response has none.
+    init(_ response: PushAction.Response, milliseconds: Int64) {
+        status = response.status
+        reason = response.reason
+        retryAfter = response.retryAfter
+        switch response.body {
+        case .empty: break
+        case .text:
+            contentType = "text/plain"
+            body = Array("\(response.reason ?? "Something") went wrong\n".utf8)
+        case .whole, .split:
+            if response.body == .split { step = 3 }
+            guard let reason = response.reason else { break }
+            var text = "{\"reason\":\"\(reason)\""
+            // Source: Apple, "Handling notification responses from APNs": only a 410 has a timestamp.
+            if response.status == 410 { text += ",\"timestamp\":\(response.timestamp ?? milliseconds)" }
+            body = Array((text + "}").utf8)
+        }
+    }
+
+    /// The answer as the account names it.
+    var name: String { reason.map { "\(status) \($0)" } ?? "\(status)" }
 }

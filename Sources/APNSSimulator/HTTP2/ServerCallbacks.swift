@@ -44,10 +44,11 @@ enum ServerCallbacks {
     static let readBody: nghttp2_data_source_read_callback = { _, _, buffer, capacity, flags, source, _ in
         guard let buffer, let pointer = source?.pointee.ptr else { return 0 }
         let slot = Unmanaged<RequestSlot>.fromOpaque(pointer).takeUnretainedValue()
-        let count = min(capacity, slot.answerBodyStep, slot.answerBody.count - slot.answerBodyOffset)
-        for index in 0..<count { buffer[index] = slot.answerBody[slot.answerBodyOffset + index] }
-        slot.answerBodyOffset += count
-        if slot.answerBodyOffset == slot.answerBody.count { flags?.pointee |= NGHTTP2_DATA_FLAG_EOF.rawValue }
+        guard let answer = slot.heldAnswer else { return 0 }
+        let count = min(capacity, answer.step, answer.body.count - slot.answerOffset)
+        for index in 0..<count { buffer[index] = answer.body[slot.answerOffset + index] }
+        slot.answerOffset += count
+        if slot.answerOffset == answer.body.count { flags?.pointee |= NGHTTP2_DATA_FLAG_EOF.rawValue }
         return count
     }
 }

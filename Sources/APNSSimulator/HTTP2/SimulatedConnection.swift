@@ -142,8 +142,8 @@ final class SimulatedConnection {
         if ending.excludes(slot.stream) { return }
         ordinal += 1
         let id = identify(slot)
+        if !slot.request.isManagement { counters.requests += 1 }
         if fault == .wedge {
-            if !slot.request.isAboutChannels || slot.request.path == .broadcast { counters.requests += 1 }
             counters.silenced += 1
             slot.fate = .refused
             recording?.record(slot, accepted: false, .silenced, date: moment.date)
@@ -151,41 +151,31 @@ final class SimulatedConnection {
         }
         // Updated after the decision, because a GOAWAY sent by it may exclude this request.
         defer { ending.processed = max(ending.processed, slot.stream) }
-        if slot.request.isAboutChannels {
-            if slot.request.path == .broadcast { counters.requests += 1 }
-            do throws(Refusal) {
-                switch try channels.decide(slot, id: id, ordinal: ordinal) {
-                case .broadcast(let effect):
-                    trust()
-                    carryOut(effect, on: slot)
-                case .management(let effect, let answer):
-                    trust()
-                    slot.fate = .refused
-                    respond(effect, to: slot, ordinarily: answer)
-                }
-            } catch {
-                refuse(slot, error)
+        do throws(Refusal) {
+            if slot.request.isAboutChannels {
+                let (effect, answer) = try channels.decide(slot, id: id, ordinal: ordinal)
+                carryOut(effect, on: slot, ordinarily: answer)
+            } else {
+                carryOut(try decide(slot, id: id), on: slot, ordinarily: nil)
             }
-            return
+        } catch {
+            refuse(slot, error)
         }
-        counters.requests += 1
-        let refusal = RequestCheck.refusal(
-            slot.request, credentials, isObject: { JSONObjectCheck.accepts(slot.bodyBytes) })
-        if let refusal {
-            refuse(slot, refusal)
-        } else if let token = slot.request.token {
-            trust()
-            if let sent = service.sendTime?.find(in: slot.bodyBytes) {
-                latencies.append(WallClock.microseconds() - sent)
-            }
-            let topic = slot.request.topic?.name ?? credentials.certificate?.topic ?? ""
-            let effect = service.judge(
-                .device(token), topic: topic, id: id, ordinal: ordinal, connection: number)
-            if case .response(let response)? = effect.answer, response.status == 410 {
-                service.addFeedback(token, milliseconds: response.timestamp ?? moment.date)
-            }
-            carryOut(effect, on: slot)
+    }
+
+    /// Decides on a notification for a device.
+    private func decide(_ slot: RequestSlot, id: NotificationID) throws(Refusal) -> PushEffect {
+        let token = try RequestCheck.token(
+            of: slot.request, credentials, isObject: { JSONObjectCheck.accepts(slot.bodyBytes) })
+        if let sent = service.sendTime?.find(in: slot.bodyBytes) {
+            latencies.append(WallClock.microseconds() - sent)
         }
+        let topic = slot.request.topic?.name ?? credentials.certificate?.topic ?? ""
+        let effect = service.judge(.device(token), topic: topic, id: id, ordinal: ordinal, connection: number)
+        if case .response(let response)? = effect.answer, response.status == 410 {
+            service.addFeedback(token, milliseconds: response.timestamp ?? moment.date)
+        }
+        return effect
     }
 
     /// Answers with the reason for which a request is refused.
@@ -195,12 +185,9 @@ final class SimulatedConnection {
         let delay = service.ordinaryDelay()
         recording?.record(slot, accepted: false, outcome, delay: delay, date: moment.date)
         slot.fate = .refused
-        slot.heldAnswer = PreparedAnswer(refusal, milliseconds: moment.date)
+        slot.heldAnswer = PreparedAnswer(PushAction.Response(refusal), milliseconds: moment.date)
         hold(slot, delay)
     }
-
-    /// Records that a request has passed the checks, which authenticates the client.
-    private func trust() { announce(limit.trust()) }
 
     func streamClosed(_ slot: RequestSlot, errorCode: UInt32) {
         // With NO_ERROR the answer was sent whole; with any other code it was not sent, or only in part.
@@ -220,16 +207,12 @@ final class SimulatedConnection {
         return id
     }
 
-    /// Carries out the decision on a notification.
-    private func carryOut(_ effect: PushEffect, on slot: RequestSlot) {
-        slot.fate = effect.accepts ? .accepted : .refused
-        recording?.record(slot, accepted: effect.accepts, effect.outcome, delay: effect.delay, date: moment.date)
-        respond(effect, to: slot, ordinarily: nil)
-    }
-
-    /// Answers according to the decision.
+    /// Carries out the decision on a request that has passed the checks, which authenticates the client.
     /// - Parameter answer: the answer unless a rule gives another; nil for a plain 200.
-    private func respond(_ effect: PushEffect, to slot: RequestSlot, ordinarily answer: PreparedAnswer?) {
+    private func carryOut(_ effect: PushEffect, on slot: RequestSlot, ordinarily answer: PreparedAnswer?) {
+        announce(limit.trust())
+        slot.fate = effect.accepts && !slot.request.isManagement ? .accepted : .refused
+        recording?.record(slot, accepted: effect.accepts, effect.outcome, delay: effect.delay, date: moment.date)
         slot.heldAnswer = answer
         if let streams = effect.streams {
             announce(limit.lower(to: streams.limit, until: streams.duration.map { moment.uptime + $0 }))
@@ -284,7 +267,7 @@ final class SimulatedConnection {
             slot.setUniqueID(uniqueIDs.next())
         }
         if let answer = slot.heldAnswer {
-            if slot.request.isAboutChannels, slot.request.path != .broadcast {
+            if slot.request.isManagement {
                 counters.managementAnswers[answer.name, default: 0] += 1
             } else {
                 counters.answers[answer.name, default: 0] += 1
@@ -314,8 +297,6 @@ final class SimulatedConnection {
         if let newLimit { session?.setStreamLimit(newLimit) }
     }
 }
-
-extension SimulatedConnection: ServerSessionOwner {}
 
 /// The progress of a connection's end.
 private struct ConnectionEnding {

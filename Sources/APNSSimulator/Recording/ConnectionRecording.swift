@@ -36,7 +36,7 @@ struct ConnectionRecording {
         _ slot: RequestSlot, accepted: Bool, _ outcome: ReceivedNotification.Outcome, delay: Int64 = 0, date: Int64
     ) {
         let request = slot.request
-        guard let headers = slot.recorded, !request.isAboutChannels || request.path == .broadcast else { return }
+        guard let headers = slot.recorded, !request.isManagement else { return }
         var notification = received(accepted: accepted, outcome, delay: delay, date: date)
         let (method, path) = (headers[":method"] ?? "", headers[":path"] ?? "")
         switch request.path {
