@@ -86,7 +86,7 @@ package final class APNSSimulatorServer: Sendable {
         do {
             if let port = configuration.gatewayPort {
                 listeners.gateway = try await listen(port, try binaryContext(configuration)) {
-                    BinaryHandler<GatewayConnection>(service, tls: $0)
+                    BinaryHandler<SimulatedGatewayConnection>(service, tls: $0)
                 }
             }
             if let port = configuration.feedbackPort {

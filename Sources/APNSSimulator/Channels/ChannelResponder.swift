@@ -17,7 +17,7 @@ struct ChannelResponder {
     /// - Returns: the decision and, for a request that manages channels and was carried out, its answer unless a rule
     ///   gives another.
     func decide(
-        _ slot: RequestSlot, id: NotificationID, ordinal: Int
+        _ slot: StreamSlot, id: NotificationID, ordinal: Int
     ) throws(Refusal) -> (effect: PushEffect, answer: PreparedAnswer?) {
         try check(slot.request)
         guard slot.request.path == .broadcast else {
@@ -57,7 +57,7 @@ struct ChannelResponder {
     /// Checks a broadcast's headers and payload.
     ///
     /// Observed: a channel that never existed answers `BadChannelId`, a deleted one `ChannelNotRegistered`.
-    private func channelID(ofBroadcast slot: RequestSlot) throws(Refusal) -> [UInt8] {
+    private func channelID(ofBroadcast slot: StreamSlot) throws(Refusal) -> [UInt8] {
         let request = slot.request
         let id = try Self.channelID(request)
         switch request.pushType {
@@ -95,7 +95,7 @@ struct ChannelResponder {
     }
 
     // Observed: an unknown channel answers `BadPath`.
-    private func manage(_ slot: RequestSlot) throws(Refusal) -> PreparedAnswer {
+    private func manage(_ slot: StreamSlot) throws(Refusal) -> PreparedAnswer {
         let app = slot.request.bundleID
         switch (slot.request.path, slot.request.method) {
         case (.allChannels, _):
@@ -103,7 +103,7 @@ struct ChannelResponder {
             let ids = channels.map { "\"\(String(decoding: $0, as: UTF8.self))\"" }
             return PreparedAnswer(status: 200, body: "{\"channels\":[\(ids.joined(separator: ","))]}")
         case (_, .post):
-            guard slot.request.bodyLength <= RequestSlot.bodyCapacity else { throw Refusal(.payloadTooLarge) }
+            guard slot.request.bodyLength <= StreamSlot.bodyCapacity else { throw Refusal(.payloadTooLarge) }
             let policy = try Self.policy(slot.bodyBytes)
             let created = service.state.withLock { $0.channels.create(policy, app: app, &$0.ids) }
             guard let created else { throw Refusal(.cannotCreateChannelConfig) }

@@ -58,12 +58,7 @@ struct PushRequest {
     var bodyLength = 0
 
     /// True if the request is about a channel rather than a device; its id is then the `apns-request-id`.
-    var isAboutChannels: Bool {
-        switch path {
-        case .broadcast, .channels, .allChannels: true
-        case .device, .withoutToken, .other: false
-        }
-    }
+    var isAboutChannels: Bool { isManagement || path == .broadcast }
 
     /// True if the request manages channels.
     var isManagement: Bool { path == .channels || path == .allChannels }

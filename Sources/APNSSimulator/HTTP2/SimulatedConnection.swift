@@ -137,7 +137,7 @@ final class SimulatedConnection {
 
     // MARK: Requests
 
-    func requestArrived(_ slot: RequestSlot) {
+    func requestArrived(_ slot: StreamSlot) {
         if end == .dropped { return }
         if ending.excludes(slot.stream) { return }
         ordinal += 1
@@ -164,7 +164,7 @@ final class SimulatedConnection {
     }
 
     /// Decides on a notification for a device.
-    private func decide(_ slot: RequestSlot, id: NotificationID) throws(Refusal) -> PushEffect {
+    private func decide(_ slot: StreamSlot, id: NotificationID) throws(Refusal) -> PushEffect {
         let token = try RequestCheck.token(
             of: slot.request, credentials, isObject: { JSONObjectCheck.accepts(slot.bodyBytes) })
         if let sent = service.sendTime?.find(in: slot.bodyBytes) {
@@ -179,7 +179,7 @@ final class SimulatedConnection {
     }
 
     /// Answers with the reason for which a request is refused.
-    private func refuse(_ slot: RequestSlot, _ refusal: Refusal) {
+    private func refuse(_ slot: StreamSlot, _ refusal: Refusal) {
         credentials.refused(refusal)
         let outcome = ReceivedNotification.Outcome.answered(status: refusal.status, reason: refusal.reason)
         let delay = service.ordinaryDelay()
@@ -189,7 +189,7 @@ final class SimulatedConnection {
         hold(slot, delay)
     }
 
-    func streamClosed(_ slot: RequestSlot, errorCode: UInt32) {
+    func streamClosed(_ slot: StreamSlot, errorCode: UInt32) {
         // With NO_ERROR the answer was sent whole; with any other code it was not sent, or only in part.
         if errorCode == 0, case .answered = slot.fate { return }
         lose(slot)
@@ -200,7 +200,7 @@ final class SimulatedConnection {
     func resetReceived() { counters.resetsReceived += 1 }
 
     // Every answer has an id: that of the request, as it was written, or a new one.
-    private func identify(_ slot: RequestSlot) -> NotificationID {
+    private func identify(_ slot: StreamSlot) -> NotificationID {
         if case .value(let id) = slot.request.id { return id }
         let id = service.newID()
         id.write(to: slot.idText)
@@ -209,7 +209,7 @@ final class SimulatedConnection {
 
     /// Carries out the decision on a request that has passed the checks, which authenticates the client.
     /// - Parameter answer: the answer unless a rule gives another; nil for a plain 200.
-    private func carryOut(_ effect: PushEffect, on slot: RequestSlot, ordinarily answer: PreparedAnswer?) {
+    private func carryOut(_ effect: PushEffect, on slot: StreamSlot, ordinarily answer: PreparedAnswer?) {
         announce(limit.trust())
         slot.fate = effect.accepts && !slot.request.isManagement ? .accepted : .refused
         recording?.record(slot, accepted: effect.accepts, effect.outcome, delay: effect.delay, date: moment.date)
@@ -248,7 +248,7 @@ final class SimulatedConnection {
         session?.goAway(lastStream: lastStream, reason: reason)
     }
 
-    private func hold(_ slot: RequestSlot, _ microseconds: Int64) {
+    private func hold(_ slot: StreamSlot, _ microseconds: Int64) {
         if microseconds <= 0 {
             sendAnswer(slot)
         } else {
@@ -256,7 +256,7 @@ final class SimulatedConnection {
         }
     }
 
-    private func sendAnswer(_ slot: RequestSlot) {
+    private func sendAnswer(_ slot: StreamSlot) {
         guard fault != .wedge else {
             counters.silenced += 1
             return
@@ -284,7 +284,7 @@ final class SimulatedConnection {
         }
     }
 
-    private func lose(_ slot: RequestSlot) {
+    private func lose(_ slot: StreamSlot) {
         switch slot.fate {
         case .accepted, .answered(accepted: true):
             counters.acceptedAnswerLost += 1

@@ -33,7 +33,7 @@ struct ConnectionRecording {
 
     /// Records a request over HTTP/2, unless it manages channels.
     func record(
-        _ slot: RequestSlot, accepted: Bool, _ outcome: ReceivedNotification.Outcome, delay: Int64 = 0, date: Int64
+        _ slot: StreamSlot, accepted: Bool, _ outcome: ReceivedNotification.Outcome, delay: Int64 = 0, date: Int64
     ) {
         let request = slot.request
         guard let headers = slot.recorded, !request.isManagement else { return }
@@ -74,7 +74,7 @@ struct ConnectionRecording {
         received.expiration = notification.expiration.map { Int64($0) }
         received.priority = notification.priority.map { Int($0) }
         if let payload = notification.payload {
-            received.payload = Array(payload.prefix(RequestSlot.bodyCapacity))
+            received.payload = Array(payload.prefix(StreamSlot.bodyCapacity))
             received.payloadSize = payload.count
         }
         gathered.append(received)

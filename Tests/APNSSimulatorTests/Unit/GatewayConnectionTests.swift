@@ -15,7 +15,7 @@ struct GatewayConnectionTests {
     private final class Scene {
         private let recorder = Recorder()
         let service: SimulatedService
-        var connection: GatewayConnection
+        var connection: SimulatedGatewayConnection
         var time: Int64 = 0
         private(set) var steps: [SocketStep] = []
 
@@ -33,7 +33,7 @@ struct GatewayConnectionTests {
             configuration.recorder = recorder
             try change(&configuration)
             service = SimulatedService(configuration)
-            connection = GatewayConnection(service, client: client, at: .init(uptime: 0, date: 0))
+            connection = SimulatedGatewayConnection(service, client: client, at: .init(uptime: 0, date: 0))
             proceed()
             if !bytes.isEmpty { receive(bytes) }
         }

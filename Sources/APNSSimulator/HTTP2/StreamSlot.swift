@@ -1,7 +1,7 @@
 /// The memory of one stream, reused by a later one after it has closed.
 ///
 /// It holds the bytes of the answer until nghttp2 has sent them.
-final class RequestSlot {
+final class StreamSlot {
     /// The state of the notification.
     enum Fate {
         case undecided

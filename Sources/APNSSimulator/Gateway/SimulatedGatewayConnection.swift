@@ -5,7 +5,7 @@ import LegacyAPNS
 ///
 /// A valid notification gets no answer. The first that is invalid, or that a rule applies to, ends the connection;
 /// everything after it is read and discarded.
-struct GatewayConnection: BinaryConnection {
+struct SimulatedGatewayConnection: BinaryConnection {
     private enum Phase {
         case open
         case ending(GatewayEnding)
