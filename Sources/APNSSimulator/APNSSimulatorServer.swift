@@ -10,35 +10,21 @@ import TLS
 /// // … connect to 127.0.0.1:server.port …
 /// try await server.stop()
 /// ```
-package final class APNSSimulatorServer: Sendable {
-    /// The port of the HTTP/2 interface.
-    package let port: Int
-    /// The port of the binary gateway; nil if it is disabled.
-    package let gatewayPort: Int?
-    /// The port of the feedback service; nil if it is disabled.
-    package let feedbackPort: Int?
-    /// The port of the control API; nil if it is disabled.
-    package var controlPort: Int? { control?.port }
-
+package struct APNSSimulatorServer: Sendable {
     private let service: SimulatedService
     private let group: MultiThreadedEventLoopGroup
     private let listeners: Listeners
     private let connections: OpenConnections
     private let control: HTTPPort?
 
-    private init(
-        service: SimulatedService, group: MultiThreadedEventLoopGroup, listeners: Listeners,
-        connections: OpenConnections, control: HTTPPort?
-    ) {
-        port = listeners.main.port
-        gatewayPort = listeners.gateway?.port
-        feedbackPort = listeners.feedback?.port
-        self.service = service
-        self.group = group
-        self.listeners = listeners
-        self.connections = connections
-        self.control = control
-    }
+    /// The port of the HTTP/2 interface.
+    package var port: Int { listeners.main.port }
+    /// The port of the binary gateway; nil if it is disabled.
+    package var gatewayPort: Int? { listeners.gateway?.port }
+    /// The port of the feedback service; nil if it is disabled.
+    package var feedbackPort: Int? { listeners.feedback?.port }
+    /// The port of the control API; nil if it is disabled.
+    package var controlPort: Int? { control?.port }
 
     /// Starts to listen.
     /// - Throws: `TLSError` if the certificate or the client authorities cannot be used, the system's error if an
@@ -128,7 +114,7 @@ package final class APNSSimulatorServer: Sendable {
     /// The behaviour without rules. Changes apply to new connections.
     package var settings: SimulatorSettings {
         get { service.settings }
-        set { service.settings = newValue }
+        nonmutating set { service.settings = newValue }
     }
 
     /// Sets the address of the dashboard to which the inbox links.
@@ -157,7 +143,7 @@ package final class APNSSimulatorServer: Sendable {
 }
 
 /// The parameters with which all ports are opened.
-private struct Listen {
+private struct Listen: Sendable {
     let host: String
     let group: MultiThreadedEventLoopGroup
     let connections: OpenConnections
@@ -165,8 +151,7 @@ private struct Listen {
     func callAsFunction(
         _ port: Int, _ context: TLSContext, _ handler: @escaping @Sendable (TLSHandler) -> any ChannelHandler
     ) async throws -> SwitchableListener {
-        let (host, group, connections) = (host, group, connections)
-        return try await SwitchableListener(port: port) { port in
+        try await SwitchableListener(port: port) { port in
             try await ServerBootstrap(group: group)
                 .serverChannelOption(.backlog, value: 1024)
                 .serverChannelOption(.socketOption(.so_reuseaddr), value: 1)
