@@ -92,7 +92,7 @@ let package = Package(
             name: "APNSSimulator",
             dependencies: [
                 "APNS", "CNghttp2", "COpenSSL", "HTTPPort", "LegacyAPNS", "PrintableText", "PushJob", "Sockets", "TLS",
-                "WebPages", hummingbird, nioCore, nioPosix, logging,
+                "WebPages", hummingbird, nioCore, nioPosix,
             ]),
         .executableTarget(
             name: "apns-worker",
@@ -101,8 +101,7 @@ let package = Package(
                 "Operations", "PrintableText", "PushJob", "PushQueue", "PushWorker", "Redis", "Sockets", "TLS",
                 "Telemetry", "TokenLists", "WebPages", argumentParser, nioHTTP1, logging, lifecycle, unixSignals,
             ]),
-        .executableTarget(
-            name: "apns-simulator", dependencies: ["APNSSimulator", "Sockets", argumentParser, logging, lifecycle]),
+        .executableTarget(name: "apns-simulator", dependencies: ["APNSSimulator", "Sockets", "TLS", argumentParser]),
 
         // For scripts/bench, in addition to the worker.
         .target(name: "CAllocationCount", path: "Tests/CAllocationCount"),
