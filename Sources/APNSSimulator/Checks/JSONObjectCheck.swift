@@ -12,12 +12,8 @@ struct JSONObjectCheck {
     private static let maximumDepth = 64
 
     static func accepts(_ bytes: UnsafeBufferPointer<UInt8>) -> Bool {
-        guard let start = bytes.baseAddress else { return false }
-        var check = JSONObjectCheck(position: start, end: start + bytes.count)
-        check.skipSpace()
-        guard check.peek == 0x7B, check.value(depth: 0) else { return false }
-        check.skipSpace()
-        return check.position == check.end
+        var check = JSONObjectCheck(bytes)
+        return check?.isObject() ?? false
     }
 
     /// The top-level members that the binary gateway checks.
@@ -35,14 +31,22 @@ struct JSONObjectCheck {
     static func members(
         of bytes: UnsafeBufferPointer<UInt8>, seeking name: UnsafeBufferPointer<UInt8>?
     ) -> Members? {
-        guard let start = bytes.baseAddress else { return nil }
-        var check = JSONObjectCheck(position: start, end: start + bytes.count)
+        guard var check = JSONObjectCheck(bytes) else { return nil }
         check.notes = Members()
         check.name = name
-        check.skipSpace()
-        guard check.peek == 0x7B, check.value(depth: 0) else { return nil }
-        check.skipSpace()
-        return check.position == check.end ? check.notes : nil
+        return check.isObject() ? check.notes : nil
+    }
+
+    private init?(_ bytes: UnsafeBufferPointer<UInt8>) {
+        guard let start = bytes.baseAddress else { return nil }
+        (position, end) = (start, start + bytes.count)
+    }
+
+    private mutating func isObject() -> Bool {
+        skipSpace()
+        guard peek == 0x7B, value(depth: 0) else { return false }
+        skipSpace()
+        return position == end
     }
 
     private mutating func note(
@@ -56,11 +60,6 @@ struct JSONObjectCheck {
             let quotes = start.pointee == 0x22 ? 1 : 0
             notes?.sought = UnsafeBufferPointer(start: start + quotes, count: position - start - 2 * quotes)
         }
-    }
-
-    private init(position: UnsafePointer<UInt8>, end: UnsafePointer<UInt8>) {
-        self.position = position
-        self.end = end
     }
 
     // Returns 0 at the end; JSON does not allow NUL anywhere either.
