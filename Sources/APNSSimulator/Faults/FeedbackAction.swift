@@ -15,7 +15,7 @@ package struct FeedbackAction: RuleAction {
 
     package static let points = [RulePoint.connect]
 
-    package static func conditions(at point: RulePoint) -> RuleConditions { .times }
+    package static func conditions(at point: RulePoint) -> [RuleCondition] { [.times] }
 
     /// Reads `slow`, `pieces`, `cut` and `hang`.
     package init(_ reader: inout RuleReader, at point: RulePoint) throws(RuleError) {

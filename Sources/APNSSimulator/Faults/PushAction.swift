@@ -88,9 +88,8 @@ package struct PushAction: RuleAction {
 
     package static let points = [RulePoint.request, .channels, .connect]
 
-    package static func conditions(at point: RulePoint) -> RuleConditions {
-        let common: RuleConditions = [.rate, .times, .after, .connection]
-        return point == .request ? common.union(.prefix) : common
+    package static func conditions(at point: RulePoint) -> [RuleCondition] {
+        [.rate, .times, .after, .connection] + (point == .request ? [.prefix] : [])
     }
 
     /// Reads `answer` (a status, a reason, `reset`, `goaway`, `drop`, `silence`), `delay`, `streams` with `for`, and

@@ -26,7 +26,7 @@ package protocol RuleAction: Equatable, Sendable {
     /// such key.
     static var points: [RulePoint] { get }
     /// The conditions that rules can have at a point.
-    static func conditions(at point: RulePoint) -> RuleConditions
+    static func conditions(at point: RulePoint) -> [RuleCondition]
     /// Reads the keys that describe the effect.
     init(_ reader: inout RuleReader, at point: RulePoint) throws(RuleError)
 }
@@ -43,22 +43,18 @@ package enum RulePoint: String, Sendable {
     case notification
 }
 
-/// The conditions that a rule can have.
-package struct RuleConditions: OptionSet, Sendable {
-    package let rawValue: UInt8
-
-    package init(rawValue: UInt8) { self.rawValue = rawValue }
-
-    /// `prefix`: the device token's first digits.
-    static let prefix = RuleConditions(rawValue: 1)
-    /// `rate`: a share, from 0 to 1.
-    static let rate = RuleConditions(rawValue: 2)
-    /// `times`: the first N of each target, or the first N connections.
-    static let times = RuleConditions(rawValue: 4)
-    /// `after`: every N-th of a connection, or every N-th connection.
-    static let after = RuleConditions(rawValue: 8)
-    /// `connection`: the N-th connection.
-    static let connection = RuleConditions(rawValue: 16)
+/// The conditions that a rule can have, as its keys name them.
+package enum RuleCondition: Sendable {
+    /// The device token's first digits.
+    case prefix
+    /// A share, from 0 to 1.
+    case rate
+    /// The first N of each target, or the first N connections.
+    case times
+    /// Every N-th of a connection, or every N-th connection.
+    case after
+    /// The N-th connection.
+    case connection
 }
 
 /// The conditions of a rule; all must be met.
@@ -137,15 +133,9 @@ struct RuleEvent {
 
 /// The rules in force, and how often each was met by each of the newest targets.
 struct RuleScript<Action: RuleAction>: Sendable {
-    /// A rule for the next notification to one device, removed once it has applied.
-    struct Pending: Sendable {
-        let token: SimulatedToken
-        let rule: Rule<Action>
-    }
-
     private var rules: [Rule<Action>]
-    /// Precede all other rules, in their order; each applies to one notification.
-    private var pending: [Pending] = []
+    /// Rules for the next notification to one device, each removed once it has applied. They precede all other rules.
+    private var pending: [(token: SimulatedToken, rule: Rule<Action>)] = []
     /// How often each rule with `times` was met by a target, including the times beyond its limit.
     private var met: [RecentCounts<RuleEvent.Target>]
     private let limit: Int?
@@ -178,7 +168,7 @@ struct RuleScript<Action: RuleAction>: Sendable {
     /// Adds a rule for one notification to a device, after those already pending for it.
     mutating func addPending(_ rule: Rule<Action>, for token: SimulatedToken) {
         if pending.count >= Self.maximumPending { pending.removeFirst() }
-        pending.append(Pending(token: token, rule: rule))
+        pending.append((token, rule))
     }
 
     /// Removes the pending rules of a device.
