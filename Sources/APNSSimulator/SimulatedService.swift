@@ -95,7 +95,7 @@ final class SimulatedService: Sendable {
             case .device(let token):
                 guard let refusal = state.devices.refusal(of: token, topic: topic, state.settings) else { break }
                 let delay = state.delay?.draw(&state.generator) ?? 0
-                return PushEffect(answer: .response(PushAction.Response(refusal)), accepts: false, delay: delay)
+                return PushEffect(answer: .response(refusal), accepts: false, delay: delay)
             case .app: event.point = .channels
             case .channel, .connection: break
             }

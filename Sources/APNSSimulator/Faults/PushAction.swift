@@ -157,7 +157,7 @@ extension PushAction {
     private static func response(_ text: String, _ reader: inout RuleReader) throws(RuleError) -> Response {
         var response: PushAction.Response
         if let refusal = Refusal(named: text) {
-            response = PushAction.Response(status: refusal.status, reason: refusal.reason)
+            response = refusal
         } else if let status = Int(text), (200...599).contains(status) {
             let reason = try takeReason(&reader)
             response = PushAction.Response(
@@ -206,12 +206,6 @@ extension PushAction {
         case 503: .serviceUnavailable
         default: nil
         }
-    }
-}
-
-extension PushAction.Response {
-    init(_ refusal: Refusal) {
-        self.init(status: refusal.status, reason: refusal.reason, timestamp: refusal.timestamp)
     }
 }
 

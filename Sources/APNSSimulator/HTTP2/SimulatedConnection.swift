@@ -152,14 +152,16 @@ final class SimulatedConnection {
         // Updated after the decision, because a GOAWAY sent by it may exclude this request.
         defer { ending.processed = max(ending.processed, slot.stream) }
         do throws(Refusal) {
-            if slot.request.isAboutChannels {
-                let (effect, answer) = try channels.decide(slot, id: id, ordinal: ordinal)
-                carryOut(effect, on: slot, ordinarily: answer)
-            } else {
-                carryOut(try decide(slot, id: id), on: slot, ordinarily: nil)
-            }
+            let (effect, answer) =
+                slot.request.isAboutChannels
+                ? try channels.decide(slot, id: id, ordinal: ordinal) : (try decide(slot, id: id), nil)
+            // The request has passed the checks, which authenticates the client.
+            announce(limit.trust())
+            carryOut(effect, on: slot, ordinarily: answer)
         } catch {
-            refuse(slot, error)
+            credentials.refused(error)
+            let effect = PushEffect(answer: .response(error), accepts: false, delay: service.ordinaryDelay())
+            carryOut(effect, on: slot, ordinarily: nil)
         }
     }
 
@@ -176,17 +178,6 @@ final class SimulatedConnection {
             service.addFeedback(token, milliseconds: response.timestamp ?? moment.date)
         }
         return effect
-    }
-
-    /// Answers with the reason for which a request is refused.
-    private func refuse(_ slot: StreamSlot, _ refusal: Refusal) {
-        credentials.refused(refusal)
-        let outcome = ReceivedNotification.Outcome.answered(status: refusal.status, reason: refusal.reason)
-        let delay = service.ordinaryDelay()
-        recording?.record(slot, accepted: false, outcome, delay: delay, date: moment.date)
-        slot.fate = .refused
-        slot.heldAnswer = PreparedAnswer(PushAction.Response(refusal), milliseconds: moment.date)
-        hold(slot, delay)
     }
 
     func streamClosed(_ slot: StreamSlot, errorCode: UInt32) {
@@ -207,10 +198,9 @@ final class SimulatedConnection {
         return id
     }
 
-    /// Carries out the decision on a request that has passed the checks, which authenticates the client.
+    /// Carries out the decision on a request.
     /// - Parameter answer: the answer unless a rule gives another; nil for a plain 200.
     private func carryOut(_ effect: PushEffect, on slot: StreamSlot, ordinarily answer: PreparedAnswer?) {
-        announce(limit.trust())
         slot.fate = effect.accepts && !slot.request.isManagement ? .accepted : .refused
         recording?.record(slot, accepted: effect.accepts, effect.outcome, delay: effect.delay, date: moment.date)
         slot.heldAnswer = answer
