@@ -30,16 +30,15 @@ enum Hexadecimal {
         return word
     }
 
-    /// Returns the 16 lower-case digits of a word.
-    static func text(_ word: UInt64) -> String {
-        let digits = String(word, radix: 16)
-        return String(repeating: "0", count: 16 - digits.count) + digits
-    }
-
     /// Returns the lower-case digits of bytes, two each.
-    static func text(_ bytes: some Sequence<UInt8>) -> String {
-        var text = ""
-        for byte in bytes { text += byte < 16 ? "0" + String(byte, radix: 16) : String(byte, radix: 16) }
-        return text
+    static func text(_ bytes: some Collection<UInt8>) -> String {
+        func digit(_ value: UInt8) -> UInt8 { value < 10 ? value + 0x30 : value + 0x57 }
+        return String(unsafeUninitializedCapacity: 2 * bytes.count) { text in
+            for (index, byte) in bytes.enumerated() {
+                text[2 * index] = digit(byte >> 4)
+                text[2 * index + 1] = digit(byte & 0x0F)
+            }
+            return 2 * bytes.count
+        }
     }
 }

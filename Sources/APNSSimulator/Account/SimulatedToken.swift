@@ -69,11 +69,7 @@ package struct SimulatedToken: Hashable, Sendable {
     }
 
     /// The lower-case hex digits.
-    package var hex: String {
-        var text = Hexadecimal.text(words.0) + Hexadecimal.text(words.1)
-        text += Hexadecimal.text(words.2) + Hexadecimal.text(words.3)
-        return text + Hexadecimal.text(tail)
-    }
+    package var hex: String { Hexadecimal.text(bytes) }
 
     package static func == (left: Self, right: Self) -> Bool {
         left.words == right.words && left.tail == right.tail
