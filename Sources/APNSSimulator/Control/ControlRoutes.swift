@@ -14,8 +14,7 @@ struct ControlRoutes: Sendable {
     /// - Parameter names: further host names that requests can be sent to.
     func router(names: [String]) -> Router<ControlContext> {
         var routes = RouteList()
-        routes.router.middlewares.add(ControlErrors())
-        routes.router.middlewares.add(RefusedPages(rule: ForeignRequests(names: names)))
+        routes.router.middlewares.add(ControlErrors(foreign: ForeignRequests(names: names)))
         addHealthAndAccount(to: &routes)
         addRules(\.rules, at: "/rules", example: "prefix=dead,answer=410", to: &routes)
         addDelay(to: &routes)
@@ -31,7 +30,8 @@ struct ControlRoutes: Sendable {
         let (router, lines) = (routes.router, routes.lines)
         let list: @Sendable () throws -> Response = { try .control(["routes": lines]) }
         if let recorder = service.recorder {
-            InboxRoutes(service, recorder, port: listeners.main.port).add(to: router, otherwise: list)
+            InboxRoutes(inbox: Inbox(service: service, recorder: recorder, port: listeners.main.port))
+                .add(to: router, otherwise: list)
         } else {
             router.get("/") { _, _ in try list() }
         }
