@@ -10,7 +10,7 @@ package final class Recorder: Sendable {
     private struct State {
         var ring: NotificationRing
         var waiters: [UInt64: CheckedContinuation<Void, Never>] = [:]
-        /// The ``waiters`` that wait in ``Recorder/next(after:atMost:)``.
+        /// The ``waiters`` that wait in ``Recorder/notifications(_:wait:)`` without a limit.
         var followers: Set<UInt64> = []
         var nextWaiter: UInt64 = 0
         var waitsEnded = false
@@ -84,19 +84,6 @@ package final class Recorder: Sendable {
         }
     }
 
-    /// Returns the entries after a number, oldest first, and waits for the first one. Returns none when the simulator
-    /// stops or the task is cancelled.
-    func next(after sequence: UInt64, atMost limit: Int) async -> NotificationPage {
-        var filter = NotificationFilter()
-        filter.after = sequence
-        filter.limit = limit
-        while true {
-            let (page, isOver) = state.withLock { ($0.ring.page(filter), $0.waitsEnded) }
-            if !page.entries.isEmpty || isOver || Task.isCancelled { return page }
-            await change(after: page.last, isFollower: true)
-        }
-    }
-
     /// Deletes all recorded notifications.
     /// - Returns: their number.
     @discardableResult
@@ -120,16 +107,17 @@ package final class Recorder: Sendable {
     }
 
     /// Returns the selected notifications, and waits for the first if there is none yet.
-    /// - Parameter wait: the maximum wait. It ends early, without notifications, when the simulator stops or the task
-    ///   is cancelled.
-    package func notifications(_ filter: NotificationFilter, wait: Duration) async -> NotificationPage {
-        let deadline = ContinuousClock.now + wait
+    /// - Parameter wait: the maximum wait; nil to follow the recording without a limit, which does not count as
+    ///   ``waiting``. It ends early, without notifications, when the simulator stops or the task is cancelled.
+    package func notifications(_ filter: NotificationFilter, wait: Duration?) async -> NotificationPage {
+        let deadline = wait.map { ContinuousClock.now + $0 }
         var filter = filter
         while true {
-            let (page, isOver) = state.withLock { ($0.ring.page(filter), $0.waitsEnded) }
-            if !page.entries.isEmpty || isOver || Task.isCancelled || ContinuousClock.now >= deadline { return page }
-            // Entries up to here cannot match any more, but an overwritten range must still be reported at the end.
+            let (page, waitsEnded) = state.withLock { ($0.ring.page(filter), $0.waitsEnded) }
+            let isOver = waitsEnded || Task.isCancelled || deadline.map { ContinuousClock.now >= $0 } ?? false
+            if !page.entries.isEmpty || isOver { return page }
             await change(after: page.last, until: deadline)
+            // Entries up to here cannot match any more, but an overwritten range must still be reported at the end.
             if page.overwritten == 0 { filter.after = max(filter.after, page.last) }
         }
     }
@@ -147,9 +135,10 @@ package final class Recorder: Sendable {
     /// Closes the file. Later notifications are kept in memory only.
     func closeFile() { file?.close() }
 
-    private func change(after sequence: UInt64, until deadline: ContinuousClock.Instant) async {
+    private func change(after sequence: UInt64, until deadline: ContinuousClock.Instant?) async {
+        guard let deadline else { return await change(after: sequence, isFollower: true) }
         await withTaskGroup(of: Void.self) { group in
-            group.addTask { await self.change(after: sequence) }
+            group.addTask { await self.change(after: sequence, isFollower: false) }
             group.addTask {
                 // Throws only when cancelled, which happens when the other task ends first.
                 try? await Task.sleep(until: deadline, clock: .continuous)
@@ -159,7 +148,7 @@ package final class Recorder: Sendable {
         }
     }
 
-    private func change(after sequence: UInt64, isFollower: Bool = false) async {
+    private func change(after sequence: UInt64, isFollower: Bool) async {
         let number = state.withLock { state in
             state.nextWaiter += 1
             return state.nextWaiter
