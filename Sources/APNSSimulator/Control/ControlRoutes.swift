@@ -71,7 +71,7 @@ struct ControlRoutes: Sendable {
 
     // MARK: Behaviour, in the forms of the command line
 
-    private struct RuleTexts: Codable {
+    private struct RuleTexts: Decodable {
         let rules: [String]
     }
 
@@ -85,7 +85,7 @@ struct ControlRoutes: Sendable {
         example: String, to routes: inout RouteList
     ) {
         let answer = { @Sendable () throws -> Response in
-            try .control(RuleTexts(rules: service.state.withLock { $0[keyPath: script].inForce.map(\.text) }))
+            try .control(["rules": service.state.withLock { $0[keyPath: script].inForce.map(\.text) }])
         }
         routes.add(.get, path) { _, _ in try answer() }
         routes.add(.put, path, #" {"rules":["RULE"]}"#) { request, _ in
@@ -106,29 +106,22 @@ struct ControlRoutes: Sendable {
         }
     }
 
-    private struct Delay: Codable {
+    private struct Delay: Decodable {
         let delay: String?
 
-        init(_ delay: AnswerDelay?) { self.delay = delay?.description }
-
-        // Encodes nil as null, where the synthesized encoder would omit the member.
-        func encode(to encoder: any Encoder) throws {
-            var container = encoder.container(keyedBy: CodingKeys.self)
-            try container.encode(delay, forKey: .delay)
+        private enum Key: CodingKey {
+            case delay
         }
 
         // The member must be present, even if it is null: a body without it was meant for another route.
         init(from decoder: any Decoder) throws {
-            delay = try decoder.container(keyedBy: CodingKeys.self).decode(String?.self, forKey: .delay)
-        }
-
-        private enum CodingKeys: CodingKey {
-            case delay
+            delay = try decoder.container(keyedBy: Key.self).decode(String?.self, forKey: .delay)
         }
     }
 
     private func addDelay(to routes: inout RouteList) {
-        routes.add(.get, "/delay") { _, _ in try .control(Delay(service.delay)) }
+        let answer = { @Sendable in try Response.control(["delay": service.delay?.description]) }
+        routes.add(.get, "/delay") { _, _ in try answer() }
         routes.add(.put, "/delay", #" {"delay":"20ms±5ms"|null}"#) { request, _ in
             let body = try await request.control(Delay.self, example: #"{"delay":"20ms±5ms"} or {"delay":null}"#)
             service.delay = try body.delay.map { text in
@@ -137,16 +130,16 @@ struct ControlRoutes: Sendable {
                 }
                 return delay
             }
-            return try .control(Delay(service.delay))
+            return try answer()
         }
     }
 
-    private struct Settings: Codable {
+    private struct Settings: Decodable {
         let settings: String
     }
 
     private func addSettings(to routes: inout RouteList) {
-        let answer = { @Sendable in try Response.control(Settings(settings: service.settings.description)) }
+        let answer = { @Sendable in try Response.control(["settings": service.settings.description]) }
         routes.add(.get, "/settings") { _, _ in try answer() }
         routes.add(.patch, "/settings", #" {"settings":"KEY=VALUE,KEY=VALUE"}"#) { request, _ in
             let body = try await request.control(Settings.self, example: #"{"settings":"token-interval=off"}"#)
@@ -157,12 +150,12 @@ struct ControlRoutes: Sendable {
         }
     }
 
-    private struct Topics: Codable {
+    private struct Topics: Decodable {
         let topics: [String]
     }
 
     private func addTopics(to routes: inout RouteList) {
-        let answer = { @Sendable in try Response.control(Topics(topics: service.topics.sorted())) }
+        let answer = { @Sendable in try Response.control(["topics": service.topics.sorted()]) }
         routes.add(.get, "/topics") { _, _ in try answer() }
         routes.add(.put, "/topics", #" {"topics":["BUNDLE-ID"]}"#) { request, _ in
             let body = try await request.control(Topics.self, example: #"{"topics":["com.example.app"]}"#)
@@ -171,13 +164,13 @@ struct ControlRoutes: Sendable {
         }
     }
 
-    private struct Devices: Codable {
+    private struct Devices: Decodable {
         let devices: [String]
     }
 
     private func addDevices(to routes: inout RouteList) {
         let answer = { @Sendable in
-            try Response.control(Devices(devices: service.state.withLock { $0.devices.devices.map(\.text) }))
+            try Response.control(["devices": service.state.withLock { $0.devices.devices.map(\.text) }])
         }
         let read = { @Sendable (request: Request) in
             let example = #"{"devices":["token=00fc…,topic=com.example.app,state=unregistered"]}"#
@@ -233,17 +226,8 @@ struct ControlRoutes: Sendable {
 
     // MARK: Feedback
 
-    private struct WaitingFeedback: Encodable {
-        struct Entry: Encodable {
-            let token: String
-            let seconds: UInt32
-        }
-
-        let records: [Entry]
-    }
-
-    private struct NewFeedback: Decodable {
-        struct Entry: Decodable {
+    private struct Feedback: Codable {
+        struct Entry: Codable {
             let token: String
             let seconds: Int64?
         }
@@ -254,13 +238,13 @@ struct ControlRoutes: Sendable {
     private func addFeedback(to routes: inout RouteList) {
         routes.add(.get, "/feedback") { _, _ in
             let records = service.waitingFeedback.map {
-                WaitingFeedback.Entry(token: $0.token.hex, seconds: $0.seconds)
+                Feedback.Entry(token: $0.token.hex, seconds: Int64($0.seconds))
             }
-            return try .control(WaitingFeedback(records: records))
+            return try .control(Feedback(records: records))
         }
         routes.add(.post, "/feedback", #" {"records":[{"token":"HEX","seconds":NUMBER}]}"#) { request, _ in
             let body = try await request.control(
-                NewFeedback.self, example: #"{"records":[{"token":"00fc…","seconds":1700000000}]}"#)
+                Feedback.self, example: #"{"records":[{"token":"00fc…","seconds":1700000000}]}"#)
             let records = try Self.records(body, now: WallClock.milliseconds() / 1000)
             return try .control(["waiting": service.addFeedback(records)])
         }
@@ -268,7 +252,7 @@ struct ControlRoutes: Sendable {
     }
 
     /// - Parameter now: seconds since 1970, the time of records without one.
-    private static func records(_ body: NewFeedback, now: Int64) throws(ControlError) -> [FeedbackRecord] {
+    private static func records(_ body: Feedback, now: Int64) throws(ControlError) -> [FeedbackRecord] {
         var records: [FeedbackRecord] = []
         for (index, entry) in body.records.enumerated() {
             guard let token = SimulatedToken(hex: entry.token),
