@@ -9,9 +9,8 @@ package final class Recorder: Sendable {
 
     private struct State {
         var ring: NotificationRing
-        var waiters: [UInt64: CheckedContinuation<Void, Never>] = [:]
-        /// The ``waiters`` that wait in ``Recorder/notifications(_:wait:)`` without a limit.
-        var followers: Set<UInt64> = []
+        /// A follower waits in ``Recorder/notifications(_:wait:)`` without a limit.
+        var waiters: [UInt64: (continuation: CheckedContinuation<Void, Never>, isFollower: Bool)] = [:]
         var nextWaiter: UInt64 = 0
         var waitsEnded = false
     }
@@ -43,13 +42,10 @@ package final class Recorder: Sendable {
         let (sequence, waiters) = state.withLock { state in
             let sequence = state.ring.append(notification)
             let waiters = state.waiters
-            if !waiters.isEmpty {
-                state.waiters = [:]
-                state.followers = []
-            }
+            if !waiters.isEmpty { state.waiters = [:] }
             return (sequence, waiters)
         }
-        for waiter in waiters.values { waiter.resume() }
+        for waiter in waiters.values { waiter.continuation.resume() }
         return sequence
     }
 
@@ -57,9 +53,7 @@ package final class Recorder: Sendable {
     package var count: UInt64 { state.withLock { $0.ring.newest } }
 
     /// The number of requests that wait for the next notification.
-    var waiting: Int {
-        state.withLock { state in state.waiters.keys.count { !state.followers.contains($0) } }
-    }
+    var waiting: Int { state.withLock { $0.waiters.values.count { !$0.isFollower } } }
 
     /// The number of kept notifications, and the number of the newest.
     var extent: (kept: Int, newest: UInt64) { state.withLock { ($0.ring.count, $0.ring.newest) } }
@@ -127,9 +121,9 @@ package final class Recorder: Sendable {
         let waiters = state.withLock { state in
             state.waitsEnded = true
             defer { state.waiters = [:] }
-            return Array(state.waiters.values)
+            return state.waiters
         }
-        for waiter in waiters { waiter.resume() }
+        for waiter in waiters.values { waiter.continuation.resume() }
     }
 
     /// Closes the file. Later notifications are kept in memory only.
@@ -158,17 +152,13 @@ package final class Recorder: Sendable {
                 let waits = state.withLock { state in
                     // A cancellation before this point found no waiter to resume.
                     guard state.ring.newest <= sequence, !state.waitsEnded, !Task.isCancelled else { return false }
-                    state.waiters[number] = continuation
-                    if isFollower { state.followers.insert(number) }
+                    state.waiters[number] = (continuation, isFollower)
                     return true
                 }
                 if !waits { continuation.resume() }
             }
         } onCancel: {
-            state.withLock { state in
-                state.followers.remove(number)
-                return state.waiters.removeValue(forKey: number)
-            }?.resume()
+            state.withLock { $0.waiters.removeValue(forKey: number) }?.continuation.resume()
         }
     }
 }
