@@ -1,4 +1,5 @@
 import APNS
+import Glibc
 import TLS
 
 /// A client's push certificate.
@@ -219,10 +220,7 @@ final class ClientCredentials {
 
 extension UnsafeBufferPointer<UInt8> {
     fileprivate func isSame(as bytes: [UInt8]) -> Bool {
-        guard count == bytes.count else { return false }
-        return bytes.withUnsafeBufferPointer { other in
-            for index in 0..<count where self[index] != other[index] { return false }
-            return true
-        }
+        guard let baseAddress, count == bytes.count else { return false }
+        return memcmp(baseAddress, bytes, count) == 0
     }
 }
