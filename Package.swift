@@ -194,8 +194,8 @@ let package = Package(
         .testTarget(
             name: "APNSSimulatorTests",
             dependencies: [
-                "APNS", "APNSSimulator", "HTTPPort", "LegacyAPNS", "TLS", "TestSupport", "apns-simulator", nioCore,
-                nioPosix,
+                "APNS", "APNSSimulator", "HTTPPort", "LegacyAPNS", "PrintableText", "TLS", "TestSupport",
+                "apns-simulator", nioCore, nioPosix,
             ]),
         .testTarget(
             name: "EndToEndTests",

@@ -1,4 +1,4 @@
-/// Conversion between hex digits and numbers.
+/// The values of hex digits.
 enum Hexadecimal {
     // A table behind a pointer, because an array's subscript checks bounds and uniqueness for every digit of every
     // request. Safe although unchecked: it is filled once during initialization and never written again.
@@ -28,17 +28,5 @@ enum Hexadecimal {
             word = word << 4 | UInt64(value & 0x0F)
         }
         return word
-    }
-
-    /// Returns the lower-case digits of bytes, two each.
-    static func text(_ bytes: some Collection<UInt8>) -> String {
-        func digit(_ value: UInt8) -> UInt8 { value < 10 ? value + 0x30 : value + 0x57 }
-        return String(unsafeUninitializedCapacity: 2 * bytes.count) { text in
-            for (index, byte) in bytes.enumerated() {
-                text[2 * index] = digit(byte >> 4)
-                text[2 * index + 1] = digit(byte & 0x0F)
-            }
-            return 2 * bytes.count
-        }
     }
 }

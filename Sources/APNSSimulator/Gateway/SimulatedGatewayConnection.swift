@@ -97,6 +97,7 @@ struct SimulatedGatewayConnection: BinaryConnection {
     }
 
     /// Sends a shutdown packet that names the last accepted notification, and ends the connection.
+    @discardableResult
     mutating func shutDown(at moment: SimulatedMoment) -> Bool {
         switch phase {
         case .open: end(with: GatewayAction.Packet(status: .shutdown), identifier: lastAccepted, delay: 0, at: moment)

@@ -53,14 +53,7 @@ package struct NotificationLines: Sendable {
         last = newest
     }
 
-    private static func more(_ count: UInt64) -> String {
-        var (digits, groups) = ("\(count)", [] as [String])
-        while digits.count > 3 {
-            groups.insert(String(digits.suffix(3)), at: 0)
-            digits.removeLast(3)
-        }
-        return "… and \(([digits] + groups).joined(separator: ",")) more"
-    }
+    private static func more(_ count: UInt64) -> String { "… and \(Int(clamping: count).grouped) more" }
 
     /// Returns a notification on one line for a terminal, such as
     /// `✓ 200  00fc13ad…  alert "Your order — On its way"  com.example.app  41 ms  apns-id 7a0d…`.

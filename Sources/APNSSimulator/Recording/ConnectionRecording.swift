@@ -1,4 +1,5 @@
 import APNS
+import PrintableText
 
 /// The recording of one connection.
 struct ConnectionRecording {
@@ -69,7 +70,7 @@ struct ConnectionRecording {
         delay: Int64 = 0, date: Int64
     ) {
         var received = received(accepted: accepted, outcome, delay: delay, date: date)
-        if let token = notification.token, !token.isEmpty { received.token = Hexadecimal.text(token) }
+        if let token = notification.token, !token.isEmpty { received.token = token.hex }
         received.identifier = notification.identifier
         received.expiration = notification.expiration.map { Int64($0) }
         received.priority = notification.priority.map { Int($0) }

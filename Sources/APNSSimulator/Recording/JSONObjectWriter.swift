@@ -1,3 +1,5 @@
+import PrintableText
+
 /// Writes a JSON object, member by member.
 ///
 /// Embeds given JSON unchanged: an encoder would parse it and reformat its numbers.
@@ -52,7 +54,7 @@ struct JSONObjectWriter {
         for byte in text.utf8 {
             switch byte {
             case UInt8(ascii: "\""), UInt8(ascii: "\\"): bytes += [UInt8(ascii: "\\"), byte]
-            case 0..<0x20, 0x7F: bytes += "\\u00\(Hexadecimal.text([byte]))".utf8
+            case 0..<0x20, 0x7F: bytes += Unicode.Scalar(byte).jsonEscape.utf8
             default: bytes.append(byte)
             }
         }

@@ -1,4 +1,5 @@
 import APNS
+import PrintableText
 import TLS
 import TestSupport
 import Testing
@@ -89,7 +90,7 @@ struct GatewayConnectionTests {
     )
     func devices() throws {
         func device(_ byte: UInt8, _ rest: String) throws -> RegisteredDevice {
-            try RegisteredDevice("token=\(Hexadecimal.text(GatewayBytes.token(byte))),topic=\(rest)")
+            try RegisteredDevice("token=\(GatewayBytes.token(byte).hex),topic=\(rest)")
         }
         let rules = ["prefix=a2,answer=1", "prefix=a5,answer=reset"]
         let change: (inout SimulatorConfiguration) throws -> Void = {
