@@ -1,22 +1,63 @@
 /// One scripted fault: what it applies to, and its effect.
 ///
-/// A rule is written as keys and values, such as `prefix=dead,answer=410` or `at=connect,answer=close,times=2`.
-/// ``RuleMatcher`` reads the keys that select what it applies to; the action reads the others.
+/// A rule is written as keys and values, such as `prefix=dead,answer=410` or `at=connect,answer=close,times=2`. Some keys
+/// are conditions, all of which must be met; the action reads the others.
 package struct Rule<Action: RuleAction>: Equatable, Sendable {
     /// The rule as written, without the spaces around its parts.
     package let text: String
-    /// The conditions of the rule.
-    package let matcher: RuleMatcher
+    /// The point that the rule applies to.
+    package let point: RulePoint
+    /// The token's first digits; `nil` for all tokens.
+    private(set) var prefix: TokenPrefix?
+    /// The probability that the rule applies, from 0 to 1.
+    package private(set) var rate: Double?
+    /// The number of times that the rule applies to each target, or to connections.
+    package private(set) var times: Int?
+    /// The interval: the rule applies to every N-th request of a connection, or to every N-th connection.
+    package private(set) var after: Int?
+    /// The number of the connection, from 1; `nil` for all.
+    package private(set) var connection: Int?
     /// The action.
     package let action: Action
 
     /// - Throws: ``RuleError`` that names the rule and the key.
     package init(_ text: String) throws(RuleError) {
         var reader = try RuleReader(text)
-        matcher = try RuleMatcher(&reader, Action.self)
-        action = try Action(&reader, at: matcher.point)
+        let points = Action.points
+        if points.count == 1 {
+            point = points[0]
+        } else {
+            let names = points.map(\.rawValue).joined(separator: ", ")
+            point =
+                try reader.take("at", "must be one of \(names)") { name in points.first { $0.rawValue == name } }
+                ?? points[0]
+        }
+        let conditions = Action.conditions(at: point)
+        if conditions.contains(.rate) {
+            rate = try reader.take("rate", "must be a number above 0, up to 1") { text in
+                Double(text).flatMap { $0 > 0 && $0 <= 1 ? $0 : nil }
+            }
+        }
+        if conditions.contains(.times) { times = try reader.count("times") }
+        if conditions.contains(.after) { after = try reader.count("after") }
+        if conditions.contains(.connection) { connection = try reader.count("connection") }
+        if conditions.contains(.prefix) {
+            prefix = try reader.take("prefix", "must be 1 to 64 hex digits") { TokenPrefix($0) }
+        }
+        action = try Action(&reader, at: point)
         try reader.finish()
         self.text = reader.written
+    }
+
+    /// Returns true if all conditions except `times` are met.
+    func meets(_ event: RuleEvent, _ generator: inout SeededGenerator) -> Bool {
+        guard point == event.point, connection == nil || connection == event.connection else { return false }
+        if let prefix {
+            guard case .device(let token) = event.target, prefix.matches(token) else { return false }
+        }
+        if let after, event.ordinal % after != 0 { return false }
+        if let rate, generator.fraction() >= rate { return false }
+        return true
     }
 }
 
@@ -55,57 +96,6 @@ package enum RuleCondition: Sendable {
     case after
     /// The N-th connection.
     case connection
-}
-
-/// The conditions of a rule; all must be met.
-package struct RuleMatcher: Equatable, Sendable {
-    /// The point that the rule applies to.
-    package let point: RulePoint
-    /// The token's first digits; `nil` for all tokens.
-    var prefix: TokenPrefix?
-    /// The probability that the rule applies, from 0 to 1.
-    package var rate: Double?
-    /// The number of times that the rule applies to each target, or to connections.
-    package var times: Int?
-    /// The interval: the rule applies to every N-th request of a connection, or to every N-th connection.
-    package var after: Int?
-    /// The number of the connection, from 1; `nil` for all.
-    package var connection: Int?
-
-    init<Action: RuleAction>(_ reader: inout RuleReader, _: Action.Type) throws(RuleError) {
-        let points = Action.points
-        if points.count == 1 {
-            point = points[0]
-        } else {
-            let names = points.map(\.rawValue).joined(separator: ", ")
-            point =
-                try reader.take("at", "must be one of \(names)") { name in points.first { $0.rawValue == name } }
-                ?? points[0]
-        }
-        let conditions = Action.conditions(at: point)
-        if conditions.contains(.rate) {
-            rate = try reader.take("rate", "must be a number above 0, up to 1") { text in
-                Double(text).flatMap { $0 > 0 && $0 <= 1 ? $0 : nil }
-            }
-        }
-        if conditions.contains(.times) { times = try reader.count("times") }
-        if conditions.contains(.after) { after = try reader.count("after") }
-        if conditions.contains(.connection) { connection = try reader.count("connection") }
-        if conditions.contains(.prefix) {
-            prefix = try reader.take("prefix", "must be 1 to 64 hex digits") { TokenPrefix($0) }
-        }
-    }
-
-    /// Returns true if all conditions except `times` are met.
-    func meets(_ event: RuleEvent, _ generator: inout SeededGenerator) -> Bool {
-        guard point == event.point, connection == nil || connection == event.connection else { return false }
-        if let prefix {
-            guard case .device(let token) = event.target, prefix.matches(token) else { return false }
-        }
-        if let after, event.ordinal % after != 0 { return false }
-        if let rate, generator.fraction() >= rate { return false }
-        return true
-    }
 }
 
 /// An event that rules are matched against: a request, a notification or a connection.
@@ -192,7 +182,7 @@ struct RuleScript<Action: RuleAction>: Sendable {
     var knownTargets: Int { met.reduce(0) { $0 + $1.count } }
 
     /// True if any rule applies to something other than connections.
-    var judgesMoreThanConnections: Bool { !pending.isEmpty || rules.contains { $0.matcher.point != .connect } }
+    var judgesMoreThanConnections: Bool { !pending.isEmpty || rules.contains { $0.point != .connect } }
 
     /// Calls the body with the actions that apply, in the order of the rules, until it returns true.
     mutating func apply(
@@ -203,8 +193,8 @@ struct RuleScript<Action: RuleAction>: Sendable {
         {
             if decides(pending.remove(at: index).rule.action) { return }
         }
-        for index in rules.indices where rules[index].matcher.meets(event, &generator) {
-            if let times = rules[index].matcher.times, met[index].add(event.target) > times { continue }
+        for index in rules.indices where rules[index].meets(event, &generator) {
+            if let times = rules[index].times, met[index].add(event.target) > times { continue }
             if decides(rules[index].action) { return }
         }
     }
