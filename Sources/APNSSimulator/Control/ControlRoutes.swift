@@ -202,13 +202,13 @@ struct ControlRoutes: Sendable {
                 !text.isEmpty && text.allSatisfy { $0.isASCII && ($0.isLetter || $0.isNumber) } ? text : nil
             }
             try query.finish()
-            return try .control(["connections": connections.fire(SimulatorShutdown(reason: reason ?? "Shutdown"))])
+            return try .control(["connections": connections.fire(.shutDown(reason: reason ?? "Shutdown"))])
         }
         routes.add(.post, "/faults/drop") { _, _ in
-            try .control(["connections": connections.fire(SimulatorDrop())])
+            try .control(["connections": connections.fire(.drop)])
         }
         routes.add(.post, "/faults/wedge") { _, _ in
-            try .control(["connections": connections.fire(SimulatorWedge())])
+            try .control(["connections": connections.fire(.wedge)])
         }
         routes.add(.post, "/faults/stop-listening") { _, _ in
             try await listeners.stop()

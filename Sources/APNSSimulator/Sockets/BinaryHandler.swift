@@ -34,21 +34,23 @@ final class BinaryHandler<Connection: BinaryConnection>: ChannelInboundHandler {
     }
 
     func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
-        if let handshake = event as? TLSHandshakeCompleted {
+        switch event {
+        case let handshake as TLSHandshakeCompleted:
             connection = Connection(
                 service, client: GatewayClient(handshake.peerCertificate, service.configuration), at: .now())
             proceed(context)
-        } else if event is SimulatorShutdown {
+        case ConnectionEvent.shutDown:
             if connection?.shutDown(at: .now()) == true {
                 proceed(context)
             } else {
                 end()
                 context.close(promise: nil)
             }
-        } else if event is SimulatorDrop {
+        case ConnectionEvent.drop:
             connection?.drop()
             end()
             SocketEnding.drop(context, tls)
+        default: break
         }
         context.fireUserInboundEventTriggered(event)
     }
