@@ -5,11 +5,6 @@ package struct FeedbackRecord: Equatable, Sendable {
     /// When APNs found that the app was removed, in seconds since 1970.
     package var seconds: UInt32
 
-    package init(token: SimulatedToken, seconds: UInt32) {
-        self.token = token
-        self.seconds = seconds
-    }
-
     /// The record on the wire: the time, the token's length, the token; numbers are big-endian.
     ///
     /// Source: Apple, "Binary Provider API" (Local and Remote Notification Programming Guide, archived), "The Feedback

@@ -25,7 +25,9 @@ final class SimulatedConnection {
     private var wheel: DelayWheel
     private var limit: StreamLimit
     private var errors: ErrorRun
-    private var uniqueIDs: UniqueIDSource
+    /// True if answers to notifications for devices have an `apns-unique-id` too, not just those to broadcasts.
+    private let givesUniqueIDs: Bool
+    private var uniqueIDs: SeededGenerator
     private var counters = PushCounters()
     /// The plain 200s among the answers, because counting them by name would cost more.
     private var successes = 0
@@ -50,7 +52,9 @@ final class SimulatedConnection {
             initial: service.configuration.initialStreams, maximum: service.configuration.maximumStreams,
             afterError: settings.errorStreams, isTrusted: certificate != nil)
         errors = ErrorRun(settings)
-        uniqueIDs = UniqueIDSource(service.newID(), forDevices: settings.givesUniqueIDs)
+        givesUniqueIDs = settings.givesUniqueIDs
+        let unique = service.newID()
+        uniqueIDs = SeededGenerator(seed: unique.high ^ unique.low)
         guard fault != .noSettings else { return }
         session = try HTTP2ServerSession(
             owner: self, credentials: credentials, records: service.recorder != nil, streamLimit: limit.current,
@@ -253,8 +257,8 @@ final class SimulatedConnection {
         }
         let isAccepted = if case .accepted = slot.fate { true } else { false }
         slot.fate = .answered(accepted: isAccepted)
-        if uniqueIDs.forDevices && slot.request.path == .device || slot.request.path == .broadcast {
-            slot.setUniqueID(uniqueIDs.next())
+        if givesUniqueIDs && slot.request.path == .device || slot.request.path == .broadcast {
+            slot.setUniqueID(NotificationID(random: &uniqueIDs))
         }
         if let answer = slot.heldAnswer {
             if slot.request.isManagement {
@@ -299,19 +303,4 @@ private struct ConnectionEnding {
     var isByClient = false
 
     func excludes(_ stream: Int32) -> Bool { lastStream.map { stream > $0 } ?? false }
-}
-
-/// The values of `apns-unique-id`.
-private struct UniqueIDSource {
-    /// True if answers to notifications for devices have one too, not just those to broadcasts.
-    let forDevices: Bool
-    private var generator: SeededGenerator
-
-    /// - Parameter seed: an id that no other connection has.
-    init(_ seed: NotificationID, forDevices: Bool) {
-        self.forDevices = forDevices
-        generator = SeededGenerator(seed: seed.high ^ seed.low)
-    }
-
-    mutating func next() -> NotificationID { NotificationID(random: &generator) }
 }
