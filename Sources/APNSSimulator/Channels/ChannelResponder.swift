@@ -45,7 +45,9 @@ struct ChannelResponder {
         guard topic.isListed, credentials.certificate == nil || topic.isOfCertificate else {
             throw Refusal(.topicMismatch)
         }
-        if case .success(let grant) = request.authorization, !topic.isFor(grant) { throw Refusal(.topicMismatch) }
+        if case .value(.success(let grant)) = request.authorization, !topic.isFor(grant) {
+            throw Refusal(.topicMismatch)
+        }
         if request.method == .post || request.path == .allChannels,
             service.settings.appsWithoutBroadcasts.contains(topic.name)
         {

@@ -35,31 +35,32 @@ enum RequestCheck {
             return
         }
         switch request.authorization {
-        case .success: break
-        case .failure(let refusal): throw refusal
-        case nil: throw Refusal(.missingProviderToken)
+        case .value(.success): break
+        case .value(.failure(let refusal)): throw refusal
+        case .absent, .bad: throw Refusal(.missingProviderToken)
         }
     }
 
     private static func headers(_ request: borrowing PushRequest) -> APNSReason? {
         if case .bad = request.id { return .badMessageID }
         if case .bad = request.expiration { return .badExpirationDate }
-        return priorityAndType(request) ?? (request.hasBadCollapseID ? .badCollapseID : nil)
+        if let reason = priorityAndType(request) { return reason }
+        return if case .bad = request.collapseID { .badCollapseID } else { nil }
     }
 
     // A missing type counts as `alert` (assumed; Apple requires the header for watchOS 6 and later).
     private static func priorityAndType(_ request: borrowing PushRequest) -> APNSReason? {
-        if request.priority == .bad { return .badPriority }
+        if case .bad = request.priority { return .badPriority }
         switch request.pushType {
         case .bad: return .invalidPushType
         // Apple: "Always use priority 5. Using priority 10 is an error." Without a priority it passes (assumed).
-        case .value(.background) where request.priority == .value(10): return .badPriority
+        case .value(.background) where request.priority.value == 10: return .badPriority
         case .absent, .value: return nil
         }
     }
 
     private static func topic(_ request: borrowing PushRequest, hasCertificate: Bool) -> APNSReason? {
-        guard let topic = request.topic else {
+        guard case .value(let topic) = request.topic else {
             // A certificate replaces the header, but only for the certificate's own topic.
             guard hasCertificate else { return .missingTopic }
             if case .value(let type) = request.pushType, !type.topicSuffix.isEmpty { return .missingTopic }
@@ -72,7 +73,7 @@ enum RequestCheck {
         // Apple: location supports only token-based authentication. The reason is assumed.
         if hasCertificate, case .value(.location) = request.pushType { return .topicDisallowed }
         // Assumed: a topic that the key is not for is TopicDisallowed.
-        if case .success(let grant) = request.authorization, !topic.isFor(grant) { return .topicDisallowed }
+        if case .value(.success(let grant)) = request.authorization, !topic.isFor(grant) { return .topicDisallowed }
         return nil
     }
 

@@ -176,7 +176,7 @@ final class SimulatedConnection {
         if let sent = service.sendTime?.find(in: slot.bodyBytes) {
             latencies.append(WallClock.microseconds() - sent)
         }
-        let topic = slot.request.topic?.name ?? credentials.certificate?.topic ?? ""
+        let topic = slot.request.topic.value?.name ?? credentials.certificate?.topic ?? ""
         let effect = service.judge(.device(token), topic: topic, id: id, ordinal: ordinal, connection: number)
         if case .response(let response)? = effect.answer, response.status == 410 {
             service.addFeedback(token, milliseconds: response.timestamp ?? moment.date)
@@ -196,7 +196,7 @@ final class SimulatedConnection {
 
     // Every answer has an id: that of the request, as it was written, or a new one.
     private func identify(_ slot: StreamSlot) -> NotificationID {
-        if case .value(let id) = slot.request.id { return id }
+        if let id = slot.request.id.value { return id }
         let id = service.newID()
         id.write(to: slot.idText)
         return id
