@@ -5,7 +5,7 @@ struct JSONObjectCheck {
     private var position: UnsafePointer<UInt8>
     private let end: UnsafePointer<UInt8>
     private var notes: Members?
-    private var name: UnsafeBufferPointer<UInt8>?
+    private var name: [UInt8]?
     /// The members of the object being read, one level down.
     private var inner = (count: 0, hasContentAvailable: false)
     /// Deeper nesting is treated as an attack.
@@ -28,9 +28,7 @@ struct JSONObjectCheck {
 
     /// - Parameter name: the member to look for; a name written with escapes is not found.
     /// - Returns: nil if the bytes are not one JSON object.
-    static func members(
-        of bytes: UnsafeBufferPointer<UInt8>, seeking name: UnsafeBufferPointer<UInt8>?
-    ) -> Members? {
+    static func members(of bytes: UnsafeBufferPointer<UInt8>, seeking name: [UInt8]?) -> Members? {
         guard var check = JSONObjectCheck(bytes) else { return nil }
         check.notes = Members()
         check.name = name

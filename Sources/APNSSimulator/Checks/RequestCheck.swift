@@ -20,10 +20,9 @@ enum RequestCheck {
         }
         if request.hasDuplicates { throw Refusal(.duplicateHeaders) }
         try authorize(request, credentials)
-        let reason =
-            headers(request) ?? topic(request, hasCertificate: credentials.certificate != nil)
-            ?? payload(request, isObject: isObject)
-        if let reason { throw Refusal(reason) }
+        try checkHeaders(request)
+        if let reason = topic(request, hasCertificate: credentials.certificate != nil) { throw Refusal(reason) }
+        if let reason = payload(request, isObject: isObject) { throw Refusal(reason) }
         guard let token = request.token else { throw Refusal(.badDeviceToken) }
         return token
     }
@@ -41,37 +40,29 @@ enum RequestCheck {
         }
     }
 
-    private static func headers(_ request: borrowing PushRequest) -> APNSReason? {
-        if case .bad = request.id { return .badMessageID }
-        if case .bad = request.expiration { return .badExpirationDate }
-        if let reason = priorityAndType(request) { return reason }
-        return if case .bad = request.collapseID { .badCollapseID } else { nil }
-    }
-
-    // A missing type counts as `alert` (assumed; Apple requires the header for watchOS 6 and later).
-    private static func priorityAndType(_ request: borrowing PushRequest) -> APNSReason? {
-        if case .bad = request.priority { return .badPriority }
-        switch request.pushType {
-        case .bad: return .invalidPushType
+    private static func checkHeaders(_ request: borrowing PushRequest) throws(Refusal) {
+        if case .bad = request.id { throw Refusal(.badMessageID) }
+        if case .bad = request.expiration { throw Refusal(.badExpirationDate) }
+        if case .bad = request.priority { throw Refusal(.badPriority) }
+        // A missing type counts as `alert` (assumed; Apple requires the header for watchOS 6 and later).
+        if case .bad = request.pushType { throw Refusal(.invalidPushType) }
         // Apple: "Always use priority 5. Using priority 10 is an error." Without a priority it passes (assumed).
-        case .value(.background) where request.priority.value == 10: return .badPriority
-        case .absent, .value: return nil
-        }
+        if request.pushType.value == .background, request.priority.value == 10 { throw Refusal(.badPriority) }
+        if case .bad = request.collapseID { throw Refusal(.badCollapseID) }
     }
 
     private static func topic(_ request: borrowing PushRequest, hasCertificate: Bool) -> APNSReason? {
         guard case .value(let topic) = request.topic else {
             // A certificate replaces the header, but only for the certificate's own topic.
             guard hasCertificate else { return .missingTopic }
-            if case .value(let type) = request.pushType, !type.topicSuffix.isEmpty { return .missingTopic }
-            return nil
+            return request.pushType.value?.topicSuffix.isEmpty ?? true ? nil : .missingTopic
         }
         guard topic.isWellFormed else { return .badTopic }
         // Assumed: a wrong suffix is BadTopic, not TopicDisallowed.
-        if case .value(let type) = request.pushType, !topic.ends(for: type) { return .badTopic }
+        if let type = request.pushType.value, !topic.ends(for: type) { return .badTopic }
         guard topic.isListed, !hasCertificate || topic.isOfCertificate else { return .topicDisallowed }
         // Apple: location supports only token-based authentication. The reason is assumed.
-        if hasCertificate, case .value(.location) = request.pushType { return .topicDisallowed }
+        if hasCertificate, request.pushType.value == .location { return .topicDisallowed }
         // Assumed: a topic that the key is not for is TopicDisallowed.
         if case .value(.success(let grant)) = request.authorization, !topic.isFor(grant) { return .topicDisallowed }
         return nil
@@ -80,9 +71,8 @@ enum RequestCheck {
     // Assumed: a payload that is not a JSON object counts as empty; Apple has no separate reason.
     private static func payload(_ request: borrowing PushRequest, isObject: () -> Bool) -> APNSReason? {
         guard request.bodyLength > 0 else { return .payloadEmpty }
-        var limit = PushType.alert.maximumPayloadSize
-        if case .value(let type) = request.pushType { limit = type.maximumPayloadSize }
-        guard request.bodyLength <= limit else { return .payloadTooLarge }
+        let type = request.pushType.value ?? .alert
+        guard request.bodyLength <= type.maximumPayloadSize else { return .payloadTooLarge }
         return isObject() ? nil : .payloadEmpty
     }
 }
