@@ -110,15 +110,8 @@ package final class SimulatedAuthority: Sendable {
     private static func alternativeName(_ name: String) throws(SimulatedAuthorityError) -> String {
         var address = in6_addr()
         if inet_pton(AF_INET, name, &address) == 1 || inet_pton(AF_INET6, name, &address) == 1 { return "IP:\(name)" }
-        let isHostName =
-            !name.isEmpty && name.utf8.count <= 253
-            && name.utf8.allSatisfy { byte in
-                switch byte {
-                case 0x30...0x39, 0x41...0x5A, 0x61...0x7A, 0x2A, 0x2D, 0x2E, 0x5F: true
-                default: false
-                }
-            }
-        guard isHostName else {
+        guard (1...253).contains(name.utf8.count), name.utf8.allSatisfy({ $0.isOfName || $0 == UInt8(ascii: "*") })
+        else {
             throw SimulatedAuthorityError("'\(name)' is neither a host name nor an IP address; write names in ASCII")
         }
         return "DNS:\(name)"

@@ -41,14 +41,7 @@ struct TopicFacts: Sendable, Equatable {
     private var names: [String]
 
     init(topic: String, listed: Set<String>, certificate: ClientCertificate?) {
-        isWellFormed =
-            !topic.isEmpty
-            && topic.utf8.allSatisfy { byte in
-                switch byte {
-                case 0x30...0x39, 0x41...0x5A, 0x61...0x7A, 0x2D, 0x2E, 0x5F: true
-                default: false
-                }
-            }
+        isWellFormed = !topic.isEmpty && topic.utf8.allSatisfy(\.isOfName)
         name = topic
         isListed = listed.isEmpty
         isOfCertificate = certificate?.listedTopics?.contains(topic) ?? false
@@ -75,6 +68,16 @@ struct TopicFacts: Sendable, Equatable {
         guard !type.topicSuffix.isEmpty else { return true }
         guard let index = PushType.allCases.firstIndex(of: type) else { return false }
         return suffixes & 1 << UInt32(index) != 0
+    }
+}
+
+extension UInt8 {
+    /// True for letters, digits, hyphens, dots and underscores.
+    var isOfName: Bool {
+        switch self {
+        case 0x30...0x39, 0x41...0x5A, 0x61...0x7A, 0x2D, 0x2E, 0x5F: true
+        default: false
+        }
     }
 }
 
