@@ -62,10 +62,10 @@ final class SimulatedService: Sendable {
     var account: Account { state.withLock { $0.account } }
 
     /// The rules of HTTP/2 in the order in which they apply.
-    var rules: [FaultRule] { state.withLock { $0.rules.inForce } }
+    var rules: [FaultRule] { state.withLock { $0.rules.all } }
 
     /// The rules of the gateway in the order in which they apply.
-    var gatewayRules: [GatewayRule] { state.withLock { $0.gatewayRules.inForce } }
+    var gatewayRules: [GatewayRule] { state.withLock { $0.gatewayRules.all } }
 
     var delay: AnswerDelay? {
         get { state.withLock { $0.delay } }
