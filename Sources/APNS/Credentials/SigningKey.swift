@@ -107,26 +107,7 @@ package final class SigningKey: @unchecked Sendable {
     ///
     /// Both are untrusted.
     package func verifies(_ signature: [UInt8], of message: [UInt8]) -> Bool {
-        guard signature.count == 64, let pair = ECDSA_SIG_new() else { return false }
-        defer {
-            ECDSA_SIG_free(pair)
-            ERR_clear_error()
-        }
-        let r = BN_bin2bn(Array(signature[..<32]), 32, nil)
-        let s = BN_bin2bn(Array(signature[32...]), 32, nil)
-        guard ECDSA_SIG_set0(pair, r, s) == 1 else {
-            BN_free(r)
-            BN_free(s)
-            return false
-        }
-        var der: UnsafeMutablePointer<UInt8>?
-        let length = i2d_ECDSA_SIG(pair, &der)
-        guard length > 0, let der else { return false }
-        defer { CRYPTO_free(der, nil, 0) }
-        guard let context = EVP_MD_CTX_new() else { return false }
-        defer { EVP_MD_CTX_free(context) }
-        return EVP_DigestVerifyInit(context, nil, EVP_sha256(), nil, key) == 1
-            && EVP_DigestVerify(context, der, Int(length), message, message.count) == 1
+        ES256.verifies(signature, of: message, key: key)
     }
 
     private static func typeName(_ key: OpaquePointer) -> String {
@@ -146,4 +127,34 @@ extension SigningKey: CustomStringConvertible, CustomReflectable {
 
     /// Empty, for `dump` and debuggers.
     package var customMirror: Mirror { Mirror(self, children: []) }
+}
+
+/// Signatures in the format of ``SigningKey/signES256(_:)``.
+package enum ES256 {
+    /// Returns true if a signature was made with an EC key on the curve P-256, of exactly that message.
+    ///
+    /// Signature and message are untrusted.
+    package static func verifies(_ signature: [UInt8], of message: [UInt8], key: OpaquePointer) -> Bool {
+        guard signature.count == 64, let pair = ECDSA_SIG_new() else { return false }
+        defer {
+            ECDSA_SIG_free(pair)
+            ERR_clear_error()
+        }
+        let r = BN_bin2bn(Array(signature[..<32]), 32, nil)
+        let s = BN_bin2bn(Array(signature[32...]), 32, nil)
+        guard ECDSA_SIG_set0(pair, r, s) == 1 else {
+            BN_free(r)
+            BN_free(s)
+            return false
+        }
+        // OpenSSL expects DER.
+        var der: UnsafeMutablePointer<UInt8>?
+        let length = i2d_ECDSA_SIG(pair, &der)
+        guard length > 0, let der else { return false }
+        defer { CRYPTO_free(der, nil, 0) }
+        guard let context = EVP_MD_CTX_new() else { return false }
+        defer { EVP_MD_CTX_free(context) }
+        return EVP_DigestVerifyInit(context, nil, EVP_sha256(), nil, key) == 1
+            && EVP_DigestVerify(context, der, Int(length), message, message.count) == 1
+    }
 }

@@ -29,9 +29,6 @@ package final class SimulatedAuthority: Sendable {
     /// The identifier of the team that the key belongs to.
     package static let teamID = "TEAM123456"
 
-    /// The number of days for which its certificates are valid.
-    private static let days = 3650
-
     /// The authority's own certificate, which clients must trust; PEM.
     package let certificatePEM: [UInt8]
     /// The key that signs provider tokens, in the form of Apple's `AuthKey_….p8`; PEM.
@@ -44,13 +41,12 @@ package final class SimulatedAuthority: Sendable {
     package init(now: Int = time(nil)) throws(SimulatedAuthorityError) {
         self.now = now
         key = try P256Key()
-        let template = CertificateTemplate(
+        certificate = try IssuedCertificate(
             subject: [(NID_commonName, "apns-simulator authority")],
             extensions: [
                 (NID_basic_constraints, "critical,CA:true"), (NID_key_usage, "critical,keyCertSign,cRLSign"),
                 (NID_subject_key_identifier, "hash"),
-            ], days: Self.days)
-        certificate = try IssuedCertificate(template, key: key, issuer: nil, now: now)
+            ], key: key, issuer: nil, now: now)
         certificatePEM = try certificate.pem()
         signingKeyPEM = try P256Key().pem()
     }
@@ -100,14 +96,13 @@ package final class SimulatedAuthority: Sendable {
         extensions: [(identifier: Int32, value: String)] = [], ownExtensions: [(oid: String, der: [UInt8])] = []
     ) throws(SimulatedAuthorityError) -> Pair {
         let key = try P256Key()
-        let template = CertificateTemplate(
+        let issued = try IssuedCertificate(
             subject: subject,
             extensions: [
                 (NID_basic_constraints, "critical,CA:false"), (NID_key_usage, "critical,digitalSignature"),
                 (NID_ext_key_usage, usage), (NID_subject_key_identifier, "hash"),
                 (NID_authority_key_identifier, "keyid:always"),
-            ] + extensions, ownExtensions: ownExtensions, days: Self.days)
-        let issued = try IssuedCertificate(template, key: key, issuer: (certificate, self.key), now: now)
+            ] + extensions, ownExtensions: ownExtensions, key: key, issuer: (certificate, self.key), now: now)
         return Pair(certificatePEM: try issued.pem(), keyPEM: try key.pem())
     }
 
@@ -115,34 +110,10 @@ package final class SimulatedAuthority: Sendable {
     private static func alternativeName(_ name: String) throws(SimulatedAuthorityError) -> String {
         var address = in6_addr()
         if inet_pton(AF_INET, name, &address) == 1 || inet_pton(AF_INET6, name, &address) == 1 { return "IP:\(name)" }
-        let isHostName =
-            !name.isEmpty && name.utf8.count <= 253
-            && name.utf8.allSatisfy { byte in
-                switch byte {
-                case 0x30...0x39, 0x41...0x5A, 0x61...0x7A, 0x2A, 0x2D, 0x2E, 0x5F: true
-                default: false
-                }
-            }
-        guard isHostName else {
+        guard (1...253).contains(name.utf8.count), name.utf8.allSatisfy({ $0.isOfName || $0 == UInt8(ascii: "*") })
+        else {
             throw SimulatedAuthorityError("'\(name)' is neither a host name nor an IP address; write names in ASCII")
         }
         return "DNS:\(name)"
-    }
-}
-
-/// A failure to generate or write the simulator's own certificates.
-package struct SimulatedAuthorityError: Error, Equatable, Sendable, CustomStringConvertible {
-    /// The problem, its place, and the remedy.
-    package let description: String
-
-    init(_ description: String) { self.description = description }
-
-    /// Describes an unexpected failure of OpenSSL.
-    init(openSSL what: String) {
-        var text = [CChar](repeating: 0, count: 256)
-        ERR_error_string_n(ERR_get_error(), &text, text.count)
-        ERR_clear_error()
-        let reason = String(decoding: text.prefix { $0 != 0 }.map(UInt8.init(bitPattern:)), as: UTF8.self)
-        self.init("OpenSSL could not \(what): \(reason)")
     }
 }

@@ -88,9 +88,8 @@ package struct PushAction: RuleAction {
 
     package static let points = [RulePoint.request, .channels, .connect]
 
-    package static func conditions(at point: RulePoint) -> RuleConditions {
-        let common: RuleConditions = [.rate, .times, .after, .connection]
-        return point == .request ? common.union(.prefix) : common
+    package static func conditions(at point: RulePoint) -> [RuleCondition] {
+        [.rate, .times, .after, .connection] + (point == .request ? [.prefix] : [])
     }
 
     /// Reads `answer` (a status, a reason, `reset`, `goaway`, `drop`, `silence`), `delay`, `streams` with `for`, and
@@ -158,7 +157,7 @@ extension PushAction {
     private static func response(_ text: String, _ reader: inout RuleReader) throws(RuleError) -> Response {
         var response: PushAction.Response
         if let refusal = Refusal(named: text) {
-            response = PushAction.Response(status: refusal.status, reason: refusal.reason)
+            response = refusal
         } else if let status = Int(text), (200...599).contains(status) {
             let reason = try takeReason(&reader)
             response = PushAction.Response(
@@ -210,9 +209,34 @@ extension PushAction {
     }
 }
 
-extension PushAction.Response {
-    init(_ refusal: Refusal) {
-        self.init(status: refusal.status, reason: refusal.reason, timestamp: refusal.timestamp)
+/// The answer to a refused request; it has a reason.
+typealias Refusal = PushAction.Response
+
+extension PushAction.Response: Error {
+    init(_ reason: APNSReason, timestamp: Int64? = nil) {
+        self.init(status: reason.status, reason: reason.rawValue, timestamp: timestamp)
+    }
+
+    /// The answer to a provider token of a key for the other environment. Apple documents "BadEnvironmentKeyIdInToken";
+    /// the service sends this spelling.
+    static let badEnvironmentKeyInToken = Refusal(status: 403, reason: "BadEnvironmentKeyInToken")
+    /// The answer for an app without broadcasts. Apple documents "FeatureNotEnabled"; the service sends this spelling.
+    static let broadcastFeatureNotEnabled = Refusal(status: 400, reason: "BroadcastFeatureNotEnabled")
+
+    /// Creates the refusal with a given reason: one that Apple documents, or one of the spellings above. Apple,
+    /// "Handling error responses from Apple Push Notification service", has "Service Unavailable" with a space.
+    init?(named reason: String) {
+        let observed = [
+            Self.badEnvironmentKeyInToken, Self.broadcastFeatureNotEnabled,
+            Refusal(status: 503, reason: "Service Unavailable"),
+        ]
+        if let known = APNSReason(rawValue: reason) {
+            self.init(known)
+        } else if let known = observed.first(where: { $0.reason == reason }) {
+            self = known
+        } else {
+            return nil
+        }
     }
 }
 
