@@ -84,8 +84,8 @@ package final class QueueConnection {
     /// Claims jobs and renews the lease.
     package func claim(_ request: ClaimRequest, completion: @escaping (Result<Claimed, QueueFailure>) -> Void) {
         var keyNames = [
-            keys.jobs, keys.retry, keys.claimed(worker), keys.inbox, keys.workers, keys.paused, keys.dead,
-            keys.deadBytes, keys.statsPrefix, keys.next(worker), keys.results, keys.jobCommands, keys.minutesPrefix,
+            keys.jobs, keys.retry, keys.failed, keys.claimed(worker), keys.inbox, keys.workers, keys.paused,
+            keys.dead, keys.deadBytes, keys.statsPrefix, keys.next(worker), keys.results, keys.jobCommands, keys.minutesPrefix,
             keys.configurations, keys.sorted, keys.shares, keys.campaigns, keys.campaignPrefix,
         ]
         if let heartbeat = request.heartbeat {
@@ -166,7 +166,7 @@ package final class QueueConnection {
             [
                 keys.claimed(worker), keys.retry, keys.dead, keys.deadBytes, keys.statsPrefix, keys.results,
                 keys.campaigns, keys.campaignPrefix, keys.cancelled, keys.cancelledBytes,
-                keys.jobCommands,
+                keys.jobCommands, keys.failed,
             ],
             expecting: settlement.expectedArguments,
             arguments: { [worker, limits, keys] command in
@@ -220,7 +220,7 @@ package final class QueueConnection {
             .reclaim,
             [
                 keys.workers, keys.claimed(other), keys.jobs, keys.dead, keys.deadBytes, keys.statsPrefix, keys.results,
-                keys.workerInfo, keys.minutesPrefix, keys.campaigns, keys.campaignPrefix,
+                keys.workerInfo, keys.minutesPrefix, keys.campaigns, keys.campaignPrefix, keys.failed,
             ],
             arguments: { [limits, keys] command in
                 command.append(other)
@@ -250,7 +250,7 @@ package final class QueueConnection {
     ) {
         let keyNames = [
             keys.workers, keys.claimed(worker), keys.inbox, keys.jobs, keys.workerInfo, keys.configurations,
-            keys.shares,
+            keys.shares, keys.failed,
         ]
         scripts.run(
             .release, keyNames + (process.map { [keys.order($0)] } ?? []),

@@ -194,7 +194,8 @@ actor MetricsCollector {
             page.set(WorkerMetric.redisUp, by: [name], lanes.allSatisfy(\.isConnected) ? 1 : 0)
             guard let gauges = lanes.compactMap(\.gauges).first else { continue }
             page.set(WorkerMetric.queueJobs, by: [name, "waiting"], gauges.jobs)
-            page.set(WorkerMetric.queueJobs, by: [name, "retry"], gauges.retries)
+            page.set(WorkerMetric.queueJobs, by: [name, "scheduled"], gauges.later)
+            page.set(WorkerMetric.queueJobs, by: [name, "retrying"], gauges.failed)
             page.set(WorkerMetric.queueJobs, by: [name, "claimed"], gauges.claims)
             page.set(WorkerMetric.queueJobs, by: [name, "dead"], gauges.dead)
             page.set(WorkerMetric.deadLetterBytes, by: [name], gauges.deadBytes)

@@ -15,7 +15,6 @@ extension Settlement {
         case .scheduled(let time):
             var writer = Self.wrapper(of: ended, queue)
             Self.write(.all(count: ended.job.tokenCount), of: ended, to: &writer)
-            writer.write(why: .scheduled)
             postpone(
                 ended.claim, .scheduled, due: .at(milliseconds: time), head: writer.head(), reason: nil,
                 original: ended.original)
@@ -54,13 +53,15 @@ extension Settlement {
     private mutating func postpone(
         _ postponed: JobTally.Postponed, of ended: EndedJob, _ queue: QueueContext, settles: Bool
     ) {
-        var writer = Self.wrapper(of: ended, queue, attempt: postponed.spendsAttempt ? 1 : 0)
+        let fails = postponed.kind == .retried
+        var writer = Self.wrapper(of: ended, queue, attempt: postponed.spendsAttempt ? 1 : 0, fails: fails)
         Self.write(postponed.recipients, of: ended, to: &writer)
-        if postponed.kind == .deferred { writer.write(why: .deferred) }
         let code = postponed.reason.code.text
-        writer.write(
-            errorStatus: postponed.status, reason: code, at: queue.now,
-            refusedBy: ended.refusedBy.isEmpty ? nil : ConfigurationDigest.text(ended.refusedBy))
+        if fails {
+            writer.write(errorStatus: postponed.status, reason: code, at: queue.now)
+        } else {
+            writer.write(waitStatus: postponed.status, reason: code, at: queue.now)
+        }
         if settles {
             postpone(
                 ended.claim, postponed.kind, due: .after(milliseconds: postponed.delay), head: writer.head(),
@@ -113,13 +114,16 @@ extension Settlement {
     // MARK: Wrappers
 
     /// Returns the beginning of a wrapper.
-    /// - Parameter attempt: the number of attempts that are spent now.
+    /// - Parameters:
+    ///   - attempt: the number of attempts that are spent now.
+    ///   - fails: true if the caller writes a failure, which takes the place of the last one.
     private static func wrapper(
-        of ended: EndedJob, _ queue: QueueContext, attempt: Int = 0, namesClaim: Bool = true
+        of ended: EndedJob, _ queue: QueueContext, attempt: Int = 0, fails: Bool = false, namesClaim: Bool = true
     ) -> EnvelopeWriter {
         queue.wrapper(
             of: ended.job, claim: ended.claim, firstClaim: ended.firstClaim,
-            attempt: ended.job.envelope.attempt + attempt, firstSeen: ended.firstSeen, namesClaim: namesClaim)
+            attempt: ended.job.envelope.attempt + attempt, firstSeen: ended.firstSeen,
+            refusedBy: ended.refusedBy, fails: fails, namesClaim: namesClaim)
     }
 
     /// Writes a list of tokens, unless the producer's own is right.

@@ -1,7 +1,7 @@
 -- Settles claims of a lane, each of them only while it is still the lane's own.
 --
 -- KEYS  1 claimed:<lane>  HASH   `<number>.<stamp>` -> job
---       2 retry           ZSET   wrapped jobs by due time (ms)
+--       2 retry           ZSET   scheduled and deferred jobs by due time (ms)
 --       3 dead            ZSET   dead letters by time (ms)
 --       4 dead-bytes      STRING sum of their lengths
 --       5 stats:          prefix of the day's counters
@@ -11,6 +11,7 @@
 --       9 cancelled       ZSET   cancelled jobs by time (ms), kept like dead letters
 --      10 cancelled-bytes STRING sum of their lengths
 --      11 job-commands    HASH   commands about jobs, and their `version`: a guard pauses its campaign
+--      12 failed          ZSET   jobs that failed, by the due time of their next attempt (ms)
 -- ARGV  1 lane            its name
 --       2 max dead        the maximum number of dead letters, and of cancelled jobs
 --       3 max dead age    their maximum age, ms
@@ -34,9 +35,11 @@
 --                                                claim `rest` of the others, whose job is `head`, the original, and '}'
 --         retry  claim delay head start length   some or all notifications of the job are due again in `delay` ms
 --                                                ('+500'), or at a time ('@1792800000000'), as a job of `head`, the
---                                                original, and '}'. The claim stays, for a later action that ends it
+--                                                original, and '}'. It waits among the failed jobs if its head has an
+--                                                `error`. The claim stays, for a later action that ends it
 --         split  claim prefix cut cut_length start length pieces (token_start token_length)...
---                                                the job becomes pieces that are due at once. A piece is `prefix`, its
+--                                                the job becomes pieces that are due at once, among the failed jobs if
+--                                                `prefix` has an `error`. A piece is `prefix`, its
 --                                                tokens, which are the `token_length` bytes of the claimed job from
 --                                                `token_start`, and the original without its list of tokens, which is
 --                                                the `cut_length` bytes of the claimed job from `cut`; a `token_start`
@@ -62,7 +65,7 @@
 -- lane sends it only once.
 
 local claimed, retry, dead, dead_bytes, stats, results, campaigns, campaign_prefix, cancelled, cancelled_bytes,
-    job_commands = unpack(KEYS)
+    job_commands, failed = unpack(KEYS)
 local lane, max_dead, max_dead_age, max_dead_bytes, max_results, max_result_age = unpack(ARGV, 1, 6)
 local now = now_ms()
 local settled, lost, evicted = 0, 0, 0
@@ -75,7 +78,9 @@ local wrong = wrong_type({ [claimed] = 'hash', [stats_key(stats, now)] = 'hash' 
 -- Most settlements are a single acknowledgement, perhaps with the lane's sums, which uses no other keys.
 local after_ack = first_action == 'ack' and FIRST_ACTION + 3 + ARGV[FIRST_ACTION + 2]
 if not wrong and not (after_ack and (ARGV[after_ack] or 'minute') == 'minute') then
-    wrong = wrong_type({ [retry] = 'zset', [dead] = 'zset', [cancelled] = 'zset', [results] = 'stream' })
+    wrong = wrong_type({
+        [retry] = 'zset', [failed] = 'zset', [dead] = 'zset', [cancelled] = 'zset', [results] = 'stream',
+    })
 end
 if wrong then
     return wrong
@@ -123,6 +128,11 @@ local function original_of(body, start, length)
         return body
     end
     return string.sub(body, start + 1, start + length)
+end
+
+-- Adds a job that waits until it is due.
+local function postpone(due, job)
+    redis.call('ZADD', has_failed(job) and failed or retry, due, job)
 end
 
 -- The arguments of the action `minute`.
@@ -192,7 +202,7 @@ while at <= #ARGV do
                     tokens = string.sub(body, token_start + 1, token_start + tokens)
                 end
                 local piece = (pair - first) / 2 + 1
-                redis.call('ZADD', retry, now, string.format('%s,"claim":"%s:%s/%d","tokens":[%s],"job":%s}',
+                postpone(now, string.format('%s,"claim":"%s:%s/%d","tokens":[%s],"job":%s}',
                     prefix, lane, claim, piece, tokens, original))
             end
         end
@@ -205,7 +215,7 @@ while at <= #ARGV do
             if string.sub(delay, 1, 1) == '+' then
                 due = now + due
             end
-            redis.call('ZADD', retry, due, job)
+            postpone(due, job)
         end
         at = at + 6
     elseif action == 'dead' then
@@ -248,7 +258,7 @@ end
 write_results(results, max_results)
 -- The claims show that the sums were not added before: a second run finds none.
 if minutes and (settled > 0 or lost == 0) then
-    sample_backlog(minutes, now, jobs, sorted, inbox, retry)
+    sample_backlog(minutes, now, jobs, sorted, inbox, { retry, failed })
     note_oldest(minute_key(minutes, now), tonumber(oldest))
     add_to_minute(minutes, now, sums)
 end
