@@ -752,7 +752,7 @@ final class FakeThrottledTokens: ThrottledTokenStore {
 
 extension Reason: ExpressibleByStringLiteral {
     /// Creates the reason from its code.
-    package init(stringLiteral code: String) { self.init(.init(text: code)) }
+    public init(stringLiteral code: String) { self.init(.init(text: code)) }
 }
 
 extension LaneCounters {
