@@ -52,6 +52,10 @@ package struct QueueKeys: Sendable {
     package let workerInfo: String
     /// HASH: the digest of a configuration → the time in ms until which a worker that has it counts as living.
     package let configurations: String
+    /// HASH: the deliveries of each app (`:<app>`), and of each app with a push type (`alert:<app>`), and how many of the
+    /// latter's notifications have failed (`failed:alert:<app>`). By these, a failure without a campaign is judged. It has
+    /// at most 1,000 fields, and is kept for two days after the last change.
+    package let deliveries: String
     /// STRING: where the queue's jobs are, in JSON, as its workers know it; see `QueueSource`.
     package let source: String
     /// The prefix of the keys of a day's counters, before the date.
@@ -142,6 +146,7 @@ package struct QueueKeys: Sendable {
         paused = base + "paused"
         workerInfo = base + "worker-info"
         configurations = base + "configurations"
+        deliveries = base + "deliveries"
         source = base + "source"
         statsPrefix = base + "stats:"
         minutesPrefix = base + "minute:"
@@ -163,7 +168,8 @@ package struct QueueKeys: Sendable {
             (jobs, "list"), (retry, "zset"), (failed, "zset"), (sorted, "zset"), (shares, "hash"), (workers, "zset"), (inbox, "list"),
             (dead, "zset"), (deadBytes, "string"), (cancelled, "zset"), (cancelledBytes, "string"),
             (gauges, "string"), (results, "stream"), (resultsMarks, "zset"), (paused, "string"), (workerInfo, "hash"),
-            (configurations, "hash"), (jobCommands, "hash"), (campaigns, "zset"), (source, "string"),
+            (configurations, "hash"), (jobCommands, "hash"), (campaigns, "zset"), (deliveries, "hash"),
+            (source, "string"),
         ] + lanes.flatMap { [(claimed($0), "hash"), (next($0), "string")] }
     }
 

@@ -109,7 +109,7 @@ actor MetricsCollector {
     /// - Parameter place: -1 for notifications that were never created.
     private static func label(ofPushType place: Int) -> String {
         guard place >= 0 else { return "" }
-        return (PushType.allCases.indices.contains(place) ? PushType.allCases[place] : .other).rawValue
+        return PushType.label(at: place)
     }
 
     private func writeCounters(_ reports: [LaneReport]) {

@@ -159,6 +159,16 @@ local function configuration_pause(members, now)
     return math.floor(math.max(1000, math.min((now - (members.enqueued or now)) / 4, 30000)))
 end
 
+-- Returns the deliveries of the group and of the app at the time of a failure, which are in a wrapper; nil if they are not.
+local function seen_deliveries(failure)
+    local seen = type(failure.seen) == 'table' and failure.seen or {}
+    local group, app = seen[1], seen[2]
+    if type(group) == 'number' and type(app) == 'number' and group >= 0 and group < 2 ^ 53 and app >= 0 and app < 2 ^ 53 then
+        return { group = group, app = app }
+    end
+    return nil
+end
+
 -- Returns the last failure as a member of a wrapper, with a leading comma; '' for a job that has not failed.
 local function failure_member(members)
     local failure, facts = members.error, {}
@@ -173,6 +183,13 @@ local function failure_member(members)
     end
     if is_time(failure.at) then
         facts[#facts + 1] = string.format('"at":%.0f', failure.at)
+    end
+    if is_time(failure.first) then
+        facts[#facts + 1] = string.format('"first":%.0f', failure.first)
+    end
+    local seen = seen_deliveries(failure)
+    if seen then
+        facts[#facts + 1] = string.format('"seen":[%.0f,%.0f]', seen.group, seen.app)
     end
     return ',"error":{' .. table.concat(facts, ',') .. '}'
 end

@@ -12,6 +12,7 @@
 --      10 cancelled-bytes STRING sum of their lengths
 --      11 job-commands    HASH   commands about jobs, and their `version`: a guard pauses its campaign
 --      12 failed          ZSET   jobs that failed, by the due time of their next attempt (ms)
+--      13 deliveries      HASH   deliveries and failures of apps and push types
 -- ARGV  1 lane            its name
 --       2 max dead        the maximum number of dead letters, and of cancelled jobs
 --       3 max dead age    their maximum age, ms
@@ -37,6 +38,14 @@
 --                                                ('+500'), or at a time ('@1792800000000'), as a job of `head`, the
 --                                                original, and '}'. It waits among the failed jobs if its head has an
 --                                                `error`. The claim stays, for a later action that ends it
+--         fail   claim rule reason n delay head start length group app members results m
+--                                                n notifications of the job have failed and are due again in `delay` ms,
+--                                                as a job of `head`, which has an `error`, the original, and '}'. `rule`
+--                                                is `<never, always, own or server> <maximum attempts> <1 if they
+--                                                expire>` (see parts/attempts.lua). The failure is judged with the
+--                                                campaign, or with `group`, a push type and an app, and with `app`.
+--                                                Without an attempt left they become a dead letter with `members`, JSON
+--                                                members about it, and m results. The claim stays, too
 --         split  claim prefix cut cut_length start length pieces (token_start token_length)...
 --                                                the job becomes pieces that are due at once, among the failed jobs if
 --                                                `prefix` has an `error`. A piece is `prefix`, its
@@ -48,24 +57,25 @@
 --                                                some or all become a dead letter with the original, and JSON members
 --                                                about it; with the reason Cancelled it is kept with the cancelled
 --                                                jobs. The claim stays, too
---         minute minutes jobs sorted inbox oldest n (field amount)...
+--         minute minutes jobs sorted inbox oldest n (field amount)... m (field amount)...
 --                                                the last action: the lane's sums since it last sent this action.
 --                                                They are added to the minute's counters, whose key begins with
 --                                                `minutes`, unless all claims are lost. The keys of the jobs, the
 --                                                sorted jobs and the inbox are for the sample of the backlog; `oldest`
 --                                                is the age in ms of the oldest job that the lane has claimed, '' if
---                                                unknown
--- Reply { settled, lost, evicted, stopped }
+--                                                unknown. The m sums are those of `deliveries`
+-- Reply { settled, lost, evicted, stopped, exhausted }
 --       settled           the number of claims that were the lane's own
 --       lost              the number of claims that were reclaimed, or settled before, and are left alone
 --       evicted           dead letters evicted to keep within the bounds
 --       stopped           { name, reason, ... } of the campaigns that their guards have paused now
+--       exhausted         { app, n, ... } of notifications that had no attempt left
 --
 -- Run twice, the second run finds no claims and does nothing. The action `minute` alone has no claims to find, so a
 -- lane sends it only once.
 
 local claimed, retry, dead, dead_bytes, stats, results, campaigns, campaign_prefix, cancelled, cancelled_bytes,
-    job_commands, failed = unpack(KEYS)
+    job_commands, failed, deliveries = unpack(KEYS)
 local lane, max_dead, max_dead_age, max_dead_bytes, max_results, max_result_age = unpack(ARGV, 1, 6)
 local now = now_ms()
 local settled, lost, evicted = 0, 0, 0
@@ -136,7 +146,11 @@ local function postpone(due, job)
 end
 
 -- The arguments of the action `minute`.
-local minutes, jobs, sorted, inbox, oldest, sums
+local minutes, jobs, sorted, inbox, oldest, sums, delivered
+
+-- The notifications without an attempt left, for the reply; and the numbers of those that failed for the first time, by the
+-- field of their group.
+local exhausted, first_failures = {}, {}
 
 -- The index of the action; its arguments follow.
 local at = FIRST_ACTION
@@ -218,6 +232,36 @@ while at <= #ARGV do
             postpone(due, job)
         end
         at = at + 6
+    elseif action == 'fail' then
+        local claim, rule, reason, n, delay, head, start, length, group, app, members, array, m = unpack(ARGV, at + 1, at + 13)
+        local body = redis.call('HGET', claimed, claim)
+        if body then
+            n, m = tonumber(n), tonumber(m)
+            local counts = attempt_counts(campaign and campaign_prefix .. campaign, campaign and by_campaign[campaign],
+                deliveries, group, app)
+            local attempt, is_last, is_first, facts = judge_failure(body, rule, now, counts)
+            if is_first and campaign then
+                add('failed', n)
+            elseif is_first then
+                first_failures[group] = (first_failures[group] or 0) + n
+            end
+            if is_last then
+                bury(dead, dead_bytes, now, lane .. ':' .. claim, 'AttemptsExhausted', members,
+                    original_of(body, start, length))
+                buried[dead] = dead_bytes
+                add('dead', n)
+                add('dead:AttemptsExhausted', n)
+                if m > 0 then
+                    add_results(results, max_results, array, m)
+                end
+                exhausted[#exhausted + 1], exhausted[#exhausted + 2] = app, n
+            else
+                postpone(now + delay, failed_head(head, attempt, facts) .. original_of(body, start, length) .. '}')
+                add('retried', n)
+                add('retried:' .. reason, n)
+            end
+        end
+        at = at + 14
     elseif action == 'dead' then
         local claim, reason, members, start, length = unpack(ARGV, at + 1, at + 5)
         local body = redis.call('HGET', claimed, claim)
@@ -235,7 +279,9 @@ while at <= #ARGV do
         minutes, jobs, sorted, inbox, oldest = unpack(ARGV, at + 1, at + 5)
         local last = at + 6 + 2 * ARGV[at + 6]
         sums = { unpack(ARGV, at + 7, last) }
-        at = last + 1
+        local last_sum = last + 1 + 2 * ARGV[last + 1]
+        delivered = { unpack(ARGV, last + 2, last_sum) }
+        at = last_sum + 1
     else
         return redis.error_reply('ERR settle: unknown action ' .. tostring(action))
     end
@@ -261,9 +307,13 @@ if minutes and (settled > 0 or lost == 0) then
     sample_backlog(minutes, now, jobs, sorted, inbox, { retry, failed })
     note_oldest(minute_key(minutes, now), tonumber(oldest))
     add_to_minute(minutes, now, sums)
+    add_to_deliveries(deliveries, delivered)
+end
+for group, n in pairs(first_failures) do
+    add_to_deliveries(deliveries, { 'failed:' .. group, n })
 end
 -- About once per second: Redis drops blocks of old results. Last, because it would be allowed if its memory is full.
 if minutes and tonumber(max_result_age) > 0 then
     redis.pcall('XTRIM', results, 'MINID', '~', string.format('%.0f', now - max_result_age))
 end
-return { settled, lost, evicted, stopped }
+return { settled, lost, evicted, stopped, exhausted }
