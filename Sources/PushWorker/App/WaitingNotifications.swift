@@ -255,17 +255,18 @@ final class WaitingNotifications {
     }
 
     /// Returns notifications to the queue; see
-    /// ``Ledger/record(_:_:_:status:tokens:of:delay:recipients:spendsAttempt:)``.
+    /// ``Ledger/record(_:_:_:status:tokens:of:delay:recipients:attempt:)``.
     func putBack(
         _ postponement: Postponement, _ count: Int, _ reason: Reason, status: Int? = nil, tokens: [ByteBuffer],
-        of id: JobID, delay: Int64, recipients: @autoclosure () -> [ByteBuffer], spendsAttempt: Bool? = nil
+        of id: JobID, delay: Int64, recipients: @autoclosure () -> [ByteBuffer],
+        attempt: Settlement.AttemptRule? = nil
     ) {
         if reason.concernsEndpoint || status ?? 0 >= 500 {
             faults.gate.endpoint.recordPostponement(until: lane.now + .milliseconds(delay))
         }
         ledger.record(
             postponement, count, reason, status: status, tokens: tokens, of: id, delay: delay,
-            recipients: recipients(), spendsAttempt: spendsAttempt)
+            recipients: recipients(), attempt: attempt)
     }
 
     /// Defers a notification that waited to be resent.

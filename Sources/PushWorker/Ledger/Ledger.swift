@@ -135,10 +135,12 @@ final class Ledger {
     ///   - tokens: their tokens as text; may be empty for a job with one token.
     ///   - delay: the delay in milliseconds.
     ///   - recipients: the recipients to log.
-    ///   - spendsAttempt: `nil` for the default of the kind of postponement: only a retry spends one.
+    ///   - attempt: the rule by which a failure spends an attempt; `nil` for the default of the kind of postponement: only
+    ///     a retry spends one.
     func record(
         _ postponement: Postponement, _ count: Int, _ reason: Reason, status: Int? = nil, tokens: [ByteBuffer],
-        of id: JobID, delay: Int64, recipients: @autoclosure () -> [ByteBuffer], spendsAttempt: Bool? = nil
+        of id: JobID, delay: Int64, recipients: @autoclosure () -> [ByteBuffer],
+        attempt: Settlement.AttemptRule? = nil
     ) {
         lane.metrics.count(.postponed(postponement), lane.jobs[id].series, count, reason)
         if log.logsEach {
@@ -146,7 +148,7 @@ final class Ledger {
         }
         tally(of: id).add(
             postponed: .some(tokens), postponement, reason: reason, status: status, delay: delay,
-            attempt: spendsAttempt.map { $0 ? .always : .never })
+            attempt: attempt)
     }
 
     /// Records that a notification is resent at once.
