@@ -1,6 +1,5 @@
 import Foundation
 import NIOCore
-import PushJob
 import PushQueue
 import QueueTestSupport
 import Redis
@@ -8,6 +7,7 @@ import TestSupport
 import Testing
 
 @testable import Operations
+@testable import PushJob
 
 @Suite("Jobs for operators", .queue)
 struct QueueJobsTests {

@@ -1,10 +1,11 @@
 import Foundation
 import NIOCore
-import PushJob
 import PushQueue
 import QueueTestSupport
 import TestSupport
 import Testing
+
+@testable import PushJob
 
 @Suite("The claim script", .queue)
 struct ClaimTests {

@@ -1,9 +1,9 @@
 import APNS
 import NIOCore
-import PushJob
 import TestSupport
 import Testing
 
+@testable import PushJob
 @testable import PushQueue
 @testable import PushWorker
 
