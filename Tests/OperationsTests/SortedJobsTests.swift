@@ -306,7 +306,7 @@ struct SortedJobsTests {
         try put([Self.job("c")], in: .inbox)
         try put([Self.job("d"), Self.job("e"), Self.job("f")], in: .sorted)
         let gauges = try await QueueGauges.read(queue.client, queue.keys)
-        #expect(gauges.jobs == 6 && gauges.retries == 0 && gauges.total == 6)
+        #expect(gauges.jobs == 6 && gauges.later == 0 && gauges.total == 6)
         let overview = try await QueueOverview.read(queue.client, queue.keys)
         #expect(overview.waiting == 6 && overview.due == 0)
         try await queue.worker("w").settle { $0.minute = .sample() }
