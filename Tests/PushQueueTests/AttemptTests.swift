@@ -22,6 +22,7 @@ struct AttemptTests {
         private let clock: ClockSource
         private(set) var now = AttemptTests.start
         private var lanes = 0
+        private var hasPoison = false
         private(set) var exhausted: [QueueConnection.Settled.Exhausted] = []
 
         init(_ queue: TestQueue, campaign: String? = nil, group: DeliveryGroup = AttemptTests.group) throws {
@@ -30,7 +31,6 @@ struct AttemptTests {
             self.group = group
             clock = .key("\(queue.keys.jobs):clock")
             try wait(0)
-            try queue.push(["poison"])
         }
 
         func wait(_ milliseconds: Int64) throws {
@@ -49,6 +49,8 @@ struct AttemptTests {
             _ fault: Settlement.AttemptRule.Fault = .own, maximum: Int = 3, expires: Bool = false, notifications: Int = 1
         ) async throws -> Int? {
             let lane = lane()
+            if !hasPoison { try queue.push(["poison"]) }
+            hasPoison = true
             let claimed = try await lane.claim(1)
             let body = try #require(claimed.bodies.first)
             let envelope = Envelope.read(body)
@@ -128,7 +130,6 @@ struct AttemptTests {
     func outage(expires: Bool) async throws {
         let scene = try Scene(queue, campaign: "spring")
         let fault = Settlement.AttemptRule.Fault.own
-        try scene.wait(-1)
         for hour in 0..<24 {
             #expect(try await scene.fail(fault, expires: expires) == 1, "\(hour)")
             try scene.wait(3_599_000)
@@ -216,7 +217,8 @@ struct AttemptTests {
             #"{"first":"x","seen":[0,0]}"#, #"{"first":1,"seen":[0]}"#, #"{"first":1,"seen":[-1,1e999]}"#,
             #"{"first":1,"seen":{"group":0}}"#, "{}",
         ] {
-            try queue.push(retry: #"{"apns_worker":1,"attempt":1,"error":\#(error),"job":poison}"#, at: 1)
+            try queue.push(
+                retry: #"{"apns_worker":1,"attempt":1,"error":\#(error),"job":poison}"#, at: 1)
             #expect(try await scene.fail() == 1, "\(error)")
             try queue.redis.run("DEL", queue.keys.failed)
         }

@@ -247,9 +247,18 @@ final class WaitingNotifications {
     }
 
     /// Defers one notification of a job, or ends it if it would expire first.
-    func deferNotification(_ token: ByteBuffer, of id: JobID, _ job: Job, _ reason: Reason, delay: Int64) {
+    /// - Parameter isolation: that of a notification that was in flight when a connection was lost. Any lane must isolate it
+    ///   again, so it returns with this failure, which spends no attempt, and not with the reason of the deferral.
+    func deferNotification(
+        _ token: ByteBuffer, of id: JobID, _ job: Job, _ reason: Reason, delay: Int64, isolation: Isolation = .shared
+    ) {
         guard !app.expires(id, job, within: delay) else {
             return ledger.record(.expired, reason, of: id, to: token, wasSent: false)
+        }
+        guard isolation == .shared else {
+            return putBack(
+                .retried, 1, Reason(RequestFailure.lostWithOthers("")), tokens: [token], of: id, delay: delay,
+                recipients: [token], attempt: .never)
         }
         putBack(.deferred, 1, reason, tokens: [token], of: id, delay: delay, recipients: [token])
     }
@@ -275,7 +284,7 @@ final class WaitingNotifications {
         guard let job = lane.jobs[id].job else { return abandon(flight) }
         let token = app.token(of: flight, job)
         if !fleet.throttles.isEmpty { fleet.throttles.recordEnd(token, now: ledger.queue(of: id).now) }
-        deferNotification(token, of: id, job, reason, delay: delay)
+        deferNotification(token, of: id, job, reason, delay: delay, isolation: app.inFlight[flight].isolation)
         app.inFlight.remove(flight)
         ledger.close(1, of: id)
     }
@@ -288,7 +297,9 @@ final class WaitingNotifications {
         let mayBeAccepted = lane.jobs[id].tally?.possibleDuplicates ?? 0 > 0
         let isReleased = app.configuration.usesGateway && lane.jobs[id].fanOut == nil && !mayBeAccepted
         if !isReleased, let job = lane.jobs[id].job {
-            deferNotification(app.token(of: flight, job), of: id, job, Reason(.drained), delay: 0)
+            deferNotification(
+                app.token(of: flight, job), of: id, job, Reason(.drained), delay: 0,
+                isolation: app.inFlight[flight].isolation)
         } else {
             lane.jobs[id].isAbandoned = true
         }

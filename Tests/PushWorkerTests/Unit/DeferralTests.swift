@@ -79,11 +79,8 @@ struct DeferralTests {
     func isolation(limit: Limit) throws {
         let scene = try limit.scene()
         scene.pushOne(token: "bb", limit.members)
-        for isolation in [Isolation.shared, .withFew, .alone] {
-            #expect(scene.transport.submitted.last?.isolation == isolation)
-            scene.transport.lose(isolation)
-            scene.run()
-        }
+        scene.transport.lose()
+        scene.run()
         #expect(try last(scene).failure?.reason == "ConnectionLost")
         scene.stores.fakeFleet.turns = [5000]
         scene.claimPostponed(after: .seconds(60))

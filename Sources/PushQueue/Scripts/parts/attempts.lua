@@ -17,21 +17,20 @@ local MAX_DELIVERY_FIELDS, DELIVERIES_LIFE = 1000, 2 * 86400000
 -- Returns the deliveries and the failed notifications of a group, and the deliveries of its app. `unwritten` are the counts of
 -- the campaign that this call has not written yet. A counter that is not a number counts nothing.
 local function attempt_counts(campaign_key, unwritten, deliveries, group, app)
-    local function read(key, ...)
-        local values = redis.pcall('HMGET', key, ...)
-        local numbers = {}
-        for i = 1, select('#', ...) do
+    local function read(key, fields)
+        local values, numbers = redis.pcall('HMGET', key, unpack(fields)), {}
+        for i = 1, #fields do
             numbers[i] = bounded(values[i])
         end
         return unpack(numbers)
     end
     if campaign_key then
-        local delivered, failed, total = read(campaign_key, 'delivered', 'failed', 'total')
+        local delivered, failed, total = read(campaign_key, { 'delivered', 'failed', 'total' })
         delivered = delivered + (unwritten and unwritten.delivered or 0)
         failed = failed + (unwritten and unwritten.failed or 0)
-        return { group = delivered, app = (read(deliveries, ':' .. app)), size = math.max(total, delivered + failed) }
+        return { group = delivered, app = (read(deliveries, { ':' .. app })), size = math.max(total, delivered + failed) }
     end
-    local delivered, failed, of_app = read(deliveries, group, 'failed:' .. group, ':' .. app)
+    local delivered, failed, of_app = read(deliveries, { group, 'failed:' .. group, ':' .. app })
     return { group = delivered, app = of_app, size = delivered + failed }
 end
 
