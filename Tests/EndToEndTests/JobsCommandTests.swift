@@ -85,7 +85,8 @@ extension EndToEnd {
             let list = try await stage.run(["jobs", "list"])
             let lines = list.output.split(separator: "\n")
             #expect(lines.count == 51 && list.errors.contains("there are more"), "\(list.errors)")
-            #expect(lines[0].contains(/STATE +KEY +AGE +NEXT +ATTEMPT +APP +ID +CAMPAIGN +TOKENS +LAST ERROR +DEFERRED/))
+            #expect(
+                lines[0].contains(/STATE +KEY +AGE +NEXT +ATTEMPT +APP +ID +CAMPAIGN +TOKENS +LAST ERROR +DEFERRED/))
             // Its ID is not valid, so none is shown.
             #expect(lines[3].contains(/waiting +[0-9a-f]{10} +\? +- +1 +- +- +- +abcd… +unreadable/), "\(lines[3])")
             #expect(!list.output.contains("\u{1B}") && !list.output.contains("\u{07}"))
@@ -190,7 +191,7 @@ extension EndToEnd {
             let worker = try WorkerProcess(redis: stage.url, endpoint: simulator.port)
             try stage.server().push([TestJob.text(TestJob.token("a", 1), #""id":"one","#)])
             try await eventually("it is deferred") { try stage.contents().retries.count == 1 }
-            try await stage.run(["jobs", "list", "--by", "state,reason"]).prints("1\tdeferred\tAppPaused\n")
+            try await stage.run(["jobs", "list", "--by", "state,deferral"]).prints("1\tdeferred\tAppPaused\n")
             try await stage.run(["resume", "--app", "default"]).succeeds()
             _ = try await stage.run(["jobs", "run", "--state", "deferred", "--rate", "10", "--yes"])
             try await eventually("it is delivered") { try stage.contents().count("delivered") == 1 }
