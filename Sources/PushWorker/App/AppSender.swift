@@ -122,7 +122,6 @@ final class AppSender: GatewayDelegate {
         if count >= Measure.fewest {
             lane.jobs[id].jobScope = lane.scopes.job(identity, in: group, of: scope, now: now)
         }
-        scopes.recordUse(scope, now: now)
     }
 
     /// The scopes of a job's notifications.
@@ -277,6 +276,7 @@ final class AppSender: GatewayDelegate {
     /// Records that there is a job to send.
     private func recordWork(now: NIODeadline) {
         lastWork = now.milliseconds
+        for id in [scope, endpointScope] + credentialScopes { scopes.recordUse(id, now: lastWork) }
         if unprovedSince <= provedAt { unprovedSince = lastWork }
     }
 

@@ -227,7 +227,8 @@ extension Disposition.Facts {
     /// can't be sent now.
     fileprivate func resendUncertain(_ reason: Reason, in isolation: Isolation) -> Disposition {
         guard isWorking, !isEndpointSlow, job.onUncertain != .drop else {
-            return retry(reason, .milliseconds(backoff(nil)), isUncertain: true, maySpend: false)
+            if job.onUncertain == .drop { return Disposition(.end(.dropped, reason)) }
+            return Disposition(.defer(reason, .milliseconds(backoff(nil))), isUncertain: true)
         }
         return Disposition(
             .resend(reason, isolation: isolation, counts: false), device: .keep, isUncertain: true)

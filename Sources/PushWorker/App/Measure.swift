@@ -9,7 +9,8 @@
 struct Measure {
     /// A scope is slow while fewer than one in so many answers are proofs.
     static let share = 50
-    /// The number of answers below which nothing is concluded.
+    /// The number of failures below which nothing is concluded. Failures, because a wide scope, which hears more answers
+    /// than a narrow one, would else be slowed before it.
     static let fewest = 60
     /// The number of last answers that are considered.
     static let most = 200
@@ -104,7 +105,7 @@ struct Measure {
         noted = proofs
         append(Entry(at: now, proofs: 0))
         trim(now: now)
-        guard answers >= Self.fewest, good * Self.share < answers else { return false }
+        guard answers - good >= Self.fewest, good * Self.share < answers else { return false }
         slowDown(now: now, pace: pace)
         return true
     }

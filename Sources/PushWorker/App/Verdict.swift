@@ -167,7 +167,7 @@ package enum Verdict: Sendable, Equatable {
             ? Reason(.other(response.reasonText ?? "")) : Reason(.http(status), detail: misplaced)
         switch status {
         // A proxy may answer this for every token.
-        case 410 where reason.isGoneWithoutReason: self = .unexplained(reason: reason)
+        case 410 where reason.isGoneWithoutReason && misplaced == nil: self = .unexplained(reason: reason)
         case 410 where response.timestamp != nil: self = .tokenInvalid(reason: reason, since: response.timestamp)
         // Whatever the origin of the answer, only this notification is too large.
         case 413: self = .dead(reason: reason)

@@ -158,12 +158,12 @@ struct DispositionTests {
             "A notification on a stale connection is sent again", .resendUncertain(reason: "ConnectionLost"),
             resentLost(in: .shared)),
         Row(
-            "A lost notification of a slow endpoint is retried later", .resendUncertain(reason: "ConnectionLost"),
-            retried("ConnectionLost", 500, spends: false, isUncertain: true)
+            "A lost notification of a slow endpoint waits", .resendUncertain(reason: "ConnectionLost"),
+            Disposition(.defer("ConnectionLost", .milliseconds(500)), isUncertain: true)
         ) { $0.isEndpointSlow = true },
         Row(
             "A lost notification is not resent by a lane that ends", lost,
-            retried("ConnectionLost", 500, spends: false, isUncertain: true)
+            Disposition(.defer("ConnectionLost", .milliseconds(500)), isUncertain: true)
         ) { $0.isWorking = false },
         Row(
             "A lost job that must not be sent twice is dropped", lost,

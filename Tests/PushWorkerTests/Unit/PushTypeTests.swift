@@ -50,7 +50,7 @@ struct PushTypeTests {
         refused.answer(.topicDisallowed)
         refused.finish(.topicDisallowed)
         for _ in 0..<3 {
-            refused.claimPostponed(after: .minutes(5))
+            refused.claimPostponed(after: .minutes(40))
             while !refused.transport.submitted.isEmpty { refused.finish(.topicDisallowed) }
         }
         #expect(refused.stats["dead"] == nil && refused.stats["delivered"] == nil)
