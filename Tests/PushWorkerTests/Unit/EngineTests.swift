@@ -617,7 +617,7 @@ struct EngineTests {
         scene.pass(.minutes(3)) { .response(Response(status: 403, reason: .invalidProviderToken)) }
         let sent = scene.transport.sent.count
         scene.stores.fakeFleet.resumed = ["shop"]
-        scene.run(.seconds(2))
+        scene.pass(.seconds(4)) { EngineScene.delivered }
         #expect(scene.transport.sent.count > sent)
     }
 
