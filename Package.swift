@@ -98,7 +98,7 @@ let package = Package(
             name: "APNSSimulator",
             dependencies: [
                 "APNS", "CNghttp2", "COpenSSL", "HTTPPort", "LegacyAPNS", "PrintableText", "PushJob", "Sockets", "TLS",
-                "WebPages", hummingbird, nioCore, nioPosix, logging,
+                "WebPages", hummingbird, nioCore, nioPosix,
             ]),
         .executableTarget(
             name: "apns-worker",
@@ -107,8 +107,7 @@ let package = Package(
                 "Operations", "PrintableText", "PushJob", "PushQueue", "PushWorker", "Redis", "Sockets", "TLS",
                 "Telemetry", "TokenLists", "WebPages", argumentParser, nioHTTP1, logging, lifecycle, unixSignals,
             ]),
-        .executableTarget(
-            name: "apns-simulator", dependencies: ["APNSSimulator", "Sockets", argumentParser, logging, lifecycle]),
+        .executableTarget(name: "apns-simulator", dependencies: ["APNSSimulator", "Sockets", "TLS", argumentParser]),
 
         // For scripts/bench, in addition to the worker.
         .executableTarget(
@@ -200,8 +199,8 @@ let package = Package(
         .testTarget(
             name: "APNSSimulatorTests",
             dependencies: [
-                "APNS", "APNSSimulator", "HTTPPort", "LegacyAPNS", "TLS", "TestSupport", "apns-simulator", nioCore,
-                nioPosix,
+                "APNS", "APNSSimulator", "HTTPPort", "LegacyAPNS", "PrintableText", "TLS", "TestSupport",
+                "apns-simulator", nioCore, nioPosix,
             ]),
         .testTarget(
             name: "EndToEndTests",

@@ -10,35 +10,21 @@ import TLS
 /// // … connect to 127.0.0.1:server.port …
 /// try await server.stop()
 /// ```
-package final class APNSSimulatorServer: Sendable {
-    /// The port of the HTTP/2 interface.
-    package let port: Int
-    /// The port of the binary gateway; nil if it is disabled.
-    package let gatewayPort: Int?
-    /// The port of the feedback service; nil if it is disabled.
-    package let feedbackPort: Int?
-    /// The port of the control API; nil if it is disabled.
-    package var controlPort: Int? { control?.port }
-
+package struct APNSSimulatorServer: Sendable {
     private let service: SimulatedService
     private let group: MultiThreadedEventLoopGroup
     private let listeners: Listeners
     private let connections: OpenConnections
     private let control: HTTPPort?
 
-    private init(
-        service: SimulatedService, group: MultiThreadedEventLoopGroup, listeners: Listeners,
-        connections: OpenConnections, control: HTTPPort?
-    ) {
-        port = listeners.main.port
-        gatewayPort = listeners.gateway?.port
-        feedbackPort = listeners.feedback?.port
-        self.service = service
-        self.group = group
-        self.listeners = listeners
-        self.connections = connections
-        self.control = control
-    }
+    /// The port of the HTTP/2 interface.
+    package var port: Int { listeners.main.port }
+    /// The port of the binary gateway; nil if it is disabled.
+    package var gatewayPort: Int? { listeners.gateway?.port }
+    /// The port of the feedback service; nil if it is disabled.
+    package var feedbackPort: Int? { listeners.feedback?.port }
+    /// The port of the control API; nil if it is disabled.
+    package var controlPort: Int? { control?.port }
 
     /// Starts to listen.
     /// - Throws: `TLSError` if the certificate or the client authorities cannot be used, the system's error if an
@@ -53,9 +39,13 @@ package final class APNSSimulatorServer: Sendable {
             let listeners = try await listeners(
                 configuration, service, Listen(host: configuration.host, group: group, connections: connections))
             do {
-                let control = try await control(
-                    configuration, ControlTarget(service: service, connections: connections, listeners: listeners),
-                    group)
+                var control: HTTPPort?
+                if let port = configuration.controlPort {
+                    let routes = ControlRoutes(service: service, connections: connections, listeners: listeners)
+                    control = try await HTTPPort.listen(
+                        "control port", host: configuration.controlHost, port: port, on: group.next(),
+                        router: routes.router(names: configuration.controlNames))
+                }
                 return APNSSimulatorServer(
                     service: service, group: group, listeners: listeners, connections: connections, control: control)
             } catch {
@@ -82,12 +72,12 @@ package final class APNSSimulatorServer: Sendable {
         do {
             if let port = configuration.gatewayPort {
                 listeners.gateway = try await listen(port, try binaryContext(configuration)) {
-                    GatewayHandler(service, tls: $0)
+                    BinaryHandler<SimulatedGatewayConnection>(service, tls: $0)
                 }
             }
             if let port = configuration.feedbackPort {
                 listeners.feedback = try await listen(port, try binaryContext(configuration)) {
-                    FeedbackHandler(service, tls: $0)
+                    BinaryHandler<FeedbackConnection>(service, tls: $0)
                 }
             }
         } catch {
@@ -107,15 +97,6 @@ package final class APNSSimulatorServer: Sendable {
         return try TLSContext.server(tls)
     }
 
-    private static func control(
-        _ configuration: SimulatorConfiguration, _ target: ControlTarget, _ group: MultiThreadedEventLoopGroup
-    ) async throws -> HTTPPort? {
-        guard let port = configuration.controlPort else { return nil }
-        return try await HTTPPort.listen(
-            "control port", host: configuration.controlHost, port: port, on: group.next(),
-            router: ControlRoutes(target, names: configuration.controlNames).router())
-    }
-
     /// A snapshot of the traffic so far.
     ///
     /// Reading it is free, but the next request then copies the account: avoid it in the middle of a measurement.
@@ -128,12 +109,12 @@ package final class APNSSimulatorServer: Sendable {
     package var rules: [FaultRule] { service.rules }
 
     /// Replaces the rules and resets their counts.
-    package func setRules(_ rules: [FaultRule]) { service.setRules(rules) }
+    package func setRules(_ rules: [FaultRule]) { service.state.withLock { $0.rules.replace(rules) } }
 
     /// The behaviour without rules. Changes apply to new connections.
     package var settings: SimulatorSettings {
         get { service.settings }
-        set { service.settings = newValue }
+        nonmutating set { service.settings = newValue }
     }
 
     /// Sets the address of the dashboard to which the inbox links.
@@ -143,10 +124,7 @@ package final class APNSSimulatorServer: Sendable {
     package func setTopics(_ topics: [String]) { service.topics = Set(topics) }
 
     /// Adds device tokens to the registered ones.
-    package func addDevices(_ devices: [RegisteredDevice]) { service.addDevices(devices) }
-
-    /// Replaces the gateway's rules and resets their counts.
-    package func setGatewayRules(_ rules: [GatewayRule]) { service.setGatewayRules(rules) }
+    package func addDevices(_ devices: [RegisteredDevice]) { service.state.withLock { $0.devices.add(devices) } }
 
     /// Adds records for the feedback service to serve.
     package func addFeedback(_ records: [FeedbackRecord]) { service.addFeedback(records) }
@@ -165,7 +143,7 @@ package final class APNSSimulatorServer: Sendable {
 }
 
 /// The parameters with which all ports are opened.
-private struct Listen {
+private struct Listen: Sendable {
     let host: String
     let group: MultiThreadedEventLoopGroup
     let connections: OpenConnections
@@ -173,8 +151,7 @@ private struct Listen {
     func callAsFunction(
         _ port: Int, _ context: TLSContext, _ handler: @escaping @Sendable (TLSHandler) -> any ChannelHandler
     ) async throws -> SwitchableListener {
-        let (host, group, connections) = (host, group, connections)
-        return try await SwitchableListener(port: port) { port in
+        try await SwitchableListener(port: port) { port in
             try await ServerBootstrap(group: group)
                 .serverChannelOption(.backlog, value: 1024)
                 .serverChannelOption(.socketOption(.so_reuseaddr), value: 1)

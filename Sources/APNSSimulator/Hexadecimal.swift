@@ -1,4 +1,4 @@
-/// Conversion between hex digits and numbers.
+/// The values of hex digits.
 enum Hexadecimal {
     // A table behind a pointer, because an array's subscript checks bounds and uniqueness for every digit of every
     // request. Safe although unchecked: it is filled once during initialization and never written again.
@@ -28,18 +28,5 @@ enum Hexadecimal {
             word = word << 4 | UInt64(value & 0x0F)
         }
         return word
-    }
-
-    /// Returns the 16 lower-case digits of a word.
-    static func text(_ word: UInt64) -> String {
-        let digits = String(word, radix: 16)
-        return String(repeating: "0", count: 16 - digits.count) + digits
-    }
-
-    /// Returns the lower-case digits of bytes, two each.
-    static func text(_ bytes: some Sequence<UInt8>) -> String {
-        var text = ""
-        for byte in bytes { text += byte < 16 ? "0" + String(byte, radix: 16) : String(byte, radix: 16) }
-        return text
     }
 }

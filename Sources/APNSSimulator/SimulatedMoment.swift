@@ -15,19 +15,15 @@ struct SimulatedMoment {
 
 /// The date, without Foundation's overhead.
 enum WallClock {
-    /// Milliseconds since 1970.
-    static func milliseconds() -> Int64 {
-        var time = timespec()
-        clock_gettime(CLOCK_REALTIME, &time)
-        return Int64(time.tv_sec) * 1000 + Int64(time.tv_nsec) / 1_000_000
-    }
-
     /// Microseconds since 1970.
     static func microseconds() -> Int64 {
         var time = timespec()
         clock_gettime(CLOCK_REALTIME, &time)
         return Int64(time.tv_sec) * 1_000_000 + Int64(time.tv_nsec) / 1000
     }
+
+    /// Milliseconds since 1970.
+    static func milliseconds() -> Int64 { microseconds() / 1000 }
 }
 
 /// One timer per connection, for whatever is due first. Letting an early timer fire in vain costs less than cancelling

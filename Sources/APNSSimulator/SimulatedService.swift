@@ -61,42 +61,11 @@ final class SimulatedService: Sendable {
 
     var account: Account { state.withLock { $0.account } }
 
-    /// The rules in the order in which they apply, pending ones first.
-    var rules: [FaultRule] { state.withLock { $0.rules.pending.map(\.rule) + $0.rules.rules } }
+    /// The rules of HTTP/2 in the order in which they apply.
+    var rules: [FaultRule] { state.withLock { $0.rules.inForce } }
 
-    /// Replaces the rules and resets their counts.
-    func setRules(_ rules: [FaultRule]) {
-        state.withLock { $0.rules = RuleScript(rules, limit: configuration.accountLimit) }
-    }
-
-    /// Appends a rule; the counts of the others continue.
-    func addRule(_ rule: FaultRule) { state.withLock { $0.rules.add(rule) } }
-
-    /// Adds a rule for the next notification to a device.
-    func addPending(_ rule: FaultRule, for token: SimulatedToken) {
-        state.withLock { $0.rules.addPending(rule, for: token) }
-    }
-
-    /// Adds a rule for the next notification to a device at the gateway.
-    func addPending(_ rule: GatewayRule, for token: SimulatedToken) {
-        state.withLock { $0.gatewayRules.addPending(rule, for: token) }
-    }
-
-    /// Removes the rules for the next notification to a device.
-    func removePending(for token: SimulatedToken) {
-        state.withLock { state in
-            state.rules.removePending(for: token)
-            state.gatewayRules.removePending(for: token)
-        }
-    }
-
-    /// Removes the first rule with a text.
-    /// - Returns: true if there was one.
-    func removeRule(_ text: String) -> Bool { state.withLock { $0.rules.remove(text) } }
-
-    /// Removes the gateway's first rule with a text.
-    /// - Returns: true if there was one.
-    func removeGatewayRule(_ text: String) -> Bool { state.withLock { $0.gatewayRules.remove(text) } }
+    /// The rules of the gateway in the order in which they apply.
+    var gatewayRules: [GatewayRule] { state.withLock { $0.gatewayRules.inForce } }
 
     var delay: AnswerDelay? {
         get { state.withLock { $0.delay } }
@@ -115,88 +84,45 @@ final class SimulatedService: Sendable {
         set { state.withLock { $0.topics = newValue } }
     }
 
-    /// The registered device tokens.
-    var devices: [RegisteredDevice] { state.withLock { $0.devices }.devices }
-
-    func setDevices(_ devices: [RegisteredDevice]) { state.withLock { $0.devices = DeviceRegistry(devices) } }
-
-    func addDevices(_ devices: [RegisteredDevice]) {
-        state.withLock { state in
-            for device in devices { state.devices.add(device) }
-        }
-    }
-
-    /// Decides on a request that passed every check, and adds it to the account if it is accepted.
+    /// Decides on a request that passed every check. Adds a notification to the account if it is accepted.
+    /// - Parameter target: the device, the channel of a broadcast, or the app whose channels are managed.
     func judge(
-        _ token: SimulatedToken, topic: String, id: NotificationID, ordinal: Int, connection: Int
+        _ target: RuleEvent.Target, topic: String = "", id: NotificationID, ordinal: Int, connection: Int
     ) -> PushEffect {
         state.withLock { state in
-            if let refusal = state.devices.refusal(of: token, topic: topic, state.settings) {
+            var event = RuleEvent(point: .request, target: target, ordinal: ordinal, connection: connection)
+            switch target {
+            case .device(let token):
+                guard let refusal = state.devices.refusal(of: token, topic: topic, state.settings) else { break }
                 let delay = state.delay?.draw(&state.generator) ?? 0
-                return PushEffect(answer: .response(PushAction.Response(refusal)), accepts: false, delay: delay)
+                return PushEffect(answer: .response(refusal), accepts: false, delay: delay)
+            case .app: event.point = .channels
+            case .channel, .connection: break
             }
-            let event = RuleEvent(point: .request, target: .device(token), ordinal: ordinal, connection: connection)
             let effect = PushEffect(of: &state.rules, on: event, delay: state.delay, &state.generator)
-            if effect.accepts { state.account.accept(id: id, token: token) }
+            if effect.accepts { state.account.accept(id, for: target) }
             return effect
         }
     }
-
-    /// Decides on a broadcast that passed every check, and adds it to the account if it is accepted.
-    func judge(channel: [UInt8], id: NotificationID, ordinal: Int, connection: Int) -> PushEffect {
-        state.withLock { state in
-            let event = RuleEvent(point: .request, target: .channel(channel), ordinal: ordinal, connection: connection)
-            let effect = PushEffect(of: &state.rules, on: event, delay: state.delay, &state.generator)
-            if effect.accepts { state.account.accept(id: id, channel: channel) }
-            return effect
-        }
-    }
-
-    // MARK: Channels
-
-    /// Decides on a request that manages an app's channels and passed every check.
-    func judgeManagement(of bundleID: [UInt8], ordinal: Int, connection: Int) -> PushEffect {
-        state.withLock { state in
-            let event = RuleEvent(point: .channels, target: .app(bundleID), ordinal: ordinal, connection: connection)
-            return PushEffect(of: &state.rules, on: event, delay: state.delay, &state.generator)
-        }
-    }
-
-    func standing(ofChannel id: [UInt8], of bundleID: [UInt8]) -> ChannelRegistry.Standing {
-        state.withLock { $0.channels.standing(of: id, app: bundleID) }
-    }
-
-    /// Creates a channel.
-    /// - Returns: its id; `nil` if the app has the maximum number of channels.
-    func createChannel(_ policy: ChannelRegistry.Policy, of bundleID: [UInt8]) -> [UInt8]? {
-        state.withLock { $0.channels.create(policy, app: bundleID, &$0.ids) }
-    }
-
-    /// Deletes a channel.
-    /// - Returns: true if it existed.
-    func deleteChannel(_ id: [UInt8], of bundleID: [UInt8]) -> Bool {
-        state.withLock { $0.channels.delete(id, app: bundleID) }
-    }
-
-    /// Returns the ids of an app's channels, in order of creation.
-    func channels(of bundleID: [UInt8]) -> [[UInt8]] { state.withLock { $0.channels.ids(app: bundleID) } }
 
     /// Returns a delay for the answer to a refused request, in microseconds.
     func ordinaryDelay() -> Int64 { state.withLock { $0.delay?.draw(&$0.generator) ?? 0 } }
 
     func newID() -> NotificationID { state.withLock { NotificationID(random: &$0.ids) } }
 
-    func standing(authorization: [UInt8], _ environment: APNSEnvironment) -> ProviderTokens.Standing {
-        state.withLock { $0.tokens.standing(authorization: authorization, environment: environment) }
+    func grant(authorization: [UInt8], _ environment: APNSEnvironment) -> Result<ProviderGrant, Refusal> {
+        state.withLock { $0.tokens.grant(authorization: authorization, environment: environment) }
     }
 
-    func add(_ tally: ConnectionTally) { state.withLock { $0.account.add(tally) } }
+    func add(_ counters: PushCounters, latencies: [Int64] = []) {
+        state.withLock { $0.account.add(counters, latencies: latencies) }
+    }
 
     /// Adds a connection to the account.
     /// - Returns: the connection's number, from 1, and its fault, if any.
     func connectionOpened() -> (number: Int, fault: PushAction.ConnectionFault?) {
         state.withLock { state in
-            state.account.http2.count { $0.connections += 1 }
+            state.account.http2.counters.connections += 1
             let number = state.account.http2.connections
             return (number, state.rules.first(for: .connection(number), &state.generator)?.connectionFault)
         }
@@ -210,22 +136,11 @@ extension SimulatedService {
         state.withLock { $0.gatewayRules.judgesMoreThanConnections || $0.devices.refusesAny($0.settings) }
     }
 
-    /// The gateway's rules in the order in which they apply, pending ones first.
-    var gatewayRules: [GatewayRule] { state.withLock { $0.gatewayRules.pending.map(\.rule) + $0.gatewayRules.rules } }
-
-    /// Replaces the gateway's rules and resets their counts.
-    func setGatewayRules(_ rules: [GatewayRule]) {
-        state.withLock { $0.gatewayRules = RuleScript(rules, limit: configuration.accountLimit) }
-    }
-
-    /// Appends a rule of the gateway; the counts of the others continue.
-    func addGatewayRule(_ rule: GatewayRule) { state.withLock { $0.gatewayRules.add(rule) } }
-
     /// Adds the connection of an accepted client to the account, and decides on it.
     /// - Returns: the connection's number, from 1, and the effect of the rules, if any.
     func judgeGatewayConnection() -> (number: Int, effect: GatewayEffect?) {
         state.withLock { state in
-            state.account.gateway.count { $0.connections += 1 }
+            state.account.gateway.counters.connections += 1
             return (
                 state.account.gateway.connections,
                 GatewayEffect(ofNextConnection: &state.gatewayRules, &state.generator)
@@ -242,9 +157,9 @@ extension SimulatedService {
         }
     }
 
-    func clientRefused() { state.withLock { $0.account.gateway.count { $0.refusedClients += 1 } } }
-
-    func add(_ tally: GatewayTally) { state.withLock { $0.account.add(tally) } }
+    func add(_ counters: GatewayCounters, tokens: [SimulatedToken], ids: [[UInt8]]) {
+        state.withLock { $0.account.add(counters, tokens: tokens, ids: ids) }
+    }
 
     // MARK: Feedback
 
@@ -253,7 +168,9 @@ extension SimulatedService {
     ///   - token: ignored if it is longer than the binary protocol allows.
     ///   - milliseconds: since 1970.
     func addFeedback(_ token: SimulatedToken, milliseconds: Int64) {
-        guard configuration.feedbackPort != nil, token.byteCount <= FeedbackRecord.maximumTokenLength else { return }
+        guard configuration.feedbackPort != nil, token.byteCount <= GatewayNotification.maximumTokenLength else {
+            return
+        }
         addFeedback([FeedbackRecord(token: token, seconds: UInt32(clamping: milliseconds / 1000))])
     }
 
@@ -293,14 +210,16 @@ extension SimulatedService {
         }
     }
 
-    /// Adds a connection to the feedback service to the account, and returns its state machine.
-    func feedbackConnectionOpened() -> FeedbackDelivery {
+    /// Adds a connection to the feedback service, or a refused client, to the account.
+    func feedbackConnectionOpened(isRefused: Bool) -> FeedbackDelivery {
         state.withLock { state in
+            if isRefused {
+                state.account.feedback.refusedClients += 1
+                return FeedbackDelivery(nil, seed: 0)
+            }
             state.account.feedback.connections += 1
             let fault = state.feedbackRules.nextConnection(&state.generator)
             return FeedbackDelivery(fault, seed: state.generator.next())
         }
     }
-
-    func feedbackClientRefused() { state.withLock { $0.account.feedback.refusedClients += 1 } }
 }

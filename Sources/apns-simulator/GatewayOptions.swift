@@ -60,20 +60,12 @@ struct GatewayOptions: ParsableArguments {
         configuration.feedbackPort = feedbackPort.map { Int($0) }
         configuration.feedbackRules = try feedbackFault.map { try FeedbackRule($0) }
         configuration.refusesHandshake = refuseHandshake
-        if let feedback { configuration.feedback = try Self.records(feedback) }
-    }
-
-    private static func records(_ path: String) throws -> [FeedbackRecord] {
-        let text: Data
+        guard let feedback else { return }
+        let text = try OptionFile.read(feedback, for: "--feedback")
         do {
-            text = try Data(contentsOf: URL(filePath: path))
+            configuration.feedback = try FeedbackFile.records(String(decoding: text, as: UTF8.self))
         } catch {
-            throw ValidationError("--feedback: cannot read '\(path)'; check the path and its permissions")
-        }
-        do {
-            return try FeedbackFile.records(String(decoding: text, as: UTF8.self))
-        } catch {
-            throw ValidationError("--feedback: '\(path)', \(error)")
+            throw ValidationError("--feedback: '\(feedback)', \(error)")
         }
     }
 

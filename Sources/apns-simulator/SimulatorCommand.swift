@@ -283,7 +283,10 @@ struct SimulatorCommand: AsyncParsableCommand {
         for text in set { try configuration.settings.change(text) }
         if registeredOnly { configuration.settings.acceptsRegisteredOnly = true }
         configuration.devices = try device.map { try RegisteredDevice($0) }
-        if let devices { configuration.devices += try Self.devices(devices) }
+        if let devices {
+            let text = try OptionFile.read(devices, for: "--devices")
+            configuration.devices += try DeviceFile.devices(String(decoding: text, as: UTF8.self))
+        }
         guard accountLimit >= 1 else { throw ValidationError("--account-limit must be at least 1") }
         configuration.accountLimit = recordTokens || tokenCounts != nil ? nil : accountLimit
         configuration.topics = topic
@@ -324,18 +327,9 @@ struct SimulatorCommand: AsyncParsableCommand {
             ["topics=", "environment=", "related="].contains { parts[2][comma.upperBound...].hasPrefix($0) }
         }
         let file = String(parts[2][..<(scopeStart?.lowerBound ?? parts[2].endIndex)])
-        guard let pem = try? Data(contentsOf: URL(filePath: file)) else {
-            throw ValidationError("--provider-key: cannot read '\(file)'; check the path and its permissions")
-        }
+        let pem = try OptionFile.read(file, for: "--provider-key")
         let scope = try scopeStart.map { try ProviderKey.Scope(String(parts[2][$0.upperBound...])) }
         return try ProviderKey(keyID: parts[0], teamID: parts[1], pem: Array(pem), scope: scope ?? ProviderKey.Scope())
-    }
-
-    private static func devices(_ path: String) throws -> [RegisteredDevice] {
-        guard let text = try? Data(contentsOf: URL(filePath: path)) else {
-            throw ValidationError("--devices: cannot read '\(path)'; check the path and its permissions")
-        }
-        return try DeviceFile.devices(String(decoding: text, as: UTF8.self))
     }
 
     private func announce(_ server: APNSSimulatorServer) throws {
@@ -365,5 +359,16 @@ struct SimulatorCommand: AsyncParsableCommand {
         let mask = umask(0o077)
         defer { umask(mask) }
         try data.write(to: URL(filePath: path), options: .atomic)
+    }
+}
+
+/// A file that an option names.
+enum OptionFile {
+    static func read(_ path: String, for option: String) throws -> Data {
+        do {
+            return try Data(contentsOf: URL(filePath: path))
+        } catch {
+            throw ValidationError("\(option): cannot read '\(path)'; check the path and its permissions")
+        }
     }
 }

@@ -363,7 +363,7 @@ final class SimulatedAPNS {
             issuedAt = known
         } else {
             guard
-                case .genuine(let grant) = providerTokens.standing(
+                case .success(let grant) = providerTokens.grant(
                     authorization: Array("bearer \(token)".utf8), environment: .production)
             else {
                 simulation.fail("APNs refuses a provider token")

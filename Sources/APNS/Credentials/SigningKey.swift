@@ -107,6 +107,34 @@ package final class SigningKey: @unchecked Sendable {
     ///
     /// Both are untrusted.
     package func verifies(_ signature: [UInt8], of message: [UInt8]) -> Bool {
+        ES256.verifies(signature, of: message, key: key)
+    }
+
+    private static func typeName(_ key: OpaquePointer) -> String {
+        EVP_PKEY_get0_type_name(key).map { String(cString: $0) } ?? "unknown"
+    }
+
+    private static func lastError() -> String {
+        var text = [CChar](repeating: 0, count: 256)
+        ERR_error_string_n(ERR_get_error(), &text, text.count)
+        return String(decoding: text.prefix { $0 != 0 }.map(UInt8.init(bitPattern:)), as: UTF8.self)
+    }
+}
+
+extension SigningKey: CustomStringConvertible, CustomReflectable {
+    /// The type of the key; no part of its contents.
+    package var description: String { "signing key (P-256)" }
+
+    /// Empty, for `dump` and debuggers.
+    package var customMirror: Mirror { Mirror(self, children: []) }
+}
+
+/// Signatures in the format of ``SigningKey/signES256(_:)``.
+package enum ES256 {
+    /// Returns true if a signature was made with an EC key on the curve P-256, of exactly that message.
+    ///
+    /// Signature and message are untrusted.
+    package static func verifies(_ signature: [UInt8], of message: [UInt8], key: OpaquePointer) -> Bool {
         guard signature.count == 64, let pair = ECDSA_SIG_new() else { return false }
         defer {
             ECDSA_SIG_free(pair)
@@ -128,22 +156,4 @@ package final class SigningKey: @unchecked Sendable {
         return EVP_DigestVerifyInit(context, nil, EVP_sha256(), nil, key) == 1
             && EVP_DigestVerify(context, der, Int(length), message, message.count) == 1
     }
-
-    private static func typeName(_ key: OpaquePointer) -> String {
-        EVP_PKEY_get0_type_name(key).map { String(cString: $0) } ?? "unknown"
-    }
-
-    private static func lastError() -> String {
-        var text = [CChar](repeating: 0, count: 256)
-        ERR_error_string_n(ERR_get_error(), &text, text.count)
-        return String(decoding: text.prefix { $0 != 0 }.map(UInt8.init(bitPattern:)), as: UTF8.self)
-    }
-}
-
-extension SigningKey: CustomStringConvertible, CustomReflectable {
-    /// The type of the key; no part of its contents.
-    package var description: String { "signing key (P-256)" }
-
-    /// Empty, for `dump` and debuggers.
-    package var customMirror: Mirror { Mirror(self, children: []) }
 }

@@ -40,7 +40,7 @@ package struct Account: Sendable {
     package var keptCounts: Int { http2.ids.count + gateway.ids.count + byToken.count + byChannel.count }
 
     /// Returns how often a notification was accepted under an `apns-id`.
-    package func accepted(id: NotificationID) -> Int { http2.acceptances(of: id) }
+    package func accepted(id: NotificationID) -> Int { http2.ids[id] }
 
     /// Returns how many notifications were accepted for a device token.
     package func accepted(token: SimulatedToken) -> Int { byToken[token] }
@@ -48,39 +48,35 @@ package struct Account: Sendable {
     /// Returns how many broadcasts were accepted on a channel.
     package func accepted(channel: String) -> Int { byChannel[Array(channel.utf8)] }
 
-    /// Every accepted `apns-id` and how often it was accepted.
-    package var acceptedIDs: some Sequence<(id: NotificationID, count: Int)> {
-        http2.ids.all.lazy.map { (id: $0.key, count: $0.value) }
-    }
-
-    /// Every device token and how many notifications were accepted for it.
-    package var acceptedTokens: some Sequence<(token: SimulatedToken, count: Int)> {
-        byToken.all.lazy.map { (token: $0.key, count: $0.value) }
-    }
-
-    mutating func accept(id: NotificationID, token: SimulatedToken) {
-        _ = byToken.add(token)
+    /// Counts an accepted notification; ignores the management of channels.
+    mutating func accept(_ id: NotificationID, for target: RuleEvent.Target) {
+        switch target {
+        case .device(let token): _ = byToken.add(token)
+        case .channel(let channel):
+            _ = byChannel.add(channel)
+            broadcasts += 1
+        case .app, .connection: return
+        }
         accepted += 1
         http2.accept(id)
     }
 
-    mutating func accept(id: NotificationID, channel: [UInt8]) {
-        _ = byChannel.add(channel)
-        broadcasts += 1
-        accepted += 1
-        http2.accept(id)
+    /// Adds what a connection to the gateway did.
+    /// - Parameters:
+    ///   - tokens: those of accepted notifications.
+    ///   - ids: those of accepted notifications, where they have one.
+    mutating func add(_ counters: GatewayCounters, tokens: [SimulatedToken], ids: [[UInt8]]) {
+        accepted += tokens.count
+        for token in tokens { _ = byToken.add(token) }
+        for id in ids { gateway.accept(id) }
+        gateway.counters.add(counters)
     }
 
-    mutating func add(_ tally: GatewayTally) {
-        accepted += tally.accepted.count
-        for token in tally.accepted { _ = byToken.add(token) }
-        for id in tally.ids { gateway.accept(id) }
-        gateway.add(tally)
-    }
-
-    mutating func add(_ tally: ConnectionTally) {
-        http2.add(tally)
-        for time in tally.latencies { latency.record(time) }
+    /// Adds what a connection over HTTP/2 did.
+    /// - Parameter latencies: in microseconds.
+    mutating func add(_ counters: PushCounters, latencies: [Int64]) {
+        http2.counters.add(counters)
+        for time in latencies { latency.record(time) }
     }
 
     /// Returns the number of accepted notifications per device token, one per line: the token's hex digits, a space,
@@ -153,19 +149,4 @@ package struct Account: Sendable {
             try page.encode(Dictionary(uniqueKeysWithValues: channels), forKey: .acceptedByChannel)
         }
     }
-}
-
-/// The counts of a simulator's feedback service since it started.
-package struct FeedbackAccount: Encodable, Sendable {
-    /// Connections whose client certificate was accepted.
-    package internal(set) var connections = 0
-    /// Connections that ended, or failed in the handshake, because the client's certificate was missing or not
-    /// accepted.
-    package internal(set) var refusedClients = 0
-    /// Records whose sending began; they are no longer kept.
-    package internal(set) var served = 0
-    /// Records waiting to be served.
-    package internal(set) var waiting = 0
-    /// Records dropped before they were served, because a million newer ones arrived.
-    package internal(set) var forgotten = 0
 }

@@ -6,11 +6,13 @@ package struct NotificationID: Hashable, Sendable {
     let high: UInt64
     let low: UInt64
 
-    init(high: UInt64, low: UInt64) {
-        self.high = high
-        self.low = low
+    /// Hashes a fold of both halves; ids are random or hashes already.
+    package func hash(into hasher: inout Hasher) {
+        hasher.combine(high &* 0x9E37_79B9_7F4A_7C15 ^ low)
     }
+}
 
+extension NotificationID {
     /// Generates an id, a version 4 UUID.
     init(random generator: inout SeededGenerator) {
         high = generator.next() & ~0xF000 | 0x4000
@@ -71,10 +73,5 @@ package struct NotificationID: Hashable, Sendable {
             bytes[position] = value < 10 ? value + 0x30 : value - 10 + 0x41
             position += 1
         }
-    }
-
-    /// Hashes a fold of both halves; ids are random or hashes already.
-    package func hash(into hasher: inout Hasher) {
-        hasher.combine(high &* 0x9E37_79B9_7F4A_7C15 ^ low)
     }
 }

@@ -1,3 +1,5 @@
+import PrintableText
+
 /// A device token in the simulator's memory: the first 32 bytes in four words, and the rest in an array, which is empty
 /// for the tokens that Apple issues today.
 ///
@@ -69,11 +71,7 @@ package struct SimulatedToken: Hashable, Sendable {
     }
 
     /// The lower-case hex digits.
-    package var hex: String {
-        var text = Hexadecimal.text(words.0) + Hexadecimal.text(words.1)
-        text += Hexadecimal.text(words.2) + Hexadecimal.text(words.3)
-        return text + Hexadecimal.text(tail)
-    }
+    package var hex: String { bytes.hex }
 
     package static func == (left: Self, right: Self) -> Bool {
         left.words == right.words && left.tail == right.tail

@@ -51,21 +51,12 @@ package struct CertificateDirectory: Sendable {
         // Fails if the file exists: a link placed there by another user must not be followed.
         let descriptor = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode)
         guard descriptor >= 0 else { throw failure("write", temporary) }
-        var offset = 0
-        while offset < bytes.count {
-            let count = bytes[offset...].withUnsafeBytes { systemWrite(descriptor, $0) }
-            guard count > 0 else {
-                let error = failure("write", temporary)
-                _ = close(descriptor)
-                throw error
-            }
-            offset += count
+        guard RecordFile.write(bytes, to: descriptor) == nil else {
+            let error = failure("write", temporary)
+            _ = close(descriptor)
+            throw error
         }
         guard close(descriptor) == 0, rename(temporary, target) == 0 else { throw failure("write", target) }
-    }
-
-    private func systemWrite(_ descriptor: Int32, _ bytes: UnsafeRawBufferPointer) -> Int {
-        Glibc.write(descriptor, bytes.baseAddress, bytes.count)
     }
 
     private func failure(_ what: String, _ path: String) -> SimulatedAuthorityError {

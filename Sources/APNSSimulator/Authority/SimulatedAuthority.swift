@@ -29,9 +29,6 @@ package final class SimulatedAuthority: Sendable {
     /// The identifier of the team that the key belongs to.
     package static let teamID = "TEAM123456"
 
-    /// The number of days for which its certificates are valid.
-    private static let days = 3650
-
     /// The authority's own certificate, which clients must trust; PEM.
     package let certificatePEM: [UInt8]
     /// The key that signs provider tokens, in the form of Apple's `AuthKey_….p8`; PEM.
@@ -44,13 +41,12 @@ package final class SimulatedAuthority: Sendable {
     package init(now: Int = time(nil)) throws(SimulatedAuthorityError) {
         self.now = now
         key = try P256Key()
-        let template = CertificateTemplate(
+        certificate = try IssuedCertificate(
             subject: [(NID_commonName, "apns-simulator authority")],
             extensions: [
                 (NID_basic_constraints, "critical,CA:true"), (NID_key_usage, "critical,keyCertSign,cRLSign"),
                 (NID_subject_key_identifier, "hash"),
-            ], days: Self.days)
-        certificate = try IssuedCertificate(template, key: key, issuer: nil, now: now)
+            ], key: key, issuer: nil, now: now)
         certificatePEM = try certificate.pem()
         signingKeyPEM = try P256Key().pem()
     }
@@ -100,14 +96,13 @@ package final class SimulatedAuthority: Sendable {
         extensions: [(identifier: Int32, value: String)] = [], ownExtensions: [(oid: String, der: [UInt8])] = []
     ) throws(SimulatedAuthorityError) -> Pair {
         let key = try P256Key()
-        let template = CertificateTemplate(
+        let issued = try IssuedCertificate(
             subject: subject,
             extensions: [
                 (NID_basic_constraints, "critical,CA:false"), (NID_key_usage, "critical,digitalSignature"),
                 (NID_ext_key_usage, usage), (NID_subject_key_identifier, "hash"),
                 (NID_authority_key_identifier, "keyid:always"),
-            ] + extensions, ownExtensions: ownExtensions, days: Self.days)
-        let issued = try IssuedCertificate(template, key: key, issuer: (certificate, self.key), now: now)
+            ] + extensions, ownExtensions: ownExtensions, key: key, issuer: (certificate, self.key), now: now)
         return Pair(certificatePEM: try issued.pem(), keyPEM: try key.pem())
     }
 

@@ -1,4 +1,5 @@
 import APNS
+import Glibc
 import TLS
 
 /// A client's push certificate.
@@ -24,14 +25,79 @@ struct ClientCertificate: Sendable {
     func isFor(_ environment: APNSEnvironment) -> Bool { environments.isEmpty || environments.contains(environment) }
 }
 
-/// The rights of a client on its connection, by its certificate or its provider tokens.
-final class ClientCredentials {
-    /// The verdict on a request's provider token.
-    enum Authorization {
-        /// - Parameter topics: the bundle identifiers of a topic-specific key; nil for all of the team's.
-        case granted(topics: Set<String>?)
-        case refused(Refusal)
+/// The facts about one value of `apns-topic` on one connection.
+struct TopicFacts: Sendable, Equatable {
+    /// The topic itself.
+    let name: String
+    /// True if it is not empty and has letters, digits, dots, hyphens and underscores only.
+    var isWellFormed: Bool
+    /// True if the simulator's list has it, or there is no list.
+    var isListed: Bool
+    /// True if it belongs to the client's certificate; false without one.
+    var isOfCertificate: Bool
+    /// The push types whose suffix in Apple's table it has; a bit each.
+    private var suffixes: UInt32
+    /// The topic, and the bundle identifiers that it can be derived from.
+    private var names: [String]
+
+    init(topic: String, listed: Set<String>, certificate: ClientCertificate?) {
+        isWellFormed =
+            !topic.isEmpty
+            && topic.utf8.allSatisfy { byte in
+                switch byte {
+                case 0x30...0x39, 0x41...0x5A, 0x61...0x7A, 0x2D, 0x2E, 0x5F: true
+                default: false
+                }
+            }
+        name = topic
+        isListed = listed.isEmpty
+        isOfCertificate = certificate?.listedTopics?.contains(topic) ?? false
+        suffixes = 0
+        names = [topic]
+        for (index, type) in PushType.allCases.enumerated() where topic.hasSuffix(type.topicSuffix) {
+            suffixes |= 1 << UInt32(index)
+            // An app can push to its bundle identifier and to all topics derived from it.
+            let bundle = String(topic.dropLast(type.topicSuffix.count))
+            if listed.contains(bundle) || listed.contains(topic) { isListed = true }
+            if let certificate, certificate.listedTopics == nil, [bundle, topic].contains(certificate.topic) {
+                isOfCertificate = true
+            }
+            if bundle != topic { names.append(bundle) }
+        }
     }
+
+    /// Returns true if the key of a provider token is for the topic, or for the app that it is derived from.
+    func isFor(_ grant: ProviderGrant) -> Bool {
+        grant.scope.topics.map { topics in names.contains { topics.contains($0) } } ?? true
+    }
+
+    func ends(for type: PushType) -> Bool {
+        guard !type.topicSuffix.isEmpty else { return true }
+        guard let index = PushType.allCases.firstIndex(of: type) else { return false }
+        return suffixes & 1 << UInt32(index) != 0
+    }
+}
+
+/// The rights of a client on its connection, by its certificate or its provider tokens.
+///
+/// Source for provider tokens: Apple, "Establishing a token-based connection to APNs": tokens of one team only; of
+/// team-scoped keys, or of a topic-specific key and the one related to it; a new one at most once every 20 minutes. The
+/// reasons for other violations are assumed, but a connection is known to be unusable for the rest of the 20 minutes
+/// (Apple's engineers, developer forums, thread 675879) and permanently after an expired token (observed: pushy, pull
+/// request 783).
+final class ClientCredentials {
+    /// The provider tokens of one key.
+    private struct Tokens {
+        /// The most recent tokens, the newest last.
+        var newest: [[UInt8]] = []
+        /// The time at which a token replaced another, in seconds since 1970.
+        var changedAt: Int64?
+    }
+
+    /// The number of tokens per key that are remembered.
+    private static let maximumTokens = 4
+    /// More than a team can have.
+    private static let maximumKeys = 400
 
     let certificate: ClientCertificate?
     /// True if the certificate is not for the simulator's environment.
@@ -40,8 +106,11 @@ final class ClientCredentials {
     var now: Int64 = 0
     private let service: SimulatedService
     private let settings: SimulatorSettings
-    private var history: ProviderTokenHistory
+    private var first: ProviderGrant?
     private var last: (token: [UInt8], grant: ProviderGrant)?
+    private var tokens: [String: Tokens] = [:]
+    /// The answer to all tokens until a time, in seconds since 1970.
+    private var block: (refusal: Refusal, until: Int64)?
     /// The topics that can be pushed to; nil before the first push.
     private var listed: Set<String>?
     private var topics: [[UInt8]: TopicFacts] = [:]
@@ -52,35 +121,79 @@ final class ClientCredentials {
         self.certificate = certificate
         self.settings = settings
         isOfOtherEnvironment = certificate.map { !$0.isFor(settings.environment) } ?? false
-        history = ProviderTokenHistory(settings)
     }
+
+    // MARK: Provider tokens
 
     /// Judges the value of an `authorization` header; nil if the header is ignored.
     ///
     /// Source: Apple, "Sending notification requests to APNs": APNs ignores the header on connections with a client
     /// certificate.
-    func authorization(_ value: UnsafeBufferPointer<UInt8>) -> Authorization? {
+    func authorization(_ value: UnsafeBufferPointer<UInt8>) -> Result<ProviderGrant, Refusal>? {
         if certificate != nil { return nil }
-        if let refusal = history.refusal(now: now) { return .refused(refusal) }
+        return Result { () throws(Refusal) in try grant(value) }
+    }
+
+    private func grant(_ value: UnsafeBufferPointer<UInt8>) throws(Refusal) -> ProviderGrant {
+        if let block, now < block.until { throw block.refusal }
+        block = nil
         if let last, value.isSame(as: last.token) {
-            if let refusal = history.refusal(issuedAt: last.grant.issuedAt, now: now) { return .refused(refusal) }
-            return .granted(topics: last.grant.scope.topics)
+            try checkAge(last.grant)
+            return last.grant
         }
-        let bytes = Array(value)
-        switch service.standing(authorization: bytes, settings.environment) {
-        case .refused(let refusal): return .refused(refusal)
-        case .genuine(let grant):
-            if let refusal = history.refusal(issuedAt: grant.issuedAt, now: now) { return .refused(refusal) }
-            if let refusal = history.admit(grant, bytes, now: now) { return .refused(refusal) }
-            last = (bytes, grant)
-            return .granted(topics: grant.scope.topics)
+        let token = Array(value)
+        let grant = try service.grant(authorization: token, settings.environment).get()
+        try checkAge(grant)
+        try admit(token, grant)
+        last = (token, grant)
+        return grant
+    }
+
+    private func checkAge(_ grant: ProviderGrant) throws(Refusal) {
+        guard let age = settings.tokenAge else { return }
+        if now - grant.issuedAt > age { throw Refusal(.expiredProviderToken) }
+        if grant.issuedAt - now > age { throw Refusal(.invalidProviderToken) }
+    }
+
+    /// Records a token that differs from the previous one, unless it must not follow the earlier ones.
+    private func admit(_ token: [UInt8], _ grant: ProviderGrant) throws(Refusal) {
+        if let first {
+            guard first.teamID == grant.teamID else { throw Refusal(.invalidProviderToken) }
+            guard Self.areRelated(first, grant) else { throw Refusal(.unrelatedKeyIDInToken) }
         }
+        var known = tokens[grant.keyID] ?? Tokens()
+        if !known.newest.contains(token) {
+            if !known.newest.isEmpty {
+                if let interval = settings.tokenInterval, let changedAt = known.changedAt, now - changedAt < interval {
+                    let refusal = Refusal(.tooManyProviderTokenUpdates)
+                    block = (refusal, changedAt + interval)
+                    throw refusal
+                }
+                known.changedAt = now
+            }
+            known.newest = known.newest.suffix(Self.maximumTokens - 1) + [token]
+        }
+        if tokens.count >= Self.maximumKeys { tokens.removeAll() }
+        tokens[grant.keyID] = known
+        first = first ?? grant
+    }
+
+    private static func areRelated(_ first: ProviderGrant, _ other: ProviderGrant) -> Bool {
+        if first.keyID == other.keyID { return true }
+        if first.scope.topics == nil || other.scope.topics == nil {
+            return first.scope.topics == nil && other.scope.topics == nil
+        }
+        return first.scope.relatedKeyID == other.keyID || other.scope.relatedKeyID == first.keyID
     }
 
     /// Records the answer to a request.
     func refused(_ refusal: Refusal) {
-        if refusal.reason == APNSReason.expiredProviderToken.rawValue { history.tokenExpired() }
+        if settings.wedgesAfterExpiredToken, refusal.reason == APNSReason.expiredProviderToken.rawValue {
+            block = (Refusal(.expiredProviderToken), .max)
+        }
     }
+
+    // MARK: Topics
 
     /// Returns the facts about a topic.
     ///
@@ -107,10 +220,7 @@ final class ClientCredentials {
 
 extension UnsafeBufferPointer<UInt8> {
     fileprivate func isSame(as bytes: [UInt8]) -> Bool {
-        guard count == bytes.count else { return false }
-        return bytes.withUnsafeBufferPointer { other in
-            for index in 0..<count where self[index] != other[index] { return false }
-            return true
-        }
+        guard let baseAddress, count == bytes.count else { return false }
+        return memcmp(baseAddress, bytes, count) == 0
     }
 }

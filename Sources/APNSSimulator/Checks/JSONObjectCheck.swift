@@ -5,19 +5,15 @@ struct JSONObjectCheck {
     private var position: UnsafePointer<UInt8>
     private let end: UnsafePointer<UInt8>
     private var notes: Members?
-    private var name: UnsafeBufferPointer<UInt8>?
+    private var name: [UInt8]?
     /// The members of the object being read, one level down.
     private var inner = (count: 0, hasContentAvailable: false)
     /// Deeper nesting is treated as an attack.
     private static let maximumDepth = 64
 
     static func accepts(_ bytes: UnsafeBufferPointer<UInt8>) -> Bool {
-        guard let start = bytes.baseAddress else { return false }
-        var check = JSONObjectCheck(position: start, end: start + bytes.count)
-        check.skipSpace()
-        guard check.peek == 0x7B, check.value(depth: 0) else { return false }
-        check.skipSpace()
-        return check.position == check.end
+        var check = JSONObjectCheck(bytes)
+        return check?.isObject() ?? false
     }
 
     /// The top-level members that the binary gateway checks.
@@ -32,17 +28,23 @@ struct JSONObjectCheck {
 
     /// - Parameter name: the member to look for; a name written with escapes is not found.
     /// - Returns: nil if the bytes are not one JSON object.
-    static func members(
-        of bytes: UnsafeBufferPointer<UInt8>, seeking name: UnsafeBufferPointer<UInt8>?
-    ) -> Members? {
-        guard let start = bytes.baseAddress else { return nil }
-        var check = JSONObjectCheck(position: start, end: start + bytes.count)
+    static func members(of bytes: UnsafeBufferPointer<UInt8>, seeking name: [UInt8]?) -> Members? {
+        guard var check = JSONObjectCheck(bytes) else { return nil }
         check.notes = Members()
         check.name = name
-        check.skipSpace()
-        guard check.peek == 0x7B, check.value(depth: 0) else { return nil }
-        check.skipSpace()
-        return check.position == check.end ? check.notes : nil
+        return check.isObject() ? check.notes : nil
+    }
+
+    private init?(_ bytes: UnsafeBufferPointer<UInt8>) {
+        guard let start = bytes.baseAddress else { return nil }
+        (position, end) = (start, start + bytes.count)
+    }
+
+    private mutating func isObject() -> Bool {
+        skipSpace()
+        guard peek == 0x7B, value(depth: 0) else { return false }
+        skipSpace()
+        return position == end
     }
 
     private mutating func note(
@@ -56,11 +58,6 @@ struct JSONObjectCheck {
             let quotes = start.pointee == 0x22 ? 1 : 0
             notes?.sought = UnsafeBufferPointer(start: start + quotes, count: position - start - 2 * quotes)
         }
-    }
-
-    private init(position: UnsafePointer<UInt8>, end: UnsafePointer<UInt8>) {
-        self.position = position
-        self.end = end
     }
 
     // Returns 0 at the end; JSON does not allow NUL anywhere either.

@@ -1,5 +1,7 @@
 import APNS
 import COpenSSL
+import FoundationEssentials
+import TLS
 
 /// A key that can sign provider tokens, and its owner.
 ///
@@ -81,28 +83,79 @@ package final class ProviderKey: @unchecked Sendable {
         return PEM_read_bio_PrivateKey(bio, nil, { _, _, _, _ in -1 }, nil)
     }
 
-    /// Returns true if the token's signature was made with this key.
-    func verifies(_ token: ProviderToken) -> Bool {
-        guard let pair = ECDSA_SIG_new() else { return false }
-        defer { ECDSA_SIG_free(pair) }
-        // JWS concatenates r and s (RFC 7518 §3.4); OpenSSL expects DER.
-        let r = BN_bin2bn(Array(token.signature.prefix(32)), 32, nil)
-        let s = BN_bin2bn(Array(token.signature.suffix(32)), 32, nil)
-        guard ECDSA_SIG_set0(pair, r, s) == 1 else {
-            BN_free(r)
-            BN_free(s)
-            return false
+    /// Returns true if the signature was made with this key.
+    func verifies(_ signature: [UInt8], of message: [UInt8]) -> Bool {
+        ES256.verifies(signature, of: message, key: key)
+    }
+}
+
+/// A provider token signed by a known key. Its age is not checked yet.
+struct ProviderGrant: Equatable, Sendable {
+    /// Seconds since 1970.
+    var issuedAt: Int64
+    var keyID: String
+    var teamID: String
+    var scope = ProviderKey.Scope()
+}
+
+/// Verifies provider tokens (JWTs), each distinct one once.
+///
+/// Source: Apple, "Establishing a token-based connection to APNs": header `alg` ES256 and `kid`, claims `iss` (the team)
+/// and `iat` (seconds since 1970), signed with ECDSA over P-256 and SHA-256.
+struct ProviderTokens: Sendable {
+    private struct Header: Decodable {
+        let alg: String
+        let kid: String
+    }
+
+    private struct Claims: Decodable {
+        let iss: String
+        let iat: Double
+    }
+
+    private static let cacheLimit = 10_000
+
+    private let keys: [String: ProviderKey]
+    private var grants: [[UInt8]: Result<ProviderGrant, Refusal>] = [:]
+
+    /// - Parameter keys: the keys that can sign tokens; if there are none, signatures are not verified.
+    init(keys: [ProviderKey]) {
+        self.keys = Dictionary(keys.map { ($0.keyID, $0) }) { _, last in last }
+    }
+
+    /// Judges the value of an `authorization` header, regardless of the token's age and its connection.
+    /// - Parameter environment: the simulator's.
+    mutating func grant(authorization: [UInt8], environment: APNSEnvironment) -> Result<ProviderGrant, Refusal> {
+        let known = grants[authorization] ?? Result { () throws(Refusal) in try verify(authorization) }
+        if grants.count >= Self.cacheLimit { grants.removeAll(keepingCapacity: true) }
+        grants[authorization] = known
+        if case .success(let grant) = known, let own = grant.scope.environment, own != environment {
+            return .failure(.badEnvironmentKeyInToken)
         }
-        var der: UnsafeMutablePointer<UInt8>?
-        let length = i2d_ECDSA_SIG(pair, &der)
-        guard length > 0, let der else { return false }
-        defer { CRYPTO_free(der, nil, 0) }
-        guard let context = EVP_MD_CTX_new() else { return false }
-        defer {
-            EVP_MD_CTX_free(context)
-            ERR_clear_error()
+        return known
+    }
+
+    private func verify(_ authorization: [UInt8]) throws(Refusal) -> ProviderGrant {
+        let scheme = Array("bearer ".utf8)
+        guard authorization.count > scheme.count, authorization.prefix(scheme.count).map({ $0 | 0x20 }) == scheme
+        else { throw Refusal(.missingProviderToken) }
+        let parts = authorization.dropFirst(scheme.count).split(separator: 0x2E, omittingEmptySubsequences: false)
+        guard parts.count == 3, let header = Self.json(Header.self, parts[0]), header.alg == "ES256",
+            !header.kid.isEmpty, let claims = Self.json(Claims.self, parts[1]), !claims.iss.isEmpty, claims.iat >= 0,
+            claims.iat < 1e12, let signature = Base64.decodeURL(parts[2]), signature.count == 64
+        else { throw Refusal(.invalidProviderToken) }
+        var grant = ProviderGrant(issuedAt: Int64(claims.iat), keyID: header.kid, teamID: claims.iss)
+        guard !keys.isEmpty else { return grant }
+        let signed = Array(authorization[scheme.count..<parts[1].endIndex])
+        guard let key = keys[header.kid], key.teamID == claims.iss, key.verifies(signature, of: signed) else {
+            throw Refusal(.invalidProviderToken)
         }
-        return EVP_DigestVerifyInit(context, nil, EVP_sha256(), nil, key) == 1
-            && EVP_DigestVerify(context, der, Int(length), token.signed, token.signed.count) == 1
+        grant.scope = key.scope
+        return grant
+    }
+
+    // The error in the JSON does not matter: APNs answers InvalidProviderToken to all of them.
+    private static func json<Value: Decodable>(_ type: Value.Type, _ text: ArraySlice<UInt8>) -> Value? {
+        Base64.decodeURL(text).flatMap { try? JSONDecoder().decode(type, from: Data($0)) }
     }
 }

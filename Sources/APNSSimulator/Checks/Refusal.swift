@@ -1,19 +1,9 @@
 import APNS
 
-/// The status and reason of the answer to a refused request.
-struct Refusal: Error, Equatable, Sendable {
-    var status: Int
-    /// The `reason` of the body.
-    var reason: String
-    /// The `timestamp` in the body of a 410, in milliseconds since 1970; nil for the time of the answer.
-    var timestamp: Int64?
+/// The answer to a refused request; it has a reason.
+typealias Refusal = PushAction.Response
 
-    init(status: Int, reason: String, timestamp: Int64? = nil) {
-        self.status = status
-        self.reason = reason
-        self.timestamp = timestamp
-    }
-
+extension PushAction.Response: Error {
     init(_ reason: APNSReason, timestamp: Int64? = nil) {
         self.init(status: reason.status, reason: reason.rawValue, timestamp: timestamp)
     }

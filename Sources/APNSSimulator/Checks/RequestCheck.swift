@@ -5,80 +5,74 @@ import APNS
 /// Source for the checks and their reasons: Apple, "Sending notification requests to APNs" and "Handling notification
 /// responses from APNs". Apple does not document the order; it is assumed, as is everything marked so.
 enum RequestCheck {
-    /// Returns the reason to refuse the request, or nil.
+    /// Checks a request to deliver a notification to a device.
     /// - Parameters:
     ///   - credentials: the client's.
-    ///   - isObject: returns true if the body is a JSON object; called only if everything else is correct.
-    static func refusal(
-        _ request: borrowing PushRequest, _ credentials: ClientCredentials, isObject: () -> Bool
-    ) -> Refusal? {
-        guard request.method == .post else { return Refusal(.methodNotAllowed) }
+    ///   - isObject: returns true if the body is a JSON object; called only if everything before it is correct.
+    static func token(
+        of request: borrowing PushRequest, _ credentials: ClientCredentials, isObject: () -> Bool
+    ) throws(Refusal) -> SimulatedToken {
+        guard request.method == .post else { throw Refusal(.methodNotAllowed) }
         switch request.path {
-        case .other, .broadcast, .channels, .allChannels: return Refusal(.badPath)
-        case .withoutToken: return Refusal(.missingDeviceToken)
+        case .other, .broadcast, .channels, .allChannels: throw Refusal(.badPath)
+        case .withoutToken: throw Refusal(.missingDeviceToken)
         case .device: break
         }
-        if request.hasDuplicates { return Refusal(.duplicateHeaders) }
-        if let refusal = refusal(of: credentials, request) { return refusal }
-        let reason =
-            headers(request) ?? topic(request, hasCertificate: credentials.certificate != nil)
-            ?? payload(request, isObject: isObject) ?? (request.token == nil ? .badDeviceToken : nil)
-        return reason.map { Refusal($0) }
+        if request.hasDuplicates { throw Refusal(.duplicateHeaders) }
+        try authorize(request, credentials)
+        try checkHeaders(request)
+        if let reason = topic(request, hasCertificate: credentials.certificate != nil) { throw Refusal(reason) }
+        if let reason = payload(request, isObject: isObject) { throw Refusal(reason) }
+        guard let token = request.token else { throw Refusal(.badDeviceToken) }
+        return token
     }
 
-    /// Returns the reason to refuse a client, or nil.
-    static func refusal(of credentials: ClientCredentials, _ request: borrowing PushRequest) -> Refusal? {
+    /// Checks the credentials of a request's client.
+    static func authorize(_ request: borrowing PushRequest, _ credentials: ClientCredentials) throws(Refusal) {
         guard credentials.certificate == nil else {
-            return credentials.isOfOtherEnvironment ? Refusal(.badCertificateEnvironment) : nil
+            if credentials.isOfOtherEnvironment { throw Refusal(.badCertificateEnvironment) }
+            return
         }
         switch request.authorization {
-        case .granted: return nil
-        case .refused(let refusal): return refusal
-        case nil: return Refusal(.missingProviderToken)
+        case .value(.success): break
+        case .value(.failure(let refusal)): throw refusal
+        case .absent, .bad: throw Refusal(.missingProviderToken)
         }
     }
 
-    private static func headers(_ request: borrowing PushRequest) -> APNSReason? {
-        if case .bad = request.id { return .badMessageID }
-        if case .bad = request.expiration { return .badExpirationDate }
-        return priorityAndType(request) ?? (request.hasBadCollapseID ? .badCollapseID : nil)
-    }
-
-    // A missing type counts as `alert` (assumed; Apple requires the header for watchOS 6 and later).
-    private static func priorityAndType(_ request: borrowing PushRequest) -> APNSReason? {
-        if request.priority == .bad { return .badPriority }
-        switch request.pushType {
-        case .bad: return .invalidPushType
+    private static func checkHeaders(_ request: borrowing PushRequest) throws(Refusal) {
+        if case .bad = request.id { throw Refusal(.badMessageID) }
+        if case .bad = request.expiration { throw Refusal(.badExpirationDate) }
+        if case .bad = request.priority { throw Refusal(.badPriority) }
+        // A missing type counts as `alert` (assumed; Apple requires the header for watchOS 6 and later).
+        if case .bad = request.pushType { throw Refusal(.invalidPushType) }
         // Apple: "Always use priority 5. Using priority 10 is an error." Without a priority it passes (assumed).
-        case .value(.background) where request.priority == .value(10): return .badPriority
-        case .absent, .value: return nil
-        }
+        if request.pushType.value == .background, request.priority.value == 10 { throw Refusal(.badPriority) }
+        if case .bad = request.collapseID { throw Refusal(.badCollapseID) }
     }
 
     private static func topic(_ request: borrowing PushRequest, hasCertificate: Bool) -> APNSReason? {
-        guard let topic = request.topic else {
+        guard case .value(let topic) = request.topic else {
             // A certificate replaces the header, but only for the certificate's own topic.
             guard hasCertificate else { return .missingTopic }
-            if case .value(let type) = request.pushType, !type.topicSuffix.isEmpty { return .missingTopic }
-            return nil
+            return request.pushType.value?.topicSuffix.isEmpty ?? true ? nil : .missingTopic
         }
         guard topic.isWellFormed else { return .badTopic }
         // Assumed: a wrong suffix is BadTopic, not TopicDisallowed.
-        if case .value(let type) = request.pushType, !topic.ends(for: type) { return .badTopic }
+        if let type = request.pushType.value, !topic.ends(for: type) { return .badTopic }
         guard topic.isListed, !hasCertificate || topic.isOfCertificate else { return .topicDisallowed }
         // Apple: location supports only token-based authentication. The reason is assumed.
-        if hasCertificate, case .value(.location) = request.pushType { return .topicDisallowed }
+        if hasCertificate, request.pushType.value == .location { return .topicDisallowed }
         // Assumed: a topic that the key is not for is TopicDisallowed.
-        if case .granted(let topics?) = request.authorization, !topic.isOne(of: topics) { return .topicDisallowed }
+        if case .value(.success(let grant)) = request.authorization, !topic.isFor(grant) { return .topicDisallowed }
         return nil
     }
 
     // Assumed: a payload that is not a JSON object counts as empty; Apple has no separate reason.
     private static func payload(_ request: borrowing PushRequest, isObject: () -> Bool) -> APNSReason? {
         guard request.bodyLength > 0 else { return .payloadEmpty }
-        var limit = PushType.alert.maximumPayloadSize
-        if case .value(let type) = request.pushType { limit = type.maximumPayloadSize }
-        guard request.bodyLength <= limit else { return .payloadTooLarge }
+        let type = request.pushType.value ?? .alert
+        guard request.bodyLength <= type.maximumPayloadSize else { return .payloadTooLarge }
         return isObject() ? nil : .payloadEmpty
     }
 }

@@ -10,24 +10,28 @@ struct ControlError: Error {
     /// The problem, and the remedy.
     let problem: String
 
-    init(_ status: HTTPResponse.Status = .badRequest, _ problem: String) {
+    init(_ status: HTTPResponse.Status, _ problem: String) {
         self.status = status
         self.problem = problem
     }
 }
 
-/// Converts errors to responses: a status, and a JSON object with the problem.
+/// Converts errors to responses: a status, and a JSON object with the problem. Refuses requests from web pages, which
+/// could otherwise read payloads and add rules.
 struct ControlErrors: RouterMiddleware {
     typealias Context = ControlContext
+
+    let foreign: ForeignRequests
 
     func handle(
         _ request: Request, context: Context, next: (Request, Context) async throws -> Response
     ) async throws -> Response {
         do {
+            if let refusal = request.refusal(by: foreign) { throw ControlError(.forbidden, refusal) }
             return try await next(request, context)
         } catch {
             let error = Self.translated(error, request)
-            return try ControlAnswer.json(["error": error.problem], status: error.status)
+            return try Response.control(["error": error.problem], status: error.status)
         }
     }
 
@@ -43,50 +47,39 @@ struct ControlErrors: RouterMiddleware {
     }
 }
 
-/// Refuses requests from web pages, which could otherwise read payloads and add rules.
-struct RefusedPages: RouterMiddleware {
-    typealias Context = ControlContext
-
-    let rule: ForeignRequests
-
-    func handle(
-        _ request: Request, context: Context, next: (Request, Context) async throws -> Response
-    ) async throws -> Response {
-        if let refusal = request.refusal(by: rule) { throw ControlError(.forbidden, refusal) }
-        return try await next(request, context)
-    }
-}
-
 extension Request {
-    /// The largest body that is read, in bytes.
-    static let maximumControlBody = 1 << 20
+    /// Reads the body.
+    /// - Parameters:
+    ///   - kind: `body` or `form`, for the error.
+    ///   - limit: in bytes.
+    func bytes(ofThe kind: String, upTo limit: Int) async throws -> ByteBuffer {
+        do {
+            return try await body.collect(upTo: limit)
+        } catch is NIOTooManyBytesError {
+            throw ControlError(.contentTooLarge, "the \(kind) is larger than \(limit) bytes")
+        }
+    }
 
-    /// Reads the body, a JSON object.
+    /// Reads the body, a JSON object of at most 1 MiB.
     /// - Parameter example: a valid body, for the error.
     func control<Body: Decodable>(_ type: Body.Type, example: String) async throws -> Body {
-        let buffer: ByteBuffer
+        let bytes = try await bytes(ofThe: "body", upTo: 1 << 20)
         do {
-            buffer = try await body.collect(upTo: Self.maximumControlBody)
-        } catch is NIOTooManyBytesError {
-            throw ControlError(.contentTooLarge, "the body is larger than \(Self.maximumControlBody) bytes")
-        }
-        do {
-            return try JSONDecoder().decode(type, from: Data(buffer.readableBytesView))
+            return try JSONDecoder().decode(type, from: Data(bytes.readableBytesView))
         } catch {
             throw ControlError(.badRequest, "the body must be JSON such as \(example)")
         }
     }
 }
 
-/// Answers in JSON.
-enum ControlAnswer {
-    static func json(_ value: some Encodable, status: HTTPResponse.Status = .ok) throws -> Response {
+extension Response {
+    /// Returns an answer in JSON.
+    static func control(_ value: some Encodable, status: HTTPResponse.Status = .ok) throws -> Response {
         let encoder = JSONEncoder()
         encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
         encoder.keyEncodingStrategy = .convertToSnakeCase
-        return Response.json(bytes: try encoder.encode(value), status: status)
+        return .json(bytes: try encoder.encode(value), status: status)
     }
-
 }
 
 /// The parameters of a request's query. Each read removes one, so that the remaining ones are known to be unknown.
@@ -118,16 +111,17 @@ struct ControlQuery {
 /// The context of requests to the control port.
 typealias ControlContext = BasicRequestContext
 
-/// A group of routes about one subject.
-protocol ControlConcern: Sendable {
-    /// One line per route, for `GET /`.
-    var summary: [String] { get }
-    func add(to router: Router<ControlContext>)
-}
+/// Routes, and one line for each, for `GET /`.
+struct RouteList {
+    let router = Router(context: ControlContext.self)
+    private(set) var lines: [String] = []
 
-/// The parts of the simulator that requests to the control port act on.
-struct ControlTarget: Sendable {
-    let service: SimulatedService
-    let connections: OpenConnections
-    let listeners: Listeners
+    /// - Parameter form: the query or the body, as the line shows it.
+    mutating func add(
+        _ method: HTTPRequest.Method, _ path: String, _ form: String = "",
+        _ answer: @escaping @Sendable (Request, ControlContext) async throws -> Response
+    ) {
+        lines.append("\(method) \(path.replacing(":sequence", with: "SEQUENCE"))\(form)")
+        router.on(RouterPath(path), method: method, use: answer)
+    }
 }

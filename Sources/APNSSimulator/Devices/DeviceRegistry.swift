@@ -74,20 +74,20 @@ package enum DeviceFile {
 struct DeviceRegistry: Sendable {
     private var registrations: [SimulatedToken: [RegisteredDevice]] = [:]
 
-    init(_ devices: [RegisteredDevice] = []) {
-        for device in devices { add(device) }
-    }
+    init(_ devices: [RegisteredDevice] = []) { add(devices) }
 
     /// Every registration, ordered by token.
     var devices: [RegisteredDevice] {
         registrations.values.joined().sorted { ($0.token.hex, $0.topic) < ($1.token.hex, $1.topic) }
     }
 
-    /// Adds a registration, or replaces the one with the same token, topic and environment.
-    mutating func add(_ device: RegisteredDevice) {
-        var own = registrations[device.token] ?? []
-        own.removeAll { $0.topic == device.topic && $0.environment == device.environment }
-        registrations[device.token] = own + [device]
+    /// Adds registrations. Each replaces the one with the same token, topic and environment.
+    mutating func add(_ devices: [RegisteredDevice]) {
+        for device in devices {
+            var own = registrations[device.token] ?? []
+            own.removeAll { $0.topic == device.topic && $0.environment == device.environment }
+            registrations[device.token] = own + [device]
+        }
     }
 
     /// Returns true if a token can be refused.

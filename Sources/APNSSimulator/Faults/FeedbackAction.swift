@@ -15,7 +15,7 @@ package struct FeedbackAction: RuleAction {
 
     package static let points = [RulePoint.connect]
 
-    package static func conditions(at point: RulePoint) -> RuleConditions { .times }
+    package static func conditions(at point: RulePoint) -> [RuleCondition] { [.times] }
 
     /// Reads `slow`, `pieces`, `cut` and `hang`.
     package init(_ reader: inout RuleReader, at point: RulePoint) throws(RuleError) {
@@ -29,14 +29,10 @@ package struct FeedbackAction: RuleAction {
     }
 
     private static func range(_ text: String) -> ClosedRange<Int>? {
-        let ends = text.split(separator: ".", omittingEmptySubsequences: false)
-        let numbers = ends.compactMap { Int($0) }
-        switch ends.count {
-        case 1: return numbers.count == 1 && numbers[0] >= 1 ? numbers[0]...numbers[0] : nil
-        case 3:
-            guard numbers.count == 2, ends[1].isEmpty, numbers[0] >= 1, numbers[0] <= numbers[1] else { return nil }
-            return numbers[0]...numbers[1]
-        default: return nil
+        let ends = text.split(separator: "..", omittingEmptySubsequences: false).map { Int($0) }
+        guard ends.count <= 2, let first = ends[0], let last = ends[ends.count - 1], 1 <= first, first <= last else {
+            return nil
         }
+        return first...last
     }
 }

@@ -57,8 +57,8 @@ package struct GatewayAction: RuleAction {
 
     package static let points = [RulePoint.notification, .connect]
 
-    package static func conditions(at point: RulePoint) -> RuleConditions {
-        point == .connect ? [.rate, .times, .after] : [.rate, .times, .after, .prefix]
+    package static func conditions(at point: RulePoint) -> [RuleCondition] {
+        [.rate, .times, .after] + (point == .notification ? [.prefix] : [])
     }
 
     /// Reads `answer` (a status by number or name, `close`, `hang`, `reset`, `feedback`) and its details: `accept`,

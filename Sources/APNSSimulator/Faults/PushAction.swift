@@ -88,9 +88,8 @@ package struct PushAction: RuleAction {
 
     package static let points = [RulePoint.request, .channels, .connect]
 
-    package static func conditions(at point: RulePoint) -> RuleConditions {
-        let common: RuleConditions = [.rate, .times, .after, .connection]
-        return point == .request ? common.union(.prefix) : common
+    package static func conditions(at point: RulePoint) -> [RuleCondition] {
+        [.rate, .times, .after, .connection] + (point == .request ? [.prefix] : [])
     }
 
     /// Reads `answer` (a status, a reason, `reset`, `goaway`, `drop`, `silence`), `delay`, `streams` with `for`, and
@@ -158,7 +157,7 @@ extension PushAction {
     private static func response(_ text: String, _ reader: inout RuleReader) throws(RuleError) -> Response {
         var response: PushAction.Response
         if let refusal = Refusal(named: text) {
-            response = PushAction.Response(status: refusal.status, reason: refusal.reason)
+            response = refusal
         } else if let status = Int(text), (200...599).contains(status) {
             let reason = try takeReason(&reader)
             response = PushAction.Response(
@@ -207,12 +206,6 @@ extension PushAction {
         case 503: .serviceUnavailable
         default: nil
         }
-    }
-}
-
-extension PushAction.Response {
-    init(_ refusal: Refusal) {
-        self.init(status: refusal.status, reason: refusal.reason, timestamp: refusal.timestamp)
     }
 }
 

@@ -1,82 +1,28 @@
 /// One scripted fault: what it applies to, and its effect.
 ///
-/// A rule is written as keys and values, such as `prefix=dead,answer=410` or `at=connect,answer=close,times=2`.
-/// ``RuleMatcher`` reads the keys that select what it applies to; the action reads the others.
+/// A rule is written as keys and values, such as `prefix=dead,answer=410` or `at=connect,answer=close,times=2`. Some keys
+/// are conditions, all of which must be met; the action reads the others.
 package struct Rule<Action: RuleAction>: Equatable, Sendable {
     /// The rule as written, without the spaces around its parts.
     package let text: String
-    /// The conditions of the rule.
-    package let matcher: RuleMatcher
+    /// The point that the rule applies to.
+    package let point: RulePoint
+    /// The token's first digits; `nil` for all tokens.
+    private(set) var prefix: TokenPrefix?
+    /// The probability that the rule applies, from 0 to 1.
+    package private(set) var rate: Double?
+    /// The number of times that the rule applies to each target, or to connections.
+    package private(set) var times: Int?
+    /// The interval: the rule applies to every N-th request of a connection, or to every N-th connection.
+    package private(set) var after: Int?
+    /// The number of the connection, from 1; `nil` for all.
+    package private(set) var connection: Int?
     /// The action.
     package let action: Action
 
     /// - Throws: ``RuleError`` that names the rule and the key.
     package init(_ text: String) throws(RuleError) {
         var reader = try RuleReader(text)
-        matcher = try RuleMatcher(&reader, Action.self)
-        action = try Action(&reader, at: matcher.point)
-        try reader.finish()
-        self.text = reader.written
-    }
-}
-
-/// The effect of a rule; each service of the simulator has its own type.
-package protocol RuleAction: Equatable, Sendable {
-    /// The points that rules can apply to, as `at` names them. The first is the default; with only one, there is no
-    /// such key.
-    static var points: [RulePoint] { get }
-    /// The conditions that rules can have at a point.
-    static func conditions(at point: RulePoint) -> RuleConditions
-    /// Reads the keys that describe the effect.
-    init(_ reader: inout RuleReader, at point: RulePoint) throws(RuleError)
-}
-
-/// The points that rules can apply to.
-package enum RulePoint: String, Sendable {
-    /// A connection.
-    case connect
-    /// A request over HTTP/2 to deliver a notification.
-    case request
-    /// A request over HTTP/2 that manages channels.
-    case channels
-    /// A notification at the binary gateway.
-    case notification
-}
-
-/// The conditions that a rule can have.
-package struct RuleConditions: OptionSet, Sendable {
-    package let rawValue: UInt8
-
-    package init(rawValue: UInt8) { self.rawValue = rawValue }
-
-    /// `prefix`: the device token's first digits.
-    static let prefix = RuleConditions(rawValue: 1)
-    /// `rate`: a share, from 0 to 1.
-    static let rate = RuleConditions(rawValue: 2)
-    /// `times`: the first N of each target, or the first N connections.
-    static let times = RuleConditions(rawValue: 4)
-    /// `after`: every N-th of a connection, or every N-th connection.
-    static let after = RuleConditions(rawValue: 8)
-    /// `connection`: the N-th connection.
-    static let connection = RuleConditions(rawValue: 16)
-}
-
-/// The conditions of a rule; all must be met.
-package struct RuleMatcher: Equatable, Sendable {
-    /// The point that the rule applies to.
-    package let point: RulePoint
-    /// The token's first digits; `nil` for all tokens.
-    var prefix: TokenPrefix?
-    /// The probability that the rule applies, from 0 to 1.
-    package var rate: Double?
-    /// The number of times that the rule applies to each target, or to connections.
-    package var times: Int?
-    /// The interval: the rule applies to every N-th request of a connection, or to every N-th connection.
-    package var after: Int?
-    /// The number of the connection, from 1; `nil` for all.
-    package var connection: Int?
-
-    init<Action: RuleAction>(_ reader: inout RuleReader, _: Action.Type) throws(RuleError) {
         let points = Action.points
         if points.count == 1 {
             point = points[0]
@@ -98,6 +44,9 @@ package struct RuleMatcher: Equatable, Sendable {
         if conditions.contains(.prefix) {
             prefix = try reader.take("prefix", "must be 1 to 64 hex digits") { TokenPrefix($0) }
         }
+        action = try Action(&reader, at: point)
+        try reader.finish()
+        self.text = reader.written
     }
 
     /// Returns true if all conditions except `times` are met.
@@ -110,6 +59,43 @@ package struct RuleMatcher: Equatable, Sendable {
         if let rate, generator.fraction() >= rate { return false }
         return true
     }
+}
+
+/// The effect of a rule; each service of the simulator has its own type.
+package protocol RuleAction: Equatable, Sendable {
+    /// The points that rules can apply to, as `at` names them. The first is the default; with only one, there is no
+    /// such key.
+    static var points: [RulePoint] { get }
+    /// The conditions that rules can have at a point.
+    static func conditions(at point: RulePoint) -> [RuleCondition]
+    /// Reads the keys that describe the effect.
+    init(_ reader: inout RuleReader, at point: RulePoint) throws(RuleError)
+}
+
+/// The points that rules can apply to.
+package enum RulePoint: String, Sendable {
+    /// A connection.
+    case connect
+    /// A request over HTTP/2 to deliver a notification.
+    case request
+    /// A request over HTTP/2 that manages channels.
+    case channels
+    /// A notification at the binary gateway.
+    case notification
+}
+
+/// The conditions that a rule can have, as its keys name them.
+package enum RuleCondition: Sendable {
+    /// The device token's first digits.
+    case prefix
+    /// A share, from 0 to 1.
+    case rate
+    /// The first N of each target, or the first N connections.
+    case times
+    /// Every N-th of a connection, or every N-th connection.
+    case after
+    /// The N-th connection.
+    case connection
 }
 
 /// An event that rules are matched against: a request, a notification or a connection.
@@ -137,15 +123,9 @@ struct RuleEvent {
 
 /// The rules in force, and how often each was met by each of the newest targets.
 struct RuleScript<Action: RuleAction>: Sendable {
-    /// A rule for the next notification to one device, removed once it has applied.
-    struct Pending: Sendable {
-        let token: SimulatedToken
-        let rule: Rule<Action>
-    }
-
-    private(set) var rules: [Rule<Action>]
-    /// Precede all other rules, in their order; each applies to one notification.
-    private(set) var pending: [Pending] = []
+    private var rules: [Rule<Action>]
+    /// Rules for the next notification to one device, each removed once it has applied. They precede all other rules.
+    private var pending: [(token: SimulatedToken, rule: Rule<Action>)] = []
     /// How often each rule with `times` was met by a target, including the times beyond its limit.
     private var met: [RecentCounts<RuleEvent.Target>]
     private let limit: Int?
@@ -160,6 +140,12 @@ struct RuleScript<Action: RuleAction>: Sendable {
         met = Array(repeating: RecentCounts(limit: limit), count: rules.count)
     }
 
+    /// The rules in the order in which they apply, pending ones first.
+    var inForce: [Rule<Action>] { pending.map(\.rule) + rules }
+
+    /// Replaces the rules and resets their counts.
+    mutating func replace(_ rules: [Rule<Action>]) { self = RuleScript(rules, limit: limit) }
+
     /// Appends a rule; the counts of the others continue.
     mutating func add(_ rule: Rule<Action>) {
         rules.append(rule)
@@ -172,7 +158,7 @@ struct RuleScript<Action: RuleAction>: Sendable {
     /// Adds a rule for one notification to a device, after those already pending for it.
     mutating func addPending(_ rule: Rule<Action>, for token: SimulatedToken) {
         if pending.count >= Self.maximumPending { pending.removeFirst() }
-        pending.append(Pending(token: token, rule: rule))
+        pending.append((token, rule))
     }
 
     /// Removes the pending rules of a device.
@@ -196,7 +182,7 @@ struct RuleScript<Action: RuleAction>: Sendable {
     var knownTargets: Int { met.reduce(0) { $0 + $1.count } }
 
     /// True if any rule applies to something other than connections.
-    var judgesMoreThanConnections: Bool { !pending.isEmpty || rules.contains { $0.matcher.point != .connect } }
+    var judgesMoreThanConnections: Bool { !pending.isEmpty || rules.contains { $0.point != .connect } }
 
     /// Calls the body with the actions that apply, in the order of the rules, until it returns true.
     mutating func apply(
@@ -207,8 +193,8 @@ struct RuleScript<Action: RuleAction>: Sendable {
         {
             if decides(pending.remove(at: index).rule.action) { return }
         }
-        for index in rules.indices where rules[index].matcher.meets(event, &generator) {
-            if let times = rules[index].matcher.times, met[index].add(event.target) > times { continue }
+        for index in rules.indices where rules[index].meets(event, &generator) {
+            if let times = rules[index].times, met[index].add(event.target) > times { continue }
             if decides(rules[index].action) { return }
         }
     }

@@ -1,20 +1,9 @@
 /// The feedback service's record of one device that no longer has the app.
 package struct FeedbackRecord: Equatable, Sendable {
-    /// The longest token of the binary protocol, in bytes.
-    ///
-    /// Source: Apple, "Binary Provider API" (Local and Remote Notification Programming Guide, archived): up to 100
-    /// bytes.
-    static let maximumTokenLength = 100
-
     /// The device token.
     package var token: SimulatedToken
     /// When APNs found that the app was removed, in seconds since 1970.
     package var seconds: UInt32
-
-    package init(token: SimulatedToken, seconds: UInt32) {
-        self.token = token
-        self.seconds = seconds
-    }
 
     /// The record on the wire: the time, the token's length, the token; numbers are big-endian.
     ///
@@ -98,7 +87,8 @@ package enum FeedbackFile {
             guard words.count == 2 else {
                 throw Failure(line: index + 1, problem: "must be a device token, a space and seconds since 1970")
             }
-            guard let token = SimulatedToken(hex: words[0]), token.byteCount <= FeedbackRecord.maximumTokenLength else {
+            guard let token = SimulatedToken(hex: words[0]), token.byteCount <= GatewayNotification.maximumTokenLength
+            else {
                 throw Failure(line: index + 1, problem: "the device token must be 64 to 200 hex digits, an even number")
             }
             guard let seconds = UInt32(words[1]) else {

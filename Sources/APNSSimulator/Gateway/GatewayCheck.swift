@@ -23,12 +23,16 @@ struct GatewayCheck {
 
     func judge(_ notification: GatewayNotification) -> Verdict {
         guard let token = notification.token, !token.isEmpty else { return .refused(.missingDeviceToken) }
-        guard (32...ReceivedFrame.maximumTokenLength).contains(token.count) else { return .refused(.invalidTokenSize) }
+        guard (32...GatewayNotification.maximumTokenLength).contains(token.count) else {
+            return .refused(.invalidTokenSize)
+        }
         guard hasTopic else { return .refused(.missingTopic) }
         guard let payload = notification.payload, !payload.isEmpty else { return .refused(.missingPayload) }
         guard payload.count <= maximumPayloadSize else { return .refused(.invalidPayloadSize) }
         // Assumed: a payload that is not a JSON object, or has no aps, is a processing error; no other status fits.
-        guard let members = members(of: payload), members.hasAPS else { return .refused(.processingError) }
+        guard let members = JSONObjectCheck.members(of: payload, seeking: idMember), members.hasAPS else {
+            return .refused(.processingError)
+        }
         // "It is an error to use this priority for a push that contains only the content-available key." The status is
         // assumed.
         guard notification.priority != 10 || !members.hasContentAvailableOnly else { return .refused(.processingError) }
@@ -37,11 +41,6 @@ struct GatewayCheck {
         // the registered devices and the rules.
         guard known.words != (0, 0, 0, 0) || !known.tail.allSatisfy({ $0 == 0 }) else { return .refused(.invalidToken) }
         return .good(known, id: members.sought)
-    }
-
-    private func members(of payload: UnsafeBufferPointer<UInt8>) -> JSONObjectCheck.Members? {
-        guard let idMember else { return JSONObjectCheck.members(of: payload, seeking: nil) }
-        return idMember.withUnsafeBufferPointer { JSONObjectCheck.members(of: payload, seeking: $0) }
     }
 }
 

@@ -1,8 +1,16 @@
-import APNS
 import LegacyAPNS
 
 /// One notification within the bytes that a client sent; valid only as long as those bytes.
+///
+/// Source: Apple, "Binary Provider API" (Local and Remote Notification Programming Guide, archived), for command 2 and
+/// its items; "Legacy Information" of the same guide for commands 0 and 1. All numbers are big-endian.
 struct GatewayNotification {
+    /// Longer tokens of commands 0 and 1 are refused before they have arrived (100 bytes; a device's token has 32).
+    static let maximumTokenLength = 100
+    /// The largest contents of a frame of command 2: all five items, with the longest payload that its length field can
+    /// express.
+    static let maximumLength = 5 * 3 + maximumTokenLength + 65_535 + 4 + 4 + 1
+
     /// 0, 1 or 2.
     var command: UInt8
     /// nil in command 0, and in frames without one.
@@ -43,5 +51,141 @@ struct GatewayFault: Error, Equatable {
 
     var status: GatewayStatus {
         if case .tokenTooLong = kind { .invalidTokenSize } else { .protocolError }
+    }
+}
+
+extension GatewayNotification {
+    /// Returns the length of a frame or, while it is unknown, the number of bytes needed to continue.
+    static func length(_ bytes: UnsafeBufferPointer<UInt8>) throws(GatewayFault) -> Int {
+        switch bytes[0] {
+        case 0: return try lengthWithoutItems(bytes, headerLength: 1)
+        case 1: return try lengthWithoutItems(bytes, headerLength: 9)
+        case 2:
+            guard bytes.count >= 5 else { return 5 }
+            let length = Int(bytes.number(at: 1, as: UInt32.self))
+            guard length <= maximumLength else { throw GatewayFault(kind: .frameTooLong(length)) }
+            return 5 + length
+        default: throw GatewayFault(kind: .unknownCommand(bytes[0]))
+        }
+    }
+
+    private static func lengthWithoutItems(
+        _ bytes: UnsafeBufferPointer<UInt8>, headerLength: Int
+    ) throws(GatewayFault) -> Int {
+        let token = headerLength + 2
+        guard bytes.count >= token else { return token }
+        let tokenLength = Int(bytes.number(at: headerLength, as: UInt16.self))
+        guard tokenLength <= maximumTokenLength else {
+            throw GatewayFault(
+                kind: .tokenTooLong(tokenLength), identifier: headerLength == 1 ? 0 : bytes.number(at: 1),
+                isSimple: headerLength == 1)
+        }
+        let payload = token + tokenLength + 2
+        guard bytes.count >= payload else { return payload }
+        return payload + Int(bytes.number(at: payload - 2, as: UInt16.self))
+    }
+
+    /// Parses a frame.
+    /// - Parameter bytes: exactly one whole frame.
+    init(frame bytes: UnsafeBufferPointer<UInt8>) throws(GatewayFault) {
+        command = bytes[0]
+        switch command {
+        case 2: try takeItems(UnsafeBufferPointer(rebasing: bytes[5...]))
+        case 1:
+            identifier = bytes.number(at: 1)
+            expiration = bytes.number(at: 5)
+            takeTokenAndPayload(bytes, at: 9)
+        default: takeTokenAndPayload(bytes, at: 1)
+        }
+    }
+
+    private mutating func takeTokenAndPayload(_ bytes: UnsafeBufferPointer<UInt8>, at offset: Int) {
+        let start = offset + 2
+        let end = start + Int(bytes.number(at: offset, as: UInt16.self))
+        token = UnsafeBufferPointer(rebasing: bytes[start..<end])
+        payload = UnsafeBufferPointer(rebasing: bytes[(end + 2)...])
+    }
+
+    private mutating func takeItems(_ bytes: UnsafeBufferPointer<UInt8>) throws(GatewayFault) {
+        var offset = 0
+        var seen: UInt8 = 0
+        while offset < bytes.count {
+            guard bytes.count - offset >= 3 else { throw fault(.leftover) }
+            let id = bytes[offset]
+            guard (1...5).contains(id) else { throw fault(.unknownItem(id)) }
+            guard seen & 1 << id == 0 else { throw fault(.duplicateItem(id)) }
+            seen |= 1 << id
+            let start = offset + 3
+            let length = Int(bytes.number(at: offset + 1, as: UInt16.self))
+            guard length <= bytes.count - start else { throw fault(.itemTooLong(id)) }
+            offset = start + length
+            switch id {
+            case 1: token = UnsafeBufferPointer(rebasing: bytes[start..<offset])
+            case 2: payload = UnsafeBufferPointer(rebasing: bytes[start..<offset])
+            case 3, 4:
+                guard length == 4 else { throw fault(.wrongLength(id)) }
+                if id == 3 { identifier = bytes.number(at: start) } else { expiration = bytes.number(at: start) }
+            default:
+                guard length == 1 else { throw fault(.wrongLength(id)) }
+                guard bytes[start] == 10 || bytes[start] == 5 else { throw fault(.badPriority(bytes[start])) }
+                priority = bytes[start]
+            }
+        }
+    }
+
+    // The client can identify the notification if its identifier precedes the fault.
+    private func fault(_ kind: GatewayFault.Kind) -> GatewayFault {
+        GatewayFault(kind: kind, identifier: identifier ?? 0)
+    }
+}
+
+extension UnsafeBufferPointer<UInt8> {
+    /// Reads a big-endian number.
+    fileprivate func number<Number: FixedWidthInteger>(at offset: Int, as type: Number.Type = Number.self) -> Number {
+        Number(bigEndian: UnsafeRawBufferPointer(self).loadUnaligned(fromByteOffset: offset, as: type))
+    }
+}
+
+/// Finds the notifications in a client's bytes, which can be split anywhere.
+///
+/// Notifications are passed on in place; only one that is split between two reads is copied.
+struct GatewayFrameReader {
+    /// The beginning of an incomplete frame; never more than one frame.
+    private(set) var rest: [UInt8] = []
+
+    /// Passes the complete notifications to the body.
+    /// - Throws: ``GatewayFault`` at the first invalid byte, after the notifications before it were passed on. Do not
+    ///   call this again afterwards.
+    mutating func read(
+        _ bytes: UnsafeRawBufferPointer, _ body: (GatewayNotification) -> Void
+    ) throws(GatewayFault) {
+        let bytes = bytes.bindMemory(to: UInt8.self)
+        var offset = 0
+        while !rest.isEmpty {
+            let length = try rest.withUnsafeBufferPointer { (frame) throws(GatewayFault) in
+                try GatewayNotification.length(frame)
+            }
+            if length <= rest.count {
+                try rest.withUnsafeBufferPointer { (frame) throws(GatewayFault) in
+                    body(try GatewayNotification(frame: frame))
+                }
+                rest.removeAll(keepingCapacity: true)
+                break
+            }
+            guard offset < bytes.count else { return }
+            let count = min(length - rest.count, bytes.count - offset)
+            rest += bytes[offset..<offset + count]
+            offset += count
+        }
+        while offset < bytes.count {
+            let ahead = UnsafeBufferPointer(rebasing: bytes[offset...])
+            let length = try GatewayNotification.length(ahead)
+            guard length <= ahead.count else {
+                rest += ahead
+                return
+            }
+            body(try GatewayNotification(frame: UnsafeBufferPointer(rebasing: ahead[..<length])))
+            offset += length
+        }
     }
 }

@@ -3,7 +3,6 @@
 ///
 /// Time is in milliseconds of any monotonic clock. Answers due later than one round of the wheel stay in their bucket
 /// for another.
-/// bucket for another round.
 struct DelayWheel {
     private struct Entry {
         let due: Int64

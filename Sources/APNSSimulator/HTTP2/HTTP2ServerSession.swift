@@ -1,15 +1,6 @@
 import CNghttp2
 import NIOCore
 
-/// The owner of a session, which is notified of what arrives.
-protocol ServerSessionOwner: AnyObject {
-    /// Called when a request is complete.
-    func requestArrived(_ slot: RequestSlot)
-    func streamClosed(_ slot: RequestSlot, errorCode: UInt32)
-    func resetReceived()
-    func goAwayReceived()
-}
-
 /// The stream limits that were announced, and the one that binds the client.
 ///
 /// nghttp2 would refuse streams as soon as it is given a lower limit. It binds the client only once the client has
@@ -52,16 +43,16 @@ final class HTTP2ServerSession {
 
     private let session: OpaquePointer
     // Unsafe, to save a check on every frame; the owner retains this session and thus outlives it.
-    private unowned(unsafe) let owner: any ServerSessionOwner
+    private unowned(unsafe) let owner: SimulatedConnection
     private let credentials: ClientCredentials
     private var limits: AnnouncedLimits
     // Keeps every slot alive as long as the session, because nghttp2 has unretained pointers to those in use.
-    private var slots: [RequestSlot] = []
-    private var freeSlots: [RequestSlot] = []
+    private var slots: [StreamSlot] = []
+    private var freeSlots: [StreamSlot] = []
     private var openStreams = 0
     private let records: Bool
     /// The slot whose headers are arriving; a header block is never interleaved with another stream's.
-    private var headerSlot: RequestSlot?
+    private var headerSlot: StreamSlot?
 
     private(set) var highestStream: Int32 = 0
     private(set) var highestConcurrentStreams = 0
@@ -70,7 +61,7 @@ final class HTTP2ServerSession {
     ///   - records: true to keep headers as received.
     ///   - connectionWindow: the connection's window in bytes; nil to grant none beyond the initial one.
     init(
-        owner: any ServerSessionOwner, credentials: ClientCredentials, records: Bool, streamLimit: Int,
+        owner: SimulatedConnection, credentials: ClientCredentials, records: Bool, streamLimit: Int,
         connectionWindow: Int32?
     ) throws(Failure) {
         self.owner = owner
@@ -138,22 +129,19 @@ final class HTTP2ServerSession {
         }
     }
 
-    /// True if there is something to write.
-    var hasOutput: Bool { nghttp2_session_want_write(session) != 0 }
-
     /// True if the session has ended: there is nothing left to read or to write.
     var isFinished: Bool { nghttp2_session_want_read(session) == 0 && nghttp2_session_want_write(session) == 0 }
 
     // MARK: Answers
 
     /// Returns the slot of a stream that is still open.
-    func slot(of stream: Int32) -> RequestSlot? {
+    func slot(of stream: Int32) -> StreamSlot? {
         guard let pointer = nghttp2_session_get_stream_user_data(session, stream) else { return nil }
-        return Unmanaged<RequestSlot>.fromOpaque(pointer).takeUnretainedValue()
+        return Unmanaged<StreamSlot>.fromOpaque(pointer).takeUnretainedValue()
     }
 
     /// Answers 200 with the slot's ids and without a body.
-    func succeed(_ slot: RequestSlot) {
+    func succeed(_ slot: StreamSlot) {
         // Nothing is copied: names and status are literals, and the ids stay in the slot until the stream closes.
         withUnsafeTemporaryAllocation(of: nghttp2_nv.self, capacity: 3) { fields in
             fields[0] = Self.field(":status", "200")
@@ -164,10 +152,8 @@ final class HTTP2ServerSession {
     }
 
     /// Sends an answer other than a plain 200.
-    func answer(_ slot: RequestSlot, _ answer: PreparedAnswer) {
-        slot.answerBody = answer.body
-        slot.answerBodyOffset = 0
-        slot.answerBodyStep = answer.step
+    func answer(_ slot: StreamSlot, _ answer: PreparedAnswer) {
+        slot.answerOffset = 0
         var status = Array(String(answer.status).utf8)
         var retryAfter = Array((answer.retryAfter.map(String.init) ?? "").utf8)
         var channelID = answer.channelID
@@ -186,7 +172,7 @@ final class HTTP2ServerSession {
         }
     }
 
-    private func submit(_ fields: [nghttp2_nv], of slot: RequestSlot, hasBody: Bool) {
+    private func submit(_ fields: [nghttp2_nv], of slot: StreamSlot, hasBody: Bool) {
         guard hasBody else {
             _ = nghttp2_submit_response(session, slot.stream, fields, fields.count, nil)
             return
@@ -221,7 +207,7 @@ final class HTTP2ServerSession {
 
     // MARK: What nghttp2 calls
 
-    func beginHeaders(_ frame: UnsafePointer<nghttp2_frame>) {
+    fileprivate func beginHeaders(_ frame: UnsafePointer<nghttp2_frame>) {
         guard frame.pointee.headers.cat == NGHTTP2_HCAT_REQUEST else {
             // Trailers: APNs ignores all headers in them.
             headerSlot = nil
@@ -234,20 +220,20 @@ final class HTTP2ServerSession {
         }
         let slot = takeSlot()
         slot.begin(stream: frame.pointee.hd.stream_id)
-        if records { slot.recorded = RecordedHeaders() }
+        slot.recorded = records ? [:] : nil
         nghttp2_session_set_stream_user_data(session, slot.stream, Unmanaged.passUnretained(slot).toOpaque())
         headerSlot = slot
         openStreams += 1
         highestConcurrentStreams = max(highestConcurrentStreams, openStreams)
     }
 
-    func header(name: UnsafeBufferPointer<UInt8>, value: UnsafeBufferPointer<UInt8>) {
+    fileprivate func header(name: UnsafeBufferPointer<UInt8>, value: UnsafeBufferPointer<UInt8>) {
         guard let slot = headerSlot else { return }
         slot.request.take(name: name, value: value, of: credentials, idText: slot.idText)
-        if records { slot.recorded?.take(name: name, value: value) }
+        slot.record(name: name, value: value)
     }
 
-    func frameReceived(_ frame: UnsafePointer<nghttp2_frame>) {
+    fileprivate func frameReceived(_ frame: UnsafePointer<nghttp2_frame>) {
         let header = frame.pointee.hd
         if header.type == NGHTTP2_RST_STREAM.rawValue { owner.resetReceived() }
         if header.type == NGHTTP2_GOAWAY.rawValue { owner.goAwayReceived() }
@@ -260,11 +246,11 @@ final class HTTP2ServerSession {
         owner.requestArrived(slot)
     }
 
-    func data(stream: Int32, _ bytes: UnsafePointer<UInt8>, count: Int) {
+    fileprivate func data(stream: Int32, _ bytes: UnsafePointer<UInt8>, count: Int) {
         slot(of: stream)?.append(bytes, count: count)
     }
 
-    func streamClosed(_ stream: Int32, errorCode: UInt32) {
+    fileprivate func streamClosed(_ stream: Int32, errorCode: UInt32) {
         guard let slot = slot(of: stream) else { return }
         openStreams -= 1
         owner.streamClosed(slot, errorCode: errorCode)
@@ -274,11 +260,11 @@ final class HTTP2ServerSession {
     }
 
     /// Every open stream, for when the connection has closed.
-    var openSlots: some Sequence<RequestSlot> { slots.lazy.filter { $0.stream != 0 } }
+    var openSlots: some Sequence<StreamSlot> { slots.lazy.filter { $0.stream != 0 } }
 
-    private func takeSlot() -> RequestSlot {
+    private func takeSlot() -> StreamSlot {
         if let slot = freeSlots.popLast() { return slot }
-        let slot = RequestSlot()
+        let slot = StreamSlot()
         slots.append(slot)
         return slot
     }
@@ -303,7 +289,7 @@ final class HTTP2ServerSession {
     }
 
     // Not indexed: each id occurs once, and would only evict repeated fields from the header table.
-    private static func idField(_ slot: RequestSlot) -> nghttp2_nv {
+    private static func idField(_ slot: StreamSlot) -> nghttp2_nv {
         idField(slot.request.isAboutChannels ? "apns-request-id" : "apns-id", slot.idText)
     }
 
@@ -314,5 +300,58 @@ final class HTTP2ServerSession {
             flags: UInt8(
                 NGHTTP2_NV_FLAG_NO_COPY_NAME.rawValue | NGHTTP2_NV_FLAG_NO_COPY_VALUE.rawValue
                     | NGHTTP2_NV_FLAG_NO_INDEX.rawValue))
+    }
+}
+
+/// The C callbacks of nghttp2, which find their session and forward to it.
+private enum ServerCallbacks {
+    // Called about ten times per request. The session outlives the call into nghttp2, so it need not be retained.
+    @inline(__always)
+    private static func session(_ pointer: UnsafeMutableRawPointer?, _ body: (HTTP2ServerSession) -> Void) {
+        guard let pointer else { return }
+        Unmanaged<HTTP2ServerSession>.fromOpaque(pointer)._withUnsafeGuaranteedRef(body)
+    }
+
+    static func make() -> OpaquePointer? {
+        var callbacks: OpaquePointer?
+        nghttp2_session_callbacks_new(&callbacks)
+        nghttp2_session_callbacks_set_on_begin_headers_callback(callbacks) { _, frame, user in
+            if let frame { ServerCallbacks.session(user) { $0.beginHeaders(frame) } }
+            return 0
+        }
+        nghttp2_session_callbacks_set_on_header_callback(callbacks) {
+            _, _, name, nameLength, value, valueLength, _, user in
+            ServerCallbacks.session(user) {
+                $0.header(
+                    name: UnsafeBufferPointer(start: name, count: nameLength),
+                    value: UnsafeBufferPointer(start: value, count: valueLength))
+            }
+            return 0
+        }
+        nghttp2_session_callbacks_set_on_data_chunk_recv_callback(callbacks) { _, _, stream, bytes, count, user in
+            if let bytes { ServerCallbacks.session(user) { $0.data(stream: stream, bytes, count: count) } }
+            return 0
+        }
+        nghttp2_session_callbacks_set_on_frame_recv_callback(callbacks) { _, frame, user in
+            if let frame { ServerCallbacks.session(user) { $0.frameReceived(frame) } }
+            return 0
+        }
+        nghttp2_session_callbacks_set_on_stream_close_callback(callbacks) { _, stream, errorCode, user in
+            ServerCallbacks.session(user) { $0.streamClosed(stream, errorCode: errorCode) }
+            return 0
+        }
+        return callbacks
+    }
+
+    /// Passes nghttp2 the next piece of a slot's answer.
+    static let readBody: nghttp2_data_source_read_callback = { _, _, buffer, capacity, flags, source, _ in
+        guard let buffer, let pointer = source?.pointee.ptr else { return 0 }
+        let slot = Unmanaged<StreamSlot>.fromOpaque(pointer).takeUnretainedValue()
+        guard let answer = slot.heldAnswer else { return 0 }
+        let count = min(capacity, answer.step, answer.body.count - slot.answerOffset)
+        for index in 0..<count { buffer[index] = answer.body[slot.answerOffset + index] }
+        slot.answerOffset += count
+        if slot.answerOffset == answer.body.count { flags?.pointee |= NGHTTP2_DATA_FLAG_EOF.rawValue }
+        return count
     }
 }

@@ -17,28 +17,18 @@ struct PushRequest {
         case allChannels
     }
 
-    enum Priority: Equatable {
-        case absent, bad
-        case value(Int)
-    }
-
-    /// The state of a header: absent, malformed, or a value.
+    /// A header that can occur only once: absent, malformed, or a value.
     enum Field<Value> {
         case absent, bad
         case value(Value)
-    }
 
-    /// The headers that can occur only once.
-    struct Headers: OptionSet {
-        let rawValue: UInt16
-        static let authorization = Headers(rawValue: 1)
-        static let id = Headers(rawValue: 2)
-        static let topic = Headers(rawValue: 4)
-        static let expiration = Headers(rawValue: 8)
-        static let priority = Headers(rawValue: 16)
-        static let pushType = Headers(rawValue: 32)
-        static let collapseID = Headers(rawValue: 64)
-        static let channelID = Headers(rawValue: 128)
+        var value: Value? { if case .value(let value) = self { value } else { nil } }
+
+        /// Reads an occurrence of the header; ignores all but the first.
+        mutating func read(_ hasDuplicates: inout Bool, _ value: () -> Value?) {
+            guard case .absent = self else { return hasDuplicates = true }
+            self = value().map { .value($0) } ?? .bad
+        }
     }
 
     /// Source: Apple, "Sending notification requests to APNs", `apns-collapse-id`; in bytes.
@@ -50,35 +40,23 @@ struct PushRequest {
     var bundleID: [UInt8] = []
     var channelID = Field<[UInt8]>.absent
     var token: SimulatedToken?
-    var seen: Headers = []
     var hasDuplicates = false
-    /// nil without the header, and with a client certificate.
-    var authorization: ClientCredentials.Authorization?
+    /// Without a value if the client has a certificate.
+    var authorization = Field<Result<ProviderGrant, Refusal>>.absent
     var id = Field<NotificationID>.absent
     var expiration = Field<Int64>.absent
-    var hasBadCollapseID = false
-    var priority = Priority.absent
+    /// Its length.
+    var collapseID = Field<Int>.absent
+    var priority = Field<Int>.absent
     var pushType = Field<PushType>.absent
-    var topic: TopicFacts?
+    var topic = Field<TopicFacts>.absent
     var bodyLength = 0
 
     /// True if the request is about a channel rather than a device; its id is then the `apns-request-id`.
-    var isAboutChannels: Bool {
-        switch path {
-        case .broadcast, .channels, .allChannels: true
-        case .device, .withoutToken, .other: false
-        }
-    }
+    var isAboutChannels: Bool { isManagement || path == .broadcast }
 
-    /// Records the occurrence of a header.
-    /// - Returns: false if it occurred before.
-    private mutating func note(_ header: Headers) -> Bool {
-        guard seen.insert(header).inserted else {
-            hasDuplicates = true
-            return false
-        }
-        return true
-    }
+    /// True if the request manages channels.
+    var isManagement: Bool { path == .channels || path == .allChannels }
 
     /// Processes one header.
     /// - Parameters:
@@ -100,37 +78,31 @@ struct PushRequest {
                     value.equals("POST")
                     ? .post : value.equals("GET") ? .get : value.equals("DELETE") ? .delete : .other
             }
-        case 10 where name.equals("apns-topic"):
-            if note(.topic) { topic = credentials.topic(value) }
+        case 10 where name.equals("apns-topic"): topic.read(&hasDuplicates) { credentials.topic(value) }
         case 13:
             if name.equals("authorization") {
-                if note(.authorization) { authorization = credentials.authorization(value) }
+                authorization.read(&hasDuplicates) { credentials.authorization(value) }
             } else if name.equals("apns-priority") {
-                if note(.priority) { priority = Self.priority(value) }
+                priority.read(&hasDuplicates) { Self.priority(value) }
             }
-        case 14 where name.equals("apns-push-type"):
-            guard note(.pushType) else { return }
-            if let type = PushTypeTable.type(value) { pushType = .value(type) } else { pushType = .bad }
-        case 15 where name.equals("apns-expiration"):
-            if note(.expiration) { expiration = Self.epoch(value).map { .value($0) } ?? .bad }
+        case 14 where name.equals("apns-push-type"): pushType.read(&hasDuplicates) { Self.pushType(value) }
+        case 15 where name.equals("apns-expiration"): expiration.read(&hasDuplicates) { Self.epoch(value) }
         case 15 where name.equals("apns-channel-id"):
-            if note(.channelID) { channelID = ChannelRegistry.isID(value) ? .value(Array(value)) : .bad }
+            channelID.read(&hasDuplicates) { ChannelRegistry.isID(value) ? Array(value) : nil }
         case 15 where name.equals("apns-request-id"):
             if isAboutChannels { take(id: value, idText) }
         case 16 where name.equals("apns-collapse-id"):
-            if note(.collapseID) { hasBadCollapseID = value.count > Self.maximumCollapseIDLength }
+            collapseID.read(&hasDuplicates) { value.count <= Self.maximumCollapseIDLength ? value.count : nil }
         default: break
         }
     }
 
     private mutating func take(id value: UnsafeBufferPointer<UInt8>, _ idText: UnsafeMutablePointer<UInt8>) {
-        guard note(.id) else { return }
-        guard let id = NotificationID(text: value) else {
-            self.id = .bad
-            return
+        id.read(&hasDuplicates) {
+            guard let id = NotificationID(text: value) else { return nil }
+            if let text = value.baseAddress { idText.update(from: text, count: NotificationID.textLength) }
+            return id
         }
-        self.id = .value(id)
-        if let text = value.baseAddress { idText.update(from: text, count: NotificationID.textLength) }
     }
 
     private mutating func take(path value: UnsafeBufferPointer<UInt8>) {
@@ -163,11 +135,13 @@ struct PushRequest {
         if bundleID.isEmpty { path = .other }
     }
 
-    private static func priority(_ value: UnsafeBufferPointer<UInt8>) -> Priority {
-        if value.equals("10") { return .value(10) }
-        if value.equals("5") { return .value(5) }
-        if value.equals("1") { return .value(1) }
-        return .bad
+    private static func pushType(_ value: UnsafeBufferPointer<UInt8>) -> PushType? {
+        // Most are alerts, and need no string.
+        value.equals("alert") ? .alert : PushType(rawValue: String(decoding: value, as: UTF8.self))
+    }
+
+    private static func priority(_ value: UnsafeBufferPointer<UInt8>) -> Int? {
+        value.equals("10") ? 10 : value.equals("5") ? 5 : value.equals("1") ? 1 : nil
     }
 
     // Every number of 18 digits fits into 64 bits.
@@ -188,20 +162,5 @@ extension UnsafeBufferPointer<UInt8> {
         guard count == text.utf8CodeUnitCount else { return false }
         for index in 0..<count where self[index] != text.utf8Start[index] { return false }
         return true
-    }
-}
-
-/// Finds a push type by the bytes of its header.
-enum PushTypeTable {
-    private static let names: [(name: [UInt8], type: PushType)] = PushType.allCases.map {
-        (Array($0.rawValue.utf8), $0)
-    }
-
-    static func type(_ value: UnsafeBufferPointer<UInt8>) -> PushType? {
-        if value.equals("alert") { return .alert }
-        for entry in names where entry.name.count == value.count && entry.name.elementsEqual(value) {
-            return entry.type
-        }
-        return nil
     }
 }

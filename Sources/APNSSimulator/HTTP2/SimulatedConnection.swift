@@ -13,7 +13,7 @@ final class SimulatedConnection {
     }
 
     private let service: SimulatedService
-    private let recording: PushRecording?
+    private let recording: ConnectionRecording?
     private let channels: ChannelResponder
     private let credentials: ClientCredentials
     /// The number of the connection, from 1.
@@ -25,8 +25,13 @@ final class SimulatedConnection {
     private var wheel: DelayWheel
     private var limit: StreamLimit
     private var errors: ErrorRun
-    private var uniqueIDs: UniqueIDSource
-    private var tally = ConnectionTally()
+    /// True if answers to notifications for devices have an `apns-unique-id` too, not just those to broadcasts.
+    private let givesUniqueIDs: Bool
+    private var uniqueIDs: SeededGenerator
+    private var counters = PushCounters()
+    /// The plain 200s among the answers, because counting them by name would cost more.
+    private var successes = 0
+    private var latencies: [Int64] = []
     private var ordinal = 0
     private var ending = ConnectionEnding()
     private var moment: SimulatedMoment
@@ -39,7 +44,7 @@ final class SimulatedConnection {
         (number, fault) = service.connectionOpened()
         channels = ChannelResponder(service: service, credentials: credentials, connection: number)
         recording = service.recorder.map { [number] in
-            PushRecording($0, connection: number, topic: certificate?.topic)
+            ConnectionRecording($0, .http2, connection: number, topic: certificate?.topic)
         }
         self.moment = moment
         wheel = DelayWheel(now: moment.uptime / 1000)
@@ -47,7 +52,9 @@ final class SimulatedConnection {
             initial: service.configuration.initialStreams, maximum: service.configuration.maximumStreams,
             afterError: settings.errorStreams, isTrusted: certificate != nil)
         errors = ErrorRun(settings)
-        uniqueIDs = UniqueIDSource(service.newID(), forDevices: settings.givesUniqueIDs)
+        givesUniqueIDs = settings.givesUniqueIDs
+        let unique = service.newID()
+        uniqueIDs = SeededGenerator(seed: unique.high ^ unique.low)
         guard fault != .noSettings else { return }
         session = try HTTP2ServerSession(
             owner: self, credentials: credentials, records: service.recorder != nil, streamLimit: limit.current,
@@ -60,13 +67,13 @@ final class SimulatedConnection {
 
     func receive(_ bytes: UnsafeRawBufferPointer, at moment: SimulatedMoment) throws {
         self.moment = moment
-        tally.bytesReceived += bytes.count
+        counters.bytesReceived += bytes.count
         guard end != .dropped else { return }
         credentials.now = moment.date / 1000
         do {
             try session?.receive(bytes)
         } catch {
-            tally.protocolErrors += 1
+            counters.protocolErrors += 1
             throw error
         }
     }
@@ -94,11 +101,11 @@ final class SimulatedConnection {
     func write(into buffer: inout ByteBuffer) throws {
         let before = buffer.readableBytes
         try session?.write(into: &buffer)
-        tally.bytesSent += buffer.readableBytes - before
+        counters.bytesSent += buffer.readableBytes - before
         if end == nil, session?.isFinished == true {
             ending.end = .finished
             // Neither side sent a GOAWAY, so nghttp2 ended the session because of a protocol error.
-            if ending.lastStream == nil, !ending.isByClient { tally.protocolErrors += 1 }
+            if ending.lastStream == nil, !ending.isByClient { counters.protocolErrors += 1 }
         }
         settle()
     }
@@ -121,83 +128,63 @@ final class SimulatedConnection {
     /// Closes at once, without close_notify or GOAWAY.
     func drop() {
         guard end == nil else { return }
-        tally.drops += 1
+        counters.drops += 1
         ending.end = .dropped
     }
 
     private func settle() {
-        tally.highestConcurrentStreams = session?.highestConcurrentStreams ?? 0
-        service.add(tally)
-        tally = ConnectionTally()
+        counters.highestConcurrentStreams = session?.highestConcurrentStreams ?? 0
+        if successes > 0 { counters.answers["200", default: 0] += successes }
+        service.add(counters, latencies: latencies)
+        (counters, successes, latencies) = (PushCounters(), 0, [])
     }
 
     // MARK: Requests
 
-    func requestArrived(_ slot: RequestSlot) {
+    func requestArrived(_ slot: StreamSlot) {
         if end == .dropped { return }
         if ending.excludes(slot.stream) { return }
         ordinal += 1
         let id = identify(slot)
+        if !slot.request.isManagement { counters.requests += 1 }
         if fault == .wedge {
-            if !slot.request.isAboutChannels || slot.request.path == .broadcast { tally.requests += 1 }
-            tally.silenced += 1
+            counters.silenced += 1
             slot.fate = .refused
             recording?.record(slot, accepted: false, .silenced, date: moment.date)
             return
         }
         // Updated after the decision, because a GOAWAY sent by it may exclude this request.
         defer { ending.processed = max(ending.processed, slot.stream) }
-        if slot.request.isAboutChannels {
-            if slot.request.path == .broadcast { tally.requests += 1 }
-            do throws(Refusal) {
-                switch try channels.decide(slot, id: id, ordinal: ordinal) {
-                case .broadcast(let effect):
-                    trust()
-                    carryOut(effect, on: slot)
-                case .management(let effect, let answer):
-                    trust()
-                    slot.fate = .refused
-                    respond(effect, to: slot, ordinarily: answer)
-                }
-            } catch {
-                refuse(slot, error)
-            }
-            return
-        }
-        tally.requests += 1
-        let refusal = RequestCheck.refusal(
-            slot.request, credentials, isObject: { JSONObjectCheck.accepts(slot.bodyBytes) })
-        if let refusal {
-            refuse(slot, refusal)
-        } else if let token = slot.request.token {
-            trust()
-            if let sent = service.sendTime?.find(in: slot.bodyBytes) {
-                tally.latencies.append(WallClock.microseconds() - sent)
-            }
-            let topic = slot.request.topic?.name ?? credentials.certificate?.topic ?? ""
-            let effect = service.judge(token, topic: topic, id: id, ordinal: ordinal, connection: number)
-            if case .response(let response)? = effect.answer, response.status == 410 {
-                service.addFeedback(token, milliseconds: response.timestamp ?? moment.date)
-            }
-            carryOut(effect, on: slot)
+        do throws(Refusal) {
+            let (effect, answer) =
+                slot.request.isAboutChannels
+                ? try channels.decide(slot, id: id, ordinal: ordinal) : (try decide(slot, id: id), nil)
+            // The request has passed the checks, which authenticates the client.
+            announce(limit.trust())
+            carryOut(effect, on: slot, ordinarily: answer)
+        } catch {
+            credentials.refused(error)
+            let effect = PushEffect(answer: .response(error), accepts: false, delay: service.ordinaryDelay())
+            carryOut(effect, on: slot, ordinarily: nil)
         }
     }
 
-    /// Answers with the reason for which a request is refused.
-    private func refuse(_ slot: RequestSlot, _ refusal: Refusal) {
-        credentials.refused(refusal)
-        let outcome = ReceivedNotification.Outcome.answered(status: refusal.status, reason: refusal.reason)
-        let delay = service.ordinaryDelay()
-        recording?.record(slot, accepted: false, outcome, delay: delay, date: moment.date)
-        slot.fate = .refused
-        slot.heldAnswer = PreparedAnswer(refusal, milliseconds: moment.date)
-        hold(slot, delay)
+    /// Decides on a notification for a device.
+    private func decide(_ slot: StreamSlot, id: NotificationID) throws(Refusal) -> PushEffect {
+        let token = try RequestCheck.token(
+            of: slot.request, credentials, isObject: { JSONObjectCheck.accepts(slot.bodyBytes) })
+        if let sent = service.sendTime?.find(in: slot.bodyBytes) {
+            latencies.append(WallClock.microseconds() - sent)
+        }
+        let topic = slot.request.topic.value?.name ?? credentials.certificate?.topic ?? ""
+        let effect = service.judge(.device(token), topic: topic, id: id, ordinal: ordinal, connection: number)
+        if case .response(let response)? = effect.answer, response.status == 410 {
+            service.addFeedback(token, milliseconds: response.timestamp ?? moment.date)
+        }
+        return effect
     }
 
-    /// Records that a request has passed the checks, which authenticates the client.
-    private func trust() { announce(limit.trust()) }
-
-    func streamClosed(_ slot: RequestSlot, errorCode: UInt32) {
+    func streamClosed(_ slot: StreamSlot, errorCode: UInt32) {
         // With NO_ERROR the answer was sent whole; with any other code it was not sent, or only in part.
         if errorCode == 0, case .answered = slot.fate { return }
         lose(slot)
@@ -205,26 +192,21 @@ final class SimulatedConnection {
 
     func goAwayReceived() { ending.isByClient = true }
 
-    func resetReceived() { tally.resetsReceived += 1 }
+    func resetReceived() { counters.resetsReceived += 1 }
 
     // Every answer has an id: that of the request, as it was written, or a new one.
-    private func identify(_ slot: RequestSlot) -> NotificationID {
-        if case .value(let id) = slot.request.id { return id }
+    private func identify(_ slot: StreamSlot) -> NotificationID {
+        if let id = slot.request.id.value { return id }
         let id = service.newID()
         id.write(to: slot.idText)
         return id
     }
 
-    /// Carries out the decision on a notification.
-    private func carryOut(_ effect: PushEffect, on slot: RequestSlot) {
-        slot.fate = effect.accepts ? .accepted : .refused
-        recording?.record(slot, accepted: effect.accepts, effect.outcome, delay: effect.delay, date: moment.date)
-        respond(effect, to: slot, ordinarily: nil)
-    }
-
-    /// Answers according to the decision.
+    /// Carries out the decision on a request.
     /// - Parameter answer: the answer unless a rule gives another; nil for a plain 200.
-    private func respond(_ effect: PushEffect, to slot: RequestSlot, ordinarily answer: PreparedAnswer?) {
+    private func carryOut(_ effect: PushEffect, on slot: StreamSlot, ordinarily answer: PreparedAnswer?) {
+        slot.fate = effect.accepts && !slot.request.isManagement ? .accepted : .refused
+        recording?.record(slot, accepted: effect.accepts, effect.outcome, delay: effect.delay, date: moment.date)
         slot.heldAnswer = answer
         if let streams = effect.streams {
             announce(limit.lower(to: streams.limit, until: streams.duration.map { moment.uptime + $0 }))
@@ -238,7 +220,7 @@ final class SimulatedConnection {
             }
             hold(slot, effect.delay)
         case .reset(let code):
-            tally.resets += 1
+            counters.resets += 1
             session?.reset(slot.stream, code: code)
         case .goAway(let reason, let lastStream):
             switch lastStream {
@@ -249,18 +231,18 @@ final class SimulatedConnection {
             case .zero: goAway(reason: reason, lastStream: 0)
             }
         case .drop: drop()
-        case .silence: tally.silenced += 1
+        case .silence: counters.silenced += 1
         }
     }
 
     private func goAway(reason: String?, lastStream: Int32) {
         guard ending.lastStream == nil else { return }
         ending.lastStream = lastStream
-        tally.goAways += 1
+        counters.goAways += 1
         session?.goAway(lastStream: lastStream, reason: reason)
     }
 
-    private func hold(_ slot: RequestSlot, _ microseconds: Int64) {
+    private func hold(_ slot: StreamSlot, _ microseconds: Int64) {
         if microseconds <= 0 {
             sendAnswer(slot)
         } else {
@@ -268,25 +250,25 @@ final class SimulatedConnection {
         }
     }
 
-    private func sendAnswer(_ slot: RequestSlot) {
+    private func sendAnswer(_ slot: StreamSlot) {
         guard fault != .wedge else {
-            tally.silenced += 1
+            counters.silenced += 1
             return
         }
         let isAccepted = if case .accepted = slot.fate { true } else { false }
         slot.fate = .answered(accepted: isAccepted)
-        if uniqueIDs.forDevices && slot.request.path == .device || slot.request.path == .broadcast {
-            slot.setUniqueID(uniqueIDs.next())
+        if givesUniqueIDs && slot.request.path == .device || slot.request.path == .broadcast {
+            slot.setUniqueID(NotificationID(random: &uniqueIDs))
         }
         if let answer = slot.heldAnswer {
-            if slot.request.isAboutChannels, slot.request.path != .broadcast {
-                tally.managementAnswers[answer.name, default: 0] += 1
+            if slot.request.isManagement {
+                counters.managementAnswers[answer.name, default: 0] += 1
             } else {
-                tally.otherAnswers[answer.name, default: 0] += 1
+                counters.answers[answer.name, default: 0] += 1
             }
             session?.answer(slot, answer)
         } else {
-            tally.successes += 1
+            successes += 1
             session?.succeed(slot)
         }
         let status = slot.heldAnswer?.status ?? 200
@@ -296,11 +278,11 @@ final class SimulatedConnection {
         }
     }
 
-    private func lose(_ slot: RequestSlot) {
+    private func lose(_ slot: StreamSlot) {
         switch slot.fate {
         case .accepted, .answered(accepted: true):
-            tally.acceptedAnswerLost += 1
-            if ending.excludes(slot.stream) { tally.acceptedTakenBack += 1 }
+            counters.acceptedAnswerLost += 1
+            if ending.excludes(slot.stream) { counters.acceptedTakenBack += 1 }
         case .undecided, .refused, .answered(accepted: false): break
         }
     }
@@ -309,8 +291,6 @@ final class SimulatedConnection {
         if let newLimit { session?.setStreamLimit(newLimit) }
     }
 }
-
-extension SimulatedConnection: ServerSessionOwner {}
 
 /// The progress of a connection's end.
 private struct ConnectionEnding {
@@ -323,19 +303,4 @@ private struct ConnectionEnding {
     var isByClient = false
 
     func excludes(_ stream: Int32) -> Bool { lastStream.map { stream > $0 } ?? false }
-}
-
-/// The values of `apns-unique-id`.
-private struct UniqueIDSource {
-    /// True if answers to notifications for devices have one too, not just those to broadcasts.
-    let forDevices: Bool
-    private var generator: SeededGenerator
-
-    /// - Parameter seed: an id that no other connection has.
-    init(_ seed: NotificationID, forDevices: Bool) {
-        self.forDevices = forDevices
-        generator = SeededGenerator(seed: seed.high ^ seed.low)
-    }
-
-    mutating func next() -> NotificationID { NotificationID(random: &generator) }
 }

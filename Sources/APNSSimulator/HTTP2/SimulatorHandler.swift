@@ -24,38 +24,43 @@ final class SimulatorHandler: ChannelInboundHandler {
     }
 
     func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
-        if let handshake = event as? TLSHandshakeCompleted {
-            do {
-                // APNs speaks HTTP/2 only, which must be negotiated by ALPN.
-                guard handshake.applicationProtocol == "h2" else {
-                    service.add(ConnectionTally(protocolErrors: 1))
-                    context.close(promise: nil)
-                    return
-                }
-                connection = try SimulatedConnection(
-                    service, certificate: ClientCertificate(handshake.peerCertificate), at: .now())
-                if let pendingShutdown { connection?.shutDown(reason: pendingShutdown) }
-                flush(context)
-            } catch {
-                context.fireErrorCaught(error)
-                context.close(promise: nil)
-            }
-        } else if let shutdown = event as? SimulatorShutdown {
-            pendingShutdown = shutdown.reason
+        switch event {
+        case let handshake as TLSHandshakeCompleted: open(handshake, context)
+        case ConnectionEvent.shutDown(let reason):
+            pendingShutdown = reason
             if let connection {
-                connection.shutDown(reason: shutdown.reason)
+                connection.shutDown(reason: reason)
                 flush(context)
             } else {
                 context.close(promise: nil)
             }
-        } else if event is SimulatorWedge {
-            connection?.wedge()
-        } else if event is SimulatorDrop {
+        case ConnectionEvent.wedge: connection?.wedge()
+        case ConnectionEvent.drop:
             connection?.drop()
             flush(context)
             drop(context)
+        default: break
         }
         context.fireUserInboundEventTriggered(event)
+    }
+
+    private func open(_ handshake: TLSHandshakeCompleted, _ context: ChannelHandlerContext) {
+        // APNs speaks HTTP/2 only, which must be negotiated by ALPN.
+        guard handshake.applicationProtocol == "h2" else {
+            var counters = PushCounters()
+            counters.protocolErrors = 1
+            service.add(counters)
+            return context.close(promise: nil)
+        }
+        do {
+            connection = try SimulatedConnection(
+                service, certificate: ClientCertificate(handshake.peerCertificate), at: .now())
+            if let pendingShutdown { connection?.shutDown(reason: pendingShutdown) }
+            flush(context)
+        } catch {
+            context.fireErrorCaught(error)
+            context.close(promise: nil)
+        }
     }
 
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {

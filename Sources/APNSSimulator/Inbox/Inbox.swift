@@ -44,8 +44,8 @@ struct Inbox: Sendable {
         case .all:
             let list = PushList(recorder, filter)
             (tools, content) = (list.tools, list.html)
-        case .devices: (tools, content) = ("", InboxViews(summary: summary).devices)
-        case .activities: (tools, content) = ("", InboxViews(summary: summary).activities)
+        case .devices: (tools, content) = ("", summary.deviceList)
+        case .activities: (tools, content) = ("", summary.activityList)
         }
         let main: HTML = """
             \(search(filter))

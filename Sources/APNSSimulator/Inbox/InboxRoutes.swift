@@ -6,18 +6,8 @@ import WebPages
 
 /// Pages that show received notifications as devices would, and forms that make the next answers fail.
 struct InboxRoutes: Sendable {
-    private let service: SimulatedService
-    private let recorder: Recorder
-    private let port: Int
+    let inbox: Inbox
     private let updates = LiveUpdates(every: .seconds(1))
-
-    /// The largest form that is read, in bytes.
-    private static let maximumForm = 64 << 10
-
-    /// - Parameter port: the port of the HTTP/2 interface.
-    init(_ service: SimulatedService, _ recorder: Recorder, port: Int) {
-        (self.service, self.recorder, self.port) = (service, recorder, port)
-    }
 
     /// - Parameter json: the answer to a program that requests `/`.
     func add(to router: Router<ControlContext>, otherwise json: @escaping @Sendable () throws -> Response) {
@@ -25,15 +15,15 @@ struct InboxRoutes: Sendable {
         pages.get("/") { request, _ in
             guard request.acceptsPage || LiveUpdates.isRequested(by: request) else { return try json() }
             let filter = InboxFilter(request)
-            return answer(request) { inbox in inbox.list(filter) }
+            return answer(request) { inbox.list(filter) }
         }
         pages.get("/inbox/:sequence") { request, context in
             let sequence = context.parameters.get("sequence", as: UInt64.self) ?? 0
-            return answer(request) { inbox in inbox.push(sequence) }
+            return answer(request) { inbox.push(sequence) }
         }
         pages.get("/inbox/:sequence/fixture") { _, context in
             guard let sequence = context.parameters.get("sequence", as: UInt64.self),
-                let entry = recorder.entry(sequence)
+                let entry = inbox.recorder.entry(sequence)
             else { throw ControlError(.notFound, "no such push is kept") }
             var response = Response.json(bytes: entry.notification.fixture)
             response.headers[.contentDisposition] = "attachment; filename=\"push-\(sequence).json\""
@@ -49,6 +39,7 @@ struct InboxRoutes: Sendable {
     }
 
     private func addActions(to pages: RouterGroup<ControlContext>) {
+        let (service, recorder) = (inbox.service, inbox.recorder)
         pages.post("/inbox/next") { request, _ in
             let form = try await form(NextForm.self, request)
             guard let token = SimulatedToken(hex: form.token),
@@ -63,13 +54,18 @@ struct InboxRoutes: Sendable {
             guard let token = SimulatedToken(hex: form.token) else {
                 throw ControlError(.badRequest, "token must be a device token")
             }
-            service.removePending(for: token)
+            service.state.withLock { state in
+                state.rules.removePending(for: token)
+                state.gatewayRules.removePending(for: token)
+            }
             return back(request)
         }
         pages.post("/inbox/remove") { request, _ in
             let form = try await form(RuleForm.self, request)
             // It may have been applied in the meantime.
-            _ = form.isGateway == "true" ? service.removeGatewayRule(form.rule) : service.removeRule(form.rule)
+            _ = service.state.withLock { state in
+                form.isGateway == "true" ? state.gatewayRules.remove(form.rule) : state.rules.remove(form.rule)
+            }
             return back(request)
         }
         pages.post("/inbox/delete") { request, _ in
@@ -104,14 +100,9 @@ struct InboxRoutes: Sendable {
     }
 
     private func form<Form: Decodable>(_ type: Form.Type, _ request: Request) async throws -> Form {
-        let body: ByteBuffer
+        let bytes = try await request.bytes(ofThe: "form", upTo: 64 << 10)
         do {
-            body = try await request.body.collect(upTo: Self.maximumForm)
-        } catch is NIOTooManyBytesError {
-            throw ControlError(.contentTooLarge, "the form is larger than \(Self.maximumForm) bytes")
-        }
-        do {
-            return try URLEncodedFormDecoder().decode(type, from: String(buffer: body))
+            return try URLEncodedFormDecoder().decode(type, from: String(buffer: bytes))
         } catch {
             throw ControlError(.badRequest, "the body must be a form of the inbox")
         }
@@ -124,12 +115,9 @@ struct InboxRoutes: Sendable {
     }
 
     /// Answers with a page, or with its live updates.
-    private func answer(_ request: Request, _ page: @escaping @Sendable (Inbox) -> (page: Page, isFound: Bool))
-        -> Response
-    {
-        let inbox = Inbox(service: service, recorder: recorder, port: port)
+    private func answer(_ request: Request, _ page: @escaping @Sendable () -> (page: Page, isFound: Bool)) -> Response {
         guard LiveUpdates.isRequested(by: request) else {
-            let (page, isFound) = page(inbox)
+            let (page, isFound) = page()
             return .page(page.html(Links()), status: isFound ? .ok : .notFound)
         }
         // Renders nothing while nothing has changed.
@@ -137,7 +125,7 @@ struct InboxRoutes: Sendable {
         return updates.response {
             let version = inbox.version
             if let main = last.withLock({ $0?.version == version ? $0?.main : nil }) { return main }
-            let main = page(inbox).page.main
+            let main = page().page.main
             last.withLock { $0 = (version, main) }
             return main
         }

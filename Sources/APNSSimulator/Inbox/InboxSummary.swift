@@ -20,10 +20,6 @@ struct DeviceSummary {
     private(set) var badges: [String: Int64] = [:]
     private(set) var apps: Set<String> = []
 
-    fileprivate init(_ name: String, isChannel: Bool, newest: NotificationPage.Entry) {
-        (self.name, self.isChannel, self.newest) = (name, isChannel, newest)
-    }
-
     /// Adds a push that is older than those before it.
     fileprivate mutating func add(_ entry: NotificationPage.Entry) {
         let notification = entry.notification
@@ -61,15 +57,11 @@ struct ActivitySummary {
     let isChannel: Bool
     let topic: String?
     /// Newest first.
-    private(set) var updates: [Update]
+    private(set) var updates: [Update] = []
 
     /// The state on the device; nil if every push was refused.
     var shown: Update? { updates.first { $0.omission == nil } }
     var isEnded: Bool { shown?.event == "end" }
-
-    fileprivate init(_ name: String, isChannel: Bool, topic: String?) {
-        (self.name, self.isChannel, self.topic, updates) = (name, isChannel, topic, [])
-    }
 
     /// Adds a push that is newer than those before it.
     fileprivate mutating func add(_ entry: NotificationPage.Entry, _ preview: PushPreview) {
@@ -127,7 +119,7 @@ struct InboxSummary {
             } else {
                 indexes[key] = indexes.count
                 guard devices.count < limit else { return true }
-                devices.append(DeviceSummary(name, isChannel: notification.token == nil, newest: entry))
+                devices.append(DeviceSummary(name: name, isChannel: notification.token == nil, newest: entry))
                 devices[devices.count - 1].add(entry)
             }
             return true
@@ -156,7 +148,7 @@ struct InboxSummary {
             if preview.event == "start" || current[key] == nil {
                 current[key] = activities.count
                 activities.append(
-                    ActivitySummary(name, isChannel: notification.token == nil, topic: notification.topic))
+                    ActivitySummary(name: name, isChannel: notification.token == nil, topic: notification.topic))
             }
             if let index = current[key] { activities[index].add(entry, preview) }
         }

@@ -1,14 +1,10 @@
 import WebPages
 
-/// The views of the inbox by device and by Live Activity.
-struct InboxViews {
-    let summary: InboxSummary
-
-    // MARK: By device
-
+// The views of the inbox by device and by Live Activity.
+extension InboxSummary {
     /// The devices and channels; `nil` if there are none.
-    var devices: HTML? {
-        let (devices, total) = summary.devices(atMost: InboxFilter.pageSize)
+    var deviceList: HTML? {
+        let (devices, total) = devices(atMost: InboxFilter.pageSize)
         guard !devices.isEmpty else { return nil }
         return """
             \(if: total > devices.count, "<p class=\"muted\">The newest \(devices.count) of \(total) devices.</p>")
@@ -25,8 +21,7 @@ struct InboxViews {
         }
         return """
             <li>
-            <div class="device\(if: !notification.accepted, " refused")">\
-            \(notification.preview.banner(when: PushElements.age(notification.time), refusal: notification.refusal))</div>
+            \(PushElements.device(notification))
             <div>
             <p>\(PushElements.target(notification))</p>
             <p>\(device.received) received\(if: refused > 0, ", <b>\(refused) refused</b>")</p>
@@ -37,11 +32,9 @@ struct InboxViews {
             """
     }
 
-    // MARK: Live Activities
-
     /// The Live Activities; `nil` if there are none.
-    var activities: HTML? {
-        let all = summary.activities
+    var activityList: HTML? {
+        let all = activities
         guard !all.isEmpty else { return nil }
         let activities = all.prefix(InboxFilter.pageSize)
         let part: HTML = "<p class=\"muted\">The newest \(activities.count) of \(all.count) activities.</p>"

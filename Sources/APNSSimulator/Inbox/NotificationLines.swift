@@ -18,9 +18,12 @@ package struct NotificationLines: Sendable {
     /// Prints until the simulator stops or the task is cancelled, and then prints the rest.
     package func run() async {
         var last: UInt64 = 0
+        var filter = NotificationFilter()
+        filter.limit = Self.maximumPerSecond
         var window = (start: ContinuousClock.now, left: Self.maximumPerSecond)
         while true {
-            let page = await recorder.next(after: last, atMost: Self.maximumPerSecond)
+            filter.after = last
+            let page = await recorder.notifications(filter, wait: nil)
             guard !page.entries.isEmpty, !Task.isCancelled else { break }
             if ContinuousClock.now - window.start >= .seconds(1) { window = (.now, Self.maximumPerSecond) }
             window.left -= print(page, atMost: window.left, &last)
@@ -29,9 +32,7 @@ package struct NotificationLines: Sendable {
             try? await Task.sleep(until: window.start + .seconds(1), clock: .continuous)
             summarize(&last)
         }
-        var filter = NotificationFilter()
         filter.after = last
-        filter.limit = Self.maximumPerSecond
         _ = print(recorder.notifications(filter), atMost: Self.maximumPerSecond, &last)
         summarize(&last)
     }
@@ -52,14 +53,7 @@ package struct NotificationLines: Sendable {
         last = newest
     }
 
-    private static func more(_ count: UInt64) -> String {
-        var (digits, groups) = ("\(count)", [] as [String])
-        while digits.count > 3 {
-            groups.insert(String(digits.suffix(3)), at: 0)
-            digits.removeLast(3)
-        }
-        return "… and \(([digits] + groups).joined(separator: ",")) more"
-    }
+    private static func more(_ count: UInt64) -> String { "… and \(Int(clamping: count).grouped) more" }
 
     /// Returns a notification on one line for a terminal, such as
     /// `✓ 200  00fc13ad…  alert "Your order — On its way"  com.example.app  41 ms  apns-id 7a0d…`.

@@ -6,7 +6,15 @@ enum PushElements {
     static func age(_ milliseconds: Int64) -> HTML {
         """
         <time datetime="\(moment(milliseconds))" title="\(EpochTime.text(seconds: milliseconds / 1000))" \
-        data-age="\(milliseconds)">\(InboxAge.text(milliseconds, now: WallClock.milliseconds()))</time>
+        data-age="\(milliseconds)">\(age(milliseconds, now: WallClock.milliseconds()))</time>
+        """
+    }
+
+    /// The push as its device shows it.
+    static func device(_ notification: ReceivedNotification) -> HTML {
+        """
+        <div class="device\(if: !notification.accepted, " refused")">\
+        \(notification.preview.banner(when: age(notification.time), refusal: notification.refusal))</div>
         """
     }
 
@@ -39,12 +47,9 @@ enum PushElements {
         let text = EpochTime.text(seconds: milliseconds / 1000)
         return text.replacing(" UTC", with: "Z").replacing(" ", with: "T")
     }
-}
 
-/// Ages of pushes.
-enum InboxAge {
     /// Returns an age such as `5 s ago`; inbox.js has the same units.
-    static func text(_ milliseconds: Int64, now: Int64) -> String {
+    static func age(_ milliseconds: Int64, now: Int64) -> String {
         let seconds = max(0, now - milliseconds) / 1000
         switch seconds {
         case ..<120: return "\(seconds) s ago"

@@ -74,13 +74,11 @@ struct PushList {
 
     private func item(_ row: Row) -> HTML {
         let (sequence, notification) = (row.entry.sequence, row.entry.notification)
-        let preview = notification.preview
         return """
             <li id="push-\(sequence)">
-            <div class="device\(if: !notification.accepted, " refused")">\
-            \(preview.banner(when: PushElements.age(notification.time), refusal: notification.refusal))</div>
+            \(PushElements.device(notification))
             <div>
-            <p>\(PushElements.answer(notification)) \(Elements.label(preview.title))\
+            <p>\(PushElements.answer(notification)) \(Elements.label(notification.preview.title))\
             \(if: notification.transport == .gateway, " \(Elements.label("gateway", .quiet))")\
             \(if: row.earlier > 0, " \(Elements.label("attempt \(row.earlier + 1)", .warning))")</p>
             <p class="muted"><a href="/inbox/\(sequence)">No. \(sequence)</a> \(PushElements.age(notification.time))\

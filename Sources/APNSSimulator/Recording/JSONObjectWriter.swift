@@ -1,3 +1,5 @@
+import PrintableText
+
 /// Writes a JSON object, member by member.
 ///
 /// Embeds given JSON unchanged: an encoder would parse it and reformat its numbers.
@@ -7,42 +9,31 @@ struct JSONObjectWriter {
     /// The complete object.
     var finished: [UInt8] { bytes + [UInt8(ascii: "}")] }
 
-    mutating func member(_ name: StaticString, _ text: String?) {
+    mutating func member(_ name: String, _ text: String?) {
         guard let text else { return }
         begin(name)
         append(text)
     }
 
-    mutating func member(_ name: StaticString, _ number: (some BinaryInteger)?) {
-        guard let number else { return }
-        begin(name)
-        bytes += String(number).utf8
+    mutating func member(_ name: String, _ number: (some BinaryInteger)?) {
+        if let number { member(name, json: String(number).utf8) }
     }
 
-    mutating func member(_ name: StaticString, _ value: Bool) {
-        begin(name)
-        bytes += String(value).utf8
-    }
+    mutating func member(_ name: String, _ value: Bool) { member(name, json: String(value).utf8) }
 
     /// - Parameter json: one JSON value, which is not validated.
-    mutating func member(_ name: StaticString, json: some Sequence<UInt8>) {
+    mutating func member(_ name: String, json: some Sequence<UInt8>) {
         begin(name)
         bytes += json
     }
 
-    mutating func member(_ name: StaticString, _ texts: [String: String]) {
-        begin(name)
-        bytes.append(UInt8(ascii: "{"))
-        for (index, text) in texts.sorted(by: { $0.key < $1.key }).enumerated() {
-            if index > 0 { bytes.append(UInt8(ascii: ",")) }
-            append(text.key)
-            bytes.append(UInt8(ascii: ":"))
-            append(text.value)
-        }
-        bytes.append(UInt8(ascii: "}"))
+    mutating func member(_ name: String, _ texts: [String: String]) {
+        var object = JSONObjectWriter()
+        for (name, text) in texts.sorted(by: { $0.key < $1.key }) { object.member(name, text) }
+        member(name, json: object.finished)
     }
 
-    mutating func member(_ name: StaticString, _ texts: [String]) {
+    mutating func member(_ name: String, _ texts: [String]) {
         begin(name)
         bytes.append(UInt8(ascii: "["))
         for (index, text) in texts.enumerated() {
@@ -52,11 +43,10 @@ struct JSONObjectWriter {
         bytes.append(UInt8(ascii: "]"))
     }
 
-    private mutating func begin(_ name: StaticString) {
+    private mutating func begin(_ name: String) {
         if bytes.count > 1 { bytes.append(UInt8(ascii: ",")) }
-        bytes.append(UInt8(ascii: "\""))
-        bytes += UnsafeBufferPointer(start: name.utf8Start, count: name.utf8CodeUnitCount)
-        bytes += [UInt8(ascii: "\""), UInt8(ascii: ":")]
+        append(name)
+        bytes.append(UInt8(ascii: ":"))
     }
 
     private mutating func append(_ text: String) {
@@ -64,9 +54,7 @@ struct JSONObjectWriter {
         for byte in text.utf8 {
             switch byte {
             case UInt8(ascii: "\""), UInt8(ascii: "\\"): bytes += [UInt8(ascii: "\\"), byte]
-            case 0..<0x20, 0x7F:
-                let digits = String(byte, radix: 16)
-                bytes += "\\u00\(digits.count < 2 ? "0" : "")\(digits)".utf8
+            case 0..<0x20, 0x7F: bytes += Unicode.Scalar(byte).jsonEscape.utf8
             default: bytes.append(byte)
             }
         }

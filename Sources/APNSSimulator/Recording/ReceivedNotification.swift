@@ -72,18 +72,6 @@ package struct ReceivedNotification: Equatable, Sendable {
     package var outcome: Outcome
     /// The delay of the answer, in microseconds.
     package var answerDelay: Int64 = 0
-
-    /// Creates a notification without its contents.
-    /// - Parameters:
-    ///   - time: in milliseconds since 1970.
-    ///   - connection: the number of its connection, from 1.
-    package init(time: Int64, transport: Transport, connection: Int, accepted: Bool, outcome: Outcome) {
-        self.time = time
-        self.transport = transport
-        self.connection = connection
-        self.accepted = accepted
-        self.outcome = outcome
-    }
 }
 
 extension ReceivedNotification.Outcome {

@@ -91,20 +91,17 @@ package final class RecordFile: Sendable {
         let queue = state.withLock(\.queue)
         queue?.flush(within: .seconds(2))
         state.withLock { state in
-            if isOwn, let descriptor = state.descriptor { _ = Self.close(descriptor) }
+            if isOwn, let descriptor = state.descriptor { _ = Glibc.close(descriptor) }
             (state.descriptor, state.queue) = (nil, nil)
         }
     }
 
-    private static func close(_ descriptor: Int32) -> Int32 {
-        Glibc.close(descriptor)
-    }
-
+    /// Writes all bytes.
     /// - Returns: the error number of the system, or nil.
-    private static func write(_ bytes: [UInt8], to descriptor: Int32) -> Int32? {
+    static func write(_ bytes: [UInt8], to descriptor: Int32) -> Int32? {
         var rest = bytes[...]
         while !rest.isEmpty {
-            let count = rest.withUnsafeBytes { systemWrite(descriptor, $0) }
+            let count = rest.withUnsafeBytes { Glibc.write(descriptor, $0.baseAddress, $0.count) }
             if count > 0 {
                 rest = rest.dropFirst(count)
                 continue
@@ -112,9 +109,5 @@ package final class RecordFile: Sendable {
             guard errno == EINTR else { return errno }
         }
         return nil
-    }
-
-    private static func systemWrite(_ descriptor: Int32, _ bytes: UnsafeRawBufferPointer) -> Int {
-        Glibc.write(descriptor, bytes.baseAddress, bytes.count)
     }
 }

@@ -9,9 +9,8 @@ package final class Recorder: Sendable {
 
     private struct State {
         var ring: NotificationRing
-        var waiters: [UInt64: CheckedContinuation<Void, Never>] = [:]
-        /// The ``waiters`` that wait in ``Recorder/next(after:atMost:)``.
-        var followers: Set<UInt64> = []
+        /// A follower waits in ``Recorder/notifications(_:wait:)`` without a limit.
+        var waiters: [UInt64: (continuation: CheckedContinuation<Void, Never>, isFollower: Bool)] = [:]
         var nextWaiter: UInt64 = 0
         var waitsEnded = false
     }
@@ -43,13 +42,10 @@ package final class Recorder: Sendable {
         let (sequence, waiters) = state.withLock { state in
             let sequence = state.ring.append(notification)
             let waiters = state.waiters
-            if !waiters.isEmpty {
-                state.waiters = [:]
-                state.followers = []
-            }
+            if !waiters.isEmpty { state.waiters = [:] }
             return (sequence, waiters)
         }
-        for waiter in waiters.values { waiter.resume() }
+        for waiter in waiters.values { waiter.continuation.resume() }
         return sequence
     }
 
@@ -57,9 +53,7 @@ package final class Recorder: Sendable {
     package var count: UInt64 { state.withLock { $0.ring.newest } }
 
     /// The number of requests that wait for the next notification.
-    var waiting: Int {
-        state.withLock { state in state.waiters.keys.count { !state.followers.contains($0) } }
-    }
+    var waiting: Int { state.withLock { $0.waiters.values.count { !$0.isFollower } } }
 
     /// The number of kept notifications, and the number of the newest.
     var extent: (kept: Int, newest: UInt64) { state.withLock { ($0.ring.count, $0.ring.newest) } }
@@ -81,19 +75,6 @@ package final class Recorder: Sendable {
             guard let oldest = part.last else { return }
             for entry in part where !body(entry) { return }
             sequence = oldest.sequence
-        }
-    }
-
-    /// Returns the entries after a number, oldest first, and waits for the first one. Returns none when the simulator
-    /// stops or the task is cancelled.
-    func next(after sequence: UInt64, atMost limit: Int) async -> NotificationPage {
-        var filter = NotificationFilter()
-        filter.after = sequence
-        filter.limit = limit
-        while true {
-            let (page, isOver) = state.withLock { ($0.ring.page(filter), $0.waitsEnded) }
-            if !page.entries.isEmpty || isOver || Task.isCancelled { return page }
-            await change(after: page.last, isFollower: true)
         }
     }
 
@@ -120,16 +101,17 @@ package final class Recorder: Sendable {
     }
 
     /// Returns the selected notifications, and waits for the first if there is none yet.
-    /// - Parameter wait: the maximum wait. It ends early, without notifications, when the simulator stops or the task
-    ///   is cancelled.
-    package func notifications(_ filter: NotificationFilter, wait: Duration) async -> NotificationPage {
-        let deadline = ContinuousClock.now + wait
+    /// - Parameter wait: the maximum wait; nil to follow the recording without a limit, which does not count as
+    ///   ``waiting``. It ends early, without notifications, when the simulator stops or the task is cancelled.
+    package func notifications(_ filter: NotificationFilter, wait: Duration?) async -> NotificationPage {
+        let deadline = wait.map { ContinuousClock.now + $0 }
         var filter = filter
         while true {
-            let (page, isOver) = state.withLock { ($0.ring.page(filter), $0.waitsEnded) }
-            if !page.entries.isEmpty || isOver || Task.isCancelled || ContinuousClock.now >= deadline { return page }
-            // Entries up to here cannot match any more, but an overwritten range must still be reported at the end.
+            let (page, waitsEnded) = state.withLock { ($0.ring.page(filter), $0.waitsEnded) }
+            let isOver = waitsEnded || Task.isCancelled || deadline.map { ContinuousClock.now >= $0 } ?? false
+            if !page.entries.isEmpty || isOver { return page }
             await change(after: page.last, until: deadline)
+            // Entries up to here cannot match any more, but an overwritten range must still be reported at the end.
             if page.overwritten == 0 { filter.after = max(filter.after, page.last) }
         }
     }
@@ -139,17 +121,18 @@ package final class Recorder: Sendable {
         let waiters = state.withLock { state in
             state.waitsEnded = true
             defer { state.waiters = [:] }
-            return Array(state.waiters.values)
+            return state.waiters
         }
-        for waiter in waiters { waiter.resume() }
+        for waiter in waiters.values { waiter.continuation.resume() }
     }
 
     /// Closes the file. Later notifications are kept in memory only.
     func closeFile() { file?.close() }
 
-    private func change(after sequence: UInt64, until deadline: ContinuousClock.Instant) async {
+    private func change(after sequence: UInt64, until deadline: ContinuousClock.Instant?) async {
+        guard let deadline else { return await change(after: sequence, isFollower: true) }
         await withTaskGroup(of: Void.self) { group in
-            group.addTask { await self.change(after: sequence) }
+            group.addTask { await self.change(after: sequence, isFollower: false) }
             group.addTask {
                 // Throws only when cancelled, which happens when the other task ends first.
                 try? await Task.sleep(until: deadline, clock: .continuous)
@@ -159,7 +142,7 @@ package final class Recorder: Sendable {
         }
     }
 
-    private func change(after sequence: UInt64, isFollower: Bool = false) async {
+    private func change(after sequence: UInt64, isFollower: Bool) async {
         let number = state.withLock { state in
             state.nextWaiter += 1
             return state.nextWaiter
@@ -169,17 +152,13 @@ package final class Recorder: Sendable {
                 let waits = state.withLock { state in
                     // A cancellation before this point found no waiter to resume.
                     guard state.ring.newest <= sequence, !state.waitsEnded, !Task.isCancelled else { return false }
-                    state.waiters[number] = continuation
-                    if isFollower { state.followers.insert(number) }
+                    state.waiters[number] = (continuation, isFollower)
                     return true
                 }
                 if !waits { continuation.resume() }
             }
         } onCancel: {
-            state.withLock { state in
-                state.followers.remove(number)
-                return state.waiters.removeValue(forKey: number)
-            }?.resume()
+            state.withLock { $0.waiters.removeValue(forKey: number) }?.continuation.resume()
         }
     }
 }

@@ -15,10 +15,10 @@ final class OpenConnections: Sendable {
         }
     }
 
-    /// Fires an event in every connection's pipeline.
+    /// Makes something happen to every connection.
     /// - Returns: the number of connections.
     @discardableResult
-    func fire(_ event: any Sendable) -> Int {
+    func fire(_ event: ConnectionEvent) -> Int {
         let open = channels.withLock { Array($0.values) }
         for channel in open { channel.pipeline.fireUserInboundEventTriggered(event) }
         return open.count
@@ -27,7 +27,7 @@ final class OpenConnections: Sendable {
     func shutDown(grace: TimeAmount) async {
         let open = channels.withLock { Array($0.values) }
         for channel in open {
-            channel.pipeline.fireUserInboundEventTriggered(SimulatorShutdown())
+            channel.pipeline.fireUserInboundEventTriggered(ConnectionEvent.shutDown(reason: "Shutdown"))
             channel.eventLoop.scheduleTask(in: grace) { channel.close(promise: nil) }
         }
         for channel in open {
@@ -37,13 +37,12 @@ final class OpenConnections: Sendable {
     }
 }
 
-/// Makes a connection send GOAWAY and end.
-struct SimulatorShutdown: Sendable {
-    var reason = "Shutdown"
+/// Something that happens to a connection, from outside.
+enum ConnectionEvent: Sendable {
+    /// It ends after a GOAWAY with this reason, or a packet with status 10.
+    case shutDown(reason: String)
+    /// It ends without close_notify, GOAWAY or a packet.
+    case drop
+    /// It stops answering requests over HTTP/2.
+    case wedge
 }
-
-/// Makes a connection end without close_notify or GOAWAY.
-struct SimulatorDrop: Sendable {}
-
-/// Makes a connection stop answering requests.
-struct SimulatorWedge: Sendable {}

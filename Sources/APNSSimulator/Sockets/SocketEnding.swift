@@ -3,6 +3,18 @@ import NIOCore
 import NIOPosix
 import TLS
 
+/// An action of a connection's state machine on its socket.
+enum SocketStep: Equatable {
+    /// Send these bytes in a separate write.
+    case send([UInt8])
+    /// Close this side, and read on until the client has closed too.
+    case close
+    /// End the connection with a TCP reset.
+    case reset
+    /// Keep the connection open, and stop reading.
+    case stopReading
+}
+
 /// The ways to end a connection.
 enum SocketEnding {
     /// The time that a client has to close after this side has. Closing with unread bytes in the socket would make the

@@ -50,6 +50,9 @@ struct FeedbackTests {
                 pieces.append(bytes)
                 times.append(time)
             case .close?: return (pieces, times, true)
+            case .reset?, .stopReading?:
+                Issue.record("neither is an action of this service")
+                return (pieces, times, false)
             case nil:
                 guard let next = delivery.nextTime else { return (pieces, times, false) }
                 #expect(next > time)

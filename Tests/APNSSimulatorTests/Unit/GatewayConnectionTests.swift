@@ -1,4 +1,5 @@
 import APNS
+import PrintableText
 import TLS
 import TestSupport
 import Testing
@@ -15,9 +16,9 @@ struct GatewayConnectionTests {
     private final class Scene {
         private let recorder = Recorder()
         let service: SimulatedService
-        var connection: GatewayConnection
+        var connection: SimulatedGatewayConnection
         var time: Int64 = 0
-        private(set) var steps: [GatewayConnection.Step] = []
+        private(set) var steps: [SocketStep] = []
 
         init(
             _ rules: [String] = [], client: GatewayClient = .taken(topic: "com.example.app"),
@@ -33,7 +34,7 @@ struct GatewayConnectionTests {
             configuration.recorder = recorder
             try change(&configuration)
             service = SimulatedService(configuration)
-            connection = GatewayConnection(service, client: client, at: .init(uptime: 0, date: 0))
+            connection = SimulatedGatewayConnection(service, client: client, at: .init(uptime: 0, date: 0))
             proceed()
             if !bytes.isEmpty { receive(bytes) }
         }
@@ -62,7 +63,7 @@ struct GatewayConnectionTests {
         }
     }
 
-    private func packet(_ status: UInt8, _ identifier: UInt32) -> [GatewayConnection.Step] {
+    private func packet(_ status: UInt8, _ identifier: UInt32) -> [SocketStep] {
         [.send(GatewayBytes.packet(status, identifier)), .close]
     }
 
@@ -89,7 +90,7 @@ struct GatewayConnectionTests {
     )
     func devices() throws {
         func device(_ byte: UInt8, _ rest: String) throws -> RegisteredDevice {
-            try RegisteredDevice("token=\(Hexadecimal.text(GatewayBytes.token(byte))),topic=\(rest)")
+            try RegisteredDevice("token=\(GatewayBytes.token(byte).hex),topic=\(rest)")
         }
         let rules = ["prefix=a2,answer=1", "prefix=a5,answer=reset"]
         let change: (inout SimulatorConfiguration) throws -> Void = {
@@ -225,7 +226,7 @@ struct GatewayConnectionTests {
         for (rule, steps) in [
             ("answer=8,packet=half", [.send([8, 8, 0]), .close]), ("answer=1,identifier=0", packet(1, 0)),
             ("answer=1,identifier=wrong", packet(1, ~7)),
-        ] as [(String, [GatewayConnection.Step])] {
+        ] as [(String, [SocketStep])] {
             #expect(try Scene([rule], receiving: GatewayBytes.frame(7)).steps == steps, "\(rule)")
         }
         let lingers = try Scene(["answer=1,linger=true"], receiving: GatewayBytes.frame(7) + GatewayBytes.frame(8))
@@ -254,7 +255,7 @@ struct GatewayConnectionTests {
     func ends(_ accepts: Bool) throws {
         for (answer, step, outcome) in [
             ("close", .close, .closed), ("reset", .reset, .reset), ("hang", .stopReading, .silenced),
-        ] as [(String, GatewayConnection.Step, Outcome)] {
+        ] as [(String, SocketStep, Outcome)] {
             let frames = GatewayBytes.frame(1) + GatewayBytes.frame(2, to: 0xDD) + GatewayBytes.frame(3)
             let scene = try Scene(["prefix=dd,answer=\(answer),accept=\(accepts)"], receiving: frames)
             let account = scene.account

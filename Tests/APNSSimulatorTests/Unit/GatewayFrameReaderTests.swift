@@ -121,10 +121,11 @@ struct GatewayFrameReaderTests {
 
     @Test("never keeps more than one frame, nor one longer than the maximum")
     func bounded() {
-        let endless = [2] + GatewayBytes.big(UInt32(ReceivedFrame.maximumLength)) + Array(repeating: 0, count: 200_000)
+        let endless =
+            [2] + GatewayBytes.big(UInt32(GatewayNotification.maximumLength)) + Array(repeating: 0, count: 200_000)
         let (reading, mostKept) = read(pieces(of: endless, 1000))
         #expect(reading.fault == GatewayFault(kind: .unknownItem(0)))
-        #expect(mostKept <= ReceivedFrame.maximumLength + 5)
+        #expect(mostKept <= GatewayNotification.maximumLength + 5)
         let longest = GatewayBytes.frame(1, payload: Array(repeating: 0x20, count: 65_535))
         #expect(read(longest).notifications.first?.payload?.count == 65_535)
     }

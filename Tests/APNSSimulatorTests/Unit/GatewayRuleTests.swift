@@ -43,7 +43,7 @@ struct GatewayRuleTests {
         #expect(try GatewayRule("answer=feedback").action.accepts)
         let connect = try GatewayRule("at=connect,answer=10,times=2,delay=5ms")
         #expect(
-            connect.matcher.point == .connect && connect.matcher.times == 2
+            connect.point == .connect && connect.times == 2
                 && connect.action.delay?.milliseconds == 5)
         #expect(connect.action.answer == .packet(GatewayAction.Packet(status: .shutdown, identifier: .zero)))
     }
@@ -123,7 +123,7 @@ struct GatewayRuleTests {
         packet.isHalf = true
         packet.lingers = true
         var split = GatewayEnding(packet, identifier: 5, at: 0)
-        var steps: [GatewayEnding.Step] = []
+        var steps: [SocketStep] = []
         var time: Int64 = 0
         while let next = split.nextTime {
             #expect(next >= time)

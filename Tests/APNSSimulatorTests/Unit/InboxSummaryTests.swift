@@ -157,7 +157,7 @@ struct InboxSummaryTests {
             (-5000, "0 s ago"), (119_999, "119 s ago"), (120_000, "2 min ago"), (7_200_000, "2 h ago"),
             (172_800_000, "2 days ago"),
         ] as [(Int64, String)])
-    func ages(age: Int64, text: String) { #expect(InboxAge.text(1_000_000_000, now: 1_000_000_000 + age) == text) }
+    func ages(age: Int64, text: String) { #expect(PushElements.age(1_000_000_000, now: 1_000_000_000 + age) == text) }
 
     @Test("One push can be deleted at every fill level; numbers, pages and losses stay the same.", arguments: 1...7)
     func deletion(limit: Int) {

@@ -1,15 +1,45 @@
 import COpenSSL
 
-/// The contents of a certificate before it is signed.
-struct CertificateTemplate {
-    /// The parts of the subject, in order: OpenSSL's number of the attribute, and its value.
-    var subject: [(attribute: Int32, value: String)]
-    /// Extensions known to OpenSSL: its number, and the value in the syntax of its configuration files.
-    var extensions: [(identifier: Int32, value: String)]
-    /// Extensions unknown to OpenSSL: the object identifier, and the value in DER.
-    var ownExtensions: [(oid: String, der: [UInt8])] = []
-    /// The number of days for which it is valid.
-    var days: Int
+/// A generated private key on the curve P-256.
+///
+/// Unchecked because of the pointer; safe because the key never changes after `init`, and OpenSSL then allows its use
+/// by several threads at once (openssl-threads(7)).
+final class P256Key: @unchecked Sendable {
+    let pointer: OpaquePointer
+
+    init() throws(SimulatedAuthorityError) {
+        ERR_clear_error()
+        guard let context = EVP_PKEY_CTX_new_id(EVP_PKEY_EC, nil) else {
+            throw SimulatedAuthorityError(openSSL: "make a key")
+        }
+        defer { EVP_PKEY_CTX_free(context) }
+        var key: OpaquePointer?
+        guard EVP_PKEY_keygen_init(context) == 1,
+            EVP_PKEY_CTX_set_ec_paramgen_curve_nid(context, NID_X9_62_prime256v1) == 1,
+            EVP_PKEY_keygen(context, &key) == 1, let key
+        else { throw SimulatedAuthorityError(openSSL: "make a key") }
+        pointer = key
+    }
+
+    deinit { EVP_PKEY_free(pointer) }
+
+    /// Returns the key as PKCS#8 in PEM, without a passphrase: the form of Apple's `.p8` files.
+    func pem() throws(SimulatedAuthorityError) -> [UInt8] {
+        try memoryText("write a key") { PEM_write_bio_PKCS8PrivateKey($0, pointer, nil, nil, 0, nil, nil) == 1 }
+    }
+}
+
+/// Returns the text that OpenSSL writes.
+func memoryText(
+    _ what: String, _ write: (OpaquePointer) -> Bool
+) throws(SimulatedAuthorityError) -> [UInt8] {
+    guard let bio = BIO_new(BIO_s_mem()) else { throw SimulatedAuthorityError(openSSL: what) }
+    defer { BIO_free(bio) }
+    guard write(bio) else { throw SimulatedAuthorityError(openSSL: what) }
+    var bytes = [UInt8](repeating: 0, count: BIO_ctrl_pending(bio))
+    var count = 0
+    guard BIO_read_ex(bio, &bytes, bytes.count, &count) == 1 else { throw SimulatedAuthorityError(openSSL: what) }
+    return Array(bytes.prefix(count))
 }
 
 /// A certificate signed by an authority or by itself.
@@ -17,31 +47,39 @@ struct CertificateTemplate {
 /// Unchecked because of the pointer; safe because the certificate never changes after `init`, and OpenSSL locks
 /// whatever it caches in it later.
 final class IssuedCertificate: @unchecked Sendable {
+    /// The number of days for which it is valid.
+    private static let days: Int32 = 3650
+
     private let pointer: OpaquePointer
 
     /// - Parameters:
+    ///   - subject: the parts of the subject, in order: OpenSSL's number of the attribute, and its value.
+    ///   - extensions: those known to OpenSSL: its number, and the value in the syntax of its configuration files.
+    ///   - ownExtensions: those unknown to OpenSSL: the object identifier, and the value in DER.
     ///   - key: the subject's.
     ///   - issuer: the authority and its key; nil for an authority that signs itself.
     ///   - now: seconds since 1970. Valid from one day earlier, for clients whose clock is behind.
     init(
-        _ template: CertificateTemplate, key: P256Key, issuer: (certificate: IssuedCertificate, key: P256Key)?, now: Int
+        subject: [(attribute: Int32, value: String)], extensions: [(identifier: Int32, value: String)],
+        ownExtensions: [(oid: String, der: [UInt8])] = [], key: P256Key,
+        issuer: (certificate: IssuedCertificate, key: P256Key)?, now: Int
     ) throws(SimulatedAuthorityError) {
         ERR_clear_error()
         guard let certificate = X509_new() else { throw SimulatedAuthorityError(openSSL: "make a certificate") }
         pointer = certificate
         let issuerPointer = issuer?.certificate.pointer ?? certificate
-        guard X509_set_version(certificate, 2) == 1, setSerialNumber(), setSubject(template.subject),
+        guard X509_set_version(certificate, 2) == 1, setSerialNumber(), setSubject(subject),
             X509_set_issuer_name(certificate, X509_get_subject_name(issuerPointer)) == 1,
             X509_set_pubkey(certificate, key.pointer) == 1,
             ASN1_TIME_adj(X509_getm_notBefore(certificate), time_t(now), -1, 0) != nil,
-            ASN1_TIME_adj(X509_getm_notAfter(certificate), time_t(now), Int32(template.days), 0) != nil
+            ASN1_TIME_adj(X509_getm_notAfter(certificate), time_t(now), Self.days, 0) != nil
         else { throw SimulatedAuthorityError(openSSL: "fill in a certificate") }
-        for (identifier, value) in template.extensions {
+        for (identifier, value) in extensions {
             guard add(identifier, value, issuer: issuerPointer) else {
                 throw SimulatedAuthorityError(openSSL: "add '\(value)' to a certificate")
             }
         }
-        for (oid, der) in template.ownExtensions {
+        for (oid, der) in ownExtensions {
             guard add(oid, der) else { throw SimulatedAuthorityError(openSSL: "add \(oid) to a certificate") }
         }
         guard X509_sign(certificate, (issuer?.key ?? key).pointer, EVP_sha256()) > 0 else {

@@ -1,15 +1,35 @@
-/// The state machine of one connection to the feedback service, without its socket.
+/// A connection to the feedback service.
+struct FeedbackConnection: BinaryConnection {
+    private let service: SimulatedService
+    private let isRefused: Bool
+    private var delivery: FeedbackDelivery
+
+    init(_ service: SimulatedService, client: GatewayClient, at moment: SimulatedMoment) {
+        self.service = service
+        isRefused = client == .refused
+        delivery = service.feedbackConnectionOpened(isRefused: isRefused)
+    }
+
+    // Clients of the feedback service send nothing.
+    mutating func receive(_ bytes: UnsafeRawBufferPointer, at moment: SimulatedMoment) {}
+
+    mutating func next(at moment: SimulatedMoment) -> SocketStep? {
+        delivery.next(at: moment.uptime) { isRefused ? [] : service.takeFeedback($0) }
+    }
+
+    var nextTime: Int64? { delivery.nextTime }
+
+    // Records that were not sent stay on the list.
+    mutating func shutDown(at moment: SimulatedMoment) -> Bool { false }
+
+    mutating func drop() {}
+}
+
+/// The sending of records to one client.
 ///
 /// Records are removed from the list just before they are sent: a record whose sending began is dropped whether or not
 /// it arrives, and the others remain for the next connection.
 struct FeedbackDelivery {
-    /// The next action on the socket.
-    enum Step: Equatable {
-        /// Send these bytes in a separate write.
-        case send([UInt8])
-        case close
-    }
-
     private static let recordLength = 38
     /// The number of records per write without a fault: they nearly fill one TLS record.
     private static let batch = 400
@@ -33,7 +53,7 @@ struct FeedbackDelivery {
 
     /// Returns the next action, if one is due.
     /// - Parameter take: removes so many records from the list and returns them.
-    mutating func next(at now: Int64, _ take: (Int) -> [FeedbackRecord]) -> Step? {
+    mutating func next(at now: Int64, _ take: (Int) -> [FeedbackRecord]) -> SocketStep? {
         guard !isOver, now >= due else { return nil }
         let size = nextSize()
         while pending.count < size {

@@ -1,28 +1,15 @@
 import APNS
 import LegacyAPNS
 
-/// The state machine of one connection to the binary gateway, without its socket: it is passed bytes and the time, and
-/// returns actions and the time of the next one.
+/// A connection to the binary gateway.
 ///
 /// A valid notification gets no answer. The first that is invalid, or that a rule applies to, ends the connection;
 /// everything after it is read and discarded.
-struct GatewayConnection {
-    /// The next action on the socket.
-    enum Step: Equatable {
-        /// Send these bytes in a separate write.
-        case send([UInt8])
-        /// Close this side, and read on until the client has closed too.
-        case close
-        /// End the connection with a TCP reset.
-        case reset
-        /// Keep the connection open, and stop reading.
-        case stopReading
-    }
-
+struct SimulatedGatewayConnection: BinaryConnection {
     private enum Phase {
         case open
         case ending(GatewayEnding)
-        /// - Parameter isReported: true once ``Step/stopReading`` was returned.
+        /// - Parameter isReported: true once ``SocketStep/stopReading`` was returned.
         case hung(isReported: Bool)
     }
 
@@ -37,8 +24,10 @@ struct GatewayConnection {
     private var ordinal = 0
     /// The identifier of the last accepted notification; 0 if there was none.
     private var lastAccepted: UInt32 = 0
-    private var tally = GatewayTally()
-    private var recording: GatewayRecording?
+    private var counters = GatewayCounters()
+    private var acceptedTokens: [SimulatedToken] = []
+    private var acceptedIDs: [[UInt8]] = []
+    private var recording: ConnectionRecording?
 
     init(_ service: SimulatedService, client: GatewayClient, at moment: SimulatedMoment) {
         self.service = service
@@ -48,14 +37,14 @@ struct GatewayConnection {
             check = GatewayCheck()
             topic = ""
             phase = .ending(GatewayEnding([.close], at: moment.uptime))
-            service.clientRefused()
+            counters.refusedClients += 1
         case .taken(let topic):
             self.topic = topic ?? ""
             check = GatewayCheck(
                 maximumPayloadSize: configuration.maximumGatewayPayload,
                 idMember: configuration.gatewayIDMember.map { Array($0.utf8) }, hasTopic: topic != nil)
             let (number, effect) = service.judgeGatewayConnection()
-            recording = service.recorder.map { GatewayRecording($0, connection: number, topic: topic) }
+            recording = service.recorder.map { ConnectionRecording($0, .gateway, connection: number, topic: topic) }
             if let effect { carryOut(effect, on: nil, at: moment) }
         }
         settle()
@@ -64,11 +53,11 @@ struct GatewayConnection {
     // MARK: Bytes and time
 
     mutating func receive(_ bytes: UnsafeRawBufferPointer, at moment: SimulatedMoment) {
-        tally.bytesReceived += bytes.count
+        counters.bytesReceived += bytes.count
         defer { settle() }
         if case .hung = phase { isUnreadable = true }
         guard !isUnreadable else {
-            tally.droppedBytes += bytes.count
+            counters.droppedBytes += bytes.count
             return
         }
         let isJudged = service.judgesGatewayNotifications
@@ -86,10 +75,8 @@ struct GatewayConnection {
         }
     }
 
-    /// Returns the next action, if one is due.
-    ///
-    /// The account is updated first, so that a client that has received a packet finds it counted.
-    mutating func next(at moment: SimulatedMoment) -> Step? {
+    // The account is updated first, so that a client that has received a packet finds it counted.
+    mutating func next(at moment: SimulatedMoment) -> SocketStep? {
         switch phase {
         case .open, .hung(isReported: true): return nil
         case .hung(isReported: false):
@@ -98,27 +85,20 @@ struct GatewayConnection {
         case .ending(var ending):
             let step = ending.next(at: moment.uptime)
             phase = .ending(ending)
-            defer { settle() }
-            switch step {
-            case nil: return nil
-            case .send(let bytes)?: return .send(bytes)
-            case .close?:
-                tally.closes += 1
-                return .close
-            case .reset?:
-                tally.resets += 1
-                return .reset
-            }
+            if step == .close { counters.closes += 1 }
+            if step == .reset { counters.resets += 1 }
+            settle()
+            return step
         }
     }
 
-    /// When to call ``next(at:)``, in microseconds of uptime; nil for not before bytes arrive.
     var nextTime: Int64? {
         if case .ending(let ending) = phase { ending.nextTime } else { nil }
     }
 
     /// Sends a shutdown packet that names the last accepted notification, and ends the connection.
-    mutating func shutDown(at moment: SimulatedMoment) {
+    @discardableResult
+    mutating func shutDown(at moment: SimulatedMoment) -> Bool {
         switch phase {
         case .open: end(with: GatewayAction.Packet(status: .shutdown), identifier: lastAccepted, delay: 0, at: moment)
         case .ending(var ending):
@@ -127,20 +107,18 @@ struct GatewayConnection {
         case .hung: phase = .ending(GatewayEnding([.close], at: moment.uptime))
         }
         settle()
+        return true
     }
 
-    /// Records that the socket is being dropped.
-    mutating func drop(at moment: SimulatedMoment) {
-        if !isOver { tally.closes += 1 }
-        phase = .ending(GatewayEnding([], at: moment.uptime))
+    mutating func drop() {
+        let isOver = if case .ending(let ending) = phase { ending.nextTime == nil } else { false }
+        if !isOver { counters.closes += 1 }
         settle()
     }
 
-    private var isOver: Bool { if case .ending(let ending) = phase { ending.nextTime == nil } else { false } }
-
     private mutating func settle() {
-        service.add(tally)
-        tally = GatewayTally()
+        service.add(counters, tokens: acceptedTokens, ids: acceptedIDs)
+        (counters, acceptedTokens, acceptedIDs) = (GatewayCounters(), [], [])
         recording?.write()
     }
 
@@ -148,9 +126,9 @@ struct GatewayConnection {
 
     private mutating func take(_ notification: GatewayNotification, isJudged: Bool, at moment: SimulatedMoment) {
         ordinal += 1
-        tally.arrived(command: notification.command)
+        counters.frames[Int(notification.command), default: 0] += 1
         guard case .open = phase else {
-            tally.dropped += 1
+            counters.dropped += 1
             recording?.gather(notification, accepted: false, .dropped, date: moment.date)
             return
         }
@@ -177,16 +155,17 @@ struct GatewayConnection {
     private mutating func accept(
         _ notification: GatewayNotification, token: SimulatedToken, id: UnsafeBufferPointer<UInt8>?
     ) {
-        tally.accepted.append(token)
+        counters.accepted += 1
+        acceptedTokens.append(token)
         lastAccepted = notification.identifier ?? 0
-        if let id { tally.ids.append(Array(id)) }
+        if let id { acceptedIDs.append(Array(id)) }
     }
 
     // Source: Apple, "Legacy Information": there is no error packet for command 0.
     private mutating func refuse(
         _ status: GatewayStatus, identifier: UInt32, _ isSimple: Bool, at moment: SimulatedMoment
     ) {
-        tally.refused[status, default: 0] += 1
+        counters.refused[status.label, default: 0] += 1
         if isSimple {
             phase = .ending(GatewayEnding([.close], at: moment.uptime))
         } else {
@@ -201,7 +180,7 @@ struct GatewayConnection {
         switch effect.answer {
         case .packet(let packet):
             if !effect.accepts, packet.status != .shutdown, subject != nil {
-                tally.refused[packet.status, default: 0] += 1
+                counters.refused[packet.status.label, default: 0] += 1
             }
             if subject?.notification.command == 0, packet.status != .shutdown {
                 phase = .ending(GatewayEnding([.close], at: moment.uptime, delay: effect.delay))
@@ -212,7 +191,7 @@ struct GatewayConnection {
         case .close: phase = .ending(GatewayEnding([.close], at: moment.uptime, delay: effect.delay))
         case .reset: phase = .ending(GatewayEnding([.reset], at: moment.uptime, delay: effect.delay))
         case .hang:
-            tally.hangs += 1
+            counters.hangs += 1
             phase = .hung(isReported: false)
         case .feedback:
             if let subject { service.addFeedback(subject.token, milliseconds: effect.since ?? moment.date) }
@@ -231,7 +210,53 @@ struct GatewayConnection {
     private mutating func end(
         with packet: GatewayAction.Packet, identifier: UInt32, delay: Int64, at moment: SimulatedMoment
     ) {
-        tally.packets[packet.status, default: 0] += 1
+        counters.packets[packet.status.label, default: 0] += 1
         phase = .ending(GatewayEnding(packet, identifier: identifier, at: moment.uptime, delay: delay))
+    }
+}
+
+/// The end of a gateway connection: the last bytes, their times, and how the socket is closed.
+///
+/// Times are in microseconds of a monotonic clock.
+struct GatewayEnding {
+    /// The time between the bytes of a split packet, long enough for the client to read them one by one.
+    static let gap: Int64 = 2000
+
+    private var steps: ArraySlice<SocketStep>
+    private var due: Int64
+
+    /// - Parameter now: the time from which the delay counts.
+    init(_ steps: [SocketStep], at now: Int64, delay: Int64 = 0) {
+        self.steps = steps[...]
+        due = now + delay
+    }
+
+    /// Ends the connection with a packet.
+    init(_ packet: GatewayAction.Packet, identifier: UInt32, at now: Int64, delay: Int64 = 0) {
+        let whole = packet.status.packet(identifier: identifier)
+        let bytes = packet.isHalf ? Array(whole[..<3]) : whole
+        let sent = packet.isSplit ? bytes.map { SocketStep.send([$0]) } : [.send(bytes)]
+        self.init(sent + (packet.lingers ? [] : [.close]), at: now, delay: delay)
+    }
+
+    /// When the next step is due; nil if there is none.
+    var nextTime: Int64? { steps.isEmpty ? nil : due }
+
+    /// Returns the next step, if it is due.
+    mutating func next(at now: Int64) -> SocketStep? {
+        guard due <= now, let step = steps.popFirst() else { return nil }
+        if case .send? = steps.first { due = now + Self.gap }
+        return step
+    }
+
+    /// Makes the rest due now: the remaining bytes in one piece, then the end.
+    mutating func hurry(at now: Int64) {
+        due = min(due, now)
+        var rest: [UInt8] = []
+        var end = SocketStep.close
+        for step in steps {
+            if case .send(let bytes) = step { rest += bytes } else { end = step }
+        }
+        steps = (rest.isEmpty ? [end] : [.send(rest), end])[...]
     }
 }

@@ -1,0 +1,122 @@
+/// The memory of one stream, reused by a later one after it has closed.
+///
+/// It holds the bytes of the answer until nghttp2 has sent them.
+final class StreamSlot {
+    /// The state of the notification.
+    enum Fate {
+        case undecided
+        /// Accepted, but not answered yet.
+        case accepted
+        /// An answer was passed to nghttp2, which may still fail to send it.
+        case answered(accepted: Bool)
+        case refused
+    }
+
+    /// The largest body that is kept: the largest payload that APNs accepts.
+    static let bodyCapacity = 5120
+
+    /// 0 while no stream uses it.
+    var stream: Int32 = 0
+    var request = PushRequest()
+    var fate = Fate.undecided
+    /// The answer, which may be delayed; nil for a plain 200.
+    var heldAnswer: PreparedAnswer?
+    /// The number of bytes of its body that nghttp2 has taken.
+    var answerOffset = 0
+    /// The pseudo-headers and those of APNs as received, because the checks keep only what they need; nil unless
+    /// notifications are recorded. An `apns-request-id` takes the place of the `apns-id`.
+    var recorded: [String: String]?
+
+    /// The `apns-id` or `apns-request-id` of the answer, 36 characters.
+    let idText: UnsafeMutablePointer<UInt8>
+    /// The `apns-unique-id` of the answer, 36 characters; nil if the answer has none.
+    private(set) var uniqueID: UnsafeMutablePointer<UInt8>?
+    private let uniqueText: UnsafeMutablePointer<UInt8>
+    private let body: UnsafeMutablePointer<UInt8>
+
+    init() {
+        idText = .allocate(capacity: NotificationID.textLength)
+        uniqueText = .allocate(capacity: NotificationID.textLength)
+        body = .allocate(capacity: Self.bodyCapacity)
+    }
+
+    deinit {
+        idText.deallocate()
+        uniqueText.deallocate()
+        body.deallocate()
+    }
+
+    func begin(stream: Int32) {
+        self.stream = stream
+        request = PushRequest()
+        fate = .undecided
+        heldAnswer = nil
+        uniqueID = nil
+    }
+
+    func setUniqueID(_ id: NotificationID) {
+        id.write(to: uniqueText)
+        uniqueID = uniqueText
+    }
+
+    func record(name: UnsafeBufferPointer<UInt8>, value: UnsafeBufferPointer<UInt8>) {
+        guard recorded != nil, name.first == UInt8(ascii: ":") || name.starts(with: "apns-".utf8) else { return }
+        let name = name.equals("apns-request-id") ? "apns-id" : String(decoding: name, as: UTF8.self)
+        // The first of duplicate headers counts, as it does for the checks. Long values are truncated: nothing that APNs
+        // accepts is nearly as long.
+        if recorded?[name] == nil { recorded?[name] = String(decoding: value.prefix(1000), as: UTF8.self) }
+    }
+
+    func append(_ bytes: UnsafePointer<UInt8>, count: Int) {
+        let kept = min(count, Self.bodyCapacity - min(request.bodyLength, Self.bodyCapacity))
+        if kept > 0 { (body + request.bodyLength).update(from: bytes, count: kept) }
+        request.bodyLength += count
+    }
+
+    var bodyBytes: UnsafeBufferPointer<UInt8> {
+        UnsafeBufferPointer(start: body, count: min(request.bodyLength, Self.bodyCapacity))
+    }
+}
+
+/// An answer other than a plain 200, ready to be sent.
+struct PreparedAnswer: Sendable {
+    var status: Int
+    var reason: String?
+    var body: [UInt8] = []
+    var contentType: StaticString = "application/json"
+    /// The number of bytes per DATA frame.
+    var step = Int.max
+    var retryAfter: Int?
+    /// `apns-channel-id`; empty to omit the field.
+    var channelID: [UInt8] = []
+
+    /// Creates the answer to a request that manages channels.
+    init(status: Int, body: String = "", channelID: [UInt8] = []) {
+        self.status = status
+        self.body = Array(body.utf8)
+        self.channelID = channelID
+    }
+
+    /// - Parameter milliseconds: the time since 1970, for a 410's `timestamp` if the response has none.
+    init(_ response: PushAction.Response, milliseconds: Int64) {
+        status = response.status
+        reason = response.reason
+        retryAfter = response.retryAfter
+        switch response.body {
+        case .empty: break
+        case .text:
+            contentType = "text/plain"
+            body = Array("\(response.reason ?? "Something") went wrong\n".utf8)
+        case .whole, .split:
+            if response.body == .split { step = 3 }
+            guard let reason = response.reason else { break }
+            var text = "{\"reason\":\"\(reason)\""
+            // Source: Apple, "Handling notification responses from APNs": only a 410 has a timestamp.
+            if response.status == 410 { text += ",\"timestamp\":\(response.timestamp ?? milliseconds)" }
+            body = Array((text + "}").utf8)
+        }
+    }
+
+    /// The answer as the account names it.
+    var name: String { reason.map { "\(status) \($0)" } ?? "\(status)" }
+}
