@@ -64,10 +64,11 @@ struct DeviceTimeline {
             case .waiting: ["waits for a worker"]
             case .retrying: ["attempt \(job.envelope.attempt)"]
             case .scheduled: ["not before its send_at"]
-            case .deferred: ["no attempt was spent"]
+            case .deferred: ["has not failed"]
             }
         if let due = job.due, isDue { words.append("due for \(Words.duration(now - due))") }
         if let error = row.error { words.append("last error \(error)") }
+        if let deferral = row.deferral { words.append("deferred \(deferral)") }
         if job.tokens.count > 1 { words.append("one of \(Words.number(job.tokens.count)) devices") }
         return Entry(
             at: isDue ? now : job.due, word: job.state.rawValue, tone: JobsPage.tone(job.state),

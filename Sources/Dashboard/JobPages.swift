@@ -20,7 +20,9 @@ struct JobsPage: DashboardPage {
         let counts = StateCounts(try await status, chosen.map(\.queue))
         let totals = request.totals(
             "job", listing, of: counts.total(filter.states), isFiltered: !filter.matchesAll)
-        let areOrdered = !filter.states.isEmpty && filter.states.isSubset(of: StoredJob.State.postponed)
+        // Jobs that failed are in a set of their own.
+        let areOrdered =
+            filter.states == [.retrying] || !filter.states.isEmpty && filter.states.isSubset(of: [.scheduled, .deferred])
         let next = request.sorted(
             "Next try", ["jobs"], isLatestFirst ? .descending : .ascending, reversed: isLatestFirst ? nil : "latest",
             priority: 2)
@@ -32,7 +34,7 @@ struct JobsPage: DashboardPage {
                 .init("Age", .key, priority: 2), areOrdered ? next : .init("Next try", .key, priority: 2),
                 .init("Attempt", .number, priority: 3), .init("App", .key, priority: 2),
                 .init("Campaign", .key, priority: 2), .init("Token", .key, priority: 2),
-                .init("Last error", priority: 2),
+                .init("Last error", priority: 2), .init("Deferred", priority: 2),
             ]
         let table = Elements.list(
             "Jobs", columns, listing.rows.map { row($0, request, hasQueue: queues.count > 1) },
@@ -166,7 +168,7 @@ struct JobsPage: DashboardPage {
     }
 
     /// Returns a page of jobs of the queues in the query.
-    /// - Parameter latestFirst: true to begin with the retries that are due last.
+    /// - Parameter latestFirst: true to begin with the postponed jobs that are due last.
     func list(
         _ request: PageRequest, _ filter: JobFilter, latestFirst: Bool = false
     ) async throws -> ListPart<JobRow> {
@@ -205,7 +207,7 @@ struct JobsPage: DashboardPage {
             job.due.map { $0 > row.now ? request.time($0) : "due" } ?? "",
             "\(cells[4])", request.short(job.app?.text),
             campaign.map { request.short($0, to: ["campaigns", $0]) } ?? "", token,
-            Elements.clamped(cells[9].knownCell),
+            Elements.clamped(cells[9].knownCell), Elements.clamped(cells[10].knownCell),
         ]
     }
 
@@ -274,6 +276,8 @@ struct JobPage: DashboardPage {
             ("Claimed by", job.lane.map { request.link(["workers", Self.worker(of: $0)], $0) }),
             ("Next attempt", job.due.map { request.time($0) }), ("Attempt", "\(job.envelope.attempt)"),
             ("Last error", error.isEmpty ? nil : "\(error)"), ("Failed", job.failure?.at.map { request.time($0) }),
+            ("Deferred", job.deferral == nil ? nil : "\(row.cells[10].knownCell)"),
+            ("Deferred at", job.deferral?.at.map { request.time($0) }),
             ("First seen", job.enqueuedAt.map { request.time($0) }),
             ("Reclaimed", job.envelope.reclaims > 0 ? "\(job.envelope.reclaims) times" : nil),
             ("Requeued", job.envelope.requeues > 0 ? "\(job.envelope.requeues) times" : nil),

@@ -301,7 +301,7 @@ struct QueuesPage: DashboardPage {
                 name, Self.state(queue), "\(Words.number(queue.waiting + queue.due))",
                 "\(queue.oldestAgeMs.map(Words.duration) ?? "–")", "\(queue.deliveredRate.map(Words.rate) ?? "–")",
                 "\(Words.number(queue.today["delivered"] ?? 0))", dead, "\(Words.number(queue.claimed))",
-                "\(queue.retrying.map(Words.number) ?? "–")", "\(queue.scheduled.map(Words.number) ?? "–")",
+                "\(Words.number(queue.retrying))", "\(queue.scheduled.map(Words.number) ?? "–")",
                 "\(queue.deferred.map(Words.number) ?? "–")", "\(queue.workers)", Self.button(queue, request),
             ]
         }

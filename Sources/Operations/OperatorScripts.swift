@@ -18,7 +18,7 @@ extension QueueScript {
     static let overview = QueueScript("overview", PackageResources.overview_lua)
     static let pageJobs = QueueScript("pageJobs", PackageResources.page_jobs_lua)
     static let changeJobs = QueueScript("changeJobs", PackageResources.change_jobs_lua)
-    static let countRetries = QueueScript("countRetries", PackageResources.count_retries_lua)
+    static let countPostponed = QueueScript("countPostponed", PackageResources.count_postponed_lua)
     package static let enqueueJobs = QueueScript("enqueueJobs", PackageResources.enqueue_jobs_lua)
     static let forget = QueueScript("forget", PackageResources.forget_lua)
     package static let commandJobs = QueueScript("commandJobs", PackageResources.command_jobs_lua)
@@ -32,7 +32,7 @@ extension QueueScript {
 
     /// The scripts that operators run.
     package static let ofOperators = [
-        overview, pageJobs, changeJobs, countRetries, enqueueJobs, forget, commandJobs, guardCampaign, countCampaign,
+        overview, pageJobs, changeJobs, countPostponed, enqueueJobs, forget, commandJobs, guardCampaign, countCampaign,
         sendJobs, pageDeadLetters, write, divide, copyRegistrations,
     ]
 

@@ -98,6 +98,8 @@ package struct MinuteCounts: Sendable, Equatable {
     package var latencies = LatencyCounts()
     /// The times from the submission of requests to APNs' answers, in milliseconds.
     package var answers = LatencyCounts(upTo: Self.longestAnswer)
+    /// The deliveries of each app and push type, by which failures are judged.
+    package var deliveries: [DeliveryGroup: Int] = [:]
     /// The age of the oldest claimed job in milliseconds; `nil` if no job contains the time at which it was enqueued.
     package var oldest: Int64?
 
@@ -114,6 +116,7 @@ package struct MinuteCounts: Sendable, Equatable {
         sum.deferrals.merge(other.deferrals, uniquingKeysWith: +)
         sum.latencies += other.latencies
         sum.answers += other.answers
+        sum.deliveries.merge(other.deliveries, uniquingKeysWith: +)
         sum.oldest = [sum.oldest, other.oldest].compactMap { $0 }.max()
     }
 
@@ -124,6 +127,8 @@ package struct MinuteCounts: Sendable, Equatable {
         deferrals.merge(earlier.deferrals.mapValues { -$0 }, uniquingKeysWith: +)
         retries = retries.filter { $0.value > 0 }
         deferrals = deferrals.filter { $0.value > 0 }
+        deliveries.merge(earlier.deliveries.mapValues { -$0 }, uniquingKeysWith: +)
+        deliveries = deliveries.filter { $0.value > 0 }
     }
 
     // MARK: The form in Redis
@@ -159,6 +164,15 @@ package struct MinuteCounts: Sendable, Equatable {
         command.append(fields.count)
         for (name, amount) in fields {
             command.append(name)
+            command.append(amount)
+        }
+        var sums: [String: Int] = [:]
+        for (group, amount) in deliveries {
+            for field in [group.field, group.appField] { sums[field, default: 0] += amount }
+        }
+        command.append(sums.count)
+        for (field, amount) in sums {
+            command.append(field)
             command.append(amount)
         }
     }

@@ -7,12 +7,19 @@ import Redis
 package final class QueueConnection {
     /// The result of a settlement.
     package struct Settled: Sendable, Equatable {
+        /// Notifications that had no attempt left, and became dead letters; see ``Settlement/fail(_:_:)``.
+        package struct Exhausted: Sendable, Equatable {
+            package let app: String
+            package let notifications: Int
+        }
+
         /// The number of claims that were no longer the lane's own, and were left alone.
         package var lost: Int
         /// The number of dead letters that were evicted to stay within the limits.
         package var evicted: Int
         /// The campaigns that their guards have paused in this step.
         package var stopped: [StoppedCampaign] = []
+        package var exhausted: [Exhausted] = []
     }
 
     /// The result of a reclaim.
@@ -84,8 +91,8 @@ package final class QueueConnection {
     /// Claims jobs and renews the lease.
     package func claim(_ request: ClaimRequest, completion: @escaping (Result<Claimed, QueueFailure>) -> Void) {
         var keyNames = [
-            keys.jobs, keys.retry, keys.claimed(worker), keys.inbox, keys.workers, keys.paused, keys.dead,
-            keys.deadBytes, keys.statsPrefix, keys.next(worker), keys.results, keys.jobCommands, keys.minutesPrefix,
+            keys.jobs, keys.retry, keys.failed, keys.claimed(worker), keys.inbox, keys.workers, keys.paused,
+            keys.dead, keys.deadBytes, keys.statsPrefix, keys.next(worker), keys.results, keys.jobCommands, keys.minutesPrefix,
             keys.configurations, keys.sorted, keys.shares, keys.campaigns, keys.campaignPrefix,
         ]
         if let heartbeat = request.heartbeat {
@@ -166,7 +173,7 @@ package final class QueueConnection {
             [
                 keys.claimed(worker), keys.retry, keys.dead, keys.deadBytes, keys.statsPrefix, keys.results,
                 keys.campaigns, keys.campaignPrefix, keys.cancelled, keys.cancelledBytes,
-                keys.jobCommands,
+                keys.jobCommands, keys.failed, keys.deliveries,
             ],
             expecting: settlement.expectedArguments,
             arguments: { [worker, limits, keys] command in
@@ -187,6 +194,10 @@ package final class QueueConnection {
             var names = reply.children()
             while let name = names.next()?.string, let reason = names.next()?.string {
                 settled.stopped.append(StoppedCampaign(campaign: name, reason: reason))
+            }
+            var exhausted = reply.children()
+            while let app = exhausted.next()?.string, let count = exhausted.next()?.number {
+                settled.exhausted.append(.init(app: app, notifications: count))
             }
             return settled
         }
@@ -220,7 +231,7 @@ package final class QueueConnection {
             .reclaim,
             [
                 keys.workers, keys.claimed(other), keys.jobs, keys.dead, keys.deadBytes, keys.statsPrefix, keys.results,
-                keys.workerInfo, keys.minutesPrefix, keys.campaigns, keys.campaignPrefix,
+                keys.workerInfo, keys.minutesPrefix, keys.campaigns, keys.campaignPrefix, keys.failed,
             ],
             arguments: { [limits, keys] command in
                 command.append(other)
@@ -250,7 +261,7 @@ package final class QueueConnection {
     ) {
         let keyNames = [
             keys.workers, keys.claimed(worker), keys.inbox, keys.jobs, keys.workerInfo, keys.configurations,
-            keys.shares,
+            keys.shares, keys.failed,
         ]
         scripts.run(
             .release, keyNames + (process.map { [keys.order($0)] } ?? []),

@@ -8,12 +8,14 @@ package struct QueueGauges: Sendable {
     package var now: Int64
     /// Jobs that no lane has claimed.
     package var jobs: Int
-    /// Retried, scheduled and deferred jobs.
-    package var retries: Int
+    /// Scheduled and deferred jobs, due or not.
+    package var later: Int
+    /// Jobs that failed and wait for their next attempt, due or not.
+    package var failed: Int
     /// Jobs that are claimed and not settled.
     package var claims: Int
     /// Jobs that are still to be sent: all except the dead letters.
-    package var total: Int { jobs + retries + claims }
+    package var total: Int { jobs + later + failed + claims }
     /// Dead letters.
     package var dead: Int
     /// The sum of the dead letters' lengths in bytes.
@@ -22,7 +24,7 @@ package struct QueueGauges: Sendable {
     package var isPaused: Bool
     /// The number of campaigns that their guards have paused.
     package var stoppedCampaigns = 0
-    /// The due time of the first of ``retries``, in milliseconds since 1970; `nil` if there are none.
+    /// The due time of the first of ``later`` and ``failed``, in milliseconds since 1970; `nil` if there are none.
     package var firstDue: Int64?
     /// The job that probably waits for longest: at the head of the list, or the one that came first among the next sorted
     /// jobs. `nil` if none waits, or the job is larger than ``headLimit``.
@@ -43,8 +45,8 @@ package struct QueueGauges: Sendable {
         return try? JobDecoder.decode(head, as: format).enqueuedAt
     }
 
-    /// The time for which the first of ``retries`` has been due, in milliseconds; 0 if another client has added it
-    /// without a due time.
+    /// The time for which the first of ``later`` and ``failed`` has been due, in milliseconds; 0 if another client has
+    /// added it without a due time.
     package var overdue: Int64 {
         guard let firstDue, firstDue > 0 else { return 0 }
         return max(0, now - firstDue)
@@ -60,7 +62,7 @@ package struct QueueGauges: Sendable {
     static func keyNames(_ keys: QueueKeys) -> [String] {
         [
             keys.jobs, keys.inbox, keys.retry, keys.workers, keys.dead, keys.paused, keys.deadBytes, keys.gauges,
-            keys.jobCommands, keys.sorted,
+            keys.jobCommands, keys.sorted, keys.failed,
         ]
     }
 
@@ -74,10 +76,10 @@ package struct QueueGauges: Sendable {
     static func read(_ reply: inout ScriptReply) -> QueueGauges {
         let now = Int64(reply.number())
         var gauges = QueueGauges(
-            now: now, jobs: reply.number(), retries: reply.number(), claims: reply.number(), dead: reply.number(),
-            deadBytes: 0, isPaused: reply.number() == 1)
+            now: now, jobs: reply.number(), later: reply.number(), failed: reply.number(), claims: reply.number(),
+            dead: reply.number(), deadBytes: 0, isPaused: reply.number() == 1)
         let firstDue = Int64(reply.number())
-        gauges.firstDue = gauges.retries > 0 ? firstDue : nil
+        gauges.firstDue = gauges.later + gauges.failed > 0 ? firstDue : nil
         gauges.deadBytes = reply.number()
         let head = reply.bytes()
         gauges.head = head.readableBytes > 0 ? head : nil

@@ -18,8 +18,11 @@ package struct QueueKeys: Sendable {
     package let jobs: String
     /// The end of ``jobs`` that is its head.
     package let head: Head
-    /// ZSET of retried, deferred and scheduled jobs by due time in ms.
+    /// ZSET of scheduled and deferred jobs by due time in ms: none of them has failed.
     package let retry: String
+    /// ZSET of jobs that failed, by the due time of their next attempt in ms. They wait by themselves, so that those that
+    /// fail again and again do not delay others.
+    package let failed: String
     /// ZSET: jobs that wait, in the order in which they are sent, once a job has `fair` or `urgent`.
     package let sorted: String
     /// HASH: the shares of the keys in `sorted`.
@@ -49,6 +52,10 @@ package struct QueueKeys: Sendable {
     package let workerInfo: String
     /// HASH: the digest of a configuration → the time in ms until which a worker that has it counts as living.
     package let configurations: String
+    /// HASH: the deliveries of each app (`:<app>`), and of each app with a push type (`alert:<app>`), and how many of the
+    /// latter's notifications have failed (`failed:alert:<app>`). By these, a failure without a campaign is judged. It has
+    /// at most 1,000 fields, and is kept for two days after the last change.
+    package let deliveries: String
     /// STRING: where the queue's jobs are, in JSON, as its workers know it; see `QueueSource`.
     package let source: String
     /// The prefix of the keys of a day's counters, before the date.
@@ -124,6 +131,7 @@ package struct QueueKeys: Sendable {
         base = "\(prefix):{\(queue)}:"
         jobs = list ?? base + "jobs"
         retry = base + "retry"
+        failed = base + "failed"
         sorted = base + "sorted"
         shares = base + "shares"
         workers = base + "workers"
@@ -138,6 +146,7 @@ package struct QueueKeys: Sendable {
         paused = base + "paused"
         workerInfo = base + "worker-info"
         configurations = base + "configurations"
+        deliveries = base + "deliveries"
         source = base + "source"
         statsPrefix = base + "stats:"
         minutesPrefix = base + "minute:"
@@ -146,14 +155,21 @@ package struct QueueKeys: Sendable {
         campaignPrefix = base + "campaign:"
     }
 
+    /// The sets of jobs that wait until they are due.
+    package var postponed: [String] { [retry, failed] }
+
+    /// The keys that hold jobs that no lane has claimed and that have not ended.
+    package var unclaimed: [String] { [jobs, inbox, sorted] + postponed }
+
     /// The keys whose names are known, with their types as `TYPE` names them.
     /// - Parameter lanes: the names of the queue's lanes.
     package func schema(lanes: [String]) -> [(key: String, type: String)] {
         [
-            (jobs, "list"), (retry, "zset"), (sorted, "zset"), (shares, "hash"), (workers, "zset"), (inbox, "list"),
+            (jobs, "list"), (retry, "zset"), (failed, "zset"), (sorted, "zset"), (shares, "hash"), (workers, "zset"), (inbox, "list"),
             (dead, "zset"), (deadBytes, "string"), (cancelled, "zset"), (cancelledBytes, "string"),
             (gauges, "string"), (results, "stream"), (resultsMarks, "zset"), (paused, "string"), (workerInfo, "hash"),
-            (configurations, "hash"), (jobCommands, "hash"), (campaigns, "zset"), (source, "string"),
+            (configurations, "hash"), (jobCommands, "hash"), (campaigns, "zset"), (deliveries, "hash"),
+            (source, "string"),
         ] + lanes.flatMap { [(claimed($0), "hash"), (next($0), "string")] }
     }
 

@@ -153,6 +153,88 @@ package struct Settlement: Sendable {
         retry(claim, due: .after(milliseconds: delay), head: head, original: original)
     }
 
+    /// The rule by which a failure spends an attempt.
+    package enum AttemptRule: Sendable, Equatable {
+        /// It spends none, such as one that a connection did to many.
+        case never
+        /// It spends one.
+        case always
+        /// It spends one if other notifications of its group were delivered since its last failure: then it is the
+        /// notification's own fault. The script compares the group's counter in Redis with the one in the wrapper, so any
+        /// lane decides alike. The first failure spends none, and a group with fewer than 8 notifications is judged with its
+        /// app. Without other deliveries it spends none for a day after the first failure or, if the notification
+        /// `expires`, until then. With none of `maximum` attempts left, the notifications become a dead letter.
+        case judged(Fault, maximum: Int, expires: Bool)
+
+        /// What may be at fault.
+        package enum Fault: String, Sendable {
+            /// The notification, its token or its job.
+            case own
+            /// The server, as after a server error or silence. It spends no attempt in the first hour after the first
+            /// failure.
+            case server
+        }
+    }
+
+    /// A failure of some notifications of a job, which are tried again.
+    package struct Failure: Sendable {
+        package var rule: AttemptRule
+        /// APNs' reason or one of the worker's own.
+        package var reason: String
+        package var notifications: Int
+        /// The milliseconds until the next attempt.
+        package var delay: Int64
+        /// The wrapper's head, with the failure as its `error` and the number of the attempt that has failed; see
+        /// `EnvelopeWriter`. The script adds what it compares with the next failure.
+        package var head: ByteBuffer
+        /// The group that judges it if the job has no campaign.
+        package var group: DeliveryGroup
+        /// JSON members of the dead letter that they become without an attempt left, each with a leading comma.
+        package var deadMembers = ByteBuffer()
+        /// Their results for producers in that case.
+        package var results = PackedResults()
+        /// The range of the original's bytes in the claimed job.
+        package var original: Range<Int>
+
+        package init(
+            rule: AttemptRule, reason: String, notifications: Int = 1, delay: Int64, head: ByteBuffer,
+            group: DeliveryGroup, original: Range<Int>
+        ) {
+            (self.rule, self.reason, self.notifications) = (rule, reason, notifications)
+            (self.delay, self.head, self.group, self.original) = (delay, head, group, original)
+        }
+    }
+
+    /// Has some notifications of a job tried again after a failure, or makes them a dead letter if they have no attempt
+    /// left. The script counts them, and decides if the failure spends an attempt.
+    /// - Parameter settles: `false` if a later call ends the claim, before those for other claims.
+    package mutating func fail(_ claim: ClaimID, _ failure: Failure, settles: Bool) {
+        group.write("fail", claim) { arguments in
+            switch failure.rule {
+            case .never: arguments.append("never 0 0")
+            case .always: arguments.append("always 0 0")
+            case .judged(let fault, let maximum, let expires):
+                arguments.append("\(fault.rawValue) \(maximum) \(expires ? 1 : 0)")
+            }
+            arguments.append(failure.reason)
+            arguments.append(failure.notifications)
+            arguments.append(Int(max(0, failure.delay)))
+            arguments.append(failure.head)
+            arguments.append(failure.original)
+            arguments.append(failure.group.field)
+            arguments.append(failure.group.app)
+            arguments.append(failure.deadMembers)
+            arguments.append(failure.results.argument)
+            arguments.append(failure.results.count)
+        }
+        copiedBytes += failure.original.count
+        resultBytes += failure.results.size
+        guard settles else { return }
+        group.end(claim)
+        otherClaims.append(claim)
+        count += 1
+    }
+
     private mutating func retry(_ claim: ClaimID, due: Due, head: ByteBuffer, original: Range<Int>) {
         group.write("retry", claim) { arguments in
             switch due {

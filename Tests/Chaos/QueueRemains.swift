@@ -62,7 +62,7 @@ struct QueueRemains {
                 let command: String? =
                     switch key.dropFirst(HotQueue.base(name).count) {
                     case "jobs", "inbox": "LLEN"
-                    case "retry", "sorted": "ZCARD"
+                    case "retry", "failed", "sorted": "ZCARD"
                     case let rest where rest.hasPrefix("claimed:"): "HLEN"
                     default: nil
                     }
@@ -89,14 +89,14 @@ struct QueueRemains {
         let rest = key.dropFirst(HotQueue.base(name).count)
         switch rest {
         case "jobs", "inbox": try keep(queue.run("LRANGE", key, "0", "-1"), key)
-        case "retry", "sorted": try keep(queue.run("ZRANGE", key, "0", "-1"), key)
+        case "retry", "failed", "sorted": try keep(queue.run("ZRANGE", key, "0", "-1"), key)
         case "dead", "cancelled": letters += try Self.letters(of: name, queue, key)
         case _ where rest.hasPrefix("claimed:"): try keep(queue.run("HVALS", key), key)
         case _ where rest.hasPrefix("stats:"): try Self.add(hash: queue.run("HGETALL", key), to: &counters)
         case _ where key == HotQueue.campaignKey(name): try readCampaign(queue.run("HGETALL", key))
         case _ where rest == Producer.batches || rest.hasPrefix("unique:") || rest.hasPrefix("next:"): return
         case "dead-bytes", "cancelled-bytes", "gauges", "results", "results-marks", "configurations", "source",
-            "campaigns", "job-commands", "shares":
+            "campaigns", "job-commands", "shares", "deliveries":
             return
         case _ where rest.hasPrefix("minute:"): return
         // A killed lane without claims keeps its long lease for a while. Its claims would be found below.

@@ -247,7 +247,7 @@ enum DocumentationTables {
     private static func queueKeys() throws -> String {
         let keys = try QueueKeys()
         let names = [
-            "jobs": keys.jobs, "retry": keys.retry, "sorted": keys.sorted, "shares": keys.shares,
+            "jobs": keys.jobs, "retry": keys.retry, "failed": keys.failed, "sorted": keys.sorted, "shares": keys.shares,
             "workers": keys.workers, "inbox": keys.inbox, "dead": keys.dead,
             "deadBytes": keys.deadBytes, "cancelled": keys.cancelled, "cancelledBytes": keys.cancelledBytes,
             "gauges": keys.gauges, "results": keys.results, "resultsMarks": keys.resultsMarks, "paused": keys.paused,
@@ -255,7 +255,7 @@ enum DocumentationTables {
             "workerInfo": keys.workerInfo, "claimed": keys.claimed("<lane>"),
             "unique": String(buffer: keys.unique(.init(string: "<id>"))), "next": keys.next("<lane>"),
             "order": keys.order("<process>"), "stats": keys.stats("<day>"), "minute": keys.minute("<minute>"),
-            "jobCommands": keys.jobCommands, "configurations": keys.configurations, "source": keys.source,
+            "jobCommands": keys.jobCommands, "configurations": keys.configurations, "deliveries": keys.deliveries, "source": keys.source,
             "campaigns": keys.campaigns, "campaign": keys.campaign("<name>"),
             "campaignList": keys.campaignList("<name>"),
         ]

@@ -68,11 +68,12 @@ extension EndToEnd {
             try server.push(jobs + [hostile, "{broken", "\u{1B}]0;title\u{07}"])
             let error = #""attempt":7,"error":{"status":503,"reason":"ServiceUnavailable","at":1795279247000},"#
             let far = "4000000000000"
-            for (job, due) in [
-                (wrapped(TestJob.text(TestJob.token("b", 1), #""id":"again","#), error), far),
-                (wrapped(TestJob.text(TestJob.token("b", 2), #""id":"later","#), #""why":"scheduled","#), far),
-                (wrapped(TestJob.text(TestJob.token("b", 3), #""id":"off","#), #""why":"deferred","# + error), far),
-            ] { try server.run("ZADD", "push:{default}:retry", due, job) }
+            let limited = #""wait":{"reason":"CampaignLimited","at":1795279247001},"#
+            for (set, job) in [
+                ("failed", wrapped(TestJob.text(TestJob.token("b", 1), #""id":"again","#), error + limited)),
+                ("retry", wrapped(TestJob.text(TestJob.token("b", 2), #""id":"later","#), #""attempt":1,"#)),
+                ("retry", wrapped(TestJob.text(TestJob.token("b", 3), #""id":"off","#), limited)),
+            ] { try server.run("ZADD", "push:{default}:\(set)", far, job) }
         }
 
         @Test(
@@ -84,7 +85,7 @@ extension EndToEnd {
             let list = try await stage.run(["jobs", "list"])
             let lines = list.output.split(separator: "\n")
             #expect(lines.count == 51 && list.errors.contains("there are more"), "\(list.errors)")
-            #expect(lines[0].contains(/STATE +KEY +AGE +NEXT +ATTEMPT +APP +ID +CAMPAIGN +TOKENS +LAST ERROR/))
+            #expect(lines[0].contains(/STATE +KEY +AGE +NEXT +ATTEMPT +APP +ID +CAMPAIGN +TOKENS +LAST ERROR +DEFERRED/))
             // Its ID is not valid, so none is shown.
             #expect(lines[3].contains(/waiting +[0-9a-f]{10} +\? +- +1 +- +- +- +abcd… +unreadable/), "\(lines[3])")
             #expect(!list.output.contains("\u{1B}") && !list.output.contains("\u{07}"))
@@ -94,16 +95,21 @@ extension EndToEnd {
             try await stage.run(["jobs", "list", "--by", "campaign,app", "--state", "waiting"]).prints(
                 "30\tc0\tshop\n30\tc1\tshop\n3\t-\t-\n")
             let reasons = try await stage.objects(["jobs", "list", "--by", "reason", "--json"])
-            #expect(reasons.contains { $0["count"] as? Int == 2 && $0["reason"] as? String == "ServiceUnavailable" })
+            #expect(reasons.contains { $0["count"] as? Int == 1 && $0["reason"] as? String == "ServiceUnavailable" })
             let retrying = try #require(
                 try await stage.objects(["jobs", "list", "--state", "retrying", "--json"]).first)
             #expect(retrying["due_at"] as? Int == 4_000_000_000_000 && retrying["attempt"] as? Int == 7)
             #expect(retrying["status"] as? Int == 503 && retrying["error"] as? String == "ServiceUnavailable")
             #expect(retrying["failed_at"] as? Int == 1_795_279_247_000 && retrying["id"] as? String == "again")
+            #expect(retrying["deferral"] as? String == "CampaignLimited")
+            #expect(retrying["deferred_at"] as? Int == 1_795_279_247_001)
+            let deferrals = try await stage.objects(["jobs", "list", "--by", "deferral", "--json"])
+            #expect(deferrals.contains { $0["count"] as? Int == 2 && $0["deferral"] as? String == "CampaignLimited" })
             #expect(retrying["job"] == nil && retrying["queue"] as? String == "default")
 
             let shown = try await stage.run(["jobs", "show", try #require(retrying["key"] as? String)])
             #expect(shown.output.contains(/last error +503 ServiceUnavailable, 2026-/))
+            #expect(shown.output.contains(/deferred +CampaignLimited, 2026-/))
             #expect(shown.output.contains(/next attempt +2096-\d\d-\d\dT[\d:]+Z, in \d+d\n/), "\(shown.output)")
             #expect(shown.output.contains(/check +payload of \d+ bytes/))
             let broken = try await stage.objects(["jobs", "list", "--match", "{BROKEN", "--json"])

@@ -109,7 +109,7 @@ extension EndToEnd {
                 try await Self.page(port).value("apns_worker_queue_paused", ["queue": "default"]) == 1
             }
             let page = try await Self.page(port)
-            let depth = ["waiting": 4, "retry": 1, "claimed": 0, "dead": 3]
+            let depth = ["waiting": 4, "scheduled": 1, "retrying": 0, "claimed": 0, "dead": 3]
             for (state, count) in depth {
                 #expect(page.value("apns_worker_queue_jobs", ["queue": "default", "state": state]) == Double(count))
             }

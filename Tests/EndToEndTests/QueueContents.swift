@@ -42,7 +42,9 @@ struct QueueContents {
             let bodies = try connection.run(command, base + name, "0", "-1").list().map { try $0.rawBytes() }
             return name == "sorted" ? bodies.map(Self.unsorted) : bodies
         }
-        let retries = try connection.run("ZRANGE", base + "retry", "0", "-1", "WITHSCORES").list()
+        let retries = try ["retry", "failed"].flatMap {
+            try connection.run("ZRANGE", base + $0, "0", "-1", "WITHSCORES").list()
+        }
         self.retries = try stride(from: 0, to: retries.count, by: 2).map { index in
             (try retries[index].rawBytes(), try #require(retries[index + 1].text.flatMap(Double.init)))
         }

@@ -17,21 +17,22 @@ extension FleetSimulation {
         for keys in redis.queues {
             commands += [
                 RedisCommand("LRANGE", keys.jobs, "0", "-1"), RedisCommand("LRANGE", keys.inbox, "0", "-1"),
-                RedisCommand("ZRANGE", keys.retry, "0", "-1"), RedisCommand("ZRANGE", keys.dead, "0", "-1"),
-                RedisCommand("ZRANGE", keys.cancelled, "0", "-1"), RedisCommand("ZRANGE", keys.sorted, "0", "-1"),
+                RedisCommand("ZRANGE", keys.retry, "0", "-1"), RedisCommand("ZRANGE", keys.failed, "0", "-1"),
+                RedisCommand("ZRANGE", keys.dead, "0", "-1"), RedisCommand("ZRANGE", keys.cancelled, "0", "-1"),
+                RedisCommand("ZRANGE", keys.sorted, "0", "-1"),
                 RedisCommand("KEYS", "push:{\(keys.queue)}:claimed:*"),
             ]
         }
         let replies = server.run(commands)
         for queue in redis.queues.indices {
-            let first = 1 + queue * 7
-            for place in 0..<5 {
-                for body in replies[first + place].root.children { try find(body.bytes, queue, isDead: place >= 3) }
+            let first = 1 + queue * 8
+            for place in 0..<6 {
+                for body in replies[first + place].root.children { try find(body.bytes, queue, isDead: place >= 4) }
             }
-            for member in replies[first + 5].root.children {
+            for member in replies[first + 6].root.children {
                 try find(member.bytes.map(Self.unsorted), queue, isDead: false)
             }
-            let lanes = replies[first + 6].root.children.compactMap(\.string).sorted()
+            let lanes = replies[first + 7].root.children.compactMap(\.string).sorted()
             for (lane, claims) in zip(lanes, lanes.isEmpty ? [] : server.run(lanes.map { RedisCommand("HGETALL", $0) }))
             {
                 var elements = claims.root.children
@@ -67,9 +68,9 @@ extension FleetSimulation {
         redis.queues.map { keys in
             let counts = redis.server.run([
                 RedisCommand("LLEN", keys.jobs), RedisCommand("LLEN", keys.inbox), RedisCommand("ZCARD", keys.retry),
-                RedisCommand("ZCARD", keys.sorted),
+                RedisCommand("ZCARD", keys.failed), RedisCommand("ZCARD", keys.sorted),
             ]).map { $0.root.integer ?? -1 }
-            return "queue \(keys.queue): jobs, inbox, retries, sorted \(counts)"
+            return "queue \(keys.queue): jobs, inbox, retry, failed, sorted \(counts)"
         }.joined(separator: "; ") + "; "
             + workers.flatMap(\.lanes).flatMap(\.lane.consumers).compactMap(\.problem).joined(separator: " ")
     }

@@ -19,7 +19,7 @@ struct ForgetDevicesTests {
     /// needs a decision here, and one that can name a device must be filled by `fill`.
     private static let keys: [String: Bool] = [
         "push:{default}:jobs": true, "push:{default}:inbox": true, "push:{default}:retry": true,
-        "push:{default}:sorted": true,
+        "push:{default}:failed": true, "push:{default}:sorted": true,
         "push:{default}:claimed:<lane>": true, "push:{default}:dead": true, "push:{default}:cancelled": true,
         "push:{default}:results": true, "push:{default}:results-parked:<group>": true,
         // The ids that producers choose can contain one.
@@ -29,7 +29,7 @@ struct ForgetDevicesTests {
         "push:{default}:cancelled-bytes": false,
         "push:{default}:gauges": false, "push:{default}:results-marks": false, "push:{default}:paused": false,
         "push:{default}:worker-info": false, "push:{default}:configurations": false, "push:{default}:source": false,
-        "push:{default}:campaigns": false, "push:{default}:next:<lane>": false, "push:{default}:order:<process>": false,
+        "push:{default}:campaigns": false, "push:{default}:deliveries": false, "push:{default}:next:<lane>": false, "push:{default}:order:<process>": false,
         "push:{default}:campaign:<name>": false, "push:{default}:stats:<day>": false,
         // Digests of a whole list.
         "push:{default}:campaign-list:<name>": false,
@@ -87,7 +87,7 @@ struct ForgetDevicesTests {
         for job in [OperatorScene.job("waits"), both, #"{"token":"\#(other)","alert":"x"}"#] {
             try scene.run("RPUSH", "push:{default}:inbox", job)
             let wrapped = #"{"apns_worker":1,"attempt":2,"job":\#(job)}"#
-            try scene.run("ZADD", "push:{default}:retry", later, wrapped)
+            for set in ["retry", "failed"] { try scene.run("ZADD", "push:{default}:\(set)", later, wrapped) }
             try scene.run("ZADD", "push:{default}:sorted", "5", SortedJobsTests.member(job.utf8.count, job))
             try scene.run("ZADD", "push:{default}:sorted", "7", SortedJobsTests.member(1000 + job.utf8.count, wrapped))
             try scene.push(job, job.replacing(token, with: token.uppercased()))
@@ -162,7 +162,11 @@ struct ForgetDevicesTests {
                 try scene.texts("LRANGE", "push:{default}:jobs", "0", "-1").sorted()
                     == [rest, rest, own, own, sidekiq].sorted())
             #expect(try scene.texts("LRANGE", "push:{default}:inbox", "0", "-1").sorted() == [rest, own].sorted())
-            #expect(try scene.run("ZCARD", "push:{default}:retry").number == 2)
+            for set in ["retry", "failed"] {
+                #expect(try scene.run("ZCARD", "push:{default}:\(set)").number == 2)
+                #expect(
+                    try scene.texts("ZRANGE", "push:{default}:\(set)", "0", "-1", "WITHSCORES").contains(Self.later))
+            }
             let sorted = try scene.texts("ZRANGE", "push:{default}:sorted", "0", "-1", "WITHSCORES")
             #expect(
                 stride(from: 0, to: sorted.count, by: 2).map { SortedMember(ByteBuffer(string: sorted[$0])).job.text }
@@ -170,8 +174,6 @@ struct ForgetDevicesTests {
                         $0.offset < 2 ? $0.element : #"{"apns_worker":1,"attempt":2,"job":\#($0.element)}"#
                     })
             #expect(sorted.enumerated().filter { $0.offset % 2 == 1 }.map(\.element) == ["5", "5", "7", "7"])
-            #expect(
-                try scene.texts("ZRANGE", "push:{default}:retry", "0", "-1", "WITHSCORES").contains(Self.later))
             #expect(try scene.dead().count == 2)
             let letters = try scene.texts("ZRANGE", "push:{default}:dead", "0", "-1")
             #expect(letters.allSatisfy { $0.contains(Self.other) })

@@ -1,6 +1,5 @@
 import Foundation
 import NIOCore
-import PushJob
 import PushQueue
 import QueueTestSupport
 import Redis
@@ -8,6 +7,7 @@ import TestSupport
 import Testing
 
 @testable import Operations
+@testable import PushJob
 
 @Suite("Jobs for operators", .queue)
 struct QueueJobsTests {
@@ -48,16 +48,18 @@ struct QueueJobsTests {
         return changes.tally.changed
     }
 
-    @Test("the state of a job is read from its place and its wrapper, also from one of an older version")
+    @Test("the state of a job is that of its place, and a deferral does not hide a failure")
     func states() async throws {
         try queue.push([Self.job(1), Self.job(2)])
         try queue.redis.run("RPUSH", queue.keys.inbox, Self.job(3))
         let error = #""attempt":2,"error":{"status":503,"reason":"ServiceUnavailable","at":1795279247000},"#
         try queue.push(retry: Self.wrapped(Self.job(4), error), at: 4_000_000_000_000)
-        try queue.push(retry: Self.wrapped(Self.job(5), #""why":"deferred","# + error), at: 1)
-        try queue.push(retry: Self.wrapped(Self.job(6), #""why":"scheduled","#), at: 4_000_000_000_001)
-        try queue.push(retry: Self.wrapped(Self.job(7), #""attempt":1,"#), at: 4_000_000_000_002)
-        try queue.push(retry: Self.wrapped(Self.job(8), #""why":["x"],"# + error), at: 4_000_000_000_003)
+        try queue.push(retry: Self.wrapped(Self.job(5), #""wait":{"reason":"AppPaused","at":5},"#), at: 1)
+        try queue.push(retry: Self.wrapped(Self.job(6), #""attempt":1,"id":"job-6","#), at: 4_000_000_000_001)
+        try queue.push(retry: Self.job(7), at: 4_000_000_000_002)
+        try queue.push(
+            retry: Self.wrapped(Self.job(8), error + #""wait":{"reason":"CampaignLimited","at":6},"#),
+            at: 4_000_000_000_003)
         _ = try await queue.worker("w").claim(1)
         let states = try await Self.all(jobs).reduce(into: [String: StoredJob.State]()) { states, job in
             if let id = job.id { states[String(buffer: id)] = job.state }
@@ -71,6 +73,12 @@ struct QueueJobsTests {
         filter.states = [.retrying]
         filter.reasons = ["Service*"]
         #expect(try await Self.ids(jobs, filter) == ["job-4", "job-8"])
+        filter.reasons = ["CampaignLimited"]
+        #expect(try await Self.ids(jobs, filter) == ["job-8"])
+        let both = try #require(try await Self.all(jobs, filter).first)
+        #expect(both.failure == Envelope.Cause(reason: "ServiceUnavailable", status: 503, at: 1_795_279_247_000))
+        #expect(both.deferral == Envelope.Cause(reason: "CampaignLimited", at: 6))
+        filter.reasons = []
         filter.states = []
         filter.dueBefore = 4_000_000_000_001
         #expect(try await Self.ids(jobs, filter) == ["job-5", "job-4"])
@@ -99,7 +107,7 @@ struct QueueJobsTests {
         try queue.push((0..<300).map { Self.job($0, #""app":"shop","#) })
         // Several are due at one time.
         for number in 300..<450 {
-            let wrapped = Self.wrapped(Self.job(number, #""app":"shop","#), #""why":"scheduled","#)
+            let wrapped = Self.wrapped(Self.job(number, #""app":"shop","#), #""attempt":1,"#)
             try queue.push(retry: wrapped, at: 4_000_000_000_000 + Int64(number / 7))
         }
         _ = try await queue.worker("w").claim(120)
@@ -259,7 +267,7 @@ struct QueueJobsTests {
             let job = Self.job(10_000 + number, number % 2 == 0 ? #""campaign":"wrong","# : "")
             let error =
                 #""attempt":3,"error":{"status":503,"reason":"ServiceUnavailable","at":1},"tokens":["aa","bb"],"#
-            try queue.redis.run("ZADD", keys.retry, "77", Self.wrapped(job, error))
+            try queue.push(retry: Self.wrapped(job, error), at: 77)
         }
         let limits = QueueLimits { $0.results = .failures }
         let jobs = QueueJobs(queue.client, keys, limits: limits)
@@ -381,9 +389,9 @@ struct QueueJobsTests {
     func run() async throws {
         let far: Int64 = 4_000_000_000_000
         try queue.push(retry: Self.wrapped(Self.job(1), #""attempt":2,"error":{"reason":"X"},"#), at: far)
-        try queue.push(retry: Self.wrapped(Self.job(2), #""attempt":1,"id":"job-2","why":"scheduled","#), at: far + 1)
+        try queue.push(retry: Self.wrapped(Self.job(2), #""attempt":1,"id":"job-2","#), at: far + 1)
         try queue.push(retry: Self.job(3), at: far + 2)
-        try queue.push(retry: Self.wrapped(Self.job(4), #""attempt":1,"why":"deferred","#), at: 5)
+        try queue.push(retry: Self.wrapped(Self.job(4), #""attempt":1,"wait":{"reason":"AppPaused","at":1},"#), at: 5)
         try queue.push([Self.job(5)])
         #expect(try await Self.changed(JobChanges(jobs, .run, JobFilter())) == 3)
         let claimed = try await queue.worker("w").claim(10)
@@ -410,7 +418,7 @@ struct QueueJobsTests {
         #expect(try queue.jobs() == (0..<1500).filter { $0 % 5 != 0 }.map { Self.job($0) })
         let moved = try Self.texts(queue.redis.run("LRANGE", other.jobs, "0", "-1"))
         #expect(moved.reversed() == ["first"] + stride(from: 0, to: 1500, by: 5).map { Self.job($0, #""app":"b","#) })
-        #expect(try queue.redis.run("ZSCORE", other.retry, retry).text == "4000000000123")
+        #expect(try queue.redis.run("ZSCORE", other.failed, retry).text == "4000000000123")
         #expect(try queue.retries().isEmpty && queue.stats().isEmpty)
     }
 
@@ -458,24 +466,27 @@ struct QueueJobsTests {
         }
     }
 
-    @Test("the retries are counted by reason, up to a number")
+    @Test("scheduled and deferred jobs are counted up to a number, and retries always")
     func counts() async throws {
-        #expect(try await RetryCounts.read(queue.client, queue.keys) == RetryCounts())
-        let error = #""attempt":2,"error":{"reason":"a \"why\":\"deferred\" b","at":1},"#
-        for number in 0..<2500 { try queue.push(retry: Self.wrapped(Self.job(number), error), at: 5) }
+        #expect(try await PostponedCounts.read(queue.client, queue.keys) == PostponedCounts())
+        let error = #""attempt":2,"error":{"reason":"X","at":1},"#
+        let id = #""id":"a,\"wait\":{ b","#
         for number in 0..<3 {
-            try queue.push(retry: Self.wrapped(Self.job(number), #""why":"deferred","# + error), at: 9)
-            try queue.push(retry: Self.wrapped(Self.job(number), #""why":"scheduled","#), at: 1)
+            try queue.push(retry: Self.wrapped(Self.job(number), #""wait":{"reason":"AppPaused","at":1},"#), at: 9)
+            try queue.push(retry: Self.wrapped(Self.job(number), error), at: 1)
         }
-        try queue.push(retry: #"{"error":{"why":"deferred","x":1}}"#, at: 2)
-        let counts = try await RetryCounts.read(queue.client, queue.keys)
-        #expect(counts?.retrying == 2500 && counts?.deferred == 3 && counts?.scheduled == 4)
+        for number in 0..<2500 { try queue.push(retry: Self.wrapped(Self.job(number), id), at: 5) }
+        try queue.push(retry: #"{"x":1,"wait":{"reason":"AppPaused"}}"#, at: 2)
+        let counts = try await PostponedCounts.read(queue.client, queue.keys)
+        #expect(counts?.deferred == 3 && counts?.scheduled == 2501)
         // The listing has the same numbers.
         let states = try await Dictionary(grouping: Self.all(jobs), by: \.state).mapValues(\.count)
-        #expect(states == [.retrying: 2500, .deferred: 3, .scheduled: 4])
+        #expect(states == [.retrying: 3, .deferred: 3, .scheduled: 2501])
+        let overview = try await QueueOverview.read(queue.client, queue.keys)
+        #expect(overview.retrying == 3 && overview.due == 2507 && overview.postponed == counts)
         let fill = "for i = 1, 50000 do redis.call('ZADD', KEYS[1], i, i) end"
         try queue.redis.run("EVAL", fill, "1", queue.keys.retry)
-        #expect(try await RetryCounts.read(queue.client, queue.keys) == nil)
+        #expect(try await PostponedCounts.read(queue.client, queue.keys) == nil)
     }
 }
 

@@ -35,7 +35,7 @@ struct QueueOverviewTests {
         try queue.push([job])
         try queue.redis.run("LPUSH", queue.keys.jobs, job)
         try queue.push(retry: "due", at: now - 90_000)
-        try queue.push(retry: "due too", at: now - 1000)
+        try queue.redis.run("ZADD", queue.keys.failed, "\(now - 1000)", "due too")
         try queue.push(retry: "later", at: now + 3_600_000)
         for number in 0..<3 {
             let letter = #"{"v":1,"reason":"R\#(number % 2)","at":1}"# + "\nbody \(number)"
@@ -91,7 +91,7 @@ struct QueueOverviewTests {
         #expect(few.dead == 3004 && few.deadReasons == ["Large": 2])
     }
 
-    @Test("names a key of the wrong type", arguments: ["jobs", "retry", "workers", "dead"])
+    @Test("names a key of the wrong type", arguments: ["jobs", "retry", "failed", "workers", "dead"])
     func wrongType(name: String) async throws {
         let key = queue.keys.jobs.dropLast(4) + name
         try queue.redis.run("SET", String(key), "x")

@@ -14,7 +14,11 @@ struct SortedJobsTests {
     private let queue = QueueScope.queue
 
     /// A place where jobs wait.
-    enum Place: String, CaseIterable, Sendable { case list, inbox, sorted, retry }
+    enum Place: String, CaseIterable, Sendable {
+        case list, inbox, sorted, retry, failed
+
+        var isPostponed: Bool { self == .retry || self == .failed }
+    }
 
     /// A change of jobs by an operator.
     enum Change: String, CaseIterable, Sendable { case cancel, discard, move, run }
@@ -45,7 +49,9 @@ struct SortedJobsTests {
             case .list: try queue.redis.run("RPUSH", queue.keys.jobs, body)
             case .inbox: try queue.redis.run("RPUSH", queue.keys.inbox, body)
             case .sorted: try sort(body, number, at: 100 * number)
-            case .retry: try queue.push(retry: body, at: 4_000_000_000_000 + Int64(number))
+            case .retry, .failed:
+                let set = place == .retry ? queue.keys.retry : queue.keys.failed
+                try queue.redis.run("ZADD", set, "\(4_000_000_000_000 + number)", body)
             }
         }
     }
@@ -94,10 +100,11 @@ struct SortedJobsTests {
         #expect(found.contains { $0.campaign?.text == "spring" })
         // The score of a sorted job is not a time.
         #expect(
-            found.allSatisfy { ($0.state == .waiting) == (place != .retry) && ($0.due == nil) == (place != .retry) })
+            found.allSatisfy { ($0.state == .waiting) != place.isPostponed && ($0.due == nil) != place.isPostponed })
+        #expect(found.allSatisfy { ($0.state == .retrying) == (place == .failed) })
         let cells = JobRow(queue: "q", job: own, now: 5).cells
-        #expect(place == .retry || cells[0] == "waiting" && cells[3] == "-", "\(cells)")
-        #expect(try await swept { $0.states = [.waiting] }.isEmpty == (place == .retry))
+        #expect(place.isPostponed || cells[0] == "waiting" && cells[3] == "-", "\(cells)")
+        #expect(try await swept { $0.states = [.waiting] }.isEmpty == place.isPostponed)
         #expect(try await swept { $0.ids = ["a"] }.count == 1)
         #expect(try await swept { $0.tokens = [OperatorScene.token] }.count == 3)
         // The bytes of the place's wrapper do not belong to the job.
@@ -207,7 +214,7 @@ struct SortedJobsTests {
         try put([Self.job("a"), Self.released("b"), Self.job("c"), Self.job("d"), Self.job("d")], in: place)
         var filter = JobFilter()
         filter.ids = ["b", "d"]
-        let isPostponed = place == .retry
+        let isPostponed = place.isPostponed
         // A set of retries has no equal jobs.
         let expected = isPostponed ? 2 : change == .run ? 0 : 3
         #expect(try await changed(change, to: other, filter) == expected)
@@ -225,7 +232,7 @@ struct SortedJobsTests {
         #expect(try queue.stats() == (change == .move ? [:] : ["cancelled": expected]))
         guard change == .move else { return }
         let moved = try Self.texts(queue.redis.run("LRANGE", other.jobs, "0", "-1"))
-        let retries = try Self.texts(queue.redis.run("ZRANGE", other.retry, "0", "-1"))
+        let retries = try Self.texts(queue.redis.run("ZRANGE", place == .failed ? other.failed : other.retry, "0", "-1"))
         let jobs = [Self.released("b"), Self.job("d"), Self.job("d")]
         // The head of the other list is at its right.
         #expect(isPostponed ? retries == Array(jobs.dropLast()) && moved.isEmpty : moved.reversed() == jobs)
@@ -299,7 +306,7 @@ struct SortedJobsTests {
         try put([Self.job("c")], in: .inbox)
         try put([Self.job("d"), Self.job("e"), Self.job("f")], in: .sorted)
         let gauges = try await QueueGauges.read(queue.client, queue.keys)
-        #expect(gauges.jobs == 6 && gauges.retries == 0 && gauges.total == 6)
+        #expect(gauges.jobs == 6 && gauges.later == 0 && gauges.total == 6)
         let overview = try await QueueOverview.read(queue.client, queue.keys)
         #expect(overview.waiting == 6 && overview.due == 0)
         try await queue.worker("w").settle { $0.minute = .sample() }

@@ -1,10 +1,11 @@
 import Foundation
 import NIOCore
-import PushJob
 import PushQueue
 import QueueTestSupport
 import TestSupport
 import Testing
+
+@testable import PushJob
 
 @Suite("The claim script", .queue)
 struct ClaimTests {
@@ -321,11 +322,9 @@ struct ClaimTests {
         var isKept = false
         for body in retries.map({ ByteBuffer(bytes: $0.bytes) }) {
             let envelope = Envelope.read(body)
-            #expect(
-                envelope.why == .deferred
-                    && body.getString(at: envelope.original.lowerBound, length: envelope.original.count) == big)
-            let failure = try #require(envelope.failure(in: body))
-            #expect(failure.reason == "JobTooLarge" && failure.refusedBy == small.text)
+            #expect(body.getString(at: envelope.original.lowerBound, length: envelope.original.count) == big)
+            #expect(envelope.deferral(in: body)?.reason == "JobTooLarge" && envelope.refusals(in: body) == small.text)
+            #expect(envelope.error == nil)
             guard envelope.id != nil else { continue }
             isKept = true
             #expect(envelope.attempt == 2 && envelope.reclaims == 3 && envelope.enqueued == 5 && envelope.isReserved)
@@ -333,10 +332,22 @@ struct ClaimTests {
             #expect(envelope.tokens(in: body).map { String(buffer: $0) } == ["aa", "bb"])
         }
         #expect(isKept)
+        // A deferral leaves a failure as it was, without what no worker wrote.
+        let failed =
+            #"{"apns_worker":1,"attempt":2,"error":{"reason":"a\"b","at":1795279247000,"status":503,"x":1e999},"job":"#
+            + big + "}"
+        try queue.push(retry: failed, at: 1)
+        #expect(try await worker.claim(10, first: 2, configuration: small).bodies.isEmpty)
+        let stored = try #require(queue.redis.run("ZRANGE", queue.keys.failed, "0", "-1").elements?.first)
+        let deferred = ByteBuffer(bytes: stored.bytes)
+        let envelope = Envelope.read(deferred)
+        #expect(
+            envelope.failure(in: deferred) == Envelope.Cause(reason: "a\"b", status: 503, at: 1_795_279_247_000))
+        #expect(envelope.deferral(in: deferred)?.reason == "JobTooLarge")
         // Once the other has refused it, too, the verdict is final.
-        let refused = #"{"apns_worker":1,"attempt":1,"error":{"refused":"\#(large.text)"},"job":"# + big + "}"
+        let refused = #"{"apns_worker":1,"attempt":1,"refused":"\#(large.text)","job":"# + big + "}"
         try queue.push([refused])
-        _ = try await worker.claim(10, first: 2, configuration: small)
+        _ = try await worker.claim(10, first: 3, configuration: small)
         #expect(try queue.dead().count == 1)
     }
 

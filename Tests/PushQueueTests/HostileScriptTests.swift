@@ -91,8 +91,8 @@ struct HostileScriptTests {
         let keys = queue.keys
         var sum = 0
         for (command, key) in [
-            ("LLEN", keys.jobs), ("LLEN", keys.inbox), ("ZCARD", keys.retry), ("ZCARD", keys.sorted),
-            ("ZCARD", keys.dead),
+            ("LLEN", keys.jobs), ("LLEN", keys.inbox), ("ZCARD", keys.retry), ("ZCARD", keys.failed),
+            ("ZCARD", keys.sorted), ("ZCARD", keys.dead),
         ] {
             sum += try queue.redis.run(command, key).number ?? 0
         }
@@ -113,6 +113,7 @@ struct HostileScriptTests {
             ["x", "-5", "1e999", "9223372036854775807"].map { ["SET", "K", $0] } + [["RPUSH", "K", "x"]]
         ),
         ({ $0.retry }, [("-inf", "a"), ("+inf", "b"), ("1e300", "c"), ("0.5", "")].map { ["ZADD", "K", $0, $1] }),
+        ({ $0.failed }, [("-inf", "a"), ("+inf", "b"), ("1e300", "c"), ("0.5", "")].map { ["ZADD", "K", $0, $1] }),
         ({ $0.sorted }, [("-inf", "a"), ("+inf", "b"), ("1e300", "c"), ("0.5", "")].map { ["ZADD", "K", $0, $1] }),
         (
             { $0.shares },

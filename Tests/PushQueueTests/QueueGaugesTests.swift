@@ -55,7 +55,8 @@ struct QueueGaugesTests {
     func counts() async throws {
         let head = #"{"token":"ab","payload":{},"enqueued_at":1700000000}"#
         for job in [head, "2", "3"] { try redis.run("RPUSH", keys.jobs, job) }
-        try redis.run("ZADD", keys.retry, "1700000000123", "a", "2000000000000", "b")
+        try redis.run("ZADD", keys.retry, "1700000000124", "a", "2000000000000", "b")
+        try redis.run("ZADD", keys.failed, "1700000000123", "c")
         try redis.run("ZADD", keys.workers, "1", "one", "2", "two")
         try redis.run("HSET", keys.claimed("one"), "1", "x", "2", "y")
         try redis.run("RPUSH", keys.inbox, "z")
@@ -64,7 +65,7 @@ struct QueueGaugesTests {
         try redis.run("SET", keys.paused, "why")
 
         let gauges = try await read()
-        #expect(gauges.jobs == 4 && gauges.retries == 2 && gauges.claims == 2 && gauges.dead == 4)
+        #expect(gauges.jobs == 4 && gauges.later == 2 && gauges.failed == 1 && gauges.claims == 2 && gauges.dead == 4)
         #expect(gauges.deadBytes == 4096)
         #expect(gauges.isPaused && gauges.firstDue == 1_700_000_000_123)
         #expect(gauges.overdue == gauges.now - 1_700_000_000_123)
@@ -82,7 +83,7 @@ struct QueueGaugesTests {
         try redis.run("RPUSH", keys.inbox, "z")
         try redis.run("HSET", keys.claimed("nobody"), "1", "x")
         let first = try await count()
-        #expect(first.jobs == 4 && first.retries == 2 && first.claims == 3 && first.total == 9)
+        #expect(first.jobs == 4 && first.later == 2 && first.failed == 0 && first.claims == 3 && first.total == 9)
         #expect(try redis.run("EXISTS", keys.gauges).number == 0)
 
         _ = try await read()
@@ -107,9 +108,9 @@ struct QueueGaugesTests {
         #expect(try await count().stoppedCampaigns == 0)
     }
 
-    @Test("a key of another type is an error")
-    func wrongType() async throws {
-        try redis.run("SET", keys.retry, "not a sorted set")
+    @Test("a key of another type is an error", arguments: [false, true])
+    func wrongType(isFailed: Bool) async throws {
+        try redis.run("SET", isFailed ? keys.failed : keys.retry, "not a sorted set")
         let error = await #expect(throws: RedisError.self) { try await count() }
         #expect(error.map { "\($0)".contains("WRONGTYPE") } == true)
     }
@@ -128,7 +129,7 @@ struct QueueGaugesTests {
     @Test("an empty queue has zeros")
     func empty() async throws {
         let gauges = try await read()
-        #expect(gauges.jobs + gauges.retries + gauges.claims + gauges.dead + gauges.deadBytes == 0)
+        #expect(gauges.jobs + gauges.later + gauges.failed + gauges.claims + gauges.dead + gauges.deadBytes == 0)
         #expect(!gauges.isPaused && gauges.firstDue == nil && gauges.overdue == 0)
         #expect(gauges.head == nil && gauges.headEnqueuedAt(as: .native) == nil && gauges.now > 1_700_000_000_000)
     }
@@ -153,6 +154,6 @@ struct QueueGaugesTests {
     func scores(score: String) async throws {
         try redis.run("ZADD", keys.retry, score, "a")
         let gauges = try await read()
-        #expect(gauges.retries == 1 && gauges.overdue >= 0)
+        #expect(gauges.later == 1 && gauges.overdue >= 0)
     }
 }

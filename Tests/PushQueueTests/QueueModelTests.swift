@@ -159,11 +159,13 @@ private struct Model {
             case 3...5:
                 var writer = EnvelopeWriter(attempt: envelope.attempt + 1)
                 writer.write(claim: ByteBuffer(string: "\(name):\(number)"))
+                let fails = Bool.random(using: &random)
+                if fails { writer.write(errorStatus: 503, reason: "Shutdown", at: 1) }
                 if Bool.random(using: &random) { writer.write(reclaims: envelope.reclaims) }
                 writer.write(reserved: envelope.isReserved)
                 let delay = Int64(Bool.random(using: &random) ? 0 : 600_000)
                 settlement.postpone(
-                    id, .retried, due: .after(milliseconds: delay), head: writer.head(), reason: "Shutdown",
+                    id, fails ? .retried : .deferred, due: .after(milliseconds: delay), head: writer.head(), reason: "Shutdown",
                     original: envelope.original)
             case 6:
                 settlement.bury(id, reason: "BadTopic", attempts: 1, members: ByteBuffer(), original: envelope.original)
@@ -229,7 +231,9 @@ private struct Model {
             try queue.endLease(name)
             if let counts = try await queue.worker("reclaimer").reclaim(name) { reclaimed += counts[0] }
         }
-        for member in try queue.retries() { try queue.redis.run("ZADD", queue.keys.retry, "1", member) }
+        for set in queue.keys.postponed {
+            for member in try queue.texts("ZRANGE", set, "0", "-1") { try queue.redis.run("ZADD", set, "1", member) }
+        }
         let last = queue.worker("last")
         var first = 1
         while true {

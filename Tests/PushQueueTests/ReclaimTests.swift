@@ -112,7 +112,8 @@ struct ReclaimTests {
             #expect(try await dying.claim(1).bodies.count == 1)
             try queue.endLease(dying.name)
             #expect(try await queue.worker("x", limits).reclaim(dying.name) == [1, 0])
-            let back = ByteBuffer(string: try #require(queue.jobs().first))
+            // One that had failed waits among the failed jobs.
+            let back = ByteBuffer(string: try #require((before.error == nil ? queue.jobs() : queue.retries()).first))
             let envelope = Envelope.read(back)
             #expect(envelope.isWrapped)
             #expect(envelope.reclaims == before.reclaims + reclaim)
@@ -195,7 +196,7 @@ struct ReclaimTests {
             "{}", #"{"payload":{},"token":"ab"}"#, "", "}", #""job":{"#, "\u{0}\u{1}", #"{"apns_worker":1,"job":{}}"#,
         ]
         var bodies: [ByteBuffer] = []
-        for _ in 0..<500 {
+        for number in 0..<500 {
             var writer = EnvelopeWriter(attempt: .random(in: 1...100, using: &random))
             let pick = { (random: inout SeededGenerator) in ByteBuffer(string: texts.randomElement(using: &random)!) }
             if Bool.random(using: &random) { writer.write(id: ByteBuffer(string: ids.randomElement(using: &random)!)) }
@@ -208,13 +209,19 @@ struct ReclaimTests {
             if Bool.random(using: &random) { writer.write(claim: pick(&random)) }
             if Bool.random(using: &random) { writer.write(enqueued: 1_700_000_000_000) }
             if Bool.random(using: &random) { writer.write(reserved: true) }
+            writer.write(requeued: Int64(number))
             bodies.append(writer.wrapping(ByteBuffer(string: originals.randomElement(using: &random)!)))
         }
         _ = try await queue.worker("w", claiming: bodies.map(\.text))
         try queue.endLease("w")
         #expect(try await queue.worker("x").reclaim("w") == [500, 0])
-        for (before, text) in zip(bodies, try queue.jobs()) {
+        func number(_ body: String) -> Int? { Envelope.read(ByteBuffer(string: body)).requeued.map { Int($0) } }
+        let (jobs, failed) = (try queue.jobs(), try queue.retries())
+        #expect(jobs.compactMap(number) == bodies.indices.filter { Envelope.read(bodies[$0]).error == nil })
+        #expect(jobs.count + failed.count == 500)
+        for text in jobs + failed {
             let after = ByteBuffer(string: text)
+            let before = bodies[try #require(number(text))]
             let (old, new) = (Envelope.read(before), Envelope.read(after))
             #expect(old.isWrapped && new.isWrapped)
             #expect(new.reclaims == old.reclaims + 1)

@@ -314,7 +314,8 @@ struct SettleTests {
             [
                 queue.keys.claimed("w"), queue.keys.retry, queue.keys.dead, queue.keys.deadBytes,
                 queue.keys.statsPrefix, queue.keys.results, queue.keys.campaigns, queue.keys.campaignPrefix,
-                queue.keys.cancelled, queue.keys.cancelledBytes, queue.keys.jobCommands,
+                queue.keys.cancelled, queue.keys.cancelledBytes, queue.keys.jobCommands, queue.keys.failed,
+                queue.keys.deliveries,
             ], ["w", "100", "100000", "1000000", "0", "0", "explode", "1"])
         #expect(reply == .error("ERR settle: unknown action explode"))
         #expect(try queue.claims("w") == [1: "a"])

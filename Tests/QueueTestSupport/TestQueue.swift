@@ -71,14 +71,21 @@ package final class TestQueue {
 
     package func push(_ jobs: [String]) throws { for job in jobs { try redis.run("RPUSH", keys.jobs, job) } }
 
-    package func push(retry job: String, at score: Int64) throws { try redis.run("ZADD", keys.retry, "\(score)", job) }
+    /// Pushes a postponed job to the set in which a settlement puts it.
+    package func push(retry job: String, at score: Int64) throws {
+        let hasFailed = job.hasPrefix(#"{"apns_worker":1,"#) && job.contains(#","error":{"#)
+        try redis.run("ZADD", hasFailed ? keys.failed : keys.retry, "\(score)", job)
+    }
 
     /// Ends the lease of a worker, as if it had expired long ago.
     package func endLease(_ worker: String) throws { try redis.run("ZADD", keys.workers, "XX", "1", worker) }
 
     package func jobs() throws -> [String] { try texts("LRANGE", keys.jobs, "0", "-1") }
     package func inbox() throws -> [String] { try texts("LRANGE", keys.inbox, "0", "-1") }
-    package func retries() throws -> [String] { try texts("ZRANGE", keys.retry, "0", "-1") }
+    /// Returns the postponed jobs: those that have not failed, then the others.
+    package func retries() throws -> [String] {
+        try keys.postponed.flatMap { try texts("ZRANGE", $0, "0", "-1") }
+    }
     package func workers() throws -> [String] { try texts("ZRANGE", keys.workers, "0", "-1") }
 
     /// Returns the jobs of a lane's claims by their numbers, which must be unique.
@@ -122,7 +129,7 @@ package final class TestQueue {
         return .array(fields.sorted { $0.elements?[0].text ?? "" < $1.elements?[0].text ?? "" })
     }
 
-    private func texts(_ command: String...) throws -> [String] {
+    package func texts(_ command: String...) throws -> [String] {
         let reply = try redis.run(command.map { Array($0.utf8) })
         guard let elements = reply.elements else { throw UnexpectedContents("\(command[0]) of \(command[1])") }
         return elements.map { String(decoding: $0.bytes, as: UTF8.self) }
@@ -362,9 +369,10 @@ extension TestQueue {
 }
 
 extension Settlement {
-    /// Adds a retry of an unwrapped job, which is due at once and differs from all others.
+    /// Adds a retry of an unwrapped job that failed, which is due at once and differs from all others.
     package mutating func retry(_ claim: Int) {
         var writer = EnvelopeWriter(attempt: 2)
+        writer.write(errorStatus: nil, reason: "NoAnswer", at: 1)
         writer.write(claim: ByteBuffer(string: "w:\(claim)"))
         postpone(claim, .retried, due: .after(milliseconds: 0), head: writer.head(), reason: nil, original: 0..<5)
     }

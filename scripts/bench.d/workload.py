@@ -31,7 +31,7 @@ end
 # Returns the remaining jobs: {fresh, waiting or in flight}.
 DEPTH = """
 local fresh = redis.call('LLEN', KEYS[1]) + redis.call('LLEN', ARGV[1] .. 'inbox')
-local rest = redis.call('ZCARD', KEYS[2])
+local rest = redis.call('ZCARD', KEYS[2]) + redis.call('ZCARD', ARGV[1] .. 'failed')
 for _, worker in ipairs(redis.call('ZRANGE', KEYS[3], 0, -1)) do
     rest = rest + redis.call('HLEN', ARGV[1] .. 'claimed:' .. worker)
 end

@@ -227,7 +227,8 @@ package struct CampaignReport: Encodable, Sendable {
     ) async throws {
         var filter = JobFilter()
         filter.campaigns = [campaign]
-        filter.states = [.deferred]
+        // One that has failed before is still retrying.
+        filter.states = [.deferred, .retrying]
         var queues = queues
         switch change {
         case .resume:

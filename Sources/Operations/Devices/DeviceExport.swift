@@ -51,8 +51,10 @@ package struct DeviceExport {
                 found.key == queue.keys.sorted
                 ? StoredJob(sorted: body, size: body.readableBytes, format: queue.format)
                 : StoredJob(
-                    body, size: body.readableBytes, due: found.key == queue.keys.retry ? Self.time(found.place) : nil,
-                    lane: found.kind == .claimedJob ? found.place : nil, format: queue.format)
+                    body, size: body.readableBytes,
+                    due: queue.keys.postponed.contains(found.key) ? Self.time(found.place) : nil,
+                    hasFailed: found.key == queue.keys.failed, lane: found.kind == .claimedJob ? found.place : nil,
+                    format: queue.format)
             jobs.append(try JobRow(queue: name, job: job, now: now).json([]))
         case .deadLetter, .cancelledJob:
             let member = DeviceText.deadLetter(found.value, .onlyDevices, finder).rest ?? found.value

@@ -39,7 +39,7 @@ struct DeviceForgetting {
             let ids = Set(found.map { String($0.place.dropFirst("id:".count)) })
             return Forgotten(
                 count: try await JobCommands.change(.uncancel, ofJobs: ids, by: by, jobs.client, jobs.keys))
-        case .job where first.key != jobs.keys.retry && first.key != jobs.keys.sorted:
+        case .job where first.key == jobs.keys.jobs || first.key == jobs.keys.inbox:
             return try await replace("list", found, end: first.key == jobs.keys.inbox ? .right : search.tail) {
                 DeviceText.job($0.value, .withoutDevices, finder)
             }

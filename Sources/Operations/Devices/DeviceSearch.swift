@@ -80,8 +80,7 @@ struct DeviceSearch {
         try await values(.job, keys.jobs, "list", end: tail, page)
         try await values(.job, keys.inbox, "list", end: .right, page)
         // After the list, from which a worker may sort jobs in the meantime.
-        try await values(.job, keys.sorted, "retry", page)
-        try await values(.job, keys.retry, "retry", page)
+        for key in [keys.sorted] + keys.postponed { try await values(.job, key, "set", page) }
     }
 
     /// Finds jobs that workers have claimed.
@@ -100,8 +99,8 @@ struct DeviceSearch {
 
     /// Finds dead letters and cancelled jobs.
     mutating func deadLetters(_ page: Page) async throws {
-        try await values(.deadLetter, keys.dead, "retry", page)
-        try await values(.cancelledJob, keys.cancelled, "retry", page)
+        try await values(.deadLetter, keys.dead, "set", page)
+        try await values(.cancelledJob, keys.cancelled, "set", page)
     }
 
     /// Reads a list or a sorted set.

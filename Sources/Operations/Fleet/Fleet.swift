@@ -255,7 +255,9 @@ package struct QueueSearch {
     /// The number of keys of one call, during which Redis does nothing else.
     package static let batch = 2000
 
-    private static let kinds: Set<Substring> = ["jobs", "sorted", "retry", "workers", "dead", "paused", "results"]
+    private static let kinds: Set<Substring> = [
+        "jobs", "sorted", "retry", "failed", "workers", "dead", "paused", "results",
+    ]
 
     package let prefix: String
     package private(set) var names: Set<String> = []
@@ -267,7 +269,7 @@ package struct QueueSearch {
     /// The pattern for `SCAN`: it matches a few keys of each queue, but none of the keys of which there can be a
     /// million.
     package var pattern: String {
-        "\(prefix.escapedForMatch):{*}:[jrwdps][oea]*"
+        "\(prefix.escapedForMatch):{*}:[jrfwdps][oea]*"
     }
 
     /// Records the queue of a key, if it is one of a queue's.

@@ -14,9 +14,7 @@ package struct KeySize: Encodable, Sendable {
 package enum KeySizes {
     /// The keys of a queue that can become large, except those of single jobs and minutes.
     static func growing(_ keys: QueueKeys) -> [String] {
-        [
-            keys.jobs, keys.sorted, keys.inbox, keys.retry, keys.dead, keys.cancelled, keys.results, keys.workers,
-        ]
+        keys.unclaimed + [keys.dead, keys.cancelled, keys.results, keys.workers]
     }
 
     /// The keys that all queues share and that can become large, except those of single tokens.

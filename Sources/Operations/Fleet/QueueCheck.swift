@@ -46,10 +46,7 @@ package struct QueueCheck {
                     """)
             }
         }
-        for (key, kind) in [
-            (keys.jobs, "list"), (keys.sorted, "zset"), (keys.shares, "hash"), (keys.retry, "zset"),
-            (keys.workers, "zset"), (keys.dead, "zset"), (keys.paused, "string"),
-        ] {
+        for (key, kind) in keys.schema(lanes: []) {
             try await attempt("TYPE", &report) { report in
                 let found = try await text(RedisCommand("TYPE", key))
                 guard found != kind, found != "none" else { return }
@@ -60,8 +57,8 @@ package struct QueueCheck {
         try await attempt("scripts", &report) { report in
             let gauges = try await QueueGauges.read(client, keys)
             report.facts.append(
-                "queue \(keys.queue): \(gauges.jobs) jobs wait, \(gauges.retries) are scheduled or retried later, "
-                    + "\(gauges.claims) are claimed")
+                "queue \(keys.queue): \(gauges.jobs) jobs wait, \(gauges.later) are scheduled or deferred, "
+                    + "\(gauges.failed) are tried again after a failure, \(gauges.claims) are claimed")
         }
         try await attempt("GET", &report) { report in
             guard let reason = try await QueuePause.reason(client, keys) else { return }

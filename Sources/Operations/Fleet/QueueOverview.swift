@@ -37,8 +37,10 @@ package struct QueueOverview: Sendable {
     package var due: Int
     /// Retried, scheduled and deferred jobs that are not due yet.
     package var later: Int
-    /// The jobs of ``due`` and ``later`` by kind; `nil` if there are too many to count.
-    package var retries: RetryCounts?
+    /// The jobs of ``due`` and ``later`` that failed and are tried again.
+    package var retrying: Int
+    /// The others of ``due`` and ``later`` by kind; `nil` if there are too many to count.
+    package var postponed: PostponedCounts?
     /// Dead letters.
     package var dead: Int
     /// The sum of the dead letters' lengths in bytes.
@@ -70,7 +72,7 @@ package struct QueueOverview: Sendable {
     package var claims: Int { workers.reduce(0) { $0 + $1.claims } }
 
     /// The age in milliseconds of the oldest job that could be in flight by now: a waiting one, if its age is
-    /// known, or the retry that has been due for longest. `nil` if there is no such job.
+    /// known, or the postponed job that has been due for longest. `nil` if there is no such job.
     package var oldest: Int64? { [overdue, oldestWaiting].compactMap { $0 }.max() }
 
     /// True if Redis has no key of the queue.
@@ -79,18 +81,18 @@ package struct QueueOverview: Sendable {
     /// Reads the overview of a queue.
     /// - Throws: `RedisError`, or `QueueFailure/unexpectedReply(_:)`.
     package static func read(_ client: RedisClient, _ keys: QueueKeys) async throws -> QueueOverview {
-        try await read(client, keys, countsRetries: true)
+        try await read(client, keys, countsPostponed: true)
     }
 
-    /// Reads the overview of a queue, with or without ``retries``, which cost the most.
+    /// Reads the overview of a queue, with or without ``postponed``, which costs the most.
     package static func read(
-        _ client: RedisClient, _ keys: QueueKeys, countsRetries: Bool
+        _ client: RedisClient, _ keys: QueueKeys, countsPostponed: Bool
     ) async throws -> QueueOverview {
         var overview = try await QueueScript.overview.run(
             client,
             [
                 keys.jobs, keys.retry, keys.workers, keys.dead, keys.paused, keys.workerInfo, keys.statsPrefix,
-                keys.inbox, keys.deadBytes, keys.cancelled, keys.sorted, keys.shares,
+                keys.inbox, keys.deadBytes, keys.cancelled, keys.sorted, keys.shares, keys.failed,
             ]
         ) { command in
             command.append(keys.claimed(""))
@@ -101,13 +103,14 @@ package struct QueueOverview: Sendable {
         } reading: {
             QueueOverview(&$0)
         }
-        if countsRetries { overview.retries = try await RetryCounts.read(client, keys) }
+        if countsPostponed { overview.postponed = try await PostponedCounts.read(client, keys) }
         return overview
     }
 
     private init(_ reply: inout ScriptReply) {
         now = Int64(reply.number())
-        (waiting, due, later, dead) = (reply.number(), reply.number(), reply.number(), reply.number())
+        (waiting, due, later) = (reply.number(), reply.number(), reply.number())
+        (retrying, dead) = (reply.number(), reply.number())
         overdue = reply.numberIfAny()
         pause = reply.bytesOrNull().map { PauseRecord($0) }
         let head = reply.bytes()
@@ -196,13 +199,11 @@ extension QueueShares {
     }
 }
 
-/// The numbers of retried, scheduled and deferred jobs.
-package struct RetryCounts: Sendable, Equatable {
-    /// Jobs that failed and are tried again.
-    package var retrying = 0
+/// The numbers of scheduled and deferred jobs.
+package struct PostponedCounts: Sendable, Equatable {
     /// Jobs with a `send_at`.
     package var scheduled = 0
-    /// Jobs that could not be sent; no attempt was spent.
+    /// Jobs that could not be sent, and have not failed.
     package var deferred = 0
 
     /// The maximum number of jobs that are counted: counting reads all their wrappers.
@@ -215,21 +216,20 @@ package struct RetryCounts: Sendable, Equatable {
     /// Counts the jobs in a few calls, each of which takes Redis a few ms.
     /// - Returns: `nil` if there are more than ``maximumJobs``.
     /// - Throws: `RedisError`, or `QueueFailure/unexpectedReply(_:)`.
-    static func read(_ client: RedisClient, _ keys: QueueKeys) async throws -> RetryCounts? {
-        var (counts, counted) = (RetryCounts(), 0)
+    static func read(_ client: RedisClient, _ keys: QueueKeys) async throws -> PostponedCounts? {
+        var (counts, counted) = (PostponedCounts(), 0)
         while true {
-            let (all, page, count) = try await QueueScript.countRetries.run(client, [keys.retry]) { command in
+            let (all, page, count) = try await QueueScript.countPostponed.run(client, [keys.retry]) { command in
                 command.append(counted)
                 command.append(pageSize)
                 command.append(pageBytes)
             } reading: { reply in
                 let (all, count) = (reply.number(), reply.number())
-                var page = RetryCounts()
-                (page.retrying, page.scheduled, page.deferred) = (reply.number(), reply.number(), reply.number())
+                var page = PostponedCounts()
+                (page.scheduled, page.deferred) = (reply.number(), reply.number())
                 return (all, page, count)
             }
             guard all <= maximumJobs else { return nil }
-            counts.retrying += page.retrying
             counts.scheduled += page.scheduled
             counts.deferred += page.deferred
             counted += count

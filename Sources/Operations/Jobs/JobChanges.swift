@@ -83,11 +83,12 @@ package struct JobChanges {
             let found = try await count()
             (tally.claimed, tally.tooLarge) = (found.claimed, found.tooLarge)
             let waiting = found.list + found.sorted
-            guard waiting + found.retry > 0 else { return }
+            guard waiting + found.retry + found.failed > 0 else { return }
             if found.list > 0, !(try await changeList(found.list, portion, progress)) { return }
             // A worker may have sorted those of the list by now.
             if waiting > 0, !(try await changeSet(.sorted, portion, progress)) { return }
             if found.retry > 0, !(try await changeSet(.retry, portion, progress)) { return }
+            if found.failed > 0, !(try await changeSet(.failed, portion, progress)) { return }
             guard tally.changed > before else { return }
         }
     }
@@ -115,8 +116,13 @@ package struct JobChanges {
             }, progress: progress)
     }
 
-    private func count() async throws -> (list: Int, sorted: Int, retry: Int, claimed: Int, tooLarge: Int) {
-        var found = (list: 0, sorted: 0, retry: 0, claimed: 0, tooLarge: 0)
+    /// The numbers of matching jobs by place.
+    private struct Found {
+        var list = 0, sorted = 0, retry = 0, failed = 0, claimed = 0, tooLarge = 0
+    }
+
+    private func count() async throws -> Found {
+        var found = Found()
         try await jobs.sweep(filter, decodes: false) { place, page, now in
             for job in page {
                 switch place {
@@ -125,6 +131,7 @@ package struct JobChanges {
                 case .list, .inbox: found.list += 1
                 case .sorted: found.sorted += 1
                 case .retry: if isChangeable(job, now) { found.retry += 1 }
+                case .failed: if isChangeable(job, now) { found.failed += 1 }
                 }
             }
             return true
@@ -228,7 +235,7 @@ package struct JobChanges {
 }
 
 extension JobChanges {
-    /// Pushes jobs to another queue: those with a time to its retries, the others to the end of its list.
+    /// Pushes jobs to another queue: postponed ones to the same set, the others to the end of its list.
     /// - Parameters:
     ///   - keys: the keys of that queue.
     ///   - client: a client of its server.
@@ -236,16 +243,23 @@ extension JobChanges {
     package static func push(_ stored: [StoredJob], to keys: QueueKeys, _ client: RedisClient) async throws {
         var list = RedisCommand(keys.pushCommand, expecting: stored.count + 1, bytes: 1 << 20)
         var later = RedisCommand("ZADD", expecting: 2 * stored.count + 1, bytes: 1 << 20)
+        var failed = later
         list.append(keys.jobs)
         later.append(keys.retry)
+        failed.append(keys.failed)
         for job in stored {
-            if let due = job.due {
+            guard let due = job.due else {
+                list.append(job.body)
+                continue
+            }
+            if job.state == .retrying {
+                failed.append(Int(due))
+                failed.append(job.body)
+            } else {
                 later.append(Int(due))
                 later.append(job.body)
-            } else {
-                list.append(job.body)
             }
         }
-        for command in [list, later] where command.count > 2 { _ = try await client.call(command) }
+        for command in [list, later, failed] where command.count > 2 { _ = try await client.call(command) }
     }
 }

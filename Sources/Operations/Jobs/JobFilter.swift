@@ -119,7 +119,8 @@ package struct JobFilter: Sendable, Equatable {
             guard let value, wanted.contains(String(buffer: value)) else { return false }
         }
         if !reasons.isEmpty {
-            guard let reason = job.failure?.reason, matches(reason: reason) else { return false }
+            guard [job.failure?.reason, job.deferral?.reason].contains(where: { $0.map(matches(reason:)) ?? false })
+            else { return false }
         }
         if !tokens.isEmpty, !job.tokens.contains(where: matches(token:)) { return false }
         if !texts.isEmpty, !matches(text: job.original) { return false }

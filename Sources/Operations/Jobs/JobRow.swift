@@ -1,12 +1,13 @@
 import FoundationEssentials
 import NIOCore
 import PrintableText
+import PushJob
 import PushQueue
 
 /// A job as it is shown.
 package struct JobRow {
     package static let titles = [
-        "STATE", "KEY", "AGE", "NEXT", "ATTEMPT", "APP", "ID", "CAMPAIGN", "TOKENS", "LAST ERROR",
+        "STATE", "KEY", "AGE", "NEXT", "ATTEMPT", "APP", "ID", "CAMPAIGN", "TOKENS", "LAST ERROR", "DEFERRED",
     ]
 
     package let queue: String
@@ -20,9 +21,13 @@ package struct JobRow {
     }
 
     /// The last failure, such as `503 ServiceUnavailable`.
-    package var error: String? {
-        guard let failure = job.failure else { return nil }
-        let parts = [failure.status.map(String.init), failure.reason].compactMap { $0 }
+    package var error: String? { Self.text(job.failure) }
+
+    /// The reason of its deferral, such as `CampaignLimited`.
+    package var deferral: String? { Self.text(job.deferral) }
+
+    private static func text(_ cause: Envelope.Cause?) -> String? {
+        let parts = [cause?.status.map(String.init), cause?.reason].compactMap { $0 }
         return parts.isEmpty ? nil : parts.joined(separator: " ")
     }
 
@@ -41,6 +46,7 @@ package struct JobRow {
         let cells = [
             job.state.rawValue, job.key, age, next, "\(job.envelope.attempt)", Self.text(job.app), Self.text(job.id),
             Self.text(job.campaign), tokens.count > 1 ? "\(Words.number(tokens.count)) tokens" : first, note,
+            deferral ?? "-",
         ]
         return cells.map { String($0.printable.prefix(120)) }
     }
@@ -51,12 +57,14 @@ package struct JobRow {
     /// - Parameter verdicts: the findings of a check of the job.
     package func page(_ verdicts: [String]) -> String {
         func text(_ value: ByteBuffer?) -> String? { value.map { String(buffer: $0) } }
-        let failure = job.failure
-        let failedAt = failure?.at.map { ", \(Moment.text($0)), \(Moment.age(now - $0)) ago" } ?? ""
+        func time(_ cause: Envelope.Cause?) -> String {
+            cause?.at.map { ", \(Moment.text($0)), \(Moment.age(now - $0)) ago" } ?? ""
+        }
         let members: [(String, String?)] = [
             ("key", job.key), ("queue", queue), ("state", job.state.rawValue), ("claimed by", job.lane),
             ("next attempt", job.due.map { $0 > now ? "\(Moment.text($0)), \(next)" : "due since \(Moment.text($0))" }),
-            ("attempt", "\(job.envelope.attempt)"), ("last error", error.map { $0 + failedAt }),
+            ("attempt", "\(job.envelope.attempt)"), ("last error", error.map { $0 + time(job.failure) }),
+            ("deferred", deferral.map { $0 + time(job.deferral) }),
             ("first seen", job.enqueuedAt.map { "\(Moment.text($0)), \(Moment.age(now - $0)) ago" }),
             ("reclaimed", job.envelope.reclaims > 0 ? "\(job.envelope.reclaims) times" : nil),
             ("requeued", job.envelope.requeues > 0 ? "\(job.envelope.requeues) times" : nil),
@@ -80,9 +88,9 @@ package struct JobRow {
     private struct Object: Encodable {
         let queue, state, key: String
         let size, attempt, tokenCount: Int
-        let enqueuedAt, dueAt, failedAt: Int64?
+        let enqueuedAt, dueAt, failedAt, deferredAt: Int64?
         let status, reclaims, requeues: Int?
-        let id, app, topic, campaign, error, lane: String?
+        let id, app, topic, campaign, error, deferral, lane: String?
         let tokens: [String]?
         let job, jobBase64: String?
         let check: [Verdict]?
@@ -109,10 +117,10 @@ package struct JobRow {
             Object(
                 queue: queue, state: job.state.rawValue, key: job.key, size: job.size, attempt: job.envelope.attempt,
                 tokenCount: job.notifications, enqueuedAt: job.enqueuedAt, dueAt: job.due, failedAt: failure?.at,
-                status: failure?.status, reclaims: job.envelope.reclaims > 0 ? job.envelope.reclaims : nil,
+                deferredAt: job.deferral?.at, status: failure?.status, reclaims: job.envelope.reclaims > 0 ? job.envelope.reclaims : nil,
                 requeues: job.envelope.requeues > 0 ? Int(job.envelope.requeues) : nil, id: text(job.id),
                 app: text(job.app), topic: text(job.topic), campaign: text(job.campaign), error: failure?.reason,
-                lane: job.lane, tokens: isWhole ? job.tokens.map { String(buffer: $0) } : nil, job: original,
+                deferral: job.deferral?.reason, lane: job.lane, tokens: isWhole ? job.tokens.map { String(buffer: $0) } : nil, job: original,
                 jobBase64: isWhole && original == nil ? Data(bytes).base64EncodedString() : nil, check: verdicts),
             keys: .convertToSnakeCase)
     }

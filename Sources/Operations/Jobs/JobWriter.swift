@@ -56,7 +56,7 @@ struct JobWriter {
 
     init(_ queue: QueueJobs) { self.queue = queue }
 
-    /// Changes jobs of one place: the retries, the sorted jobs or the list.
+    /// Changes jobs of one place: a set of postponed jobs, the sorted jobs or the list.
     /// - Parameter passing: the number of jobs at the head of the list to process.
     /// - Throws: `RedisError`, or `QueueFailure/unexpectedReply(_:)`.
     func change(
@@ -95,10 +95,10 @@ struct JobWriter {
         expecting count: Int, _ append: (inout RedisCommand) -> Void
     ) async throws -> Changed {
         var names = [
-            keys.jobs, keys.inbox, keys.retry, keys.sorted, keys.cancelled, keys.cancelledBytes, keys.statsPrefix,
+            keys.jobs, keys.inbox, keys.retry, keys.failed, keys.sorted, keys.cancelled, keys.cancelledBytes, keys.statsPrefix,
         ]
         names += [keys.results, keys.campaigns, keys.campaignPrefix, keys.minutesPrefix]
-        if let other { names += [other.jobs, other.retry] }
+        if let other { names += [other.jobs, other.retry, other.failed] }
         return try await QueueScript.changeJobs.run(queue.client, names, expecting: count + 12) { command in
             command.append(action)
             command.append(place.name)

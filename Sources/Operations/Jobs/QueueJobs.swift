@@ -14,7 +14,11 @@ package struct QueueJobs: Sendable {
         case inbox
         case sorted
         case retry
+        case failed
         case claimed(lane: String)
+
+        /// True for a set of jobs that wait until they are due.
+        var isPostponed: Bool { self == .retry || self == .failed }
 
         /// The name in a cursor, and in the script that changes jobs.
         var name: String {
@@ -23,6 +27,7 @@ package struct QueueJobs: Sendable {
             case .inbox: "inbox"
             case .sorted: "sorted"
             case .retry: "retry"
+            case .failed: "failed"
             case .claimed(let lane): "claimed \(lane)"
             }
         }
@@ -57,11 +62,11 @@ package struct QueueJobs: Sendable {
 
     // MARK: Reading
 
-    /// Reads one page of the list, the inbox, the sorted jobs, which are read in the order in which they are sent, or the
-    /// retries.
+    /// Reads one page of the list, the inbox, the sorted jobs, which are read in the order in which they are sent, or of
+    /// postponed jobs.
     /// - Parameters:
     ///   - fromHead: true to begin at the end from which workers claim.
-    ///   - latestFirst: true to begin with the retry that is due last.
+    ///   - latestFirst: true to begin with the postponed job that is due last.
     ///   - decodes: true to decode the jobs.
     /// - Throws: `RedisError`, or `QueueFailure/unexpectedReply(_:)`.
     func page(
@@ -74,17 +79,18 @@ package struct QueueJobs: Sendable {
             case .inbox: (keys.inbox, .left)
             case .sorted: (keys.sorted, .left)
             case .retry: (keys.retry, .left)
+            case .failed: (keys.failed, .left)
             case .claimed(let lane): (keys.claimed(lane), .left)
             }
-        let isSet = place == .retry || place == .sorted
+        let isSet = place.isPostponed || place == .sorted
         let isFromLeft = isSet ? place == .sorted || !latestFirst : fromHead == (head == .left)
         return try await read(
-            key, kind: isSet ? "retry" : "list", cursor: cursor, limit: limit, end: isFromLeft ? .left : .right
+            key, kind: isSet ? "set" : "list", cursor: cursor, limit: limit, end: isFromLeft ? .left : .right
         ) { position, size, body, now in
             let format = decodes ? format : nil
             if place == .sorted { return StoredJob(sorted: body, size: size, format: format) }
-            let due = place == .retry ? Int64(bounding: Double(position) ?? 0) : nil
-            return StoredJob(body, size: size, due: due, format: format)
+            let due = place.isPostponed ? Int64(bounding: Double(position) ?? 0) : nil
+            return StoredJob(body, size: size, due: due, hasFailed: place == .failed, format: format)
         }
     }
 
@@ -132,8 +138,8 @@ package struct QueueJobs: Sendable {
                 let matching = page.jobs.filter { filter.matches($0, now: page.now) }
                 guard try await body(place, matching, page.now) else { return looked }
                 cursor = page.cursor
-                // The retries are in the order of their time.
-                if place == .retry, let last = page.jobs.last?.due, let end = filter.dueBefore, last >= end { break }
+                // Postponed jobs are in the order of their time.
+                if place.isPostponed, let last = page.jobs.last?.due, let end = filter.dueBefore, last >= end { break }
             } while cursor != nil
         }
         return looked
@@ -155,7 +161,7 @@ package struct QueueJobs: Sendable {
     ///   - cursor: the cursor of the previous part; `nil` for the first.
     ///   - limit: the maximum number of jobs.
     ///   - end: the time at which the search ends, even if too few jobs were found. At least one page of Redis is read.
-    ///   - latestFirst: true to begin with the retry that is due last.
+    ///   - latestFirst: true to begin with the postponed job that is due last.
     /// - Throws: `RedisError`, or `QueueFailure/unexpectedReply(_:)`.
     package func list(
         _ filter: JobFilter, after cursor: String? = nil, limit: Int, until end: ContinuousClock.Instant? = nil,
@@ -244,7 +250,9 @@ package struct QueueJobs: Sendable {
             let lanes = try await client.call(RedisCommand("ZRANGE", keys.workers, "0", "-1")).root.children
             places += lanes.compactMap(\.string).sorted().map { .claimed(lane: $0) }
         }
-        return places + (StoredJob.State.postponed.contains(where: filter.includes) ? [.retry] : [])
+        if filter.includes(.scheduled) || filter.includes(.deferred) { places.append(.retry) }
+        if filter.includes(.retrying) { places.append(.failed) }
+        return places
     }
 
     private func sweepClaims(

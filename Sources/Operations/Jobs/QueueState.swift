@@ -20,7 +20,7 @@ package struct QueueState: Sendable {
     ) async throws -> QueueState {
         var state = QueueState(queue: keys.queue)
         do {
-            let overview = try await QueueOverview.read(client, keys, countsRetries: false)
+            let overview = try await QueueOverview.read(client, keys, countsPostponed: false)
             let living = overview.workers.filter(\.isLiving)
             state.hasWorkers = !living.isEmpty || overview.workerCount > overview.workers.count
             state.pause = overview.pause?.inWords

@@ -10,11 +10,11 @@ package struct StoredJob: Sendable {
     package enum State: String, CaseIterable, Sendable, Comparable {
         /// It is in the list, among the sorted jobs or in the inbox.
         case waiting
-        /// It failed and is tried again.
+        /// It failed and is tried again; it may be deferred since.
         case retrying
         /// It waits for its `send_at`.
         case scheduled
-        /// It could not be sent, and no attempt was spent.
+        /// It could not be sent, and has not failed.
         case deferred
         /// A lane has claimed it.
         case claimed
@@ -35,7 +35,7 @@ package struct StoredJob: Sendable {
     package let size: Int
     /// The member of a sorted job; `nil` for other jobs.
     private let sorted: SortedMember?
-    /// The time of its next attempt, in milliseconds since 1970; `nil` if it is not among the retries.
+    /// The time of its next attempt, in milliseconds since 1970; `nil` if it is not postponed.
     package let due: Int64?
     /// The lane that has claimed it.
     package let lane: String?
@@ -47,10 +47,14 @@ package struct StoredJob: Sendable {
     package let isValid: Bool
 
     /// - Parameters:
-    ///   - due: the due time of a job among the retries; `nil` for other jobs.
+    ///   - due: the due time of a postponed job; `nil` for other jobs.
+    ///   - hasFailed: true for a postponed job that waits for its next attempt.
     ///   - format: its format; `nil` to not decode it.
-    package init(_ body: ByteBuffer, size: Int, due: Int64? = nil, lane: String? = nil, format: JobFormat?) {
-        self.init(body, size: size, due: due, lane: lane, member: nil, format: format)
+    package init(
+        _ body: ByteBuffer, size: Int, due: Int64? = nil, hasFailed: Bool = false, lane: String? = nil,
+        format: JobFormat?
+    ) {
+        self.init(body, size: size, due: due, hasFailed: hasFailed, lane: lane, member: nil, format: format)
     }
 
     /// Makes a sorted job from the member of the set, whose wrapper is only that of its place.
@@ -64,7 +68,8 @@ package struct StoredJob: Sendable {
     }
 
     private init(
-        _ body: ByteBuffer, size: Int, due: Int64? = nil, lane: String? = nil, member: SortedMember?, format: JobFormat?
+        _ body: ByteBuffer, size: Int, due: Int64? = nil, hasFailed: Bool = false, lane: String? = nil,
+        member: SortedMember?, format: JobFormat?
     ) {
         self.body = body
         self.size = size
@@ -86,12 +91,7 @@ package struct StoredJob: Sendable {
         } else if due == nil {
             state = .waiting
         } else {
-            state =
-                switch envelope.why {
-                case .deferred?: .deferred
-                case .scheduled?: .scheduled
-                case nil: envelope.error != nil ? .retrying : .scheduled
-                }
+            state = hasFailed ? .retrying : envelope.wait != nil ? .deferred : .scheduled
         }
     }
 
@@ -127,7 +127,9 @@ package struct StoredJob: Sendable {
     /// The number of notifications that are still to be sent.
     package var notifications: Int { job?.tokenCount ?? max(1, envelope.tokens(in: body).count) }
     /// The last failure.
-    package var failure: Envelope.Failure? { envelope.failure(in: body) }
+    package var failure: Envelope.Cause? { envelope.failure(in: body) }
+    /// The reason why it is deferred.
+    package var deferral: Envelope.Cause? { envelope.deferral(in: body) }
     /// The time at which it was enqueued or first seen, in milliseconds since 1970.
     package var enqueuedAt: Int64? { job?.enqueuedAt ?? envelope.enqueued }
 
@@ -146,12 +148,7 @@ package struct StoredJob: Sendable {
             wrapped.writeInteger(UInt8(ascii: "}"))
             return wrapped
         }
-        let bytes = Array(body.readableBytesView)
-        var head = bytes[Envelope.prefix.utf8CodeUnitCount..<envelope.original.lowerBound]
-        // It is no longer scheduled.
-        if let why = head.firstRange(of: Array(#""why":"scheduled","#.utf8)) { head.removeSubrange(why) }
-        wrapped.writeBytes(head)
-        wrapped.writeBytes(bytes[envelope.original.lowerBound...])
+        wrapped.writeBytes(body.readableBytesView.dropFirst(Envelope.prefix.utf8CodeUnitCount))
         return wrapped
     }
 }

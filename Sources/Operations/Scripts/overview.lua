@@ -1,7 +1,7 @@
 -- Reads a queue's contents and its lanes atomically, for `apns-worker status`.
 --
 -- KEYS  1 jobs            LIST   jobs to send
---       2 retry           ZSET   wrapped jobs by due time (ms)
+--       2 retry           ZSET   scheduled and deferred jobs by due time (ms)
 --       3 workers         ZSET   lane -> lease end (ms)
 --       4 dead            ZSET   dead letters by time (ms)
 --       5 paused          STRING why the queue is paused
@@ -12,17 +12,19 @@
 --      10 cancelled       ZSET   cancelled jobs
 --      11 sorted          ZSET   jobs that wait, in the order in which they are sent
 --      12 shares          HASH   the shares of the keys in `sorted`
+--      13 failed          ZSET   jobs that failed, by the due time of their next attempt (ms)
 -- ARGV  1 claimed:        prefix of a lane's HASH of claims
 --       2 max workers     the maximum number of lanes that are read
 --       3 max letters     the maximum number of dead letters that are read, the newest first
 --       4 max bytes       reading them ends when they add up to this; a larger head is not returned
 --       5 head            the index of the list's head, 0 or -1
--- Reply { now, jobs, due, later, dead, overdue, paused, head, members, workers, counters, sampled, reasons, dead_bytes,
+-- Reply { now, jobs, due, later, retrying, dead, overdue, paused, head, members, workers, counters, sampled, reasons, dead_bytes,
 --         latest, cancelled, shares }
 --       jobs              including sorted jobs and those of the inbox
---       due, later        the numbers of retries that are due, and of the others
---       overdue           for how long the first retry has been due, ms; -1 when none is due
---       latest            when the last retry is due, ms; -1 when there is none
+--       due, later        the numbers of jobs of `retry` and `failed` that are due, and of the others
+--       retrying          the number of jobs of `failed`
+--       overdue           for how long the first of these jobs has been due, ms; -1 when none is due
+--       latest            when the last of them is due, ms; -1 when there is none
 --       paused            the value of the key; nil when the queue is not paused
 --       head              the job that probably waits for longest: the first of the list, or among the sorted jobs; '' when
 --                         there is none
@@ -39,7 +41,7 @@
 -- Changes nothing. A million dead letters cost no more than the bounds allow. The lanes' keys have the queue's hash
 -- tag, so they are in the slot of KEYS.
 
-local jobs, retry, workers, dead, paused, worker_info, stats, inbox, dead_bytes, cancelled, sorted, shares =
+local jobs, retry, workers, dead, paused, worker_info, stats, inbox, dead_bytes, cancelled, sorted, shares, failed =
     unpack(KEYS)
 local claimed_prefix, max_workers, max_letters, max_bytes, head_index = unpack(ARGV)
 max_workers, max_letters, max_bytes = tonumber(max_workers), tonumber(max_letters), tonumber(max_bytes)
@@ -48,24 +50,24 @@ local today = stats_key(stats, now)
 
 local wrong = wrong_type({
     [jobs] = 'list', [retry] = 'zset', [workers] = 'zset', [dead] = 'zset', [today] = 'hash', [inbox] = 'list',
-    [cancelled] = 'zset', [sorted] = 'zset', [shares] = 'hash',
+    [cancelled] = 'zset', [sorted] = 'zset', [shares] = 'hash', [failed] = 'zset',
 })
 if wrong then
     return wrong
 end
 
-local retries = redis.call('ZCARD', retry)
-local due = redis.call('ZCOUNT', retry, '-inf', now)
-local overdue = -1
-if due > 0 then
-    local first = tonumber(redis.call('ZRANGE', retry, 0, 0, 'WITHSCORES')[2])
-    -- Another client may have written any number.
-    overdue = math.max(0, math.min(now - first, now))
-end
-
-local latest = -1
-if retries > 0 then
-    latest = math.max(0, math.min(tonumber(redis.call('ZRANGE', retry, -1, -1, 'WITHSCORES')[2]), 253402300799999))
+local postponed, due, overdue, latest = 0, 0, -1, -1
+for _, set in ipairs({ retry, failed }) do
+    local first = tonumber(redis.call('ZRANGE', set, 0, 0, 'WITHSCORES')[2])
+    if first then
+        postponed, due = postponed + redis.call('ZCARD', set), due + redis.call('ZCOUNT', set, '-inf', now)
+        -- Another client may have written any number.
+        if first <= now then
+            overdue = math.max(overdue, math.min(now - first, now))
+        end
+        local last = tonumber(redis.call('ZRANGE', set, -1, -1, 'WITHSCORES')[2])
+        latest = math.max(latest, 0, math.min(last, 253402300799999))
+    end
 end
 
 local reason = false
@@ -153,7 +155,7 @@ for name, n in pairs(by_reason) do
 end
 
 return {
-    now, redis.call('LLEN', jobs) + redis.call('ZCARD', sorted) + redis.call('LLEN', inbox), due, retries - due,
-    redis.call('ZCARD', dead), overdue, reason, longest_waiting(jobs, head_index, sorted, max_bytes), redis.call('ZCARD', workers), lanes, counters, sampled, reasons, dead_length(dead_bytes),
+    now, redis.call('LLEN', jobs) + redis.call('ZCARD', sorted) + redis.call('LLEN', inbox), due, postponed - due,
+    redis.call('ZCARD', failed), redis.call('ZCARD', dead), overdue, reason, longest_waiting(jobs, head_index, sorted, max_bytes), redis.call('ZCARD', workers), lanes, counters, sampled, reasons, dead_length(dead_bytes),
     latest, redis.call('ZCARD', cancelled), largest_shares(),
 }

@@ -81,9 +81,9 @@ struct QueueReading: Sendable {
             queue.waiting = found.waiting
             queue.due = found.due
             queue.later = found.later
-            queue.retrying = found.retries?.retrying
-            queue.scheduled = found.retries?.scheduled
-            queue.deferred = found.retries?.deferred
+            queue.retrying = found.retrying
+            queue.scheduled = found.postponed?.scheduled
+            queue.deferred = found.postponed?.deferred
             queue.claimed = found.claims
             queue.dead = found.dead
             queue.deadBytes = found.deadBytes

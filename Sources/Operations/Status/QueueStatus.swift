@@ -9,8 +9,10 @@ package struct QueueStatus: Encodable, Sendable {
     package var due = 0
     /// Retried, scheduled and deferred jobs that are not due yet.
     package var later = 0
-    /// The jobs of `due` and `later` by kind, unless they are too many to count.
-    package var retrying, scheduled, deferred: Int?
+    /// The jobs of `due` and `later` that failed and are tried again.
+    package var retrying = 0
+    /// The others of `due` and `later` by kind, unless they are too many to count.
+    package var scheduled, deferred: Int?
     /// Jobs that are claimed and not settled.
     package var claimed = 0
     /// Dead letters, and the sum of their lengths in bytes.

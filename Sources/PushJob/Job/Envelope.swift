@@ -19,30 +19,24 @@ package struct Envelope: Equatable, Sendable {
     package internal(set) var requeued: Int64?
     /// True if the job has the reservation that its `unique_for` requires.
     package internal(set) var isReserved = false
-    /// The reason why the job is not due yet; `nil` after a failure, and in wrappers of versions that did not write it.
-    package internal(set) var why: Why?
     /// True if an operator has made the job due: its `send_at` no longer counts.
     package internal(set) var isDue = false
     /// The job's id.
     package internal(set) var id: JobField?
     /// The job's first claim, as `<lane>:<number>.<stamp>`; the identity of a job without an id.
     package internal(set) var origin: JobField?
-    /// The last failure: a JSON object.
+    /// The last failure: a JSON object. A deferral leaves it as it was; `nil` for a job that has not failed.
     package internal(set) var error: JobField?
+    /// The reason why the job is deferred: a JSON object. A failure removes it.
+    package internal(set) var wait: JobField?
+    /// The digests of the configurations by which workers have refused the job, separated by spaces.
+    package internal(set) var refused: JobField?
     /// The job's last claim.
     package internal(set) var claim: JobField?
     /// The time at which the job was first seen, in milliseconds since 1970.
     package internal(set) var enqueued: Int64?
     /// The range of the producer's bytes in the body.
     package internal(set) var original: Range<Int>
-
-    /// The reason why a job that has not failed waits.
-    package enum Why: String, Sendable {
-        /// It can't be sent now; no attempt is spent.
-        case deferred
-        /// It waits for its `send_at`.
-        case scheduled
-    }
 
     var tokenList: JobTokenList?
 
@@ -58,29 +52,34 @@ package struct Envelope: Equatable, Sendable {
         return JobTokens(body: body, list: tokenList).map { $0.text(in: body) }
     }
 
-    /// The last failure, from the wrapper.
-    package struct Failure: Sendable, Equatable {
+    /// A failure or a deferral, from the wrapper.
+    package struct Cause: Sendable, Equatable {
         /// APNs' reason or one of the worker's own.
         package var reason: String?
         /// The HTTP status, or the gateway's code.
         package var status: Int?
         /// The time, in milliseconds since 1970.
         package var at: Int64?
-        /// The digests of the configurations by which workers have refused the job, separated by spaces; `nil` if none
-        /// has.
-        package var refusedBy: String?
     }
 
-    /// Returns the last failure; `nil` if the wrapper has none that can be read.
+    /// Returns the last failure; `nil` if the job has not failed, or the wrapper's member can't be read.
     /// - Parameter body: the bytes that this was read from.
-    package func failure(in body: ByteBuffer) -> Failure? {
-        guard let error else { return nil }
-        return body.withUnsafeReadableBytes { try? EnvelopeReader.failure(error.range, in: $0) }
-    }
+    package func failure(in body: ByteBuffer) -> Cause? { cause(error, in: body) }
 
-    /// Returns the time of the last failure in milliseconds since 1970; `nil` if the wrapper has none.
+    /// Returns the deferral because of which the job waits; `nil` if it was not deferred since its last failure, or the
+    /// wrapper's member can't be read.
     /// - Parameter body: the bytes that this was read from.
-    package func failedAt(in body: ByteBuffer) -> Int64? { failure(in: body)?.at }
+    package func deferral(in body: ByteBuffer) -> Cause? { cause(wait, in: body) }
+
+    /// Returns the digests of the configurations by which workers have refused the job, separated by spaces; `nil` if
+    /// none has.
+    /// - Parameter body: the bytes that this was read from.
+    package func refusals(in body: ByteBuffer) -> String? { refused.map { String(buffer: $0.text(in: body)) } }
+
+    private func cause(_ member: JobField?, in body: ByteBuffer) -> Cause? {
+        guard let member else { return nil }
+        return body.withUnsafeReadableBytes { try? EnvelopeReader.cause(member.range, in: $0) }
+    }
 
     /// Reads a body's wrapper, if it has one. The job in it is not read, so this works for every body.
     /// - Parameter body: the claimed bytes.
@@ -148,34 +147,27 @@ private enum EnvelopeReader {
         }
     }
 
-    /// Reads an error that the scanner has validated. Members that the worker would not write are ignored.
-    static func failure(
-        _ range: Range<Int>, in bytes: UnsafeRawBufferPointer
-    ) throws(JSONError) -> Envelope.Failure {
+    /// Reads a failure or a deferral that the scanner has validated. Members that the worker would not write are
+    /// ignored.
+    static func cause(_ range: Range<Int>, in bytes: UnsafeRawBufferPointer) throws(JSONError) -> Envelope.Cause {
         var scanner = JSONScanner(bytes, in: range)
-        var failure = Envelope.Failure()
+        var cause = Envelope.Cause()
         var more = try scanner.enterObject()
         while more {
             let name = UnsafeRawBufferPointer(rebasing: bytes[try scanner.name().range])
             let start = scanner.offset
-            func text() throws(JSONError) -> String? {
-                guard scanner.next == UInt8(ascii: "\"") else { return nil }
-                let text = try scanner.string()
-                return JSONText.withCharacters(of: text, in: bytes) { String(decoding: $0, as: UTF8.self) }
-            }
             if name.isEqual(to: "at") {
-                failure.at = try scanner.integer(in: JobTime.range)
+                cause.at = try scanner.integer(in: JobTime.range)
             } else if name.isEqual(to: "status") {
-                failure.status = try scanner.integer(in: 0...Int64(Int32.max)).map { Int($0) }
-            } else if name.isEqual(to: "reason") {
-                failure.reason = try text()
-            } else if name.isEqual(to: "refused") {
-                failure.refusedBy = try text()
+                cause.status = try scanner.integer(in: 0...Int64(Int32.max)).map { Int($0) }
+            } else if name.isEqual(to: "reason"), scanner.next == UInt8(ascii: "\"") {
+                let text = try scanner.string()
+                cause.reason = JSONText.withCharacters(of: text, in: bytes) { String(decoding: $0, as: UTF8.self) }
             }
             if scanner.offset == start { try scanner.skipValue() }
             more = try scanner.nextMember()
         }
-        return failure
+        return cause
     }
 
     private static func readValue(
@@ -201,6 +193,13 @@ private enum EnvelopeReader {
             guard scanner.next == UInt8(ascii: "{") else { return false }
             try scanner.skipValue()
             envelope.error = JobField(start..<scanner.offset)
+        case .wait:
+            guard scanner.next == UInt8(ascii: "{") else { return false }
+            try scanner.skipValue()
+            envelope.wait = JobField(start..<scanner.offset)
+        case .refused:
+            guard scanner.next == UInt8(ascii: "\"") else { return false }
+            envelope.refused = JobField(try scanner.string())
         case .attempt:
             guard let attempt = try scanner.integer(in: 1...Int64(Int32.max)) else { return false }
             envelope.attempt = Int(attempt)
@@ -221,14 +220,6 @@ private enum EnvelopeReader {
             guard scanner.next == UInt8(ascii: "t") else { return false }
             try scanner.skipLiteral()
             envelope.isReserved = true
-        case .why:
-            // Any other value, such as a text of a later version, is ignored.
-            if scanner.next == UInt8(ascii: "\"") {
-                let text = UnsafeRawBufferPointer(rebasing: scanner.bytes[try scanner.string().range])
-                envelope.why = Envelope.Why(rawValue: String(decoding: text, as: UTF8.self))
-            } else {
-                try scanner.skipValue()
-            }
         case .due:
             envelope.isDue = scanner.next == UInt8(ascii: "t")
             try scanner.skipValue()
@@ -252,8 +243,9 @@ private enum EnvelopeReader {
         static let reserved = HeadMember(rawValue: 256)
         static let requeues = HeadMember(rawValue: 512)
         static let requeued = HeadMember(rawValue: 1024)
-        static let why = HeadMember(rawValue: 2048)
+        static let wait = HeadMember(rawValue: 2048)
         static let due = HeadMember(rawValue: 4096)
+        static let refused = HeadMember(rawValue: 8192)
 
         init(rawValue: UInt16) { self.rawValue = rawValue }
 
@@ -280,8 +272,10 @@ private enum EnvelopeReader {
                 self = .requeues
             } else if name.isEqual(to: "requeued") {
                 self = .requeued
-            } else if name.isEqual(to: "why") {
-                self = .why
+            } else if name.isEqual(to: "wait") {
+                self = .wait
+            } else if name.isEqual(to: "refused") {
+                self = .refused
             } else if name.isEqual(to: "due") {
                 self = .due
             } else {

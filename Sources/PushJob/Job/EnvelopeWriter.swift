@@ -68,9 +68,23 @@ package struct EnvelopeWriter: Sendable {
     ///   - status: the HTTP status or the gateway's code, if there was an answer.
     ///   - reason: APNs' reason or one of the worker's own.
     ///   - at: the time of the failure, in milliseconds since 1970.
-    ///   - refusedBy: the digests of the configurations by which workers have refused the job, separated by spaces.
-    package mutating func write(errorStatus status: Int?, reason: String, at: Int64, refusedBy: String? = nil) {
-        buffer.writeStaticString(#","error":{"#)
+    package mutating func write(errorStatus status: Int?, reason: String, at: Int64) {
+        buffer.writeStaticString(#","error":"#)
+        writeCause(status, reason, at)
+    }
+
+    /// Writes the reason why the job is deferred.
+    /// - Parameters:
+    ///   - status: the HTTP status or the gateway's code, if the reason is an answer.
+    ///   - reason: APNs' reason or one of the worker's own.
+    ///   - at: the time of the deferral, in milliseconds since 1970.
+    package mutating func write(waitStatus status: Int?, reason: String, at: Int64) {
+        buffer.writeStaticString(#","wait":"#)
+        writeCause(status, reason, at)
+    }
+
+    private mutating func writeCause(_ status: Int?, _ reason: String, _ at: Int64) {
+        buffer.writeInteger(UInt8(ascii: "{"))
         if let status {
             buffer.writeStaticString(#""status":"#)
             buffer.writeJSONInteger(Int64(status))
@@ -80,17 +94,27 @@ package struct EnvelopeWriter: Sendable {
         buffer.writeJSONString(reason)
         buffer.writeStaticString(#","at":"#)
         buffer.writeJSONInteger(at)
-        if let refusedBy {
-            buffer.writeStaticString(#","refused":"#)
-            buffer.writeJSONString(refusedBy)
-        }
         buffer.writeInteger(UInt8(ascii: "}"))
     }
 
-    /// Writes an error as it was in another wrapper: a JSON object.
-    package mutating func write(error: ByteBuffer) {
-        buffer.writeStaticString(#","error":"#)
-        buffer.writeImmutableBuffer(error)
+    /// Writes the last failure as it was in another wrapper: a JSON object; `nil` writes nothing.
+    package mutating func write(error: ByteBuffer?) { write(error, as: #","error":"#) }
+
+    /// Writes the reason of a deferral as it was in another wrapper: a JSON object; `nil` writes nothing.
+    package mutating func write(wait: ByteBuffer?) { write(wait, as: #","wait":"#) }
+
+    private mutating func write(_ object: ByteBuffer?, as member: StaticString) {
+        guard let object else { return }
+        buffer.writeStaticString(member)
+        buffer.writeImmutableBuffer(object)
+    }
+
+    /// Writes the digests of the configurations by which workers have refused the job, separated by spaces; an empty
+    /// text writes nothing.
+    package mutating func write(refused: String) {
+        guard !refused.isEmpty else { return }
+        buffer.writeStaticString(#","refused":"#)
+        buffer.writeJSONString(refused)
     }
 
     /// Writes the job's last claim.
@@ -103,13 +127,6 @@ package struct EnvelopeWriter: Sendable {
     /// reserved.
     package mutating func write(reserved: Bool) {
         if reserved { buffer.writeStaticString(#","reserved":true"#) }
-    }
-
-    /// Writes the reason why a job that has not failed is not due yet; `nil` writes nothing.
-    package mutating func write(why: Envelope.Why?) {
-        guard let why else { return }
-        buffer.writeStaticString(#","why":"#)
-        buffer.writeJSONString(why.rawValue)
     }
 
     /// Writes that an operator has made the job due, regardless of its `send_at`.

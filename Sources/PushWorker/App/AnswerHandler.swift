@@ -233,7 +233,8 @@ final class AnswerHandler: GatewayDelegate {
             if disposition.isUncertain { ledger.recordPossibleDuplicate(of: id) }
             waiting.putBack(
                 kind, 1, reason, status: attempt.status, tokens: [attempt.token], of: id, delay: milliseconds,
-                recipients: attempt.recipient.map { [$0] } ?? [], spendsAttempt: spendsAttempt)
+                recipients: attempt.recipient.map { [$0] } ?? [],
+                attempt: spendsAttempt ? .always : .never)
         case .resend(let reason, let isolation, let counts):
             if let isolation {
                 app.inFlight[flight].probe = nil

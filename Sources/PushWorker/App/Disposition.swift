@@ -217,7 +217,7 @@ extension Disposition.Facts {
     /// Retries a notification after a failure of the endpoint. It spends no attempt until it expires or, if it never
     /// does, in its first 24 hours.
     fileprivate func wait(_ reason: Reason, retryAfter: Int?, isUncertain: Bool) -> Disposition {
-        let elapsed = job.envelope.failedAt(in: job.body).map { max(0, now - $0) }
+        let elapsed = job.envelope.failure(in: job.body)?.at.map { max(0, now - $0) }
         var delay = policy.serverErrorPause(elapsed: elapsed, retryAfter: retryAfter, jitter: jitter)
         if let endpointDelay { delay = max(delay, min(endpointDelay, policy.cap)) }
         // A producer's clock may be wrong; no job was enqueued after it was first seen.

@@ -247,25 +247,35 @@ final class WaitingNotifications {
     }
 
     /// Defers one notification of a job, or ends it if it would expire first.
-    func deferNotification(_ token: ByteBuffer, of id: JobID, _ job: Job, _ reason: Reason, delay: Int64) {
+    /// - Parameter isolation: that of a notification that was in flight when a connection was lost. Any lane must isolate it
+    ///   again, so it returns with this failure, which spends no attempt, and not with the reason of the deferral.
+    func deferNotification(
+        _ token: ByteBuffer, of id: JobID, _ job: Job, _ reason: Reason, delay: Int64, isolation: Isolation = .shared
+    ) {
         guard !app.expires(id, job, within: delay) else {
             return ledger.record(.expired, reason, of: id, to: token, wasSent: false)
+        }
+        guard isolation == .shared else {
+            return putBack(
+                .retried, 1, Reason(RequestFailure.lostWithOthers("")), tokens: [token], of: id, delay: delay,
+                recipients: [token], attempt: .never)
         }
         putBack(.deferred, 1, reason, tokens: [token], of: id, delay: delay, recipients: [token])
     }
 
     /// Returns notifications to the queue; see
-    /// ``Ledger/record(_:_:_:status:tokens:of:delay:recipients:spendsAttempt:)``.
+    /// ``Ledger/record(_:_:_:status:tokens:of:delay:recipients:attempt:)``.
     func putBack(
         _ postponement: Postponement, _ count: Int, _ reason: Reason, status: Int? = nil, tokens: [ByteBuffer],
-        of id: JobID, delay: Int64, recipients: @autoclosure () -> [ByteBuffer], spendsAttempt: Bool? = nil
+        of id: JobID, delay: Int64, recipients: @autoclosure () -> [ByteBuffer],
+        attempt: Settlement.AttemptRule? = nil
     ) {
         if reason.concernsEndpoint || status ?? 0 >= 500 {
             faults.gate.endpoint.recordPostponement(until: lane.now + .milliseconds(delay))
         }
         ledger.record(
             postponement, count, reason, status: status, tokens: tokens, of: id, delay: delay,
-            recipients: recipients(), spendsAttempt: spendsAttempt)
+            recipients: recipients(), attempt: attempt)
     }
 
     /// Defers a notification that waited to be resent.
@@ -274,7 +284,7 @@ final class WaitingNotifications {
         guard let job = lane.jobs[id].job else { return abandon(flight) }
         let token = app.token(of: flight, job)
         if !fleet.throttles.isEmpty { fleet.throttles.recordEnd(token, now: ledger.queue(of: id).now) }
-        deferNotification(token, of: id, job, reason, delay: delay)
+        deferNotification(token, of: id, job, reason, delay: delay, isolation: app.inFlight[flight].isolation)
         app.inFlight.remove(flight)
         ledger.close(1, of: id)
     }
@@ -287,7 +297,9 @@ final class WaitingNotifications {
         let mayBeAccepted = lane.jobs[id].tally?.possibleDuplicates ?? 0 > 0
         let isReleased = app.configuration.usesGateway && lane.jobs[id].fanOut == nil && !mayBeAccepted
         if !isReleased, let job = lane.jobs[id].job {
-            deferNotification(app.token(of: flight, job), of: id, job, Reason(.drained), delay: 0)
+            deferNotification(
+                app.token(of: flight, job), of: id, job, Reason(.drained), delay: 0,
+                isolation: app.inFlight[flight].isolation)
         } else {
             lane.jobs[id].isAbandoned = true
         }

@@ -154,8 +154,7 @@ final class Intake {
 
     /// True if a job was deferred until its turn within a rate, and the rate has not changed since.
     private func hasWaited(_ job: Job, for reasons: [Reason.Own], since: Int64) -> Bool {
-        guard let failure = job.envelope.failure(in: job.body), let reason = failure.reason, let at = failure.at,
-            at >= since
+        guard let wait = job.envelope.deferral(in: job.body), let reason = wait.reason, let at = wait.at, at >= since
         else { return false }
         return reasons.contains { Reason.Code(text: reason) == .own($0) }
     }

@@ -216,11 +216,12 @@ final class JobTally {
         /// The longest delay among them, in milliseconds.
         var delay: Int64
         let kind: Postponement
-        let spendsAttempt: Bool
+        /// The rule by which a failure spends an attempt.
+        let attempt: Settlement.AttemptRule
 
         /// True if another postponement has the same cause and effect, apart from its delay.
         fileprivate func isLike(_ other: Postponed) -> Bool {
-            kind == other.kind && spendsAttempt == other.spendsAttempt && status == other.status
+            kind == other.kind && attempt == other.attempt && status == other.status
                 && reason.code == other.reason.code
         }
 
@@ -266,15 +267,15 @@ final class JobTally {
 
     /// - Parameters:
     ///   - delay: in milliseconds.
-    ///   - spendsAttempt: `nil` for the default of the kind: only a retry spends one.
+    ///   - attempt: `nil` for the default of the kind: only a retry spends one.
     func add(
         postponed recipients: Recipients, _ kind: Postponement, reason: Reason, status: Int? = nil, delay: Int64,
-        spendsAttempt: Bool? = nil
+        attempt: Settlement.AttemptRule? = nil
     ) {
         fates.insert(.postponed)
         let new = Postponed(
             recipients: recipients, reason: reason, status: status, delay: delay, kind: kind,
-            spendsAttempt: spendsAttempt ?? (kind == .retried))
+            attempt: attempt ?? (kind == .retried ? .always : .never))
         if let index = postponed.firstIndex(where: { $0.isLike(new) && $0.delayClass == new.delayClass }) {
             postponed[index].add(new)
         } else if postponed.count >= Self.maximumGroups, let index = nearest(to: new) {

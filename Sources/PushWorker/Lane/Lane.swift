@@ -127,6 +127,7 @@ final class Lane: @unchecked Sendable {
         intake.route(to: senders)
         let apps = senders.filter { !$0.isRemoved }.map(\.configuration)
         for consumer in consumers { consumer.queue.accept(by: apps) }
+        context.appNames = senders.map(\.name)
         ledger.apps = senders.map { .init(name: $0.name, usesGateway: $0.configuration.usesGateway) }
     }
 

@@ -58,6 +58,8 @@ final class LaneContext {
     let tokenFilters: TokenFilterSlot
     let jobs = Table<JobID, ActiveJob>()
     var configuration: WorkerConfiguration
+    /// The names of the lane's apps, by index.
+    var appNames: [String] = []
     var state = LaneState.starting
     /// Makes the lane do all that can be done at the end of the current iteration of the event loop.
     var schedulePump: () -> Void = {}

@@ -231,8 +231,8 @@ final class LaneObserver {
                 let waited = gauges.heads[queue.id.index, default: HeadWatch()].recordHead(
                     head, enqueuedAt: reading.headEnqueuedAt(as: queue.format), now: reading.now)
                 return QueueGaugeReadings.Queue(
-                    jobs: reading.jobs, retries: reading.retries, claims: reading.claims, dead: reading.dead,
-                    deadBytes: reading.deadBytes, isPaused: reading.isPaused,
+                    jobs: reading.jobs, later: reading.later, failed: reading.failed, claims: reading.claims,
+                    dead: reading.dead, deadBytes: reading.deadBytes, isPaused: reading.isPaused,
                     stoppedCampaigns: reading.stoppedCampaigns, oldest: max(waited, reading.overdue))
             }
             done.succeed(())

@@ -24,6 +24,8 @@ struct EndedJob {
     let generation: Int
     /// The name of its app, if it is known.
     let app: String?
+    /// The group with which its failures are judged if it has no campaign.
+    let group: DeliveryGroup
     /// The time at which it was first seen, in milliseconds of Redis' clock.
     let firstSeen: Int64
     /// The number of attempts to send it.
@@ -39,14 +41,17 @@ struct EndedJob {
     var replacement = Replacement.none
 
     /// A job that was accepted.
-    /// - Parameter app: the name of its app.
+    /// - Parameters:
+    ///   - app: the name of its app.
+    ///   - pushType: the push type of its notifications.
     /// - Returns: `nil` if its body can't be decoded. It was when it was claimed; should it fail now, the claim is left to
     ///   be recovered.
-    init?(_ active: ActiveJob, app: String) {
+    init?(_ active: ActiveJob, app: String, pushType: String) {
         guard let job = active.job, let tally = active.tally else { return nil }
         self.job = job
         self.tally = tally
         self.app = app
+        group = DeliveryGroup(app: app, pushType: pushType)
         claim = active.claim
         firstClaim = active.firstClaim
         generation = active.generation
@@ -62,6 +67,7 @@ struct EndedJob {
         job = unsent.job
         self.tally = tally
         app = unsent.appName
+        group = DeliveryGroup(app: unsent.appName ?? "", pushType: "")
         claim = unsent.claim
         firstClaim = unsent.claim
         generation = unsent.queue.generation

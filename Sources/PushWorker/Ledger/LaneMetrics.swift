@@ -144,6 +144,9 @@ final class LaneMetrics {
         return all
     }
 
+    /// Returns the push type of a series.
+    func pushType(of series: UInt32) -> String { PushType.label(at: place(of: Int(series)).pushType) }
+
     private func place(of series: Int) -> (app: Int, queue: Int, pushType: Int) {
         let row = series / PushType.count
         return (row / queues, row % queues, series % PushType.count)
@@ -152,17 +155,23 @@ final class LaneMetrics {
     // MARK: The history
 
     /// Returns a queue's counts for the history since the last call; `nil` if nothing was counted.
-    func takeMinute(ofQueue queue: Int) -> MinuteCounts? {
-        minutes.take(queue: queue, notifications: history(ofQueue: queue))
+    /// - Parameter names: the names of the apps, by index.
+    func takeMinute(ofQueue queue: Int, apps names: [String] = []) -> MinuteCounts? {
+        minutes.take(queue: queue, notifications: history(ofQueue: queue, names))
     }
 
     /// The counts of a queue's notifications by outcome or, of postponed ones, by reason. Scheduled ones are not part of
     /// the history.
-    private func history(ofQueue queue: Int) -> MinuteCounts {
+    private func history(ofQueue queue: Int, _ names: [String]) -> MinuteCounts {
         var counts = MinuteCounts()
         for app in 0..<apps {
             let first = (app * queues + queue) * PushType.count
-            for series in first..<first + PushType.count { counts.outcomes[.delivered] += delivered[series] }
+            for series in first..<first + PushType.count where delivered[series] > 0 {
+                counts.outcomes[.delivered] += delivered[series]
+                guard app < names.count else { continue }
+                let group = DeliveryGroup(app: names[app], pushType: PushType.label(at: series - first))
+                counts.deliveries[group, default: 0] += delivered[series]
+            }
         }
         for (key, count) in others where key.queue == queue {
             switch key.fate {
@@ -264,6 +273,11 @@ final class LaneMetrics {
 extension PushType {
     /// The number of push types. Not a stored constant, whose initialization would be checked on each access.
     static var count: Int { 13 }
+
+    /// Returns the name of the push type at an index in tables.
+    static func label(at place: Int) -> String {
+        (allCases.indices.contains(place) ? allCases[place] : .other).rawValue
+    }
 
     /// The index of the push type in tables.
     var place: Int {

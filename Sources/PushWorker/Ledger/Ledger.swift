@@ -135,10 +135,12 @@ final class Ledger {
     ///   - tokens: their tokens as text; may be empty for a job with one token.
     ///   - delay: the delay in milliseconds.
     ///   - recipients: the recipients to log.
-    ///   - spendsAttempt: `nil` for the default of the kind of postponement: only a retry spends one.
+    ///   - attempt: the rule by which a failure spends an attempt; `nil` for the default of the kind of postponement: only
+    ///     a retry spends one.
     func record(
         _ postponement: Postponement, _ count: Int, _ reason: Reason, status: Int? = nil, tokens: [ByteBuffer],
-        of id: JobID, delay: Int64, recipients: @autoclosure () -> [ByteBuffer], spendsAttempt: Bool? = nil
+        of id: JobID, delay: Int64, recipients: @autoclosure () -> [ByteBuffer],
+        attempt: Settlement.AttemptRule? = nil
     ) {
         lane.metrics.count(.postponed(postponement), lane.jobs[id].series, count, reason)
         if log.logsEach {
@@ -146,7 +148,7 @@ final class Ledger {
         }
         tally(of: id).add(
             postponed: .some(tokens), postponement, reason: reason, status: status, delay: delay,
-            spendsAttempt: spendsAttempt)
+            attempt: attempt)
     }
 
     /// Records that a notification is resent at once.
@@ -190,7 +192,7 @@ final class Ledger {
         }
         guard !lane.jobs[id].isAbandoned else { return }
         guard lane.jobs[id].tally == nil else {
-            guard let ended = EndedJob(lane.jobs[id], app: appName(of: id)) else { return }
+            guard let ended = ended(id) else { return }
             return outboxes[queue.id.index].settle(ended)
         }
         lane.metrics.count(.ended(.delivered), queue: queue.id.index)
@@ -246,7 +248,7 @@ final class Ledger {
     func settlePart(of id: JobID, rest tokens: [ByteBuffer]) {
         let queue = queue(of: id)
         guard lane.jobs[id].generation == queue.generation, let fanOut = lane.jobs[id].fanOut,
-            var ended = EndedJob(lane.jobs[id], app: appName(of: id))
+            var ended = ended(id)
         else { return }
         let head = queue.headOfRest(of: lane.jobs[id], fanOut, tokens: tokens)
         let claim = outboxes[queue.id.index].claimOfRest(of: fanOut)
@@ -259,6 +261,10 @@ final class Ledger {
 
     /// The queue of a job.
     func queue(of id: JobID) -> QueueContext { queues[lane.jobs[id].queue.index] }
+
+    private func ended(_ id: JobID) -> EndedJob? {
+        EndedJob(lane.jobs[id], app: appName(of: id), pushType: lane.metrics.pushType(of: lane.jobs[id].series))
+    }
 
     private func appName(of id: JobID) -> String { apps[lane.jobs[id].app.index].name }
 

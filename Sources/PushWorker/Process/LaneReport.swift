@@ -82,7 +82,8 @@ struct QueueGaugeReadings {
     /// The contents of a queue.
     struct Queue: Sendable {
         var jobs: Int
-        var retries: Int
+        var later: Int
+        var failed: Int
         var claims: Int
         var dead: Int
         var deadBytes: Int

@@ -109,7 +109,7 @@ actor MetricsCollector {
     /// - Parameter place: -1 for notifications that were never created.
     private static func label(ofPushType place: Int) -> String {
         guard place >= 0 else { return "" }
-        return (PushType.allCases.indices.contains(place) ? PushType.allCases[place] : .other).rawValue
+        return PushType.label(at: place)
     }
 
     private func writeCounters(_ reports: [LaneReport]) {
@@ -194,7 +194,8 @@ actor MetricsCollector {
             page.set(WorkerMetric.redisUp, by: [name], lanes.allSatisfy(\.isConnected) ? 1 : 0)
             guard let gauges = lanes.compactMap(\.gauges).first else { continue }
             page.set(WorkerMetric.queueJobs, by: [name, "waiting"], gauges.jobs)
-            page.set(WorkerMetric.queueJobs, by: [name, "retry"], gauges.retries)
+            page.set(WorkerMetric.queueJobs, by: [name, "scheduled"], gauges.later)
+            page.set(WorkerMetric.queueJobs, by: [name, "retrying"], gauges.failed)
             page.set(WorkerMetric.queueJobs, by: [name, "claimed"], gauges.claims)
             page.set(WorkerMetric.queueJobs, by: [name, "dead"], gauges.dead)
             page.set(WorkerMetric.deadLetterBytes, by: [name], gauges.deadBytes)

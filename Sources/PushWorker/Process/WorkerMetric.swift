@@ -110,15 +110,15 @@ enum WorkerMetric {
         "redis_up", .gauge, ["queue"], "1 while all lanes are connected to the queue's Redis.")
     static let queueJobs = metric(
         "queue_jobs", .gauge, ["queue", "state"],
-        "Jobs in Redis: waiting, retry (retries, scheduled and deferred jobs), claimed (by any worker), dead. The same from "
-            + "every worker: use max over instances, not sum.")
+        "Jobs in Redis: waiting, scheduled (and deferred ones), retrying (after a failure), claimed (by any worker), dead. The "
+            + "same from every worker: use max over instances, not sum.")
     static let deadLetterBytes = metric(
         "dead_letters_bytes", .gauge, ["queue"],
         "Total size of the queue's dead letters in Redis, without its overhead.")
     static let queueOldest = metric(
         "queue_oldest_seconds", .gauge, ["queue"],
         "Age of the job at the head of the queue, from its enqueued_at or from the first time this worker saw it there; or "
-            + "the time by which the oldest retry is overdue, if longer.")
+            + "the time by which the oldest retry, or scheduled or deferred job, is overdue, if longer.")
     static let queuePaused = metric("queue_paused", .gauge, ["queue"], "1 while the queue is paused.")
     static let campaignsStopped = metric(
         "campaigns_stopped", .gauge, ["queue"],

@@ -173,7 +173,10 @@ final class Outbox {
         guard let batch = unconfirmed[number] else { return }
         link.store.settle(batch) { [self, generation = link.queue.generation] result in
             // Redis reports it once, also to a lane that has lost its lease.
-            if case .success(let settled) = result { for stopped in settled.stopped { report(.stopped(stopped)) } }
+            if case .success(let settled) = result {
+                for stopped in settled.stopped { report(.stopped(stopped)) }
+                for exhausted in settled.exhausted { link.record(exhausted) }
+            }
             let settled = link.value(of: result, to: .settlements, of: generation) {
                 unconfirmed.recordRefusal(number)
                 link.lane.afterRefusal { [self] in
@@ -258,7 +261,8 @@ final class Outbox {
     /// Returns and resets the counts for the history that must be written now.
     private func takeCounts() -> MinuteCounts? {
         countsReadAt = link.lane.now
-        guard let counts = link.lane.metrics.takeMinute(ofQueue: link.queue.id.index) else { return nil }
+        guard let counts = link.lane.metrics.takeMinute(ofQueue: link.queue.id.index, apps: link.lane.appNames)
+        else { return nil }
         countsWrittenAt = link.lane.now
         return counts
     }

@@ -91,11 +91,16 @@ final class QueueContext {
     /// another, so that the lane's verdict is final.
     func refusals(of job: Envelope, in body: ByteBuffer) -> Set<ConfigurationDigest>? {
         guard !otherConfigurations.isEmpty else { return nil }
-        let refused = ConfigurationDigest.list(job.failure(in: body)?.refusedBy ?? "").union([configuration])
+        let refused = Self.refusals(of: job, in: body).union([configuration])
         guard !otherConfigurations.isSubset(of: refused), refused.count < ConfigurationDigest.maximumInList else {
             return nil
         }
         return refused
+    }
+
+    /// Returns the configurations by which workers have refused a job.
+    private static func refusals(of job: Envelope, in body: ByteBuffer) -> Set<ConfigurationDigest> {
+        ConfigurationDigest.list(job.refusals(in: body) ?? "")
     }
 
     // MARK: Names
@@ -119,9 +124,12 @@ final class QueueContext {
     /// Returns the beginning of the wrapper for the next attempt.
     /// - Parameters:
     ///   - firstClaim: the claim from which the job's identity is derived if it has no id; `nil` for the claim itself.
+    ///   - refusedBy: the configurations by which workers refuse the job, if they include further ones.
+    ///   - fails: true if the caller writes a failure, which takes the place of the last one.
     ///   - namesClaim: true to make the wrapped job unique, because a sorted set would merge equal members.
     func wrapper(
-        of job: Job, claim: ClaimID, firstClaim: ClaimID? = nil, attempt: Int, firstSeen: Int64, namesClaim: Bool = true
+        of job: Job, claim: ClaimID, firstClaim: ClaimID? = nil, attempt: Int, firstSeen: Int64,
+        refusedBy: Set<ConfigurationDigest> = [], fails: Bool = false, namesClaim: Bool = true
     ) -> EnvelopeWriter {
         var writer = EnvelopeWriter(attempt: attempt)
         if let id = job.id {
@@ -134,6 +142,9 @@ final class QueueContext {
         writer.write(due: job.envelope.isDue)
         writer.write(requeues: job.envelope.requeues)
         writer.write(requeued: job.envelope.requeued)
+        if !fails { writer.write(error: job.envelope.error.map(job.bytes)) }
+        let refusals = refusedBy.isEmpty ? Self.refusals(of: job.envelope, in: job.body) : refusedBy
+        writer.write(refused: ConfigurationDigest.text(refusals))
         if namesClaim { writer.write(claim: ByteBuffer(string: "\(holder):\(claim)")) }
         return writer
     }
@@ -144,9 +155,9 @@ final class QueueContext {
         let envelope = fanOut.job.envelope
         var writer = wrapper(
             of: fanOut.job, claim: job.claim, firstClaim: fanOut.claim, attempt: envelope.attempt,
-            firstSeen: job.firstSeen, namesClaim: false)
+            firstSeen: job.firstSeen)
         if envelope.reclaims > 0 { writer.write(reclaims: envelope.reclaims) }
-        if let error = envelope.error { writer.write(error: fanOut.job.bytes(error)) }
+        writer.write(wait: envelope.wait.map(fanOut.job.bytes))
         writer.write(tokens: tokens)
         return writer.head()
     }

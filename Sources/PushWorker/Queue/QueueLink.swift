@@ -64,6 +64,18 @@ final class QueueLink {
             kind: "evicted \(queue.name)", count: count, logger: queue.logger)
     }
 
+    /// Counts and logs notifications that became dead letters because they had no attempt left.
+    func record(_ exhausted: QueueConnection.Settled.Exhausted) {
+        let reason = Reason(.attemptsExhausted)
+        lane.metrics.count(
+            .ended(.dead), app: lane.appNames.firstIndex(of: exhausted.app), queue: queue.id.index,
+            exhausted.notifications, reason)
+        lane.logThrottled(
+            .warning, "dead_letter", "moved jobs to dead letters",
+            kind: "dead \(queue.name) \(exhausted.app) \(reason.code.text)", count: exhausted.notifications,
+            metadata: ["reason": "\(reason.code.text)", "queue": "\(queue.name)", "app": "\(exhausted.app)"])
+    }
+
     // MARK: Guards of campaigns
 
     /// Logs that the guard of a campaign has paused it in this queue, and adds that to the audit log.

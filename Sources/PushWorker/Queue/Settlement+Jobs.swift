@@ -15,7 +15,6 @@ extension Settlement {
         case .scheduled(let time):
             var writer = Self.wrapper(of: ended, queue)
             Self.write(.all(count: ended.job.tokenCount), of: ended, to: &writer)
-            writer.write(why: .scheduled)
             postpone(
                 ended.claim, .scheduled, due: .at(milliseconds: time), head: writer.head(), reason: nil,
                 original: ended.original)
@@ -54,13 +53,11 @@ extension Settlement {
     private mutating func postpone(
         _ postponed: JobTally.Postponed, of ended: EndedJob, _ queue: QueueContext, settles: Bool
     ) {
-        var writer = Self.wrapper(of: ended, queue, attempt: postponed.spendsAttempt ? 1 : 0)
+        guard postponed.kind != .retried else { return fail(postponed, of: ended, queue, settles: settles) }
+        var writer = Self.wrapper(of: ended, queue)
         Self.write(postponed.recipients, of: ended, to: &writer)
-        if postponed.kind == .deferred { writer.write(why: .deferred) }
         let code = postponed.reason.code.text
-        writer.write(
-            errorStatus: postponed.status, reason: code, at: queue.now,
-            refusedBy: ended.refusedBy.isEmpty ? nil : ConfigurationDigest.text(ended.refusedBy))
+        writer.write(waitStatus: postponed.status, reason: code, at: queue.now)
         if settles {
             postpone(
                 ended.claim, postponed.kind, due: .after(milliseconds: postponed.delay), head: writer.head(),
@@ -69,21 +66,44 @@ extension Settlement {
             postponePart(
                 of: ended.claim, afterMilliseconds: postponed.delay, head: writer.head(), original: ended.original)
         }
-        // One notification is counted already if the retry settles its claim, and none otherwise.
+        // One notification is counted already if the deferral settles its claim, and none otherwise.
         addCounts(postponed.kind.rawValue, code, postponed.recipients.count - (settles ? 1 : 0))
+    }
+
+    private mutating func fail(
+        _ failed: JobTally.Postponed, of ended: EndedJob, _ queue: QueueContext, settles: Bool
+    ) {
+        var writer = Self.wrapper(of: ended, queue, fails: true)
+        Self.write(failed.recipients, of: ended, to: &writer)
+        let code = failed.reason.code.text
+        writer.write(errorStatus: failed.status, reason: code, at: queue.now)
+        var failure = Failure(
+            rule: failed.attempt, reason: code, notifications: failed.recipients.count, delay: failed.delay,
+            head: writer.head(), group: ended.group, original: ended.original)
+        if case .judged = failed.attempt {
+            failure.deadMembers.writeString(",\"attempts\":\(ended.attempts)")
+            failure.deadMembers.writeImmutableBuffer(
+                DeadLetter.members(
+                    job: ended.job, app: ended.app, firstSeen: ended.firstSeen, status: failed.status, error: code,
+                    tokens: Self.buriedTokens(failed.recipients, ended.job)))
+        }
+        fail(ended.claim, failure, settles: settles)
+    }
+
+    /// Returns the tokens that a dead letter names.
+    private static func buriedTokens(_ recipients: JobTally.Recipients, _ job: Job) -> [ByteBuffer] {
+        switch recipients {
+        // A list of tokens in the wrapper replaces that of the producer.
+        case .all: job.envelope.tokens(in: job.body)
+        case .some(let tokens): job.tokens == nil ? [] : tokens
+        }
     }
 
     private mutating func bury(_ dead: JobTally.Dead, of ended: EndedJob, settles: Bool) {
         let job = ended.job
-        let tokens =
-            switch dead.recipients {
-            // A list of tokens in the wrapper replaces that of the producer.
-            case .all: job.envelope.tokens(in: job.body)
-            case .some(let tokens): job.tokens == nil ? [] : tokens
-            }
         let members = DeadLetter.members(
             job: job, app: ended.app, firstSeen: ended.firstSeen, detail: dead.reason.detail, status: dead.status,
-            error: dead.cause?.code.text, tokens: tokens)
+            error: dead.cause?.code.text, tokens: Self.buriedTokens(dead.recipients, job))
         let code = dead.reason.code.text
         bury(
             ended.claim, as: dead.outcome, reason: code, attempts: ended.attempts, members: members,
@@ -113,13 +133,14 @@ extension Settlement {
     // MARK: Wrappers
 
     /// Returns the beginning of a wrapper.
-    /// - Parameter attempt: the number of attempts that are spent now.
+    /// - Parameter fails: true if the caller writes a failure, which takes the place of the last one.
     private static func wrapper(
-        of ended: EndedJob, _ queue: QueueContext, attempt: Int = 0, namesClaim: Bool = true
+        of ended: EndedJob, _ queue: QueueContext, fails: Bool = false, namesClaim: Bool = true
     ) -> EnvelopeWriter {
         queue.wrapper(
             of: ended.job, claim: ended.claim, firstClaim: ended.firstClaim,
-            attempt: ended.job.envelope.attempt + attempt, firstSeen: ended.firstSeen, namesClaim: namesClaim)
+            attempt: ended.job.envelope.attempt, firstSeen: ended.firstSeen,
+            refusedBy: ended.refusedBy, fails: fails, namesClaim: namesClaim)
     }
 
     /// Writes a list of tokens, unless the producer's own is right.

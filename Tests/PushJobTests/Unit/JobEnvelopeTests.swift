@@ -12,12 +12,16 @@ struct JobEnvelopeTests {
         let job = try decodeJob(
             #"{"apns_worker":1,"id":"m\u0061de","origin":"host-1.0:17","attempt":3,"reclaims":2,"tokens":["cd","ef"],"#
                 + #""error":{"status":503,"reason":"Shutdown","at":1},"claim":"host-1.1:4","enqueued":1700000000123,"reserved":true,"#
-                + #""later":{"x":[1]},"job":\#(Self.original)}"#)
+                + #""wait":{"reason":"AppPaused","at":2},"refused":"a\u0062c","later":{"x":[1]},"#
+                + #""job":\#(Self.original)}"#)
         let envelope = job.envelope
         #expect(envelope.isWrapped && envelope.attempt == 3 && envelope.reclaims == 2 && envelope.isReserved)
         #expect(job.string(job.id) == "made" && job.string(envelope.origin) == "host-1.0:17")
         #expect(envelope.overridesTokens && job.token == nil && job.tokenStrings == ["cd", "ef"])
         #expect(job.raw(envelope.error) == #"{"status":503,"reason":"Shutdown","at":1}"#)
+        #expect(envelope.failure(in: job.body) == Envelope.Cause(reason: "Shutdown", status: 503, at: 1))
+        #expect(envelope.deferral(in: job.body) == Envelope.Cause(reason: "AppPaused", at: 2))
+        #expect(envelope.refusals(in: job.body) == "abc")
         #expect(job.string(envelope.claim) == "host-1.1:4")
         #expect(envelope.enqueued == 1_700_000_000_123 && job.enqueuedAt == 1_700_000_000_123)
         #expect(String(buffer: job.originalBytes) == Self.original && job.raw(job.payload) == #"{"a":1}"#)
@@ -32,11 +36,11 @@ struct JobEnvelopeTests {
         ] as [(String, Int64?)])
     func failure(error: String, time: Int64?) throws {
         let job = try decodeJob(#"{"apns_worker":1,\#(error)"job":{"at":9,"token":"ab","payload":{"at":8}}}"#)
-        #expect(job.envelope.failedAt(in: job.body) == time)
+        #expect(job.envelope.failure(in: job.body)?.at == time)
         var writer = EnvelopeWriter()
         writer.write(errorStatus: 503, reason: "Shutdown", at: 12)
         let wrapped = writer.wrapping(ByteBuffer(string: "none"))
-        #expect(Envelope.read(wrapped).failedAt(in: wrapped) == 12)
+        #expect(Envelope.read(wrapped).failure(in: wrapped)?.at == 12)
     }
 
     @Test("a wrapper without fields leaves the job unchanged")
@@ -163,6 +167,8 @@ struct JobEnvelopeTests {
             writer.write(reclaims: 3)
             writer.write(tokens: ["ab", text].map { ByteBuffer(string: $0) })
             writer.write(errorStatus: 429, reason: text, at: 1_700_000_000_123)
+            writer.write(waitStatus: nil, reason: text, at: 1_700_000_000_124)
+            writer.write(refused: text)
             writer.write(claim: ByteBuffer(string: text))
             writer.write(enqueued: 1_600_000_000_000)
             writer.write(reserved: id.count > 2)
@@ -177,8 +183,13 @@ struct JobEnvelopeTests {
 
             var again = EnvelopeWriter(attempt: 5)
             again.write(error: job.bytes(try #require(job.envelope.error)))
+            again.write(wait: job.bytes(try #require(job.envelope.wait)))
             let second = try JobDecoder.decode(again.wrapping(job.originalBytes))
             #expect(second.raw(second.envelope.error) == job.raw(job.envelope.error))
+            #expect(second.raw(second.envelope.wait) == job.raw(job.envelope.wait))
+            #expect(job.envelope.refusals(in: job.body) == text)
+            #expect(job.envelope.failure(in: job.body)?.reason == text)
+            #expect(job.envelope.deferral(in: job.body)?.reason == text)
         }
     }
 
@@ -188,14 +199,18 @@ struct JobEnvelopeTests {
         writer.write(id: ByteBuffer(string: "7"))
         writer.write(tokens: [ByteBuffer(string: "ab"), ByteBuffer(string: "cd")])
         writer.write(errorStatus: 503, reason: "Shutdown", at: 12)
+        writer.write(waitStatus: nil, reason: "AppPaused", at: 13)
+        writer.write(refused: "a b")
         writer.write(reserved: true)
         #expect(
             String(buffer: writer.head())
                 == #"{"apns_worker":1,"attempt":2,"id":"7","tokens":["ab","cd"],"error":{"status":503,"reason":"Shutdown","at":12},"#
-                + #""reserved":true,"job":"#)
+                + #""wait":{"reason":"AppPaused","at":13},"refused":"a b","reserved":true,"job":"#)
         var bare = EnvelopeWriter(into: ByteBuffer(string: "before"))
         bare.write(tokens: EmptyCollection())
         bare.write(reserved: false)
+        bare.write(error: nil)
+        bare.write(refused: "")
         bare.write(errorStatus: nil, reason: "ConnectionLost", at: 5)
         #expect(
             String(buffer: bare.wrapping(ByteBuffer(string: "x")))

@@ -10,7 +10,7 @@ struct QueueKeysTests {
     func names() throws {
         let keys = try QueueKeys(prefix: "push", queue: "default")
         #expect(keys.jobs == "push:{default}:jobs")
-        #expect(keys.retry == "push:{default}:retry")
+        #expect(keys.postponed == ["push:{default}:retry", "push:{default}:failed"])
         #expect(keys.workers == "push:{default}:workers")
         #expect(keys.dead == "push:{default}:dead")
         #expect(keys.paused == "push:{default}:paused")

@@ -331,6 +331,8 @@ final class FakeQueue: QueueStore {
     var handsBack = false
     /// The results of reservations; without any, reservations are granted.
     var reservations: [ReservationResult] = []
+    /// True if, by the counters of Redis, other notifications of each group were delivered since any failure.
+    var othersWereDelivered = false
     /// The commands of operators.
     var commands = JobCommands()
     /// The configurations of other workers.
@@ -513,6 +515,14 @@ final class FakeQueue: QueueStore {
                 let (due, head) = (next(), next())
                 let range = (Int(next()) ?? 0, Int(next()) ?? 0)
                 if let body { postpone(body, head, range, due) }
+            case "fail":
+                let body = ClaimID(field: next()).flatMap { held[$0] }
+                let (rule, reason, number) = (next(), next(), Int(next()) ?? 0)
+                let (delay, head, original) = (next(), next(), range())
+                _ = (next(), next())
+                let members = next()
+                _ = (next(), next())
+                if let body { fail(body, rule, reason, number, "+" + delay, head, original, members, count) }
             case "dead":
                 let isFound = ClaimID(field: next()).map { held[$0] != nil } ?? false
                 let (reason, members) = (next(), next())
@@ -522,6 +532,26 @@ final class FakeQueue: QueueStore {
             }
         }
         return lost
+    }
+
+    /// Applies a failure, see `parts/attempts.lua`. Instead of counters, it has ``othersWereDelivered``.
+    private func fail(
+        _ body: String, _ rule: String, _ reason: String, _ number: Int, _ due: String, _ head: String,
+        _ original: (start: Int, length: Int), _ members: String, _ count: (String, Int) -> Void
+    ) {
+        let parts = rule.split(separator: " ")
+        let envelope = Envelope.read(ByteBuffer(string: body))
+        let spends = parts[0] == "always" || parts[0] == "own" && othersWereDelivered && envelope.error != nil
+        let attempt = envelope.attempt + (spends ? 1 : 0)
+        if spends, parts[0] != "always", attempt > Int(parts[1]) ?? 0 {
+            dead.append(("AttemptsExhausted", members))
+            return count("dead", number)
+        }
+        postpone(
+            body, head.replacing("\"attempt\":\(envelope.attempt)", with: "\"attempt\":\(attempt)", maxReplacements: 1),
+            original, due)
+        count("retried", number)
+        count("retried:\(reason)", number)
     }
 
     private func postpone(_ body: String, _ head: String, _ original: (start: Int, length: Int), _ due: String) {

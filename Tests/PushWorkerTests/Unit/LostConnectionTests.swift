@@ -97,7 +97,7 @@ struct LostConnectionTests {
         scene.run(.seconds(1))
         #expect(scene.lane.intake.inFlight == 2 && scene.stats.isEmpty)
         scene.run(.seconds(2))
-        #expect(scene.lane.intake.inFlight == 0 && scene.stats["deferred"] == 2)
+        #expect(scene.lane.intake.inFlight == 0 && scene.stats["retried"] == 2)
         #expect(
             scene.queue.postponed.allSatisfy { $0.body.contains(#""attempt":1"#) && $0.body.contains("ConnectionLost") }
         )

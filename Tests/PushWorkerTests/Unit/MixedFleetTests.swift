@@ -32,8 +32,8 @@ struct MixedFleetTests {
     }
 
     private static func wrapped(_ job: String, _ reason: String, refusedBy refusals: String = other.text) -> String {
-        let error = #"{"reason":"\#(reason)","at":1,"refused":"\#(refusals)"}"#
-        return #"{"apns_worker":1,"attempt":1,"error":\#(error),"job":\#(job)}"#
+        let wait = #"{"reason":"\#(reason)","at":1}"#
+        return #"{"apns_worker":1,"attempt":1,"wait":\#(wait),"refused":"\#(refusals)","job":\#(job)}"#
     }
 
     @Test(
@@ -44,9 +44,10 @@ struct MixedFleetTests {
         scene.push(job)
         #expect(scene.queue.dead.isEmpty && scene.stats["deferred"] == 1, "\(scene.queue.dead)")
         let own = try #require(scene.lane.consumers.first).queue.configuration
-        let wrapped = try #require(scene.queue.postponed.first?.body)
-        let failure = try #require(Envelope.read(ByteBuffer(string: wrapped)).failure(in: ByteBuffer(string: wrapped)))
-        #expect(failure.reason == reason && failure.refusedBy == own.text)
+        let wrapped = ByteBuffer(string: try #require(scene.queue.postponed.first?.body))
+        let envelope = Envelope.read(wrapped)
+        #expect(envelope.deferral(in: wrapped)?.reason == reason && envelope.refusals(in: wrapped) == own.text)
+        #expect(envelope.error == nil)
         // Another worker of this configuration gets it again.
         scene.claimPostponed(after: .seconds(31))
         #expect(scene.queue.dead.isEmpty && scene.queue.postponed.count == 2)

@@ -114,21 +114,21 @@ struct JobTallyTests {
     @Test("Notifications to be sent later are grouped by reason, status, attempt and delay")
     func postponed() {
         let tally = JobTally()
-        let all: [(String, Postponement, Reason, Int?, Int64, Bool?)] = [
+        let all: [(String, Postponement, Reason, Int?, Int64, Settlement.AttemptRule?)] = [
             ("a", .deferred, "Deferred", nil, 5, nil), ("b", .retried, "Busy", 503, 300, nil),
             ("c", .retried, "Busy", 503, 700, nil), ("d", .retried, "Busy", 503, 120_000, nil),
-            ("e", .retried, "Busy", 503, 125_000, nil), ("f", .retried, "Busy", 503, 700, false),
+            ("e", .retried, "Busy", 503, 125_000, nil), ("f", .retried, "Busy", 503, 700, .never),
             ("g", .retried, "Busy", 500, 700, nil), ("h", .retried, "Other", 503, 700, nil),
         ]
-        for (token, kind, reason, status, delay, spendsAttempt) in all {
+        for (token, kind, reason, status, delay, attempt) in all {
             tally.add(
                 postponed: .some([buffer(token)]), kind, reason: reason, status: status, delay: delay,
-                spendsAttempt: spendsAttempt)
+                attempt: attempt)
         }
         let groups = tally.postponed.map { $0.recipients.tokens.map { String(buffer: $0) }.joined() }
         #expect(groups == ["a", "bc", "de", "f", "g", "h"])
         #expect(tally.postponed.map(\.delay) == [5, 700, 125_000, 700, 700, 700])
-        #expect(tally.postponed.map(\.spendsAttempt) == [false, true, true, false, true, true])
+        #expect(tally.postponed.map(\.attempt) == [.never, .always, .always, .never, .always, .always])
     }
 
     @Test("The number of groups is bounded; beyond it, only the delays in a group differ more")

@@ -2,21 +2,23 @@
 --
 -- KEYS  1 jobs            LIST   jobs to send
 --       2 inbox           LIST   jobs that blocking waits moved; every claim takes from it first
---       3 retry           ZSET   wrapped jobs by due time (ms)
---       4 sorted          ZSET   jobs that wait, in the order in which they are sent, each in a wrapper of its own
---       5 cancelled       ZSET   cancelled jobs by time (ms), kept like dead letters
---       6 cancelled-bytes STRING sum of their lengths
---       7 stats:          prefix of the day's counters
---       8 results         STREAM outcomes of notifications; `results-marks` is beside it
---       9 campaigns       ZSET   campaigns by the time of their last settlement
---      10 campaign:       prefix of a campaign's counters
---      11 minute:         prefix of the minutes' counters
+--       3 retry           ZSET   scheduled and deferred jobs by due time (ms)
+--       4 failed          ZSET   jobs that failed, by the due time of their next attempt (ms)
+--       5 sorted          ZSET   jobs that wait, in the order in which they are sent, each in a wrapper of its own
+--       6 cancelled       ZSET   cancelled jobs by time (ms), kept like dead letters
+--       7 cancelled-bytes STRING sum of their lengths
+--       8 stats:          prefix of the day's counters
+--       9 results         STREAM outcomes of notifications; `results-marks` is beside it
+--      10 campaigns       ZSET   campaigns by the time of their last settlement
+--      11 campaign:       prefix of a campaign's counters
+--      12 minute:         prefix of the minutes' counters
 --       then with move
---      12 other jobs      LIST   jobs of the other queue
---      13 other retry     ZSET   wrapped jobs of the other queue
--- ARGV  1 action          bury, remove, move, run (make due now; for retry only), or restore (the inbox to the head of
+--      13 other jobs      LIST   jobs of the other queue
+--      14 other retry     ZSET   scheduled and deferred jobs of the other queue
+--      15 other failed    ZSET   jobs of the other queue that failed
+-- ARGV  1 action          bury, remove, move, run (make due now; of retry or failed), or restore (the inbox to the head of
 --                         the list)
---       2 place           list, retry or sorted
+--       2 place           list, sorted, retry or failed
 --       3 head            the end of the jobs that is their head, LEFT or RIGHT
 --       4 other head      the same of the other queue
 --       5 page            list: the number of jobs from the head that the operator has seen
@@ -43,8 +45,8 @@
 -- restored to the list.
 -- Run twice, the second run finds none of the jobs; it passes the next jobs of a list unseen, for a later round.
 
-local jobs, inbox, retry, sorted, cancelled, cancelled_bytes, stats, results, campaigns, campaign_prefix, minutes,
-    other_jobs, other_retry = unpack(KEYS)
+local jobs, inbox, retry, failed, sorted, cancelled, cancelled_bytes, stats, results, campaigns, campaign_prefix, minutes,
+    other_jobs, other_retry, other_failed = unpack(KEYS)
 local action, place, head, other_head, page, stamp, max_dead, max_dead_age, max_dead_bytes, max_results, counter,
     reason = unpack(ARGV, 1, 12)
 page, max_results = tonumber(page), tonumber(max_results)
@@ -53,11 +55,12 @@ local MOST_JOBS, MOST_BYTES = 1000, 1048576
 local now = now_ms()
 
 local expected = {
-    [jobs] = 'list', [inbox] = 'list', [retry] = 'zset', [sorted] = 'zset', [cancelled] = 'zset',
+    [jobs] = 'list', [inbox] = 'list', [retry] = 'zset', [failed] = 'zset', [sorted] = 'zset',
+    [cancelled] = 'zset',
     [stats_key(stats, now)] = 'hash', [results] = 'stream',
 }
 if other_jobs then
-    expected[other_jobs], expected[other_retry] = 'list', 'zset'
+    expected[other_jobs], expected[other_retry], expected[other_failed] = 'list', 'zset', 'zset'
 end
 local wrong = wrong_type(expected)
 if wrong then
@@ -84,7 +87,13 @@ end
 
 local changed, notifications, by_campaign, moved, buried = 0, 0, {}, {}, false
 
--- Applies the action to a job that has left its place. `due` is its time among the retries.
+-- The set of postponed jobs that is the place, and that of the other queue.
+local set, other_set = retry, other_retry
+if place == 'failed' then
+    set, other_set = failed, other_failed
+end
+
+-- Applies the action to a job that has left its place. `due` is the time of a postponed job.
 local function change(job, due)
     local _, number, text, start, length, array, n, campaign = unpack(ARGV, at[job], at[job] + ARGUMENTS - 1)
     changed = changed + 1
@@ -97,9 +106,9 @@ local function change(job, due)
             string.sub(job, start + 1, start + length))
         buried = true
     elseif action == 'run' then
-        redis.call('ZADD', retry, now, text)
+        redis.call('ZADD', set, now, text)
     elseif action == 'move' and due then
-        redis.call('ZADD', other_retry, due, job)
+        redis.call('ZADD', other_set, due, job)
     elseif action == 'move' then
         moved[#moved + 1] = place == 'sorted' and unsorted(job) or job
     end
@@ -109,12 +118,12 @@ local function change(job, due)
 end
 
 local passed = 0
-if place == 'retry' then
+if place == 'retry' or place == 'failed' then
     for i = FIRST_JOB, #ARGV, ARGUMENTS do
         local job = ARGV[i]
-        local score = redis.call('ZSCORE', retry, job)
+        local score = redis.call('ZSCORE', set, job)
         if score and (action ~= 'run' or tonumber(score) > now) then
-            redis.call('ZREM', retry, job)
+            redis.call('ZREM', set, job)
             change(job, score)
         end
     end

@@ -1,18 +1,18 @@
 -- Reads the jobs of one key, a page at a time.
 --
--- KEYS  1 place           the LIST of jobs or the inbox, the ZSET of retries, of sorted jobs or of dead letters, or the HASH of a
---                         lane's claims
--- ARGV  1 kind            list, retry (any ZSET) or claimed
+-- KEYS  1 place           the LIST of jobs or the inbox, a ZSET of postponed jobs, that of sorted jobs or of dead letters, or the
+--                         HASH of a lane's claims
+-- ARGV  1 kind            list, set or claimed
 --       2 cursor          'start', then the cursor of the reply before; with claimed any text
 --       3 limit           the maximum number of jobs
 --       4 max bytes       the page ends with the job at which the jobs reach this total
 --       5 end             list: the end from which the jobs are read, LEFT or RIGHT
---                         retry: LEFT to begin with the job that is due first, RIGHT with the one that is due last
+--                         set: LEFT to begin with the job that is due first, RIGHT with the one that is due last
 --       then with claimed the fields to read
 -- Reply { now, cursor, (position size job)... }
 --       now               Redis' time, ms
 --       cursor            for the next page; '' after the last. With claimed the number of fields that were read
---       position          retry: the score, such as the due time in ms; claimed: the field; list: the index of the job from that end, from 0
+--       position          set: the score, such as the due time in ms; claimed: the field; list: the index of the job from that end, from 0
 --       size              of the job in bytes
 --       job               its bytes; of a job beyond 16 MiB only the first 64 KiB
 --
@@ -28,7 +28,7 @@ local FIRST_FIELD = 6
 local WHOLE_BYTES, PART_BYTES = 16777216, 65536
 -- The maximum number of new jobs among which a cursor finds its job again.
 local MOST_NEW, NEW_PORTION = 512, 32
-local types = { list = 'list', retry = 'zset', claimed = 'hash' }
+local types = { list = 'list', set = 'zset', claimed = 'hash' }
 
 if not types[kind] then
     return redis.error_reply('ERR page-jobs: unknown kind ' .. tostring(kind))
@@ -93,7 +93,7 @@ if kind == 'list' then
         reply[2] = string.format('%d %d %s', start + #jobs, math.max(1, seen * 7 / 8), digest(jobs[#jobs]))
     end
     return reply
-elseif kind == 'retry' then
+elseif kind == 'set' then
     local is_latest = list_end == 'RIGHT'
     local time, passed, largest = is_latest and '+inf' or '-inf', 0, nil
     if cursor ~= 'start' then

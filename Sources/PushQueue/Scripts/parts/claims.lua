@@ -33,6 +33,19 @@ local function fields_to_give_back(claimed)
     return some, #fields
 end
 
+-- Puts jobs back, the last one first: those that have failed among the failed jobs, due at once, and the others at the head
+-- of the list.
+local function give_back(jobs, head, failed, now, bodies)
+    local fresh = {}
+    for _, body in ipairs(bodies) do
+        -- Another client may have written two equal wrappers, which would become one member.
+        if not has_failed(body) or redis.call('ZADD', failed, 'NX', now, body) == 0 then
+            fresh[#fresh + 1] = body
+        end
+    end
+    call_in_chunks(push_head(head), jobs, fresh)
+end
+
 -- Ends the lease of a lane that has no claims left, and removes its heartbeat. The heartbeat is informational: a key of
 -- another type there must not stop the script.
 local function end_lease(workers, worker_info, lane)

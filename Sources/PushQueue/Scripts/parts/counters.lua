@@ -83,24 +83,26 @@ local function note_oldest(key, age)
 end
 
 -- Samples the backlog, once per minute: the number of jobs that could be claimed, and the time in ms by which the first
--- due retry is late. Call add_to_minute afterwards, which sets the key's expiry.
-local function sample_backlog(minutes, now, jobs, sorted, inbox, retry)
+-- due job of `postponed`, sets of jobs by due time, is late. Call add_to_minute afterwards, which sets the key's expiry.
+local function sample_backlog(minutes, now, jobs, sorted, inbox, postponed)
     local key = minute_key(minutes, now)
     if redis.pcall('HEXISTS', key, 'backlog') ~= 0 then
         return
     end
     local backlog = 0
-    local sizes = {
-        redis.pcall('LLEN', jobs), redis.pcall('ZCARD', sorted), redis.pcall('LLEN', inbox),
-        redis.pcall('ZCOUNT', retry, '-inf', now),
-    }
+    local sizes = { redis.pcall('LLEN', jobs), redis.pcall('ZCARD', sorted), redis.pcall('LLEN', inbox) }
+    for _, set in ipairs(postponed) do
+        sizes[#sizes + 1] = redis.pcall('ZCOUNT', set, '-inf', now)
+    end
     for _, size in ipairs(sizes) do
         backlog = backlog + (type(size) == 'number' and size or 0)
     end
     redis.pcall('HSET', key, 'backlog', backlog)
-    local first = tonumber(redis.pcall('ZRANGE', retry, 0, 0, 'WITHSCORES')[2])
-    -- Another client may have written any score; a score of 0 makes a job due at once.
-    if first and first > 0 and first <= now then
-        note_oldest(key, now - first)
+    for _, set in ipairs(postponed) do
+        local first = tonumber(redis.pcall('ZRANGE', set, 0, 0, 'WITHSCORES')[2])
+        -- Another client may have written any score; a score of 0 makes a job due at once.
+        if first and first > 0 and first <= now then
+            note_oldest(key, now - first)
+        end
     end
 end

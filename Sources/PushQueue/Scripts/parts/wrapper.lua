@@ -88,12 +88,20 @@ local function unwrap(body)
                 and (members.enqueued == nil or is_time(members.enqueued))
                 and (members.requeued == nil or is_time(members.requeued))
                 and (members.reserved == nil or members.reserved == true) and is_text(members.id)
-                and is_text(members.origin) and is_token_list(members.tokens) then
+                and is_text(members.origin) and is_text(members.refused) and is_token_list(members.tokens) then
                 return head, string.sub(body, stop + 1, -2), members
             end
         end
     end
     return nil, body, {}
+end
+
+-- True for a job that has failed: its wrapper has an `error`, which a deferral leaves as it was. Such a job waits among the
+-- failed jobs, whatever it waits for. Only the text is read, and it decides only where the job waits.
+local function has_failed(body)
+    local _, stop = string.find(body, '"job":', 1, true)
+    return stop ~= nil and string.sub(body, 1, #WRAPPER) == WRAPPER
+        and string.find(string.sub(body, 1, stop), ',"error":{', 1, true) ~= nil
 end
 
 -- Returns a job of `sorted` as it was in the list, where it may have been a wrapped job, and its number, which grows from job to
@@ -137,8 +145,7 @@ end
 -- Returns the digests of the configurations that have refused a job, with a lane's own, if one of `others` has not; nil if
 -- the lane's verdict is final. `members` are those of the job's wrapper.
 local function undecided(members, others, own)
-    local refused = type(members.error) == 'table' and members.error.refused
-    refused = type(refused) == 'string' and #refused < 1024 and is_utf8(refused) and refused or ''
+    local refused = members.refused and #members.refused < 1024 and members.refused or ''
     for _, other in ipairs(others) do
         if not string.find(refused, other, 1, true) then
             return string.find(refused, own, 1, true) and refused or own .. (refused == '' and '' or ' ') .. refused
@@ -152,12 +159,46 @@ local function configuration_pause(members, now)
     return math.floor(math.max(1000, math.min((now - (members.enqueued or now)) / 4, 30000)))
 end
 
+-- Returns the deliveries of the group and of the app at the time of a failure, which are in a wrapper; nil if they are not.
+local function seen_deliveries(failure)
+    local seen = type(failure.seen) == 'table' and failure.seen or {}
+    local group, app = seen[1], seen[2]
+    if type(group) == 'number' and type(app) == 'number' and group >= 0 and group < 2 ^ 53 and app >= 0 and app < 2 ^ 53 then
+        return { group = group, app = app }
+    end
+    return nil
+end
+
+-- Returns the last failure as a member of a wrapper, with a leading comma; '' for a job that has not failed.
+local function failure_member(members)
+    local failure, facts = members.error, {}
+    if type(failure) ~= 'table' then
+        return ''
+    end
+    if failure.status and is_counter(failure.status, 0) then
+        facts[#facts + 1] = string.format('"status":%d', failure.status)
+    end
+    if failure.reason and is_text(failure.reason) then
+        facts[#facts + 1] = '"reason":' .. cjson.encode(failure.reason)
+    end
+    if is_time(failure.at) then
+        facts[#facts + 1] = string.format('"at":%.0f', failure.at)
+    end
+    if is_time(failure.first) then
+        facts[#facts + 1] = string.format('"first":%.0f', failure.first)
+    end
+    local seen = seen_deliveries(failure)
+    if seen then
+        facts[#facts + 1] = string.format('"seen":[%.0f,%.0f]', seen.group, seen.app)
+    end
+    return ',"error":{' .. table.concat(facts, ',') .. '}'
+end
+
 -- Returns the head of the wrapper of a job that goes back because a worker's configuration refuses it. `claim` is unique.
 local function deferred_head(members, now, claim, reason, refused)
     members.enqueued = members.enqueued or now
-    return string.format(
-        '%s"attempt":%d%s%s%s%s,"claim":%s,"why":"deferred","error":{"reason":"%s","at":%d,"refused":%s},"job":', WRAPPER,
+    return string.format('%s"attempt":%d%s%s%s%s%s,"refused":%s,"claim":%s,"wait":{"reason":"%s","at":%d},"job":', WRAPPER,
         members.attempt or 1, members.reclaims and string.format(',"reclaims":%d', members.reclaims) or '',
         members.reserved and ',"reserved":true' or '', members.due == true and ',"due":true' or '', (carried(members)),
-        cjson.encode(claim), reason, now, cjson.encode(refused))
+        failure_member(members), cjson.encode(refused), cjson.encode(claim), reason, now)
 end

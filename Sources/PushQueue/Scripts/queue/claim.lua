@@ -1,27 +1,28 @@
 -- Claims jobs for a lane and renews its lease.
 --
 -- KEYS  1 jobs            LIST   jobs to send
---       2 retry           ZSET   wrapped jobs by due time (ms)
---       3 claimed:<lane>  HASH   `<number>.<stamp>` -> job
---       4 inbox           LIST   jobs that blocking waits moved; every claim takes from it first
---       5 workers         ZSET   lane -> lease end (ms)
---       6 paused          STRING why the queue is paused
---       7 dead            ZSET   dead letters by time (ms)
---       8 dead-bytes      STRING sum of their lengths
---       9 stats:          prefix of the day's counters
---      10 next:<lane>     STRING `<next> <first> <stamp> <size>` of the last claim that returned jobs; the size is
+--       2 retry           ZSET   scheduled and deferred jobs by due time (ms)
+--       3 failed          ZSET   jobs that failed, by the due time of their next attempt (ms)
+--       4 claimed:<lane>  HASH   `<number>.<stamp>` -> job
+--       5 inbox           LIST   jobs that blocking waits moved; every claim takes from it first
+--       6 workers         ZSET   lane -> lease end (ms)
+--       7 paused          STRING why the queue is paused
+--       8 dead            ZSET   dead letters by time (ms)
+--       9 dead-bytes      STRING sum of their lengths
+--      10 stats:          prefix of the day's counters
+--      11 next:<lane>     STRING `<next> <first> <stamp> <size>` of the last claim that returned jobs; the size is
 --                         about that of the largest job that recent claims have seen
---      11 results         STREAM outcomes of notifications; `results-marks` is beside it
---      12 job-commands    HASH   commands of operators about jobs, and their `version`
---      13 minute:         prefix of the minutes' counters
---      14 configurations  HASH   digest of a configuration -> the time until which its workers count as living (ms)
---      15 sorted          ZSET   jobs in the order in which they are sent, once a job has `fair` or `urgent`
---      16 shares          HASH   the shares of the keys of these jobs; while it exists, each claim sorts jobs
---      17 campaigns       ZSET   campaigns by the time of their last settlement (ms)
---      18 campaign:       prefix of the campaigns' counters
---      19 worker-info     HASH   lane -> JSON: its heartbeat
---      20 order:<process> STRING the command of an operator for the lane's process
---      21 source          STRING where the queue's jobs are, for operators
+--      12 results         STREAM outcomes of notifications; `results-marks` is beside it
+--      13 job-commands    HASH   commands of operators about jobs, and their `version`
+--      14 minute:         prefix of the minutes' counters
+--      15 configurations  HASH   digest of a configuration -> the time until which its workers count as living (ms)
+--      16 sorted          ZSET   jobs in the order in which they are sent, once a job has `fair` or `urgent`
+--      17 shares          HASH   the shares of the keys of these jobs; while it exists, each claim sorts jobs
+--      18 campaigns       ZSET   campaigns by the time of their last settlement (ms)
+--      19 campaign:       prefix of the campaigns' counters
+--      20 worker-info     HASH   lane -> JSON: its heartbeat
+--      21 order:<process> STRING the command of an operator for the lane's process
+--      22 source          STRING where the queue's jobs are, for operators
 --                         The last three are given only with a heartbeat.
 -- ARGV  1 lane            its name
 --       2 join            1 when the lane has no lease yet, else 0
@@ -67,7 +68,7 @@
 -- connection broke can be repeated. A claim that the network delivers late claims nothing, or jobs that the lane finds
 -- among its claims.
 
-local jobs, retry, claimed, inbox, workers, paused, dead, dead_bytes, stats, next_key, results, job_commands,
+local jobs, retry, failed, claimed, inbox, workers, paused, dead, dead_bytes, stats, next_key, results, job_commands,
     minutes, configurations, sorted, shares, campaigns, campaign_prefix, worker_info, command_key, source =
         unpack(KEYS)
 local lane, join, lease, limit, first, nonce, max_job_bytes, max_bytes, max_dead, max_dead_age, max_dead_bytes, head,
@@ -142,14 +143,30 @@ local function other_configurations()
     return others
 end
 
--- Returns the ms until the first retry is due, -1 without retries. 0 for a key of another type: the next claim with a
--- limit reports it.
-local function until_due()
-    local earliest = redis.pcall('ZRANGE', retry, 0, 0, 'WITHSCORES')
+-- Returns the ms until the first job of a set is due, nil if it is empty. 0 for a key of another type: the next claim
+-- with a limit reports it.
+local function first_due(set)
+    local earliest = redis.pcall('ZRANGE', set, 0, 0, 'WITHSCORES')
     if earliest.err then
         return 0
     end
-    return earliest[2] and math.max(0, math.min(tonumber(earliest[2]) - now, 2 ^ 31)) or -1
+    return earliest[2] and math.max(0, math.min(tonumber(earliest[2]) - now, 2 ^ 31))
+end
+
+-- The ms until the first failed job is due. It is read once, because most queues have none.
+local failed_due, is_failed_due_known = nil, false
+
+local function first_failed_due()
+    if not is_failed_due_known then
+        failed_due, is_failed_due_known = first_due(failed), true
+    end
+    return failed_due
+end
+
+-- Returns the ms until the first postponed job is due, -1 without one.
+local function until_due()
+    local one, other = first_due(retry), first_failed_due()
+    return one and other and math.min(one, other) or one or other or -1
 end
 
 -- Returns the ms until any job can be claimed, -1 without jobs.
@@ -199,10 +216,12 @@ end
 
 local moved_waiting, fresh_waiting = redis.pcall('LLEN', inbox), redis.pcall('LLEN', jobs)
 local due_waiting = redis.pcall('ZCOUNT', retry, '-inf', now)
+local failed_waiting = first_failed_due() == 0 and redis.pcall('ZCOUNT', failed, '-inf', now) or 0
 -- Usually 0: then fresh jobs are in the list only.
 local sorts = sort == '1' or redis.call('EXISTS', shares, sorted) > 0
 local sorted_waiting = sorts and redis.pcall('ZCARD', sorted) or 0
-if moved_waiting == 0 and fresh_waiting == 0 and sorted_waiting == 0 and due_waiting == 0 then
+if moved_waiting == 0 and fresh_waiting == 0 and sorted_waiting == 0 and due_waiting == 0
+    and failed_waiting == 0 then
     reply[3] = until_due()
     return reply
 end
@@ -210,8 +229,10 @@ end
 -- A key that was counted has the right type.
 local wrong = wrong_type({ [dead] = 'zset', [stats_key(stats, now)] = 'hash', [results] = 'stream' })
 if not wrong and (held < 0 or type(moved_waiting) ~= 'number' or type(fresh_waiting) ~= 'number'
-    or type(due_waiting) ~= 'number') then
-    wrong = wrong_type({ [retry] = 'zset', [claimed] = 'hash', [jobs] = 'list', [inbox] = 'list' })
+    or type(due_waiting) ~= 'number' or type(failed_waiting) ~= 'number') then
+    wrong = wrong_type({
+        [retry] = 'zset', [failed] = 'zset', [claimed] = 'hash', [jobs] = 'list', [inbox] = 'list',
+    })
 end
 wrong = wrong or sorts and wrong_type({ [sorted] = 'zset', [shares] = 'hash' })
 if wrong then
@@ -223,7 +244,7 @@ if sorts then
 end
 -- If all jobs that wait can be claimed, their order does not matter.
 if sorts and sorted_waiting == 0 then
-    local waiting = moved_waiting + fresh_waiting + due_waiting
+    local waiting = moved_waiting + fresh_waiting + due_waiting + failed_waiting
     sorts = waiting > limit or waiting * (seen or max_bytes) > max_bytes
 end
 if sorts then
@@ -273,36 +294,51 @@ end
 local moved = list_place(inbox, 'LEFT', moved_waiting)
 take(moved, max_bytes)
 
--- While fresh jobs and due retries both wait, each gets half of the capacity, in number and in bytes, so that neither
--- starves. Chance decides which is first, in case only one job fits.
-local fresh, due
+-- Returns a place of the jobs of a set that are due.
+local function due_place(set, left)
+    return place(left, function(start, stop)
+        return redis.call('ZRANGE', set, start, stop)
+    end, function(n)
+        redis.call('ZREMRANGEBYRANK', set, 0, n - 1)
+    end)
+end
+
+-- While others wait, jobs that failed get an eighth of the capacity, in number and in bytes: those that fail again and
+-- again must not delay the others. They get all that the others leave. While jobs of the list and due ones that have not
+-- failed both wait, each gets half of the rest, so that neither starves. Chance decides which is first, in case only one
+-- job fits: the failed ones in one claim of eight.
+local fresh, due, failing
 do
-    local capacity, turn = limit - kept, now % 2
+    local capacity, turn, eighth = limit - kept, now % 2, now_in_us % 8
+    local failed_share = math.min(failed_waiting,
+        math.max(math.floor((capacity + eighth) / 8), capacity - fresh_waiting - due_waiting))
+    capacity = capacity - failed_share
     local due_share = math.min(due_waiting, math.max(math.floor((capacity + turn) / 2), capacity - fresh_waiting))
     if sorts then
         fresh = place(math.min(sorted_waiting, capacity - due_share), sorted_jobs(sorted, shares))
     else
         fresh = list_place(jobs, head, math.min(fresh_waiting, capacity - due_share))
     end
-    due = place(due_share, function(start, stop)
-        return redis.call('ZRANGE', retry, start, stop)
-    end, function(n)
-        redis.call('ZREMRANGEBYRANK', retry, 0, n - 1)
-    end)
+    due, failing = due_place(retry, due_share), due_place(failed, failed_share)
     local one, other = fresh, due
     if turn == 1 then
         one, other = due, fresh
     end
+    if eighth == 7 then
+        take(failing, math.ceil((max_bytes - bytes) / 8))
+    end
     take(one, other.left > 0 and math.ceil((max_bytes - bytes) / 2) or max_bytes - bytes)
     take(other, max_bytes - bytes)
     take(one, max_bytes - bytes)
+    take(failing, max_bytes - bytes)
 end
 
-for _, from in ipairs({ moved, fresh, due }) do
+for _, from in ipairs({ moved, fresh, due, failing }) do
     if from.kept > 0 then
         from.remove(from.kept)
     end
 end
+is_failed_due_known = failing.kept == 0
 if sorts or sort == '1' then
     keep_shares(shares, sort == '1')
 end
@@ -329,7 +365,9 @@ local function end_too_large(body, i)
     local refused = undecided(wrapped, others, configuration)
     if refused then
         local head = deferred_head(wrapped, now, claim, 'JobTooLarge', refused)
-        redis.call('ZADD', retry, now + configuration_pause(wrapped, now), head .. original .. '}')
+        redis.call('ZADD', has_failed(body) and failed or retry, now + configuration_pause(wrapped, now),
+            head .. original .. '}')
+        is_failed_due_known = false
         deferred = deferred + notifications
         return
     end

@@ -1,4 +1,4 @@
--- Puts claims of a lane whose lease has expired back at the head of the list.
+-- Puts claims of a lane whose lease has expired back at the head of the list, or among the failed jobs.
 --
 -- KEYS  1 workers         ZSET   lane -> lease end (ms)
 --       2 claimed:<lane>  HASH   `<number>.<stamp>` -> job
@@ -11,6 +11,7 @@
 --       9 minute:         prefix of the minutes' counters
 --      10 campaigns       ZSET   campaigns by the time of their last settlement (ms)
 --      11 campaign:       prefix of the campaigns' counters
+--      12 failed          ZSET   jobs that failed, by the due time of their next attempt (ms)
 -- ARGV  1 lane            the lane whose lease has expired
 --       2 max reclaims    a job that was reclaimed more often is poison, and becomes a dead letter
 --       3 max dead        the maximum number of dead letters
@@ -30,7 +31,7 @@
 -- removes the lane. Each claim is pushed and removed in the same call: run twice, the second run finds what the first
 -- left.
 
-local workers, claimed, jobs, dead, dead_bytes, stats, results, worker_info, minutes, campaigns, campaign_prefix =
+local workers, claimed, jobs, dead, dead_bytes, stats, results, worker_info, minutes, campaigns, campaign_prefix, failed =
     unpack(KEYS)
 local lane, max_reclaims, max_dead, max_dead_age, max_dead_bytes, head_end, max_results = unpack(ARGV)
 local now = now_ms()
@@ -39,6 +40,7 @@ local MAX_CAMPAIGN_NAME = 100
 
 local wrong = wrong_type({
     [workers] = 'zset', [jobs] = 'list', [dead] = 'zset', [stats_key(stats, now)] = 'hash', [results] = 'stream',
+    [failed] = 'zset',
 })
 if wrong then
     return wrong
@@ -114,7 +116,7 @@ for _, field in ipairs(fields) do
     end
 end
 
-call_in_chunks(push_head(head_end), jobs, bodies)
+give_back(jobs, head_end, failed, now, bodies)
 local notifications, evicted, by_reason, by_campaign = 0, 0, {}, {}
 for index, letter in ipairs(letters) do
     local field, reason, detail, members, original = unpack(letter)

@@ -1,5 +1,5 @@
--- Puts a lane's unsettled claims back at the head of the list, in their old order, and then ends its lease. For a lane
--- that stops: the jobs that it gives back were not sent, so this is not counted as a reclaim.
+-- Puts a lane's unsettled claims back at the head of the list, in their old order, or among the failed jobs, and then ends
+-- its lease. For a lane that stops: the jobs that it gives back were not sent, so this is not counted as a reclaim.
 --
 -- KEYS  1 workers         ZSET   lane -> lease end (ms)
 --       2 claimed:<lane>  HASH   `<number>.<stamp>` -> job
@@ -8,7 +8,8 @@
 --       5 worker-info     HASH   lane -> its heartbeat
 --       6 configurations  HASH   digest of a configuration -> the time until which its workers count as living (ms)
 --       7 shares          HASH   the shares of keys; while it exists, the queue sorts its jobs
---       8 order:<process> STRING the command of an operator for the lane's process; given only if the process ends
+--       8 failed          ZSET   jobs that failed, by the due time of their next attempt (ms)
+--       9 order:<process> STRING the command of an operator for the lane's process; given only if the process ends
 -- ARGV  1 lane            its name
 --       2 head            the end of the jobs that is their head, LEFT or RIGHT
 --       3 configuration   the digest of the configuration by which the lane accepted jobs
@@ -23,19 +24,19 @@
 -- In a queue that sorts its jobs, claims go back in a wrapper: they have waited, and are not sorted behind the other jobs
 -- of their key again.
 
-local workers, claimed, inbox, jobs, worker_info, configurations, shares, command_key = unpack(KEYS)
+local workers, claimed, inbox, jobs, worker_info, configurations, shares, failed, command_key = unpack(KEYS)
 local lane, head, configuration, linger = unpack(ARGV)
 linger = tonumber(linger)
 
-local wrong = wrong_type({ [workers] = 'zset', [claimed] = 'hash', [inbox] = 'list', [jobs] = 'list' })
+local wrong = wrong_type({ [workers] = 'zset', [claimed] = 'hash', [inbox] = 'list', [jobs] = 'list', [failed] = 'zset' })
 if wrong then
     return wrong
 end
 write_when_full(workers)
 
-local push = push_head(head)
+local now = now_ms()
 local waited = redis.call('LRANGE', inbox, 0, GIVE_BACK_JOBS - 1)
-call_in_chunks(push, jobs, reversed(waited))
+call_in_chunks(push_head(head), jobs, reversed(waited))
 redis.call('LTRIM', inbox, #waited, -1)
 
 local fields, all = fields_to_give_back(claimed)
@@ -47,7 +48,7 @@ for i, field in ipairs(fields) do
     local body = redis.call('HGET', claimed, field)
     bodies[i] = sorts and as_waited(body) or body
 end
-call_in_chunks(push, jobs, bodies)
+give_back(jobs, head, failed, now, bodies)
 call_in_chunks('HDEL', claimed, fields)
 if #fields == all then
     end_lease(workers, worker_info, lane)
@@ -55,7 +56,6 @@ if #fields == all then
         redis.call('DEL', command_key)
     end
     local living_until = redis.pcall('HGET', configurations, configuration)
-    local now = now_ms()
     if type(living_until) == 'string' and (tonumber(living_until) or 0) > now + linger then
         redis.call('HSET', configurations, configuration, now + linger)
         if redis.call('HLEN', configurations) == 1 then

@@ -1,7 +1,7 @@
 -- Settles claims of a lane, each of them only while it is still the lane's own.
 --
 -- KEYS  1 claimed:<lane>  HASH   `<number>.<stamp>` -> job
---       2 retry           ZSET   wrapped jobs by due time (ms)
+--       2 retry           ZSET   scheduled and deferred jobs by due time (ms)
 --       3 dead            ZSET   dead letters by time (ms)
 --       4 dead-bytes      STRING sum of their lengths
 --       5 stats:          prefix of the day's counters
@@ -11,6 +11,8 @@
 --       9 cancelled       ZSET   cancelled jobs by time (ms), kept like dead letters
 --      10 cancelled-bytes STRING sum of their lengths
 --      11 job-commands    HASH   commands about jobs, and their `version`: a guard pauses its campaign
+--      12 failed          ZSET   jobs that failed, by the due time of their next attempt (ms)
+--      13 deliveries      HASH   deliveries and failures of apps and push types
 -- ARGV  1 lane            its name
 --       2 max dead        the maximum number of dead letters, and of cancelled jobs
 --       3 max dead age    their maximum age, ms
@@ -34,9 +36,19 @@
 --                                                claim `rest` of the others, whose job is `head`, the original, and '}'
 --         retry  claim delay head start length   some or all notifications of the job are due again in `delay` ms
 --                                                ('+500'), or at a time ('@1792800000000'), as a job of `head`, the
---                                                original, and '}'. The claim stays, for a later action that ends it
+--                                                original, and '}'. It waits among the failed jobs if its head has an
+--                                                `error`. The claim stays, for a later action that ends it
+--         fail   claim rule reason n delay head start length group app members results m
+--                                                n notifications of the job have failed and are due again in `delay` ms,
+--                                                as a job of `head`, which has an `error`, the original, and '}'. `rule`
+--                                                is `<never, always, own or server> <maximum attempts> <1 if they
+--                                                expire>` (see parts/attempts.lua). The failure is judged with the
+--                                                campaign, or with `group`, a push type and an app, and with `app`.
+--                                                Without an attempt left they become a dead letter with `members`, JSON
+--                                                members about it, and m results. The claim stays, too
 --         split  claim prefix cut cut_length start length pieces (token_start token_length)...
---                                                the job becomes pieces that are due at once. A piece is `prefix`, its
+--                                                the job becomes pieces that are due at once, among the failed jobs if
+--                                                `prefix` has an `error`. A piece is `prefix`, its
 --                                                tokens, which are the `token_length` bytes of the claimed job from
 --                                                `token_start`, and the original without its list of tokens, which is
 --                                                the `cut_length` bytes of the claimed job from `cut`; a `token_start`
@@ -45,24 +57,25 @@
 --                                                some or all become a dead letter with the original, and JSON members
 --                                                about it; with the reason Cancelled it is kept with the cancelled
 --                                                jobs. The claim stays, too
---         minute minutes jobs sorted inbox oldest n (field amount)...
+--         minute minutes jobs sorted inbox oldest n (field amount)... m (field amount)...
 --                                                the last action: the lane's sums since it last sent this action.
 --                                                They are added to the minute's counters, whose key begins with
 --                                                `minutes`, unless all claims are lost. The keys of the jobs, the
 --                                                sorted jobs and the inbox are for the sample of the backlog; `oldest`
 --                                                is the age in ms of the oldest job that the lane has claimed, '' if
---                                                unknown
--- Reply { settled, lost, evicted, stopped }
+--                                                unknown. The m sums are those of `deliveries`
+-- Reply { settled, lost, evicted, stopped, exhausted }
 --       settled           the number of claims that were the lane's own
 --       lost              the number of claims that were reclaimed, or settled before, and are left alone
 --       evicted           dead letters evicted to keep within the bounds
 --       stopped           { name, reason, ... } of the campaigns that their guards have paused now
+--       exhausted         { app, n, ... } of notifications that had no attempt left
 --
 -- Run twice, the second run finds no claims and does nothing. The action `minute` alone has no claims to find, so a
 -- lane sends it only once.
 
 local claimed, retry, dead, dead_bytes, stats, results, campaigns, campaign_prefix, cancelled, cancelled_bytes,
-    job_commands = unpack(KEYS)
+    job_commands, failed, deliveries = unpack(KEYS)
 local lane, max_dead, max_dead_age, max_dead_bytes, max_results, max_result_age = unpack(ARGV, 1, 6)
 local now = now_ms()
 local settled, lost, evicted = 0, 0, 0
@@ -75,7 +88,9 @@ local wrong = wrong_type({ [claimed] = 'hash', [stats_key(stats, now)] = 'hash' 
 -- Most settlements are a single acknowledgement, perhaps with the lane's sums, which uses no other keys.
 local after_ack = first_action == 'ack' and FIRST_ACTION + 3 + ARGV[FIRST_ACTION + 2]
 if not wrong and not (after_ack and (ARGV[after_ack] or 'minute') == 'minute') then
-    wrong = wrong_type({ [retry] = 'zset', [dead] = 'zset', [cancelled] = 'zset', [results] = 'stream' })
+    wrong = wrong_type({
+        [retry] = 'zset', [failed] = 'zset', [dead] = 'zset', [cancelled] = 'zset', [results] = 'stream',
+    })
 end
 if wrong then
     return wrong
@@ -125,8 +140,17 @@ local function original_of(body, start, length)
     return string.sub(body, start + 1, start + length)
 end
 
+-- Adds a job that waits until it is due.
+local function postpone(due, job)
+    redis.call('ZADD', has_failed(job) and failed or retry, due, job)
+end
+
 -- The arguments of the action `minute`.
-local minutes, jobs, sorted, inbox, oldest, sums
+local minutes, jobs, sorted, inbox, oldest, sums, delivered
+
+-- The notifications without an attempt left, for the reply; and the numbers of those that failed for the first time, by the
+-- field of their group.
+local exhausted, first_failures = {}, {}
 
 -- The index of the action; its arguments follow.
 local at = FIRST_ACTION
@@ -192,7 +216,7 @@ while at <= #ARGV do
                     tokens = string.sub(body, token_start + 1, token_start + tokens)
                 end
                 local piece = (pair - first) / 2 + 1
-                redis.call('ZADD', retry, now, string.format('%s,"claim":"%s:%s/%d","tokens":[%s],"job":%s}',
+                postpone(now, string.format('%s,"claim":"%s:%s/%d","tokens":[%s],"job":%s}',
                     prefix, lane, claim, piece, tokens, original))
             end
         end
@@ -205,9 +229,39 @@ while at <= #ARGV do
             if string.sub(delay, 1, 1) == '+' then
                 due = now + due
             end
-            redis.call('ZADD', retry, due, job)
+            postpone(due, job)
         end
         at = at + 6
+    elseif action == 'fail' then
+        local claim, rule, reason, n, delay, head, start, length, group, app, members, array, m = unpack(ARGV, at + 1, at + 13)
+        local body = redis.call('HGET', claimed, claim)
+        if body then
+            n, m = tonumber(n), tonumber(m)
+            local counts = attempt_counts(campaign and campaign_prefix .. campaign, campaign and by_campaign[campaign],
+                deliveries, group, app)
+            local attempt, is_last, is_first, facts = judge_failure(body, rule, now, counts)
+            if is_first and campaign then
+                add('failed', n)
+            elseif is_first then
+                first_failures[group] = (first_failures[group] or 0) + n
+            end
+            if is_last then
+                bury(dead, dead_bytes, now, lane .. ':' .. claim, 'AttemptsExhausted', members,
+                    original_of(body, start, length))
+                buried[dead] = dead_bytes
+                add('dead', n)
+                add('dead:AttemptsExhausted', n)
+                if m > 0 then
+                    add_results(results, max_results, array, m)
+                end
+                exhausted[#exhausted + 1], exhausted[#exhausted + 2] = app, n
+            else
+                postpone(now + delay, failed_head(head, attempt, facts) .. original_of(body, start, length) .. '}')
+                add('retried', n)
+                add('retried:' .. reason, n)
+            end
+        end
+        at = at + 14
     elseif action == 'dead' then
         local claim, reason, members, start, length = unpack(ARGV, at + 1, at + 5)
         local body = redis.call('HGET', claimed, claim)
@@ -225,7 +279,9 @@ while at <= #ARGV do
         minutes, jobs, sorted, inbox, oldest = unpack(ARGV, at + 1, at + 5)
         local last = at + 6 + 2 * ARGV[at + 6]
         sums = { unpack(ARGV, at + 7, last) }
-        at = last + 1
+        local last_sum = last + 1 + 2 * ARGV[last + 1]
+        delivered = { unpack(ARGV, last + 2, last_sum) }
+        at = last_sum + 1
     else
         return redis.error_reply('ERR settle: unknown action ' .. tostring(action))
     end
@@ -248,12 +304,16 @@ end
 write_results(results, max_results)
 -- The claims show that the sums were not added before: a second run finds none.
 if minutes and (settled > 0 or lost == 0) then
-    sample_backlog(minutes, now, jobs, sorted, inbox, retry)
+    sample_backlog(minutes, now, jobs, sorted, inbox, { retry, failed })
     note_oldest(minute_key(minutes, now), tonumber(oldest))
     add_to_minute(minutes, now, sums)
+    add_to_deliveries(deliveries, delivered)
+end
+for group, n in pairs(first_failures) do
+    add_to_deliveries(deliveries, { 'failed:' .. group, n })
 end
 -- About once per second: Redis drops blocks of old results. Last, because it would be allowed if its memory is full.
 if minutes and tonumber(max_result_age) > 0 then
     redis.pcall('XTRIM', results, 'MINID', '~', string.format('%.0f', now - max_result_age))
 end
-return { settled, lost, evicted, stopped }
+return { settled, lost, evicted, stopped, exhausted }

@@ -43,7 +43,7 @@ struct JobOptions: ParsableArguments {
 
     @Option(help: "Jobs of this campaign. Repeatable.") var campaign: [String] = []
 
-    @Option(help: "Jobs whose last failure has this reason, or prefix as in Too*. Repeatable.")
+    @Option(help: "Jobs whose last failure or deferral has this reason, or prefix as in Too*. Repeatable.")
     var reason: [String] = []
 
     @Option(help: "Jobs that contain this text as the producer wrote it, ignoring case. Repeatable.")

@@ -17,7 +17,7 @@ struct JobsList: AsyncParsableCommand {
 
     /// A member by which jobs can be counted.
     enum Group: String, CaseIterable {
-        case state, app, campaign, reason, topic, queue
+        case state, app, campaign, reason, deferral, topic, queue
     }
 
     @OptionGroup(title: "Queues") var queue: QueueOptions
@@ -29,7 +29,10 @@ struct JobsList: AsyncParsableCommand {
     @Flag(help: "Print the number of jobs.") var count = false
 
     @Option(
-        help: "Count by state, app, campaign, reason, topic or queue, or several, such as state,app.",
+        help: """
+            Count by state, app, campaign, reason (of the last failure), deferral (its reason), topic or queue, or several, \
+            such as state,app.
+            """,
         transform: { try Counts<Group>.groups($0, of: "jobs") })
     var by: [Group]?
 
@@ -84,6 +87,7 @@ struct JobsList: AsyncParsableCommand {
         case .campaign: job.campaign.map { String(buffer: $0) }
         case .topic: job.topic.map { String(buffer: $0) }
         case .reason: job.failure?.reason
+        case .deferral: job.deferral?.reason
         case .queue: queue
         }
     }

@@ -15,8 +15,8 @@ struct Status: AsyncParsableCommand {
             costs Redis little even with a large backlog.
 
               waiting   jobs in the list
-              due       retries whose time has come
-              later     retried, deferred and scheduled jobs
+              due       retrying, deferred and scheduled jobs whose time has come
+              later     the others of these jobs
               claimed   jobs that workers hold
               dead      dead letters
               oldest    age of the oldest waiting or due job, if known

@@ -138,12 +138,14 @@ struct StatusPage {
     /// Returns a line such as `of due and later: 12 retrying, 3 scheduled`; `nil` without such jobs.
     private static func postponed(_ queue: QueueStatus) -> String? {
         guard queue.due + queue.later > 0 else { return nil }
-        guard let retrying = queue.retrying, let scheduled = queue.scheduled, let deferred = queue.deferred else {
-            return "of due and later: too many to count here; see apns-worker jobs list --by state,reason"
+        var parts = queue.retrying > 0 ? ["\(Words.number(queue.retrying)) retrying"] : []
+        if let scheduled = queue.scheduled, let deferred = queue.deferred {
+            if scheduled > 0 { parts.append("\(Words.number(scheduled)) scheduled") }
+            if deferred > 0 { parts.append("\(Words.number(deferred)) deferred") }
+        } else {
+            parts.append("more than \(Words.number(PostponedCounts.maximumJobs)) scheduled or deferred")
         }
-        let parts = [(retrying, "retrying"), (scheduled, "scheduled"), (deferred, "deferred")].filter { $0.0 > 0 }
-        return parts.isEmpty
-            ? nil : "of due and later: " + parts.map { "\(Words.number($0.0)) \($0.1)" }.joined(separator: ", ")
+        return parts.isEmpty ? nil : "of due and later: " + parts.joined(separator: ", ")
     }
 
     private static func words(_ pause: PauseStatus, now: Int64) -> String {

@@ -57,7 +57,7 @@ struct QueueWatch: Service {
         for (client, queue) in zip(clients, configuration.queues) {
             let gauges = try await QueueGauges.read(client, queue.keys)
             sum.total += gauges.total
-            sum.retries += gauges.retries
+            sum.retries += gauges.failed
         }
         return sum
     }

@@ -1,11 +1,11 @@
--- Counts retried, scheduled and deferred jobs, some at a time.
+-- Counts scheduled and deferred jobs, some at a time.
 --
--- KEYS  1 retry           ZSET   wrapped jobs by due time (ms)
+-- KEYS  1 retry           ZSET   scheduled and deferred jobs by due time (ms)
 -- ARGV  1 start           the number of jobs that were counted before
 --       2 limit           the maximum number of jobs to count
 --       3 max bytes       the call ends with the job at which the jobs reach this total
--- Reply { all, counted, retrying, scheduled, deferred }
---       all               the number of retries
+-- Reply { all, counted, scheduled, deferred }
+--       all               the number of jobs of both kinds
 --       counted           the number of jobs that were counted by this call
 --
 -- Changes nothing. Only the wrapper is read, as text: a match is a member, because quotes within a string would be
@@ -20,7 +20,7 @@ if wrong then
     return wrong
 end
 
-local counted, bytes, retrying, scheduled, deferred = 0, 0, 0, 0, 0
+local counted, bytes, deferred = 0, 0, 0
 while counted < limit and bytes < max_bytes do
     local n = math.min(PORTION, limit - counted)
     local jobs = redis.call('ZRANGE', retry, start + counted, start + counted + n - 1)
@@ -28,12 +28,8 @@ while counted < limit and bytes < max_bytes do
         bytes = bytes + #job
         local stop = string.sub(job, 1, 17) == '{"apns_worker":1,' and string.find(job, '"job":', 1, true)
         local head = stop and string.sub(job, 1, stop) or ''
-        if string.find(head, '"why":"deferred"', 1, true) then
+        if string.find(head, ',"wait":{', 1, true) then
             deferred = deferred + 1
-        elseif string.find(head, '"why":"scheduled"', 1, true) or not string.find(head, ',"error":{', 1, true) then
-            scheduled = scheduled + 1
-        else
-            retrying = retrying + 1
         end
     end
     counted = counted + #jobs
@@ -41,4 +37,4 @@ while counted < limit and bytes < max_bytes do
         break
     end
 end
-return { redis.call('ZCARD', retry), counted, retrying, scheduled, deferred }
+return { redis.call('ZCARD', retry), counted, counted - deferred, deferred }
