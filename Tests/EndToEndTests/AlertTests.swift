@@ -219,7 +219,7 @@ extension EndToEnd {
 
         // MARK: APNs
 
-        private static let probes = ["--pause", "500", "--pause-cap", "1000"]
+        private static let probes: [String] = []
 
         private static let appScenes: [Scene] = [
             Scene("APNs refuses the key", ["AppPaused", "NotReady"], options: probes) { stage in

@@ -27,6 +27,15 @@ extension WorkerReport {
             var app: String?
         }
 
+        /// A record with a scope or state of another version can't be shown.
+        struct Scope: Decodable {
+            let record: ScopeRecord?
+
+            init(from decoder: any Decoder) throws {
+                do { record = try ScopeRecord(from: decoder) } catch is DecodingError { record = nil }
+            }
+        }
+
         var process: String?
         var host: String?
         var pid: Int?
@@ -47,6 +56,7 @@ extension WorkerReport {
         var rate: Double?
         var failover_watch: String?
         var redis: String?
+        var scopes: [Scope]?
         var apps: [App]?
         var more_apps: Int?
     }
@@ -82,6 +92,7 @@ extension WorkerReport {
         rate = max(0, min(form.rate ?? 0, 1e9))
         failoverWatch = form.failover_watch.map(Self.shown)
         redis = Self.shown(form.redis)
+        scopes = (form.scopes ?? []).prefix(Self.maximumScopes).compactMap { $0.record.map(Self.shown) }
         let apps = form.apps ?? []
         self.apps = apps.prefix(Self.maximumApps).map { app in
             var read = App()
@@ -101,6 +112,14 @@ extension WorkerReport {
             return read
         }
         moreApps = Self.count(form.more_apps)
+    }
+
+    private static func shown(_ scope: ScopeRecord) -> ScopeRecord {
+        ScopeRecord(
+            scope.scope, shown(scope.name), scope.state, app: scope.app.map(shown), reason: shown(scope.reason),
+            detail: scope.detail.map(shown), status: scope.status.map { count($0) }, failures: count(scope.failures),
+            since: Int64(count(Int(scope.since))), jobs: scope.jobs.prefix(ScopeRecord.maximumJobs).map(shown),
+            othersDelivered: count(scope.othersDelivered))
     }
 
     private static func shown(_ text: String?) -> String {

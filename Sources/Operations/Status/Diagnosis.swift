@@ -134,12 +134,6 @@ package struct Diagnosis {
 
     /// Returns the worst problem of an app.
     private func problem(of app: AppStatus) -> Problem? {
-        if let paused = app.paused, !paused.isByHand {
-            return Problem(
-                .appPaused, .app(app.name),
-                "app \(app.name) is paused" + Words.since(paused.since, now: status.at) + ": \(paused.reason)",
-                since: paused.since, hint: Self.hint(on: paused), [.resumeApp(app.name)])
-        }
         if app.lanesUnanswered > 0, app.paused == nil {
             return Problem(
                 .appUnanswered, .app(app.name),
@@ -164,14 +158,6 @@ package struct Diagnosis {
                 hint: "check the network and the proxy", [.check])
         }
         return nil
-    }
-
-    /// The first thing to do about an app that APNs refuses. Whole batches of refused tokens are a matter of the
-    /// environment.
-    private static func hint(on pause: PauseStatus) -> String {
-        ["BadDeviceToken", "DeviceTokenNotForTopic", "InvalidToken"].contains(pause.reason)
-            ? "check its environment and topic: most of its tokens are for another; no token was marked invalid"
-            : "fix its key, key ID, team ID, topic or environment"
     }
 
     private func problems(of queue: QueueStatus) -> [Problem] {

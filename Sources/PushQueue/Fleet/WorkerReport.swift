@@ -70,6 +70,8 @@ package struct WorkerReport: Sendable, Equatable {
     package static let maximumObstacles = 5
     /// The maximum number of apps in a report; those in trouble come first.
     package static let maximumApps = 50
+    /// The maximum number of scopes in a report; the slow ones come first.
+    package static let maximumScopes = 20
     /// The maximum length of a text, in characters.
     package static let maximumText = 200
 
@@ -100,6 +102,8 @@ package struct WorkerReport: Sendable, Equatable {
     /// The problems that have kept the lane from its work for a second or more, at most ``maximumObstacles``. A command
     /// to be quiet or to stop is not one.
     package var obstacles: [Obstacle] = []
+    /// The scopes that the lane has slowed down or suspects, at most ``maximumScopes``.
+    package var scopes: [ScopeRecord] = []
     /// Notifications that were sent and have no answer yet.
     package var inFlight = 0
     /// Notifications that have ended since the start, with any outcome.

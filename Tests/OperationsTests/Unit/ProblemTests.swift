@@ -43,8 +43,8 @@ struct ProblemTests {
         return app
     }
 
-    private static func pause(_ reason: String, until: Int64? = nil) -> PauseStatus {
-        .init(PauseRecord(reason: reason, since: now - 60_000, until: until))
+    private static func pause(_ reason: String) -> PauseStatus {
+        .init(PauseRecord(reason: reason, since: now - 60_000))
     }
 
     /// A fleet in which everything is wrong.
@@ -82,7 +82,7 @@ struct ProblemTests {
             worker("resting") { ($0.state, $0.queues) = (.quiet, ["quiet"]) },
         ]
         status.apps = [
-            app("refused") { $0.paused = pause("InvalidProviderToken", until: now + 60_000) },
+            app("refused") { $0.paused = pause("InvalidProviderToken") },
             app("unanswered") { $0.lanesUnanswered = 2 },
             app("erring") { ($0.serverError, $0.lanesWithServerErrors) = ("503 ServiceUnavailable", 1) },
             app("unconnected") { $0.state = .unconnected },
