@@ -216,7 +216,7 @@ extension EndToEnd {
         private static let probes = ["--pause", "500", "--pause-cap", "1000"]
 
         private static let appScenes: [Scene] = [
-            Scene("APNs refuses the key", ["AppPaused", "NotReady"], options: probes) { stage in
+            Scene("APNs refuses the key", ["AppRefused", "NotReady"], options: probes) { stage in
                 try await stage.rule("answer=InvalidProviderToken")
                 try stage.redis.push(TestJob.many(50, prefix: "a"))
                 try await stage.record("the app is paused") {
