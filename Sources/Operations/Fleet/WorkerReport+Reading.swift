@@ -23,6 +23,7 @@ extension WorkerReport {
         }
 
         struct Obstacle: Decodable {
+            var kind: String?
             var reason: String?
             var app: String?
         }
@@ -81,7 +82,8 @@ extension WorkerReport {
         configuration = form.configuration.flatMap { ConfigurationDigest($0) }
         obstacles = (form.obstacles ?? []).prefix(Self.maximumObstacles).compactMap { obstacle in
             let reason = Self.shown(obstacle.reason)
-            return reason.isEmpty ? nil : Obstacle(reason, app: obstacle.app.map(Self.shown))
+            let kind = obstacle.kind.flatMap(Obstacle.Kind.init(rawValue:)) ?? .other
+            return reason.isEmpty ? nil : Obstacle(kind, reason, app: obstacle.app.map(Self.shown))
         }
         inFlight = Self.count(form.in_flight)
         done = Self.count(form.done)

@@ -86,7 +86,7 @@ extension ByteBuffer {
     }
 
     fileprivate mutating func write(_ obstacle: WorkerReport.Obstacle) {
-        writeString(#"{"reason":"#)
+        writeString("{\"kind\":\"\(obstacle.kind.rawValue)\",\"reason\":")
         writeShort(obstacle.reason)
         if let app = obstacle.app {
             writeString(",\"app\":")
