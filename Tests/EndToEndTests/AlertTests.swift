@@ -226,14 +226,14 @@ extension EndToEnd {
                 try await stage.rule("answer=InvalidProviderToken")
                 try stage.redis.push(TestJob.many(50, prefix: "a"))
                 try await stage.record("the app is paused") {
-                    $0["breaker_state", ["state": "open"]] == 1 && $0.isUnready
+                    $0["app_state", ["state": "refused"]] == 1 && $0.isUnready
                 }
             },
             Scene("APNs answers with server errors", ["EndpointUnavailable", "NotReady"], options: probes) { stage in
                 try await stage.rule("answer=503")
                 try stage.redis.push(TestJob.many(50, prefix: "a"))
                 try await stage.record("it is seen") {
-                    $0["breaker_state", ["state": "unavailable"]] == 1 && $0.isUnready
+                    $0["app_state", ["state": "unavailable"]] == 1 && $0.isUnready
                 }
             },
             Scene("no server listens at the endpoint of the only app", ["NoConnection", "NotReady"], continues: true) {

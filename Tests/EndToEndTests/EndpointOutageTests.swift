@@ -41,7 +41,7 @@ extension EndToEnd {
             let view = try await FleetView(redis.url)
             #expect(view.apps.first?.state == "server_errors" && view.apps.first?.server_error == "ServiceUnavailable")
             let page = try await MetricsTests.page(port)
-            #expect(page.value("apns_worker_breaker_state", ["app": "default", "state": "unavailable"]) == 1)
+            #expect(page.value("apns_worker_app_state", ["app": "default", "state": "unavailable"]) == 1)
             let checked = try await CommandLineTests.run(
                 ["status", "--check"], environment: ["APNS_WORKER_REDIS_URL": redis.url])
             #expect(checked.ending == .exited(2) && checked.output.contains("server errors"), "\(checked.output)")

@@ -665,7 +665,7 @@ extension Problem {
                         Its topic or environment, or its credential: jobs are deferred without spending attempts, and probes are sent. Other apps are \
                         not affected.
                         """,
-                        #"max by (app) (apns_worker_breaker_state{state="open"}) == 1"#))
+                        #"max by (app) (apns_worker_app_state{state="refused"}) == 1"#))
             case .topic:
                 row(
                     .warning, "APNs refuses the notifications of a topic",
@@ -712,7 +712,7 @@ extension Problem {
                     APNs answers nothing, or server errors only. The app's jobs wait in Redis with no attempt spent, and one \
                     notification at a time is sent until it recovers. Nothing is lost.
                     """,
-                    #"max by (instance, app) (apns_worker_breaker_state{state="unavailable"}) == 1"#)
+                    #"max by (instance, app) (apns_worker_app_state{state="unavailable"}) == 1"#)
             ]
         ) { diagnosis in
             diagnosis.status.apps.filter { $0.state == .unanswered }.map { app in

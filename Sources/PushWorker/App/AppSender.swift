@@ -242,10 +242,10 @@ final class AppSender: GatewayDelegate {
     var failureCounts: [String: Int] { pastFailures.merging(transport.failureCounts, uniquingKeysWith: +) }
 
     /// The state of the app for metrics.
-    var state: BreakerState {
+    var state: AppState {
         if gate.pause != nil { return .paused }
         if scopes.isSilent(endpointScope) || scopes[endpointScope].fresh.isSlow { return .unavailable }
-        return sendsFreely ? .closed : .open
+        return sendsFreely ? .sending : .refused
     }
 
     /// The time without a proof, although there are jobs, after which the app counts as unable to send.

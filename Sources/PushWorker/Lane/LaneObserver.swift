@@ -173,7 +173,7 @@ final class LaneObserver {
                 failures: sender.failureCounts,
                 droppedAfterConfirmation: sender.droppedAfterConfirmation,
                 waiting: sender.line.count,
-                breaker: sender.state,
+                state: sender.state,
                 providerTokenAge: sender.credential.providerTokenAge(now: wall),
                 certificateEnd: sender.credential.certificateEnd,
                 sendTimes: .init(

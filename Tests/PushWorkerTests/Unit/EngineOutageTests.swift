@@ -56,9 +56,9 @@ struct EngineOutageTests {
         #expect(record.scope == .endpoint && record.state == .slow && record.reason == "ServiceUnavailable")
         #expect(record.jobs.isEmpty && record.failures >= 60)
         #expect(sender.problem?.contains("ServiceUnavailable") == true)
-        #expect(scene.lane.observer.report().apps.first?.breaker == .unavailable)
+        #expect(scene.lane.observer.report().apps.first?.state == .unavailable)
         scene.pass(.minutes(6)) { EngineScene.delivered }
-        #expect(sender.problem == nil && scene.lane.observer.report().apps.first?.breaker == .closed)
+        #expect(sender.problem == nil && scene.lane.observer.report().apps.first?.state == .sending)
     }
 
     @Test("does not delay another app")
