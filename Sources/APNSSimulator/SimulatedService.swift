@@ -62,10 +62,10 @@ final class SimulatedService: Sendable {
     var account: Account { state.withLock { $0.account } }
 
     /// The rules of HTTP/2 in the order in which they apply.
-    var rules: [FaultRule] { state.withLock { $0.rules.inForce } }
+    var rules: [FaultRule] { state.withLock { $0.rules.all } }
 
     /// The rules of the gateway in the order in which they apply.
-    var gatewayRules: [GatewayRule] { state.withLock { $0.gatewayRules.inForce } }
+    var gatewayRules: [GatewayRule] { state.withLock { $0.gatewayRules.all } }
 
     var delay: AnswerDelay? {
         get { state.withLock { $0.delay } }
@@ -210,16 +210,14 @@ extension SimulatedService {
         }
     }
 
-    /// Adds a connection to the feedback service, or a refused client, to the account.
-    func feedbackConnectionOpened(isRefused: Bool) -> FeedbackDelivery {
+    func feedbackClientRefused() { state.withLock { $0.account.feedback.refusedClients += 1 } }
+
+    /// Adds a connection to the feedback service to the account.
+    /// - Returns: its fault, if any, and a seed for its randomness.
+    func feedbackConnectionOpened() -> (fault: FeedbackAction?, seed: UInt64) {
         state.withLock { state in
-            if isRefused {
-                state.account.feedback.refusedClients += 1
-                return FeedbackDelivery(nil, seed: 0)
-            }
             state.account.feedback.connections += 1
-            let fault = state.feedbackRules.nextConnection(&state.generator)
-            return FeedbackDelivery(fault, seed: state.generator.next())
+            return (state.feedbackRules.nextConnection(&state.generator), state.generator.next())
         }
     }
 }

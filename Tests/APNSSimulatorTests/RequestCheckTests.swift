@@ -38,6 +38,7 @@ struct RequestCheckTests {
         PushCase("a priority of 7", 400, "BadPriority", ["apns-priority": "7"]),
         PushCase("background with priority 10", 400, "BadPriority", ["apns-push-type": "background"]),
         PushCase("an unknown push type", 400, "InvalidPushType", ["apns-push-type": "shout"]),
+        PushCase("the worker's word for unknown push types", 400, "InvalidPushType", ["apns-push-type": "other"]),
         PushCase("a collapse id of 65 bytes", 400, "BadCollapseId", ["apns-collapse-id": text(65)]),
         PushCase("no topic", 400, "MissingTopic", ["apns-topic": nil]),
         PushCase("a topic with a space", 400, "BadTopic", ["apns-topic": "com.example app"]),

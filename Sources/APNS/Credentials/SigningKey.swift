@@ -147,6 +147,7 @@ package enum ES256 {
             BN_free(s)
             return false
         }
+        // OpenSSL expects DER.
         var der: UnsafeMutablePointer<UInt8>?
         let length = i2d_ECDSA_SIG(pair, &der)
         guard length > 0, let der else { return false }

@@ -170,3 +170,20 @@ enum PushCertificateExtensions {
         return [tag, 0x80 | UInt8(length.count)] + length + contents
     }
 }
+
+/// A failure to generate or write the simulator's own certificates.
+package struct SimulatedAuthorityError: Error, Equatable, Sendable, CustomStringConvertible {
+    /// The problem, its place, and the remedy.
+    package let description: String
+
+    init(_ description: String) { self.description = description }
+
+    /// Describes an unexpected failure of OpenSSL.
+    init(openSSL what: String) {
+        var text = [CChar](repeating: 0, count: 256)
+        ERR_error_string_n(ERR_get_error(), &text, text.count)
+        ERR_clear_error()
+        let reason = String(decoding: text.prefix { $0 != 0 }.map(UInt8.init(bitPattern:)), as: UTF8.self)
+        self.init("OpenSSL could not \(what): \(reason)")
+    }
+}

@@ -110,34 +110,10 @@ package final class SimulatedAuthority: Sendable {
     private static func alternativeName(_ name: String) throws(SimulatedAuthorityError) -> String {
         var address = in6_addr()
         if inet_pton(AF_INET, name, &address) == 1 || inet_pton(AF_INET6, name, &address) == 1 { return "IP:\(name)" }
-        let isHostName =
-            !name.isEmpty && name.utf8.count <= 253
-            && name.utf8.allSatisfy { byte in
-                switch byte {
-                case 0x30...0x39, 0x41...0x5A, 0x61...0x7A, 0x2A, 0x2D, 0x2E, 0x5F: true
-                default: false
-                }
-            }
-        guard isHostName else {
+        guard (1...253).contains(name.utf8.count), name.utf8.allSatisfy({ $0.isOfName || $0 == UInt8(ascii: "*") })
+        else {
             throw SimulatedAuthorityError("'\(name)' is neither a host name nor an IP address; write names in ASCII")
         }
         return "DNS:\(name)"
-    }
-}
-
-/// A failure to generate or write the simulator's own certificates.
-package struct SimulatedAuthorityError: Error, Equatable, Sendable, CustomStringConvertible {
-    /// The problem, its place, and the remedy.
-    package let description: String
-
-    init(_ description: String) { self.description = description }
-
-    /// Describes an unexpected failure of OpenSSL.
-    init(openSSL what: String) {
-        var text = [CChar](repeating: 0, count: 256)
-        ERR_error_string_n(ERR_get_error(), &text, text.count)
-        ERR_clear_error()
-        let reason = String(decoding: text.prefix { $0 != 0 }.map(UInt8.init(bitPattern:)), as: UTF8.self)
-        self.init("OpenSSL could not \(what): \(reason)")
     }
 }

@@ -35,27 +35,16 @@ struct TopicFacts: Sendable, Equatable {
     var isListed: Bool
     /// True if it belongs to the client's certificate; false without one.
     var isOfCertificate: Bool
-    /// The push types whose suffix in Apple's table it has; a bit each.
-    private var suffixes: UInt32
     /// The topic, and the bundle identifiers that it can be derived from.
     private var names: [String]
 
     init(topic: String, listed: Set<String>, certificate: ClientCertificate?) {
-        isWellFormed =
-            !topic.isEmpty
-            && topic.utf8.allSatisfy { byte in
-                switch byte {
-                case 0x30...0x39, 0x41...0x5A, 0x61...0x7A, 0x2D, 0x2E, 0x5F: true
-                default: false
-                }
-            }
+        isWellFormed = !topic.isEmpty && topic.utf8.allSatisfy(\.isOfName)
         name = topic
         isListed = listed.isEmpty
         isOfCertificate = certificate?.listedTopics?.contains(topic) ?? false
-        suffixes = 0
         names = [topic]
-        for (index, type) in PushType.allCases.enumerated() where topic.hasSuffix(type.topicSuffix) {
-            suffixes |= 1 << UInt32(index)
+        for type in PushType.allCases where topic.hasSuffix(type.topicSuffix) {
             // An app can push to its bundle identifier and to all topics derived from it.
             let bundle = String(topic.dropLast(type.topicSuffix.count))
             if listed.contains(bundle) || listed.contains(topic) { isListed = true }
@@ -71,10 +60,17 @@ struct TopicFacts: Sendable, Equatable {
         grant.scope.topics.map { topics in names.contains { topics.contains($0) } } ?? true
     }
 
-    func ends(for type: PushType) -> Bool {
-        guard !type.topicSuffix.isEmpty else { return true }
-        guard let index = PushType.allCases.firstIndex(of: type) else { return false }
-        return suffixes & 1 << UInt32(index) != 0
+    /// Returns true if the topic has the suffix of the push type in Apple's table.
+    func ends(for type: PushType) -> Bool { name.hasSuffix(type.topicSuffix) }
+}
+
+extension UInt8 {
+    /// True for letters, digits, hyphens, dots and underscores.
+    var isOfName: Bool {
+        switch self {
+        case 0x30...0x39, 0x41...0x5A, 0x61...0x7A, 0x2D, 0x2E, 0x5F: true
+        default: false
+        }
     }
 }
 

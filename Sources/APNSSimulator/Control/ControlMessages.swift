@@ -52,7 +52,7 @@ extension Request {
     /// - Parameters:
     ///   - kind: `body` or `form`, for the error.
     ///   - limit: in bytes.
-    func bytes(ofThe kind: String, upTo limit: Int) async throws -> ByteBuffer {
+    func bytes(of kind: String, upTo limit: Int) async throws -> ByteBuffer {
         do {
             return try await body.collect(upTo: limit)
         } catch is NIOTooManyBytesError {
@@ -63,7 +63,7 @@ extension Request {
     /// Reads the body, a JSON object of at most 1 MiB.
     /// - Parameter example: a valid body, for the error.
     func control<Body: Decodable>(_ type: Body.Type, example: String) async throws -> Body {
-        let bytes = try await bytes(ofThe: "body", upTo: 1 << 20)
+        let bytes = try await bytes(of: "body", upTo: 1 << 20)
         do {
             return try JSONDecoder().decode(type, from: Data(bytes.readableBytesView))
         } catch {

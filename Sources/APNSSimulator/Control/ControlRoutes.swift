@@ -85,7 +85,7 @@ struct ControlRoutes: Sendable {
         example: String, to routes: inout RouteList
     ) {
         let answer = { @Sendable () throws -> Response in
-            try .control(["rules": service.state.withLock { $0[keyPath: script].inForce.map(\.text) }])
+            try .control(["rules": service.state.withLock { $0[keyPath: script].all.map(\.text) }])
         }
         routes.add(.get, path) { _, _ in try answer() }
         routes.add(.put, path, #" {"rules":["RULE"]}"#) { request, _ in

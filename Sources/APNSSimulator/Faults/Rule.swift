@@ -141,7 +141,7 @@ struct RuleScript<Action: RuleAction>: Sendable {
     }
 
     /// The rules in the order in which they apply, pending ones first.
-    var inForce: [Rule<Action>] { pending.map(\.rule) + rules }
+    var all: [Rule<Action>] { pending.map(\.rule) + rules }
 
     /// Replaces the rules and resets their counts.
     mutating func replace(_ rules: [Rule<Action>]) { self = RuleScript(rules, limit: limit) }

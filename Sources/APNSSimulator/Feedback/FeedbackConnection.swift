@@ -7,7 +7,13 @@ struct FeedbackConnection: BinaryConnection {
     init(_ service: SimulatedService, client: GatewayClient, at moment: SimulatedMoment) {
         self.service = service
         isRefused = client == .refused
-        delivery = service.feedbackConnectionOpened(isRefused: isRefused)
+        if isRefused {
+            service.feedbackClientRefused()
+            delivery = FeedbackDelivery(nil, seed: 0)
+        } else {
+            let (fault, seed) = service.feedbackConnectionOpened()
+            delivery = FeedbackDelivery(fault, seed: seed)
+        }
     }
 
     // Clients of the feedback service send nothing.

@@ -85,7 +85,8 @@ struct PushRequest {
             } else if name.equals("apns-priority") {
                 priority.read(&hasDuplicates) { Self.priority(value) }
             }
-        case 14 where name.equals("apns-push-type"): pushType.read(&hasDuplicates) { Self.pushType(value) }
+        case 14 where name.equals("apns-push-type"):
+            pushType.read(&hasDuplicates) { PushType(bytes: UnsafeRawBufferPointer(value)) }
         case 15 where name.equals("apns-expiration"): expiration.read(&hasDuplicates) { Self.epoch(value) }
         case 15 where name.equals("apns-channel-id"):
             channelID.read(&hasDuplicates) { ChannelRegistry.isID(value) ? Array(value) : nil }
@@ -133,11 +134,6 @@ struct PushRequest {
         default: path = .other
         }
         if bundleID.isEmpty { path = .other }
-    }
-
-    private static func pushType(_ value: UnsafeBufferPointer<UInt8>) -> PushType? {
-        // Most are alerts, and need no string.
-        value.equals("alert") ? .alert : PushType(rawValue: String(decoding: value, as: UTF8.self))
     }
 
     private static func priority(_ value: UnsafeBufferPointer<UInt8>) -> Int? {

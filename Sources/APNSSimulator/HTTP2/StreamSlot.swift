@@ -59,6 +59,7 @@ final class StreamSlot {
         uniqueID = uniqueText
     }
 
+    /// Records a header, if notifications are recorded.
     func record(name: UnsafeBufferPointer<UInt8>, value: UnsafeBufferPointer<UInt8>) {
         guard recorded != nil, name.first == UInt8(ascii: ":") || name.starts(with: "apns-".utf8) else { return }
         let name = name.equals("apns-request-id") ? "apns-id" : String(decoding: name, as: UTF8.self)

@@ -100,7 +100,7 @@ struct InboxRoutes: Sendable {
     }
 
     private func form<Form: Decodable>(_ type: Form.Type, _ request: Request) async throws -> Form {
-        let bytes = try await request.bytes(ofThe: "form", upTo: 64 << 10)
+        let bytes = try await request.bytes(of: "form", upTo: 64 << 10)
         do {
             return try URLEncodedFormDecoder().decode(type, from: String(buffer: bytes))
         } catch {
