@@ -69,7 +69,7 @@ final class ProtocolChecks {
     // MARK: Claims
 
     private func claimed(_ arguments: CommandArguments, _ reply: RESPReply) {
-        guard let claims = arguments.key(2), let workers = arguments.key(4), let lane = arguments.value(0),
+        guard let claims = arguments.key(3), let workers = arguments.key(5), let lane = arguments.value(0),
             reply.root[0].integer != 2
         else { return }
         let isIdle = arguments.value(3) == "0" && reply.root[7].integer == 0

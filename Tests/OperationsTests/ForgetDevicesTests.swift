@@ -142,8 +142,8 @@ struct ForgetDevicesTests {
             let change = try Self.change(Self.token)
             let plan = try await desk.plan(change)
             let groups = plan.groups
-            #expect(groups["job"] == 14 && groups["dead_letter"] == 3 && groups["cancelled_job"] == 1, "\(groups)")
-            #expect(groups["result"] == 3 && groups["parked_result"] == 1, "\(groups)")
+            #expect(groups["job"] == 15 && groups["dead_letter"] == 3 && groups["cancelled_job"] == 2, "\(groups)")
+            #expect(groups["result"] == 4 && groups["parked_result"] == 1, "\(groups)")
             #expect(groups["reserved_id"] == 1 && groups["job_command"] == 1, "\(groups)")
             for kind in ["invalid_token", "registration", "throttle"] { #expect(groups[kind] == 1, "\(kind)") }
             // As an invalid token, and as one that APNs throttles.
@@ -307,7 +307,7 @@ struct ForgetDevicesTests {
             #expect(!json.lowercased().contains(Self.other))
             let object = try #require(try JSONSerialization.jsonObject(with: Data(json.utf8)) as? [String: Any])
             func count(_ name: String) -> Int? { (object[name] as? [Any])?.count }
-            #expect(count("jobs") == 14 && count("dead_letters") == 4 && count("results") == 3)
+            #expect(count("jobs") == 15 && count("dead_letters") == 5 && count("results") == 4)
             #expect(count("parked_results") == 1 && count("ids") == 2)
             #expect(object["registered_at"] as? Int == 1_795_279_247_000 && object["invalid"] != nil)
             #expect(object["throttled_until"] as? Int == Int(Self.later))
