@@ -136,6 +136,21 @@ extension Problem {
             }
         },
         Kind(
+            "invalid_tokens_resharding", .redis, .critical,
+            "the number of shards of the invalid tokens is being changed, and workers that start wait for it",
+            hint: "if the command that does it was interrupted, complete it"
+        ) { diagnosis in
+            let status = diagnosis.status
+            guard let division = status.resharding, let change = division.change else { return [] }
+            return [
+                Finding(
+                    .shared(status.prefix),
+                    "the number of shards of the invalid tokens is being changed"
+                        + Words.since(change.since, now: status.at) + ", and workers that start wait for it",
+                    since: change.since, [.reshard(to: division.shards), .reshard(to: change.incomplete)])
+            ]
+        },
+        Kind(
             "wrong_key", .redis, .critical, "a key has the wrong type",
             hint: "rename or delete that key; workers then continue by themselves"
         ) { diagnosis in
