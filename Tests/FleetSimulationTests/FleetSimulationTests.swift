@@ -34,7 +34,7 @@ struct FleetSimulationTests {
         try simulation.run()
     }
 
-    @Test("while APNs refuses an app, probes are made one at a time and in time, and everything ends")
+    @Test("everything ends although APNs refuses an app again and again")
     func probes() throws {
         let server = try SimulatedServer()
         for seed in 1...5 as ClosedRange<UInt64> {

@@ -39,6 +39,8 @@ final class AppSender: GatewayDelegate {
     /// The notifications that the binary gateway has dropped after they had completed as confirmed.
     private var dropped = 0
 
+    /// What the lane has heard of all scopes.
+    private let scopes: Scopes
     // The scopes of the app; those of a notification also depend on its job and its key.
     private var scope: ScopeID = -1
     private var endpointScope: ScopeID = -1
@@ -62,6 +64,7 @@ final class AppSender: GatewayDelegate {
         self.ledger = ledger
         self.fleet = fleet
         self.transport = transport
+        scopes = lane.scopes.scopes
         rules = RoutedApp(configuration)
         credential = AppCredential(configuration.credential, jitter: lane.random(in: 0...300))
         rate = AppRate(configuration.name, lane, fleet, perSecond: configuration.maximumPerSecond)
@@ -82,8 +85,6 @@ final class AppSender: GatewayDelegate {
     var isConnected: Bool { transport.usableConnections > 0 || transport.isDormant }
 
     // MARK: Scopes
-
-    private var scopes: Scopes { lane.scopes.scopes }
 
     /// Finds the app's scopes again, because its configuration or credential may have changed.
     private func joinScopes() {
@@ -156,8 +157,10 @@ final class AppSender: GatewayDelegate {
 
     /// The number of isolated notifications beyond which fewer jobs are claimed.
     private static let manyIsolated = 1000
-    /// The number of notifications among which probes are chosen while nothing else may go.
-    private static let candidates = 20
+    /// The number of jobs among which probes are chosen while nothing else may go. Each makes room for another one after
+    /// ``turnOfCandidate``, so that good ones behind many bad ones get their turn.
+    private static let candidates = 200
+    private static let turnOfCandidate = TimeAmount.seconds(1)
 
     /// The number of notifications that the app could accept now.
     var capacity: Int {
@@ -646,7 +649,8 @@ final class AppSender: GatewayDelegate {
             deferResend(flight, obstacle.reason, delay: deferral(of: id, obstacle))
             return true
         }
-        while let id = line.ready.first, now - lane.jobs[id].readySince > Gate.patience,
+        let patience = isSlow ? Self.turnOfCandidate : Gate.patience
+        while let id = line.ready.first, now - lane.jobs[id].readySince > patience,
             case .wait(let obstacle) = decide(id, now: now)
         {
             _ = line.ready.removeFirst(in: lane.jobs)
@@ -1054,6 +1058,7 @@ final class AppSender: GatewayDelegate {
             line.isolatedMoved = now
             stamp(&inFlight[flight])
             if !scopes.isQuiet { recordProbe(flight) }
+            rate.spent(1)
             ledger.recordSubmission(of: inFlight[flight].job, isFirst: false)
         }
     }
@@ -1286,9 +1291,8 @@ final class AppSender: GatewayDelegate {
     ) -> Disposition.Finding {
         let isExpired = reason.code == .apns(.expiredProviderToken)
         let isRenewed = isExpired && tokens.renew(attempt.flight)
-        guard inFlight[attempt.flight].resends < Disposition.maximumResends, case .response(let response) = result else {
-            return .none
-        }
+        // Once for each notification: if another connection does not help, the credential is refused.
+        guard inFlight[attempt.flight].resends == 0, case .response(let response) = result else { return .none }
         let number = response.connection?.number ?? 0
         if let refused, number <= refused.newest { return .connectionRetired }
         if let refused, lane.now - refused.at < Self.secondTryInterval { return .none }

@@ -110,7 +110,7 @@ struct FleetPagesTests {
             (
                 Self.app(.paused) {
                     $0.paused = .init(PauseRecord(reason: "a new key", since: now - 180_000, by: "ana"))
-                }, "paused", .warning,
+                }, "paused", Elements.Tone.warning,
                 "An operator has paused it for 3 min, by ana: a new key. Its jobs wait until an operator resumes it."
             ),
             (
