@@ -253,18 +253,18 @@ final class Intake {
         if fleet.mayFindTokens, job.channel == nil { toLookUp.append(id) } else { sender.accept(id) }
     }
 
-    /// Returns the isolation of a job that waited because of a lost connection: alone if it was alone on it.
+    /// Returns the isolation of a job that waited because of a lost connection. An attempt is spent only by a
+    /// notification that was alone on it.
     private func isolation(of job: Job) -> Isolation {
         guard let failure = job.envelope.failure(in: job.body), let reason = failure.reason,
             Reason.Code(text: reason) == .request(.connectionLost)
         else { return .shared }
-        return job.envelope.why == nil ? .alone : .withFew
+        return job.envelope.attempt > 1 ? .alone : .withFew
     }
 
     /// True if a notification of the job has failed. A deferral is no failure.
     private func hasFailed(_ job: Job) -> Bool {
-        guard job.envelope.attempt == 1 else { return true }
-        return job.envelope.error != nil && job.envelope.why == nil
+        job.envelope.attempt > 1 || job.envelope.error != nil
     }
 
     // MARK: Look-up

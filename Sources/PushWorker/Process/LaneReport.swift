@@ -63,7 +63,7 @@ enum AppState: String, CaseIterable, Comparable {
     /// Paused by an operator.
     case paused
 
-    static func < (one: AppState, other: BreakerState) -> Bool {
+    static func < (one: AppState, other: AppState) -> Bool {
         allCases.firstIndex(of: one) ?? 0 < allCases.firstIndex(of: other) ?? 0
     }
 }
