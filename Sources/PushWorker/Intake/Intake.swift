@@ -262,9 +262,9 @@ final class Intake {
         return job.envelope.attempt > 1 ? .alone : .withFew
     }
 
-    /// True if a notification of the job has failed. A deferral is no failure.
+    /// True if a notification of the job has failed. A connection that was lost with others is no failure of theirs.
     private func hasFailed(_ job: Job) -> Bool {
-        job.envelope.attempt > 1 || job.envelope.error != nil
+        job.envelope.attempt > 1 || job.envelope.error != nil && isolation(of: job) == .shared
     }
 
     // MARK: Look-up
