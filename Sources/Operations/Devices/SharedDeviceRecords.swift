@@ -37,7 +37,7 @@ struct SharedDeviceRecords {
         return counts.filter { $0.value > 0 }
     }
 
-    /// Removes the records. The set of invalid tokens must not be being divided.
+    /// Removes the records.
     /// - Returns: the numbers by kind.
     /// - Throws: `RedisError`, or `QueueFailure`.
     func forget() async throws -> [DeviceRecordKind: Int] {
@@ -62,7 +62,7 @@ struct SharedDeviceRecords {
 
     /// Returns a function that returns the key of the hash with a token's registration.
     private func registrationKey() async throws -> (ByteBuffer) -> String {
-        let shards = try await invalidTokens.division().shards
+        let shards = try await invalidTokens.shards()
         return { [keys] token in
             keys.shard(TokenDivision.shard(of: token, among: shards), of: shards).registrations(of: token)
         }

@@ -26,7 +26,7 @@ package struct Diagnosis {
     package var problems: [Problem] {
         var problems = status.servers.flatMap(problems(of:))
         for queue in status.queues { problems += self.problems(of: queue) + deadLetterProblems(of: queue) }
-        problems += stoppedCampaigns + unreadState + failingWorkers + keys + goneWorkers
+        problems += stoppedCampaigns + unreadState + resharding + failingWorkers + keys + goneWorkers
         problems += status.apps.compactMap(problem(of:))
         for index in problems.indices { problems[index].access = access }
         // Others keep their order.
@@ -61,6 +61,19 @@ package struct Diagnosis {
                     hint: "bring that server back; until then its queues are shown only if --queue names them"))
         }
         return problems
+    }
+
+    /// An unfinished change of the number of shards of the invalid tokens, which keeps workers from starting.
+    private var resharding: [Problem] {
+        guard let division = status.resharding, let change = division.change else { return [] }
+        return [
+            Problem(
+                .resharding, .shared(status.prefix),
+                "the number of shards of the invalid tokens is being changed"
+                    + Words.since(change.since, now: status.at) + ", and workers that start wait for it",
+                since: change.since, hint: "if the command that does it was interrupted, complete it",
+                [.reshard(to: division.shards), .reshard(to: change.incomplete)])
+        ]
     }
 
     /// Workers that run and do not do their work.

@@ -13,6 +13,7 @@ package struct Problem: Encodable, Sendable {
         case queueUnreadable = "queue_unreadable"
         case sharedUnreadable = "shared_unreadable"
         case serverUnreachable = "server_unreachable"
+        case resharding = "invalid_tokens_resharding"
         case wrongKey = "wrong_key"
         case largeKey = "large_key"
         case noWorker = "no_worker"
@@ -36,7 +37,8 @@ package struct Problem: Encodable, Sendable {
                 .deadLetters, .largeKey, .campaignStopped:
                 false
             case .redisTooOld, .redisCluster, .redisReplica, .redisFull, .redisRefusesWrites, .queueUnreadable,
-                .sharedUnreadable, .serverUnreachable, .wrongKey, .noWorker, .workerNotReady, .workerSilent,
+                .sharedUnreadable, .serverUnreachable, .resharding, .wrongKey, .noWorker, .workerNotReady,
+                .workerSilent,
                 .appPaused,
                 .appUnconnected, .appUnanswered, .appServerErrors:
                 true

@@ -1,11 +1,8 @@
 import NIOCore
 import Redis
 
-/// A form of the set of invalid tokens: all its tokens, in some number of shards. The set has two forms while it is
-/// being divided in another way.
-///
-/// Each call names the step of the division that is known. Redis refuses a call of an earlier step: see
-/// ``TokenDivision/init(refusal:)``.
+/// A form of the set of invalid tokens: tokens in some number of shards. The set has two forms only while its number of shards
+/// is changed.
 package struct TokenForm {
     /// The completion of a call: its value, or the failure.
     package typealias Completion<Value> = ShardClients.Completion<Value>
@@ -27,12 +24,18 @@ package struct TokenForm {
     package typealias Group = (shard: TokenShard, indexes: [Int])
 
     /// The number of shards; 1 for a form that is not divided.
-    let shards: Int
-    let division: TokenDivision
+    package let shards: Int
     let keys: SharedKeys
     /// The time for which tokens and registrations are kept, in milliseconds; 0 to keep them forever.
     let maximumAge: Int
     let clients: ShardClients
+    /// Fails if the set may no longer have this form.
+    let check: ShardClients.Check
+
+    /// Returns the keys of the shard that a token is in.
+    package func shard(of token: ByteBuffer) -> TokenShard {
+        keys.shard(TokenDivision.shard(of: token, among: shards), of: shards)
+    }
 
     /// Returns the groups of tokens that are in one shard, in the order of the shards.
     package func groups(_ tokens: [ByteBuffer]) -> [Group] {
@@ -50,12 +53,11 @@ package struct TokenForm {
     // MARK: Reading
 
     /// Counts the tokens in some shards.
-    func sizes(of shards: Range<Int>, completion: @escaping Completion<[Int]>) {
+    package func sizes(of shards: Range<Int>, completion: @escaping Completion<[Int]>) {
         ShardClients.join(Array(shards), completion: completion) { index, completion in
             let shard = keys.shard(index, of: self.shards)
             clients.run(
-                .countInvalidTokens, [shard.tokens, shard.division],
-                arguments: { [division] in shard.append(division, to: &$0) },
+                .countInvalidTokens, [shard.tokens], if: check, arguments: { $0.append(shard.isShard ? 1 : 0) },
                 completion: completion, reading: { $0.number() })
         }
     }
@@ -90,10 +92,10 @@ package struct TokenForm {
         _ candidates: TokenList, in shard: TokenShard, _ completion: @escaping Completion<[Stored]>
     ) {
         clients.run(
-            .findInvalidTokens, [shard.tokens, shard.details, shard.facts, shard.division],
-            arguments: { [division] command in
+            .findInvalidTokens, [shard.tokens, shard.details, shard.facts], if: check,
+            arguments: { command in
                 command.append(candidates.bytes)
-                shard.append(division, to: &command)
+                command.append(shard.isShard ? 1 : 0)
             },
             completion: completion, reading: { Self.read(&$0, among: candidates) })
     }
@@ -145,11 +147,11 @@ package struct TokenForm {
     ) {
         clients.run(
             .addInvalidTokens,
-            [shard.tokens, shard.registrations, shard.details, shard.facts, shard.division] + changes(of: shard),
+            [shard.tokens, shard.registrations, shard.details, shard.facts] + changes(of: shard), if: check,
             expecting: tokens.count * 4,
-            arguments: { [maximumAge, division] command in
+            arguments: { [maximumAge] command in
                 command.append(maximumAge)
-                shard.append(division, to: &command)
+                command.append(shard.isShard ? 1 : 0)
                 for token in tokens {
                     command.append(token.token)
                     if let at = token.at { command.append(Int(at)) } else { command.append("") }
@@ -178,11 +180,11 @@ package struct TokenForm {
                 let shard = group.shard
                 clients.run(
                     .removeInvalidTokens,
-                    [shard.tokens, shard.registrations, shard.details, shard.division] + changes(of: shard),
+                    [shard.tokens, shard.registrations, shard.details] + changes(of: shard), if: check,
                     expecting: group.indexes.count * 2,
-                    arguments: { [maximumAge, division] command in
+                    arguments: { [maximumAge] command in
                         command.append(maximumAge)
-                        shard.append(division, to: &command)
+                        command.append(shard.isShard ? 1 : 0)
                         for index in group.indexes {
                             let (token, registeredAt) = removed[index]
                             command.append(token)

@@ -62,6 +62,12 @@ final class QueueConsumer {
     private var delegatedAt = NIODeadline.distantPast
     /// The lane's round in which the queue last had its turn.
     private var lastTurn = 0
+    /// The next step before a lease is asked for.
+    private var admission = Admission.due
+
+    /// An operator who changes the number of shards of the invalid tokens makes sure that no lane has a lease, and lanes take none
+    /// until that is done: they could look up no tokens.
+    private enum Admission { case due, asked, granted }
 
     private struct Heartbeat {
         var sentAt = NIODeadline.distantPast
@@ -109,6 +115,7 @@ final class QueueConsumer {
         outbox.writeUnconfirmed()
         waiting.ask()
         window.wake()
+        askForAdmission()
         report(.changed)
     }
 
@@ -155,7 +162,26 @@ final class QueueConsumer {
     }
 
     /// True if a claim could be made, given capacity for its jobs.
-    private var canClaim: Bool { !window.isAsking && store.isReady && !outbox.isFull }
+    private var canClaim: Bool { !window.isAsking && store.isReady && !outbox.isFull && isAdmitted }
+
+    /// True if the lane has a lease, or may ask for one.
+    private var isAdmitted: Bool { window.hasJoined || admission == .granted }
+
+    /// Finds out if the lane may ask for a lease. It may if the servers of the shared state can't be reached: others keep working
+    /// without them, too.
+    private func askForAdmission() {
+        guard !isAdmitted, admission == .due, store.isReady else { return }
+        admission = .asked
+        link.fleet.invalidTokens.checkDivision { [self] result in
+            if case .failure(let failure) = result, case .resharding = failure {
+                admission = .due
+                return link.refusals.recordRefusal(.invalidTokens, failure)
+            }
+            admission = .granted
+            link.refusals.recordAcceptance(.invalidTokens)
+            report(.changed)
+        }
+    }
 
     /// True while the consumer waits for nothing but jobs.
     var isAtRest: Bool {
@@ -179,6 +205,7 @@ final class QueueConsumer {
     }
 
     private func send(_ claim: ClaimWindow.Claim) {
+        admission = .due
         lease.recordRequest(count: claim.count, now: lane.now)
         let generation = queue.generation
         let configuration = if case .running = lane.state { queue.configuration } else { ConfigurationDigest?.none }
@@ -356,10 +383,13 @@ final class QueueConsumer {
 
     /// Renews the lease without a claim, unless something else has renewed it.
     func renewLeaseIfDue() {
+        askForAdmission()
         let isDue = lease.isDue(
             polls: window.polls, isQuiet: lane.isQuiet, hasJobs: lane.jobs.count > 0, isAtRest: delegate.isIdle,
             now: lane.now)
-        guard heartbeat.isUrgent || isDue, store.isReady, let claim = window.renewal(now: lane.now) else { return }
+        guard heartbeat.isUrgent || isDue, store.isReady, isAdmitted, let claim = window.renewal(now: lane.now) else {
+            return
+        }
         send(claim)
     }
 
@@ -392,6 +422,7 @@ final class QueueConsumer {
             link.refusals.recordAcceptance(request)
         }
         recovery.reset()
+        askForAdmission()
         report(.changed)
     }
 

@@ -624,6 +624,8 @@ final class FakeFleet: AppPauseStore, RateStore, GuardAuditStore, ProviderTokenS
     var durations = AppPauses.Durations()
     /// True if the set of invalid tokens can't be written.
     var refusesInvalidTokens = false
+    /// An unfinished change of the number of shards of the invalid tokens.
+    var resharding: TokenDivision?
     /// The tokens that were written to the set or that look-ups find.
     var invalid: [InvalidToken] = []
     var pauses: [String: PauseRecord] = [:]
@@ -720,6 +722,11 @@ final class FakeFleet: AppPauseStore, RateStore, GuardAuditStore, ProviderTokenS
 
     func share(_ offer: SharedProviderTokens.Offer, completion: @escaping Completion<SharedProviderTokens.Answer>) {
         later(completion) { [self] in providerToken.map { .other(ByteBuffer(string: $0)) } ?? .taken }
+    }
+
+    func checkDivision(completion: @escaping Completion<Void>) {
+        guard let resharding else { return later(completion) {} }
+        loop.assumeIsolated().scheduleTask(in: .milliseconds(1)) { completion(.failure(.resharding(resharding))) }
     }
 
     func count(completion: @escaping Completion<Int>) { later(completion) { [self] in invalid.count } }
