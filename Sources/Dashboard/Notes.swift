@@ -215,9 +215,6 @@ extension String {
         capitalizedFirst + (hasSuffix(".") || hasSuffix("?") || hasSuffix("!") ? "" : ".")
     }
 
-    /// The text with a capital letter, unless it begins with code.
-    var capitalizedFirst: String { prefix(1).uppercased() + dropFirst() }
-
     /// The text of a cell of a command's table, where `-` stands for nothing.
     var knownCell: String { self == "-" ? "" : self }
 }

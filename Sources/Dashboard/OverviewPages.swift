@@ -112,9 +112,9 @@ struct ProblemCards {
 
     private func cards(_ problems: [Problem]) -> [HTML] {
         var cards: [HTML] = []
-        var seen: Set<Problem.Kind> = []
-        for problem in problems where seen.insert(problem.kind).inserted {
-            let ofKind = problems.filter { $0.kind == problem.kind }
+        var seen: Set<String> = []
+        for problem in problems where seen.insert(problem.kind.name).inserted {
+            let ofKind = problems.filter { $0.kind.name == problem.kind.name }
             let shown = ofKind.count > Self.shownOfKind ? Self.shownOfKind - 1 : ofKind.count
             cards += ofKind.prefix(shown).map(card)
             guard ofKind.count > shown else { continue }
@@ -123,7 +123,7 @@ struct ProblemCards {
             }
             cards.append(
                 Elements.card(
-                    "The same problem for \(links.count) more", tone: problem.kind.isCritical ? .bad : .warning,
+                    "The same problem for \(links.count) more", tone: problem.isCritical ? .bad : .warning,
                     "<p>\(links.joined(separator: ", "))</p>"))
         }
         return cards
@@ -142,7 +142,7 @@ struct ProblemCards {
         }
         return Elements.card(
             "<a href=\"\(path(problem.object))\">\(Elements.prose(problem.message))</a>",
-            tone: problem.kind.isCritical ? .bad : .warning, tools: since,
+            tone: problem.isCritical ? .bad : .warning, tools: since,
             """
             \(if: !problem.hint.isEmpty, "<p>\(Elements.prose(problem.hint.capitalizedFirst))</p>")\
             \(if: !remedies.isEmpty, "<ul class=\"remedies\">\(remedies)</ul>")
@@ -161,6 +161,8 @@ extension Problem.Object {
         case .app(let name): ["apps", name]
         case .worker(let name): ["workers", name]
         case .campaign(let name): ["campaigns", name]
+        case .job: ["jobs"]
+        case .topic(_, let app), .credential(_, let app), .endpoint(_, let app): app.map { ["apps", $0] } ?? ["apps"]
         }
     }
 }
@@ -191,7 +193,7 @@ extension Remedy {
                 name: "change-dead-letters", title: "Requeue \(reason ?? "all")",
                 fields: [("action", "requeue"), ("queue", queue)] + (reason.map { [("reason", $0)] } ?? []))
         case .unquiet: Action(name: "work-worker", title: "Let all workers work", fields: [("all", "1")])
-        case .showCampaign, .listDeadLetters, .startWorker, .reshard, .check: nil
+        case .showCampaign, .showJobs, .listDeadLetters, .startWorker, .reshard, .check: nil
         }
     }
 

@@ -60,14 +60,12 @@ struct RedisPage: DashboardPage {
             """
     }
 
-    /// The problems of keys; those of a server are in its card.
+    /// The problems of Redis, except those in the cards of its servers.
     private func problems(_ status: FleetStatus) -> HTML {
-        let kinds: Set<Problem.Kind> = [
-            .wrongKey, .largeKey, .queueUnreadable, .sharedUnreadable, .serverUnreachable,
-        ]
+        let inCards = Set(QueueServer.Finding.Kind.allCases.map(\.rawValue))
         return HTML(
-            status.problems.filter { kinds.contains($0.kind) }.map {
-                Self.problem($0.message, $0.advice, isBad: $0.kind.isCritical)
+            status.problems.filter { $0.kind.part == .redis && !inCards.contains($0.kind.name) }.map {
+                Self.problem($0.message, $0.advice, isBad: $0.isCritical)
             })
     }
 

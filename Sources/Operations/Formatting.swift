@@ -27,6 +27,9 @@ package enum Moment {
 extension String {
     /// Returns the string with spaces appended up to a width.
     package func padded(to width: Int) -> String { self + String(repeating: " ", count: max(0, width - count)) }
+
+    /// The text with a capital letter, unless it begins with code.
+    package var capitalizedFirst: String { prefix(1).uppercased() + dropFirst() }
 }
 
 /// Numbers and times in the form in which they are shown.

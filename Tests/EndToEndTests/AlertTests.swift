@@ -340,10 +340,10 @@ extension EndToEnd {
             Scene("an operator has paused the queue", ["QueuePaused"]) { stage in
                 try await stage.restart {
                     try await stage.redis.apnsWorker(["pause", "--reason", "maintenance"]).succeeds()
-                    try stage.redis.push(oldJobs(1, age: 400))
+                    try stage.redis.push(oldJobs(1, age: 4000))
                 }
                 try await stage.record("it is seen") {
-                    $0["queue_paused"] == 1 && $0["queue_oldest_seconds"] > 300 && $0.isReady
+                    $0["queue_paused"] == 1 && $0["queue_oldest_seconds"] > 3600 && $0.isReady
                 }
             },
             Scene("the guard of a campaign has paused it", ["CampaignStopped"]) { stage in

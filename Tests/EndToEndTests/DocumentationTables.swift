@@ -1,6 +1,7 @@
 import APNS
 import Foundation
 import LegacyAPNS
+import Operations
 import PushJob
 import PushQueue
 import Telemetry
@@ -39,6 +40,7 @@ enum DocumentationTables {
             table(
                 ["Status", "Line", "When"],
                 NagiosStatus.allCases.map { ["\($0.rawValue)", "`\($0.word): …`", $0.meaning] })
+        case "problems": problems
         case "apns-worker": try await DocumentedCommand.read("apns-worker").markdown
         case "apns-simulator": try await DocumentedCommand.read("apns-simulator").markdown
         default: throw DocumentationError(description: "there is no table \(name)")
@@ -49,6 +51,21 @@ enum DocumentationTables {
     static func table(_ columns: [String], _ rows: [[String]]) -> String {
         let lines = [columns, columns.map { _ in "---" }] + rows.map { $0.map { $0.replacing("|", with: "\\|") } }
         return lines.map { "| " + $0.joined(separator: " | ") + " |\n" }.joined()
+    }
+
+    // MARK: Problems
+
+    /// The runbook: all problems, by the part of the fleet that has them.
+    private static var problems: String {
+        Problem.Kind.Part.allCases.map { part in
+            let rows = Problem.table.filter { $0.part == part }.map { kind in
+                let severity = kind.isInStatus ? kind.severity.rawValue : ""
+                let alerts = kind.alerts.map { "`\($0.name)`" }.joined(separator: "<br>")
+                return ["`\(kind.name)`", severity, kind.condition.capitalizedFirst, kind.action, alerts]
+            }
+            let title = part.title.capitalizedFirst
+            return "**\(title)**\n\n" + table(["Kind", "Severity", "Condition", "First step", "Alert"], rows)
+        }.joined(separator: "\n")
     }
 
     // MARK: Settings

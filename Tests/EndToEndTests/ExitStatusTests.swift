@@ -105,6 +105,26 @@ extension EndToEnd {
             }
         }
 
+        @Test("A paused queue with jobs that are two hours old is a warning, and a problem with its command.")
+        func oldPausedJobs() async throws {
+            let redis = try RedisServer()
+            let then = Int(Date.now.timeIntervalSince1970) - 7200
+            try redis.push(TestJob.many(50, prefix: "a", members: #""enqueued_at":\#(then),"#))
+            try await redis.apnsWorker(["pause", "--reason", "wrong template"]).succeeds()
+            let check = try await Self.check(redis.url)
+            #expect(check.ending == .exited(1), "\(check)")
+            #expect(
+                check.output.contains(
+                    /^WARNING: queue default is paused for \d+ m?s \(wrong template\), and its oldest job should have been sent 2 h ago$/
+                        .anchorsMatchLineEndings()),
+                "\(check)")
+            let view = try await FleetView(redis.url)
+            #expect(view.kinds == ["queue_paused default"] && view.problems[0].severity == "warning")
+            #expect(
+                view.problems[0].advice == "`apns-worker resume --queue default --redis \(redis.url)` ends its pause")
+            #expect(try await Self.check(redis.url, "--max-age", "3h").ending == .exited(0))
+        }
+
         @Test("dead letters above one per cent of the day's outcomes are a problem, with reasons and a command")
         func deadLetters() async throws {
             let redis = try RedisServer()

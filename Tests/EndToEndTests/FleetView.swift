@@ -5,7 +5,7 @@ import Testing
 /// The output of `apns-worker status --json`.
 struct FleetView: Decodable {
     struct Problem: Decodable {
-        let kind, subject, message, advice: String
+        let kind, severity, subject, message, advice: String
     }
 
     struct Pause: Decodable {

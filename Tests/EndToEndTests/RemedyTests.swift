@@ -1,4 +1,5 @@
 import Operations
+import TestSupport
 import Testing
 
 @testable import apns_worker
@@ -11,7 +12,7 @@ extension EndToEnd {
             .showCampaign("c"), .listDeadLetters(queue: "q"), .requeue(queue: "q", reason: "BadPayload"),
             .requeue(queue: "q", reason: nil), .unquiet, .startWorker(queues: ["q", "r"]), .check,
             .resumeApp("-a"), .resumeQueue("-q"), .requeue(queue: "-q", reason: "-r"), .listDeadLetters(queue: "-q"),
-            .startWorker(queues: ["-q"]),
+            .startWorker(queues: ["-q"]), .showJobs(["order-7", "-j"]),
         ]
 
         @Test("the command that a problem advises is one of the program", arguments: remedies)
@@ -25,6 +26,15 @@ extension EndToEnd {
             let asks =
                 [.cancelCampaign("c"), .requeue(queue: "q", reason: nil), .unquiet].contains(remedy) ? ["--yes"] : []
             #expect(throws: Never.self) { _ = try ApnsWorker.parseAsRoot(Array(words.dropFirst()) + asks) }
+        }
+
+        @Test("A command in the table of problems is one of the program.", arguments: Problem.table.map(\.name))
+        private func ofTable(name: String) async throws {
+            let kind = try #require(Problem.kind(name))
+            for match in (kind.action + " " + kind.hint).matches(of: /`apns-worker ([^`]*)`/) {
+                let names = match.1.split(separator: " ").prefix { !$0.hasPrefix("-") }.map(String.init)
+                try await CommandLineTests.run(["help"] + names).succeeds()
+            }
         }
     }
 }

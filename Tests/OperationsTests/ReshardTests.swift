@@ -270,15 +270,15 @@ struct ReshardTests {
                 await #expect(throws: QueueFailure.self) { try await other.scan(after: nil, withDetails: true) }
                 await #expect(throws: QueueFailure.self) { try await DeviceRecord.read(tokens[0], scene.fleet) }
                 let status = try await StatusReader(scene.fleet).read([])
-                let problem = try #require(status.problems.first { $0.kind == .resharding })
-                #expect(status.invalidTokens == 3000 && problem.kind.isCritical)
+                let problem = try #require(status.problems.first { $0.kind.name == "invalid_tokens_resharding" })
+                #expect(status.invalidTokens == 3000 && problem.isCritical)
                 #expect(problem.remedies == [.reshard(to: 1), .reshard(to: 16)])
                 let plan = try await scene.desk().plan(ReshardInvalidTokens(to: target))
                 #expect(plan.count == (target == 1 ? 0 : 3000) && plan.question != nil)
                 #expect(plan.notes.count == (target == 1 ? 1 : 0), "\(plan.notes)")
                 try await Self.reshard(scene, to: target)
                 #expect(try await other.find(Self.list(tokens)).count == 3000)
-                #expect(try await !StatusReader(scene.fleet).read([]).problems.contains { $0.kind == .resharding })
+                #expect(try await !StatusReader(scene.fleet).read([]).problems.contains { $0.kind.name == "invalid_tokens_resharding" })
                 try await Self.reshard(scene, to: 1)
             }
             // To a third number.

@@ -398,7 +398,7 @@ struct SortedJobsTests {
             try scene.run("HSET", "push:{shares}:shares", "time", "1")
             #expect(try await scene.fleet.search().names == ["sorted"])
             let status = try await StatusReader(scene.fleet).read(scene.fleet.queues())
-            #expect(status.queues.map(\.waiting) == [1] && status.problems.map(\.kind) == [.noWorker])
+            #expect(status.queues.map(\.waiting) == [1] && status.problems.map(\.kind.name) == ["no_worker"])
         }
     }
 }

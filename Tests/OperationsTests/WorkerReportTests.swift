@@ -21,7 +21,10 @@ struct WorkerReportTests {
         (report.process, report.host, report.processIdentifier, report.version) = (process, "host", 7, "1.2.3")
         (report.lane, report.lanes, report.state) = (1, 4, state)
         (report.inFlight, report.done, report.delivered, report.rate) = (30, 1000, 990, 12.5)
-        report.obstacles = [.init("Redis \"refuses\" claims\n"), .init("the app other is paused: x", app: "other")]
+        report.obstacles = [
+            .init(.redisRefuses, "Redis \"refuses\" claims\n"),
+            .init(.nothingSent, "the app other is paused: x", app: "other"),
+        ]
         (report.redis, report.apps, report.moreApps) = ("single", [app, other], 0)
         return report
     }
@@ -60,7 +63,9 @@ struct WorkerReportTests {
             if number == 9999 { app.failure = String(repeating: "é", count: 10_000) }
             return app
         }
-        report.obstacles = (0..<1000).map { .init("\($0)" + String(repeating: "\u{1}", count: 10_000), app: "é") }
+        report.obstacles = (0..<1000).map {
+            .init(.other, "\($0)" + String(repeating: "\u{1}", count: 10_000), app: "é")
+        }
         let heartbeat = WorkerHeartbeat(report, uptime: 1)
         #expect(heartbeat.members.readableBytes < 60_000)
         var json = ByteBuffer(string: "{")
@@ -86,7 +91,7 @@ struct WorkerReportTests {
             {"process":"a","host":"\\u001b[31mred\\u009b\\r\\n","version":"\(String(repeating: "v", count: 5000))",\
             "pid":-5,"lane":9223372036854775807,"done":9223372036854775807,"in_flight":-9223372036854775808,\
             "rate":-1e308,"updated_at":9223372036854775807,"state":"on fire","more_apps":9223372036854775807,\
-            "obstacles":[{},{"reason":"\\u001b[2J"},{"reason":"x\\u0007","app":"\\u009b"},{},{},{"reason":"sixth"}],\
+            "obstacles":[{},{"kind":"of another version","reason":"\\u001b[2J"},{"reason":"x\\u0007","app":"\\u009b"},{},{},{"reason":"sixth"}],\
             "apps":[{"name":"\\u001b]0;x\\u0007","usable":9223372036854775807,"pause":"\\u001b[2J"},{}]}
             """
         let report = try #require(read(json))
@@ -94,7 +99,7 @@ struct WorkerReportTests {
         #expect(report.processIdentifier == 0 && report.inFlight == 0 && report.rate == 0)
         #expect(report.done < 1 << 45 && report.updatedAt < 1 << 45 && report.lane < 1 << 45)
         #expect(report.state == .running)
-        #expect(report.obstacles == [.init("[2J"), .init("x", app: "")])
+        #expect(report.obstacles == [.init(.other, "[2J"), .init(.other, "x", app: "")])
         #expect(report.apps[0].name == "]0;x" && report.apps[0].pause == "[2J")
     }
 }

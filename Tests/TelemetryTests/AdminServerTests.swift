@@ -74,14 +74,23 @@ struct AdminServerTests {
         #expect(MetricsPage.Format(accept: accept) == format)
     }
 
-    @Test("a successful probe gets 200, another 503 with the problem and its duration, other paths a list of paths")
+    @Test(
+        "a successful probe gets 200, another 503 with each problem, its duration and advice, other paths a list of paths"
+    )
     func probes() async throws {
-        let bad = Probe("not ready", isGood: false, problems: [.init("Redis is gone", seconds: 12)])
+        let bad = Probe(
+            "not ready", isGood: false,
+            problems: [
+                .init("Redis is gone", seconds: 12, advice: "check Redis"), .init("the worker is draining", seconds: 1),
+            ])
         try await Self.with(Self.sources(readiness: bad)) { address in
             let alive = try await Self.curl("-w", "%{http_code}", address + "/healthz")
             #expect(alive == "alive\n200")
             let notReady = try await Self.curl("-w", "%{http_code}", address + "/readyz")
-            #expect(notReady == "not ready\n- Redis is gone (for 12 s)\n503")
+            #expect(
+                notReady
+                    == "not ready\n- Redis is gone (for 12 s)\n  → check Redis\n- the worker is draining (for 1 s)\n503"
+            )
             let head = try await Self.curl("-I", address + "/readyz")
             #expect(head.contains(" 503 "))
             let overview = try await Self.curl(address + "/")

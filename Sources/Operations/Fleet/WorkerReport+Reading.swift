@@ -23,8 +23,18 @@ extension WorkerReport {
         }
 
         struct Obstacle: Decodable {
+            var kind: String?
             var reason: String?
             var app: String?
+        }
+
+        /// A record with a scope or state of another version can't be shown.
+        struct Scope: Decodable {
+            let record: ScopeRecord?
+
+            init(from decoder: any Decoder) throws {
+                do { record = try ScopeRecord(from: decoder) } catch is DecodingError { record = nil }
+            }
         }
 
         var process: String?
@@ -47,6 +57,7 @@ extension WorkerReport {
         var rate: Double?
         var failover_watch: String?
         var redis: String?
+        var scopes: [Scope]?
         var apps: [App]?
         var more_apps: Int?
     }
@@ -71,7 +82,8 @@ extension WorkerReport {
         configuration = form.configuration.flatMap { ConfigurationDigest($0) }
         obstacles = (form.obstacles ?? []).prefix(Self.maximumObstacles).compactMap { obstacle in
             let reason = Self.shown(obstacle.reason)
-            return reason.isEmpty ? nil : Obstacle(reason, app: obstacle.app.map(Self.shown))
+            let kind = obstacle.kind.flatMap(Obstacle.Kind.init(rawValue:)) ?? .other
+            return reason.isEmpty ? nil : Obstacle(kind, reason, app: obstacle.app.map(Self.shown))
         }
         inFlight = Self.count(form.in_flight)
         done = Self.count(form.done)
@@ -82,6 +94,7 @@ extension WorkerReport {
         rate = max(0, min(form.rate ?? 0, 1e9))
         failoverWatch = form.failover_watch.map(Self.shown)
         redis = Self.shown(form.redis)
+        scopes = (form.scopes ?? []).prefix(Self.maximumScopes).compactMap { $0.record.map(Self.shown) }
         let apps = form.apps ?? []
         self.apps = apps.prefix(Self.maximumApps).map { app in
             var read = App()
@@ -101,6 +114,14 @@ extension WorkerReport {
             return read
         }
         moreApps = Self.count(form.more_apps)
+    }
+
+    private static func shown(_ scope: ScopeRecord) -> ScopeRecord {
+        ScopeRecord(
+            scope.scope, shown(scope.name), scope.state, app: scope.app.map(shown), reason: shown(scope.reason),
+            detail: scope.detail.map(shown), status: scope.status.map { count($0) }, failures: count(scope.failures),
+            since: Int64(count(Int(scope.since))), jobs: scope.jobs.prefix(ScopeRecord.maximumJobs).map(shown),
+            othersDelivered: count(scope.othersDelivered))
     }
 
     private static func shown(_ text: String?) -> String {

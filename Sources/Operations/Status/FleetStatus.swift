@@ -24,6 +24,8 @@ package struct FleetStatus: Encodable, Sendable {
     package var queues: [QueueStatus] = []
     package var workers: [WorkerStatus] = []
     package var apps: [AppStatus] = []
+    /// The scopes that lanes have slowed down, or suspect.
+    package var scopes: [ScopeStatus] = []
     /// The number of tokens in the set of invalid tokens.
     package var invalidTokens = 0
     /// Notifications that ended per second over the last minute, as the workers report it.

@@ -94,7 +94,8 @@ struct LaneSightings {
         worker.rate = reports.reduce(0) { $0 + $1.rate }
         let obstacles = reports.flatMap(\.obstacles)
         worker.notReady = Set(obstacles.map(\.reason)).sorted()
-        worker.ownObstacles = Set(obstacles.filter { $0.app == nil }.map(\.reason)).sorted()
+        for obstacle in obstacles.filter({ $0.app == nil }).sorted(by: { $0.reason < $1.reason })
+        where obstacle != worker.ownObstacles.last { worker.ownObstacles.append(obstacle) }
         worker.failoverWatch = reports.lazy.compactMap(\.failoverWatch).first
         worker.state = state(reports)
         // A worker that could not renew its lease may well be alive.

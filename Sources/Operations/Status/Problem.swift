@@ -1,72 +1,27 @@
 import PushQueue
 
-/// A problem that needs an operator.
+/// A problem that needs an operator: a kind from the table of problems, and what has it.
 package struct Problem: Encodable, Sendable {
-    package enum Kind: String, CaseIterable, Encodable, Sendable {
-        case redisTooOld = "redis_too_old"
-        case redisCluster = "redis_is_cluster"
-        case redisReplica = "redis_is_replica"
-        case redisFull = "redis_full"
-        case redisNearlyFull = "redis_nearly_full"
-        case redisRefusesWrites = "redis_refuses_writes"
-        case redisEvicts = "redis_evicts"
-        case queueUnreadable = "queue_unreadable"
-        case sharedUnreadable = "shared_unreadable"
-        case serverUnreachable = "server_unreachable"
-        case resharding = "invalid_tokens_resharding"
-        case wrongKey = "wrong_key"
-        case largeKey = "large_key"
-        case noWorker = "no_worker"
-        case workerGone = "worker_gone"
-        case workerNotReady = "worker_not_ready"
-        case workerSilent = "worker_silent"
-        case failoversUnwatched = "failovers_unwatched"
-        case appPaused = "app_paused"
-        case appUnconnected = "app_unconnected"
-        case appUnanswered = "app_unanswered"
-        case appServerErrors = "app_server_errors"
-        case differentApps = "different_apps"
-        case tooOld = "too_old"
-        case deadLetters = "dead_letters"
-        case campaignStopped = "campaign_stopped"
-
-        /// True if jobs are not sent, or may be lost. Otherwise the problem is a warning.
-        package var isCritical: Bool {
-            switch self {
-            case .redisNearlyFull, .redisEvicts, .workerGone, .failoversUnwatched, .differentApps, .tooOld,
-                .deadLetters, .largeKey, .campaignStopped:
-                false
-            case .redisTooOld, .redisCluster, .redisReplica, .redisFull, .redisRefusesWrites, .queueUnreadable,
-                .sharedUnreadable, .serverUnreachable, .resharding, .wrongKey, .noWorker, .workerNotReady,
-                .workerSilent,
-                .appPaused,
-                .appUnconnected, .appUnanswered, .appServerErrors:
-                true
-            }
-        }
-    }
-
     package let kind: Kind
-    /// The thing that has the problem.
-    package let object: Object
-    /// The problem.
-    package let message: String
-    /// The time at which it began, in milliseconds since 1970, if known.
-    package let since: Int64?
-    /// The first thing to do, as a clause; empty if the remedies are all.
-    package let hint: String
-    /// The things that help, in the order in which they make sense.
-    package let remedies: [Remedy]
+    private let finding: Finding
     /// The fleet that has the problem, for commands.
-    package var access = FleetAccess()
+    package let access: FleetAccess
 
-    package init(
-        _ kind: Kind, _ object: Object, _ message: String, since: Int64? = nil, hint: String = "",
-        _ remedies: [Remedy] = []
-    ) {
-        (self.kind, self.object, self.message) = (kind, object, message)
-        (self.since, self.hint, self.remedies) = (since, hint, remedies)
+    init(_ kind: Kind, _ finding: Finding, _ access: FleetAccess) {
+        (self.kind, self.finding, self.access) = (kind, finding, access)
     }
+
+    package var isCritical: Bool { kind.severity == .critical }
+    /// The thing that has the problem.
+    package var object: Object { finding.object }
+    /// The problem.
+    package var message: String { finding.message }
+    /// The time at which it began, in milliseconds since 1970, if known.
+    package var since: Int64? { finding.since }
+    /// The first thing to do, as a clause; empty if the remedies are all.
+    package var hint: String { finding.hint ?? kind.hint }
+    /// The things that help, in the order in which they make sense.
+    package var remedies: [Remedy] { finding.remedies }
 
     /// The name of the object.
     package var subject: String { object.name }
@@ -76,16 +31,34 @@ package struct Problem: Encodable, Sendable {
         ([hint] + remedies.compactMap { $0.words(access) }).filter { !$0.isEmpty }.joined(separator: "; ")
     }
 
-    private enum CodingKeys: String, CodingKey { case kind, subject, message, since, advice, commands }
+    private enum CodingKeys: String, CodingKey { case kind, severity, subject, message, since, advice, commands }
 
     package func encode(to encoder: any Encoder) throws {
         var members = encoder.container(keyedBy: CodingKeys.self)
-        try members.encode(kind, forKey: .kind)
+        try members.encode(kind.name, forKey: .kind)
+        try members.encode(kind.severity.rawValue, forKey: .severity)
         try members.encode(subject, forKey: .subject)
         try members.encode(message, forKey: .message)
         try members.encodeIfPresent(since, forKey: .since)
         try members.encode(advice, forKey: .advice)
         try members.encode(remedies.map { $0.command(access) }, forKey: .commands)
+    }
+
+    /// A problem as a row of the table measures it.
+    package struct Finding: Sendable {
+        let object: Object
+        let message: String
+        let since: Int64?
+        /// The first thing to do, as a clause; `nil` for that of the row.
+        let hint: String?
+        let remedies: [Remedy]
+
+        init(
+            _ object: Object, _ message: String, since: Int64? = nil, hint: String? = nil, _ remedies: [Remedy] = []
+        ) {
+            (self.object, self.message, self.since) = (object, message, since)
+            (self.hint, self.remedies) = (hint, remedies)
+        }
     }
 
     /// A thing that has problems.
@@ -96,13 +69,19 @@ package struct Problem: Encodable, Sendable {
         case worker(String)
         case campaign(String)
         case key(String)
+        case job(String)
+        /// A topic, a credential or an endpoint, and the app that uses it.
+        case topic(String, app: String?)
+        case credential(String, app: String?)
+        case endpoint(String, app: String?)
         /// The state that all queues share, by its prefix.
         case shared(String)
 
         package var name: String {
             switch self {
             case .server(let name), .queue(let name), .app(let name), .worker(let name), .campaign(let name),
-                .key(let name), .shared(let name):
+                .key(let name), .shared(let name), .job(let name), .topic(let name, _), .credential(let name, _),
+                .endpoint(let name, _):
                 name
             }
         }
@@ -111,7 +90,7 @@ package struct Problem: Encodable, Sendable {
 
 /// The limits beyond which something needs attention.
 package struct ProblemLimits: Sendable {
-    /// The maximum age of the oldest job, in ms; `nil` for any age.
+    /// The maximum age of the oldest job, in ms; `nil` for ``defaultAge``, or ``defaultPausedAge`` in a paused queue.
     package var age: Int64?
     /// The maximum number of a queue's dead letters; `nil` for any number.
     package var dead: Int?
@@ -119,9 +98,11 @@ package struct ProblemLimits: Sendable {
     /// least ``leastDead`` of them.
     package var deadShare: Double?
 
+    package static let defaultAge: Int64 = 10 * 60_000
+    package static let defaultPausedAge: Int64 = 60 * 60_000
     package static let defaultDeadShare = 0.01
     package static let leastDead = 10
 
-    /// Makes limits that apply only to dead letters.
+    /// Makes the default limits.
     package init() {}
 }

@@ -38,6 +38,8 @@ package struct QueueStatus: Encodable, Sendable {
     package var stoppedCampaigns: [String: CampaignStop] = [:]
     /// The workers by their apps, if they do not all have the same.
     package var differentApps: [WorkersWithApps] = []
+    /// Jobs that could be in flight by now.
+    package var ready: Int { waiting + due }
     /// The error because of which the queue could not be read.
     package var error: String?
     /// True if its server did not answer.

@@ -5,6 +5,8 @@ package enum Remedy: Sendable, Equatable {
     case resumeCampaign(String)
     case cancelCampaign(String)
     case showCampaign(String)
+    /// Shows the jobs with some IDs.
+    case showJobs([String])
     case listDeadLetters(queue: String)
     /// Sends dead letters again: those with a reason, or all of the queue.
     case requeue(queue: String, reason: String?)
@@ -26,6 +28,7 @@ package enum Remedy: Sendable, Equatable {
         case .resumeCampaign(let name): return access.command(["campaign", "resume"], name)
         case .cancelCampaign(let name): return access.command(["campaign", "cancel"], name)
         case .showCampaign(let name): return access.command(["campaign", "show"], name)
+        case .showJobs(let ids): return access.command(["jobs", "show"] + ids.flatMap { option("--id", $0) })
         case .listDeadLetters(let queue): return access.command(["dead", "list"] + option("--queue", queue))
         case .requeue(let queue, let reason):
             return access.command(
@@ -48,6 +51,7 @@ package enum Remedy: Sendable, Equatable {
         case .resumeCampaign: "`\(command)` continues"
         case .cancelCampaign: "`\(command)` ends it"
         case .showCampaign: "`\(command)` has the numbers"
+        case .showJobs(let ids): "`\(command)` shows \(ids.count == 1 ? "it" : "them")"
         case .listDeadLetters: "`\(command)` shows them"
         case .requeue: "once the cause is fixed, `\(command)` sends them"
         case .unquiet: "`\(command)` does the former"

@@ -43,6 +43,7 @@ package struct StatusReader: Sendable {
         status.rate = reports.reduce(0) { $0 + $1.rate }
         let pauses = try await readShared(&status, names)
         status.apps = AppStatus.apps(reports, names: names, pauses: pauses)
+        status.scopes = ScopeStatus.scopes(reports)
         status.notes += Self.notes(reports)
         if let incomplete = found.incomplete { status.notes.append(incomplete) }
         status.searchError = found.unsearched?.headline

@@ -27,7 +27,7 @@ package struct WorkerStatus: Encodable, Sendable {
     /// The problems that keep it from its work, one sentence each.
     package var notReady: [String] = []
     /// Those problems that are not about an app: an app's problems are shown with the app.
-    package var ownObstacles: [String] = []
+    package var ownObstacles: [WorkerReport.Obstacle] = []
     /// The reason why it learns late of failovers that Sentinels announce; `nil` if it does not.
     package var failoverWatch: String?
     /// Notifications without an answer.

@@ -53,6 +53,14 @@ package struct WorkerHeartbeat: Sendable {
             }
             json.writeString("]")
         }
+        if !report.scopes.isEmpty {
+            json.writeString(",\"scopes\":[")
+            for (index, scope) in report.scopes.prefix(WorkerReport.maximumScopes).enumerated() {
+                if index > 0 { json.writeString(",") }
+                json.write(scope)
+            }
+            json.writeString("]")
+        }
         json.writeString(",\"apps\":[")
         let apps = Self.chosen(report.apps)
         for (index, app) in apps.enumerated() {
@@ -78,13 +86,31 @@ extension ByteBuffer {
     }
 
     fileprivate mutating func write(_ obstacle: WorkerReport.Obstacle) {
-        writeString(#"{"reason":"#)
+        writeString("{\"kind\":\"\(obstacle.kind.rawValue)\",\"reason\":")
         writeShort(obstacle.reason)
         if let app = obstacle.app {
             writeString(",\"app\":")
             writeShort(app)
         }
         writeString("}")
+    }
+
+    fileprivate mutating func write(_ scope: ScopeRecord) {
+        writeString("{\"scope\":\"\(scope.scope.rawValue)\",\"state\":\"\(scope.state.rawValue)\",\"name\":")
+        writeShort(scope.name)
+        for (key, text) in [("app", scope.app), ("reason", scope.reason), ("detail", scope.detail)] {
+            guard let text else { continue }
+            writeString(",\"\(key)\":")
+            writeShort(text)
+        }
+        if let status = scope.status { writeString(",\"status\":\(status)") }
+        writeString(",\"failures\":\(scope.failures),\"since\":\(scope.since)")
+        writeString(",\"others_delivered\":\(scope.othersDelivered),\"jobs\":[")
+        for (index, job) in scope.jobs.prefix(ScopeRecord.maximumJobs).enumerated() {
+            if index > 0 { writeString(",") }
+            writeShort(job)
+        }
+        writeString("]}")
     }
 
     fileprivate mutating func write(_ app: WorkerReport.App) {

@@ -50,13 +50,33 @@ package struct WorkerReport: Sendable, Equatable {
 
     /// A problem that keeps the lane from its work.
     package struct Obstacle: Sendable, Equatable {
+        /// The kind of obstacle. The raw value is that of its row in the table of problems.
+        package enum Kind: String, Sendable, CaseIterable {
+            case starting = "worker_starting"
+            case draining = "worker_draining"
+            case quiet = "worker_quiet"
+            /// An event loop does not run.
+            case stuck = "loop_stuck"
+            /// Redis can't be reached, or does not answer.
+            case redisUnavailable = "redis_unavailable"
+            /// Redis answers requests with errors.
+            case redisRefuses = "redis_refuses_requests"
+            case noLease = "no_lease"
+            /// No app can send.
+            case nothingSent = "nothing_sent"
+            /// A kind that this version does not know.
+            case other = "worker_not_ready"
+        }
+
+        package var kind: Kind
         /// The problem, in a sentence.
         package var reason: String
-        /// The app with the problem; `nil` for a problem with Redis.
+        /// The app with the problem; `nil` if it is not that of one app.
         package var app: String?
 
         /// Makes an obstacle from its parts.
-        package init(_ reason: String, app: String? = nil) {
+        package init(_ kind: Kind, _ reason: String, app: String? = nil) {
+            self.kind = kind
             self.reason = reason
             self.app = app
         }
@@ -70,6 +90,8 @@ package struct WorkerReport: Sendable, Equatable {
     package static let maximumObstacles = 5
     /// The maximum number of apps in a report; those in trouble come first.
     package static let maximumApps = 50
+    /// The maximum number of scopes in a report; the slow ones come first.
+    package static let maximumScopes = 20
     /// The maximum length of a text, in characters.
     package static let maximumText = 200
 
@@ -100,6 +122,8 @@ package struct WorkerReport: Sendable, Equatable {
     /// The problems that have kept the lane from its work for a second or more, at most ``maximumObstacles``. A command
     /// to be quiet or to stop is not one.
     package var obstacles: [Obstacle] = []
+    /// The scopes that the lane has slowed down or suspects, at most ``maximumScopes``.
+    package var scopes: [ScopeRecord] = []
     /// Notifications that were sent and have no answer yet.
     package var inFlight = 0
     /// Notifications that have ended since the start, with any outcome.

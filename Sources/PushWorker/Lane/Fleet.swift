@@ -152,9 +152,11 @@ final class Fleet {
         refusals = Refusals(lane, logger: lane.logger) { "\($0)" }
     }
 
-    /// The problems that keep the lane from the state, a sentence each.
-    var problems: [String] {
-        store.isReady ? refusals.problems : ["Redis cannot be reached for the state that all workers share"]
+    /// The problems that keep the lane from the state.
+    var problems: [WorkerReport.Obstacle] {
+        store.isReady
+            ? refusals.problems.map { .init(.redisRefuses, $0) }
+            : [.init(.redisUnavailable, "Redis cannot be reached for the state that all workers share")]
     }
 
     /// Reads the state if it is out of date. Tokens of jobs accepted from now on are looked up after it on the same

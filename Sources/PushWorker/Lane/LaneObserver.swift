@@ -49,29 +49,29 @@ final class LaneObserver {
 
     // MARK: Problems
 
-    /// The problems that prevent the lane from working, a sentence each.
-    var problems: [String] {
-        let state: [String] =
+    /// The problems that prevent the lane from working.
+    var problems: [WorkerReport.Obstacle] {
+        let state: [WorkerReport.Obstacle] =
             switch context.state {
-            case .starting: ["the worker is starting"]
-            case .draining, .stopped: ["the worker is draining"]
-            case .quiet: ["the worker is quiet: it claims no jobs until an operator resumes it"]
+            case .starting: [.init(.starting, "the worker is starting")]
+            case .draining, .stopped: [.init(.draining, "the worker is draining")]
+            case .quiet: [.init(.quiet, "the worker is quiet: it claims no jobs until an operator resumes it")]
             case .running: []
             }
-        return state + obstacles.map(\.reason)
+        return state + obstacles
     }
 
     /// The problems with Redis and APNs.
     private var obstacles: [WorkerReport.Obstacle] {
-        var obstacles = consumers.compactMap(\.problem).map { WorkerReport.Obstacle($0) }
+        var obstacles = consumers.compactMap(\.problem)
         // An unreachable server of all queues is the same for the shared state.
-        if obstacles.isEmpty { obstacles = fleet.problems.map { WorkerReport.Obstacle($0) } }
+        if obstacles.isEmpty { obstacles = fleet.problems }
         // While one app can send there is work to do; the other apps' jobs are deferred.
         let apps = senders.filter { !$0.isRemoved }.map { ($0.name, $0.problem) }
         if !apps.contains(where: { $0.1 == nil }) {
-            obstacles += apps.compactMap { name, problem in problem.map { .init($0, app: name) } }
+            obstacles += apps.compactMap { name, problem in problem.map { .init(.nothingSent, $0, app: name) } }
         }
-        return obstacles.isEmpty ? consumers.compactMap(\.lackOfLease).map { .init($0) } : obstacles
+        return obstacles.isEmpty ? consumers.compactMap(\.lackOfLease) : obstacles
     }
 
     /// Logs a change of readiness once it has lasted for a short time.
@@ -83,7 +83,7 @@ final class LaneObserver {
         case .lost:
             context.reportSoon()
             context.logOngoing(
-                .warning, "not_ready", "not ready: \(problems.joined(separator: "; "))", of: "ready")
+                .warning, "not_ready", "not ready: \(problems.map(\.reason).joined(separator: "; "))", of: "ready")
         case .regained:
             context.reportSoon()
             context.logEnd("ready_again", "ready again", of: "ready")
@@ -92,10 +92,10 @@ final class LaneObserver {
     }
 
     /// Records the current problems. Called about once per second.
-    private func record(_ problems: [String], now: NIODeadline) {
+    private func record(_ problems: [WorkerReport.Obstacle], now: NIODeadline) {
         guard !problems.isEmpty || !problemsSince.isEmpty else { return }
         let before = problemsSince
-        problemsSince = Dictionary(problems.map { ($0, before[$0] ?? now) }) { one, _ in one }
+        problemsSince = Dictionary(problems.map { ($0.reason, before[$0.reason] ?? now) }) { one, _ in one }
     }
 
     /// Returns the time for which a problem has lasted.
@@ -106,9 +106,9 @@ final class LaneObserver {
         let (now, problems) = (context.now, problems)
         record(problems, now: now)
         return WorkerHealth(
-            problems.map { sentence in
-                let lasted = duration(of: sentence, now: now)
-                return .init(sentence: sentence, seconds: Int(lasted.nanoseconds / 1_000_000_000))
+            problems.map { problem in
+                let lasted = duration(of: problem.reason, now: now)
+                return .init(problem.kind, problem.reason, seconds: Int(lasted.nanoseconds / 1_000_000_000))
             })
     }
 

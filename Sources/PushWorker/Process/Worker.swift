@@ -241,7 +241,7 @@ package final class Worker: Service {
         case .draining: health.isDraining = true
         case .stopped:
             health.isDraining = true
-            health.add(.init(sentence: "the worker has stopped", seconds: 0))
+            health.add(.init(.draining, "the worker has stopped", seconds: 0))
             return health
         }
         let stuck = liveness()
@@ -250,7 +250,8 @@ package final class Worker: Service {
         let answers = lanes.map { lane in (lane.index, lane.eventLoop.submit { lane.observer.health() }) }
         for (index, answer) in answers {
             // The loop is stuck, but has not been for long enough to be reported as such.
-            let problem = WorkerHealth.Problem(sentence: "the event loop of lane \(index) does not answer", seconds: 0)
+            let problem = WorkerHealth.Problem(
+                .stuck, "the event loop of lane \(index) does not answer", seconds: 0)
             for problem in await answer.get(until: deadline)?.details ?? [problem] { health.add(problem) }
         }
         return health
@@ -266,7 +267,7 @@ package final class Worker: Service {
             lanes.compactMap { lane in
                 guard let time = lane.observer.pulse.stuck(after: patience, now: now) else { return nil }
                 return .init(
-                    sentence: "the event loop of lane \(lane.index) is stuck",
+                    .stuck, "the event loop of lane \(lane.index) is stuck",
                     seconds: Int(time.nanoseconds / 1_000_000_000))
             })
     }

@@ -1,14 +1,20 @@
 import NIOConcurrencyHelpers
 import NIOCore
+import PushQueue
 
 /// A worker's readiness, and the problems that prevent it from working.
 package struct WorkerHealth: Sendable, Equatable {
     /// A problem that prevents the worker from working.
     package struct Problem: Sendable, Equatable {
+        package var kind: WorkerReport.Obstacle.Kind
         /// The problem, as a sentence.
         package var sentence: String
         /// The time for which it has lasted, in seconds.
         package var seconds: Int
+
+        init(_ kind: WorkerReport.Obstacle.Kind, _ sentence: String, seconds: Int) {
+            (self.kind, self.sentence, self.seconds) = (kind, sentence, seconds)
+        }
     }
 
     /// The problems, each once, with the longest duration among the lanes that have it.

@@ -452,16 +452,21 @@ final class QueueConsumer {
     // MARK: Problems
 
     /// The problem that prevents the lane from working on the queue, if any.
-    var problem: String? {
+    var problem: WorkerReport.Obstacle? {
         if !store.isReady {
             let reason = connectionError.map { ": \($0.headline)" } ?? ""
-            return "Redis cannot be reached for the queue \(queue.name)\(reason)"
+            return .init(.redisUnavailable, "Redis cannot be reached for the queue \(queue.name)\(reason)")
         }
-        if window.isOverdue(now: lane.now) { return "Redis does not answer for the queue \(queue.name)" }
+        if window.isOverdue(now: lane.now) {
+            return .init(.redisUnavailable, "Redis does not answer for the queue \(queue.name)")
+        }
         // Without a wait the lane only polls more often.
         return QueueLink.Request.allCases.filter { $0 != .waits }.compactMap { link.refusals[$0] }.first
+            .map { .init(.redisRefuses, $0) }
     }
 
     /// The lack of a lease, if it has none yet: a lane that can't send does not ask for one.
-    var lackOfLease: String? { window.hasJoined ? nil : "the worker has no lease for the queue \(queue.name) yet" }
+    var lackOfLease: WorkerReport.Obstacle? {
+        window.hasJoined ? nil : .init(.noLease, "the worker has no lease for the queue \(queue.name) yet")
+    }
 }

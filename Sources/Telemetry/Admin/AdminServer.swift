@@ -132,10 +132,13 @@ package struct Probe: Sendable, Equatable {
         package var sentence: String
         /// The duration of the problem in seconds.
         package var seconds: Int
+        /// The first thing to do, as a clause; may be empty.
+        package var advice: String
 
-        package init(_ sentence: String, seconds: Int) {
+        package init(_ sentence: String, seconds: Int, advice: String = "") {
             self.sentence = sentence
             self.seconds = seconds
+            self.advice = advice
         }
     }
 
@@ -152,10 +155,13 @@ package struct Probe: Sendable, Equatable {
         self.problems = problems
     }
 
-    /// The word, followed by one line per problem.
+    /// The word, followed by a line for each problem and one for its advice.
     package var text: String {
         var text = "\(word)\n"
-        for problem in problems { text += "- \(problem.sentence) (for \(problem.seconds) s)\n" }
+        for problem in problems {
+            text += "- \(problem.sentence) (for \(problem.seconds) s)\n"
+            if !problem.advice.isEmpty { text += "  → \(problem.advice)\n" }
+        }
         return text
     }
 }

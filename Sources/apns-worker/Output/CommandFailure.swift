@@ -102,14 +102,15 @@ enum NagiosStatus: Int32, CaseIterable {
     /// The conditions for the status, for help and documentation.
     var meaning: String {
         switch self {
-        case .ok: "nothing needs attention; a pause by an operator is not a problem"
-        case .warning:
-            "Redis is nearly full (90 % of `maxmemory`) or evicts keys; a worker has been missing for more than five seconds "
-                + "and its jobs were not reclaimed; too many dead letters; a job is older than `--max-age`"
-        case .critical:
-            "Redis cannot be reached, is full, refuses writes or is a replica; jobs wait and no worker claims them; a worker "
-                + "is not ready; APNs refuses an app or cannot be reached; a key has the wrong type"
+        case .ok: "nothing needs attention"
+        case .warning: Self.conditions(.warning)
+        case .critical: Self.conditions(.critical) + "; or Redis cannot be reached"
         case .unknown: "the command or the settings are wrong, or Redis refuses the login"
         }
+    }
+
+    /// Returns the conditions of the problems of a severity, from the table.
+    private static func conditions(_ severity: Problem.Kind.Severity) -> String {
+        Problem.table.filter { $0.isInStatus && $0.severity == severity }.map(\.condition).joined(separator: "; ")
     }
 }

@@ -25,7 +25,10 @@ struct ProblemCardTests {
 
     @Test("a remedy without a button is one that a page shows, or that only a host can do")
     func withoutButton() {
-        for remedy in [Remedy.showCampaign("c"), .listDeadLetters(queue: "q"), .startWorker(queues: ["q"]), .check] {
+        for remedy in [
+            Remedy.showCampaign("c"), .showJobs(["j"]), .listDeadLetters(queue: "q"), .startWorker(queues: ["q"]),
+            .check,
+        ] {
             #expect(remedy.action == nil)
         }
     }
@@ -35,7 +38,9 @@ struct ProblemCardTests {
         arguments: [
             (.queue("a/b"), "/queues/a%2Fb"), (.app("news"), "/apps/news"), (.worker("w"), "/workers/w"),
             (.campaign("c"), "/campaigns/c"), (.server("a:1"), "/redis"), (.key("push:x"), "/redis"),
-            (.shared("push"), "/redis"),
+            (.shared("push"), "/redis"), (.job("order-7"), "/jobs"),
+            (.topic("com.example.other", app: "news"), "/apps/news"),
+            (.credential("KEY123", app: "news"), "/apps/news"), (.endpoint("10.0.0.7:443", app: nil), "/apps"),
         ] as [(Problem.Object, String)])
     func links(object: Problem.Object, path: String) {
         #expect(Links().path(object.segments) == path)

@@ -47,6 +47,38 @@ struct ProblemTests {
         .init(PauseRecord(reason: reason, since: now - 60_000, until: until))
     }
 
+    private static func report(
+        _ process: String, _ app: String, _ change: (inout WorkerReport) -> Void
+    ) -> WorkerReport {
+        var report = WorkerReport()
+        var own = WorkerReport.App()
+        (own.name, own.endpoint) = (app, "10.0.0.7:443")
+        (report.process, report.apps) = (process, [own])
+        change(&report)
+        return report
+    }
+
+    /// Each scope as a lane reports it.
+    private static let scopes: [ScopeRecord] = [
+        .init(.job, "order-7", .slow, app: "shop", reason: "400", status: 400, failures: 90, since: now - 7000),
+        .init(
+            .campaign, "bad", .slow, app: "shop", reason: "BadDeviceToken", status: 400, failures: 250,
+            since: now - 6000, jobs: ["b-1"], othersDelivered: 620),
+        .init(
+            .topic, "com.example.other alert", .slow, app: "shop", reason: "TopicDisallowed", status: 400, failures: 70,
+            since: now - 5000, jobs: ["o-1", "o-2"], othersDelivered: 1),
+        .init(
+            .app, "shop", .slow, app: "shop", reason: "DeviceTokenNotForTopic", status: 400, failures: 60,
+            since: now - 4000),
+        .init(
+            .credential, "KEY123", .slow, app: "shop", reason: "InvalidProviderToken", status: 403, failures: 80,
+            since: now - 3000),
+        .init(.endpoint, "10.0.0.7:443", .slow, reason: "NoAnswer", failures: 64, since: now - 2000),
+        .init(
+            .app, "shop", .suspected, app: "shop", reason: "400", status: 400, failures: 3, since: now - 1000,
+            jobs: ["order-7", "order-8", "order-9"], othersDelivered: 9),
+    ]
+
     /// A fleet in which everything is wrong.
     private static let status: FleetStatus = {
         var status = FleetStatus()
@@ -60,12 +92,13 @@ struct ProblemTests {
             server("evicts:1", ["maxmemory_policy": "allkeys-lru"]),
         ]
         (status.sharedError, status.searchError) = ("timed out", "timed out")
+        status.resharding = TokenDivision(shards: 16, change: .init(incomplete: 1, since: now - 60_000))
         status.wrongKeys = [WrongKey(key: "push:{q}:dead", found: "string", expected: "hash")]
         status.largeKeys = [LargeKey(key: "push:{q}:jobs", bytes: 500 << 20, limit: 512 << 20)]
         status.queues = [
             queue("unreadable") { $0.error = "LOADING" },
             queue("no worker's") { ($0.waiting, $0.oldestAgeMs) = (2, 700_000) },
-            queue("paused") { ($0.waiting, $0.oldestAgeMs, $0.paused) = (1, 800_000, pause("stop")) },
+            queue("paused") { ($0.waiting, $0.oldestAgeMs, $0.paused) = (1, 8_000_000, pause("stop")) },
             queue("quiet") { $0.waiting = 1 },
             queue("slow") {
                 ($0.waiting, $0.oldestAgeMs) = (1, 900_000)
@@ -76,31 +109,41 @@ struct ProblemTests {
         ]
         status.workers = [
             worker("gone") { ($0.state, $0.leaseLeftMs, $0.queues, $0.claimed) = (.gone, -20_000, ["slow"], 3) },
-            worker("blocked") { ($0.queues, $0.ownObstacles) = (["slow"], ["no key"]) },
+            worker("blocked") {
+                $0.queues = ["slow"]
+                $0.ownObstacles = WorkerReport.Obstacle.Kind.allCases.map { .init($0, "no \($0)") }
+            },
             worker("silent") { $0.latenessMs = 30_000 },
             worker("deaf") { $0.failoverWatch = "NOPERM" },
             worker("resting") { ($0.state, $0.queues) = (.quiet, ["quiet"]) },
         ]
         status.apps = [
             app("refused") { $0.paused = pause("InvalidProviderToken", until: now + 60_000) },
-            app("unanswered") { $0.lanesUnanswered = 2 },
-            app("erring") { ($0.serverError, $0.lanesWithServerErrors) = ("503 ServiceUnavailable", 1) },
+            app("unanswered") { ($0.state, $0.lanesUnanswered) = (.unanswered, 2) },
+            app("erring") {
+                ($0.state, $0.serverError, $0.lanesWithServerErrors) = (.serverErrors, "503 ServiceUnavailable", 1)
+            },
             app("unconnected") { $0.state = .unconnected },
+            app("old") { ($0.tokenIssuedAt, $0.certificateExpiresAt) = (now - 3_400_000, now + 10 * 86_400_000) },
+            app("older") { $0.certificateExpiresAt = now + 3 * 86_400_000 },
         ]
+        status.scopes = ScopeStatus.scopes([
+            report("w1", "shop") { $0.scopes = scopes },
+            report("w2", "shop") { $0.scopes = scopes.filter { $0.scope == .campaign } },
+        ])
         return status
     }()
 
-    private static let problems: [Problem] = {
-        var limits = ProblemLimits()
-        limits.age = 600_000
-        return Diagnosis(status, limits).problems
-    }()
+    private static let problems = Diagnosis(status).problems
+
+    /// The kinds that a status can have.
+    private static let measured = Problem.table.filter(\.isInStatus).map(\.name)
 
     @Test(
-        "each kind has an object, and a remedy or the reason for which no command helps",
-        arguments: Problem.Kind.allCases)
-    private func kinds(kind: Problem.Kind) throws {
-        let found = Self.problems.filter { $0.kind == kind }
+        "Each kind is found in a fleet's status, with a remedy or the reason for which no command helps.",
+        arguments: measured)
+    private func kinds(name: String) throws {
+        let found = Self.problems.filter { $0.kind.name == name }
         #expect(!found.isEmpty, "the fleet above has every kind")
         for problem in found {
             #expect(!problem.subject.isEmpty && problem.message.count > 10)
@@ -110,9 +153,145 @@ struct ProblemTests {
         }
     }
 
+    @Test("A well fleet has no problem.")
+    func noProblem() {
+        var status = FleetStatus()
+        status.at = Self.now
+        status.servers = [Self.server("well:1", [:])]
+        status.queues = [
+            Self.queue("q") { ($0.waiting, $0.oldestAgeMs) = (5, 599_000) },
+            Self.queue("held") { ($0.waiting, $0.oldestAgeMs, $0.paused) = (5, 3_599_000, Self.pause("stop")) },
+            Self.queue("just paused") { ($0.waiting, $0.paused) = (5, Self.pause("stop")) },
+        ]
+        status.workers = [Self.worker("w") { $0.queues = ["q"] }]
+        status.apps = [
+            Self.app("a") {
+                ($0.state, $0.tokenIssuedAt) = (.connected, Self.now - 3_200_000)
+                $0.certificateExpiresAt = Self.now + 22 * 86_400_000
+            },
+            Self.app("b") { ($0.state, $0.paused) = (.paused, Self.pause("by hand")) },
+        ]
+        #expect(Diagnosis(status).problems.map(\.message) == [])
+    }
+
+    @Test("The table has each kind once, and each has a condition, a first step and a measure.")
+    func table() {
+        let table = Problem.table
+        #expect(Set(table.map(\.name)).count == table.count)
+        let alerts = table.flatMap(\.alerts).map(\.name)
+        #expect(Set(alerts).count == alerts.count && alerts.allSatisfy { $0.hasPrefix("ApnsWorker") })
+        for kind in table {
+            #expect(!kind.condition.isEmpty && !kind.condition.hasSuffix("."), "\(kind.name)")
+            #expect(
+                kind.action.hasSuffix(".") && kind.action.first?.isLowercase == false, "\(kind.name): \(kind.action)")
+            #expect(kind.find != nil || !kind.alerts.isEmpty, "\(kind.name)")
+            for alert in kind.alerts { #expect(!alert.summary.isEmpty && !alert.description.isEmpty) }
+        }
+    }
+
+    @Test("Each kind that a worker or a server can report has a row.")
+    func reported() {
+        for name in WorkerReport.Obstacle.Kind.allCases.map(\.rawValue)
+            + QueueServer.Finding.Kind.allCases.map(\.rawValue)
+        {
+            #expect(Problem.kind(name) != nil, "\(name)")
+        }
+    }
+
+    @Test(
+        "A slow scope is named with its numbers and the command that ends it.",
+        arguments: [
+            (
+                "job_slow", "job order-7: 90 notifications are answered 400 without a reason",
+                "`apns-worker jobs show --id order-7` shows it"
+            ),
+            (
+                "campaign_slow",
+                "campaign bad: 500 tokens are of another environment (BadDeviceToken); 1,240 others of the app were "
+                    + "delivered in that time", "`apns-worker campaign cancel bad` ends it"
+            ),
+            (
+                "topic_slow",
+                "topic com.example.other alert: 70 notifications are answered 400 TopicDisallowed (o-1, o-2, …); 1 other of "
+                    + "the app was delivered in that time",
+                "check the topic of these jobs, and their push type; `apns-worker jobs show --id o-1 --id o-2` shows them"
+            ),
+            (
+                "app_slow",
+                "app shop: 60 tokens are of another topic (DeviceTokenNotForTopic); only on 1 of 2 lanes (w1, at "
+                    + "10.0.0.7:443)",
+                "check its topic and environment; `apns-worker check` tests each step; `apns-worker resume --app shop` "
+                    + "probes at once"
+            ),
+            (
+                "credential_slow",
+                "credential KEY123: 80 notifications are answered 403 InvalidProviderToken; only on 1 of 2 lanes (w1, at "
+                    + "10.0.0.7:443)",
+                "fix the key, its key ID or team ID, or the certificate; `apns-worker check` tests each step; "
+                    + "`apns-worker resume --app shop` probes at once"
+            ),
+            (
+                "endpoint_slow",
+                "endpoint 10.0.0.7:443: 64 notifications got no answer: NoAnswer; only on 1 of 2 lanes (w1)",
+                "check the proxy, load balancer or firewall in front of it, and Apple's status page; `apns-worker check` "
+                    + "tests each step"
+            ),
+            (
+                "scope_suspected",
+                "app shop: 3 jobs are answered 400 without a reason (order-7, order-8, order-9); 9 others were delivered in "
+                    + "that time; only on 1 of 2 lanes (w1, at 10.0.0.7:443)",
+                "nothing is slowed down; look at the reason and the jobs; `apns-worker jobs show --id order-7 --id order-8 "
+                    + "--id order-9` shows them"
+            ),
+        ])
+    func scopes(kind: String, message: String, advice: String) throws {
+        let found = Self.problems.filter { $0.kind.name == kind }
+        #expect(found.map(\.message) == [message])
+        #expect(found.map(\.advice) == [advice])
+    }
+
+    @Test("Equal records of all lanes are one problem without a place, since the earliest, and slow if one is.")
+    func summed() throws {
+        func record(_ state: ScopeRecord.State, _ failures: Int, _ age: Int64, _ job: String) -> ScopeRecord {
+            .init(
+                .app, "shop", state, app: "shop", reason: "Forbidden", status: 403, failures: failures,
+                since: Self.now - age, jobs: [job], othersDelivered: 2)
+        }
+        let scopes = ScopeStatus.scopes([
+            Self.report("w1", "shop") { $0.scopes = [record(.slow, 60, 9000, "a")] },
+            Self.report("w2", "shop") { $0.scopes = [record(.suspected, 5, 8000, "b")] },
+            // This lane does not have the app.
+            Self.report("w3", "news") { _ in },
+        ])
+        let scope = try #require(scopes.first)
+        #expect(scopes.count == 1 && scope.state == .slow && scope.failures == 65 && scope.othersDelivered == 4)
+        #expect(
+            scope.since == Self.now - 9000 && scope.jobs == ["a", "b"] && (scope.lanes, scope.lanesTotal) == (2, 2))
+        #expect(
+            scope.message
+                == "app shop: 65 notifications are answered 403 Forbidden (a, b, …); 4 others were delivered in that time"
+        )
+    }
+
+    @Test(
+        "The limits of ages apply to queues at work and to paused ones.",
+        arguments: [(nil, []), (60_000, ["too_old q", "queue_paused held"])] as [(Int64?, [String])])
+    func ages(limit: Int64?, expected: [String]) {
+        var status = FleetStatus()
+        status.at = Self.now
+        status.workers = [Self.worker("w") { $0.queues = ["q", "held"] }]
+        status.queues = [
+            Self.queue("q") { ($0.waiting, $0.oldestAgeMs) = (1, 61_000) },
+            Self.queue("held") { ($0.waiting, $0.oldestAgeMs, $0.paused) = (1, 61_000, Self.pause("stop")) },
+        ]
+        var limits = ProblemLimits()
+        limits.age = limit
+        #expect(Diagnosis(status, limits).problems.map { "\($0.kind.name) \($0.subject)" } == expected)
+    }
+
     @Test("critical problems come first")
     func order() {
-        let kinds = Self.problems.map(\.kind.isCritical)
+        let kinds = Self.problems.map(\.isCritical)
         #expect(kinds == kinds.filter { $0 } + kinds.filter { !$0 })
     }
 
@@ -146,7 +325,8 @@ struct ProblemTests {
     @Test(
         "a problem says since when it exists, where Redis knows",
         arguments: [
-            ("refused", 60_000), ("paused", 200_000), ("gone", 20_000), ("silent", 30_000), ("spring", 5000),
+            ("refused", 60_000), ("paused", 4_400_000), ("bad", 6000), ("gone", 20_000), ("silent", 30_000),
+            ("spring", 5000),
         ] as [(String, Int64)])
     func since(subject: String, age: Int64) throws {
         #expect(try #require(Self.problems.first { $0.subject == subject }).since == Self.now - age)
@@ -154,7 +334,7 @@ struct ProblemTests {
 
     @Test("the age of a queue's oldest job does not say since when it has no worker")
     func unknownBeginning() throws {
-        let problem = try #require(Self.problems.first { $0.kind == .noWorker && $0.subject == "no worker's" })
+        let problem = try #require(Self.problems.first { $0.kind.name == "no_worker" && $0.subject == "no worker's" })
         #expect(problem.since == nil)
     }
 
@@ -173,7 +353,7 @@ struct ProblemTests {
                 }
             ]
         )
-        let problem = try #require(Diagnosis(status).problems.first { $0.kind == .deadLetters })
+        let problem = try #require(Diagnosis(status).problems.first { $0.kind.name == "dead_letters" })
         #expect(problem.remedies.last == .requeue(queue: "q", reason: expected))
     }
 

@@ -27,18 +27,17 @@ struct Status: AsyncParsableCommand {
             `not ready` shows the reason. The reasons of dead letters are those of the newest thousand.
 
             For cron and Nagios, --check prints one line on standard output, `OK|WARNING|CRITICAL|UNKNOWN: …`, and exits with 0, \
-            1, 2 or 3. CRITICAL: Redis is unavailable, full, refuses writes or is a replica; jobs wait and no worker claims them; a \
-            worker is not ready or sends no heartbeat; a key holds another type; APNs refuses an app or cannot be reached. WARNING: Redis is nearly full (90 %) or evicts keys; a \
-            worker is gone and its jobs were not reclaimed; there are too many dead letters; or a job is older than --max-age. \
-            Dead letters are too many above 1 % of the day's outcomes (UTC) and ten, or above --max-dead or --max-dead-rate.
+            1, 2 or 3; `apns-worker help exit-codes` has their meanings. Dead letters are too many above 1 % of the day's outcomes \
+            (UTC) and ten, or above --max-dead or --max-dead-rate.
 
             With --json it prints one object on a line, with --watch one for each refresh. Its members: at, redis, prefix, \
-            rate, invalid_tokens, problems (kind, subject, message, advice), notes, shared_error, search_error, servers (address, queues, version, \
+            rate, invalid_tokens, problems (kind, severity, subject, message, since, advice, commands), notes, shared_error, search_error, servers (address, queues, version, \
             role, full, used_memory_bytes, max_memory_bytes (0 for no limit), eviction_policy, append_only, replicas, \
             replicas_in_step, writes_refused, error), queues (name, waiting, due, later, retrying, scheduled, deferred, claimed, dead, dead_bytes, cancelled, \
             oldest_age_ms, paused, workers, delivered_rate, today, dead_reasons, dead_sampled, fair (count, waiting_bytes, largest), error, unreachable), workers (name, host, pid, \
             version, state, not_ready, lanes, lanes_total, queues, started_at, updated_at, silence_ms, lateness_ms, failover_watch, in_flight, \
-            claimed, done, rate, lease_left_ms, redis), wrong_keys (key, found, expected) and apps (name, endpoints, state, paused, connections, connecting, streams, \
+            claimed, done, rate, lease_left_ms, redis), wrong_keys (key, found, expected), scopes (scope, name, state, apps, reason, detail, status, failures, since, jobs, \
+            others_delivered, lanes, lanes_total, workers, endpoints) and apps (name, endpoints, state, paused, connections, connecting, streams, \
             stream_limit, lanes, failure); paused has reason, by, since and, where a probe ends it, until. Times are in \
             ms since 1970, durations in ms; unknown values are omitted.
             """)
@@ -57,7 +56,10 @@ struct Status: AsyncParsableCommand {
     @Flag(help: "Print one line for Nagios, and exit with 1, 2 or 3 if something needs attention.")
     var check = false
 
-    @Option(help: ArgumentHelp("Maximum age of the oldest job, such as 5m.", valueName: "duration"))
+    @Option(
+        help: ArgumentHelp(
+            "Maximum age of the oldest job, such as 5m. (default: 10m, and 1h in a paused queue)", valueName: "duration"
+        ))
     var maxAge: String?
 
     @Option(help: ArgumentHelp("Maximum number of dead letters of a queue. (default: no limit)", valueName: "number"))
@@ -137,7 +139,7 @@ struct Status: AsyncParsableCommand {
     /// Returns a line for a monitoring system: the worst problem, or the totals.
     static func summary(_ status: FleetStatus) -> String {
         let problems = status.problems
-        guard let first = problems.first(where: \.kind.isCritical) ?? problems.first else {
+        guard let first = problems.first(where: \.isCritical) ?? problems.first else {
             let jobs = status.queues.reduce(0) { $0 + $1.waiting + $1.due }
             let queues = status.queues.count
             let workers = status.living.count
@@ -207,6 +209,6 @@ extension FleetStatus {
     /// The corresponding exit status of a Nagios plugin.
     fileprivate var severity: NagiosStatus {
         if problems.isEmpty { return .ok }
-        return problems.contains(where: \.kind.isCritical) ? .critical : .warning
+        return problems.contains(where: \.isCritical) ? .critical : .warning
     }
 }

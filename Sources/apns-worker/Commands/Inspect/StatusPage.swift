@@ -38,8 +38,8 @@ struct StatusPage {
     private var problems: [String] {
         var lines: [String] = []
         var shown: Set<String> = []
-        for problem in status.problems where shown.insert(problem.kind.rawValue).inserted {
-            let ofKind = status.problems.filter { $0.kind == problem.kind }
+        for problem in status.problems where shown.insert(problem.kind.name).inserted {
+            let ofKind = status.problems.filter { $0.kind.name == problem.kind.name }
             let rest = ofKind.count > Self.shownOfKind ? ofKind.dropFirst(Self.shownOfKind - 1) : []
             for problem in ofKind.dropLast(rest.count) {
                 lines += wrapped("! " + problem.message, indent: "  ").map { styled($0, .red) }

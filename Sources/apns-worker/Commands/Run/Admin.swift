@@ -1,4 +1,5 @@
 import Logging
+import Operations
 import PushWorker
 import ServiceLifecycle
 import Telemetry
@@ -39,5 +40,12 @@ struct Admin {
 }
 
 extension WorkerHealth {
-    fileprivate var probeProblems: [Probe.Problem] { details.map { .init($0.sentence, seconds: $0.seconds) } }
+    /// The problems, each with the first step from its row in the table.
+    fileprivate var probeProblems: [Probe.Problem] {
+        details.map {
+            .init(
+                $0.sentence, seconds: $0.seconds,
+                advice: Operations.Problem.kind($0.kind.rawValue)?.hint ?? "")
+        }
+    }
 }

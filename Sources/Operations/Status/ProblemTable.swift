@@ -1,0 +1,938 @@
+import PushQueue
+import Redis
+
+extension Problem {
+    /// All kinds of problems, those first that cause others. A new problem is a row here and, unless it has one, a field
+    /// of ``FleetStatus`` or a metric that measures it.
+    package static let table: [Kind] =
+        ofServers + ofRedis + ofQueues + ofJobs + ofWorkers + ofObstacles + ofProcesses + ofScopes + ofApps + ofAnswers
+
+    // MARK: Redis
+
+    /// What a server reports about itself; ``QueueServer`` has the conditions and the words.
+    private static let ofServers = QueueServer.Finding.Kind.allCases.map { kind in
+        func row(
+            _ severity: Kind.Severity, _ condition: String, _ action: String, _ alerts: Alert...
+        ) -> Kind {
+            Kind(kind.rawValue, .redis, severity, condition, action: action, alerts: alerts) { diagnosis in
+                diagnosis.status.servers.flatMap { server in
+                    server.found.findings.filter { $0.kind == kind }.map {
+                        Finding(.server(server.found.address), $0.message, hint: $0.advice)
+                    }
+                }
+            }
+        }
+        return switch kind {
+        case .tooOld: row(.critical, "Redis is older than 6.2", "Upgrade Redis.")
+        case .clusterNode:
+            row(
+                .critical, "the Redis URL names one node of a Cluster", "Begin the Redis URL with `redis+cluster://`.")
+        case .replica:
+            row(.critical, "Redis is a replica", "Name the master in the Redis URL, or its Sentinels.")
+        case .full:
+            row(
+                .critical, "Redis is full",
+                """
+                [Raise `maxmemory`](#redis-is-full) (`CONFIG SET maxmemory`, and in the configuration of Redis), or free memory: \
+                `apns-worker status` shows what the queues hold. Workers continue with waiting jobs. No restart is needed.
+                """,
+                Alert(
+                    "RedisFull", for: "1m", .page, "Redis {{ $labels.server }} is full",
+                    """
+                    It uses {{ $value | humanizePercentage }} of maxmemory. At the limit it refuses new jobs, and producers get an \
+                    error (OOM); with an eviction policy it loses jobs instead.
+                    """,
+                    "max by (server) (apns_worker_redis_memory_used_bytes / apns_worker_redis_memory_max_bytes) > 0.98")
+            )
+        case .nearlyFull:
+            row(
+                .warning, "Redis uses 90 % of `maxmemory`",
+                """
+                `apns-worker status` shows what the queues hold. If jobs pile up, find out why; if dead letters or invalid tokens \
+                do, delete some. Otherwise raise `maxmemory`.
+                """,
+                Alert(
+                    "RedisNearlyFull", for: "5m", .ticket, "Redis {{ $labels.server }} is nearly full",
+                    "It uses {{ $value | humanizePercentage }} of maxmemory. When it is full, it refuses new jobs.",
+                    "max by (server) (apns_worker_redis_memory_used_bytes / apns_worker_redis_memory_max_bytes) > 0.9"))
+        case .refusesWrites:
+            row(
+                .critical, "Redis refuses writes",
+                """
+                `apns-worker status` shows the error of Redis. READONLY means that it is a replica, NOREPLICAS that it has too few \
+                replicas, MISCONF that it cannot write to its disk.
+                """,
+                Alert(
+                    "RedisRefusesWrites", for: "1m", .page, "Redis {{ $labels.server }} refuses writes",
+                    "Producers cannot enqueue, and workers cannot claim jobs or settle them. No job is lost.",
+                    """
+                    max by (server) (apns_worker_redis_writes_refused) == 1
+                    unless on (server) max by (server) (apns_worker_redis_memory_used_bytes / apns_worker_redis_memory_max_bytes) > 0.98
+                    """))
+        case .evicts:
+            row(
+                .warning, "Redis evicts keys",
+                "Set `maxmemory-policy` to `noeviction`, with `CONFIG SET` and in the configuration of Redis.",
+                Alert(
+                    "RedisEvicts", for: "5m", .ticket,
+                    "Redis {{ $labels.server }} evicts keys when its memory is full",
+                    """
+                    maxmemory is set and maxmemory-policy is not noeviction. An allkeys policy evicts waiting jobs; a volatile one \
+                    evicts reservations of unique_for, pauses and rates of apps, and counters.
+                    """,
+                    "max by (server) (apns_worker_redis_evicts) == 1"))
+        case .notPersistent:
+            row(.notice, "Redis keeps no append-only file", "Set `appendonly` to `yes`.")
+        case .noReplica:
+            row(.notice, "Redis has no replica", "Connect a replica, and set `min-replicas-to-write` to 1.")
+        case .noMinimumOfReplicas:
+            row(
+                .notice, "Redis accepts jobs that no replica has",
+                "Set `min-replicas-to-write` to 1 and `min-replicas-max-lag` to a few seconds, on all its servers.")
+        case .notReported:
+            row(
+                .notice, "Redis does not answer `INFO`",
+                "Add `+info` to the [ACL](redis.md#access-control) of the user.")
+        }
+    }
+
+    private static let ofRedis: [Kind] = [
+        Kind(
+            "queue_unreadable", .redis, .critical, "a queue cannot be read",
+            action: """
+                Restore the server that the message names. Other queues continue. Commands and pages show them, and name the \
+                missing ones.
+                """
+        ) { diagnosis in
+            diagnosis.status.queues.compactMap { queue in
+                // A key with a wrong type is a problem of its own.
+                guard let error = queue.error,
+                    !diagnosis.status.wrongKeys.contains(where: { error.contains($0.key) })
+                else { return nil }
+                return Finding(
+                    .queue(queue.name), "queue \(queue.name) cannot be read: \(error)",
+                    hint: queue.unreachable
+                        ? "bring that server back; other queues are not affected"
+                        : "workers have the same problem; "
+                            + (RedisServerError(text: error).advice ?? "see the Redis log"))
+            }
+        },
+        Kind(
+            "shared_unreadable", .redis, .critical, "the state that all queues share cannot be read",
+            hint: "bring that server back; until then pauses of apps, rates and invalid tokens are not known"
+        ) { diagnosis in
+            let status = diagnosis.status
+            return (status.sharedError.map { [$0] } ?? []).map {
+                Finding(.shared(status.prefix), "the state that all queues share cannot be read: \($0)")
+            }
+        },
+        Kind(
+            "server_unreachable", .redis, .critical, "a server cannot be searched for queues",
+            hint: "bring that server back; until then its queues are shown only if --queue names them"
+        ) { diagnosis in
+            let status = diagnosis.status
+            return (status.searchError.map { [$0] } ?? []).map {
+                Finding(.server(status.redis), "a server cannot be searched for queues: \($0)")
+            }
+        },
+        Kind(
+            "invalid_tokens_resharding", .redis, .critical,
+            "the number of shards of the invalid tokens is being changed, and workers that start wait for it",
+            hint: "if the command that does it was interrupted, complete it"
+        ) { diagnosis in
+            let status = diagnosis.status
+            guard let division = status.resharding, let change = division.change else { return [] }
+            return [
+                Finding(
+                    .shared(status.prefix),
+                    "the number of shards of the invalid tokens is being changed"
+                        + Words.since(change.since, now: status.at) + ", and workers that start wait for it",
+                    since: change.since, [.reshard(to: division.shards), .reshard(to: change.incomplete)])
+            ]
+        },
+        Kind(
+            "wrong_key", .redis, .critical, "a key has the wrong type",
+            hint: "rename or delete that key; workers then continue by themselves"
+        ) { diagnosis in
+            diagnosis.status.wrongKeys.map {
+                Finding(.key($0.key), "the key \($0.key) holds a \($0.found), and it must hold a \($0.expected)")
+            }
+        },
+        Kind(
+            "large_key", .redis, .warning, "a key is too large to be moved to another server",
+            hint: "make it smaller before slots are moved: docs/redis.md says how for each key",
+            action: "[Make it smaller](redis.md#large-keys) before slots are moved."
+        ) { diagnosis in
+            diagnosis.status.largeKeys.map {
+                Finding(
+                    .key($0.key),
+                    "the key \($0.key) has \(Words.bytes($0.bytes)): from about \(Words.bytes($0.limit)) on, Redis "
+                        + "can't move it to another server")
+            }
+        },
+    ]
+
+    // MARK: Queues
+
+    private static let ofQueues: [Kind] = [
+        Kind(
+            "no_worker", .queues, .critical, "jobs wait and no worker claims them",
+            action: """
+                [Start a worker for that queue](#jobs-wait-and-no-worker-claims-them). If workers should run (`kubectl get pods`, \
+                `systemctl status apns-worker`), see why they ended: the last lines of their log name the setting or key that could \
+                not be used. If they run, Prometheus cannot reach their port 9464.
+                """,
+            alerts: [
+                Alert(
+                    "None", for: "3m", .page, "No apns-worker is running",
+                    """
+                    Prometheus has not reached the admin port of any worker for 3 minutes. Jobs stay in Redis; nothing is sent.
+                    """,
+                    "absent(apns_worker_build_info)")
+            ]
+        ) { diagnosis in
+            diagnosis.queues.compactMap { queue in
+                let ready = queue.ready
+                let candidates = diagnosis.status.living.filter { $0.queues.contains(queue.name) }
+                guard ready > 0, queue.paused == nil,
+                    !candidates.contains(where: { $0.state == .running || $0.state == .unknown })
+                else { return nil }
+                let jobs = ready == 1 ? "1 job waits" : "\(Words.number(ready)) jobs wait"
+                let isQuiet = candidates.contains { $0.state == .quiet }
+                let isUnwritable = diagnosis.unwritableQueues.contains(queue.name)
+                let others = candidates.map { "\($0.name) is \($0.state.rawValue)" }.joined(separator: ", ")
+                return Finding(
+                    .queue(queue.name),
+                    "queue \(queue.name): \(jobs), and no worker claims \(ready == 1 ? "it" : "them")"
+                        + (others.isEmpty ? "" : " (\(others))"),
+                    hint: isUnwritable
+                        ? "fix Redis first; running workers resume automatically"
+                        : isQuiet
+                            ? "let the quiet workers work, or start another"
+                            : "start a worker with --queue \(queue.name)",
+                    isUnwritable ? [] : isQuiet ? [.unquiet] : [.startWorker(queues: [queue.name])])
+            }
+        },
+        Kind(
+            "too_old", .queues, .warning, "a job is ten minutes old, or older than `--max-age`",
+            action: """
+                Look for another problem with the cause (Redis, a slow app, connections). If there is none, \
+                [more jobs arrive than are sent](#jobs-are-late): compare the rate of deliveries with before, look at \
+                `max_per_second`, and add workers.
+                """,
+            alerts: [
+                Alert(
+                    "QueueOld", for: "5m", .page, "Jobs in the queue {{ $labels.queue }} wait too long",
+                    "The oldest one has waited for {{ $value | humanizeDuration }}.",
+                    """
+                    max by (queue) (apns_worker_queue_oldest_seconds) > 300
+                    unless on (queue) max by (queue) (apns_worker_queue_paused) == 1
+                    """)
+            ]
+        ) { diagnosis in
+            let maximum = diagnosis.limits.age ?? ProblemLimits.defaultAge
+            return diagnosis.queues.compactMap { queue in
+                guard queue.paused == nil, let age = queue.oldestAgeMs, age > maximum else { return nil }
+                let isUnwritable = diagnosis.unwritableQueues.contains(queue.name)
+                return Finding(
+                    .queue(queue.name),
+                    "queue \(queue.name): the oldest job should have been sent \(Words.duration(age)) ago",
+                    since: diagnosis.status.at - age + maximum,
+                    hint: isUnwritable ? "fix Redis first" : "start more workers, or find out what slows them down",
+                    isUnwritable ? [] : [.startWorker(queues: [queue.name])])
+            }
+        },
+        Kind(
+            "queue_paused", .queues, .warning,
+            "a queue is paused, and its oldest job has waited for an hour, or for `--max-age`",
+            action: """
+                `apns-worker status` shows the reason. `apns-worker resume` ends the pause. Jobs expire in the meantime.
+                """,
+            alerts: [
+                Alert(
+                    "QueuePaused", for: "5m", .ticket, "Jobs wait in the paused queue {{ $labels.queue }}",
+                    """
+                    An operator has paused it, so workers claim nothing from it. The oldest job has waited for \
+                    {{ $value | humanizeDuration }}.
+                    """,
+                    """
+                    max by (queue) (apns_worker_queue_oldest_seconds) > 3600
+                    and on (queue) max by (queue) (apns_worker_queue_paused) == 1
+                    """)
+            ]
+        ) { diagnosis in
+            let now = diagnosis.status.at
+            let maximum = diagnosis.limits.age ?? ProblemLimits.defaultPausedAge
+            return diagnosis.queues.compactMap { queue in
+                // Jobs without a time have waited at least since the pause, unless they are younger.
+                guard let pause = queue.paused, queue.ready > 0,
+                    let age = queue.oldestAgeMs ?? pause.since.map({ now - $0 }), age > maximum
+                else { return nil }
+                return Finding(
+                    .queue(queue.name),
+                    "queue \(queue.name) is paused\(Words.since(pause.since, now: now)) (\(pause.reason)), and "
+                        + (queue.oldestAgeMs == nil
+                            ? "\(queue.ready == 1 ? "1 job waits" : "\(Words.number(queue.ready)) jobs wait")"
+                            : "its oldest job should have been sent \(Words.duration(age)) ago"),
+                    since: now - age + maximum, hint: "", [.resumeQueue(queue.name)])
+            }
+        },
+        Kind(
+            "different_apps", .queues, .warning, "the workers of a queue have different apps",
+            hint:
+                "during a rolling upgrade this ends by itself, and jobs wait for a worker that has their app; "
+                + "otherwise give all workers of the queue the same apps"
+        ) { diagnosis in
+            diagnosis.queues.filter { !$0.differentApps.isEmpty }.map { queue in
+                let groups = queue.differentApps.map { group in
+                    "\(group.workers.joined(separator: ", ")) \(group.workers.count == 1 ? "has" : "have") "
+                        + group.apps.joined(separator: ", ")
+                }
+                let areNamedAlike = Set(queue.differentApps.map(\.apps)).count < groups.count
+                return Finding(
+                    .queue(queue.name),
+                    "queue \(queue.name): its workers have different apps\(areNamedAlike ? ", or topics" : ""): "
+                        + groups.joined(separator: "; "))
+            }
+        },
+    ]
+
+    // MARK: Jobs
+
+    private static let ofJobs: [Kind] = [
+        Kind(
+            "dead_letters", .queues, .warning, "too many dead letters",
+            action: """
+                [The reasons](dead-letters.md) are in `apns-worker dead list --by reason`: MalformedJSON, PayloadTooLarge and \
+                similar ones are mistakes of a producer, UnknownApp one of a setting. Fix the cause, then use `apns-worker requeue`.
+                """,
+            alerts: [
+                Alert(
+                    "DeadLetters", .ticket, "Jobs of the queue {{ $labels.queue }} become dead letters",
+                    "{{ $value | humanize }} in the last 15 minutes. They are kept unchanged in Redis.",
+                    """
+                    sum by (queue) (increase(apns_worker_jobs_total{outcome="dead"}[15m])) > 100
+                    or sum by (queue) (
+                    apns_worker_jobs_total{outcome="dead"} and on (instance) time() - process_start_time_seconds < 15 * 60) > 100
+                    """)
+            ]
+        ) { diagnosis in
+            diagnosis.queues.compactMap { deadLetters($0, diagnosis.limits) }
+        },
+        Kind(
+            "campaign_stopped", .queues, .warning, "a guard has paused a campaign",
+            action: """
+                `apns-worker status` names the campaign and the share that exceeded its [limit](campaigns.md#a-guard), `apns-worker \
+                campaign show` its outcomes. Once the cause is known, use `apns-worker campaign resume` or `cancel`.
+                """,
+            alerts: [
+                Alert(
+                    "CampaignStopped", .page, "A guard has paused a campaign in the queue {{ $labels.queue }}",
+                    "Too many of its notifications failed. The rest waits in Redis, and can expire.",
+                    "max by (queue) (apns_worker_campaigns_stopped) > 0")
+            ]
+        ) { diagnosis in
+            // Each once for all of its queues.
+            var found: [String: (reason: String, since: Int64?, queues: [String])] = [:]
+            for queue in diagnosis.status.queues {
+                for (campaign, stop) in queue.stoppedCampaigns {
+                    found[campaign, default: (stop.reason, stop.since, [])].queues.append(queue.name)
+                }
+            }
+            return found.sorted { $0.key < $1.key }.map { campaign, stop in
+                Finding(
+                    .campaign(campaign),
+                    "campaign \(campaign) is paused by its guard in \(stop.queues.joined(separator: ", ")): "
+                        + stop.reason,
+                    since: stop.since,
+                    [.showCampaign(campaign), .resumeCampaign(campaign), .cancelCampaign(campaign)])
+            }
+        },
+        Kind(
+            "poison", .queues, .warning, "a job was reclaimed too often from workers that ended",
+            action: """
+                Keep the dead letter and the previous logs of the workers: if a worker crashed each time, this is a bug of the worker.
+                """,
+            alerts: [
+                Alert(
+                    "Poison", .ticket, "A job of the queue {{ $labels.queue }} may crash workers",
+                    "It was reclaimed too often from workers that ended, and is a dead letter now.",
+                    """
+                    sum by (queue) (increase(apns_worker_claims_poisoned_total[1h])) > 0
+                    or sum by (queue) (
+                    apns_worker_claims_poisoned_total and on (instance) time() - process_start_time_seconds < 60 * 60) > 0
+                    """)
+            ]),
+        Kind(
+            "jobs_reclaimed", .queues, .warning, "jobs were reclaimed from workers that disappeared",
+            action: """
+                Find the workers that ended without a drain (OOMKilled, evicted, exit status 137 or 139), and give the drain more \
+                time or the worker more memory.
+                """,
+            alerts: [
+                Alert(
+                    "JobsReclaimed", .ticket,
+                    "Jobs of the queue {{ $labels.queue }} were reclaimed from workers that disappeared",
+                    "{{ $value | humanize }} in the last hour. A worker that drains leaves none behind.",
+                    """
+                    sum by (queue) (increase(apns_worker_claims_reclaimed_total[1h])) > 0
+                    or sum by (queue) (
+                    apns_worker_claims_reclaimed_total and on (instance) time() - process_start_time_seconds < 60 * 60) > 0
+                    """)
+            ]),
+    ]
+
+    private static func deadLetters(_ queue: QueueStatus, _ limits: ProblemLimits) -> Finding? {
+        guard queue.dead > 0 else { return nil }
+        let dead = queue.today[Outcome.dead.rawValue] ?? 0
+        let all = Outcome.allCases.reduce(0) { $0 + (queue.today[$1.rawValue] ?? 0) }
+        let isShareExceeded =
+            if let share = limits.deadShare {
+                Double(dead) > share * Double(all)
+            } else {
+                dead >= ProblemLimits.leastDead && Double(dead) > ProblemLimits.defaultDeadShare * Double(all)
+            }
+        let isCountExceeded = limits.dead.map { queue.dead > $0 } ?? false
+        guard isShareExceeded || isCountExceeded else { return nil }
+        let prefix = "\(Outcome.dead.rawValue):"
+        let today = queue.today.filter { $0.key.hasPrefix(prefix) }
+        let reasons =
+            isShareExceeded && !today.isEmpty
+            ? Dictionary(uniqueKeysWithValues: today.map { (String($0.dropFirst(prefix.count)), $1) })
+            : queue.deadReasons
+        let sorted = reasons.largestFirst
+        let words = sorted.prefix(3).map { "\($0.key) \(Words.number($0.value))" } + (sorted.count > 3 ? ["…"] : [])
+        let what =
+            isShareExceeded
+            ? "\(Words.number(dead)) of today's \(Words.number(all)) notifications became dead letters"
+            : "\(Words.number(queue.dead)) dead letters"
+        // Counters have this reason instead of the rarest, and no dead letter has it.
+        let reason = sorted.first { $0.key != MinuteCounts.otherReason }?.key
+        return Finding(
+            .queue(queue.name),
+            "queue \(queue.name): \(what)" + (words.isEmpty ? "" : " (\(words.joined(separator: ", ")))"),
+            [.listDeadLetters(queue: queue.name), .requeue(queue: queue.name, reason: reason)])
+    }
+
+    // MARK: Workers
+
+    private static let ofWorkers: [Kind] = [
+        Kind(
+            "failovers_unwatched", .workers, .warning, "a worker learns of failovers late",
+            hint: "let its Sentinel user subscribe: `+subscribe &+switch-master`, "
+                + "`+sentinel|get-master-addr-by-name`, `+sentinel|sentinels`, `+sentinel|myid`",
+            action: "Give its Sentinel user the [rights](redis.md#access-control)."
+        ) { diagnosis in
+            diagnosis.status.workers.filter { !$0.isSilent }.compactMap { worker in
+                worker.failoverWatch.map {
+                    Finding(.worker(worker.name), "worker \(worker.name) learns of failovers late: \($0)")
+                }
+            }
+        },
+        Kind(
+            "worker_silent", .workers, .critical, "a worker sends no heartbeat",
+            hint:
+                "its process hangs, is stopped, or cannot reach Redis; other workers reclaim its jobs when its lease ends",
+            action: """
+                The process hangs, is stopped (`SIGSTOP`, a frozen container) or cannot reach Redis. `status` omits its other lines, \
+                because they are out of date. Other workers reclaim its jobs when its lease ends.
+                """
+        ) { diagnosis in
+            diagnosis.status.workers.compactMap { worker in
+                worker.latenessMs.map {
+                    Finding(
+                        .worker(worker.name),
+                        "worker \(worker.name) has sent no heartbeat for \(Words.duration($0))",
+                        since: diagnosis.status.at - $0)
+                }
+            }
+        },
+        Kind(
+            "worker_gone", .workers, .warning, "the jobs of a worker that ended were not reclaimed within five seconds",
+            action: "Start a worker on its queues, which reclaims the jobs. The log of the old one has the cause."
+        ) { diagnosis in
+            // Living workers reclaim within a second or two.
+            diagnosis.status.workers.filter { $0.state == .gone && $0.leaseLeftMs < -5000 }.map { worker in
+                let jobs = worker.claimed == 1 ? "1 job" : "\(worker.claimed) jobs"
+                return Finding(
+                    .worker(worker.name),
+                    "the lease of worker \(worker.name) expired \(Words.duration(-worker.leaseLeftMs)) ago, and its "
+                        + "jobs were not reclaimed (\(jobs))",
+                    since: diagnosis.status.at + worker.leaseLeftMs,
+                    hint: "start a worker on \(worker.queues.joined(separator: ", ")): it reclaims the jobs",
+                    [.startWorker(queues: worker.queues)])
+            }
+        },
+    ]
+
+    /// What keeps a worker from being ready. The worker has the words, and `/readyz` shows them with the hint.
+    private static let ofObstacles = WorkerReport.Obstacle.Kind.allCases.map { kind in
+        func row(
+            _ severity: Kind.Severity, _ condition: String, hint: String = "", action: String = "",
+            _ remedies: [Remedy] = [], _ alerts: Alert...
+        ) -> Kind {
+            Kind(
+                kind.rawValue, .workers, severity, condition, hint: hint, action: action, alerts: alerts
+            ) { diagnosis in
+                diagnosis.status.workers.filter { $0.state == .running && !$0.isSilent }.compactMap { worker in
+                    let reasons = worker.ownObstacles.filter { $0.kind == kind }.map(\.reason)
+                    guard !reasons.isEmpty else { return nil }
+                    return Finding(
+                        .worker(worker.name),
+                        "worker \(worker.name) is not ready: \(reasons.joined(separator: "; "))", remedies)
+                }
+            }
+        }
+        return switch kind {
+        case .starting: row(.notice, "a worker is starting", action: "Wait until it has connected to Redis and APNs.")
+        case .draining:
+            row(.notice, "a worker is draining", action: "It finishes its jobs and exits. Other workers continue.")
+        case .quiet:
+            row(
+                .notice, "a worker is quiet",
+                hint: "`apns-worker quiet --all --undo` lets all quiet workers claim jobs again")
+        case .stuck:
+            row(
+                .critical, "an event loop of a worker is stuck",
+                hint: "keep its log and restart it, unless a watchdog does; this is a bug of the worker",
+                action: """
+                    Keep the log, and a stack (`gdb -p`, `thread apply all bt`) if there is time: this is a bug of the worker. systemd's \
+                    watchdog and Kubernetes' liveness probe end such a process; without them, restart it.
+                    """, [],
+                Alert(
+                    "LoopStuck", for: "1m", .page, "An event loop of {{ $labels.instance }} is stuck",
+                    "Other workers reclaim its jobs when its lease has ended.",
+                    "max by (instance) (apns_worker_lanes_stuck) > 0"))
+        case .redisUnavailable:
+            row(
+                .critical, "a worker cannot reach Redis",
+                hint: "check Redis, its password, and the network; the worker resumes automatically",
+                action: """
+                    The worker's log has the cause ("cannot connect to Redis at …"; READONLY if the server has become a replica). If \
+                    all workers are affected, Redis is down or its password was changed; if one is, look at its network. No restart \
+                    is needed when Redis is back.
+                    """, [],
+                Alert(
+                    "RedisUnavailable", for: "1m", .page, "{{ $labels.instance }} has no connection to Redis",
+                    """
+                    Nothing is claimed from {{ $labels.queue }}. Up to 10,000 answers of APNs wait in memory until Redis is back; no \
+                    job is lost.
+                    """,
+                    "min by (instance, queue) (apns_worker_redis_up) == 0"))
+        case .redisRefuses:
+            row(
+                .critical, "Redis refuses the requests of a worker",
+                hint: "fix what Redis answers; the worker resumes automatically",
+                action: """
+                    The answer of Redis has the cause: WRONGTYPE is a key that another program wrote, NOPERM a missing \
+                    [right](redis.md#access-control), OOM a full Redis, READONLY a replica.
+                    """)
+        case .noLease:
+            row(
+                .critical, "a worker has no lease on its queue",
+                hint: "look for a slow Redis, or a worker without CPU time; the worker resumes automatically",
+                action: """
+                    Redis refuses writes (another problem says so), is too slow or unavailable (`SLOWLOG`, its CPU, its disk with \
+                    `appendfsync always`), or the worker does not get enough CPU time.
+                    """, [],
+                Alert(
+                    "LeaseOverdue", for: "1m", .page,
+                    "{{ $labels.instance }} has lost its lease on the queue {{ $labels.queue }}",
+                    """
+                    Redis has not confirmed it for {{ $value | humanizeDuration }}; others reclaim its jobs, and some may be sent twice.
+                    """,
+                    """
+                    max by (instance, queue) (apns_worker_lease_age_seconds)
+                    > on (instance) group_left max by (instance) (apns_worker_lease_seconds)
+                    """))
+        case .nothingSent:
+            row(
+                .critical,
+                "jobs are due, and for 30 s no answer of APNs has proved the endpoint and credential of any app of a worker good",
+                hint: "`apns-worker check` tests each step to APNs; the worker resumes automatically",
+                action: """
+                    Another problem names the app, the credential or the address. [Fix that](#apns-refuses-an-app). A restart does \
+                    not help.
+                    """, [.check])
+        case .other:
+            row(
+                .critical, "a worker is not ready",
+                hint: "it resumes automatically; its log has the time at which this began",
+                action: """
+                    Its log and `/readyz` have the reason. If another alert fires too, begin with that one. A \
+                    restart does not help.
+                    """, [],
+                Alert(
+                    "NotReady", for: "10m", .ticket, "{{ $labels.instance }} is not ready",
+                    "It has not been able to claim and send jobs for 10 minutes, or is quiet.",
+                    "min by (instance) (apns_worker_ready) == 0"))
+        }
+    }
+
+    /// What only Prometheus measures, because it compares several moments of a process.
+    private static let ofProcesses: [Kind] = [
+        Kind(
+            "worker_restarts", .workers, .critical, "a worker restarts repeatedly",
+            action: """
+                Look at the end of the log of the previous process (`kubectl logs --previous`, `journalctl -u apns-worker`) and at its \
+                exit status: 137 is out of memory, or not drained in time.
+                """,
+            alerts: [
+                Alert(
+                    "Restarting", .page, "{{ $labels.instance }} restarts repeatedly",
+                    "It has started {{ $value }} times in half an hour.",
+                    "changes(process_start_time_seconds[30m]) > 3 and on (instance) apns_worker_build_info")
+            ]),
+        Kind(
+            "settlements_wait", .workers, .warning, "the settlements of a worker wait for Redis",
+            action: """
+                Check whether Redis is full, read-only or slow. These jobs are sent again if the worker is killed now.
+                """,
+            alerts: [
+                Alert(
+                    "SettlementsWait", for: "1m", .ticket, "{{ $labels.instance }} cannot settle its jobs",
+                    "{{ $value | humanize }} settlements wait for Redis; at 10,000 no more jobs are claimed.",
+                    "max by (instance, queue) (apns_worker_settlements_waiting) > 5000")
+            ]),
+        Kind(
+            "possible_duplicates", .workers, .warning, "one of a hundred notifications may have been sent twice",
+            action: """
+                Look for workers that are killed instead of drained (exit status 137; `terminationGracePeriodSeconds` and \
+                `TimeoutStopSec` longer than `drain_timeout`), and for connections that are cut off (proxies, NAT).
+                """,
+            alerts: [
+                Alert(
+                    "PossibleDuplicates", .ticket,
+                    "{{ $value | humanizePercentage }} of notifications may have been sent twice",
+                    "Their answers never came, or the worker that sent them was killed.",
+                    """
+                    sum(rate(apns_worker_possible_duplicates_total[30m])) / sum(rate(apns_worker_requests_total[30m])) > 0.01
+                    and sum(increase(apns_worker_possible_duplicates_total[30m])) > 100
+                    """)
+            ]),
+        Kind(
+            "lasting_problem", .workers, .warning, "the log of a worker has reported a problem for 15 minutes",
+            action: """
+                The worker's log has the line with this `event`, its subject and reason, and `apns-worker status` a suggestion.
+                """,
+            alerts: [
+                Alert(
+                    "Problem", for: "15m", .ticket,
+                    "{{ $labels.instance }} has reported {{ $labels.event }} for 15 minutes",
+                    "A lasting problem, with or without an alert of its own.",
+                    #"max by (instance, event) (apns_worker_problems{event!="not_ready"}) > 0"#)
+            ]),
+        Kind(
+            "metrics_dropped", .workers, .warning, "a worker has too many metric series",
+            action: "One worker has very many apps or queues. Spread them over several workers.",
+            alerts: [
+                Alert(
+                    "MetricsDropped", .ticket, "{{ $labels.instance }} has too many metric series",
+                    "Some series have been missing since then, so other alerts may not fire.",
+                    "max by (instance) (apns_worker_metric_series_dropped_total) > 0")
+            ]),
+    ]
+
+    // MARK: Apps
+
+    /// What the answers of APNs show of a scope; see ``ScopeStatus`` for the words.
+    private static let ofScopes =
+        ScopeRecord.Scope.allCases.reversed().map { scope in
+            func row(
+                _ severity: Kind.Severity, _ condition: String, hint: String = "", action: String = ""
+            ) -> Kind {
+                Kind("\(scope.rawValue)_slow", .apps, severity, condition, hint: hint, action: action) { diagnosis in
+                    diagnosis.status.scopes.filter { $0.scope == scope && $0.state == .slow }.map {
+                        Finding($0.object, $0.message, since: $0.since, $0.remedies)
+                    }
+                }
+            }
+            return switch scope {
+            case .endpoint:
+                row(
+                    .critical, "an endpoint does not answer, or with errors only",
+                    hint: "check the proxy, load balancer or firewall in front of it, and Apple's status page",
+                    action: """
+                        If all workers are affected, see Apple's status page; if one is, look at the proxy, load balancer or firewall \
+                        between it and APNs. The jobs are kept, and sending resumes automatically.
+                        """)
+            case .credential:
+                row(
+                    .critical, "APNs refuses a credential",
+                    hint: "fix the key, its key ID or team ID, or the certificate",
+                    action: """
+                        `apns-worker check` with the worker's configuration prints the answer of APNs. Fix the key, key ID, team ID or \
+                        certificate. The next probe then succeeds. `apns-worker resume --app NAME` sends it at once.
+                        """)
+            case .app:
+                row(
+                    .critical, "APNs refuses the notifications of an app", hint: "check its topic and environment",
+                    action: """
+                        A refused topic or many bad tokens mean that the topic or the environment (sandbox, production) is not \
+                        that of the tokens. No token is marked invalid in the meantime.
+                        """)
+            case .topic:
+                row(
+                    .warning, "APNs refuses the notifications of a topic",
+                    hint: "check the topic of these jobs, and their push type")
+            case .campaign:
+                row(
+                    .warning, "APNs refuses the notifications of a campaign",
+                    action: """
+                        `apns-worker campaign show` has the outcomes. Correct the list of tokens or the payload, and cancel the rest with \
+                        `apns-worker campaign cancel`. Other notifications of the app are delivered.
+                        """)
+            case .job:
+                row(
+                    .warning, "APNs refuses the notifications of a job",
+                    action: """
+                        `apns-worker jobs show` has the job. Correct the producer. Other notifications of the app are delivered.
+                        """)
+            }
+        } + [
+            Kind(
+                "scope_suspected", .apps, .warning,
+                "the last notifications of an app, a campaign or a job were refused, too few to slow it down",
+                hint: "nothing is slowed down; look at the reason and the jobs"
+            ) { diagnosis in
+                diagnosis.status.scopes.filter { $0.state == .suspected }.map {
+                    Finding($0.object, $0.message, since: $0.since, $0.remedies)
+                }
+            }
+        ]
+
+    private static let ofApps: [Kind] = [
+        Kind(
+            "app_paused", .apps, .critical, "APNs refuses an app",
+            action: """
+                Run `apns-worker check` with the worker's configuration: it prints the [answer of APNs](#apns-refuses-an-app). 403 \
+                means the key, key id, team or certificate; a sudden rise of bad tokens means that the endpoint (sandbox, production) \
+                is not that of the tokens. When it is fixed, the next probe ends the pause, or `apns-worker resume` does so at once.
+                """,
+            alerts: [
+                Alert(
+                    "AppPaused", for: "2m", .page, "APNs refuses the app {{ $labels.app }}",
+                    """
+                    Its jobs are deferred without spending attempts, and probes are sent. Other apps are not affected.
+                    """,
+                    #"max by (app) (apns_worker_breaker_state{state="open"}) == 1"#)
+            ]
+        ) { diagnosis in
+            diagnosis.status.apps.compactMap { app in
+                guard let pause = app.paused, !pause.isByHand else { return nil }
+                // Whole batches of refused tokens are a matter of the environment.
+                let areTokensRefused = ["BadDeviceToken", "DeviceTokenNotForTopic", "InvalidToken"]
+                    .contains(pause.reason)
+                return Finding(
+                    .app(app.name),
+                    "app \(app.name) is paused" + Words.since(pause.since, now: diagnosis.status.at)
+                        + ": \(pause.reason)",
+                    since: pause.since,
+                    hint: areTokensRefused
+                        ? "check its environment and topic: most of its tokens are for another; no token was marked invalid"
+                        : "fix its key, key ID, team ID, topic or environment",
+                    [.resumeApp(app.name)])
+            }
+        },
+        Kind(
+            "app_unanswered", .apps, .critical, "APNs does not answer an app",
+            hint: "check the proxy, load balancer or firewall in front of it, and Apple's status page",
+            action: """
+                The worker's log distinguishes `no_answers` and `server_errors`. If all workers are affected, see Apple's status page; if \
+                one is, look at the proxy, load balancer or firewall between it and APNs. No restart helps.
+                """,
+            alerts: [
+                Alert(
+                    "EndpointUnavailable", for: "2m", .page,
+                    "{{ $labels.instance }} gets no good answer from APNs for the app {{ $labels.app }}",
+                    """
+                    APNs answers nothing, or server errors only. The app's jobs wait in Redis with no attempt spent, and one \
+                    notification at a time is sent until it recovers. Nothing is lost.
+                    """,
+                    #"max by (instance, app) (apns_worker_breaker_state{state="unavailable"}) == 1"#)
+            ]
+        ) { diagnosis in
+            diagnosis.status.apps.filter { $0.state == .unanswered }.map { app in
+                Finding(
+                    .app(app.name),
+                    "app \(app.name) gets no answers from \(app.endpoints.joined(separator: ", ")) "
+                        + "(\(app.lanesUnanswered) of \(app.lanes) lanes)",
+                    [.check])
+            }
+        },
+        Kind(
+            "app_server_errors", .apps, .critical, "APNs answers an app with server errors only",
+            hint: "check Apple's status page and any proxy in front of it; the jobs are kept, and "
+                + "sending resumes automatically"
+        ) { diagnosis in
+            diagnosis.status.apps.filter { $0.state == .serverErrors }.map { app in
+                Finding(
+                    .app(app.name),
+                    "app \(app.name) gets only server errors from \(app.endpoints.joined(separator: ", ")): "
+                        + "\(app.serverError ?? "") (\(app.lanesWithServerErrors) of \(app.lanes) lanes)")
+            }
+        },
+        Kind(
+            "app_unconnected", .apps, .critical, "an app has no connection to APNs",
+            hint: "check the network and the proxy",
+            action: """
+                `apns_worker_connection_failures_total` has the reason, the worker's log a suggestion. If all workers are affected, look \
+                at the firewall (443 to 17.0.0.0/8), the proxy, DNS and Apple's status page; no restart helps.
+                """,
+            alerts: [
+                Alert(
+                    "NoConnection", for: "2m", .page,
+                    "{{ $labels.instance }} has no connection to APNs for the app {{ $labels.app }}",
+                    "Jobs wait for a connection, or are deferred for lack of one.",
+                    """
+                    sum by (instance, app) (apns_worker_connections{state="usable"}) == 0
+                    and on (instance, app) (
+                    sum by (instance, app) (apns_worker_waiting) > 0
+                    or sum by (instance, app) (increase(apns_worker_notifications_total{outcome="deferred",reason="NoConnection"}[5m])) > 0
+                    or sum by (instance, app) (increase(apns_worker_connection_failures_total[5m])) > 0
+                    and on (instance) apns_worker_ready == 0
+                    and on (instance) (
+                    apns_worker_queue_oldest_seconds > 0 unless on (instance, queue) apns_worker_queue_paused == 1))
+                    """)
+            ]
+        ) { diagnosis in
+            diagnosis.status.apps.filter { $0.state == .unconnected }.map { app in
+                Finding(
+                    .app(app.name),
+                    "app \(app.name) has no connection to \(app.endpoints.joined(separator: ", ")): "
+                        + (app.failure ?? "none succeeded"),
+                    [.check])
+            }
+        },
+        Kind(
+            "provider_token_old", .apps, .critical, "the provider token of an app is not renewed",
+            hint: "check the key's file and the clocks of the workers",
+            action: """
+                The worker's log has the reason: the key's file, or Redis. If the age is implausible, look at the clocks of the workers.
+                """,
+            alerts: [
+                Alert(
+                    "ProviderTokenOld", for: "1m", .page,
+                    "The provider token of {{ $labels.app }} is not renewed",
+                    "It is {{ $value | humanizeDuration }} old, and APNs accepts none older than an hour.",
+                    "max by (instance, app) (apns_worker_provider_token_age_seconds) > 3300")
+            ]
+        ) { diagnosis in
+            diagnosis.status.apps.compactMap { app in
+                guard let age = app.tokenIssuedAt.map({ diagnosis.status.at - $0 }), age > 3_300_000 else { return nil }
+                return Finding(
+                    .app(app.name),
+                    "the provider token of app \(app.name) is \(Words.duration(age)) old, and APNs accepts none older "
+                        + "than an hour")
+            }
+        },
+        certificate(
+            "certificate_expires", .warning, days: 21, below: 7,
+            action: """
+                Make a new one on Apple's developer site and replace the old one: the worker reads it again automatically (with \
+                systemd's `LoadCredential`, at a restart).
+                """,
+            Alert(
+                "CertificateExpires", .ticket,
+                #"The certificate of {{ $labels.app }} expires in {{ $value | printf "%.0f" }} days"#,
+                "After that APNs refuses every connection of the app.",
+                "min by (app) (apns_worker_certificate_days_left) < 21")),
+        certificate(
+            "certificate_expires_soon", .critical, days: 7, below: nil,
+            action: "As for `certificate_expires`, but today.",
+            Alert(
+                "CertificateExpiresSoon", .page,
+                #"The certificate of {{ $labels.app }} expires in {{ $value | printf "%.0f" }} days"#,
+                "After that APNs refuses every connection of the app.",
+                "min by (app) (apns_worker_certificate_days_left) < 7")),
+    ]
+
+    /// Returns the row of certificates that expire within some days.
+    /// - Parameter later: the days of a worse kind, which has the certificate instead.
+    private static func certificate(
+        _ name: String, _ severity: Kind.Severity, days: Int64, below later: Int64?, action: String, _ alert: Alert
+    ) -> Kind {
+        let day: Int64 = 86_400_000
+        return Kind(
+            name, .apps, severity, "the certificate of an app expires within \(days) days",
+            hint: "replace its file with a new one from Apple's developer site; workers read it again", action: action,
+            alerts: [alert]
+        ) { diagnosis in
+            diagnosis.status.apps.compactMap { app in
+                guard let left = app.certificateExpiresAt.map({ $0 - diagnosis.status.at }), left < days * day else {
+                    return nil
+                }
+                if let later, left < later * day { return nil }
+                return Finding(
+                    .app(app.name),
+                    "the certificate of app \(app.name) "
+                        + (left > 0 ? "expires in \(Words.duration(left))" : "expired \(Words.duration(-left)) ago")
+                        + ", after which APNs refuses every connection")
+            }
+        }
+    }
+
+    /// What only Prometheus measures, because it compares counters of some minutes.
+    private static let ofAnswers: [Kind] = [
+        Kind(
+            "invalid_tokens", .apps, .warning, "more than a fifth of the tokens of an app are invalid",
+            action: """
+                This is normal after the first campaign in a long time. Otherwise check whether \
+                [tokens of the sandbox are sent to production](#many-bad-device-tokens), or those of one app through another, and pause \
+                the queue in the meantime (`apns-worker pause`).
+                """,
+            alerts: [
+                Alert(
+                    "InvalidTokens", .ticket,
+                    "{{ $value | humanizePercentage }} of the tokens of {{ $labels.app }} are invalid",
+                    "In the last half hour. They were added to the set of invalid tokens in Redis.",
+                    """
+                    sum by (app) (rate(apns_worker_outcomes_total{outcome="invalid_token"}[30m]))
+                    / sum by (app) (rate(apns_worker_outcomes_total{outcome=~"delivered|invalid_token"}[30m])) > 0.2
+                    and sum by (app) (increase(apns_worker_outcomes_total{outcome="invalid_token"}[30m])) > 100
+                    """)
+            ]),
+        Kind(
+            "retries", .apps, .warning, "most notifications of an app must be retried",
+            action: """
+                `apns_worker_notifications_total{outcome="retried"}` has the reasons. 5xx is a temporary problem of APNs; TooManyRequests \
+                means that some devices get too many; lost connections are a problem of the network.
+                """,
+            alerts: [
+                Alert(
+                    "Retries", .ticket, "Most notifications of {{ $labels.app }} must be retried",
+                    "{{ $value | humanizePercentage }} of the attempts in the last 15 minutes failed temporarily.",
+                    """
+                    sum by (app) (rate(apns_worker_outcomes_total{outcome="retried"}[15m]))
+                    / sum by (app) (rate(apns_worker_outcomes_total{outcome=~"retried|delivered"}[15m])) > 0.5
+                    and sum by (app) (increase(apns_worker_outcomes_total{outcome="retried"}[15m])) > 100
+                    """)
+            ]),
+        Kind(
+            "slow_answers", .apps, .warning, "one answer of APNs in a hundred takes 5 s",
+            action: """
+                Look at Apple's status page, at the network and the proxy, and at the CPU of the workers: a throttled worker reads \
+                answers late.
+                """,
+            alerts: [
+                Alert(
+                    "Slow", for: "10m", .ticket, "APNs answers slowly for the app {{ $labels.app }}",
+                    "One answer in a hundred takes {{ $value | humanizeDuration }} or more.",
+                    "histogram_quantile(0.99, sum by (app, le) (rate(apns_worker_send_seconds_bucket[10m]))) > 5")
+            ]),
+        Kind(
+            "gateway_packets_late", .apps, .warning,
+            "a binary gateway dropped notifications that had counted as delivered",
+            action: """
+                Raise `gateway.confirm_after`. The worker doubles it automatically until it is restarted, up to 10 minutes; the \
+                notifications are lost, and the token that a packet named is in the set of invalid tokens.
+                """,
+            alerts: [
+                Alert(
+                    "GatewayPacketLate", .ticket,
+                    "The gateway dropped notifications of {{ $labels.app }} that had counted as delivered",
+                    "{{ $value | humanize }} in the last 15 minutes: its error packets came too late.",
+                    "sum by (app) (increase(apns_worker_gateway_dropped_after_confirmation_total[15m])) > 0")
+            ]),
+    ]
+}
