@@ -39,7 +39,8 @@ package final class ChildProcess: Sendable {
     ///   - path: the program's path, or its name if it is on PATH.
     ///   - environment: variables in addition to this process' own; `APNS_WORKER_…` are not inherited.
     ///   - input: its standard input.
-    package init(_ path: String, _ arguments: [String], environment: [String: String] = [:], input: Data? = nil) throws {
+    package init(_ path: String, _ arguments: [String], environment: [String: String] = [:], input: Data? = nil) throws
+    {
         name = URL(filePath: path).lastPathComponent
         directory = try Watchdog.shared.get().makeDirectory(name)
         var inputPath = "/dev/null"
