@@ -643,7 +643,7 @@ struct EngineTests {
         scene.pushOne()
         scene.run(.seconds(30))
         #expect(scene.queue.claims == 0 && scene.transport.sent.isEmpty)
-        #expect(scene.lane.observer.problems.contains { $0.contains("`apns-worker invalid reshard --to 1`") })
+        #expect(scene.lane.observer.problems.contains { $0.reason.contains("`apns-worker invalid reshard --to 1`") })
         #expect(scene.log.events.count { $0 == "redis_refused" } >= 1)
         fleet.resharding = nil
         scene.run(.seconds(1))
