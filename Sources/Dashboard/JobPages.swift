@@ -22,7 +22,8 @@ struct JobsPage: DashboardPage {
             "job", listing, of: counts.total(filter.states), isFiltered: !filter.matchesAll)
         // Jobs that failed are in a set of their own.
         let areOrdered =
-            filter.states == [.retrying] || !filter.states.isEmpty && filter.states.isSubset(of: [.scheduled, .deferred])
+            filter.states == [.retrying]
+            || !filter.states.isEmpty && filter.states.isSubset(of: [.scheduled, .deferred])
         let next = request.sorted(
             "Next try", ["jobs"], isLatestFirst ? .descending : .ascending, reversed: isLatestFirst ? nil : "latest",
             priority: 2)

@@ -92,7 +92,8 @@ package final class QueueConnection {
     package func claim(_ request: ClaimRequest, completion: @escaping (Result<Claimed, QueueFailure>) -> Void) {
         var keyNames = [
             keys.jobs, keys.retry, keys.failed, keys.claimed(worker), keys.inbox, keys.workers, keys.paused,
-            keys.dead, keys.deadBytes, keys.statsPrefix, keys.next(worker), keys.results, keys.jobCommands, keys.minutesPrefix,
+            keys.dead, keys.deadBytes, keys.statsPrefix, keys.next(worker), keys.results, keys.jobCommands,
+            keys.minutesPrefix,
             keys.configurations, keys.sorted, keys.shares, keys.campaigns, keys.campaignPrefix,
         ]
         if let heartbeat = request.heartbeat {

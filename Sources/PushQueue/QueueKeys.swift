@@ -165,7 +165,8 @@ package struct QueueKeys: Sendable {
     /// - Parameter lanes: the names of the queue's lanes.
     package func schema(lanes: [String]) -> [(key: String, type: String)] {
         [
-            (jobs, "list"), (retry, "zset"), (failed, "zset"), (sorted, "zset"), (shares, "hash"), (workers, "zset"), (inbox, "list"),
+            (jobs, "list"), (retry, "zset"), (failed, "zset"), (sorted, "zset"), (shares, "hash"), (workers, "zset"),
+            (inbox, "list"),
             (dead, "zset"), (deadBytes, "string"), (cancelled, "zset"), (cancelledBytes, "string"),
             (gauges, "string"), (results, "stream"), (resultsMarks, "zset"), (paused, "string"), (workerInfo, "hash"),
             (configurations, "hash"), (jobCommands, "hash"), (campaigns, "zset"), (deliveries, "hash"),

@@ -101,7 +101,8 @@ struct ScriptPart {
     static let all = [
         PackageResources.base_lua, PackageResources.counters_lua, PackageResources.wrapper_lua,
         PackageResources.dead_letters_lua, PackageResources.results_lua, PackageResources.campaigns_lua,
-        PackageResources.claims_lua, PackageResources.attempts_lua, PackageResources.portions_lua, PackageResources.members_lua,
+        PackageResources.claims_lua, PackageResources.attempts_lua, PackageResources.portions_lua,
+        PackageResources.members_lua,
         PackageResources.shares_lua, PackageResources.invalid_tokens_lua,
     ].map(ScriptPart.init)
 

@@ -272,7 +272,8 @@ enum DocumentationTables {
             "workerInfo": keys.workerInfo, "claimed": keys.claimed("<lane>"),
             "unique": String(buffer: keys.unique(.init(string: "<id>"))), "next": keys.next("<lane>"),
             "order": keys.order("<process>"), "stats": keys.stats("<day>"), "minute": keys.minute("<minute>"),
-            "jobCommands": keys.jobCommands, "configurations": keys.configurations, "deliveries": keys.deliveries, "source": keys.source,
+            "jobCommands": keys.jobCommands, "configurations": keys.configurations, "deliveries": keys.deliveries,
+            "source": keys.source,
             "campaigns": keys.campaigns, "campaign": keys.campaign("<name>"),
             "campaignList": keys.campaignList("<name>"),
         ]

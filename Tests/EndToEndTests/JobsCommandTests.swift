@@ -85,7 +85,8 @@ extension EndToEnd {
             let list = try await stage.run(["jobs", "list"])
             let lines = list.output.split(separator: "\n")
             #expect(lines.count == 51 && list.errors.contains("there are more"), "\(list.errors)")
-            #expect(lines[0].contains(/STATE +KEY +AGE +NEXT +ATTEMPT +APP +ID +CAMPAIGN +TOKENS +LAST ERROR +DEFERRED/))
+            #expect(
+                lines[0].contains(/STATE +KEY +AGE +NEXT +ATTEMPT +APP +ID +CAMPAIGN +TOKENS +LAST ERROR +DEFERRED/))
             // Its ID is not valid, so none is shown.
             #expect(lines[3].contains(/waiting +[0-9a-f]{10} +\? +- +1 +- +- +- +abcd… +unreadable/), "\(lines[3])")
             #expect(!list.output.contains("\u{1B}") && !list.output.contains("\u{07}"))

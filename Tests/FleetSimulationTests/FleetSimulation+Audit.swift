@@ -72,7 +72,8 @@ extension FleetSimulation {
             ]).map { $0.root.integer ?? -1 }
             return "queue \(keys.queue): jobs, inbox, retry, failed, sorted \(counts)"
         }.joined(separator: "; ") + "; "
-            + workers.flatMap(\.lanes).flatMap(\.lane.consumers).compactMap { $0.problem?.reason }.joined(separator: " ")
+            + workers.flatMap(\.lanes).flatMap(\.lane.consumers).compactMap { $0.problem?.reason }.joined(
+                separator: " ")
     }
 
     /// Returns the sums of the counters in the hashes whose keys match a pattern.

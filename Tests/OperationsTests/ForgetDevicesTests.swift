@@ -29,7 +29,8 @@ struct ForgetDevicesTests {
         "push:{default}:cancelled-bytes": false,
         "push:{default}:gauges": false, "push:{default}:results-marks": false, "push:{default}:paused": false,
         "push:{default}:worker-info": false, "push:{default}:configurations": false, "push:{default}:source": false,
-        "push:{default}:campaigns": false, "push:{default}:deliveries": false, "push:{default}:next:<lane>": false, "push:{default}:order:<process>": false,
+        "push:{default}:campaigns": false, "push:{default}:deliveries": false, "push:{default}:next:<lane>": false,
+        "push:{default}:order:<process>": false,
         "push:{default}:campaign:<name>": false, "push:{default}:stats:<day>": false,
         // Digests of a whole list.
         "push:{default}:campaign-list:<name>": false,

@@ -232,7 +232,8 @@ struct SortedJobsTests {
         #expect(try queue.stats() == (change == .move ? [:] : ["cancelled": expected]))
         guard change == .move else { return }
         let moved = try Self.texts(queue.redis.run("LRANGE", other.jobs, "0", "-1"))
-        let retries = try Self.texts(queue.redis.run("ZRANGE", place == .failed ? other.failed : other.retry, "0", "-1"))
+        let retries = try Self.texts(
+            queue.redis.run("ZRANGE", place == .failed ? other.failed : other.retry, "0", "-1"))
         let jobs = [Self.released("b"), Self.job("d"), Self.job("d")]
         // The head of the other list is at its right.
         #expect(isPostponed ? retries == Array(jobs.dropLast()) && moved.isEmpty : moved.reversed() == jobs)

@@ -46,7 +46,8 @@ struct AttemptTests {
         /// Claims the poison job, and has it fail.
         /// - Returns: the number of its next attempt; `nil` if it has none.
         func fail(
-            _ fault: Settlement.AttemptRule.Fault = .own, maximum: Int = 3, expires: Bool = false, notifications: Int = 1
+            _ fault: Settlement.AttemptRule.Fault = .own, maximum: Int = 3, expires: Bool = false,
+            notifications: Int = 1
         ) async throws -> Int? {
             let lane = lane()
             if !hasPoison { try queue.push(["poison"]) }
@@ -79,7 +80,9 @@ struct AttemptTests {
         }
 
         /// Delivers notifications of a campaign, or reports the deliveries of a group.
-        func deliver(_ count: Int = 1, campaign: String? = nil, _ group: DeliveryGroup = AttemptTests.group) async throws {
+        func deliver(_ count: Int = 1, campaign: String? = nil, _ group: DeliveryGroup = AttemptTests.group)
+            async throws
+        {
             let lane = lane()
             try queue.push(["good"])
             // The poison job is not due.
@@ -172,7 +175,7 @@ struct AttemptTests {
         #expect(try await scene.fail() == 1)
     }
 
-    @Test("Another push type or app is no other notification of a large group.")
+    @Test("Notifications of another push type or app are not of a large group.")
     func otherGroups() async throws {
         let scene = try Scene(queue, group: DeliveryGroup(app: "shop", pushType: "voip"))
         for group in [DeliveryGroup(app: "shop", pushType: "alert"), DeliveryGroup(app: "news", pushType: "voip")] {

@@ -202,7 +202,9 @@ struct FailedJobsTests {
         // A reclaim gives each an origin, by which they differ.
         #expect(back.count { $0 == "0" } == (isReclaimed ? 0 : 1))
         let failed = originals(try queue.texts("ZRANGE", queue.keys.failed, "0", "-1"))
-        #expect(Set(failed) == Set((0..<40).filter { $0.isMultiple(of: 3) }.map { "\($0)" }) && failed.count == (isReclaimed ? 15 : 14))
+        #expect(
+            Set(failed) == Set((0..<40).filter { $0.isMultiple(of: 3) }.map { "\($0)" })
+                && failed.count == (isReclaimed ? 15 : 14))
         // All are due at once.
         #expect(try await queue.worker("y").claim(100).bodies.count == 41)
         #expect(try queue.retries().isEmpty && queue.jobs().isEmpty)

@@ -165,7 +165,8 @@ private struct Model {
                 writer.write(reserved: envelope.isReserved)
                 let delay = Int64(Bool.random(using: &random) ? 0 : 600_000)
                 settlement.postpone(
-                    id, fails ? .retried : .deferred, due: .after(milliseconds: delay), head: writer.head(), reason: "Shutdown",
+                    id, fails ? .retried : .deferred, due: .after(milliseconds: delay), head: writer.head(),
+                    reason: "Shutdown",
                     original: envelope.original)
             case 6:
                 settlement.bury(id, reason: "BadTopic", attempts: 1, members: ByteBuffer(), original: envelope.original)

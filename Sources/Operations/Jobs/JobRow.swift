@@ -117,10 +117,12 @@ package struct JobRow {
             Object(
                 queue: queue, state: job.state.rawValue, key: job.key, size: job.size, attempt: job.envelope.attempt,
                 tokenCount: job.notifications, enqueuedAt: job.enqueuedAt, dueAt: job.due, failedAt: failure?.at,
-                deferredAt: job.deferral?.at, status: failure?.status, reclaims: job.envelope.reclaims > 0 ? job.envelope.reclaims : nil,
+                deferredAt: job.deferral?.at, status: failure?.status,
+                reclaims: job.envelope.reclaims > 0 ? job.envelope.reclaims : nil,
                 requeues: job.envelope.requeues > 0 ? Int(job.envelope.requeues) : nil, id: text(job.id),
                 app: text(job.app), topic: text(job.topic), campaign: text(job.campaign), error: failure?.reason,
-                deferral: job.deferral?.reason, lane: job.lane, tokens: isWhole ? job.tokens.map { String(buffer: $0) } : nil, job: original,
+                deferral: job.deferral?.reason, lane: job.lane,
+                tokens: isWhole ? job.tokens.map { String(buffer: $0) } : nil, job: original,
                 jobBase64: isWhole && original == nil ? Data(bytes).base64EncodedString() : nil, check: verdicts),
             keys: .convertToSnakeCase)
     }

@@ -95,7 +95,8 @@ struct JobWriter {
         expecting count: Int, _ append: (inout RedisCommand) -> Void
     ) async throws -> Changed {
         var names = [
-            keys.jobs, keys.inbox, keys.retry, keys.failed, keys.sorted, keys.cancelled, keys.cancelledBytes, keys.statsPrefix,
+            keys.jobs, keys.inbox, keys.retry, keys.failed, keys.sorted, keys.cancelled, keys.cancelledBytes,
+            keys.statsPrefix,
         ]
         names += [keys.results, keys.campaigns, keys.campaignPrefix, keys.minutesPrefix]
         if let other { names += [other.jobs, other.retry, other.failed] }

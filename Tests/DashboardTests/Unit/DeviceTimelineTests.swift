@@ -31,7 +31,8 @@ struct DeviceTimelineTests {
         }
         return JobRow(
             queue: "default",
-            job: StoredJob(job, size: job.readableBytes, due: due.map { now + $0 }, hasFailed: error != nil, lane: lane,
+            job: StoredJob(
+                job, size: job.readableBytes, due: due.map { now + $0 }, hasFailed: error != nil, lane: lane,
                 format: .native),
             now: now)
     }

@@ -131,7 +131,7 @@ struct DeferralTests {
         #expect(scene.queue.dead.map(\.reason) == ["UnknownApp"] && scene.queue.held.isEmpty)
     }
 
-    @Test("What is left of a job keeps both: its turn, and its failure.")
+    @Test("The rest of a job keeps its turn and its failure.")
     func rest() throws {
         let limit = Limit.campaign
         let scene = try limit.scene()
