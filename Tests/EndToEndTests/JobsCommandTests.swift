@@ -191,7 +191,7 @@ extension EndToEnd {
             let worker = try WorkerProcess(redis: stage.url, endpoint: simulator.port)
             try stage.server().push([TestJob.text(TestJob.token("a", 1), #""id":"one","#)])
             try await eventually("it is deferred") { try stage.contents().retries.count == 1 }
-            try await stage.run(["jobs", "list", "--by", "state,reason"]).prints("1\tdeferred\tAppPaused\n")
+            try await stage.run(["jobs", "list", "--by", "state,deferral"]).prints("1\tdeferred\tAppPaused\n")
             try await stage.run(["resume", "--app", "default"]).succeeds()
             _ = try await stage.run(["jobs", "run", "--state", "deferred", "--rate", "10", "--yes"])
             try await eventually("it is delivered") { try stage.contents().count("delivered") == 1 }

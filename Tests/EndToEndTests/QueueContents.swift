@@ -47,7 +47,7 @@ struct QueueContents {
         }
         self.retries = try stride(from: 0, to: retries.count, by: 2).map { index in
             (try retries[index].rawBytes(), try #require(retries[index + 1].text.flatMap(Double.init)))
-        }
+        }.sorted { $0.1 < $1.1 }
         workers = try connection.run("ZRANGE", base + "workers", "0", "-1").strings()
         claims = try keys.reduce(into: 0) { sum, key in
             if key.hasPrefix(base + "claimed:") { sum += try connection.run("HLEN", key).number ?? 0 }
@@ -83,7 +83,8 @@ struct QueueContents {
         keys.filter { key in
             key.hasPrefix("push:{")
                 && ![
-                    ":stats:", ":minute:", ":next:", ":gauges", ":configurations", ":source", ":shares", "{shared}",
+                    ":stats:", ":minute:", ":next:", ":gauges", ":configurations", ":source", ":shares",
+                    ":deliveries", "{shared}",
                 ].contains { key.contains($0) }
         }
     }
