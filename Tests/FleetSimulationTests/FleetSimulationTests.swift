@@ -118,7 +118,7 @@ extension Mutation {
         switch self {
         case .constantStamp: 108
         case .reclaimIgnoresLease: 69
-        case .forgetsThrottles: 40
+        case .forgetsThrottles: 33
         case .hidesThrottles: 38
         case .trustsOldFilters: 27
         case .claimsAnySize, .enforcesDeadlinesLate: 9

@@ -16,6 +16,8 @@ enum Mutation: String, CaseIterable, Sendable {
     case reservesWithoutNX
     /// A retry is not written.
     case retryLosesBody
+    /// A job that has failed is lost with the claim that goes back.
+    case givesBackNoFailedJob
     /// A repeated claim claims more jobs under the same numbers.
     case claimGivesNumbersAgain
     /// A claim that arrives late claims jobs.
@@ -99,7 +101,9 @@ enum Mutation: String, CaseIterable, Sendable {
         case .reclaimForgetsOrigin: (#"origin = origin and '' or ',"origin":' .."#, #"origin = true and '' or "#)
         case .reservesWithoutNX: ("'NX', 'PX', ttl", "'PX', ttl")
         case .retryLosesBody:
-            ("redis.call('ZADD', retry, due, job)", "")
+            ("redis.call('ZADD', has_failed(job) and failed or retry, due, job)", "")
+        case .givesBackNoFailedJob:
+            ("redis.call('ZADD', failed, 'NX', now, body) == 0", "false")
         case .lateClaimTakesJobs: ("elseif next_number and first < tonumber(next_number) then", "elseif false then")
         case .claimGivesNumbersAgain:
             ("local known, seen = limit > 0 and redis.pcall('GET', next_key), nil", "local known, seen = nil, nil")
