@@ -16,9 +16,9 @@ package enum QueueFailure: Error, Sendable, CustomStringConvertible {
         case .redis(let error): "\(error)"
         case .unexpectedReply(let call): "Redis gave a reply to `\(call)` that this version does not know"
         case .resharding(let division):
-            division.incomplete.map { other in
+            division.change.map { change in
                 "the number of shards of the invalid tokens is being changed; if that was interrupted, "
-                    + "`apns-worker invalid reshard --to \(division.shards)` or `--to \(other)` completes it"
+                    + "`apns-worker invalid reshard --to \(division.shards)` or `--to \(change.incomplete)` completes it"
             } ?? "the number of shards of the invalid tokens has just been changed; try again"
         }
     }

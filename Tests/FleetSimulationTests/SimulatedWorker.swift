@@ -472,6 +472,10 @@ private final class SimulatedFleet: AppPauseStore, ProviderTokenStore, InvalidTo
 
     var isReady: Bool { store.isReady }
 
+    func checkDivision(completion: @escaping Completion<Void>) {
+        store.invalidTokens.checkDivision(completion: completion)
+    }
+
     func count(completion: @escaping Completion<Int>) { store.invalidTokens.count(completion: completion) }
 
     func countIfUndivided(completion: @escaping Completion<Int?>) {

@@ -62,7 +62,7 @@ struct SharedDeviceRecords {
 
     /// Returns a function that returns the key of the hash with a token's registration.
     private func registrationKey() async throws -> (ByteBuffer) -> String {
-        let shards = try await invalidTokens.division().shards
+        let shards = try await invalidTokens.shards()
         return { [keys] token in
             keys.shard(TokenDivision.shard(of: token, among: shards), of: shards).registrations(of: token)
         }

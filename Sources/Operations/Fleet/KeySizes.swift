@@ -39,7 +39,7 @@ package enum KeySizes {
         }
         do {
             let shared = fleet.sharedKeys
-            let shards = try await InvalidTokenClient.reading(fleet).division().shards
+            let shards = try await InvalidTokenClient.reading(fleet).shards()
             let names = shards > 1 ? [shared.throttledTokens, shared.audit] : growing(shared)
             sizes += try await sums(fleet, shards) + read(fleet.client(for: names[0]), names)
         } catch {

@@ -77,6 +77,12 @@ package final class InvalidTokenClient: Sendable {
         try await call { $0.readDivision(completion: $1) }
     }
 
+    /// Returns the number of shards of the set. Fails while it is changed.
+    /// - Throws: `QueueFailure`.
+    package func shards() async throws(QueueFailure) -> Int {
+        try await call { set, completion in set.form { completion($0.map(\.shards)) } }
+    }
+
     /// See `InvalidTokenSet/mark(_:completion:)`.
     /// - Throws: `QueueFailure`.
     package func mark(_ tokens: [InvalidToken]) async throws(QueueFailure) -> [InvalidToken.Marking] {

@@ -26,7 +26,7 @@ extension InvalidTokenSet {
         var key: String
         /// True for tokens, false for registrations.
         var isSet: Bool
-        var count = 0
+        var count: Int
     }
 
     /// Counts the tokens and registrations in each key of some shards of a form.
@@ -34,8 +34,8 @@ extension InvalidTokenSet {
     func contents(of range: Range<Int>, among shards: Int, completion: @escaping Completion<[Content]>) {
         let places = range.flatMap { index in
             let shard = keys.shard(index, of: shards)
-            return shard.sets.map { Content(shard: index, key: $0, isSet: true) }
-                + shard.registrationHashes.map { Content(shard: index, key: $0, isSet: false) }
+            return shard.sets.map { Content(shard: index, key: $0, isSet: true, count: 0) }
+                + shard.registrationHashes.map { Content(shard: index, key: $0, isSet: false, count: 0) }
         }
         ShardClients.join(
             places, completion: { completion($0.map { $0.filter { $0.count > 0 } }) },
@@ -51,8 +51,7 @@ extension InvalidTokenSet {
             })
     }
 
-    /// Deletes a shard of a form: what ``contents(of:among:completion:)`` counts at last, so that it shows if a part is
-    /// left.
+    /// Deletes a shard of a form: what ``contents(of:among:completion:)`` counts at last, so that it shows that a part is left.
     func deleteShard(_ index: Int, of shards: Int, completion: @escaping Completion<Void>) {
         let shard = keys.shard(index, of: shards)
         unlink([shard.facts] + shard.detailHashes) { [self] result in
@@ -73,43 +72,57 @@ extension InvalidTokenSet {
             })
     }
 
-    /// The cursor after a part of a key that was copied, and the number of its tokens.
-    typealias Copied = (cursor: String, tokens: Int)
+    /// A part of a set or hash: the cursor of the next one, and the tokens; of a hash, each with its value.
+    typealias Part = (cursor: String, found: [ByteBuffer])
 
-    /// Copies a part of a key to another form.
-    func copy(
-        _ content: Content, after cursor: String, from former: Int, to next: Int,
-        completion: @escaping Completion<Copied>
-    ) {
+    /// Reads a part of a key.
+    func part(of content: Content, after cursor: String, completion: @escaping Completion<Part>) {
         let name = content.isSet ? "SSCAN" : "HSCAN"
-        clients.send(RedisCommand(name, content.key, cursor, "COUNT", "1000"), for: content.key) { [self] result in
-            guard let (cursor, found) = Self.page(result, completion) else { return }
-            guard content.isSet else {
-                return copyRegistrations(found, to: form(changing: next)) { completion($0.map { (cursor, 0) }) }
-            }
-            form(changing: former).find(TokenList(found)) { [self] result in
-                guard let stored = Self.value(result, completion) else { return }
-                form(changing: next).add(stored) { completion($0.map { _ in (cursor, stored.count) }) }
-            }
+        clients.send(RedisCommand(name, content.key, cursor, "COUNT", "1000"), for: content.key) { result in
+            guard let part = Self.page(result, completion) else { return }
+            completion(.success(part))
         }
     }
 
-    /// - Parameter pairs: tokens, each with the time of its registration as it is stored.
-    private func copyRegistrations(
-        _ pairs: [ByteBuffer], to form: TokenForm, completion: @escaping Completion<Void>
+    /// A registration as it is stored.
+    typealias StoredRegistration = (token: ByteBuffer, at: ByteBuffer)
+
+    /// Writes registrations to a form, and reads them back.
+    /// - Parameter completion: gets the values that the form has then, in the order of the registrations.
+    func copyRegistrations(
+        _ registrations: [StoredRegistration], to form: TokenForm, completion: @escaping Completion<[ByteBuffer?]>
     ) {
-        let places = Dictionary(grouping: stride(from: 0, to: pairs.count - 1, by: 2)) {
-            form.shard(of: pairs[$0]).registrations(of: pairs[$0])
+        let keys = Dictionary(grouping: registrations.indices) { index in
+            let token = registrations[index].token
+            return form.shard(of: token).registrations(of: token)
         }
         ShardClients.join(
-            Array(places), completion: { completion($0.map { _ in }) },
-            { (place, completion: @escaping Completion<Void>) in
-                var command = RedisCommand("HSET", place.key)
-                for index in place.value {
-                    command.append(pairs[index])
-                    command.append(pairs[index + 1])
+            Array(keys),
+            completion: { result in
+                completion(
+                    result.map { groups in
+                        var values = [ByteBuffer?](repeating: nil, count: registrations.count)
+                        for (index, value) in groups.joined() { values[index] = value }
+                        return values
+                    })
+            },
+            { (group, completion: @escaping Completion<[(Int, ByteBuffer?)]>) in
+                var write = RedisCommand("HSET", group.key)
+                var read = RedisCommand("HMGET", group.key)
+                for index in group.value {
+                    write.append(registrations[index].token)
+                    write.append(registrations[index].at)
+                    read.append(registrations[index].token)
                 }
-                clients.send(command, for: place.key) { completion($0.mapError(QueueFailure.redis).map { _ in }) }
+                clients.send(write, for: group.key) { [self] result in
+                    guard Self.value(result.mapError(QueueFailure.redis), completion) != nil else { return }
+                    clients.send(read, for: group.key) { result in
+                        completion(
+                            result.mapError(QueueFailure.redis).map { reply in
+                                Array(zip(group.value, reply.root.children.map(\.bytes)))
+                            })
+                    }
+                }
             })
     }
 }

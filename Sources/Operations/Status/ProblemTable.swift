@@ -141,13 +141,13 @@ extension Problem {
             hint: "if the command that does it was interrupted, complete it"
         ) { diagnosis in
             let status = diagnosis.status
-            guard let division = status.resharding, let other = division.incomplete else { return [] }
+            guard let division = status.resharding, let change = division.change else { return [] }
             return [
                 Finding(
                     .shared(status.prefix),
                     "the number of shards of the invalid tokens is being changed"
-                        + Words.since(division.since, now: status.at) + ", and workers that start wait for it",
-                    since: division.since, [.reshard(to: division.shards), .reshard(to: other)])
+                        + Words.since(change.since, now: status.at) + ", and workers that start wait for it",
+                    since: change.since, [.reshard(to: division.shards), .reshard(to: change.incomplete)])
             ]
         },
         Kind(

@@ -79,7 +79,7 @@ package struct StatusReader: Sendable {
         do {
             let tokens = try await InvalidTokenClient.reading(fleet)
             let division = try await tokens.division()
-            if division.incomplete != nil { status.resharding = division }
+            if division.change != nil { status.resharding = division }
             status.invalidTokens = try await tokens.count(among: division.shards)
         } catch QueueFailure.redis(.server(let answer)) {
             status.notes.append("the invalid tokens cannot be counted: \(answer.message)")

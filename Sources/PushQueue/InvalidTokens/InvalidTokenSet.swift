@@ -8,24 +8,14 @@ package final class InvalidTokenSet {
     /// The completion of a call: its value, or the failure.
     package typealias Completion<Value> = (Result<Value, QueueFailure>) -> Void
 
-    /// A token that is in the set, with its details as they are stored.
+    /// A token that is in the set.
     package struct Found: Sendable, Equatable {
         /// Its index among the tokens that were looked up, from 0.
         package var place: Int
+        /// The token.
         package var token: ByteBuffer
-        /// The time since which it is invalid, in milliseconds since 1970; `nil` if unknown.
-        package var at: Int64?
-        /// The day on which it was marked, since 1970; `nil` if unknown.
-        package var day: Int64?
-        /// The other facts as JSON; empty for none.
-        package var facts: ByteBuffer
-
-        package init(place: Int = 0, token: ByteBuffer, at: Int64?, day: Int64? = nil, facts: ByteBuffer) {
-            (self.place, self.token, self.at, self.day, self.facts) = (place, token, at, day, facts)
-        }
-
         /// The known facts about it.
-        package var details: InvalidTokenDetails { InvalidTokenDetails(at: at, facts: facts) }
+        package var details: InvalidTokenDetails
     }
 
     /// The default time for which tokens are kept, in milliseconds.
@@ -51,10 +41,16 @@ package final class InvalidTokenSet {
     ///   - maximumAge: the time for which tokens are kept after they, or newer details, were added, and registrations
     ///     after they happened, in milliseconds; 0 to keep them forever. Older ones are removed gradually while others
     ///     are added or removed. A day of tokens counts as a whole.
-    ///   - clock: the clock that the scripts read.
+    package convenience init(
+        client: any RedisSender, clients: ((_ key: String) -> any RedisSender)? = nil, keys: SharedKeys,
+        maximumAge: Int = defaultMaximumAge
+    ) {
+        self.init(client: client, clients: clients, keys: keys, maximumAge: maximumAge, clock: .server)
+    }
+
     package init(
         client: any RedisSender, clients: ((_ key: String) -> any RedisSender)? = nil, keys: SharedKeys,
-        maximumAge: Int = defaultMaximumAge, clock: ClockSource = .server
+        maximumAge: Int = defaultMaximumAge, clock: ClockSource
     ) {
         (self.client, self.keys, self.maximumAge) = (client, keys, maximumAge)
         self.clients = ShardClients(clients ?? { _ in client }, clock: clock)
@@ -68,7 +64,7 @@ package final class InvalidTokenSet {
     /// Reads how the set is divided.
     package func readDivision(completion: @escaping Completion<TokenDivision>) {
         let asked = client.eventLoop.now
-        clients.send(RedisCommand("GET", keys.invalidTokenDivision), for: keys.invalidTokenDivision) { [self] result in
+        client.send(RedisCommand("GET", keys.invalidTokenDivision)) { [self] result in
             completion(
                 result.mapError(QueueFailure.redis).flatMap { reply in
                     let recorded =
@@ -76,7 +72,7 @@ package final class InvalidTokenSet {
                     guard let division = recorded else {
                         return .failure(.unexpectedReply("GET \(keys.invalidTokenDivision)"))
                     }
-                    known = division.incomplete == nil ? (division.shards, asked) : nil
+                    known = division.change == nil ? (division.shards, asked) : nil
                     return .success(division)
                 })
         }
@@ -90,9 +86,15 @@ package final class InvalidTokenSet {
         readDivision { [self] result in
             completion(
                 result.flatMap { division in
-                    division.incomplete == nil ? .success(form(division.shards)) : .failure(.resharding(division))
+                    division.change == nil ? .success(form(division.shards)) : .failure(.resharding(division))
                 })
         }
+    }
+
+    /// Fails with ``QueueFailure/resharding(_:)`` while the number of shards is changed, and if Redis can't be reached. Waits for
+    /// the first connection.
+    package func checkDivision(completion: @escaping Completion<Void>) {
+        client.afterFirstAttempt { [self] in form { completion($0.map { _ in }) } }
     }
 
     private func form(_ shards: Int) -> TokenForm {
@@ -161,7 +163,18 @@ package final class InvalidTokenSet {
     ///   - completion: gets those that are in the set, in ascending order of their places.
     package func find(_ candidates: TokenList, completion: @escaping Completion<[Found]>) {
         guard !candidates.asksNothing else { return completion(.success([])) }
-        call(completion) { form, completion in form.find(candidates, completion: completion) }
+        call(completion) { form, completion in
+            form.find(candidates) { result in
+                completion(
+                    result.map { stored in
+                        stored.map {
+                            Found(
+                                place: $0.place, token: $0.token,
+                                details: InvalidTokenDetails(at: $0.at, facts: $0.facts))
+                        }
+                    })
+            }
+        }
     }
 
     // MARK: Writing
@@ -187,7 +200,9 @@ package final class InvalidTokenSet {
     ///   - completion: gets the result for each token, in their order. After a failure, all can be marked again; those
     ///     that were added before it are then ``InvalidToken/Marking/known``.
     package func mark(_ marked: [InvalidToken], completion: @escaping Completion<[InvalidToken.Marking]>) {
-        let tokens = marked.map { Found(token: $0.token, at: $0.at, facts: $0.facts) }
+        let tokens = marked.map { token in
+            TokenForm.Stored(place: 0, token: token.token, at: token.at, day: nil, facts: token.facts)
+        }
         call(
             { [self] (result: Result<[InvalidToken.Marking], QueueFailure>) in
                 guard case .success = result else { return completion(result) }

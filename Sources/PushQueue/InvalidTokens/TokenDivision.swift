@@ -8,32 +8,41 @@ import NIOCore
 package struct TokenDivision: Sendable, Equatable, Encodable {
     /// The number of shards of the form that has all tokens; 1 for a set that is not divided.
     package var shards: Int
-    /// While the number of shards is changed, the number of shards of the form that has only some of the tokens: the next
-    /// form while it is copied, or the former one while it is deleted.
-    package var incomplete: Int?
-    /// The time at which the change began, in milliseconds since 1970.
-    package var since: Int64?
+    /// An unfinished change of the number of shards.
+    package var change: Change?
+
+    /// A change of the number of shards.
+    package struct Change: Sendable, Equatable, Encodable {
+        /// The number of shards of the form that has only some of the tokens: the next form while it is copied, or the
+        /// former one while it is deleted.
+        package var incomplete: Int
+        /// The time at which the change began, in milliseconds since 1970.
+        package var since: Int64
+
+        package init(incomplete: Int, since: Int64) { (self.incomplete, self.since) = (incomplete, since) }
+    }
 
     /// The maximum number of shards. A shard is chosen by a token's first sixteen bits.
     package static let maximumShards = 4096
 
-    /// - Parameter since: only used for a change.
-    package init(shards: Int = 1, incomplete: Int? = nil, since: Int64? = nil) {
-        (self.shards, self.incomplete, self.since) = (shards, incomplete, incomplete == nil ? nil : since)
-    }
+    package init(shards: Int = 1, change: Change? = nil) { (self.shards, self.change) = (shards, change) }
 
     /// Parses a record; `nil` for other texts.
     package init?(_ text: String) {
-        let words = text.split(separator: " ")
-        let numbers = words.compactMap { Int64($0) }
-        guard numbers.count == words.count, [1, 3].contains(numbers.count) else { return nil }
-        let forms = numbers.prefix(2).compactMap { Int(exactly: $0) }.filter(Self.isNumberOfShards)
-        guard forms.count == min(numbers.count, 2) else { return nil }
-        self.init(shards: forms[0], incomplete: forms.count > 1 ? forms[1] : nil, since: numbers.last)
+        let numbers = text.split(separator: " ").map { Int64($0) }
+        guard let first = numbers.first.flatMap({ $0 }).flatMap(Int.init(exactly:)), Self.isNumberOfShards(first) else {
+            return nil
+        }
+        self.init(shards: first)
+        guard numbers.count > 1 else { return }
+        guard numbers.count == 3, let other = numbers[1].flatMap(Int.init(exactly:)), Self.isNumberOfShards(other),
+            let since = numbers[2]
+        else { return nil }
+        change = Change(incomplete: other, since: since)
     }
 
     /// The record, such as `16`, or `1 16 1795279247000` during a change.
-    package var text: String { "\(shards)" + (incomplete.map { " \($0) \(since ?? 0)" } ?? "") }
+    package var text: String { "\(shards)" + (change.map { " \($0.incomplete) \($0.since)" } ?? "") }
 
     /// Returns true for the numbers of shards that there can be: powers of two.
     package static func isNumberOfShards(_ number: Int) -> Bool {

@@ -7,7 +7,19 @@ package struct TokenForm {
     /// The completion of a call: its value, or the failure.
     package typealias Completion<Value> = ShardClients.Completion<Value>
 
-    package typealias Found = InvalidTokenSet.Found
+    /// A token of the form, with its details as they are stored.
+    package struct Stored: Sendable, Equatable {
+        /// Its index among the tokens that were looked up, from 0.
+        package var place: Int
+        package var token: ByteBuffer
+        /// The time since which it is invalid, in milliseconds since 1970; `nil` if unknown.
+        package var at: Int64?
+        /// The day on which it was marked, since 1970; `nil` if unknown.
+        package var day: Int64?
+        /// The other facts as JSON; empty for none.
+        package var facts: ByteBuffer
+    }
+
     /// Tokens that are in one shard, by their indexes.
     package typealias Group = (shard: TokenShard, indexes: [Int])
 
@@ -54,7 +66,7 @@ package struct TokenForm {
     /// - Parameters:
     ///   - candidates: lower-case hex, at most a few thousand.
     ///   - completion: gets those that are in it, in ascending order of their places.
-    package func find(_ candidates: TokenList, completion: @escaping Completion<[Found]>) {
+    package func find(_ candidates: TokenList, completion: @escaping Completion<[Stored]>) {
         guard shards > 1 else { return find(candidates, in: keys.shard(0, of: 1), completion) }
         let tokens = candidates.asked
         ShardClients.join(
@@ -77,7 +89,7 @@ package struct TokenForm {
     }
 
     private func find(
-        _ candidates: TokenList, in shard: TokenShard, _ completion: @escaping Completion<[Found]>
+        _ candidates: TokenList, in shard: TokenShard, _ completion: @escaping Completion<[Stored]>
     ) {
         clients.run(
             .findInvalidTokens, [shard.tokens, shard.details, shard.facts], if: check,
@@ -88,16 +100,16 @@ package struct TokenForm {
             completion: completion, reading: { Self.read(&$0, among: candidates) })
     }
 
-    private static func read(_ reply: inout ScriptReply, among candidates: TokenList) -> [Found] {
+    private static func read(_ reply: inout ScriptReply, among candidates: TokenList) -> [Stored] {
         // This is nearly always the case.
         guard !reply.isAtEnd else { return [] }
-        var (indexes, found): ([Int], [Found]) = ([], [])
+        var (indexes, found): ([Int], [Stored]) = ([], [])
         while !reply.isAtEnd {
             let index = reply.number()
             if candidates.place(of: index) == nil { reply.refuse() }
             indexes.append(index)
             found.append(
-                Found(
+                Stored(
                     place: candidates.place(of: index) ?? 0, token: ByteBuffer(), at: reply.numberIfAny(),
                     day: reply.numberIfAny(), facts: reply.bytes()))
         }
@@ -111,7 +123,7 @@ package struct TokenForm {
 
     /// Adds tokens, except tokens whose devices have registered since. Newer details are kept.
     /// - Parameter completion: gets the result for each token, in their order.
-    package func add(_ tokens: [Found], completion: @escaping Completion<[InvalidToken.Marking]>) {
+    package func add(_ tokens: [Stored], completion: @escaping Completion<[InvalidToken.Marking]>) {
         var groups = groups(tokens.map(\.token))
         // Without tokens it only checks the keys.
         if groups.isEmpty { groups = [(keys.shard(0, of: shards), [])] }
@@ -131,7 +143,7 @@ package struct TokenForm {
     }
 
     private func add(
-        _ tokens: [Found], to shard: TokenShard, _ completion: @escaping Completion<[InvalidToken.Marking]>
+        _ tokens: [Stored], to shard: TokenShard, _ completion: @escaping Completion<[InvalidToken.Marking]>
     ) {
         clients.run(
             .addInvalidTokens,

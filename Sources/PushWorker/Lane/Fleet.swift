@@ -54,6 +54,7 @@ protocol InvalidTokenStore {
 
     /// True while tokens can be added.
     var isReady: Bool { get }
+    func checkDivision(completion: @escaping Completion<Void>)
     func count(completion: @escaping Completion<Int>)
     func countIfUndivided(completion: @escaping Completion<Int?>)
     func mark(_ tokens: [InvalidToken], completion: @escaping Completion<[InvalidToken.Marking]>)

@@ -62,8 +62,12 @@ final class QueueConsumer {
     private var delegatedAt = NIODeadline.distantPast
     /// The lane's round in which the queue last had its turn.
     private var lastTurn = 0
-    /// True if the lane may ask for a lease.
-    private var mayJoin = false
+    /// The next step before a lease is asked for.
+    private var admission = Admission.due
+
+    /// An operator who changes the number of shards of the invalid tokens makes sure that no lane has a lease, and lanes take none
+    /// until that is done: they could look up no tokens.
+    private enum Admission { case due, asked, granted }
 
     private struct Heartbeat {
         var sentAt = NIODeadline.distantPast
@@ -161,18 +165,19 @@ final class QueueConsumer {
     private var canClaim: Bool { !window.isAsking && store.isReady && !outbox.isFull && isAdmitted }
 
     /// True if the lane has a lease, or may ask for one.
-    private var isAdmitted: Bool { window.hasJoined || mayJoin }
+    private var isAdmitted: Bool { window.hasJoined || admission == .granted }
 
-    /// Finds out if the lane may ask for a lease. An operator who changes the number of shards of the invalid tokens makes sure
-    /// that no lane has one, and lanes ask for none until that is done: they could look up no tokens. They do if the division
-    /// can't be read: others keep working without the shared state, too.
+    /// Finds out if the lane may ask for a lease. It may if the servers of the shared state can't be reached: others keep working
+    /// without them, too.
     private func askForAdmission() {
-        guard !isAdmitted, store.isReady else { return }
-        link.fleet.invalidTokens.countIfUndivided { [self] result in
+        guard !isAdmitted, admission == .due, store.isReady else { return }
+        admission = .asked
+        link.fleet.invalidTokens.checkDivision { [self] result in
             if case .failure(let failure) = result, case .resharding = failure {
+                admission = .due
                 return link.refusals.recordRefusal(.invalidTokens, failure)
             }
-            mayJoin = true
+            admission = .granted
             link.refusals.recordAcceptance(.invalidTokens)
             report(.changed)
         }
@@ -200,7 +205,7 @@ final class QueueConsumer {
     }
 
     private func send(_ claim: ClaimWindow.Claim) {
-        mayJoin = false
+        admission = .due
         lease.recordRequest(count: claim.count, now: lane.now)
         let generation = queue.generation
         let configuration = if case .running = lane.state { queue.configuration } else { ConfigurationDigest?.none }
@@ -417,7 +422,6 @@ final class QueueConsumer {
             link.refusals.recordAcceptance(request)
         }
         recovery.reset()
-        mayJoin = false
         askForAdmission()
         report(.changed)
     }

@@ -17,9 +17,10 @@ struct TokenDivisionTests {
     }
     @Test("A record has the number of shards and, during a change, the other number and the time")
     func records() {
+        let change = TokenDivision.Change(incomplete: 16, since: 1_795_279_247_000)
         for (text, division) in [
             ("1", TokenDivision()), ("4096", TokenDivision(shards: 4096)),
-            ("1 16 1795279247000", TokenDivision(shards: 1, incomplete: 16, since: 1_795_279_247_000)),
+            ("1 16 1795279247000", TokenDivision(shards: 1, change: change)),
         ] {
             #expect(TokenDivision(text) == division && division.text == text)
         }

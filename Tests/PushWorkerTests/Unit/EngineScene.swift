@@ -724,12 +724,14 @@ final class FakeFleet: AppPauseStore, RateStore, GuardAuditStore, ProviderTokenS
         later(completion) { [self] in providerToken.map { .other(ByteBuffer(string: $0)) } ?? .taken }
     }
 
-    func count(completion: @escaping Completion<Int>) { later(completion) { [self] in invalid.count } }
-
-    func countIfUndivided(completion: @escaping Completion<Int?>) {
-        guard let resharding else { return later(completion) { [self] in invalid.count } }
+    func checkDivision(completion: @escaping Completion<Void>) {
+        guard let resharding else { return later(completion) {} }
         loop.assumeIsolated().scheduleTask(in: .milliseconds(1)) { completion(.failure(.resharding(resharding))) }
     }
+
+    func count(completion: @escaping Completion<Int>) { later(completion) { [self] in invalid.count } }
+
+    func countIfUndivided(completion: @escaping Completion<Int?>) { later(completion) { [self] in invalid.count } }
 
     func mark(_ tokens: [InvalidToken], completion: @escaping Completion<[InvalidToken.Marking]>) {
         let refusal = refusesInvalidTokens ? QueueFailure.unexpectedReply("addInvalidTokens") : nil
@@ -745,7 +747,7 @@ final class FakeFleet: AppPauseStore, RateStore, GuardAuditStore, ProviderTokenS
             tokens.asked.enumerated().compactMap { index, token in
                 guard let place = tokens.place(of: index), let known = invalid.first(where: { $0.token == token })
                 else { return nil }
-                return .init(place: place, token: token, at: known.at, facts: known.facts)
+                return .init(place: place, token: token, details: InvalidTokenDetails(at: known.at, facts: known.facts))
             }
         }
     }

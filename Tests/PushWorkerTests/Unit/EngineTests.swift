@@ -638,7 +638,7 @@ struct EngineTests {
     func resharding() throws {
         let scene = try EngineScene(isStarted: false)
         let fleet = scene.stores.fakeFleet
-        fleet.resharding = TokenDivision(shards: 1, incomplete: 16, since: 5)
+        fleet.resharding = TokenDivision(shards: 1, change: .init(incomplete: 16, since: 5))
         try scene.start()
         scene.pushOne()
         scene.run(.seconds(30))
@@ -649,7 +649,7 @@ struct EngineTests {
         scene.run(.seconds(1))
         #expect(scene.transport.sent.count == 1 && scene.lane.observer.problems.isEmpty)
         // A lane that has a lease keeps it, and works: it may have been overlooked.
-        fleet.resharding = TokenDivision(shards: 16, incomplete: 1, since: 6)
+        fleet.resharding = TokenDivision(shards: 16, change: .init(incomplete: 1, since: 6))
         scene.pushOne(token: "cd")
         #expect(scene.transport.sent.count == 2)
         // Without its lease it waits.
