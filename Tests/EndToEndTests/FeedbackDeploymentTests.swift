@@ -3,18 +3,25 @@ import TestSupport
 import Testing
 
 extension EndToEnd {
-    @Suite("Feedback by systemd and cron")
+    @Suite("Feedback by systemd, cron and Kubernetes")
     struct FeedbackDeploymentTests {
         /// Returns the arguments of the command, with /var/lib/apns-worker replaced by another directory.
         private static func arguments(_ name: String, _ directory: String) throws -> [String] {
             for line in try DeployFolder.text(name).split(separator: "\n") where !line.hasPrefix("#") {
+                if let match = line.firstMatch(of: /args: \[(.*)\]/) {
+                    return match.1.replacing("/var/lib/apns-worker", with: directory).split(separator: ", ")
+                        .map { $0.trimmingCharacters(in: ["\""]) }
+                }
                 guard let match = line.firstMatch(of: /apns-worker (feedback .*)$/) else { continue }
                 return match.1.replacing("/var/lib/apns-worker", with: directory).split(separator: " ").map(String.init)
             }
             throw ChildProcess.Failure(description: "\(name) has no command")
         }
 
-        static let files = ["systemd/apns-worker-feedback.service", "cron/apns-worker-feedback"]
+        static let files = [
+            "systemd/apns-worker-feedback.service", "cron/apns-worker-feedback",
+            "helm/apns-worker/templates/feedback-cronjob.yaml",
+        ]
 
         @Test("the command in each file reads the feedback service", arguments: files)
         func command(file: String) async throws {
