@@ -193,7 +193,7 @@ extension Remedy {
                 name: "change-dead-letters", title: "Requeue \(reason ?? "all")",
                 fields: [("action", "requeue"), ("queue", queue)] + (reason.map { [("reason", $0)] } ?? []))
         case .unquiet: Action(name: "work-worker", title: "Let all workers work", fields: [("all", "1")])
-        case .showCampaign, .showJobs, .listDeadLetters, .startWorker, .check: nil
+        case .showCampaign, .showJobs, .listDeadLetters, .startWorker, .reshard, .check: nil
         }
     }
 

@@ -28,12 +28,11 @@ extension QueueScript {
     package static let pageDeadLetters = QueueScript("pageDeadLetters", PackageResources.page_lua)
     static let write = QueueScript("write", PackageResources.write_lua)
     static let divide = QueueScript("divide", PackageResources.divide_lua)
-    static let copyRegistrations = QueueScript("copyRegistrations", PackageResources.copy_registrations_lua)
 
     /// The scripts that operators run.
     package static let ofOperators = [
         overview, pageJobs, changeJobs, countPostponed, enqueueJobs, forget, commandJobs, guardCampaign, countCampaign,
-        sendJobs, pageDeadLetters, write, divide, copyRegistrations,
+        sendJobs, pageDeadLetters, write, divide,
     ]
 
     /// Runs a command that writes a key. Works on a Redis whose memory is full.

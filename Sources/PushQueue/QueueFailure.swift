@@ -7,12 +7,19 @@ package enum QueueFailure: Error, Sendable, CustomStringConvertible {
     /// The script or command with this name has no such reply: the server runs another version of the script, or is
     /// not Redis.
     case unexpectedReply(String)
+    /// The set of invalid tokens was not used, because an operator changes its number of shards or has just changed it.
+    case resharding(TokenDivision)
 
     /// The problem and its place.
     package var description: String {
         switch self {
         case .redis(let error): "\(error)"
         case .unexpectedReply(let call): "Redis gave a reply to `\(call)` that this version does not know"
+        case .resharding(let division):
+            division.incomplete.map { other in
+                "the number of shards of the invalid tokens is being changed; if that was interrupted, "
+                    + "`apns-worker invalid reshard --to \(division.shards)` or `--to \(other)` completes it"
+            } ?? "the number of shards of the invalid tokens has just been changed; try again"
         }
     }
 
@@ -28,7 +35,7 @@ package enum QueueFailure: Error, Sendable, CustomStringConvertible {
         case .unexpectedReply, .redis(.authentication), .redis(.commandTooLarge): false
         case .redis(.server(let error)):
             !["WRONGTYPE", "NOPERM", "NOAUTH", "WRONGPASS", "ERR"].contains(error.prefix)
-        case .redis: true
+        case .redis, .resharding: true
         }
     }
 

@@ -19,8 +19,9 @@ package struct SharedKeys: Sendable {
     /// STREAM: the last changes of the set, for the filters of processes: `added`, tokens with commas between them, or
     /// `removed`, a number.
     package let invalidTokenChanges: String
-    /// STRING: how the set is divided: `<generation> <shards>`, and more while that is being changed. Missing until it is
-    /// divided for the first time. See `invalid reshard`.
+    /// STRING: the number of shards of the set; missing until it is divided for the first time. While `invalid reshard`
+    /// changes it, two more numbers follow: that of the shards of the incomplete form, and the time at which the change
+    /// began, in ms since 1970.
     package let invalidTokenDivision: String
     /// HASH: device token → the time of its device's last registration, in ms since 1970. Producers may write here.
     package let registrations: String

@@ -19,6 +19,8 @@ struct ChaosRun {
 
     /// The workers' lease in milliseconds: the shortest possible, so that many leases expire in a short run.
     static let lease = 7000
+    /// The number of shards of the invalid tokens in a Cluster.
+    static let shards = 4
     /// If nothing more is settled for this long, the remaining jobs are stuck. An answer of APNs can defer a
     /// notification for 90 seconds.
     private static let patience = Duration.seconds(120)
@@ -47,6 +49,7 @@ struct ChaosRun {
     }
 
     func run() async throws -> Outcome {
+        if options.topology == .cluster { try await stage.reshard(to: Self.shards) }
         // The first has all apps. Without it, the others would be the whole fleet, and right to refuse jobs.
         try stage.fleet.start(0)
         for name in options.queue.names {
@@ -69,7 +72,8 @@ struct ChaosRun {
         _ = try await confirm()
         try await drain()
         for producer in producers { try await producer.close() }
-        try await stage.divider.finish()
+        // The account reads one set.
+        try await stage.reshard(to: 1)
         let seconds = log.seconds
         let simulator = try await stage.simulator.stop()
         let remains = try QueueRemains(stage.servers, options.queue)

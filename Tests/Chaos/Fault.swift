@@ -15,8 +15,6 @@ struct Fault: Equatable, Sendable {
         case network(Network)
         /// The Redis that holds the queue.
         case redis(RedisFault)
-        /// An operator divides the set of invalid tokens, and is killed with -9 when the fault ends.
-        case divide(shards: Int)
     }
 
     enum Network: Equatable, Sendable {
@@ -51,8 +49,6 @@ struct Fault: Equatable, Sendable {
         /// The connections of a worker to APNs.
         case apnsOf(Int)
         case redis
-        /// The division of the set of invalid tokens.
-        case division
     }
 
     /// The seconds by which clocks are set: more than a lease.
@@ -74,7 +70,6 @@ struct Fault: Equatable, Sendable {
         case .setClock(let seconds): "clock set \(seconds > 0 ? "forward" : "back")"
         case .network(let network): network.name
         case .redis(let fault): fault.rawValue
-        case .divide(let shards): "divided into \(shards)"
         }
     }
 
@@ -90,7 +85,6 @@ struct Fault: Equatable, Sendable {
         case .redis(.pause), .redis(.pauseWatcher), .redis(.outage): "SIGCONT"
         case .redis(.fill): "has memory again"
         case .redis: nil
-        case .divide: "kill -9 of the operator"
         }
     }
 }
@@ -115,7 +109,6 @@ extension Fault.Target: CustomStringConvertible {
         case .redisOf(let slot): "worker \(slot)'s way to Redis"
         case .apnsOf(let slot): "worker \(slot)'s way to APNs"
         case .redis: "Redis"
-        case .division: "the set of invalid tokens"
         }
     }
 }

@@ -92,7 +92,6 @@ extension Fault {
         case .redisOf: "way to Redis"
         case .apnsOf: "way to APNs"
         case .redis: "Redis"
-        case .division: "invalid tokens"
         }
     }
 }

@@ -37,11 +37,7 @@ struct Plan {
             let slot = Int.random(in: 0..<workers, using: &generator)
             var fault: Fault
             switch Int.random(in: 0..<100, using: &generator) {
-            case 0..<5:
-                let shards = [1, 2, 4, 16].randomElement(using: &generator) ?? 1
-                let time = Int.random(in: 20...1500, using: &generator)
-                fault = Fault(action: .divide(shards: shards), target: .division, begin: now, end: now + time)
-            case 5..<38:
+            case 0..<38:
                 let (action, time) = Self.draw(odds.worker, &generator)
                 fault = Fault(action: action, target: .worker(slot), begin: now, end: now + time)
             case 38..<60:

@@ -1,6 +1,5 @@
 import Foundation
 import NIOCore
-import Synchronization
 import TestSupport
 
 /// The processes of a run, and the effects of faults on them.
@@ -9,7 +8,6 @@ final class Stage: Sendable {
     let servers: any QueueServers
     let simulator: SimulatorProcess
     let fleet: Fleet
-    let divider: Divider
 
     init(
         topology: Topology, durability: Durability, queue: HotQueue, workers: Int, lease: Int, seed: UInt64, logs: URL?
@@ -38,7 +36,17 @@ final class Stage: Sendable {
                     logs: slot % 4 == 1 ? try StalledPipe() : nil))
         }
         fleet = Fleet(places: places, queue: queue, redisURL: servers.url, lease: lease, logs: logs)
-        divider = Divider(servers.url)
+    }
+
+    /// Changes the number of shards of the invalid tokens, before the first worker starts and after the last one has ended.
+    func reshard(to shards: Int) async throws {
+        // The lease of a worker that was killed lasts for a while.
+        try await eventually("the invalid tokens have \(shards) shards") {
+            let command = try ChildProcess(
+                BuiltProgram.path("apns-worker"), ["invalid", "reshard", "--to", "\(shards)", "--yes"],
+                environment: ["APNS_WORKER_REDIS_URL": self.servers.url])
+            return try await command.wait() == .exited(0)
+        }
     }
 
     /// Begins a fault.
@@ -54,7 +62,6 @@ final class Stage: Sendable {
         case (.network(let network), .redisOf(let slot)):
             if let proxy = fleet.places[slot].redis { try await begin(network, proxy) }
         case (.redis(let redisFault), _): return try await servers.begin(redisFault)
-        case (.divide(let shards), _): try divider.begin(shards)
         default: preconditionFailure("the plan has a fault that its target cannot have")
         }
         if case .network(.delay(let milliseconds)) = fault.action { return "\(milliseconds) ms" }
@@ -69,7 +76,6 @@ final class Stage: Sendable {
         case (.network, .apnsOf(let slot)): try await fleet.places[slot].apns.heal()
         case (.network, .redisOf(let slot)): try await fleet.places[slot].redis?.heal()
         case (.redis(let redisFault), _): try await servers.end(redisFault)
-        case (.divide, _): divider.kill()
         default: break
         }
     }
@@ -92,42 +98,6 @@ final class Stage: Sendable {
         case .noAnswers: try await proxy.begin(.noAnswers)
         case .refusal: try await proxy.begin(.refusal)
         case .delay(let milliseconds): try await proxy.begin(.delay(.milliseconds(Int64(milliseconds))))
-        }
-    }
-}
-
-/// An operator who divides the set of invalid tokens, and is killed while that is done.
-final class Divider: Sendable {
-    private let url: String
-    private let process = Mutex<ChildProcess?>(nil)
-
-    init(_ url: String) { self.url = url }
-
-    private func start(_ shards: Int) throws -> ChildProcess {
-        try ChildProcess(
-            BuiltProgram.path("apns-worker"), ["invalid", "reshard", "--to", "\(shards)", "--yes"],
-            environment: ["APNS_WORKER_REDIS_URL": url])
-    }
-
-    func begin(_ shards: Int) throws {
-        kill()
-        let started = try start(shards)
-        process.withLock { $0 = started }
-    }
-
-    func kill() { process.withLock { $0 }?.kill() }
-
-    /// Makes one set of the shards again.
-    func finish() async throws {
-        kill()
-        var shards = 1
-        try await eventually("the shards are one set again") {
-            let command = try self.start(shards)
-            let ending = try await command.wait()
-            // A division that was interrupted must be completed first.
-            let pending = command.errors.firstMatch(of: /with --to (\d+)/).flatMap { Int($0.1) }
-            defer { shards = pending ?? 1 }
-            return ending == .exited(0) && shards == 1
         }
     }
 }

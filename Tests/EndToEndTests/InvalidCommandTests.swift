@@ -77,6 +77,41 @@ extension EndToEnd {
             try redis.run("SCARD", key).number ?? 0
         }
 
+        @Test("an operator's command that was killed is completed by the next one, and workers wait for that")
+        func killedReshard() async throws {
+            let redis = try RedisServer()
+            try Self.fill(3000, redis)
+            let before = try Self.members(redis)
+            let reshard = ["reshard", "--to", "16", "--yes"]
+            let counted = try await Self.invalid(["reshard", "--to", "16", "--dry-run"], redis.url)
+            counted.prints("would have copied 3,000 tokens\n")
+            let killed = try ChildProcess(
+                BuiltProgram.path("apns-worker"), ["invalid"] + reshard,
+                environment: ["APNS_WORKER_REDIS_URL": redis.url])
+            try await eventually("it has begun") {
+                try redis.run("GET", "push:{shared}:invalid-tokens:division").text?.hasPrefix("1 16 ") == true
+            }
+            killed.kill()
+            _ = try await killed.wait()
+            let advice = "`apns-worker invalid reshard --to 1` or `--to 16` completes it"
+            try await Self.invalid(["list"], redis.url).fails(69, advice)
+            try await Self.invalid(["remove", TestJob.token("", 0)], redis.url).fails(69, advice)
+            let simulator = try await SimulatorProcess()
+            let worker = try WorkerProcess(redis: redis.url, endpoint: simulator.port)
+            try redis.push([3000, 3001].map { #"{"token":"\#(TestJob.token("", $0))","alert":"x"}"# })
+            try await eventually("the worker waits") { worker.log.contains(advice) }
+            try await Self.invalid(reshard, redis.url).succeeds(
+                "copied 3,000 tokens; the set is now divided into 16 shards")
+            try await eventually("the jobs end") { try redis.counted("delivered") == 2 }
+            _ = try await worker.stop()
+            let listed = try await Self.invalid(["list", "--format", "tokens"], redis.url)
+            #expect(Set(listed.output.split(separator: "\n").map(String.init)) == before)
+            try await Self.invalid(["reshard", "--to", "1", "--yes", "--json"], redis.url).succeeds(
+                #""action":"copied""#, #""count":3000"#)
+            #expect(try Self.members(redis) == before)
+            #expect(try redis.run("KEYS", "push:{shared.*").strings().isEmpty)
+        }
+
         @Test("they are listed and counted, for people and for programs")
         func list() async throws {
             let redis = try RedisServer()

@@ -65,13 +65,13 @@ extension EndToEnd {
         }
 
         @Test(
-            "in a Cluster the set of invalid tokens is divided and moved while a worker sends, and no token is sent to again"
+            "in a Cluster the set of invalid tokens is divided while workers wait and moved while one sends, and no token is sent to again"
         )
         func shards() async throws {
             let cluster = try await RedisCluster()
             let simulator = try await SimulatorProcess(rules: ["1", "9", "f"].map { "prefix=\($0),answer=410" })
             let queue = try cluster.owner(ofSlot: cluster.slot(of: "push:{default}:jobs"))
-            let worker = try WorkerProcess(redis: cluster.url, endpoint: simulator.port)
+            var worker = try WorkerProcess(redis: cluster.url, endpoint: simulator.port)
             var random = SeededGenerator(seed: 1)
             let tokens = (0..<900).map { _ in
                 (0..<8).map { _ in String(format: "%08x", UInt32.random(in: 0...UInt32.max, using: &random)) }.joined()
@@ -79,7 +79,7 @@ extension EndToEnd {
             func invalid(_ tokens: some Sequence<String>) -> Int {
                 tokens.filter { "19f".contains($0.prefix(1)) }.count
             }
-            var (sent, suppressed) = (0, 0)
+            var (sent, suppressed, delivered) = (0, 0, 0)
             func send(_ some: some Collection<String>) throws {
                 try queue.push(some.map { #"{"token":"\#($0)","alert":"x"}"# })
                 sent += some.count
@@ -99,17 +99,30 @@ extension EndToEnd {
                 let found = try queue.counted("suppressed")
                 #expect(found == suppressed, "\(worker.log)")
             }
+            func reshard(to shards: Int) async throws -> CommandLineTests.Output {
+                try await apnsWorker(cluster.url, "invalid", "reshard", "--to", "\(shards)", "--yes")
+            }
             try send(tokens[..<300])
             try await finish()
-            for (number, (shards, words)) in [(16, "divided into 16 shards"), (4, "divided into 4 shards")].enumerated()
-            {
+            for (number, (former, shards)) in [(1, 16), (16, 4)].enumerated() {
                 let some = tokens[(300 * (number + 1))...].prefix(300)
-                async let resharded = apnsWorker(cluster.url, "invalid", "reshard", "--to", "\(shards)", "--yes")
-                for start in stride(from: some.startIndex, to: some.endIndex, by: 20) {
-                    try send(some[start...].prefix(20))
-                    try await Task.sleep(for: .milliseconds(20))
+                try await reshard(to: shards).fails(1, "workers have leases: ", "apns-worker stop --all")
+                delivered += try await worker.stop().delivered
+                // An operator's command that was interrupted.
+                let shared = try cluster.owner(ofSlot: cluster.slot(of: "push:{shared}:invalid-tokens"))
+                try shared.run(
+                    "SET", "push:{shared}:invalid-tokens:division", "\(former) \(shards) 1795279247000")
+                worker = try WorkerProcess(redis: cluster.url, endpoint: simulator.port)
+                try send(some)
+                try await eventually("the worker waits") {
+                    worker.log.contains("the number of shards of the invalid tokens is being changed")
                 }
-                try await resharded.succeeds(words)
+                #expect(try queue.run("ZCARD", "push:{default}:workers") == 0)
+                let status = try await apnsWorker(cluster.url, "status").output
+                for number in [former, shards] {
+                    #expect(status.contains("invalid reshard --to \(number)"), "\(status)")
+                }
+                try await reshard(to: shards).succeeds("the set is now divided into \(shards) shards")
                 try await finish()
                 try await repeatAll(tokens[..<some.endIndex])
             }
@@ -131,10 +144,11 @@ extension EndToEnd {
             let one = try #require(tokens.first { $0.hasPrefix("9") })
             try await apnsWorker(cluster.url, "device", one).succeeds("Unregistered")
             try await apnsWorker(cluster.url, "invalid", "remove", one).succeeds("removed 1 token")
-            try await apnsWorker(cluster.url, "invalid", "reshard", "--to", "1", "--yes").succeeds("now one set")
+            delivered += try await worker.stop().delivered
+            #expect(try delivered == queue.counted("delivered"))
+            try await reshard(to: 1).succeeds("now one set")
             let owner = try cluster.owner(ofSlot: cluster.slot(of: "push:{shared}:invalid-tokens"))
             #expect(try owner.run("SCARD", "push:{shared}:invalid-tokens").number == all - 1)
-            #expect(try await worker.stop().delivered == queue.counted("delivered"))
             _ = try await simulator.stop()
         }
 

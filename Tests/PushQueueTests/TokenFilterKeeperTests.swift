@@ -101,6 +101,27 @@ struct TokenFilterKeeperTests {
         }
     }
 
+    @Test("is not current while the number of shards is changed, and reads the shards afterwards")
+    func shards() async throws {
+        try await withQueue { queue in
+            let scene = Scene(queue)
+            try await scene.add(["aa"])
+            try await eventually("it is current") { try await scene.isCurrent() }
+            let (keys, redis) = (queue.sharedKeys, queue.redis)
+            try redis.run("SET", keys.invalidTokenDivision, "1 4 1795279247000")
+            try await eventually("it is not current") { try await !scene.isCurrent() }
+            let shard = keys.shard(TokenDivision.shard(of: ByteBuffer(string: "bb00c"), among: 4), of: 4)
+            try redis.run("SADD", "\(shard.tokens):c", "bb00c")
+            try redis.run("SET", keys.invalidTokenDivision, "4")
+            try await eventually("it is current") { try await scene.isCurrent() }
+            #expect(try await scene.mayFind("bb00c"))
+            #expect(try await scene.fillings == 2)
+            try await scene.add(["cc00d"])
+            try await eventually("it is known") { try await scene.mayFind("cc00d") }
+            #expect(try redis.run("EXISTS", keys.invalidTokens) == 1, "nothing has deleted the former form")
+        }
+    }
+
     @Test("has the tokens that APNs throttles, and stays current while there are some")
     func throttled() async throws {
         try await withQueue { queue in

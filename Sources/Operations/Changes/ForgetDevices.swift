@@ -62,18 +62,9 @@ package struct ForgetDevices: Change {
             invalidTokens: try desk.invalid())
     }
 
-    private func checkDivision(_ desk: Desk) async throws {
-        guard try await desk.invalid().division().other != nil else { return }
-        throw ChangeRefusal(
-            .conflict, subject,
-            "the set of invalid tokens is being divided, and both of its forms may have the token; repeat this after "
-                + "`\(desk.fleet.access.command(["invalid", "reshard"]))` has ended")
-    }
-
     // MARK: Counting
 
     package func plan(_ desk: Desk, _ progress: @Sendable (Int) -> Void) async throws -> ChangePlan {
-        try await checkDivision(desk)
         var (plan, part) = (ChangePlan(subject), ChangePart())
         plan.verb = "removed"
         plan.rest = "some records remain"
@@ -133,7 +124,6 @@ package struct ForgetDevices: Change {
     // MARK: Removing
 
     package func apply(_ plan: ChangePlan, _ desk: Desk, _ control: ChangeControl) async throws -> ChangeResult {
-        try await checkDivision(desk)
         var part = ChangePart()
         var (counts, lost, left) = ([DeviceRecordKind: Int](), 0, Left())
         let end = ContinuousClock.now + .seconds(patience)

@@ -2,24 +2,30 @@ import NIOCore
 import PushQueue
 import Redis
 
-/// Divides the set of invalid tokens into another number of shards, while workers use it. After an interruption, the
-/// same change completes it.
+/// Changes the number of shards of the set of invalid tokens, while no worker runs: copies the tokens to the next form,
+/// compares the forms, and deletes the former one.
+///
+/// The record of the division names the form that has all tokens and the incomplete one. So after an interruption the same
+/// change begins again, and a change back to the former number undoes it.
 package struct ReshardInvalidTokens: Change {
+    /// The time after which no other process relies on an earlier record: the validity of a reading, and a second for calls
+    /// that are on their way.
+    package static let pause = InvalidTokenSet.validity + .seconds(1)
+    /// The number of shards that are counted at a time.
+    private static let batch = 64
+
     package let action = AuditEntry.Action.reshardInvalidTokens
     private let shards: Int
+    private let pause: TimeAmount
 
-    package init(to shards: Int) throws(FieldMistake) {
+    /// - Parameter pause: shorter only where no other process uses the set.
+    package init(to shards: Int, pause: TimeAmount = pause) throws(FieldMistake) {
         guard TokenDivision.isNumberOfShards(shards) else {
             throw FieldMistake {
                 "\($0("to")) must be a power of two from 1 to \(TokenDivision.maximumShards), such as 16; 1 is one set"
             }
         }
-        self.shards = shards
-    }
-
-    /// Returns the number of shards of the form that a division leads to.
-    private static func target(_ division: TokenDivision) -> Int {
-        division.other.flatMap { $0.step == .copying ? $0.shards : nil } ?? division.shards
+        (self.shards, self.pause) = (shards, pause)
     }
 
     private static func form(_ shards: Int) -> String { shards == 1 ? "one set" : "\(shards) shards" }
@@ -30,125 +36,144 @@ package struct ReshardInvalidTokens: Change {
         let client = try desk.invalid()
         let division = try await client.division()
         var plan = ChangePlan("\(Self.form(division.shards)) to \(Self.form(shards))")
-        if division.other != nil, Self.target(division) != shards {
-            throw ChangeRefusal(
-                .conflict, plan.subject,
-                "the set is being divided into \(Self.form(Self.target(division))); finish that first, with --to \(Self.target(division))"
-            )
-        }
-        var part = ChangePart(count: try await client.count())
+        var part = ChangePart()
         plan.verb = "copied"
-        plan.rest = "until it is completed, workers write both forms, and read the former"
+        plan.rest = "workers wait until this is completed, or undone with --to \(division.shards)"
         plan.command = "Divide the set into \(Self.form(shards))"
-        part.sentence = Words.count(part.count, "token")
-        plan.parts = [part]
-        if division.shards == shards, division.other == nil {
+        if division == TokenDivision(shards: shards) {
             plan.isCounted = false
             plan.notes.append("the set is \(state) already")
         } else {
+            plan.notes += try await checkWorkers(desk, plan.subject)
             plan.actsOnNothing = true
+            part.count = division.shards == shards ? 0 : try await client.count(among: division.shards)
             plan.question =
-                "Copy \(Words.count(part.count, "invalid token")) from \(Self.form(division.shards)) to \(Self.form(shards))?"
+                division.shards == shards
+                ? "Delete the incomplete copy that was interrupted?"
+                : "Copy \(Words.count(part.count, "invalid token")) from \(Self.form(division.shards)) to "
+                    + "\(Self.form(shards))? Workers that start in the meantime wait."
         }
+        part.sentence = Words.count(part.count, "token")
+        plan.parts = [part]
         return plan
+    }
+
+    /// Refuses the change while a worker has a lease: it could look up no tokens.
+    /// - Returns: a note if there may be other queues.
+    private func checkWorkers(_ desk: Desk, _ subject: String) async throws -> [String] {
+        let queues = try await desk.fleet.queues()
+        let status = try await StatusReader(desk.fleet).read(queues)
+        if let error = status.searchError ?? status.queues.lazy.compactMap(\.error).first {
+            throw ChangeRefusal(.conflict, subject, "a queue that cannot be read may have workers: \(error)")
+        }
+        guard status.living.isEmpty else {
+            let workers = status.living.map { "\($0.name) (queues \($0.queues.joined(separator: ", ")))" }
+            throw ChangeRefusal(
+                .conflict, subject,
+                "workers have leases: \(workers.joined(separator: ", ")). Stop all workers first: "
+                    + "`\(desk.fleet.access.command(["stop", "--all"]))`")
+        }
+        return queues.incomplete.map { ["\($0); other queues may have workers, which must not run"] } ?? []
     }
 
     package func apply(_ plan: ChangePlan, _ desk: Desk, _ control: ChangeControl) async throws -> ChangeResult {
         let client = try desk.invalid()
         var part = ChangePart()
         var division = try await client.division()
-        if division.other == nil, division.shards == shards {
+        if division == TokenDivision(shards: shards) {
             part.sentence = "the set is \(state) already"
             return ChangeResult([part], hasNoEffect: true)
         }
-        if division.other == nil || division.other?.step == .copying {
-            // Each attempt is a step of its own, so that a former one, which may still run, copies nothing more.
-            division = try await enter(
-                TokenDivision(
-                    generation: division.generation + 1, shards: division.shards, other: (shards, .copying)), client)
-            // A former attempt can have copied tokens that were removed since.
-            try await delete(client, shards)
+        _ = try await checkWorkers(desk, plan.subject)
+        let since = try await desk.fleet.now()
+        func record(_ shards: Int, incomplete: Int?) async throws {
+            let next = TokenDivision(shards: shards, incomplete: incomplete, since: since)
+            let former = try await client.call { [division] in $0.record(next, after: division, completion: $1) }
+            guard former == division else { throw overtaken }
+            division = next
+        }
+        // An earlier attempt that still runs ends, and all other processes stop using the set.
+        let former = division.shards
+        let left = division.incomplete ?? shards
+        try await record(former, incomplete: left)
+        control.phase("waiting for other processes")
+        try await Task.sleep(for: .nanoseconds(pause.nanoseconds))
+        control.phase("")
+        try await delete(left, division, client)
+        if former != shards {
+            if left != shards {
+                try await record(former, incomplete: shards)
+                try await delete(shards, division, client)
+            }
             guard try await copy(division, client, control, &part) else {
                 part.sentence = "copied \(Words.count(part.count, "token"))"
                 return ChangeResult([part])
             }
-            division = try await enter(
-                TokenDivision(
-                    generation: division.generation + 1, shards: shards, other: (division.shards, .switching)), client)
-        } else {
-            // The process that recorded it may have ended before all shards knew it.
-            division = try await enter(division, client)
+            try await record(shards, incomplete: former)
+            try await delete(former, division, client)
         }
-        if let other = division.other, other.step == .switching {
-            division = try await enter(
-                TokenDivision(
-                    generation: division.generation + 1, shards: division.shards, other: (other.shards, .deleting)),
-                client)
-        }
-        if let other = division.other {
-            try await delete(client, other.shards)
-            division = try await enter(
-                TokenDivision(generation: division.generation + 1, shards: division.shards), client)
-        }
+        try await record(shards, incomplete: nil)
         part.sentence = "copied \(Words.count(part.count, "token")); the set is now \(state)"
         return ChangeResult([part])
-    }
-
-    /// Records a step.
-    private func enter(_ division: TokenDivision, _ client: InvalidTokenClient) async throws -> TokenDivision {
-        let recorded = try await client.call { $0.record(division, completion: $1) }
-        guard recorded == division else { throw overtaken }
-        return division
     }
 
     private var overtaken: ChangeRefusal {
         ChangeRefusal(.conflict, Self.form(shards), "another process divides the set, too; try again when it has ended")
     }
 
-    /// Deletes the tokens and registrations of a form that is not read.
-    private func delete(_ client: InvalidTokenClient, _ shards: Int) async throws {
-        for index in 0..<shards {
-            try await client.call { $0.deleteShard(index, of: shards, completion: $1) }
+    /// Fails if another process has changed the record. Called before each part of the work.
+    private func check(_ division: TokenDivision, _ client: InvalidTokenClient) async throws {
+        guard try await client.division() == division else { throw overtaken }
+    }
+
+    /// Returns the keys of a form that have tokens or registrations.
+    private func contents(of shards: Int, _ client: InvalidTokenClient) async throws -> [InvalidTokenSet.Content] {
+        var contents: [InvalidTokenSet.Content] = []
+        for first in stride(from: 0, to: shards, by: Self.batch) {
+            let range = first..<min(first + Self.batch, shards)
+            contents += try await client.call { $0.contents(of: range, among: shards, completion: $1) }
+        }
+        return contents
+    }
+
+    /// Deletes a form, which can have what an interrupted attempt or another program has left.
+    private func delete(_ shards: Int, _ division: TokenDivision, _ client: InvalidTokenClient) async throws {
+        for shard in Set(try await contents(of: shards, client).map(\.shard)).sorted() {
+            try await check(division, client)
+            try await client.call { $0.deleteShard(shard, of: shards, completion: $1) }
         }
     }
 
-    /// Copies all registrations and tokens to the other form.
+    /// Copies all tokens, and then the registrations: a token whose device has registered since would not be added.
     /// - Returns: false if it was stopped.
+    /// - Throws: ``ChangeRefusal`` if the forms differ then.
     private func copy(
         _ division: TokenDivision, _ client: InvalidTokenClient, _ control: ChangeControl, _ part: inout ChangePart
     ) async throws -> Bool {
-        let keys = try await client.call { set, completion in completion(.success(set.keys)) }
-        for index in 0..<division.shards {
-            let shard = keys.shard(index, of: division.shards)
-            // Registrations first, so that no token is added whose device has registered since.
-            for (key, isSet) in shard.registrationHashes.map({ ($0, false) }) + shard.sets.map({ ($0, true) }) {
-                var cursor = "0"
-                repeat {
-                    if control.isStopped() { return false }
-                    let page = try await copyPage(of: key, isSet: isSet, after: cursor, division, client)
-                    cursor = page.cursor
-                    part.count += page.tokens
-                    control.progress(part.count)
-                } while cursor != "0"
+        let former = try await contents(of: division.shards, client)
+        for content in former.filter(\.isSet) + former.filter({ !$0.isSet }) {
+            var cursor = "0"
+            repeat {
+                if control.isStopped() { return false }
+                try await check(division, client)
+                let copied = try await client.call { [cursor, shards] in
+                    $0.copy(content, after: cursor, from: division.shards, to: shards, completion: $1)
+                }
+                cursor = copied.cursor
+                part.count += copied.tokens
+                control.progress(part.count)
+            } while cursor != "0"
+        }
+        let (all, copied) = (try await contents(of: division.shards, client), try await contents(of: shards, client))
+        for (isSet, things) in [(true, "tokens"), (false, "registrations")] {
+            let numbers = [all, copied].map { $0.reduce(0) { $0 + ($1.isSet == isSet ? $1.count : 0) } }
+            guard numbers[0] == numbers[1] else {
+                throw ChangeRefusal(
+                    .conflict, Self.form(shards),
+                    "the copy has \(numbers[1]) of \(numbers[0]) \(things): another program changes the set, or a member is "
+                        + "not a token. Repeat the command; until then workers wait")
             }
         }
         return true
-    }
-
-    private func copyPage(
-        of key: String, isSet: Bool, after cursor: String, _ division: TokenDivision, _ client: InvalidTokenClient
-    ) async throws -> InvalidTokenSet.Copied {
-        do {
-            return try await client.call { set, completion in
-                if isSet {
-                    set.copyTokens(key, after: cursor, division, completion: completion)
-                } else {
-                    set.copyRegistrations(key, after: cursor, division, completion: completion)
-                }
-            }
-        } catch {
-            if TokenDivision(refusal: error) != nil { throw overtaken }
-            throw error
-        }
     }
 }

@@ -37,7 +37,7 @@ struct SharedDeviceRecords {
         return counts.filter { $0.value > 0 }
     }
 
-    /// Removes the records. The set of invalid tokens must not be being divided.
+    /// Removes the records.
     /// - Returns: the numbers by kind.
     /// - Throws: `RedisError`, or `QueueFailure`.
     func forget() async throws -> [DeviceRecordKind: Int] {

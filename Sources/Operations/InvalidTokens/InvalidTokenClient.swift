@@ -11,12 +11,10 @@ package final class InvalidTokenClient: Sendable {
     private let client: RedisClient
     private let set: NIOLoopBoundBox<InvalidTokenSet>
 
-    private init(_ clients: RedisClients, _ client: RedisClient, _ keys: SharedKeys, maximumAge: Int) {
+    /// - Parameter client: the client for the slot of the shared keys, which the set uses.
+    init(_ clients: RedisClients, _ client: RedisClient, _ set: sending InvalidTokenSet) {
         (self.clients, self.client) = (clients, client)
-        set = .makeBoxSendingValue(
-            InvalidTokenSet(
-                client: client, clients: { clients.client(for: $0) }, keys: keys, maximumAge: maximumAge),
-            eventLoop: clients.eventLoop)
+        self.set = .makeBoxSendingValue(set, eventLoop: clients.eventLoop)
     }
 
     /// Makes a client with connections of its own, and starts to connect it.
@@ -30,15 +28,17 @@ package final class InvalidTokenClient: Sendable {
             topology: topology, eventLoop: eventLoop, configuration: configuration, logger: logger)
         let client = clients.prepareClient(for: keys.invalidTokens)
         client.start()
-        return InvalidTokenClient(clients, client, keys, maximumAge: maximumAge)
+        return InvalidTokenClient(
+            clients, client,
+            InvalidTokenSet(client: client, clients: { clients.client(for: $0) }, keys: keys, maximumAge: maximumAge))
     }
 
     /// Makes a client that only reads, over connections that others use too.
     package static func reading(_ fleet: Fleet) async throws -> InvalidTokenClient {
-        let keys = fleet.sharedKeys
+        let (clients, keys) = (fleet.clients, fleet.sharedKeys)
+        let client = try await fleet.client(for: keys.invalidTokens)
         return InvalidTokenClient(
-            fleet.clients, try await fleet.client(for: keys.invalidTokens), keys,
-            maximumAge: InvalidTokenSet.defaultMaximumAge)
+            clients, client, InvalidTokenSet(client: client, clients: { clients.client(for: $0) }, keys: keys))
     }
 
     /// Waits until the server of the shared keys is connected. The other functions fail immediately while it is not.
@@ -50,6 +50,14 @@ package final class InvalidTokenClient: Sendable {
     /// See `InvalidTokenSet/count(completion:)`.
     /// - Throws: `QueueFailure`.
     package func count() async throws(QueueFailure) -> Int { try await call { $0.count(completion: $1) } }
+
+    /// Counts the tokens of a form, also while the number of shards is changed.
+    /// - Throws: `QueueFailure`.
+    func count(among shards: Int) async throws(QueueFailure) -> Int {
+        try await call { set, completion in
+            set.form(changing: shards).sizes(of: 0..<shards) { completion($0.map { $0.reduce(0, +) }) }
+        }
+    }
 
     /// See `InvalidTokenSet/find(_:completion:)`.
     /// - Throws: `QueueFailure`.

@@ -52,8 +52,8 @@ extension InvalidTokenSet {
         package var unread: (shard: String, failure: QueueFailure)?
     }
 
-    /// Reads a part of the set. A token that stays in the set is read at least once; if the set grows or shrinks, or is
-    /// divided in another way, some are read twice.
+    /// Reads a part of the set. A token that stays in the set is read at least once; if the set grows or shrinks, or gets
+    /// another number of shards, some are read twice.
     /// - Parameters:
     ///   - cursor: the cursor of the previous part; `nil` for the first.
     ///   - count: the approximate number of tokens.
@@ -74,21 +74,21 @@ extension InvalidTokenSet {
         after cursor: String?, count: Int, withDetails: Bool, beginning: String, skipsUnread: Bool,
         completion: @escaping Completion<Page>
     ) {
-        readDivision { [self] result in
-            guard let division = Self.value(result, completion) else { return }
-            let keysOfShard = keys.shard(0, of: division.shards).sets.count
+        form { [self] result in
+            guard let shards = Self.value(result, completion)?.shards else { return }
+            let keysOfShard = keys.shard(0, of: shards).sets.count
             // Tokens that begin alike are in one shard.
             let shard =
                 beginning.isEmpty
-                ? nil : TokenDivision.shard(of: ByteBuffer(string: beginning), among: division.shards)
-            let end = (shard.map { $0 + 1 } ?? division.shards) * keysOfShard
-            let first = InvalidTokenCursor(shards: division.shards, key: (shard ?? 0) * keysOfShard)
+                ? nil : TokenDivision.shard(of: ByteBuffer(string: beginning), among: shards)
+            let end = (shard.map { $0 + 1 } ?? shards) * keysOfShard
+            let first = InvalidTokenCursor(shards: shards, key: (shard ?? 0) * keysOfShard)
             var place = cursor.flatMap { InvalidTokenCursor($0) } ?? first
-            // The form that the cursor belongs to may be incomplete by now.
-            if place.shards != division.shards { place = first }
+            // The cursor may be one of another number of shards.
+            if place.shards != shards { place = first }
             scan(
                 place, until: end, beginning, count: count, withDetails: withDetails,
-                skipsUnread: skipsUnread && division.shards > 1, completion: completion)
+                skipsUnread: skipsUnread && shards > 1, completion: completion)
         }
     }
 
@@ -144,10 +144,9 @@ extension InvalidTokenSet {
 
     /// Finds the time of the last registration of a token's device, in milliseconds since 1970.
     package func registration(of token: ByteBuffer, completion: @escaping Completion<Int64?>) {
-        readDivision { [self] result in
-            guard let division = Self.value(result, completion) else { return }
-            let shard = keys.shard(TokenDivision.shard(of: token, among: division.shards), of: division.shards)
-            let key = shard.registrations(of: token)
+        form { [self] result in
+            guard let form = Self.value(result, completion) else { return }
+            let key = form.shard(of: token).registrations(of: token)
             clients.send(RedisCommand("HGET", key, String(buffer: token)), for: key) { result in
                 completion(
                     result.mapError(QueueFailure.redis).map {

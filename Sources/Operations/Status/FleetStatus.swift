@@ -17,6 +17,8 @@ package struct FleetStatus: Encodable, Sendable {
     package var largeKeys: [LargeKey] = []
     /// The error because of which the state that all queues share could not be read.
     package var sharedError: String?
+    /// The unfinished change of the number of shards of the invalid tokens.
+    package var resharding: TokenDivision?
     /// The error of a server that could not be searched for queues.
     package var searchError: String?
     package var queues: [QueueStatus] = []

@@ -136,6 +136,21 @@ extension Problem {
             }
         },
         Kind(
+            "invalid_tokens_resharding", .redis, .critical,
+            "the number of shards of the invalid tokens is being changed, and workers that start wait for it",
+            hint: "if the command that does it was interrupted, complete it"
+        ) { diagnosis in
+            let status = diagnosis.status
+            guard let division = status.resharding, let other = division.incomplete else { return [] }
+            return [
+                Finding(
+                    .shared(status.prefix),
+                    "the number of shards of the invalid tokens is being changed"
+                        + Words.since(division.since, now: status.at) + ", and workers that start wait for it",
+                    since: division.since, [.reshard(to: division.shards), .reshard(to: other)])
+            ]
+        },
+        Kind(
             "wrong_key", .redis, .critical, "a key has the wrong type",
             hint: "rename or delete that key; workers then continue by themselves"
         ) { diagnosis in

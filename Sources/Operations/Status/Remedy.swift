@@ -14,6 +14,8 @@ package enum Remedy: Sendable, Equatable {
     case unquiet
     /// Starts another process, which only a host can do.
     case startWorker(queues: [String])
+    /// Completes an interrupted change of the number of shards of the invalid tokens.
+    case reshard(to: Int)
     /// Tests each step to Redis and APNs.
     case check
 
@@ -35,6 +37,7 @@ package enum Remedy: Sendable, Equatable {
         case .startWorker(let queues):
             return access.command(
                 ["run"] + (queues.isEmpty ? [] : option("--queue", queues.joined(separator: ","))))
+        case .reshard(let shards): return access.command(["invalid", "reshard", "--to", "\(shards)"])
         case .check: return access.command(["check"])
         }
     }
@@ -53,6 +56,7 @@ package enum Remedy: Sendable, Equatable {
         case .requeue: "once the cause is fixed, `\(command)` sends them"
         case .unquiet: "`\(command)` does the former"
         case .startWorker: nil
+        case .reshard(let shards): "`\(command)` leaves \(shards == 1 ? "one set" : "\(shards) shards")"
         case .check: "`\(command)` tests each step"
         }
     }

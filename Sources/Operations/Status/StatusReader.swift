@@ -77,7 +77,10 @@ package struct StatusReader: Sendable {
             status.notes.append("the types and sizes of keys cannot be read: \(answer.message)")
         }
         do {
-            status.invalidTokens = try await InvalidTokenClient.reading(fleet).count()
+            let tokens = try await InvalidTokenClient.reading(fleet)
+            let division = try await tokens.division()
+            if division.incomplete != nil { status.resharding = division }
+            status.invalidTokens = try await tokens.count(among: division.shards)
         } catch QueueFailure.redis(.server(let answer)) {
             status.notes.append("the invalid tokens cannot be counted: \(answer.message)")
         } catch QueueFailure.redis(let error) {

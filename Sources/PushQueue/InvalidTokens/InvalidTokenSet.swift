@@ -8,22 +8,32 @@ package final class InvalidTokenSet {
     /// The completion of a call: its value, or the failure.
     package typealias Completion<Value> = (Result<Value, QueueFailure>) -> Void
 
-    /// A token that is in the set.
+    /// A token that is in the set, with its details as they are stored.
     package struct Found: Sendable, Equatable {
         /// Its index among the tokens that were looked up, from 0.
         package var place: Int
-        /// The token.
         package var token: ByteBuffer
+        /// The time since which it is invalid, in milliseconds since 1970; `nil` if unknown.
+        package var at: Int64?
+        /// The day on which it was marked, since 1970; `nil` if unknown.
+        package var day: Int64?
+        /// The other facts as JSON; empty for none.
+        package var facts: ByteBuffer
+
+        package init(place: Int = 0, token: ByteBuffer, at: Int64?, day: Int64? = nil, facts: ByteBuffer) {
+            (self.place, self.token, self.at, self.day, self.facts) = (place, token, at, day, facts)
+        }
+
         /// The known facts about it.
-        package var details: InvalidTokenDetails
+        package var details: InvalidTokenDetails { InvalidTokenDetails(at: at, facts: facts) }
     }
 
     /// The default time for which tokens are kept, in milliseconds.
     package static let defaultMaximumAge = 365 * 86_400_000
     /// The tokens of one entry of the stream of changes.
     private static let tokensOfChange = 50
-    /// The number of times that a call learns of a later division. Each step takes longer than that many calls.
-    private static let patience = 5
+    /// The time for which a reading of the division is used.
+    package static let validity = TimeAmount.seconds(2)
 
     package let keys: SharedKeys
     /// The client for the slot of the shared keys.
@@ -31,8 +41,9 @@ package final class InvalidTokenSet {
     /// The clients for the slots of all keys.
     package let clients: ShardClients
     private let maximumAge: Int
-    /// The latest division that is known. A call that Redis refuses learns of a later one.
-    package private(set) var division = TokenDivision()
+    /// The last reading of the division that did not find it being changed: the number of shards, and the time at which it
+    /// was asked for.
+    private var known: (shards: Int, at: NIODeadline)?
 
     /// - Parameters:
     ///   - client: a client for the slot of the shared keys.
@@ -40,16 +51,10 @@ package final class InvalidTokenSet {
     ///   - maximumAge: the time for which tokens are kept after they, or newer details, were added, and registrations
     ///     after they happened, in milliseconds; 0 to keep them forever. Older ones are removed gradually while others
     ///     are added or removed. A day of tokens counts as a whole.
-    package convenience init(
-        client: any RedisSender, clients: ((_ key: String) -> any RedisSender)? = nil, keys: SharedKeys,
-        maximumAge: Int = defaultMaximumAge
-    ) {
-        self.init(client: client, clients: clients, keys: keys, maximumAge: maximumAge, clock: .server)
-    }
-
+    ///   - clock: the clock that the scripts read.
     package init(
         client: any RedisSender, clients: ((_ key: String) -> any RedisSender)? = nil, keys: SharedKeys,
-        maximumAge: Int = defaultMaximumAge, clock: ClockSource
+        maximumAge: Int = defaultMaximumAge, clock: ClockSource = .server
     ) {
         (self.client, self.keys, self.maximumAge) = (client, keys, maximumAge)
         self.clients = ShardClients(clients ?? { _ in client }, clock: clock)
@@ -58,67 +63,84 @@ package final class InvalidTokenSet {
     /// True while tokens can be added to a set that is not divided, and probably to the shards of one that is.
     package var isReady: Bool { client.isReady }
 
-    // MARK: Divisions
+    // MARK: The division
 
-    /// Makes a call for the division that is known, and again if Redis refuses it because there is a later one.
-    private func call<Value>(
-        _ completion: @escaping Completion<Value>,
-        _ body: @escaping (TokenDivision, @escaping Completion<Value>) -> Void
-    ) {
-        func attempt(_ left: Int) {
-            body(division) { [self] result in
-                guard left > 0, case .failure(let failure) = result, let later = TokenDivision(refusal: failure) else {
-                    return completion(result)
-                }
-                learn(later)
-                attempt(left - 1)
-            }
-        }
-        attempt(Self.patience)
-    }
-
-    private func learn(_ later: TokenDivision) { if later.generation > division.generation { division = later } }
-
-    /// Reads how the set is divided. Only needed before one reads the keys themselves, and to notice that another Redis,
-    /// in which it is not divided, has replaced the first.
+    /// Reads how the set is divided.
     package func readDivision(completion: @escaping Completion<TokenDivision>) {
-        client.send(RedisCommand("GET", keys.invalidTokenDivision)) { [self] result in
-            switch result {
-            case .failure(let error): completion(.failure(.redis(error)))
-            case .success(let reply):
-                let recorded = reply.root.string.flatMap { TokenDivision($0) }
-                if let recorded { learn(recorded) } else if reply.root.isNull { division = TokenDivision() }
-                completion(.success(division))
+        let asked = client.eventLoop.now
+        clients.send(RedisCommand("GET", keys.invalidTokenDivision), for: keys.invalidTokenDivision) { [self] result in
+            completion(
+                result.mapError(QueueFailure.redis).flatMap { reply in
+                    let recorded =
+                        reply.root.isNull ? TokenDivision() : reply.root.string.flatMap { TokenDivision($0) }
+                    guard let division = recorded else {
+                        return .failure(.unexpectedReply("GET \(keys.invalidTokenDivision)"))
+                    }
+                    known = division.incomplete == nil ? (division.shards, asked) : nil
+                    return .success(division)
+                })
+        }
+    }
+
+    /// Returns the form that the set has. Fails while its number of shards is changed.
+    package func form(completion: @escaping Completion<TokenForm>) {
+        if let known, client.eventLoop.now - known.at < Self.validity {
+            return completion(.success(form(known.shards)))
+        }
+        readDivision { [self] result in
+            completion(
+                result.flatMap { division in
+                    division.incomplete == nil ? .success(form(division.shards)) : .failure(.resharding(division))
+                })
+        }
+    }
+
+    private func form(_ shards: Int) -> TokenForm {
+        TokenForm(shards: shards, keys: keys, maximumAge: maximumAge, clients: clients) { [self] completion in
+            form { result in
+                completion(
+                    result.flatMap { form in
+                        form.shards == shards
+                            ? .success(()) : .failure(.resharding(TokenDivision(shards: form.shards)))
+                    })
             }
         }
     }
 
-    /// Returns a form of the set.
-    /// - Parameter shards: its number of shards.
-    package func form(_ shards: Int, _ division: TokenDivision) -> TokenForm {
-        TokenForm(shards: shards, division: division, keys: keys, maximumAge: maximumAge, clients: clients)
+    /// Returns a form for the operator who changes the number of shards. Nothing in it is removed for its age.
+    package func form(changing shards: Int) -> TokenForm {
+        TokenForm(shards: shards, keys: keys, maximumAge: 0, clients: clients) { $0(.success(())) }
     }
 
-    /// Returns the form of the set that is read.
-    package func form(_ division: TokenDivision) -> TokenForm { form(division.shards, division) }
+    /// Makes a call in the form that the set has.
+    private func call<Value>(
+        _ completion: @escaping Completion<Value>, _ body: @escaping (TokenForm, @escaping Completion<Value>) -> Void
+    ) {
+        form { result in
+            switch result {
+            case .success(let form): body(form, completion)
+            case .failure(let failure): completion(.failure(failure))
+            }
+        }
+    }
 
     // MARK: Reading
 
     /// Counts the tokens in the set.
     package func count(completion: @escaping Completion<Int>) {
-        call(completion) { [self] division, completion in
-            form(division).sizes(of: 0..<division.shards) { completion($0.map { $0.reduce(0, +) }) }
+        call(completion) { form, completion in
+            form.sizes(of: 0..<form.shards) { completion($0.map { $0.reduce(0, +) }) }
         }
     }
 
-    /// Counts the tokens in the set unless it is divided: `nil` then, because that takes a call to each shard.
+    /// Counts the tokens in the set unless it is divided: `nil` then, because that takes a call to each shard. Reads the
+    /// division, so that the calls of the next second need not.
     package func countIfUndivided(completion: @escaping Completion<Int?>) {
-        call(completion) { [self] _, completion in
-            readDivision { [self] result in
-                guard case .success(let division) = result, division.shards == 1 else {
-                    return completion(result.map { _ in nil })
-                }
-                form(division).sizes(of: 0..<1) { completion($0.map { $0.first }) }
+        readDivision { [self] result in
+            if case .failure(let failure) = result { return completion(.failure(failure)) }
+            call(completion) { form, completion in
+                guard form.shards == 1 else { return completion(.success(nil)) }
+                form.sizes(of: 0..<1) { completion($0.map { $0.first }) }
             }
         }
     }
@@ -139,18 +161,7 @@ package final class InvalidTokenSet {
     ///   - completion: gets those that are in the set, in ascending order of their places.
     package func find(_ candidates: TokenList, completion: @escaping Completion<[Found]>) {
         guard !candidates.asksNothing else { return completion(.success([])) }
-        call(completion) { [self] division, completion in
-            form(division).find(candidates) { result in
-                completion(
-                    result.map { stored in
-                        stored.map {
-                            Found(
-                                place: $0.place, token: $0.token,
-                                details: InvalidTokenDetails(at: $0.at, facts: $0.facts))
-                        }
-                    })
-            }
-        }
+        call(completion) { form, completion in form.find(candidates, completion: completion) }
     }
 
     // MARK: Writing
@@ -176,9 +187,7 @@ package final class InvalidTokenSet {
     ///   - completion: gets the result for each token, in their order. After a failure, all can be marked again; those
     ///     that were added before it are then ``InvalidToken/Marking/known``.
     package func mark(_ marked: [InvalidToken], completion: @escaping Completion<[InvalidToken.Marking]>) {
-        let tokens = marked.map { token in
-            TokenForm.Stored(place: 0, token: token.token, at: token.at, day: nil, facts: token.facts)
-        }
+        let tokens = marked.map { Found(token: $0.token, at: $0.at, facts: $0.facts) }
         call(
             { [self] (result: Result<[InvalidToken.Marking], QueueFailure>) in
                 guard case .success = result else { return completion(result) }
@@ -189,14 +198,7 @@ package final class InvalidTokenSet {
                         completion(result)
                     }
                 }
-            },
-            { [self] division, completion in
-                write(division, completion: completion) { form, before, completion in
-                    // The other form may not have all registrations yet.
-                    let some = before.map { zip(tokens, $0).filter { $1 != .registeredSince }.map(\.0) }
-                    form.add(some ?? tokens, completion: completion)
-                }
-            })
+            }, { form, completion in form.add(tokens, completion: completion) })
     }
 
     /// Tells the processes that keep a filter of the set about tokens that were added, or that were in the set: the process
@@ -209,25 +211,6 @@ package final class InvalidTokenSet {
                     command.append(TokenList(tokens[start...].prefix(Self.tokensOfChange)).bytes)
                 }
             }, completion: { completion($0.map { _ in }) }, reading: { $0.number() })
-    }
-
-    /// Writes the form that is read, and then the other one, if there is one.
-    /// - Parameters:
-    ///   - completion: gets the value of the form that is read.
-    ///   - body: writes a form. The second time, it gets the value of the first.
-    private func write<Value>(
-        _ division: TokenDivision, completion: @escaping Completion<Value>,
-        _ body: @escaping (TokenForm, _ before: Value?, @escaping Completion<Value>) -> Void
-    ) {
-        let written = division.written.map { form($0, division) }
-        body(written[0], nil) { result in
-            guard case .success(let value) = result, let other = written.dropFirst().first else {
-                return completion(result)
-            }
-            body(other, value) { second in
-                if case .failure = second { completion(second) } else { completion(result) }
-            }
-        }
     }
 
     /// Removes tokens from the set because their devices have registered again, and records the registrations. Works on
@@ -244,10 +227,6 @@ package final class InvalidTokenSet {
 
     private func remove(_ removed: [(token: ByteBuffer, registeredAt: Int64?)], completion: @escaping Completion<Int>) {
         guard !removed.isEmpty else { return completion(.success(0)) }
-        call(completion) { [self] division, completion in
-            write(division, completion: completion) { form, _, completion in
-                form.remove(removed, completion: completion)
-            }
-        }
+        call(completion) { form, completion in form.remove(removed, completion: completion) }
     }
 }

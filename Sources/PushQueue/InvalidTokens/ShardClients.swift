@@ -8,6 +8,8 @@ import Redis
 package final class ShardClients {
     /// The completion of a call: its value, or the failure.
     package typealias Completion<Value> = (Result<Value, QueueFailure>) -> Void
+    /// Fails if a call must not be made any more.
+    package typealias Check = (_ completion: @escaping Completion<Void>) -> Void
 
     /// The pause before a call is repeated that Redis refused because a shard is being moved to another server, and the
     /// time for which such calls are repeated.
@@ -26,24 +28,29 @@ package final class ShardClients {
     }
 
     /// Runs a script on the server of its first key, once that is not being moved to another server.
+    /// - Parameter check: made before each attempt, because the connection or the move can take long.
     package func run<Value>(
-        _ script: QueueScript, _ keyNames: [String], expecting count: Int = 16,
+        _ script: QueueScript, _ keyNames: [String], if check: @escaping Check = { $0(.success(())) },
+        expecting count: Int = 16,
         arguments: @escaping (inout RedisCommand) -> Void, completion: @escaping Completion<Value>,
         reading read: @escaping (inout ScriptReply) -> Value
     ) {
         let client = client(keyNames[0])
         let end = client.eventLoop.now + Self.movePatience
         func attempt() {
-            let runner = runners[ObjectIdentifier(client)] ?? ScriptRunner(client: client, clock: clock)
-            runners[ObjectIdentifier(client)] = runner
-            runner.run(
-                script, keyNames, expecting: count, arguments: arguments,
-                completion: { result in
-                    guard case .failure(let failure) = result, failure.isOfMove, client.eventLoop.now < end else {
-                        return completion(result)
-                    }
-                    client.eventLoop.assumeIsolated().scheduleTask(in: Self.moveCheck) { attempt() }
-                }, reading: read)
+            check { [self] result in
+                if case .failure(let failure) = result { return completion(.failure(failure)) }
+                let runner = runners[ObjectIdentifier(client)] ?? ScriptRunner(client: client, clock: clock)
+                runners[ObjectIdentifier(client)] = runner
+                runner.run(
+                    script, keyNames, expecting: count, arguments: arguments,
+                    completion: { result in
+                        guard case .failure(let failure) = result, failure.isOfMove, client.eventLoop.now < end else {
+                            return completion(result)
+                        }
+                        client.eventLoop.assumeIsolated().scheduleTask(in: Self.moveCheck) { attempt() }
+                    }, reading: read)
+            }
         }
         // A shard's client is made when it is first used.
         client.afterFirstAttempt { attempt() }

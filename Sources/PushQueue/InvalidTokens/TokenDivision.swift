@@ -1,74 +1,44 @@
 import NIOCore
-import Redis
 
-/// How the set of invalid tokens is divided into shards. It is recorded in Redis, in the slot of the shared keys and in
-/// that of each shard, and changes in steps. Each step has a number that each call names. A call with the number of an
-/// earlier step is refused, so that processes that know different steps never lose a token.
-package struct TokenDivision: Sendable, Equatable {
-    /// The step on the way from one number of shards to another.
-    package enum Step: String, Sendable {
-        /// Both forms are written. The present one is read, because tokens are still copied to the next one.
-        case copying
-        /// Both forms are written. The new one is read.
-        case switching
-        /// The former form is neither read nor written, and is deleted.
-        case deleting
-    }
-
-    /// The number of the step; 0 if nothing was ever recorded.
-    package var generation = 0
-    /// The number of shards of the form that is read; 1 for a set that is not divided.
-    package var shards = 1
-    /// The number of shards of the other form, while there are two.
-    package var other: (shards: Int, step: Step)?
+/// How the set of invalid tokens is divided into shards: a record in the slot of the shared keys.
+///
+/// A process uses the set as the record says, and reads it again after ``InvalidTokenSet/validity``. An operator who changes
+/// the number of shards first records that, and waits until no process relies on an earlier reading. From then on until the
+/// change is complete all other processes refuse to use the set, so calls need not name what they know.
+package struct TokenDivision: Sendable, Equatable, Encodable {
+    /// The number of shards of the form that has all tokens; 1 for a set that is not divided.
+    package var shards: Int
+    /// While the number of shards is changed, the number of shards of the form that has only some of the tokens: the next
+    /// form while it is copied, or the former one while it is deleted.
+    package var incomplete: Int?
+    /// The time at which the change began, in milliseconds since 1970.
+    package var since: Int64?
 
     /// The maximum number of shards. A shard is chosen by a token's first sixteen bits.
     package static let maximumShards = 4096
 
-    /// An undivided set.
-    package init() {}
-
-    package init(generation: Int, shards: Int, other: (shards: Int, step: Step)? = nil) {
-        (self.generation, self.shards, self.other) = (generation, shards, other)
+    /// - Parameter since: only used for a change.
+    package init(shards: Int = 1, incomplete: Int? = nil, since: Int64? = nil) {
+        (self.shards, self.incomplete, self.since) = (shards, incomplete, incomplete == nil ? nil : since)
     }
 
     /// Parses a record; `nil` for other texts.
     package init?(_ text: String) {
-        let words = text.split(separator: " ").map(String.init)
-        guard words.count == 2 || words.count == 4, let generation = Int(words[0]), generation > 0,
-            let shards = Int(words[1]), Self.isNumberOfShards(shards)
-        else { return nil }
-        self.init(generation: generation, shards: shards)
-        guard words.count == 4 else { return }
-        guard let number = Int(words[2]), Self.isNumberOfShards(number), let step = Step(rawValue: words[3]) else {
-            return nil
-        }
-        other = (number, step)
+        let words = text.split(separator: " ")
+        let numbers = words.compactMap { Int64($0) }
+        guard numbers.count == words.count, [1, 3].contains(numbers.count) else { return nil }
+        let forms = numbers.prefix(2).compactMap { Int(exactly: $0) }.filter(Self.isNumberOfShards)
+        guard forms.count == min(numbers.count, 2) else { return nil }
+        self.init(shards: forms[0], incomplete: forms.count > 1 ? forms[1] : nil, since: numbers.last)
     }
 
-    /// The later division that a script named when it refused a call; `nil` for another failure.
-    package init?(refusal: QueueFailure) {
-        guard case .redis(.server(let answer)) = refusal, answer.prefix == "DIVISION" else { return nil }
-        self.init(answer.message.split(separator: " ").dropFirst().joined(separator: " "))
-    }
-
-    /// The record, such as `5 16`, or `3 1 16 copying`.
-    package var text: String {
-        "\(generation) \(shards)" + (other.map { " \($0.shards) \($0.step.rawValue)" } ?? "")
-    }
+    /// The record, such as `16`, or `1 16 1795279247000` during a change.
+    package var text: String { "\(shards)" + (incomplete.map { " \($0) \(since ?? 0)" } ?? "") }
 
     /// Returns true for the numbers of shards that there can be: powers of two.
     package static func isNumberOfShards(_ number: Int) -> Bool {
         (1...maximumShards).contains(number) && number & (number - 1) == 0
     }
-
-    /// The numbers of shards of the forms that are written, the one that is read first.
-    var written: [Int] {
-        guard let other, other.step != .deleting else { return [shards] }
-        return [shards, other.shards]
-    }
-
-    package static func == (one: Self, other: Self) -> Bool { one.text == other.text }
 
     /// Returns the number of the shard that a token is in, from 0.
     package static func shard(of token: ByteBuffer, among shards: Int) -> Int {
@@ -103,8 +73,6 @@ package struct TokenShard: Sendable {
     package let details: String
     /// HASH: number of facts → JSON.
     package let facts: String
-    /// STRING: the record of the division.
-    package let division: String
 
     init(base: String, isShard: Bool) {
         self.isShard = isShard
@@ -112,7 +80,6 @@ package struct TokenShard: Sendable {
         registrations = base + "registrations"
         details = base + "invalid-tokens:details"
         facts = base + "invalid-tokens:facts"
-        division = base + "invalid-tokens:division"
     }
 
     private static let digits = "0123456789abcdef".map { String($0) }
@@ -137,11 +104,5 @@ package struct TokenShard: Sendable {
         guard isShard else { return registrations }
         let digit = token.getString(at: token.readerIndex + 4, length: 1) ?? "0"
         return "\(registrations):\(Self.digits.contains(digit) ? digit : "0")"
-    }
-
-    /// Appends the arguments by which a script knows the division.
-    package func append(_ division: TokenDivision, to command: inout RedisCommand) {
-        command.append(division.generation)
-        command.append(isShard ? 1 : 0)
     }
 }

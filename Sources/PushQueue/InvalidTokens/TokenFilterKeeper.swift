@@ -6,8 +6,8 @@ import Redis
 ///
 /// Tokens that are added to either are announced in a stream of bounded length. The keeper reads the whole set once, then only the
 /// stream. It reads the set again if it has missed something: the stream was cut, a shard has grown without an
-/// announcement because another program uses `SADD`, the set has outgrown the filter or was divided in another way, or an hour has
-/// passed. Until then, and whenever Redis does not answer, the filter is not current, and lanes ask Redis.
+/// announcement because another program uses `SADD`, the set has outgrown the filter or has another number of shards, or an hour
+/// has passed. Until then, and whenever Redis does not answer, the filter is not current, and lanes ask Redis.
 ///
 /// Not thread-safe. Use it only on the clients' event loop.
 package final class TokenFilterKeeper {
@@ -40,7 +40,6 @@ package final class TokenFilterKeeper {
 
     /// The position in the stream.
     private struct Followed {
-        let division: TokenDivision
         /// The last entry that was read; `nil` if the stream had none.
         var last: String?
         /// The numbers of members that the shards have at most if all additions were announced.
@@ -130,21 +129,21 @@ package final class TokenFilterKeeper {
             }, apply)
     }
 
-    /// Reads how the set is divided, counts shards of it, and then reads entries of the stream.
-    /// - Parameter shards: returns the shards to count; `nil` to begin again, because the set is divided in another way.
+    /// Counts shards of the set, and then reads entries of the stream.
+    /// - Parameter due: returns the shards to count of a number of shards; `nil` to begin again, because it has changed.
     private func read(
-        _ range: RedisCommand, _ shards: @escaping (TokenDivision) -> Range<Int>?,
-        _ apply: @escaping (TokenDivision, _ members: [Int], RESPReply) -> Void
+        _ range: RedisCommand, _ due: @escaping (_ shards: Int) -> Range<Int>?,
+        _ apply: @escaping (_ members: [Int], RESPReply) -> Void
     ) {
         ask(
-            { set.readDivision(completion: $0) },
-            { [self] division in
-                guard let shards = shards(division) else { return missed() }
+            { set.form(completion: $0) },
+            { [self] form in
+                guard let due = due(form.shards) else { return missed() }
                 // Counted before the stream is read, so that no announcement is missing of what is counted.
                 ask(
-                    { set.form(division).sizes(of: shards, completion: $0) },
+                    { form.sizes(of: due, completion: $0) },
                     { [self] members in
-                        ask(range, for: set.keys.invalidTokenChanges) { apply(division, members, $0) }
+                        ask(range, for: set.keys.invalidTokenChanges) { apply(members, $0) }
                     })
             })
     }
@@ -164,10 +163,10 @@ package final class TokenFilterKeeper {
         notBefore = now + .seconds(1)
         let latest = RedisCommand("XREVRANGE", set.keys.invalidTokenChanges, "+", "-", "COUNT", "1")
         read(
-            latest, { 0..<$0.shards },
-            { [self] division, members, reply in
+            latest, { 0..<$0 },
+            { [self] members, reply in
                 let followed = Followed(
-                    division: division, last: reply.root.count > 0 ? reply.root[0][0].string : nil, members: members)
+                    last: reply.root.count > 0 ? reply.root[0][0].string : nil, members: members)
                 let capacity = max(4096, followed.count + followed.count / 2)
                 guard TokenFilter.size(capacity: capacity) <= maximumBytes else {
                     notBefore = now + .minutes(1)
@@ -176,7 +175,7 @@ package final class TokenFilterKeeper {
                 fillings += 1
                 let keys =
                     [set.keys.throttledTokens]
-                    + (0..<division.shards).flatMap { set.keys.shard($0, of: division.shards).sets }
+                    + members.indices.flatMap { set.keys.shard($0, of: members.count).sets }
                 enter(
                     .filling(
                         Filling(
@@ -234,8 +233,8 @@ package final class TokenFilterKeeper {
         let range = RedisCommand(
             "XRANGE", set.keys.invalidTokenChanges, followed.last ?? "-", "+", "COUNT", "\(Self.entries)")
         read(
-            range, { $0 == followed.division ? followed.due : nil },
-            { [self] _, members, reply in
+            range, { $0 == followed.members.count ? followed.due : nil },
+            { [self] members, reply in
                 var followed = followed
                 var rest = Array(reply.root.children)[...]
                 if let last = followed.last {

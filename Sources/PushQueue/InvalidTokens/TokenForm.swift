@@ -1,38 +1,29 @@
 import NIOCore
 import Redis
 
-/// A form of the set of invalid tokens: all its tokens, in some number of shards. The set has two forms while it is
-/// being divided in another way.
-///
-/// Each call names the step of the division that is known. Redis refuses a call of an earlier step: see
-/// ``TokenDivision/init(refusal:)``.
+/// A form of the set of invalid tokens: tokens in some number of shards. The set has two forms only while its number of shards
+/// is changed.
 package struct TokenForm {
     /// The completion of a call: its value, or the failure.
     package typealias Completion<Value> = ShardClients.Completion<Value>
 
-    /// A token of the form, with its details as they are stored.
-    package struct Stored: Sendable, Equatable {
-        /// Its index among the tokens that were looked up, from 0.
-        package var place: Int
-        package var token: ByteBuffer
-        /// The time since which it is invalid, in milliseconds since 1970; `nil` if unknown.
-        package var at: Int64?
-        /// The day on which it was marked, since 1970; `nil` if unknown.
-        package var day: Int64?
-        /// The other facts as JSON; empty for none.
-        package var facts: ByteBuffer
-    }
-
+    package typealias Found = InvalidTokenSet.Found
     /// Tokens that are in one shard, by their indexes.
     package typealias Group = (shard: TokenShard, indexes: [Int])
 
     /// The number of shards; 1 for a form that is not divided.
-    let shards: Int
-    let division: TokenDivision
+    package let shards: Int
     let keys: SharedKeys
     /// The time for which tokens and registrations are kept, in milliseconds; 0 to keep them forever.
     let maximumAge: Int
     let clients: ShardClients
+    /// Fails if the set may no longer have this form.
+    let check: ShardClients.Check
+
+    /// Returns the keys of the shard that a token is in.
+    package func shard(of token: ByteBuffer) -> TokenShard {
+        keys.shard(TokenDivision.shard(of: token, among: shards), of: shards)
+    }
 
     /// Returns the groups of tokens that are in one shard, in the order of the shards.
     package func groups(_ tokens: [ByteBuffer]) -> [Group] {
@@ -50,12 +41,11 @@ package struct TokenForm {
     // MARK: Reading
 
     /// Counts the tokens in some shards.
-    func sizes(of shards: Range<Int>, completion: @escaping Completion<[Int]>) {
+    package func sizes(of shards: Range<Int>, completion: @escaping Completion<[Int]>) {
         ShardClients.join(Array(shards), completion: completion) { index, completion in
             let shard = keys.shard(index, of: self.shards)
             clients.run(
-                .countInvalidTokens, [shard.tokens, shard.division],
-                arguments: { [division] in shard.append(division, to: &$0) },
+                .countInvalidTokens, [shard.tokens], if: check, arguments: { $0.append(shard.isShard ? 1 : 0) },
                 completion: completion, reading: { $0.number() })
         }
     }
@@ -64,7 +54,7 @@ package struct TokenForm {
     /// - Parameters:
     ///   - candidates: lower-case hex, at most a few thousand.
     ///   - completion: gets those that are in it, in ascending order of their places.
-    package func find(_ candidates: TokenList, completion: @escaping Completion<[Stored]>) {
+    package func find(_ candidates: TokenList, completion: @escaping Completion<[Found]>) {
         guard shards > 1 else { return find(candidates, in: keys.shard(0, of: 1), completion) }
         let tokens = candidates.asked
         ShardClients.join(
@@ -87,27 +77,27 @@ package struct TokenForm {
     }
 
     private func find(
-        _ candidates: TokenList, in shard: TokenShard, _ completion: @escaping Completion<[Stored]>
+        _ candidates: TokenList, in shard: TokenShard, _ completion: @escaping Completion<[Found]>
     ) {
         clients.run(
-            .findInvalidTokens, [shard.tokens, shard.details, shard.facts, shard.division],
-            arguments: { [division] command in
+            .findInvalidTokens, [shard.tokens, shard.details, shard.facts], if: check,
+            arguments: { command in
                 command.append(candidates.bytes)
-                shard.append(division, to: &command)
+                command.append(shard.isShard ? 1 : 0)
             },
             completion: completion, reading: { Self.read(&$0, among: candidates) })
     }
 
-    private static func read(_ reply: inout ScriptReply, among candidates: TokenList) -> [Stored] {
+    private static func read(_ reply: inout ScriptReply, among candidates: TokenList) -> [Found] {
         // This is nearly always the case.
         guard !reply.isAtEnd else { return [] }
-        var (indexes, found): ([Int], [Stored]) = ([], [])
+        var (indexes, found): ([Int], [Found]) = ([], [])
         while !reply.isAtEnd {
             let index = reply.number()
             if candidates.place(of: index) == nil { reply.refuse() }
             indexes.append(index)
             found.append(
-                Stored(
+                Found(
                     place: candidates.place(of: index) ?? 0, token: ByteBuffer(), at: reply.numberIfAny(),
                     day: reply.numberIfAny(), facts: reply.bytes()))
         }
@@ -121,7 +111,7 @@ package struct TokenForm {
 
     /// Adds tokens, except tokens whose devices have registered since. Newer details are kept.
     /// - Parameter completion: gets the result for each token, in their order.
-    package func add(_ tokens: [Stored], completion: @escaping Completion<[InvalidToken.Marking]>) {
+    package func add(_ tokens: [Found], completion: @escaping Completion<[InvalidToken.Marking]>) {
         var groups = groups(tokens.map(\.token))
         // Without tokens it only checks the keys.
         if groups.isEmpty { groups = [(keys.shard(0, of: shards), [])] }
@@ -141,15 +131,15 @@ package struct TokenForm {
     }
 
     private func add(
-        _ tokens: [Stored], to shard: TokenShard, _ completion: @escaping Completion<[InvalidToken.Marking]>
+        _ tokens: [Found], to shard: TokenShard, _ completion: @escaping Completion<[InvalidToken.Marking]>
     ) {
         clients.run(
             .addInvalidTokens,
-            [shard.tokens, shard.registrations, shard.details, shard.facts, shard.division] + changes(of: shard),
+            [shard.tokens, shard.registrations, shard.details, shard.facts] + changes(of: shard), if: check,
             expecting: tokens.count * 4,
-            arguments: { [maximumAge, division] command in
+            arguments: { [maximumAge] command in
                 command.append(maximumAge)
-                shard.append(division, to: &command)
+                command.append(shard.isShard ? 1 : 0)
                 for token in tokens {
                     command.append(token.token)
                     if let at = token.at { command.append(Int(at)) } else { command.append("") }
@@ -178,11 +168,11 @@ package struct TokenForm {
                 let shard = group.shard
                 clients.run(
                     .removeInvalidTokens,
-                    [shard.tokens, shard.registrations, shard.details, shard.division] + changes(of: shard),
+                    [shard.tokens, shard.registrations, shard.details] + changes(of: shard), if: check,
                     expecting: group.indexes.count * 2,
-                    arguments: { [maximumAge, division] command in
+                    arguments: { [maximumAge] command in
                         command.append(maximumAge)
-                        shard.append(division, to: &command)
+                        command.append(shard.isShard ? 1 : 0)
                         for index in group.indexes {
                             let (token, registeredAt) = removed[index]
                             command.append(token)

@@ -42,7 +42,8 @@ final class Refusals<Request: Hashable> {
     /// Records a failure if it is an answer. Lost connections are reported elsewhere.
     func recordRefusal(_ request: Request, _ failure: QueueFailure) {
         guard failure.isAnswer else { return }
-        let sentence = "Redis refuses \(words(request)): \(failure)"
+        let sentence =
+            if case .resharding = failure { "\(failure)" } else { "Redis refuses \(words(request)): \(failure)" }
         sentences[request] = sentence
         let form = if case .redis(.server(let error)) = failure { error.prefix } else { "" }
         lane.logOngoing(

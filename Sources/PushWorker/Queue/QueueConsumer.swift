@@ -62,6 +62,8 @@ final class QueueConsumer {
     private var delegatedAt = NIODeadline.distantPast
     /// The lane's round in which the queue last had its turn.
     private var lastTurn = 0
+    /// True if the lane may ask for a lease.
+    private var mayJoin = false
 
     private struct Heartbeat {
         var sentAt = NIODeadline.distantPast
@@ -109,6 +111,7 @@ final class QueueConsumer {
         outbox.writeUnconfirmed()
         waiting.ask()
         window.wake()
+        askForAdmission()
         report(.changed)
     }
 
@@ -155,7 +158,25 @@ final class QueueConsumer {
     }
 
     /// True if a claim could be made, given capacity for its jobs.
-    private var canClaim: Bool { !window.isAsking && store.isReady && !outbox.isFull }
+    private var canClaim: Bool { !window.isAsking && store.isReady && !outbox.isFull && isAdmitted }
+
+    /// True if the lane has a lease, or may ask for one.
+    private var isAdmitted: Bool { window.hasJoined || mayJoin }
+
+    /// Finds out if the lane may ask for a lease. An operator who changes the number of shards of the invalid tokens makes sure
+    /// that no lane has one, and lanes ask for none until that is done: they could look up no tokens. They do if the division
+    /// can't be read: others keep working without the shared state, too.
+    private func askForAdmission() {
+        guard !isAdmitted, store.isReady else { return }
+        link.fleet.invalidTokens.countIfUndivided { [self] result in
+            if case .failure(let failure) = result, case .resharding = failure {
+                return link.refusals.recordRefusal(.invalidTokens, failure)
+            }
+            mayJoin = true
+            link.refusals.recordAcceptance(.invalidTokens)
+            report(.changed)
+        }
+    }
 
     /// True while the consumer waits for nothing but jobs.
     var isAtRest: Bool {
@@ -179,6 +200,7 @@ final class QueueConsumer {
     }
 
     private func send(_ claim: ClaimWindow.Claim) {
+        mayJoin = false
         lease.recordRequest(count: claim.count, now: lane.now)
         let generation = queue.generation
         let configuration = if case .running = lane.state { queue.configuration } else { ConfigurationDigest?.none }
@@ -356,10 +378,13 @@ final class QueueConsumer {
 
     /// Renews the lease without a claim, unless something else has renewed it.
     func renewLeaseIfDue() {
+        askForAdmission()
         let isDue = lease.isDue(
             polls: window.polls, isQuiet: lane.isQuiet, hasJobs: lane.jobs.count > 0, isAtRest: delegate.isIdle,
             now: lane.now)
-        guard heartbeat.isUrgent || isDue, store.isReady, let claim = window.renewal(now: lane.now) else { return }
+        guard heartbeat.isUrgent || isDue, store.isReady, isAdmitted, let claim = window.renewal(now: lane.now) else {
+            return
+        }
         send(claim)
     }
 
@@ -392,6 +417,8 @@ final class QueueConsumer {
             link.refusals.recordAcceptance(request)
         }
         recovery.reset()
+        mayJoin = false
+        askForAdmission()
         report(.changed)
     }
 

@@ -64,6 +64,7 @@ extension CommandFailure {
         switch error {
         case .redis(let error): self.init(error)
         case .unexpectedReply: self.init(.attention, "\(error)")
+        case .resharding: self.init(.unavailable, "\(error)")
         }
     }
 

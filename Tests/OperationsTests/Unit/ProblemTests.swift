@@ -92,6 +92,7 @@ struct ProblemTests {
             server("evicts:1", ["maxmemory_policy": "allkeys-lru"]),
         ]
         (status.sharedError, status.searchError) = ("timed out", "timed out")
+        status.resharding = TokenDivision(shards: 16, incomplete: 1, since: now - 60_000)
         status.wrongKeys = [WrongKey(key: "push:{q}:dead", found: "string", expected: "hash")]
         status.largeKeys = [LargeKey(key: "push:{q}:jobs", bytes: 500 << 20, limit: 512 << 20)]
         status.queues = [

@@ -61,7 +61,8 @@ final class EngineScene: @unchecked Sendable {
 
     func start() throws {
         lane.start(try context.configuration.apps.map { try AppSender.Prepared($0) })
-        run(.milliseconds(1))
+        // It reads the division, and then claims.
+        run(.milliseconds(2))
     }
 
     static func app(_ name: String) throws -> AppConfiguration {
@@ -624,6 +625,8 @@ final class FakeFleet: AppPauseStore, RateStore, GuardAuditStore, ProviderTokenS
     var durations = AppPauses.Durations()
     /// True if the set of invalid tokens can't be written.
     var refusesInvalidTokens = false
+    /// An unfinished change of the number of shards of the invalid tokens.
+    var resharding: TokenDivision?
     /// The tokens that were written to the set or that look-ups find.
     var invalid: [InvalidToken] = []
     var pauses: [String: PauseRecord] = [:]
@@ -724,7 +727,10 @@ final class FakeFleet: AppPauseStore, RateStore, GuardAuditStore, ProviderTokenS
 
     func count(completion: @escaping Completion<Int>) { later(completion) { [self] in invalid.count } }
 
-    func countIfUndivided(completion: @escaping Completion<Int?>) { later(completion) { [self] in invalid.count } }
+    func countIfUndivided(completion: @escaping Completion<Int?>) {
+        guard let resharding else { return later(completion) { [self] in invalid.count } }
+        loop.assumeIsolated().scheduleTask(in: .milliseconds(1)) { completion(.failure(.resharding(resharding))) }
+    }
 
     func mark(_ tokens: [InvalidToken], completion: @escaping Completion<[InvalidToken.Marking]>) {
         let refusal = refusesInvalidTokens ? QueueFailure.unexpectedReply("addInvalidTokens") : nil
@@ -740,7 +746,7 @@ final class FakeFleet: AppPauseStore, RateStore, GuardAuditStore, ProviderTokenS
             tokens.asked.enumerated().compactMap { index, token in
                 guard let place = tokens.place(of: index), let known = invalid.first(where: { $0.token == token })
                 else { return nil }
-                return .init(place: place, token: token, details: InvalidTokenDetails(at: known.at, facts: known.facts))
+                return .init(place: place, token: token, at: known.at, facts: known.facts)
             }
         }
     }

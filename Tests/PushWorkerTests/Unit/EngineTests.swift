@@ -634,6 +634,47 @@ struct EngineTests {
         #expect(scene.queue.settlements == settled || scene.queue.stats["delivered"] ?? 0 <= 1)
     }
 
+    @Test("takes no lease while the number of shards of the invalid tokens is changed, and says so")
+    func resharding() throws {
+        let scene = try EngineScene(isStarted: false)
+        let fleet = scene.stores.fakeFleet
+        fleet.resharding = TokenDivision(shards: 1, incomplete: 16, since: 5)
+        try scene.start()
+        scene.pushOne()
+        scene.run(.seconds(30))
+        #expect(scene.queue.claims == 0 && scene.transport.sent.isEmpty)
+        #expect(scene.lane.observer.problems.contains { $0.reason.contains("`apns-worker invalid reshard --to 1`") })
+        #expect(scene.log.events.count { $0 == "redis_refused" } >= 1)
+        fleet.resharding = nil
+        scene.run(.seconds(1))
+        #expect(scene.transport.sent.count == 1 && scene.lane.observer.problems.isEmpty)
+        // A lane that has a lease keeps it, and works: it may have been overlooked.
+        fleet.resharding = TokenDivision(shards: 16, incomplete: 1, since: 6)
+        scene.pushOne(token: "cd")
+        #expect(scene.transport.sent.count == 2)
+        for _ in 0..<2 { scene.answer(EngineScene.delivered) }
+        // Without its lease it waits.
+        scene.queue.leaseIsLost = true
+        scene.run(.seconds(30))
+        let claims = scene.queue.claims
+        #expect(scene.log.events.contains("lease_lost"))
+        scene.run(.seconds(30))
+        #expect(scene.queue.claims == claims)
+        fleet.resharding = nil
+        scene.pushOne(token: "ef")
+        scene.run(.seconds(1))
+        #expect(scene.transport.tokens.last == "ef")
+    }
+
+    @Test("takes a lease although the shared state can't be reached")
+    func unreachableDivision() throws {
+        let scene = try EngineScene(isStarted: false)
+        scene.stores.fakeFleet.isReady = false
+        try scene.start()
+        scene.pushOne()
+        #expect(scene.transport.sent.count == 1)
+    }
+
     @Test("processes claims that it has forgotten")
     func recovers() throws {
         scene.queue.forget(EngineScene.job("ee"), number: 7)

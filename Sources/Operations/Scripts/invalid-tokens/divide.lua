@@ -1,26 +1,23 @@
--- Records how the set of invalid tokens is divided, unless a later division is recorded.
+-- Records how the set of invalid tokens is divided, unless the record has changed since it was read.
 --
 -- KEYS  1 invalid-tokens:division  STRING
--- ARGV  1 division                 `<generation> <shards>`, and more while that is being changed
---       2 lifetime                 ms for which it is kept; 0 for ever
--- Reply the division that is recorded now
+-- ARGV  1 former                   the record that was read
+--       2 next                     the new record
+-- Reply the record before this call
 --
--- Run twice, the second run changes nothing.
+-- Run twice, the second run changes nothing: it finds another record than the former.
 
 local division = KEYS[1]
-local text, lifetime = ARGV[1], tonumber(ARGV[2])
+local former, next_record = ARGV[1], ARGV[2]
+-- The record of one set, which is missing until the set is divided for the first time.
+local ONE_SET = '1'
 
 local wrong = wrong_type({ [division] = 'string' })
 if wrong then
     return wrong
 end
-local known = redis.call('GET', division)
-if known and generation_of(known) >= generation_of(text) then
-    return known
+local known = redis.call('GET', division) or ONE_SET
+if known == former then
+    redis.call('SET', division, next_record)
 end
-if lifetime > 0 then
-    redis.call('SET', division, text, 'PX', lifetime)
-else
-    redis.call('SET', division, text)
-end
-return text
+return known

@@ -5,27 +5,24 @@
 --       2 registrations            HASH token -> when its device last registered (ms since 1970); of a shard, the beginning of such keys
 --       3 invalid-tokens:details   the beginning of the keys of details
 --       4 invalid-tokens:facts     HASH number -> JSON
---       5 invalid-tokens:division  STRING
---       6 invalid-tokens:changes   STREAM; not for a shard
+--       5 invalid-tokens:changes   STREAM; not for a shard
 -- ARGV  1 max age                  ms for which tokens are kept; 0 to keep them forever
---       2 generation               of the division that the caller knows
---       3 is shard                 1 or 0
+--       2 is shard                 1 or 0
 --       then (token at facts day)...
 --                                  lower-case hex, since when it is invalid (ms since 1970; '' if nothing is known about it), a JSON object
 --                                  of the other facts, and the day on which it was marked (since 1970; '' for today)
 -- Reply { outcome... }             for each: 1 added, 0 was in the set already, -1 its device has registered since
--- Error DIVISION text              if there is a later division, which is in the text
 --
 -- Details replace only older ones: feedback arrives late. Run twice, the second run changes nothing and replies 0
 -- instead of 1.
 
-local set, registrations, details, facts, division, changes = unpack(KEYS)
-local max_age, is_shard = tonumber(ARGV[1]), ARGV[3] == '1'
-local FIRST_TOKEN, MEMBERS = 4, 4
+local set, registrations, details, facts, changes = unpack(KEYS)
+local max_age, is_shard = tonumber(ARGV[1]), ARGV[2] == '1'
+local FIRST_TOKEN, MEMBERS = 3, 4
 -- The largest time and day that details can hold.
 local LATEST, LAST_DAY = 2 ^ 48 - 1, 65535
 
-local wrong = divided_since(division, ARGV[2]) or wrong_type({ [facts] = 'hash' })
+local wrong = wrong_type({ [facts] = 'hash' })
     or not is_shard and wrong_type({ [set] = 'set', [registrations] = 'hash', [changes] = 'stream' })
 if wrong then
     return wrong
@@ -104,7 +101,7 @@ for first = FIRST_TOKEN, #ARGV, MEMBERS * CHUNK do
     end
 end
 
-write_when_full(division)
+write_when_full(facts)
 for key, group in pairs(by_key(set, added, is_shard)) do
     call_in_chunks('SADD', key, group.tokens)
 end

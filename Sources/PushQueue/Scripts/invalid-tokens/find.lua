@@ -3,25 +3,22 @@
 -- KEYS  1 invalid-tokens           SET; of a shard, the beginning of the keys of its sets; see the part invalid-tokens
 --       2 invalid-tokens:details   the beginning of the keys of details
 --       3 invalid-tokens:facts     HASH number -> JSON
---       4 invalid-tokens:division  STRING
 -- ARGV  1 tokens                   with a comma between them
---       2 generation               of the division that the caller knows
---       3 is shard                 1 or 0
+--       2 is shard                 1 or 0
 -- Reply { index, at, day, facts... }
 --                                  for each invalid token: its index in the list from 0, ascending, since when it is invalid (ms since
 --                                  1970), the day on which it was marked (since 1970; both -1 if unknown), and the other facts about it
 --                                  as JSON, '' for none
--- Error DIVISION text              if there is a later division, which is in the text
 --
 -- The tokens are one argument, and the reply holds only the invalid ones, which are few: one argument and one reply for each
 -- token cost the worker a twentieth of the cost of a notification.
 --
 -- Changes nothing.
 
-local set, details, facts, division = unpack(KEYS)
-local list, is_shard = ARGV[1], ARGV[3] == '1'
+local set, details, facts = unpack(KEYS)
+local list, is_shard = ARGV[1], ARGV[2] == '1'
 
-local wrong = divided_since(division, ARGV[2]) or wrong_type({ [facts] = 'hash' })
+local wrong = wrong_type({ [facts] = 'hash' })
 if wrong then
     return wrong
 end

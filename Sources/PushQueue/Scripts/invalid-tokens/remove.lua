@@ -4,22 +4,19 @@
 -- KEYS  1 invalid-tokens           SET; of a shard, the beginning of the keys of its sets; see the part invalid-tokens
 --       2 registrations            HASH token -> when its device last registered (ms since 1970); of a shard, the beginning of such keys
 --       3 invalid-tokens:details   the beginning of the keys of details
---       4 invalid-tokens:division  STRING
---       5 invalid-tokens:changes   STREAM; not for a shard
+--       4 invalid-tokens:changes   STREAM; not for a shard
 -- ARGV  1 max age                  ms for which tokens and registrations are kept; 0 to keep them forever
---       2 generation               of the division that the caller knows
---       3 is shard                 1 or 0
+--       2 is shard                 1 or 0
 --       then (token at)...         lower-case hex, and when its device registered (ms since 1970), '' if that is not the reason
 -- Reply the number of tokens that were in the set
--- Error DIVISION text              if there is a later division, which is in the text
 --
 -- Run twice, the second run finds none of them in the set.
 
-local set, registrations, details, division, changes = unpack(KEYS)
-local max_age, is_shard = tonumber(ARGV[1]), ARGV[3] == '1'
-local FIRST_TOKEN = 4
+local set, registrations, details, changes = unpack(KEYS)
+local max_age, is_shard = tonumber(ARGV[1]), ARGV[2] == '1'
+local FIRST_TOKEN = 3
 
-local wrong = divided_since(division, ARGV[2]) or changes and wrong_type({ [changes] = 'stream' })
+local wrong = changes and wrong_type({ [changes] = 'stream' })
 if wrong then
     return wrong
 end
@@ -55,7 +52,7 @@ for first = 1, #reported, CHUNK do
     end
 end
 
-write_when_full(division)
+write_when_full(set)
 for token, at in pairs(registered_at) do
     redis.call('HSET', key_of(registrations, token, is_shard), token, string.format('%d', at))
 end

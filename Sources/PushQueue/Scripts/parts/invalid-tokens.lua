@@ -1,8 +1,7 @@
 -- The set of invalid tokens, or a shard of it.
 --
 -- The set can be divided into shards, each in a slot of its own. In a shard, the set and the hash of registrations are sixteen keys
--- each, by the fifth digit of the token, so that none of them blocks Redis for long when it is moved to another server. How the set is
--- divided is in the key `division`, in the slot of each shard too: `<generation> <shards>`, and more while that is being changed.
+-- each, by the fifth digit of the token, so that none of them blocks Redis for long when it is moved to another server.
 --
 -- The details of a token are a field of one of 4,096 small hashes, which Redis stores as compact lists:
 --   key    <details>:<the first 3 digits of the token's SHA-1>
@@ -39,23 +38,6 @@ end
 
 -- The number of keys that a set or hash of a shard consists of, by a digit of the token.
 local PARTS = 16
-
--- Returns the number of the step that a record of the division is about; 0 if there is none.
-local function generation_of(record)
-    return tonumber(string.match(record, '^%d+')) or 0
-end
-
--- Returns an error reply if the set has been divided in another way since the caller read how it is divided.
-local function divided_since(division, generation)
-    local text = redis.pcall('GET', division) or ''
-    if type(text) == 'table' then
-        return wrong_type({ [division] = 'string' }) or text
-    end
-    if generation_of(text) > tonumber(generation) then
-        return redis.error_reply('DIVISION ' .. text)
-    end
-    return nil
-end
 
 -- Returns the key that holds a token. `is_shard` is true if the set or hash consists of several keys.
 local function key_of(base, token, is_shard)

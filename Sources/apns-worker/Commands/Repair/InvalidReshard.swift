@@ -4,14 +4,17 @@ import PushQueue
 
 struct InvalidReshard: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "reshard", abstract: "Divide the set into shards, while workers use it.",
+        commandName: "reshard", abstract: "Divide the set into shards, while no worker runs.",
         discussion: """
             In a Cluster, one set is in one slot, on one server. Divided by the first bits of the tokens, it is spread over all
             servers, and each part can be moved to another one in a moment:
 
+              apns-worker stop --all
               apns-worker invalid reshard --to 64
 
-            Workers need no restart. If the command is interrupted, repeat it. --to 1 makes one set of the shards again.
+            While a worker has a lease, the command is refused. The tokens are copied, the copy is compared with the set, and then \
+            the set is deleted. Workers that start in the meantime wait. If the command is interrupted, repeat it, or undo it with \
+            the former number. --to 1 makes one set of the shards again.
             """)
 
     @OptionGroup(title: "Redis") var redis: RedisOptions
@@ -36,7 +39,7 @@ struct InvalidReshard: AsyncParsableCommand {
     func run() async throws {
         let settings = try redis.settings()
         try await CommandRedis(settings).withInvalidTokens { client in
-            try await FleetOptions.withFleet(settings, searches: false) { fleet in
+            try await FleetOptions.withFleet(settings, searches: true) { fleet in
                 var desk = try Desk(fleet, [], settings)
                 desk.invalidTokens = client
                 let command = ChangeCommand(isJSON: json, isDryRun: dryRun, isConfirmed: yes, things: .tokens)
