@@ -72,8 +72,8 @@ let package = Package(
         .target(
             name: "Operations",
             dependencies: [
-                "COpenSSL", "PrintableText", "PushJob", "PushQueue", "Redis", logging, nioConcurrency, nioCore,
-                nioPosix,
+                "COpenSSL", "PrintableText", "PushJob", "PushQueue", "Redis", "Sockets", logging, nioConcurrency,
+                nioCore, nioPosix,
             ], exclude: ["Scripts"], plugins: ["EmbedResources"]),
         .target(
             name: "Dashboard",
@@ -131,11 +131,13 @@ let package = Package(
 
         .target(
             name: "TestSupport",
-            dependencies: ["APNS", "CHiredis", "COpenSSL", "TLS", logging, nioConcurrency, nioCore, nioPosix],
+            dependencies: [
+                "APNS", "CHiredis", "COpenSSL", "Sockets", "TLS", logging, nioConcurrency, nioCore, nioPosix,
+            ],
             path: "Tests/TestSupport"),
         .target(
             name: "QueueTestSupport",
-            dependencies: ["PushJob", "PushQueue", "Redis", "TestSupport", logging, nioCore, nioPosix],
+            dependencies: ["PushJob", "PushQueue", "Redis", "Sockets", "TestSupport", logging, nioCore, nioPosix],
             path: "Tests/QueueTestSupport"),
         .testTarget(name: "PrintableTextTests", dependencies: ["PrintableText"]),
         .testTarget(name: "SocketsTests", dependencies: ["Sockets", "TestSupport", nioCore, nioPosix]),
@@ -149,19 +151,23 @@ let package = Package(
                 logging, nioCore, nioPosix,
             ]),
         .testTarget(name: "WebPagesTests", dependencies: ["WebPages"]),
-        .testTarget(name: "TLSTests", dependencies: ["COpenSSL", "TLS", "TestSupport", nioPosix, nioEmbedded]),
+        .testTarget(
+            name: "TLSTests", dependencies: ["COpenSSL", "Sockets", "TLS", "TestSupport", nioPosix, nioEmbedded]),
         .testTarget(
             name: "RedisTests",
             dependencies: ["CHiredis", "Redis", "Sockets", "TestSupport", logging, nioCore, nioEmbedded, nioPosix]),
         .testTarget(
             name: "APNSTests",
             dependencies: [
-                "APNS", "CNghttp2", "PoolProbe", "TLS", "TestSupport", logging, nioCore, nioEmbedded, nioPosix,
+                "APNS", "CNghttp2", "PoolProbe", "Sockets", "TLS", "TestSupport", logging, nioCore, nioEmbedded,
+                nioPosix,
             ],
             exclude: ["Fuzzing/Corpus", "Fuzzing/HPACKCorpus"]),
         .testTarget(
             name: "LegacyAPNSTests",
-            dependencies: ["APNS", "LegacyAPNS", "TLS", "TestSupport", logging, nioConcurrency, nioCore, nioPosix]),
+            dependencies: [
+                "APNS", "LegacyAPNS", "Sockets", "TLS", "TestSupport", logging, nioConcurrency, nioCore, nioPosix,
+            ]),
         .testTarget(
             name: "OperationsTests",
             dependencies: [
@@ -174,8 +180,8 @@ let package = Package(
         .testTarget(
             name: "PushQueueTests",
             dependencies: [
-                "Operations", "PushJob", "PushQueue", "QueueTestSupport", "Redis", "TestSupport", logging, nioCore,
-                nioPosix,
+                "Operations", "PushJob", "PushQueue", "QueueTestSupport", "Redis", "Sockets", "TestSupport", logging,
+                nioCore, nioPosix,
             ]),
         .testTarget(
             name: "PushWorkerTests",
@@ -199,7 +205,7 @@ let package = Package(
         .testTarget(
             name: "APNSSimulatorTests",
             dependencies: [
-                "APNS", "APNSSimulator", "HTTPPort", "LegacyAPNS", "PrintableText", "TLS", "TestSupport",
+                "APNS", "APNSSimulator", "HTTPPort", "LegacyAPNS", "PrintableText", "Sockets", "TLS", "TestSupport",
                 "apns-simulator", nioCore, nioPosix,
             ]),
         .testTarget(

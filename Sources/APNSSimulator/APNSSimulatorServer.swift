@@ -1,6 +1,7 @@
 import HTTPPort
 import NIOCore
 import NIOPosix
+import Sockets
 import TLS
 
 /// An APNs to develop and test against, listening on this machine.
@@ -10,7 +11,7 @@ import TLS
 /// // … connect to 127.0.0.1:server.port …
 /// try await server.stop()
 /// ```
-package struct APNSSimulatorServer: Sendable {
+package struct APNSSimulatorServer: LoopBound {
     private let service: SimulatedService
     private let group: MultiThreadedEventLoopGroup
     private let listeners: Listeners
@@ -143,7 +144,7 @@ package struct APNSSimulatorServer: Sendable {
 }
 
 /// The parameters with which all ports are opened.
-private struct Listen: Sendable {
+private struct Listen: LoopBound {
     let host: String
     let group: MultiThreadedEventLoopGroup
     let connections: OpenConnections

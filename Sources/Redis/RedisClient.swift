@@ -1,5 +1,6 @@
 import Logging
 import NIOCore
+import Sockets
 
 /// Sends commands to Redis from one event loop. ``RedisClient`` does this; a test can answer the commands itself.
 package protocol RedisSender: AnyObject {
@@ -40,7 +41,7 @@ extension RedisSender {
 /// Whenever a command fails without an answer, a `.ready` state follows once there is a server again.
 ///
 /// `@unchecked Sendable`: all state is accessed only on `eventLoop`, which every method that accesses it checks.
-package final class RedisClient: RedisSender, @unchecked Sendable {
+package final class RedisClient: RedisSender, LoopBound, @unchecked Sendable {
     /// The completion of a command: its reply or its error. An error reply is a failure; an error inside an array is
     /// not.
     package typealias Completion = RedisConnection.Completion

@@ -68,7 +68,7 @@ package final class AddressMemory: Sendable {
 }
 
 /// Leaves out the addresses of another resolver that have failed.
-private final class ChoosingResolver: Resolver, Sendable {
+private final class ChoosingResolver: Resolver, LoopBound {
     private let memory: AddressMemory
     private let eventLoop: any EventLoop
     private let inner: any Resolver & Sendable

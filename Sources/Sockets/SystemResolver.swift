@@ -7,7 +7,7 @@ import NIOPosix
 ///
 /// The system's call blocks for as long as a DNS server does not answer. NIO's own resolver then completes its futures on
 /// an event loop that may have ended; ``endLookups(on:)`` ends the lookups of a loop before that.
-package final class SystemResolver: Resolver, Sendable {
+package final class SystemResolver: Resolver, LoopBound {
     /// The threads that wait for the system. They serve lookups alone, so that a dead DNS server delays nothing else.
     private static let threads = {
         let threads = NIOThreadPool(numberOfThreads: 4)
@@ -95,7 +95,7 @@ package final class SystemResolver: Resolver, Sendable {
 }
 
 /// A question to the system's resolver.
-private final class Lookup: Sendable {
+private final class Lookup: LoopBound {
     let eventLoop: any EventLoop
     let v4, v6: EventLoopPromise<[SocketAddress]>
     private let host: String

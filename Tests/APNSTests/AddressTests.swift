@@ -1,6 +1,7 @@
 import NIOConcurrencyHelpers
 import NIOCore
 import NIOPosix
+import Sockets
 import TestSupport
 import Testing
 
@@ -56,7 +57,7 @@ struct AddressTests {
 }
 
 /// Returns fixed addresses, and counts the requests.
-private final class CountingResolver: Resolver, Sendable {
+private final class CountingResolver: Resolver, LoopBound {
     private let eventLoop = MultiThreadedEventLoopGroup.singleton.next()
     private let six: [String]
     let four: NIOLockedValueBox<[String]>

@@ -2,11 +2,12 @@ import Glibc
 import NIOConcurrencyHelpers
 import NIOCore
 import NIOPosix
+import Sockets
 import TLS
 import TestSupport
 
 /// A server that handles each connection and frame as a test's script says, and records what it saw.
-final class ScriptedPeer: Sendable {
+final class ScriptedPeer: LoopBound {
     /// An event that the script receives.
     enum Event: Sendable {
         /// TLS is set up.

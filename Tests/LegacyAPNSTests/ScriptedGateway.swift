@@ -1,6 +1,7 @@
 import NIOConcurrencyHelpers
 import NIOCore
 import NIOPosix
+import Sockets
 import TLS
 import TestSupport
 
@@ -9,7 +10,7 @@ import TestSupport
 
 /// A binary gateway that handles each connection and item as a test's script says, and records what it saw. It knows
 /// commands 1 and 2, and shares no code with the client.
-final class ScriptedGateway: Sendable {
+final class ScriptedGateway: LoopBound {
     struct Item: Sendable, Equatable {
         /// Counted from 1, in the order of acceptance.
         var connection: Int

@@ -5,6 +5,7 @@ import NIOPosix
 import Operations
 import QueueTestSupport
 import Redis
+import Sockets
 import TestSupport
 import Testing
 
@@ -16,7 +17,7 @@ struct FleetStateTests {
     private let queue = QueueScope.queue
 
     /// Two workers' views of one server, from a test's task.
-    private struct Fleet: Sendable {
+    private struct Fleet: LoopBound {
         let loop: any EventLoop
         let pauses: [NIOLoopBoundBox<AppPauses>]
         let rates: NIOLoopBoundBox<SharedRates>

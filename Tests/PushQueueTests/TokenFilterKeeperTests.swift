@@ -2,6 +2,7 @@ import Foundation
 import NIOCore
 import QueueTestSupport
 import Redis
+import Sockets
 import TestSupport
 import Testing
 
@@ -10,7 +11,7 @@ import Testing
 @Suite("The keeper of the filter of invalid tokens")
 struct TokenFilterKeeperTests {
     /// A keeper that runs on the client's event loop, and a lane that looks up tokens.
-    private final class Scene: Sendable {
+    private final class Scene: LoopBound {
         private let client: RedisClient
         private let keys: SharedKeys
         private let slot = TokenFilterSlot()

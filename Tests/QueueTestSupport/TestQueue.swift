@@ -4,6 +4,7 @@ import NIOPosix
 import PushJob
 import PushQueue
 import Redis
+import Sockets
 import Synchronization
 import TestSupport
 
@@ -160,7 +161,7 @@ package final class Stamps: Sendable {
 }
 
 /// A worker's connection to a queue, for a test's task.
-package struct TestWorker: Sendable {
+package struct TestWorker: LoopBound {
     package let name: String
     package let stamps: Stamps
     private let queue: NIOLoopBoundBox<QueueConnection>

@@ -97,7 +97,7 @@ struct FaultProxyTests {
 
     @Test("refuses new connections on the same port, repeatedly, and keeps old ones")
     func refuses() async throws {
-        let client = try RedisTestConnection(port: proxy.port)
+        let client = try connect()
         for _ in 0..<3 {
             try await proxy.begin(.refusal)
             let failure = #expect(throws: RedisServer.Failure.self) { try RedisTestConnection(port: proxy.port) }

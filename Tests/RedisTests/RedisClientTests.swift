@@ -116,9 +116,7 @@ struct RedisClientTests {
             }
             let text = error?.description ?? ""
             #expect(text.contains(says) && text.contains("127.0.0.1:\(server.port)") && !text.contains("hunter2"))
-            var dumped = ""
-            dump(client, to: &dumped)
-            #expect(!dumped.contains("hunter2"))
+            for text in try shownTexts(of: client) { #expect(!text.contains("hunter2")) }
         }
     }
 

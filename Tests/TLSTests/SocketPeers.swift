@@ -1,5 +1,6 @@
 import NIOCore
 import NIOPosix
+import Sockets
 import TLS
 
 /// The events of a connection as an application saw them.
@@ -80,7 +81,7 @@ final class Application: ChannelInboundHandler {
 }
 
 /// A client connected to 127.0.0.1.
-struct SocketClient: Sendable {
+struct SocketClient: LoopBound {
     let channel: any Channel
     /// Fails with the first error.
     let handshake: EventLoopFuture<TLSHandshakeCompleted>
@@ -108,7 +109,7 @@ struct SocketClient: Sendable {
 }
 
 /// A TLS server on a free port of 127.0.0.1.
-struct SocketServer: Sendable {
+struct SocketServer: LoopBound {
     let port: Int
     /// The results of its connections, in the order of their ends.
     let outcomes: AsyncStream<Outcome>

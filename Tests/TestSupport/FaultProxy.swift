@@ -1,6 +1,7 @@
 import Foundation
 import NIOCore
 import NIOPosix
+import Sockets
 
 /// A proxy between clients and a server on 127.0.0.1 that passes bytes on, with faults on request.
 package final class FaultProxy: Sendable {
@@ -85,7 +86,7 @@ package final class FaultProxy: Sendable {
 /// The part of a proxy on its event loop.
 ///
 /// `@unchecked Sendable`: everything except the constants is used only on the event loop, which ``onLoop(_:)`` ensures.
-final class FaultProxyCore: @unchecked Sendable {
+final class FaultProxyCore: LoopBound, @unchecked Sendable {
     let eventLoop: any EventLoop
     let watch: (@Sendable (ByteBuffer) -> Void)?
     private(set) var links: [ObjectIdentifier: FaultProxyLink] = [:]

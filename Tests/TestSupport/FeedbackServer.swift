@@ -2,10 +2,11 @@ import Foundation
 import NIOConcurrencyHelpers
 import NIOCore
 import NIOPosix
+import Sockets
 import TLS
 
 /// A feedback service over TLS on 127.0.0.1 (`localhost`) that handles each connection with a test's script.
-package final class FeedbackServer: Sendable {
+package final class FeedbackServer: LoopBound {
     /// Handles a connection after its TLS handshake, on the connection's event loop.
     package typealias Script = @Sendable (FeedbackPeer) -> Void
 
@@ -84,7 +85,7 @@ package final class FeedbackServer: Sendable {
 }
 
 /// A client's connection to a ``FeedbackServer``. Can be used from any thread.
-package final class FeedbackPeer: Sendable {
+package final class FeedbackPeer: LoopBound {
     private let channel: any Channel
     private let below: NIOLoopBound<ChannelHandlerContext>
     private let counts = NIOLockedValueBox((isConnected: false, sent: 0, isClosed: false))

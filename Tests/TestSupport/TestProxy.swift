@@ -1,9 +1,10 @@
 import NIOConcurrencyHelpers
 import NIOCore
 import NIOPosix
+import Sockets
 
 /// A proxy for CONNECT: it reads the head of a request, then opens the tunnel or sends the answer that a test wants.
-package final class TestProxy: Sendable {
+package final class TestProxy: LoopBound {
     package enum Behaviour: Sendable {
         /// Connects to the requested server.
         case connects
@@ -131,7 +132,7 @@ package final class TestProxy: Sendable {
     }
 
     /// The server's side of a tunnel.
-    private final class Forwarding: ChannelInboundHandler, Sendable {
+    private final class Forwarding: ChannelInboundHandler, LoopBound {
         typealias InboundIn = ByteBuffer
         private let channel: any Channel
 

@@ -2,9 +2,10 @@ import APNS
 import Logging
 import NIOCore
 import NIOPosix
+import Sockets
 
 /// A transport on an event loop, with a queue for notifications that exceed its capacity.
-package struct TransportClient<Pool: Transport & SendableMetatype>: Sendable {
+package struct TransportClient<Pool: Transport & SendableMetatype>: LoopBound {
     /// The part that belongs to the event loop.
     package final class Core: TransportDelegate {
         typealias Waiting = CircularBuffer<(tag: UInt64, notification: Notification)>

@@ -8,7 +8,7 @@ import TLS
 /// Each request opens its own connection, because requests are rare.
 ///
 /// Source: Apple, "Sending channel management requests to APNs".
-package struct ChannelClient: Sendable {
+package struct ChannelClient: LoopBound {
     /// The server, credentials and timeouts.
     package struct Configuration: Sendable {
         /// The channel management server, such as ``APNSEndpoint/productionChannels``.

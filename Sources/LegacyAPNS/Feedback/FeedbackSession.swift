@@ -9,7 +9,7 @@ import TLS
 /// Nothing is read before it is requested: a slow consumer makes the service wait.
 ///
 /// Source: Apple, "Local and Remote Notification Programming Guide" (archived), "The Feedback Service".
-package struct FeedbackSession: Sendable {
+package struct FeedbackSession: LoopBound {
     /// The server, the certificate and timeouts.
     package struct Configuration: Sendable {
         /// The service, such as `APNSEndpoint/productionFeedback`.

@@ -3,9 +3,10 @@ import NIOCore
 import NIOPosix
 import PushQueue
 import Redis
+import Sockets
 
 /// The set of invalid tokens for async code.
-package final class InvalidTokenClient: Sendable {
+package final class InvalidTokenClient: LoopBound {
     private let clients: RedisClients
     /// The client for the slot of the shared keys.
     private let client: RedisClient

@@ -3,9 +3,10 @@ import LegacyAPNS
 import Logging
 import NIOCore
 import NIOPosix
+import Sockets
 
 /// Tries an app's credential and endpoint in the way a worker uses them.
-package struct AppCheck: Sendable {
+package struct AppCheck: LoopBound {
     /// A device token that belongs to no device. APNs reports it as bad only if it accepts the credential and the
     /// topic.
     private static let madeUpToken = String(repeating: "0", count: 64)

@@ -1,11 +1,12 @@
 import APNS
 import Logging
 import NIOCore
+import Sockets
 
 /// A connection to APNs for a check: a pool with one connection, used from a task.
 ///
 /// `@unchecked Sendable`: all state is accessed only on `eventLoop`.
-final class CheckSession: TransportDelegate, @unchecked Sendable {
+final class CheckSession: TransportDelegate, LoopBound, @unchecked Sendable {
     private let pool: any Transport
     private let eventLoop: any EventLoop
     private var opened: CheckedContinuation<Void, any Error>?

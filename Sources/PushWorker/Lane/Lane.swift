@@ -15,7 +15,7 @@ import TLS
 ///     QueueConsumer → Intake → WaitingNotifications → Dispatcher → Transport → AnswerHandler → Ledger → Outbox
 ///
 /// `@unchecked Sendable`: state is accessed only on the event loop, which the entry points for other threads ensure.
-final class Lane: @unchecked Sendable {
+final class Lane: LoopBound, @unchecked Sendable {
     /// The lane's calls to the worker and its other lanes, made on this lane's event loop.
     struct Callbacks {
         /// Called with an operator's command to the worker, which may arrive many times.

@@ -10,7 +10,7 @@ import Synchronization
 import Telemetry
 
 /// A worker process: lanes on event loops, started, watched and drained together.
-package final class Worker: Service {
+package final class Worker: Service, LoopBound {
     private let current: NIOLockedValueBox<WorkerConfiguration>
     let logger: Logger
     private let issues: IssueLog

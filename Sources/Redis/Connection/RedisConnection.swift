@@ -6,7 +6,7 @@ import Sockets
 /// in flight at once.
 ///
 /// `@unchecked Sendable`: all state is accessed only on `eventLoop`, which every method that accesses it checks.
-package final class RedisConnection: @unchecked Sendable {
+package final class RedisConnection: LoopBound, @unchecked Sendable {
     /// The completion of a command: its reply or its error. An error reply is a failure; an error inside an array is
     /// not.
     package typealias Completion = (Result<RESPReply, RedisError>) -> Void

@@ -11,7 +11,7 @@ import Sockets
 /// (Source: Redis Sentinel documentation, "Pub/Sub messages" and `+convert-to-slave`.)
 ///
 /// `@unchecked Sendable`: all state is accessed only on `eventLoop`.
-package final class MasterWatch: MasterSource, @unchecked Sendable {
+package final class MasterWatch: MasterSource, LoopBound, @unchecked Sendable {
     private struct Listener {
         let eventLoop: any EventLoop
         let onMaster: @Sendable (RedisLocation) -> Void

@@ -1,10 +1,11 @@
 import NIOCore
+import Sockets
 
 /// The connections to the servers of a topology. Each node of a Cluster has one, shared by the clients of an event
 /// loop. It is opened when the first client needs it, and closed when it has been unused for a while.
 ///
 /// `@unchecked Sendable`: everything happens on `eventLoop`.
-final class NodeConnections: @unchecked Sendable {
+final class NodeConnections: LoopBound, @unchecked Sendable {
     typealias Completion = (Result<ServerLink, RedisError>) -> Void
     typealias InquiryCompletion = (Result<RESPReply, RedisError>) -> Void
 
@@ -156,7 +157,7 @@ final class NodeConnections: @unchecked Sendable {
 /// A server with its connection, or the attempt to open it.
 ///
 /// `@unchecked Sendable`: everything happens on the event loop of its owner.
-fileprivate final class SharedConnection: @unchecked Sendable {
+fileprivate final class SharedConnection: LoopBound, @unchecked Sendable {
     let location: RedisLocation
     var state: NodeState<RedisConnection, NodeConnections.Completion>
     private let owner: NodeConnections
@@ -226,7 +227,7 @@ fileprivate final class SharedConnection: @unchecked Sendable {
 /// One user's share of a connection to a server, which may have other users.
 ///
 /// `@unchecked Sendable`: everything happens on the connection's event loop.
-final class ServerLink: @unchecked Sendable {
+final class ServerLink: LoopBound, @unchecked Sendable {
     let connection: RedisConnection
     let location: RedisLocation
     /// The user's unanswered commands; counted by the user.

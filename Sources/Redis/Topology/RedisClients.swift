@@ -1,11 +1,12 @@
 import Logging
 import NIOCore
+import Sockets
 
 /// The clients for keys of several slots, on one event loop: in a Cluster one per slot, otherwise one for all. In a
 /// Cluster they share one connection to each node.
 ///
 /// `@unchecked Sendable`: all state is accessed only on `eventLoop`, which every method checks.
-package final class RedisClients: @unchecked Sendable {
+package final class RedisClients: LoopBound, @unchecked Sendable {
     /// The servers, or the Sentinels or nodes that know them.
     package let topology: RedisTopology
     /// The event loop of the clients.

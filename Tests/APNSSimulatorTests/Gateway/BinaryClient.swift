@@ -1,12 +1,13 @@
 import NIOCore
 import NIOPosix
+import Sockets
 import Synchronization
 import TLS
 import TestSupport
 import Testing
 
 /// A client of the gateway or of the feedback service, over TLS.
-final class BinaryClient: Sendable {
+final class BinaryClient: LoopBound {
     /// How a connection ended, as its client saw it.
     struct Ending: Sendable {
         var bytes: [UInt8]

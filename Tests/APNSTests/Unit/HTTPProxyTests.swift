@@ -1,4 +1,5 @@
 import NIOCore
+import TestSupport
 import Testing
 
 @testable import APNS
@@ -51,9 +52,7 @@ struct HTTPProxyTests {
     func shown() throws {
         let proxy = try HTTPProxy("http://somebody:hunter2@proxy:1")
         #expect("\(proxy)" == "http://proxy:1")
-        var dumped = ""
-        dump(proxy, to: &dumped)
-        for text in ["\(proxy)", String(reflecting: proxy), "\(proxy.credentials, default: "")", dumped] {
+        for text in try shownTexts(of: proxy) + shownTexts(of: #require(proxy.credentials)) {
             #expect(!text.contains("hunter2") && !text.contains("somebody"), "\(text)")
         }
         #expect(try HTTPProxy("http://[::1]:8080").description == "http://[::1]:8080")

@@ -69,9 +69,7 @@ struct ProviderTokenTests {
         let source = try ProviderTokenSource(key: key(), keyID: "ABC123DEFG", teamID: "TEAM123456")
         let token = try source.token(now: 1_792_800_000)
         for subject in [token, source, [token], (try key(), token)] as [Any] {
-            var dumped = ""
-            dump(subject, to: &dumped)
-            for text in ["\(subject)", String(reflecting: subject), dumped] {
+            for text in try shownTexts(of: subject) {
                 for part in token.jwt.split(separator: ".") { #expect(!text.contains(part), "\(text)") }
             }
         }

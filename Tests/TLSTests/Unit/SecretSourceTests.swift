@@ -110,15 +110,13 @@ struct SecretSourceTests {
     }
 
     @Test("shows no contents when printed")
-    func printed() {
+    func printed() throws {
         let sources: [SecretSource] = [
             .base64("c2VjcmV0", name: "APNS_KEY"), .bytes(Array("secret".utf8), name: "raw"),
         ]
         let secrets = ["c2VjcmV0", "secret", "115"]
         for subject in sources.map({ $0 as Any }) + [sources, SecretWatch(sources, inUse: [[1], [2]])] as [Any] {
-            var dumped = ""
-            dump(subject, to: &dumped)
-            for text in ["\(subject)", String(reflecting: subject), dumped] {
+            for text in try shownTexts(of: subject) {
                 for secret in secrets { #expect(!text.contains(secret), "\(text)") }
             }
         }
