@@ -42,7 +42,7 @@ struct AppsPage: DashboardPage {
         return [
             request.link(["apps", app.name], app.name), Elements.label(state.word, state.tone),
             Elements.clamped(state.reason ?? ""),
-            app.paused.map { $0.isByHand ? "an operator resumes it" : request.time($0.until) } ?? "",
+            app.paused == nil ? "" : "an operator resumes it",
             "\(app.connections)\(if: app.connecting > 0, " +\(app.connecting)")", "\(Words.number(app.streams))",
             Self.credential(app, request), "\(AppPage.environments(app, request))",
         ] + (request.isOperator ? [action] : [])
@@ -50,7 +50,7 @@ struct AppsPage: DashboardPage {
 
     /// The title of the button that ends a pause.
     static func resume(_ app: AppStatus) -> String {
-        app.paused?.isByHand == true ? "Resume" : "Resume, and probe now"
+        app.paused == nil ? "Send a probe now" : "Resume"
     }
 
     /// Returns the credential in use, with its age or the time that it is still valid.
@@ -104,24 +104,15 @@ struct AppState {
         let endpoints = app.endpoints.joined(separator: ", ")
         word = app.state.words.word
         // An operator's pause is intended.
-        tone = app.state == .paused && app.paused?.isByHand == true ? .warning : app.state.words.tone
+        tone = app.state == .paused ? .warning : app.state.words.tone
         switch app.state {
         case .paused:
             let pause = app.paused
             let length = Words.since(pause?.since, now: now)
             reason = pause?.reason
-            if pause?.isByHand == true {
-                let by = pause?.by.map { ", by \($0)" } ?? ""
-                let why = pause.flatMap { $0.isReasonless ? nil : ": \($0.reason)" } ?? ""
-                sentence = "An operator has paused it\(length)\(by)\(why). Its jobs wait until an operator resumes it."
-            } else {
-                let next = pause?.until.map { until in
-                    until > now ? " The next probe is in \(Words.duration(until - now))." : " A probe is due."
-                }
-                sentence =
-                    "APNs refuses it\(length): \(pause?.reason ?? "unknown"). Its jobs wait, and no attempt is spent."
-                    + (next ?? "")
-            }
+            let by = pause?.by.map { ", by \($0)" } ?? ""
+            let why = pause.flatMap { $0.isReasonless ? nil : ": \($0.reason)" } ?? ""
+            sentence = "An operator has paused it\(length)\(by)\(why). Its jobs wait until an operator resumes it."
         case .unanswered:
             reason = "\(app.lanesUnanswered) of \(Words.count(app.lanes, "lane"))"
             sentence = "\(endpoints) accepts requests and does not answer them."
@@ -224,13 +215,10 @@ struct AppPage: DashboardPage {
     private func facts(_ app: AppStatus, _ request: PageRequest) -> HTML {
         let settings = request.source.appSettings[app.name]
         let topics = settings.map { $0.topics.joined(separator: ", ") }
+        let pausedBy = app.paused.map { pause in "an operator\(if: pause.by != nil, ", \(pause.by ?? "")")" as HTML }
         return Elements.facts([
-            (
-                "Paused by",
-                app.paused.map { $0.isByHand ? "an operator\($0.by.map { ", \($0)" } ?? "")" : "its workers" }
-            ),
+            ("Paused by", pausedBy),
             ("Since", app.paused?.since.map { request.time($0) }),
-            ("Next probe", app.paused?.until.map { request.time($0) }),
             ("Topics", topics.flatMap { $0.isEmpty ? nil : "\($0)" }),
             ("Environment", app.endpoints.isEmpty ? nil : "\(Self.environments(app, request))"),
             ("Endpoints", app.endpoints.isEmpty ? nil : "\(app.endpoints.joined(separator: ", "))"),

@@ -151,14 +151,12 @@ extension Undo {
             let (resume, target) =
                 action == "pause-app" ? ("resume-app", all("app")) : ("resume-queue", all("queue"))
             if let before = pauses.first?.before {
-                // Only operators' pauses can be set again.
-                guard before.isByHand else { return nil }
                 self.init(action, target + before.reasonField)
             } else {
                 self.init(resume, target)
             }
         case "resume-queue", "resume-app":
-            guard let before = pauses.first?.before, before.isByHand else { return nil }
+            guard let before = pauses.first?.before else { return nil }
             let (pause, target) =
                 action == "resume-app" ? ("pause-app", all("app")) : ("pause-queue", all("queue"))
             self.init(pause, target + before.reasonField)

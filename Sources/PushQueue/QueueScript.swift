@@ -66,7 +66,6 @@ extension QueueScript {
     package static let announceInvalidTokens = QueueScript("announceInvalidTokens", PackageResources.announce_lua)
     package static let countInvalidTokens = QueueScript("countInvalidTokens", PackageResources.size_lua)
     // The state that workers share.
-    package static let gate = QueueScript("gate", PackageResources.gate_lua)
     package static let reserveRate = QueueScript("reserveRate", PackageResources.reserve_rate_lua)
     package static let throttleToken = QueueScript("throttleToken", PackageResources.throttle_token_lua)
     package static let appendAudit = QueueScript("appendAudit", PackageResources.append_audit_lua)
@@ -75,7 +74,7 @@ extension QueueScript {
     /// The scripts that workers run.
     package static let ofWorkers = [
         claim, reserve, settle, reclaim, release, gauges, stopCampaign, findInvalidTokens, addInvalidTokens,
-        removeInvalidTokens, announceInvalidTokens, countInvalidTokens, gate, reserveRate, throttleToken,
+        removeInvalidTokens, announceInvalidTokens, countInvalidTokens, reserveRate, throttleToken,
         appendAudit, shareProviderToken,
     ]
 }

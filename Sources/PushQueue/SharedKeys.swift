@@ -56,7 +56,7 @@ package struct SharedKeys: Sendable {
         [
             (invalidTokens, "set"), (invalidTokenFacts, "hash"), (invalidTokenChanges, "stream"),
             (invalidTokenDivision, "string"), (registrations, "hash"), (throttledTokens, "zset"), (audit, "stream"),
-        ] + apps.flatMap { [(appPaused($0), "string"), (appRate($0), "hash")] }
+        ] + apps.flatMap { [(appPaused($0), "string"), (appResumed($0), "string"), (appRate($0), "hash")] }
     }
 
     /// Returns the keys of a shard of the set of invalid tokens.
@@ -71,6 +71,9 @@ package struct SharedKeys: Sendable {
     /// STRING pausing the app while it exists: JSON with `reason`, `since`, `until` (the next probe, ms), or any
     /// text.
     package func appPaused(_ app: String) -> String { "\(base)apps:\(app):paused" }
+
+    /// STRING: an operator resumed the app, for a minute. Each lane sends a probe when the value changes.
+    package func appResumed(_ app: String) -> String { "\(base)apps:\(app):resumed" }
 
     /// HASH: the time up to which an app's rate is used up, as `next_us` in µs since 1970, and when it was reserved.
     package func appRate(_ app: String) -> String { "\(base)apps:\(app):rate" }

@@ -3,26 +3,84 @@ import TestSupport
 import Testing
 
 extension EndToEnd {
-    /// Two apps in one worker, `good` and `other`, and the effect of a fault of one of them.
-    @Suite("Paused apps")
+    /// The real worker and the simulator: bad jobs, and two apps, `good` and `other`, of which one has a fault.
+    @Suite("One bad thing beside good ones")
     struct BreakerTests {
         static let apps = [
             "APNS_WORKER_APPS": "good, other", "APNS_WORKER_APPS_GOOD_TOPIC": "com.example.app",
             "APNS_WORKER_APPS_OTHER_TOPIC": "com.example.other",
-            // Probes are frequent, so that the test sees them.
-            "APNS_WORKER_PAUSE": "500", "APNS_WORKER_PAUSE_CAP": "1000",
         ]
 
         static func jobs(_ count: Int, _ app: String, prefix: String) -> [String] {
             TestJob.many(count, prefix: prefix, members: #""app":"\#(app)","#)
         }
 
+        /// An operator's pause of an app.
         static func pause(_ app: String, _ redis: RedisServer) throws -> [String: Any]? {
             guard let text = try redis.run("GET", "push:{shared}:apps:\(app):paused").text else { return nil }
             return try #require(JSONSerialization.jsonObject(with: Data(text.utf8)) as? [String: Any])
         }
 
-        @Test("a refused credential pauses its app for the fleet; other apps continue, and a new credential is used")
+        /// Pushes good jobs one by one, and expects that each is delivered within a second although bad ones are in front.
+        private func expectGoodOnes(
+            beside bad: [String], rules: [String], count: Int = 60, ready: Bool = true,
+            _ check: (RedisServer, WorkerProcess) async throws -> Void = { _, _ in }
+        ) async throws {
+            let (redis, simulator) = try await startServers(rules: rules)
+            let worker = try WorkerProcess(redis, simulator)
+            try redis.push(TestJob.many(1, prefix: "a"))
+            try await redis.has(1)
+            try redis.push(bad)
+            var longest = Duration.zero
+            for number in 2...count {
+                let start = ContinuousClock.now
+                try redis.push([TestJob.text(TestJob.token("a", number))])
+                try await redis.has(number)
+                longest = max(longest, ContinuousClock.now - start)
+            }
+            #expect(longest < .seconds(2), "\(longest)")
+            try await check(redis, worker)
+            _ = try await worker.stop()
+            #expect(worker.lines(of: "not_ready").isEmpty)
+            _ = try await simulator.stop()
+        }
+
+        @Test("B1: calls to tokens of alerts stop no alert")
+        func calls() async throws {
+            let bad = TestJob.many(300, prefix: "b", members: #""push_type":"voip","#)
+            try await expectGoodOnes(beside: bad, rules: ["prefix=b,answer=DeviceTokenNotForTopic"]) { redis, worker in
+                try await worker.logs("scope_slow", "voip")
+                #expect(try QueueContents(redis).invalidTokens.isEmpty)
+            }
+        }
+
+        @Test("B3: a campaign of another environment stops no other job, and is named")
+        func campaign() async throws {
+            let bad = TestJob.many(500, prefix: "b", members: #""campaign":"bad","#)
+            try await expectGoodOnes(beside: bad, rules: ["prefix=b,answer=BadDeviceToken"]) { redis, worker in
+                try await worker.logs("scope_slow", "bad")
+                #expect(try QueueContents(redis).dead.isEmpty)
+            }
+        }
+
+        @Test("B4: one job whose key is refused stops no other")
+        func refusedKey() async throws {
+            try await expectGoodOnes(
+                beside: TestJob.many(1, prefix: "b"), rules: ["prefix=b,answer=InvalidProviderToken"])
+        }
+
+        @Test("B5: one job that is answered without a reason stops no other")
+        func unexplained() async throws {
+            try await expectGoodOnes(beside: TestJob.many(1, prefix: "b"), rules: ["prefix=b,answer=400"])
+        }
+
+        @Test("B7 and B8: server errors for some jobs stop no other")
+        func serverErrors() async throws {
+            try await expectGoodOnes(
+                beside: TestJob.many(200, prefix: "b"), rules: ["prefix=b,answer=ServiceUnavailable"])
+        }
+
+        @Test("a refused credential makes no dead letter and few requests; other apps continue, and a new one is used")
         func credential() async throws {
             let (redis, simulator) = try await startServers()
             let folder = try ConfigurationTests.Folder()
@@ -32,90 +90,33 @@ extension EndToEnd {
             let environment = Self.apps.merging([
                 "APNS_WORKER_APPS_OTHER_KEY": try key("server-key.pem"), "APNS_WORKER_APPS_OTHER_KEY_ID": "ABC123DEFG",
             ]) { $1 }
-            let workers = try (0..<2).map { _ in try WorkerProcess(redis, simulator, environment: environment) }
-            try redis.push(Self.jobs(1, "other", prefix: "b"))
-            try await eventually("the app is paused") { try Self.pause("other", redis) != nil }
-            let pause = try #require(try Self.pause("other", redis))
-            #expect(pause["reason"] as? String == "InvalidProviderToken")
-            for member in ["since", "until", "pause", "by"] { #expect(pause[member] != nil, "\(member)") }
-
+            let worker = try WorkerProcess(redis, simulator, environment: environment)
             try redis.push(Self.jobs(200, "other", prefix: "c") + Self.jobs(2000, "good", prefix: "a"))
             try await redis.has(2000)
-            try await eventually("those of the paused app are put off") {
-                let queue = try QueueContents(redis)
-                return queue.jobs.isEmpty && queue.retries.count + queue.claims == 201
-            }
-            // Two workers with up to a thousand streams each have sent only a few requests.
-            #expect((try await simulator.account().answers["403 InvalidProviderToken"] ?? 0) < 20)
-            for worker in workers {
-                try await worker.logs("app_paused", "InvalidProviderToken")
-            }
-
+            try await worker.logs("scope_slow", "InvalidProviderToken")
             _ = try key("AuthKey_ABC123DEFG.p8")
-            try await redis.has(2201)
-            try await eventually("nothing is paused any more") { try Self.pause("other", redis) == nil }
-            for worker in workers { _ = try await worker.stop() }
-            #expect(workers.allSatisfy { $0.lines(of: "credential_replaced").count == 1 })
+            try await redis.has(2200)
+            _ = try await worker.stop()
             let queue = try QueueContents(redis)
-            #expect(queue.isSettled && queue.dead.isEmpty && queue.count("retried") == 0)
-            #expect(try await simulator.stop().distinctTokens == 2201)
+            #expect(queue.isSettled && queue.dead.isEmpty)
+            #expect(try await simulator.stop().distinctTokens == 2200)
         }
 
-        @Test("a worker in the wrong environment marks few of 40,000 tokens, and continues once it is corrected")
+        @Test("a worker in the wrong environment marks none of 40,000 tokens, and continues once it is corrected")
         func wrongEnvironment() async throws {
             let redis = try RedisServer()
             let wrong = try await SimulatorProcess(rules: ["answer=BadDeviceToken"], manyTokens: true)
             try redis.push(TestJob.many(40_000))
-            let options = ["--lanes", "2", "--pause", "500", "--pause-cap", "500"]
-            let workers = try (0..<2).map { _ in
-                try WorkerProcess(redis: redis.url, endpoint: wrong.port, options: options)
-            }
-            try await eventually("the app is paused") { try Self.pause("default", redis) != nil }
-            let reason = try #require(try Self.pause("default", redis)?["reason"] as? String)
-            #expect(reason.hasPrefix("BadDeviceToken"))
+            let worker = try WorkerProcess(redis: redis.url, endpoint: wrong.port, options: ["--lanes", "2"])
+            try await worker.logs("scope_slow", "BadDeviceToken")
             // Probes continue and get the same answer.
             let before = try await wrong.account().requests
-            try await eventually("probes are made") { try await wrong.account().requests >= before + 5 }
-            for worker in workers { _ = try await worker.stop() }
-            let queue = try QueueContents(redis)
-            #expect(queue.invalidTokens.isEmpty, "\(queue.invalidTokens.count) tokens were marked")
-            #expect(queue.dead.isEmpty && queue.jobs.count + queue.retries.count == 40_000 - queue.invalidTokens.count)
-            #expect(try await wrong.stop().requests < 8000)
-
-            let right = try await SimulatorProcess(manyTokens: true)
-            let worker = try WorkerProcess(
-                redis: redis.url, endpoint: right.port, options: options + ["--exit-when-done"])
-            let account = try await worker.finish()
-            #expect(account.delivered == 40_000 - queue.invalidTokens.count)
-        }
-
-        @Test("when all tokens are refused at once, at most two per lane are marked")
-        func suddenly() async throws {
-            let (redis, simulator) = try await startServers(rules: ["prefix=b,answer=DeviceTokenNotForTopic"])
-            let worker = try WorkerProcess(redis, simulator)
-            try redis.push(TestJob.many(500, prefix: "a"))
-            try await redis.has(500)
-            try redis.push(TestJob.many(500, prefix: "b"))
-            try await eventually("the app is paused") { try Self.pause("default", redis) != nil }
+            try await eventually("probes are made") { try await wrong.account().requests >= before + 3 }
             _ = try await worker.stop()
             let queue = try QueueContents(redis)
-            #expect(queue.invalidTokens.count <= 2)
-            #expect(queue.jobs.count + queue.retries.count + queue.invalidTokens.count == 500 && queue.dead.isEmpty)
-        }
-
-        @Test("a single bad token is marked, although nothing else is known about the app")
-        func single() async throws {
-            let result = try await AnswerTests.deliver(
-                [TestJob.text(TestJob.token("b", 1))], rules: ["answer=BadDeviceToken"])
-            #expect(result.queue.invalidTokens == [TestJob.token("b", 1)])
-            #expect(result.worker.invalidToken == 1 && result.worker.retried == 2 && result.simulator.requests == 3)
-        }
-
-        @Test("with --max-bad-tokens 100 every BadDeviceToken is accepted")
-        func believing() async throws {
-            let result = try await AnswerTests.deliver(
-                TestJob.many(300), rules: ["answer=BadDeviceToken"], options: ["--max-bad-tokens", "100"])
-            #expect(result.queue.invalidTokens.count == 300 && result.simulator.requests == 300)
+            #expect(queue.invalidTokens.isEmpty, "\(queue.invalidTokens.count) tokens were marked")
+            #expect(queue.dead.isEmpty && queue.jobs.count + queue.retries.count == 40_000)
+            #expect(try await wrong.stop().requests < 8000)
         }
 
         @Test("an app that an operator paused sends nothing until it is resumed, and its notifications may expire")

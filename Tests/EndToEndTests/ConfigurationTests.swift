@@ -77,9 +77,8 @@ extension EndToEnd {
                     "lease": "10s (--lease)", "retry_base": "25ms (APNS_WORKER_RETRY_BASE)",
                     "retry_cap": "30ms (line 7)", "max_attempts": "10 (default)",
                     // An empty variable is none.
-                    "pause": "15s (default)",
                 ], from: "lease: 8000\nretry_base: 20\nretry_cap: 30", flags: ["--lease", "10000"],
-                environment: ["APNS_WORKER_LEASE": "9000", "APNS_WORKER_RETRY_BASE": "25", "APNS_WORKER_PAUSE": ""])
+                environment: ["APNS_WORKER_LEASE": "9000", "APNS_WORKER_RETRY_BASE": "25"])
             #expect(settings["lease"]?.reloaded == false && settings["max_attempts"]?.reloaded == true)
         }
 
@@ -88,7 +87,7 @@ extension EndToEnd {
             try await Self.expect(
                 [
                     "lease": "90s", "idle_timeout": "10m", "dead_letters_days": "36h", "dead_letters_bytes": "64MiB",
-                    "max_bad_tokens": "40%", "log_level": "notice", "retry_base": "500ms", "max_connection_age": "7d",
+                    "log_level": "notice", "retry_base": "500ms", "max_connection_age": "7d",
                     "retry_cap": "1h", "invalid_tokens_days": "30d", "gateway.window_bytes": "1000",
                     "request_timeout": "20s", "gateway.batch_bytes": "16KiB",
                 ],
@@ -97,7 +96,6 @@ extension EndToEnd {
                     idle_timeout: 600
                     dead_letters_days: 36h
                     dead_letters_bytes: 64MiB
-                    max_bad_tokens: 40%
                     log_level: NOTICE
                     """, flags: ["--retry-base", "500ms", "--max-connection-age", "1w"],
                 environment: [
@@ -207,7 +205,6 @@ extension EndToEnd {
             ("lease: 12.5", "1: `lease` is 12.5; it must be a duration from 7s to 1h"),
             ("idle_timeout: 1500ms", "1: `idle_timeout` is 1500ms; it must be in whole seconds"),
             ("retry_base: 1m1h", "1: `retry_base` is 1m1h; it must be a duration from 1ms to 1h"),
-            ("max_bad_tokens: 0%", "1: `max_bad_tokens` is 0%; it must be a percentage from 1% to 100%"),
             ("lease: [1]", "1: `lease` must be a single value"),
             (
                 "lease: 5",

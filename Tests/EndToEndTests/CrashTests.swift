@@ -95,7 +95,7 @@ extension EndToEnd {
             let account = try await worker.stop()
             #expect(account.submitted == count && account.possibleDuplicates == 0 && account.lostClaims == 0)
             #expect(try await simulator.stop().requests == count)
-            #expect(worker.lines(of: "no_answers").isEmpty && worker.lines(of: "not_ready").isEmpty, "\(worker.log)")
+            #expect(worker.lines(of: "scope_slow").isEmpty && worker.lines(of: "not_ready").isEmpty, "\(worker.log)")
         }
 
         @Test("a worker that was stopped for longer than its lease settles no reclaimed job")

@@ -110,7 +110,7 @@ extension EndToEnd {
                     "APNS_WORKER_NEXT_KEY": stranger, "APNS_WORKER_NEXT_KEY_ID": "NEWKEY1234",
                 ])
             try redis.push(TestJob.many(20))
-            try await eventually("the app is paused") { try BreakerTests.pause("default", redis) != nil }
+            try await eventually("the credential is slow") { try redis.counted("retried:InvalidProviderToken") > 0 }
             _ = try await worker.stop()
             let queue = try QueueContents(redis)
             #expect(queue.jobs.count + queue.retries.count == 20 && queue.dead.isEmpty)

@@ -224,7 +224,7 @@ enum DocumentationTables {
     private static func text(_ own: Reason.Own) -> [String] {
         let refused = "`dead`; deferred while a worker with other settings may accept the job"
         return switch own {
-        case .appPaused: ["deferred", "The app is paused. `apns-worker status` shows why."]
+        case .appPaused: ["deferred", "An operator has paused the app."]
         case .attemptsExhausted: ["`dead`", "All attempts are used up. The dead letter has the last error."]
         case .badPayload:
             ["`dead`", "The payload breaks a rule that Apple documents as an error. The detail names it."]
@@ -234,7 +234,7 @@ enum DocumentationTables {
         case .cancelled: ["`cancelled`", "An operator cancelled the job or its campaign."]
         case .certificateNotForTopic:
             [
-                "`dead`; of a gateway app: the app is paused",
+                "`dead`; of a gateway app: nothing is sent for it",
                 "The certificate is not for the topic of the job or of its push type, or not for a gateway app.",
             ]
         case .queuePaused: ["deferred", "The queue was paused with `--now`. The notification is back in the queue."]
@@ -248,10 +248,13 @@ enum DocumentationTables {
         case .malformedToken:
             ["`dead`", "The device token is neither hexadecimal nor base64, or has an impossible length."]
         case .noApp: [refused, "The job names no app or topic, and the workers have several apps."]
+        case .noAnswer: ["-", "Requests wait for long, and nothing is answered: a record of the endpoint."]
         case .noConnection: ["deferred", "There was no connection to APNs."]
         case .poison:
             ["`dead`", "Reclaimed more than five times from lanes that stopped. It may be what ends workers."]
         case .rateLimited: ["deferred", "The app's `max_per_second` is used up."]
+        case .setAside:
+            ["deferred", "Nearly all of its job, campaign, topic, app or credential fails. One at a time is tried."]
         case .suppressed: ["`suppressed`", "The device token is in the set of invalid tokens."]
         case .throttled: ["deferred", "APNs throttles the device token."]
         case .unknownApp: [refused, "No worker of the queue has the app or topic that the job names."]
@@ -286,7 +289,7 @@ enum DocumentationTables {
             "invalidTokens": keys.invalidTokens, "invalidTokenDetails": keys.invalidTokenDetails + ":<part>",
             "invalidTokenFacts": keys.invalidTokenFacts, "invalidTokenChanges": keys.invalidTokenChanges,
             "invalidTokenDivision": keys.invalidTokenDivision, "registrations": keys.registrations,
-            "throttledTokens": keys.throttledTokens, "appPaused": keys.appPaused("<app>"),
+            "throttledTokens": keys.throttledTokens, "appPaused": keys.appPaused("<app>"), "appResumed": keys.appResumed("<app>"),
             "appRate": keys.appRate("<app>"),
             "campaignRate": keys.campaignRate("<name>"), "fairRate": keys.fairRate("<key>"),
             "providerToken": keys.providerToken(team: "<team>", key: "<key>"), "audit": keys.audit,

@@ -28,7 +28,7 @@ extension EndToEnd {
                     + BreakerTests.jobs(20, "old", prefix: "b"))
             let worker = try WorkerProcess(
                 redis: scene.redis.url, endpoint: scene.simulator.port,
-                options: ["--pause", "500", "--pause-cap", "500"], environment: environment)
+                options: [], environment: environment)
             _ = try await paused(scene.redis, app: "old")
             try scene.redis.push(BreakerTests.jobs(500, "modern", prefix: "c"))
             try await eventually("all of both are delivered") { try scene.queue().count("delivered") == 541 }

@@ -54,7 +54,7 @@ extension EndToEnd {
             let right = try await SimulatorProcess(gateway: [])
             let second = try WorkerProcess(
                 redis: scene.redis.url, gateway: try #require(right.gatewayPort),
-                options: ["--exit-when-done", "--pause", "500", "--pause-cap", "500"])
+                options: ["--exit-when-done"])
             let finished = try await second.finish()
             #expect(finished.delivered == 1000 && finished.possibleDuplicates == 0)
             let accepted = try await right.stop()

@@ -44,7 +44,7 @@ extension EndToEnd {
         ) throws -> WorkerProcess {
             try WorkerProcess(
                 redis: redis.url, gateway: try gatewayPort(), confirmAfter: confirmAfter,
-                options: ["--pause", "500", "--pause-cap", "500"] + options, environment: environment)
+                options: options, environment: environment)
         }
 
         /// Runs a worker until the queue is empty, and expects all accounts to agree.

@@ -65,7 +65,7 @@ extension EndToEnd {
             // Each sent notification is counted once: retries have waited for another reason.
             #expect(page.value("apns_worker_queue_seconds_count", ["queue": "default"]) == Double(ends) - 5)
             #expect(try #require(page.value("apns_worker_send_seconds_sum", ["app": "default"])) > 0)
-            #expect(page.value("apns_worker_breaker_state", ["app": "default", "state": "closed"]) == 1)
+            #expect(page.value("apns_worker_app_state", ["app": "default", "state": "sending"]) == 1)
             #expect(try #require(page.value("apns_worker_connections", ["app": "default", "state": "usable"])) >= 2)
             #expect(page.value("apns_worker_in_flight", ["app": "default"]) == 0)
             #expect(page.value("apns_worker_lanes") == 2 && page.value("apns_worker_lanes_stuck") == 0)

@@ -266,7 +266,7 @@ extension EndToEnd {
         func appOnly() async throws {
             let (redis, simulator) = try await startServers(rules: ["answer=InvalidProviderToken"])
             let worker = try WorkerProcess(
-                redis, simulator, environment: ["APNS_WORKER_PAUSE": "600000", "APNS_WORKER_PAUSE_CAP": "600000"])
+                redis, simulator)
             try redis.push(TestJob.many(1))
             try await eventually("it is not ready") {
                 try await FleetView(redis.url).worker(worker)?.not_ready

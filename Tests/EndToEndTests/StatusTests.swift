@@ -122,7 +122,6 @@ extension EndToEnd {
             let worker = try WorkerProcess(
                 redis, simulator,
                 environment: BreakerTests.apps.merging([
-                    "APNS_WORKER_PAUSE": "600000", "APNS_WORKER_PAUSE_CAP": "600000",
                 ]) { $1 })
             try redis.push(BreakerTests.jobs(1, "other", prefix: "bb"))
             try await eventually("the breaker is seen") { try await FleetView(redis.url).kinds == ["app_paused other"] }

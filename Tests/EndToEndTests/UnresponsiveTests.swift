@@ -61,9 +61,9 @@ extension EndToEnd {
 
         /// Expects one log line at the beginning and one at the end.
         private func expectTold(_ worker: WorkerProcess) {
-            let began = worker.lines(of: "no_answers")
+            let began = worker.lines(of: "scope_slow")
             #expect(began.count == 1 && began.first?.contains(" error ") == true, "\(worker.log)")
-            #expect(worker.lines(of: "answers_again").count == 1)
+            #expect(worker.lines(of: "scope_good").count >= 1)
             worker.expectComplaints(1...2)
         }
 
@@ -131,7 +131,7 @@ extension EndToEnd {
             try await simulator.control("POST", "/rules", #"{"rule":"at=connect,answer=wedge"}"#)
             try await simulator.control("POST", "/faults/wedge")
             try redis.push(TestJob.many(50, prefix: "b"))
-            try await worker.logs("no_answers")
+            try await worker.logs("scope_slow")
             try await reports("app_unanswered default")
             // Each connection lasts until a deadline, and the pauses between them grow.
             let before = try await simulator.account().connections
@@ -159,7 +159,7 @@ extension EndToEnd {
             try await eventually("the other's are delivered") { try redis.counted("delivered") == 100 }
             try await reports("app_unanswered good")
             #expect(try await body(port) == "ready\n")
-            try await worker.logs("no_answers", " app=good ")
+            try await worker.logs("scope_slow", " app=good ")
             try redis.push(BreakerTests.jobs(100, "other", prefix: "c"))
             try await eventually("the other goes on") { try redis.counted("delivered") == 200 }
             worker.process.kill()

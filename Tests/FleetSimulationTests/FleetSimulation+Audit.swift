@@ -49,7 +49,6 @@ extension FleetSimulation {
             invalid = Set(replies[0].root.children.compactMap(\.string))
         }
         if let mistake = ledger.endAudit(invalid: invalid) { throw error(mistake) }
-        if options.faults == .appRefusals, hasFaults, let mistake = checks.lateProbe() { throw error(mistake) }
         return ledger.openCount
     }
 

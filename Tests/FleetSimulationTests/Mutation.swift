@@ -34,10 +34,6 @@ enum Mutation: String, CaseIterable, Sendable {
     case sortedJobsStay
     /// A claim does not renew the lease.
     case claimsWithoutRenewing
-    /// Every lane that asks may probe a paused app.
-    case probesAtAnyTime
-    /// The pauses between probes stay as short as the first.
-    case pausesDoNotGrow
     /// Portions of an app's rate can be used too early.
     case grantsRateEarly
     /// Each worker replaces the fleet's provider token.
@@ -63,8 +59,6 @@ enum Mutation: String, CaseIterable, Sendable {
     case confirmsRefusedSettlements
     /// A lane's estimate of Redis' time is five seconds ahead.
     case goesByOwnClock
-    /// Lanes do not read the pauses of apps.
-    case ignoresPauses
     /// Lanes forget the tokens that APNs throttles.
     case forgetsThrottles
     /// Lanes do not read the tokens that other lanes have throttled.
@@ -119,14 +113,12 @@ enum Mutation: String, CaseIterable, Sendable {
         case .claimHidesCommands: ("(version or '') ~= known_version", "false")
         case .claimsWithoutRenewing:
             ("redis.call('ZADD', workers, now + (limit", "redis.call('ZADD', workers, 'NX', now + (limit")
-        case .probesAtAnyTime: ("if state['until'] > now then", "if false then")
-        case .pausesDoNotGrow: ("math.min(state.pause * 2, tonumber(longest_pause))", "state.pause")
         case .grantsRateEarly: ("math.ceil((start - now) / 1000)", "math.ceil((start - now) / 2000) - 1000")
         case .sharesNoProviderToken: ("if is_good and stored_at ~= tonumber(refused) then", "if false then")
         case .countsMinutesAgain: ("if minutes and (settled > 0 or lost == 0) then", "if minutes then")
         case .trustsOldFilters: ("for _, tokens in ipairs(ARGV) do", "for _, tokens in ipairs({}) do")
         case .settlesBeforeMarkingInvalid, .dropsResentSettlements, .skipsRecovery, .confirmsFailedSettlements,
-            .confirmsRefusedSettlements, .goesByOwnClock, .ignoresPauses, .forgetsThrottles, .hidesThrottles,
+            .confirmsRefusedSettlements, .goesByOwnClock, .forgetsThrottles, .hidesThrottles,
 
             .sendsUnsignedTokens, .ignoresFleetToken, .recoversOthersClaims, .reclaimsAtOnce, .settlesOnlyWholeJobs,
             .enforcesDeadlinesLate:

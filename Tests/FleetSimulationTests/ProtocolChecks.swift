@@ -12,22 +12,6 @@ final class ProtocolChecks {
     static let lease = 10_000
     /// The size in bytes at which a claim stops.
     static let claimSize = 8192
-    static let pauses: AppPauses.Durations = {
-        var pauses = AppPauses.Durations()
-        (pauses.first, pauses.longest, pauses.probe) = (1000, 4000, 5000)
-        return pauses
-    }()
-
-    /// The maximum time in milliseconds by which a probe may be late.
-    private static let longestWait: Int64 = 10_000
-
-    private struct Breaker {
-        /// The duration of the app's pause, in milliseconds.
-        var length: Int64
-        /// The earliest time at which a probe may be granted.
-        var nextProbe: Int64
-    }
-
     private unowned let simulation: FleetSimulation
     /// The last claim that returned jobs, by the key of the lane's claims.
     private var granted: [String: (last: Int, stamp: String)] = [:]
@@ -40,7 +24,6 @@ final class ProtocolChecks {
     /// The order of claims of jobs that were never claimed before, by queue.
     private var claimOrder = ClaimOrder()
     private var claimOrderOfSnapshot = ClaimOrder()
-    private var breakers: [String: Breaker] = [:]
     /// The time at which the fleet's provider token was signed, in seconds since 1970.
     private var providerTokenIssuedAt: Int64?
     /// The signing times of the provider tokens that APNs reported as expired.
@@ -61,7 +44,6 @@ final class ProtocolChecks {
         leases = [:]
         confirmed = []
         received = []
-        breakers = [:]
         claimOrder = claimOrderOfSnapshot
         providerTokenIssuedAt = nil
     }
@@ -73,12 +55,6 @@ final class ProtocolChecks {
         case .claim: claimed(arguments, reply)
         case .reclaim: reclaimed(arguments, reply)
         case .release: released(arguments, reply)
-        case .gate:
-            switch arguments.value(0) {
-            case "trip": paused(arguments, reply)
-            case "probe": probed(arguments, reply)
-            default: if let app = arguments.key(0) { breakers[app] = nil }
-            }
         case .shareProviderToken: shared(arguments, reply)
         default: break
         }
@@ -163,42 +139,6 @@ final class ProtocolChecks {
         }
     }
 
-    // MARK: Breakers
-
-    private func paused(_ arguments: CommandArguments, _ reply: RESPReply) {
-        guard let app = arguments.key(0), let wait = reply.root[1].integer else { return }
-        let isProbe = arguments.value(7) == "1"
-        if var breaker = breakers[app] {
-            if isProbe {
-                breaker.length = min(breaker.length * 2, Self.pauses.longest)
-                breaker.nextProbe = now + breaker.length
-                breakers[app] = breaker
-            }
-        } else if reply.root[0].integer == 1 {
-            breakers[app] = Breaker(length: Self.pauses.first, nextProbe: now + Self.pauses.first)
-        }
-        if let breaker = breakers[app], Int64(wait) != max(0, breaker.nextProbe - now) {
-            simulation.fail("\(app) has its next probe in \(wait) ms, and should have it in \(breaker.nextProbe - now)")
-        }
-    }
-
-    private func probed(_ arguments: CommandArguments, _ reply: RESPReply) {
-        guard let app = arguments.key(0), reply.root[0].integer == 1, let breaker = breakers[app] else { return }
-        if now < breaker.nextProbe {
-            simulation.fail("a probe of \(app) was allowed \(breaker.nextProbe - now) ms too early")
-        }
-        breakers[app]?.nextProbe = now + Self.pauses.probe
-    }
-
-    /// Checks that no probe is late in a run without other faults in which all apps have jobs.
-    /// - Returns: the violation, if any.
-    func lateProbe() -> String? {
-        for (app, breaker) in breakers where now - breaker.nextProbe > Self.longestWait {
-            return "\(app) could have had a probe \(now - breaker.nextProbe) ms ago"
-        }
-        return nil
-    }
-
     // MARK: Provider tokens
 
     /// Records that Redis has a provider token from the start.
@@ -272,8 +212,7 @@ final class AnswerChecks {
     }
 }
 
-/// The checks of the requests of one lane against its knowledge: the throttled tokens and paused apps of which it was
-/// informed.
+/// The checks of the requests of one lane against its knowledge: the throttled tokens of which it was informed.
 final class LaneChecks {
     private struct Throttle {
         /// The time before which nothing may be sent to the token, in milliseconds since 1970.
@@ -294,18 +233,11 @@ final class LaneChecks {
         var holders: [String]
     }
 
-    private struct Pause {
-        var probes = 0
-        /// The notification that was sent as a probe.
-        var probe: Int?
-    }
-
     /// Slightly less than the time for which a lane waits for the fleet's provider token.
     private static let patience = TimeAmount.milliseconds(1900)
 
     private unowned let simulation: FleetSimulation
     private var throttles: [String: Throttle] = [:]
-    private var pauses: [String: Pause] = [:]
     /// The claim times of jobs that had already been cancelled, by the job's number.
     private var cancelled: [Int: Int64] = [:]
     /// The tokens that had been invalid for a second when their jobs were claimed, by the job's number.
@@ -388,12 +320,6 @@ final class LaneChecks {
         }
     }
 
-    // MARK: Paused apps
-
-    func paused(_ app: String) { pauses[app] = Pause() }
-    func resumed(_ app: String) { pauses[app] = nil }
-    func allowedProbe(of app: String) { pauses[app]?.probes += 1 }
-
     // MARK: Sending
 
     func submit(_ number: Int, of job: SimulatedJob, to token: String, app: String) {
@@ -413,11 +339,5 @@ final class LaneChecks {
                 "the job \(job.number) was sent to a throttled token \(throttle.until - milliseconds) ms too early")
         }
         if let throttle = throttles[token], milliseconds >= throttle.until { throttles[token]?.wasTried = true }
-        guard let pause = pauses[app] else { return }
-        if pause.probes > 0 {
-            pauses[app] = Pause(probes: pause.probes - 1, probe: number)
-        } else if pause.probe != number {
-            simulation.fail("the job \(job.number) was sent although its app \(app) is paused, and not as a probe")
-        }
     }
 }

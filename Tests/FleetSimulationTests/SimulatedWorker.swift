@@ -35,7 +35,6 @@ final class SimulatedWorker {
         }
         configuration.retry.base = 500
         configuration.retry.cap = 8000
-        configuration.appPause = ProtocolChecks.pauses
         var seeds = SeededGenerator(seed: seed)
         // The clocks of machines differ slightly.
         let lead = Int64(seeds.next() % 41) - 20
@@ -168,7 +167,7 @@ private final class SimulatedStores: LaneStores {
         in simulation: FleetSimulation
     ) {
         (self.lane, self.worker, self.simulation) = (lane, worker, simulation)
-        let store = FleetStore(lane.sender, of: context, name: lane.name, clock: .key(SimulatedServer.clock))
+        let store = FleetStore(lane.sender, of: context, clock: .key(SimulatedServer.clock))
         let simulated = SimulatedFleet(store, lane, worker.loop, in: simulation)
         fleet = FleetStore(
             pauses: simulated, rates: store.rates, guardAudit: store.guardAudit,
@@ -413,46 +412,8 @@ private final class SimulatedFleet: AppPauseStore, ProviderTokenStore, InvalidTo
 
     private var mutation: Mutation? { simulation.options.mutation }
 
-    var durations: AppPauses.Durations {
-        get { store.pauses.durations }
-        set { store.pauses.durations = newValue }
-    }
-
-    // MARK: Paused apps
-
-    func read(_ apps: [String], completion: @escaping Completion<[PauseRecord?]>) {
-        store.pauses.read(apps) { [lane, mutation] result in
-            guard case .success(let pauses) = result else { return completion(result) }
-            for (app, pause) in zip(apps, pauses) where pause == nil { lane.checks.resumed(app) }
-            completion(mutation == .ignoresPauses ? .success(apps.map { _ in nil }) : result)
-        }
-    }
-
-    func trip(
-        _ app: String, reason: String, detail: String?, isProbe: Bool, configuration: String,
-        completion: @escaping Completion<Int64?>
-    ) {
-        store.pauses.trip(app, reason: reason, detail: detail, isProbe: isProbe, configuration: configuration) {
-            [lane] result in
-            if case .success = result { lane.checks.paused(app) }
-            completion(result)
-        }
-    }
-
-    func probe(_ app: String, configuration: String, completion: @escaping Completion<AppPauses.ProbeAnswer>) {
-        store.pauses.probe(app, configuration: configuration) { [lane] result in
-            switch result {
-            case .success(.granted): lane.checks.allowedProbe(of: app)
-            case .success(.closed): lane.checks.resumed(app)
-            case .success(.wait), .failure: break
-            }
-            completion(result)
-        }
-    }
-
-    func close(_ app: String, configuration: String, completion: @escaping Completion<Void>) {
-        lane.checks.resumed(app)
-        store.pauses.close(app, configuration: configuration, completion: completion)
+    func read(_ apps: [String], completion: @escaping Completion<[AppPauses.State]>) {
+        store.pauses.read(apps, completion: completion)
     }
 
     // MARK: Tokens

@@ -39,35 +39,10 @@ struct FullRedisTests {
         .makeBoxSendingValue(value, eventLoop: queue.client.eventLoop)
     }
 
-    @Test("an app is paused, probed and resumed by workers and by operators")
+    @Test("an app is paused and resumed by operators")
     func appPauses() async throws {
         try await withFullRedis { queue in
-            var durations = AppPauses.Durations()
-            durations.first = 1
             let keys = queue.sharedKeys
-            let pauses = onLoop(queue, AppPauses(client: queue.client, keys: keys, worker: "w", durations: durations))
-            let opened: Int64? = try await call(queue) {
-                pauses.value.trip(
-                    "shop", reason: "Fault", detail: nil, isProbe: false, configuration: "c", completion: $0)
-            }
-            #expect(opened == 1)
-            try await eventually("a probe is granted") {
-                let answer: AppPauses.ProbeAnswer = try await call(queue) {
-                    pauses.value.probe("shop", configuration: "c", completion: $0)
-                }
-                return answer == .granted
-            }
-            // A script that writes on a full server removes the key's expiry first, and must set it again.
-            let life = try #require(queue.redis.run("PTTL", keys.appPaused("shop")).number)
-            #expect(life > 80_000_000)
-            let next: Int64? = try await call(queue) {
-                pauses.value.trip(
-                    "shop", reason: "Fault", detail: nil, isProbe: true, configuration: "c", completion: $0)
-            }
-            #expect(next == 2)
-            let _: Void = try await call(queue) { pauses.value.close("shop", configuration: "c", completion: $0) }
-            #expect(try await AppPauses.read("shop", queue.client, keys) == nil)
-
             try await AppPauses.set(PauseRecord(reason: "by hand"), of: "shop", queue.client, keys)
             #expect(try await AppPauses.read("shop", queue.client, keys) == PauseRecord(reason: "by hand"))
             #expect(try queue.redis.run("PTTL", keys.appPaused("shop")) == -1)

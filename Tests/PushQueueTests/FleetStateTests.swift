@@ -32,26 +32,7 @@ struct FleetStateTests {
             }
         }
 
-        func trip(
-            _ worker: Int = 0, _ app: String = "shop", isProbe: Bool = false, as configuration: String = "c"
-        ) async throws -> Int64? {
-            try await call {
-                $0.pauses[worker].value.trip(
-                    app, reason: "Fault", detail: nil, isProbe: isProbe, configuration: configuration, completion: $1)
-            }
-        }
-
-        func probe(
-            _ worker: Int = 0, _ app: String = "shop", as configuration: String = "c"
-        ) async throws -> AppPauses.ProbeAnswer {
-            try await call { $0.pauses[worker].value.probe(app, configuration: configuration, completion: $1) }
-        }
-
-        func close(_ worker: Int = 0, as configuration: String = "c") async throws {
-            try await call { $0.pauses[worker].value.close("shop", configuration: configuration, completion: $1) }
-        }
-
-        func read(_ apps: [String] = ["shop"]) async throws -> [PauseRecord?] {
+        func read(_ apps: [String] = ["shop"]) async throws -> [AppPauses.State] {
             try await call { $0.pauses[0].value.read(apps, completion: $1) }
         }
 
@@ -66,15 +47,14 @@ struct FleetStateTests {
         }
     }
 
-    private func fleet(_ durations: AppPauses.Durations = AppPauses.Durations()) async throws -> Fleet {
+    private func fleet() async throws -> Fleet {
         let (client, keys) = (queue.client, queue.sharedKeys)
         let loop = client.eventLoop
         return try await loop.submit {
             Fleet(
                 loop: loop,
-                pauses: ["one", "two"].map { name in
-                    NIOLoopBoundBox(
-                        AppPauses(client: client, keys: keys, worker: name, durations: durations), eventLoop: loop)
+                pauses: (0..<2).map { _ in
+                    NIOLoopBoundBox(AppPauses(client: client, keys: keys), eventLoop: loop)
                 }, rates: NIOLoopBoundBox(SharedRates(client: client, keys: keys), eventLoop: loop),
                 throttled: NIOLoopBoundBox(ThrottledTokens(client: client, keys: keys), eventLoop: loop),
                 tokens: NIOLoopBoundBox(SharedProviderTokens(client: client, keys: keys), eventLoop: loop))
@@ -85,148 +65,41 @@ struct FleetStateTests {
         Int64(try #require(queue.redis.run("TIME").elements?.first?.text.flatMap(Int.init)))
     }
 
-    @Test("the first fault pauses an app, and later faults of other workers change nothing")
-    func trip() async throws {
-        let fleet = try await fleet()
-        #expect(try await fleet.read() == [nil])
-        let wait = try #require(try await fleet.trip())
-        #expect((10_000...15_000).contains(wait))
-        let again = try #require(try await fleet.trip(1))
-        #expect(again <= wait)
-        let pause = try #require(try await fleet.read()[0])
-        #expect(pause.reason == "Fault" && pause.by == "two")
-        let (since, until) = (try #require(pause.since), try #require(pause.until))
-        #expect(until - since == 15_000)
-        #expect(try await fleet.read(["other", "shop"])[0] == nil)
-        let life = try #require(queue.redis.run("PTTL", queue.sharedKeys.appPaused("shop")).number)
-        #expect(life > 80_000_000)
-    }
-
-    @Test("one worker at a time gets the probe, and when it is refused too, the pause doubles up to a limit")
-    func probes() async throws {
-        var durations = AppPauses.Durations()
-        (durations.first, durations.longest) = (1, 4)
-        let fleet = try await fleet(durations)
-        _ = try await fleet.trip()
-        for expected: Int64 in [2, 4, 4] {
-            try await eventually("a probe is granted") { try await fleet.probe() == .granted }
-            guard case .wait(let wait?, "Fault", nil) = try await fleet.probe(1) else {
-                Issue.record("two probes at once")
-                return
-            }
-            #expect((20_000...30_000).contains(wait))
-            let next = try #require(try await fleet.trip(isProbe: true))
-            #expect(next == expected)
-        }
-        try await fleet.close(1)
-        #expect(try await fleet.probe() == .closed)
-        #expect(try await fleet.read() == [nil])
-    }
-
-    @Test("a clock that was set back by an hour does not delay the next probe")
-    func clockSetBack() async throws {
-        var durations = AppPauses.Durations()
-        (durations.first, durations.longest) = (15_000, 60_000)
-        let fleet = try await fleet(durations)
-        _ = try await fleet.trip()
-        guard case .wait = try await fleet.probe() else {
-            Issue.record("the app is not paused")
-            return
-        }
-        let key = queue.sharedKeys.appPaused("shop")
-        var state = try #require(
-            JSONSerialization.jsonObject(with: Data((queue.redis.run("GET", key).text ?? "").utf8)) as? [String: Any])
-        for name in ["since", "until", "set_at"] { state[name] = (try #require(state[name] as? Int64)) + 3_600_000 }
-        let text = String(decoding: try JSONSerialization.data(withJSONObject: state), as: UTF8.self)
-        try queue.redis.run("SET", key, text)
-        let pause = PauseRecord(ByteBuffer(string: text))
-        #expect(pause.wait(now: (pause.setAt ?? 0) - 3_600_000) == 0)
-        #expect(pause.wait(now: pause.setAt ?? 0) == 15_000)
-        #expect(try await fleet.probe() == .granted)
-        guard case .wait(let wait?, _, _) = try await fleet.probe(1) else {
-            Issue.record("two probes at once")
-            return
-        }
-        #expect(wait <= 30_000)
-    }
-
-    @Test("a pause is for workers with the configuration that was refused, until these make no more probes")
-    func configurations() async throws {
-        let fleet = try await fleet()
-        let key = queue.sharedKeys.appPaused("shop")
-        _ = try await fleet.trip(as: "bad")
-        let stored = try queue.redis.run("GET", key)
-        #expect(try await fleet.read()[0]?.configuration == "bad")
-        // Workers with another configuration neither end nor change it, and their own pauses end with a probe.
-        try await fleet.close(1, as: "good")
-        #expect(try await fleet.trip(1, as: "worse") == 15_000)
-        #expect(try await fleet.trip(1, isProbe: true, as: "worse") == 15_000)
-        #expect(try await fleet.probe(1, as: "worse") == .granted)
-        #expect(try queue.redis.run("GET", key) == stored)
-        guard case .wait = try await fleet.probe(as: "bad") else {
-            Issue.record("a probe before its time")
-            return
-        }
-        // Nobody has made a probe for a minute.
-        func leave() throws {
-            try queue.redis.run("SET", key, #"{"reason":"Fault","until":5,"pause":9,"configuration":"bad"}"#)
-        }
-        try leave()
-        try await fleet.close(1, as: "good")
-        #expect(try await fleet.read() == [nil])
-        try leave()
-        #expect(try await fleet.trip(1, as: "worse") == 15_000)
-        #expect(try await fleet.read()[0]?.configuration == "worse")
-        try await fleet.close(1, as: "worse")
-        #expect(try await fleet.read() == [nil])
-    }
-
-    @Test("a pause with a value that JSON does not have gets probes, and still expires")
-    func infinite() async throws {
-        let fleet = try await fleet()
-        let key = queue.sharedKeys.appPaused("shop")
-        try queue.redis.run(
-            "SET", key, #"{"reason":"Fault","until":5,"pause":9,"since":[1e999],"by":"x","other":1e999}"#, "PX", "60000"
-        )
-        #expect(try await fleet.probe() == .granted)
-        #expect(try queue.redis.run("PTTL", key).number ?? 0 > 60_000)
-        guard case .wait = try await fleet.probe(1) else {
-            Issue.record("two probes at once")
-            return
-        }
-        let pause = try #require(try await fleet.read()[0])
-        #expect(pause.reason == "Fault" && pause.since == nil)
-        _ = try await fleet.trip(isProbe: true)
-        try await fleet.close()
-        #expect(try await fleet.read() == [nil])
-    }
-
-    @Test("an operator's pause has no probe, whatever its contents, and is not overwritten")
+    @Test("an operator's pause is read, whatever its contents")
     func ordered() async throws {
         let fleet = try await fleet()
+        #expect(try await fleet.read() == [AppPauses.State()])
         let key = queue.sharedKeys.appPaused("shop")
         for text in [
             "maintenance", #"{"v":1,"reason":"maintenance"}"#, #"{"reason":"maintenance","until":"soon"}"#,
-            #"{"reason":"maintenance","until":-1,"pause":0}"#, #"{"reason":"maintenance","until":1e300,"pause":5}"#,
+            "", "\u{1B}[2J\nx", "[]", "1", #""x""#, "{", String(repeating: "x", count: 100_000),
         ] {
             try queue.redis.run("SET", key, text)
-            #expect(try await fleet.trip() == nil)
-            #expect(try await fleet.probe() == .wait(milliseconds: nil, reason: "maintenance", detail: nil))
-            try await fleet.close()
-            #expect(try queue.redis.run("GET", key).text == text)
-        }
-        for text in ["", "\u{1B}[2J\nx", "[]", "1", #""x""#, "{", String(repeating: "x", count: 100_000)] {
-            try queue.redis.run("SET", key, text)
-            let pause = try #require(try await fleet.read()[0])
+            let pause = try #require(try await fleet.read()[0].pause)
             #expect(pause.reason.utf8.count <= 200 && !pause.reason.contains("\u{1B}"))
-            #expect(try await fleet.trip() == nil)
         }
-        try await AppPauses.set(
-            PauseRecord(reason: "by \"hand\"", since: 5, by: "me"), of: "shop", queue.client, queue.sharedKeys)
-        #expect(try await fleet.read() == [PauseRecord(reason: "by \"hand\"", since: 5, by: "me")])
-        #expect(try await fleet.probe() == .wait(milliseconds: nil, reason: "by \"hand\"", detail: nil))
+        let pause = PauseRecord(reason: "by \"hand\"", since: 5, by: "me")
+        try await AppPauses.set(pause, of: "shop", queue.client, queue.sharedKeys)
+        #expect(try await fleet.read(["other", "shop"]) == [AppPauses.State(), AppPauses.State(pause: pause)])
         #expect(try await AppPauses.end("shop", queue.client, queue.sharedKeys))
         #expect(try await !AppPauses.end("shop", queue.client, queue.sharedKeys))
+    }
+
+    @Test("each lane learns once that an operator resumed an app, also if it was not paused")
+    func resumed() async throws {
+        let fleet = try await fleet()
+        for _ in 0..<2 {
+            try await AppPauses.sendProbe(of: "shop", queue.client, queue.sharedKeys)
+            for lane in 0..<2 {
+                let isResumed: [[AppPauses.State]] = try await [
+                    fleet.call { $0.pauses[lane].value.read(["shop"], completion: $1) },
+                    fleet.call { $0.pauses[lane].value.read(["shop"], completion: $1) },
+                ]
+                #expect(isResumed.map { $0[0].isResumed } == [true, false])
+            }
+        }
+        let life = try #require(queue.redis.run("PTTL", queue.sharedKeys.appResumed("shop")).number)
+        #expect((1...60_000).contains(life))
     }
 
     @Test("a key of another type is reported, and not overwritten")
@@ -235,10 +108,8 @@ struct FleetStateTests {
         for key in [queue.sharedKeys.appPaused("shop"), queue.sharedKeys.appRate("shop")] {
             try queue.redis.run("RPUSH", key, "x")
         }
-        await #expect(throws: QueueFailure.self) { try await fleet.trip() }
-        await #expect(throws: QueueFailure.self) { try await fleet.probe() }
         // All pauses are read at once, and a key that is not a pause hides no other.
-        #expect(try await fleet.read(["shop", "other"]) == [nil, nil])
+        #expect(try await fleet.read(["shop", "other"]) == [AppPauses.State(), AppPauses.State()])
         await #expect(throws: QueueFailure.self) { try await fleet.reserve(1, perSecond: 1) }
         #expect(try queue.redis.run("LLEN", queue.sharedKeys.appRate("shop")) == 1)
     }

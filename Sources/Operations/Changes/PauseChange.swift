@@ -83,9 +83,6 @@ package struct ResumeChange: Change {
 
     package init(app: String?) { self.app = app }
 
-    /// The time for which a resumed app is watched: APNs may refuse it still.
-    private static let watch = Duration.seconds(5)
-
     package func plan(_ desk: Desk, _ progress: @Sendable (Int) -> Void) async throws -> ChangePlan {
         var plan: ChangePlan
         if let app {
@@ -119,27 +116,13 @@ package struct ResumeChange: Change {
         let client = try await desk.fleet.client(for: keys.appPaused(app))
         let before = try await AppPauses.read(app, client, keys)
         let wasPaused = try await AppPauses.end(app, client, keys)
-        var report = PauseReport(app: app, before: before.map { .init($0) })
-        guard wasPaused else {
-            try await desk.checkExistence(ofApp: app, plan.subject)
-            return ChangeResult([report.part(false)], hasNoEffect: true)
-        }
-        // Workers paused it because APNs refuses it. If it still does, the next notification shows that.
-        let status = try await StatusReader(desk.fleet).read(desk.fleet.queues().keys)
-        guard before?.until != nil, !status.living.isEmpty else { return ChangeResult([report.part(true)]) }
-        let end = ContinuousClock.now + Self.watch
-        while ContinuousClock.now < end, !control.isStopped() {
-            if let again = try await AppPauses.read(app, client, keys) {
-                report.paused = .init(again)
-                var part = report.part(true)
-                part.error = "app \(app) is paused again: \(again.reason)" + (again.detail.map { ", \($0)" } ?? "")
-                return ChangeResult([part])
-            }
-            try await Task.sleep(for: .milliseconds(100))
-        }
-        var part = report.part(true)
-        part.sentence += "; APNs has not refused it since"
-        return ChangeResult([part])
+        let report = PauseReport(app: app, before: before.map { .init($0) })
+        if !wasPaused { try await desk.checkExistence(ofApp: app, plan.subject) }
+        // Also if it was not paused: its scopes may be slow, although their fault has been mended.
+        try await AppPauses.sendProbe(of: app, client, keys)
+        var part = report.part(wasPaused)
+        part.sentence += "; each lane sends a probe at once"
+        return ChangeResult([part], hasNoEffect: !wasPaused)
     }
 }
 

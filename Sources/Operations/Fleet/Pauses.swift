@@ -76,7 +76,18 @@ extension AppPauses {
         try await read([app], client, keys)[app]
     }
 
-    /// Ends the pause of an app, also one that an operator ordered.
+    /// Has each lane send a probe of an app at once, whatever it knows of the app.
+    /// - Throws: `RedisError`.
+    package static func sendProbe(of app: String, _ client: RedisClient, _ keys: SharedKeys) async throws {
+        var command = RedisCommand("SET", keys.appResumed(app))
+        // Any value that differs from the last one.
+        command.append("\(UInt64.random(in: 1...UInt64.max))")
+        command.append("PX")
+        command.append(60_000)
+        _ = try await client.call(command)
+    }
+
+    /// Ends the pause of an app.
     /// - Returns: true if it was paused.
     /// - Throws: `RedisError`.
     package static func end(_ app: String, _ client: RedisClient, _ keys: SharedKeys) async throws -> Bool {

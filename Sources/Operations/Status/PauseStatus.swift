@@ -6,15 +6,11 @@ package struct PauseStatus: Encodable, Sendable, Equatable {
     package var detail: String?
     /// The beginning in milliseconds since 1970, as all times here.
     package var since: Int64?
-    /// The time of the next probe; `nil` for an operator's pause, which only an operator ends.
-    package var until: Int64?
     package var by: String?
 
     package init(_ pause: PauseRecord) {
-        (reason, detail, since, until, by) = (pause.reason, pause.detail, pause.since, pause.until, pause.by)
+        (reason, detail, since, by) = (pause.reason, pause.detail, pause.since, pause.by)
     }
-
-    package var isByHand: Bool { until == nil }
 
     /// True if an operator gave no reason: the reason then names the operator.
     package var isReasonless: Bool { by.map { reason == "by \($0)" } ?? false }
@@ -22,7 +18,7 @@ package struct PauseStatus: Encodable, Sendable, Equatable {
     /// The reason, the beginning and the origin.
     package var inWords: String {
         let since = since.map { ", since " + Moment.text($0) }
-        let by = isReasonless ? nil : by.map { isByHand ? ", by \($0)" : ", noticed by \($0)" }
+        let by = isReasonless ? nil : by.map { ", by \($0)" }
         return reason + (since ?? "") + (by ?? "")
     }
 }

@@ -639,9 +639,12 @@ extension Problem {
     private static let ofScopes =
         ScopeRecord.Scope.allCases.reversed().map { scope in
             func row(
-                _ severity: Kind.Severity, _ condition: String, hint: String = "", action: String = ""
+                _ severity: Kind.Severity, _ condition: String, hint: String = "", action: String = "",
+                _ alerts: Alert...
             ) -> Kind {
-                Kind("\(scope.rawValue)_slow", .apps, severity, condition, hint: hint, action: action) { diagnosis in
+                Kind(
+                    "\(scope.rawValue)_slow", .apps, severity, condition, hint: hint, action: action, alerts: alerts
+                ) { diagnosis in
                     diagnosis.status.scopes.filter { $0.scope == scope && $0.state == .slow }.map {
                         Finding($0.object, $0.message, since: $0.since, $0.remedies)
                     }
@@ -670,7 +673,14 @@ extension Problem {
                     action: """
                         A refused topic or many bad tokens mean that the topic or the environment (sandbox, production) is not \
                         that of the tokens. No token is marked invalid in the meantime.
-                        """)
+                        """,
+                    Alert(
+                        "AppRefused", for: "2m", .page, "APNs refuses the app {{ $labels.app }}",
+                        """
+                        Its topic or environment, or its credential: jobs are deferred without spending attempts, and probes are sent. Other apps are \
+                        not affected.
+                        """,
+                        #"max by (app) (apns_worker_app_state{state="refused"}) == 1"#))
             case .topic:
                 row(
                     .warning, "APNs refuses the notifications of a topic",
@@ -703,38 +713,6 @@ extension Problem {
 
     private static let ofApps: [Kind] = [
         Kind(
-            "app_paused", .apps, .critical, "APNs refuses an app",
-            action: """
-                Run `apns-worker check` with the worker's configuration: it prints the [answer of APNs](#apns-refuses-an-app). 403 \
-                means the key, key id, team or certificate; a sudden rise of bad tokens means that the endpoint (sandbox, production) \
-                is not that of the tokens. When it is fixed, the next probe ends the pause, or `apns-worker resume` does so at once.
-                """,
-            alerts: [
-                Alert(
-                    "AppPaused", for: "2m", .page, "APNs refuses the app {{ $labels.app }}",
-                    """
-                    Its jobs are deferred without spending attempts, and probes are sent. Other apps are not affected.
-                    """,
-                    #"max by (app) (apns_worker_breaker_state{state="open"}) == 1"#)
-            ]
-        ) { diagnosis in
-            diagnosis.status.apps.compactMap { app in
-                guard let pause = app.paused, !pause.isByHand else { return nil }
-                // Whole batches of refused tokens are a matter of the environment.
-                let areTokensRefused = ["BadDeviceToken", "DeviceTokenNotForTopic", "InvalidToken"]
-                    .contains(pause.reason)
-                return Finding(
-                    .app(app.name),
-                    "app \(app.name) is paused" + Words.since(pause.since, now: diagnosis.status.at)
-                        + ": \(pause.reason)",
-                    since: pause.since,
-                    hint: areTokensRefused
-                        ? "check its environment and topic: most of its tokens are for another; no token was marked invalid"
-                        : "fix its key, key ID, team ID, topic or environment",
-                    [.resumeApp(app.name)])
-            }
-        },
-        Kind(
             "app_unanswered", .apps, .critical, "APNs does not answer an app",
             hint: "check the proxy, load balancer or firewall in front of it, and Apple's status page",
             action: """
@@ -749,7 +727,7 @@ extension Problem {
                     APNs answers nothing, or server errors only. The app's jobs wait in Redis with no attempt spent, and one \
                     notification at a time is sent until it recovers. Nothing is lost.
                     """,
-                    #"max by (instance, app) (apns_worker_breaker_state{state="unavailable"}) == 1"#)
+                    #"max by (instance, app) (apns_worker_app_state{state="unavailable"}) == 1"#)
             ]
         ) { diagnosis in
             diagnosis.status.apps.filter { $0.state == .unanswered }.map { app in
@@ -758,18 +736,6 @@ extension Problem {
                     "app \(app.name) gets no answers from \(app.endpoints.joined(separator: ", ")) "
                         + "(\(app.lanesUnanswered) of \(app.lanes) lanes)",
                     [.check])
-            }
-        },
-        Kind(
-            "app_server_errors", .apps, .critical, "APNs answers an app with server errors only",
-            hint: "check Apple's status page and any proxy in front of it; the jobs are kept, and "
-                + "sending resumes automatically"
-        ) { diagnosis in
-            diagnosis.status.apps.filter { $0.state == .serverErrors }.map { app in
-                Finding(
-                    .app(app.name),
-                    "app \(app.name) gets only server errors from \(app.endpoints.joined(separator: ", ")): "
-                        + "\(app.serverError ?? "") (\(app.lanesWithServerErrors) of \(app.lanes) lanes)")
             }
         },
         Kind(

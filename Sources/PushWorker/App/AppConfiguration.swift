@@ -63,9 +63,6 @@ package struct AppConfiguration: Sendable {
     package var reconnectCap = 30_000
     /// The maximum number of notifications per second, for all workers together; `nil` for no limit.
     package var maximumPerSecond: Int?
-    /// The share of answers that report a bad device token (`BadDeviceToken`, `DeviceTokenNotForTopic`) above which the
-    /// app is paused and no token is marked invalid, from 0 to 1. At 1 every such answer is believed.
-    package var maximumBadTokenShare = 0.5
     /// The `apns-expiration` of jobs that specify none, in seconds after the job was made; 0 for now or never, `nil`
     /// for APNs' default.
     package var expiration: Int?

@@ -13,8 +13,8 @@ struct AppCredential {
     private(set) var providerToken: ProviderToken?
     /// The time at which the certificate expires, in seconds since 1970; `nil` for an app with keys.
     private(set) var certificateEnd: Int64?
-    /// Texts that distinguish it from others, without secrets.
-    let identity: [String]
+    /// The name of its certificate; `nil` for keys.
+    private let certificateName: String?
     private let jitter: Int64
 
     /// - Parameter jitter: seconds added to the age at which a provider token is renewed, so that one worker of a fleet
@@ -23,12 +23,12 @@ struct AppCredential {
         self.jitter = jitter
         sources = credential.tokenSources
         certificateEnd = credential.certificateEnd
-        identity =
-            switch credential {
-            case .providerTokens(let sources): sources.map { "\($0.teamID) \($0.keyID)" }
-            case .certificate(let certificate):
-                ["\(certificate.notAfter ?? 0)"] + certificate.apns.topics.map(\.name)
-            }
+        if case .certificate(let certificate) = credential {
+            let topics = certificate.apns.topics.map(\.name).prefix(1).joined()
+            certificateName = "certificate \(topics) until \(certificate.notAfter ?? 0)"
+        } else {
+            certificateName = nil
+        }
         sharing = TokenSharing(renewalAge: SharedProviderTokens.renewalAge, jitter: jitter)
     }
 
@@ -37,6 +37,9 @@ struct AppCredential {
 
     /// The signing key in use, for an app that has keys.
     var source: ProviderTokenSource? { sources.isEmpty ? nil : sources[keyIndex] }
+
+    /// The names of its keys or its certificate, for operators.
+    var names: [String] { sources.isEmpty ? certificateName.map { [$0] } ?? [] : sources.map { "key \($0.keyID)" } }
 
     var keyIDs: [String] { sources.map(\.keyID) }
 

@@ -16,7 +16,7 @@ struct AppDifference: Equatable {
             old.renewal?.plan != new.renewal?.plan || old.renewal?.contents != new.renewal?.contents
         isChanged =
             changesTransport || changesCredential || old.topic != new.topic || old.otherTopics != new.otherTopics
-            || old.maximumPerSecond != new.maximumPerSecond || old.maximumBadTokenShare != new.maximumBadTokenShare
+            || old.maximumPerSecond != new.maximumPerSecond
             || old.expiration != new.expiration || old.strictPayloads != new.strictPayloads
     }
 

@@ -1,75 +1,185 @@
 import APNS
+import LegacyAPNS
+import Logging
 import NIOCore
+import PushJob
 import PushQueue
 import TLS
 
-/// Sends the notifications of one app on one lane. Owns the parts that do so, and changes their configuration.
+/// Sends the notifications of one app on one lane: they wait in a line, are submitted when the gate lets them go, and end
+/// or wait again by their answers.
 ///
-///     waiting → dispatcher → transport → answers → ledger
+///     accept → line → dispatch → transport → answer → ledger
+///                ▲                             │
+///                └───── resent at once ────────┘
 ///
-/// Belongs to the lane's event loop.
-final class AppSender {
-    let app: AppContext
-    let faults: FaultHandler
-    let waiting: WaitingNotifications
-    let dispatcher: Dispatcher
-    let answers: AnswerHandler
-    let tokens: ProviderTokenKeeper
+/// What it knows of faults is in the lane's ``Scopes``; nothing else counts failures. Belongs to the lane's event loop.
+final class AppSender: GatewayDelegate {
+    let lane: LaneContext
+    let id: AppID
+    let ledger: Ledger
+    let fleet: Fleet
+    /// The app as its jobs see it.
+    private(set) var rules: RoutedApp
+    private(set) var transport: any Transport
+    var credential: AppCredential
+    /// True if the worker's configuration no longer has the app. It finishes what it has and gets no new jobs.
+    private(set) var isRemoved = false
+    let inFlight = Table<FlightID, InFlight>()
+    private(set) var line = SendLine()
+    private(set) var gate = Gate()
+    private(set) lazy var tokens = ProviderTokenKeeper(self)
     private let rate: AppRate
     /// Replaced transports that still await answers.
     private var retiring: [any Transport] = []
     /// The failed connections of replaced transports, by code.
     private var pastFailures: [String: Int] = [:]
+    /// True if answers have no `apns-id`, and that was logged.
+    private var lacksIDs = false
+    /// The notifications that the binary gateway has dropped after they had completed as confirmed.
+    private var dropped = 0
+
+    /// What the lane has heard of all scopes.
+    private let scopes: Scopes
+    // The scopes of the app; those of a notification also depend on its job and its key.
+    private var scope: ScopeID = -1
+    private var endpointScope: ScopeID = -1
+    /// By the index of the key; one for a certificate.
+    private var credentialScopes: [ScopeID] = []
+    /// The scopes of the topics and push types of jobs that name neither topic nor campaign.
+    private var addresses = [ScopeID](repeating: -1, count: PushType.count)
+    /// The newest connection when APNs last refused one or a credential, and the time of the refusal.
+    private var refused: (newest: Int, at: NIODeadline)?
+    /// The time at which a second try was last made on a connection of its own.
+    private var triedAgainAt = NIODeadline.distantPast
+    /// The time of the first job since the last proof of the endpoint and the credential, and of the last job.
+    private var (unprovedSince, lastWork): (Int64, Int64) = (Int64.min / 2, Int64.min / 2)
 
     init(
         _ configuration: AppConfiguration, id: AppID, transport: any Transport, lane: LaneContext, ledger: Ledger,
         fleet: Fleet
     ) {
-        app = AppContext(configuration, id: id, transport: transport, lane: lane, ledger: ledger, fleet: fleet)
-        faults = FaultHandler(app)
-        rate = AppRate(app)
-        tokens = ProviderTokenKeeper(app)
-        waiting = WaitingNotifications(app, faults, rate)
-        dispatcher = Dispatcher(app, faults, rate, waiting)
-        answers = AnswerHandler(app, faults, waiting, tokens)
-        transport.delegate = answers
+        self.lane = lane
+        self.id = id
+        self.ledger = ledger
+        self.fleet = fleet
+        self.transport = transport
+        scopes = lane.scopes.scopes
+        rules = RoutedApp(configuration)
+        credential = AppCredential(configuration.credential, jitter: lane.random(in: 0...300))
+        rate = AppRate(configuration.name, lane, fleet, perSecond: configuration.maximumPerSecond)
+        gate.block = configuration.wrongCertificate(configuration.credential)
+        joinScopes()
+        transport.delegate = self
     }
 
-    var id: AppID { app.id }
-    var name: String { app.name }
-    var configuration: AppConfiguration { app.configuration }
-    var isRemoved: Bool { app.isRemoved }
-    var transport: any Transport { app.transport }
-    var gate: Gate { faults.gate }
+    deinit { inFlight.deallocate() }
+
+    var configuration: AppConfiguration { rules.configuration }
+
+    var name: String { configuration.name }
+
+    var logMetadata: Logger.Metadata { ["app": "\(name)", "endpoint": "\(configuration.endpoint)"] }
+
+    /// True if a connection accepts requests or can be opened on demand.
+    var isConnected: Bool { transport.usableConnections > 0 || transport.isDormant }
+
+    // MARK: Scopes
+
+    /// Finds the app's scopes again, because its configuration or credential may have changed.
+    private func joinScopes() {
+        let now = lane.now.milliseconds
+        scope = lane.scopes.id(.app, named: name, now: now)
+        // The address as this lane reaches it: another proxy is another way.
+        let proxy = configuration.proxy.map { " through \($0)" } ?? ""
+        endpointScope = lane.scopes.id(.endpoint, named: "\(configuration.endpoint)\(proxy)", now: now)
+        credentialScopes = credential.names.map { lane.scopes.id(.credential, named: $0, now: now) }
+        addresses = [ScopeID](repeating: -1, count: PushType.count)
+        scopes.join(app: scope, credentials: Set(credentialScopes), endpoint: endpointScope)
+    }
+
+    /// Finds the scopes of an accepted job.
+    /// - Parameters:
+    ///   - topic: the topic with which it is sent.
+    ///   - count: the number of its notifications.
+    func place(_ id: JobID, _ job: Job, topic: ByteBuffer, _ pushType: PushType, identity: ByteBuffer, count: Int) {
+        let now = lane.jobs[id].readySince.milliseconds
+        let address: ScopeID
+        if lane.jobs[id].topicSource == .job {
+            address = lane.scopes.address(topic, pushType.rawValue, of: scope, now: now)
+        } else if addresses[pushType.place] >= 0 {
+            address = addresses[pushType.place]
+            scopes.recordUse(address, now: now)
+        } else {
+            address = lane.scopes.address(topic, pushType.rawValue, of: scope, now: now)
+            addresses[pushType.place] = address
+        }
+        var group = address
+        if let campaign = job.campaign {
+            group = lane.scopes.campaign(job.text(campaign), of: scope, now: now)
+            lane.jobs[id].addressScope = address
+        }
+        lane.jobs[id].groupScope = group
+        if count >= Measure.fewest {
+            lane.jobs[id].jobScope = lane.scopes.job(identity, in: group, of: scope, now: now)
+        }
+    }
+
+    /// The scopes of a job's notifications.
+    /// - Parameter key: the index of the key with which they are sent.
+    @inline(__always)
+    private func place(of id: JobID, key: Int) -> ScopePlace {
+        ScopePlace(
+            job: lane.jobs[id].jobScope, group: lane.jobs[id].groupScope, app: scope,
+            credential: key < credentialScopes.count ? credentialScopes[key] : -1, endpoint: endpointScope,
+            address: lane.jobs[id].addressScope)
+    }
+
+    private func place(of id: JobID) -> ScopePlace { place(of: id, key: credential.keyIndex) }
+
+    /// True while the app, its credential or its endpoint is slow or silent, so that only probes go.
+    private var isSlow: Bool {
+        guard !scopes.isQuiet else { return false }
+        let credential = credentialScopes.indices.contains(credential.keyIndex) ? credentialScopes[credential.keyIndex] : -1
+        return [scope, credential, endpointScope].contains { $0 >= 0 && scopes[$0].fresh.isSlow }
+            || scopes.isSilent(endpointScope)
+    }
+
+    /// True if everything may be sent.
+    var sendsFreely: Bool { gate.pause == nil && gate.block == nil && !isSlow }
+
+    private func decide(_ id: JobID, isFresh: Bool? = nil, now: NIODeadline) -> Gate.Decision {
+        let isFresh = isFresh ?? lane.jobs[id].isFresh
+        return gate.decide(scopes.decide(place(of: id), isFresh: isFresh, now: now.milliseconds), now: now)
+    }
 
     // MARK: Capacity
 
     /// The number of isolated notifications beyond which fewer jobs are claimed.
     private static let manyIsolated = 1000
+    /// The number of jobs among which probes are chosen while nothing else may go. Each makes room for another one after
+    /// ``turnOfCandidate``, so that good ones behind many bad ones get their turn.
+    private static let candidates = 200
+    private static let turnOfCandidate = TimeAmount.seconds(1)
 
     /// The number of notifications that the app could accept now.
     var capacity: Int {
-        guard app.credential.canSend, !app.isRemoved else { return 0 }
-        let ahead = app.transport.usableConnections > 0 ? waiting.line.pace.ahead : 0
+        guard credential.canSend, !isRemoved, gate.pause == nil, gate.block == nil else { return 0 }
+        let ahead = transport.usableConnections > 0 ? line.pace.ahead : 0
         // The first notification opens a connection.
-        let streams = app.transport.isDormant ? 1 : app.transport.capacity
+        let streams = transport.isDormant ? 1 : transport.capacity
         // Notifications that are sent apart from the rest hold it up only if they are many.
-        let isolated = max(0, waiting.line.isolatedCount - Self.manyIsolated)
-        var free = max(0, streams + ahead - waiting.line.unsubmitted - waiting.line.resendCount - isolated)
+        let isolated = max(0, line.isolatedCount - Self.manyIsolated)
+        var free = max(0, streams + ahead - line.unsubmitted - line.resendCount - isolated)
         // As many as the rate allows in half a second; the rest stays in the queue.
-        if let budget = rate.budget {
-            free = min(free, max(0, max(1, budget.perSecond / 2) - waiting.line.unsubmitted))
-        }
-        guard !gate.sendsFreely else { return free }
-        // Only a probe would be sent; the rest stays in the queue.
-        return waiting.line.unsubmitted == 0 && gate.wantsProbe(now: app.lane.now) ? min(free, 1) : 0
+        if let budget = rate.budget { free = min(free, max(0, max(1, budget.perSecond / 2) - line.unsubmitted)) }
+        return isSlow ? min(free, max(0, Self.candidates - line.unsubmitted)) : free
     }
 
     /// True if the app has nothing to send, could send, and needs no frequent checks.
     var isAtRest: Bool {
-        waiting.line.unsubmitted == 0 && waiting.line.isEmpty && retiring.isEmpty && gate.sendsFreely
-            && app.credential.canSend
-            && !app.isRemoved && app.isConnected
+        line.unsubmitted == 0 && line.isEmpty && retiring.isEmpty && sendsFreely && credential.canSend && !isRemoved
+            && isConnected
     }
 
     // MARK: Ticks
@@ -77,41 +187,50 @@ final class AppSender {
     /// Enforces deadlines, maintains the credential and the connections, and defers jobs that can't be sent.
     /// - Parameter isFullSecond: true about once per second.
     func check(isFullSecond: Bool) {
-        let now = app.lane.now
-        waiting.line.pace.measure(now: now)
+        let now = lane.now
+        line.pace.measure(now: now)
         // Slow changes need no check ten times per second, except that nothing is sent without a token.
-        if isFullSecond || !app.credential.canSend { tokens.keep() }
+        if isFullSecond || !credential.canSend { tokens.keep() }
         if isFullSecond {
-            faults.reportBlock()
-            rate.probeIfRefused(waiting: waiting.line.unsubmitted)
+            logBlock()
+            rate.probeIfRefused(waiting: line.unsubmitted, isRemoved: isRemoved)
         }
-        app.transport.check(now: now)
+        transport.check(now: now)
         for transport in retiring { transport.check(now: now) }
-        faults.watchAnswers()
-        if waiting.line.isEmpty { faults.closeIdleEndpoint() }
-        if app.isRemoved, waiting.line.unsubmitted == 0, waiting.line.isEmpty,
-            app.transport.statistics.streamsInUse == 0
-        {
+        watchAnswers(now: now)
+        if isRemoved, line.unsubmitted == 0, line.isEmpty, transport.statistics.streamsInUse == 0 {
             // Closing it repeatedly is harmless.
-            _ = app.transport.close()
+            _ = transport.close()
         }
-        waiting.deferWhatCannotBeSent()
+        deferWhatCannotBeSent()
+    }
+
+    /// Slows the endpoint down while requests go unanswered, long before their deadlines.
+    private func watchAnswers(now: NIODeadline) {
+        guard lane.isWorking, !isRemoved else { return }
+        if transport.statistics.isUnanswered {
+            scopes.recordSilence(of: endpointScope, now: now.milliseconds)
+            reportScopes()
+        } else if scopes.isIdleSilence(endpointScope, now: now.milliseconds) {
+            scopes.endSilence(endpointScope)
+            reportScopes()
+        }
     }
 
     /// Records that the process did not run for some time.
     func stoodStill(for time: TimeAmount, now: NIODeadline) {
-        for transport in [app.transport] + retiring { transport.stoodStill(for: time, now: now) }
-        faults.gate.recordStandstill(of: time, now: now)
+        for transport in [transport] + retiring { transport.stoodStill(for: time, now: now) }
+        gate.recordStandstill(of: time, now: now)
     }
 
     /// Returns the tokens of the notifications that have not ended, for jobs with many tokens.
     func openTokens(of jobs: [JobID]) -> [JobID: [ByteBuffer]] {
         var open: [JobID: [ByteBuffer]] = [:]
         for job in jobs {
-            open[job] = app.lane.jobs[job].fanOut.map { fanOut in fanOut.remaining.map(fanOut.job.text) }
+            open[job] = lane.jobs[job].fanOut.map { fanOut in fanOut.remaining.map(fanOut.job.text) }
         }
         guard !open.isEmpty else { return [:] }
-        for flight in app.inFlight.entries {
+        for flight in inFlight.entries {
             if let token = flight.deviceToken, open[flight.job] != nil { open[flight.job]?.append(token.hex) }
         }
         return open
@@ -120,20 +239,53 @@ final class AppSender {
     // MARK: Observation
 
     /// The number of notifications that were dropped after their confirmation; `nil` for an app without a binary gateway.
-    var droppedAfterConfirmation: Int? { configuration.usesGateway ? answers.dropped : nil }
+    var droppedAfterConfirmation: Int? { configuration.usesGateway ? dropped : nil }
 
     /// The number of failed connections, by code.
-    var failureCounts: [String: Int] { pastFailures.merging(app.transport.failureCounts, uniquingKeysWith: +) }
+    var failureCounts: [String: Int] { pastFailures.merging(transport.failureCounts, uniquingKeysWith: +) }
 
-    /// The problem that prevents the app from sending, if any.
+    /// The state of the app for metrics.
+    var state: AppState {
+        if gate.pause != nil { return .paused }
+        if scopes.isSilent(endpointScope) || scopes[endpointScope].fresh.isSlow { return .unavailable }
+        return sendsFreely ? .sending : .refused
+    }
+
+    /// The time without a proof, although there are jobs, after which the app counts as unable to send.
+    private static let longestUnproved: Int64 = 30_000
+
+    /// The problem that prevents the app from sending anything, if any. An operator's pause is none, and neither is a slow
+    /// scope as long as some answers prove the endpoint and the credential good.
     var problem: String? {
+        if let block = gate.block { return "the app \(name) is blocked: \(block.explanation)" }
         // A lane that ends closes its connections.
-        gate.problem(of: name, isConnected: app.isConnected || !app.lane.isWorking)
+        if !isConnected, lane.isWorking { return "the app \(name) has no connection to APNs" }
+        let now = lane.now.milliseconds
+        guard gate.pause == nil, unprovedSince > provedAt, now - unprovedSince >= Self.longestUnproved,
+            now - lastWork < 2 * Self.longestUnproved
+        else { return nil }
+        let reason = [endpointScope, scope].lazy.compactMap { [scopes] in scopes[$0].failing?.reason }.first
+        return scopes.isSilent(endpointScope) || reason == nil
+            ? "the app \(name) gets no answers from APNs" : "APNs accepts nothing of the app \(name): \(reason ?? "")"
+    }
+
+    /// The time of the last answer that proved the endpoint and the credential good.
+    private var provedAt: Int64 {
+        let endpoint = scopes[endpointScope].fresh.provedAt
+        guard credentialScopes.indices.contains(credential.keyIndex) else { return endpoint }
+        return min(endpoint, scopes[credentialScopes[credential.keyIndex]].fresh.provedAt)
+    }
+
+    /// Records that there is a job to send.
+    private func recordWork(now: NIODeadline) {
+        lastWork = now.milliseconds
+        for id in [scope, endpointScope] + credentialScopes { scopes.recordUse(id, now: lastWork) }
+        if unprovedSince <= provedAt { unprovedSince = lastWork }
     }
 
     /// The app's part of the lane's heartbeat.
     var report: WorkerReport.App {
-        let statistics = app.transport.statistics
+        let statistics = transport.statistics
         var report = WorkerReport.App()
         report.name = name
         report.endpoint = "\(configuration.endpoint)"
@@ -141,17 +293,13 @@ final class AppSender {
         report.connecting = statistics.connecting
         report.streams = statistics.streamsInUse
         report.streamLimit = statistics.streamLimit
-        report.isDormant = app.transport.isDormant
-        if let reason = gate.endpoint.reason {
-            report.isUnanswered = reason.isNoAnswer
-            report.serverError = reason.isNoAnswer ? nil : reason.explanation
-        }
-        report.pause = gate.app.reason?.explanation
-        report.tokenIssuedAt = app.credential.providerToken.map { $0.issuedAt * 1000 }
+        report.isDormant = transport.isDormant
+        report.isUnanswered = scopes.isSilent(endpointScope)
+        if scopes[endpointScope].fresh.isSlow { report.serverError = scopes[endpointScope].failing?.reason }
+        report.pause = (gate.block ?? gate.pause)?.explanation
+        report.tokenIssuedAt = credential.providerToken.map { $0.issuedAt * 1000 }
         report.certificateExpiresAt = configuration.credential.certificateEnd.map { $0 * 1000 }
-        if statistics.usable == 0, !app.transport.isDormant {
-            report.failure = app.transport.lastFailure.map { "\($0)" }
-        }
+        if statistics.usable == 0, !transport.isDormant { report.failure = transport.lastFailure.map { "\($0)" } }
         return report
     }
 
@@ -177,30 +325,39 @@ final class AppSender {
         let (old, new) = (configuration, prepared.configuration)
         let difference = AppDifference(from: old, to: new)
         guard difference.isChanged else { return }
-        let reason = gate.app.reason
-        app.rules = RoutedApp(new)
-        faults.gate.app.block(new.wrongCertificate(new.credential))
+        rules = RoutedApp(new)
+        gate.block = new.wrongCertificate(new.credential)
         if new.maximumPerSecond != old.maximumPerSecond { rate.limit(to: new.maximumPerSecond) }
-        if new.maximumBadTokenShare != old.maximumBadTokenShare {
-            faults.evidence.changeMaximumBadTokenShare(new.maximumBadTokenShare)
-        }
         if difference.changesTransport { replaceTransport(by: makeTransport()) }
         if difference.changesCredential {
-            replaceCredential(new.credential, prepared.tls, pausedFor: reason)
+            replaceCredential(new.credential, prepared.tls)
         } else {
-            faults.reopen(pausedFor: reason)
+            forgetScopes()
         }
     }
 
+    /// Forgets what was heard of the app, because it has changed: the next answers show whether that helped.
+    private func forgetScopes() {
+        for id in [scope, endpointScope] + credentialScopes { scopes.reset(id) }
+        scopes.resetGroups(of: scope)
+        joinScopes()
+        for id in [scope, endpointScope] + credentialScopes { scopes.reset(id) }
+        refused = nil
+        triedAgainAt = .distantPast
+        unprovedSince = Int64.min / 2
+        reportScopes()
+        lane.schedulePump()
+    }
+
     /// Stops giving jobs to the app.
-    func remove() { app.isRemoved = true }
+    func remove() { isRemoved = true }
 
     private func replaceTransport(by new: any Transport) {
         let old = transport
-        new.delegate = answers
-        new.setProviderToken(app.credential.providerToken?.jwt)
-        app.transport = new
-        faults.forgetConnections()
+        new.delegate = self
+        new.setProviderToken(credential.providerToken?.jwt)
+        transport = new
+        gate.recordOtherConnections()
         pastFailures.merge(old.failureCounts, uniquingKeysWith: +)
         retiring.append(old)
         old.close().assumeIsolated().whenComplete { [self] _ in retiring.removeAll { $0 === old } }
@@ -208,37 +365,1151 @@ final class AppSender {
 
     /// Switches to another credential. Working connections stay open, except those that carry tokens of another key or
     /// whose certificate APNs has refused.
-    /// - Parameter reason: the reason for which the app was paused before its configuration changed.
-    func replaceCredential(
-        _ new: AppConfiguration.Credential, _ tls: TLSContext, pausedFor reason: Reason? = nil
-    ) {
-        app.transport.setTLS(tls)
+    func replaceCredential(_ new: AppConfiguration.Credential, _ tls: TLSContext) {
+        transport.setTLS(tls)
+        let isRefused = credentialScopes.contains { scopes[$0].failing != nil }
         // Connections with tokens of another key must close. A certificate was presented at connection time and remains
         // valid.
-        if app.credential.keyIDs != new.tokenSources.map(\.keyID) || gate.app.isOpen {
-            app.transport.replaceConnections(reason: "another credential")
+        if credential.keyIDs != new.tokenSources.map(\.keyID) || isRefused || gate.block != nil {
+            transport.replaceConnections(reason: "another credential")
         }
-        let reason = reason ?? gate.app.reason
-        app.credential = AppCredential(new, jitter: app.lane.random(in: 0...300))
-        app.rules.use(new)
-        faults.evidence.recordOtherCredential()
-        faults.gate.app.block(configuration.wrongCertificate(new))
-        if new.tokenSources.isEmpty { app.transport.setProviderToken(nil) }
+        credential = AppCredential(new, jitter: lane.random(in: 0...300))
+        rules.use(new)
+        gate.block = configuration.wrongCertificate(new)
+        if new.tokenSources.isEmpty { transport.setProviderToken(nil) }
         tokens.keep()
-        // The next request shows whether the new credential has the fault of the old one.
-        faults.reopen(pausedFor: reason)
+        forgetScopes()
+    }
+
+    /// Adopts an operator's pause, or its end.
+    func recordPause(_ pause: PauseRecord?) {
+        let reason = pause.map { Reason(.init(text: $0.reason), detail: $0.detail) }
+        guard reason != gate.pause else { return }
+        let was = gate.pause
+        gate.pause = reason
+        if let reason {
+            lane.logOngoing(
+                .warning, "app_paused",
+                "the app is paused by an operator: \(reason.explanation); its jobs are deferred",
+                of: "app \(name)", metadata: logMetadata)
+        } else {
+            lane.logEnd(
+                "app_resumed", "the app is sending again", of: "app \(name)",
+                metadata: logMetadata.merging(was.map { ["was": "\($0.explanation)"] } ?? [:]) { $1 })
+            probeNow()
+        }
+        lane.reportSoon()
+        lane.schedulePump()
+    }
+
+    /// Sends a probe at once, because an operator resumed the app.
+    func probeNow() {
+        scopes.probeNow(app: scope, now: lane.now.milliseconds)
+        lane.schedulePump()
+    }
+
+    private func logBlock() {
+        guard let reason = gate.block, !isRemoved else { return }
+        lane.logOngoing(
+            .error, "app_blocked",
+            """
+            the app is paused, and nothing is sent for it until its certificate or its topic is changed: \
+            \(reason.explanation)
+            """, of: "app \(name)", metadata: logMetadata)
     }
 
     // MARK: Drain
 
     /// Abandons unsubmitted notifications and requests the outcomes of the others as soon as possible.
     func drain() {
-        waiting.dropUnsent()
+        dropUnsent()
         _ = close()
     }
 
     /// Closes all connections; unanswered requests end as uncertain.
-    func closeNow() { for transport in [app.transport] + retiring { transport.closeNow() } }
+    func closeNow() { for transport in [transport] + retiring { transport.closeNow() } }
 
-    func close() -> EventLoopFuture<Void> { app.transport.close() }
+    func close() -> EventLoopFuture<Void> { transport.close() }
+
+    // MARK: Notifications
+
+    /// Recreates the notification of a job with one token from the claimed bytes, because the transport consumes what
+    /// it is given.
+    /// - Returns: `nil` if the job can't be decoded.
+    /// - Throws: the reason for which the app, whose configuration may have changed, refuses it now.
+    func notification(ofJob id: JobID) throws(Reason) -> Notification? {
+        guard let job = lane.jobs[id].job else { return nil }
+        let identity = ledger.queue(of: id).identity(
+            of: job, claim: lane.jobs[id].claim, generation: lane.jobs[id].generation)
+        return try rules.notification(for: job, identity: identity, firstSeen: lane.jobs[id].firstSeen)
+    }
+
+    /// Returns the topic and push type with which a job's notifications are sent.
+    func address(of id: JobID) -> (topic: String, type: String) {
+        if let template = lane.jobs[id].fanOut?.template {
+            return (String(buffer: template.topic), template.pushType.rawValue)
+        }
+        do throws(Reason) {
+            if let notification = try notification(ofJob: id) {
+                return (String(buffer: notification.topic), notification.pushType.rawValue)
+            }
+        } catch {
+            // The app's configuration has changed since the job was accepted.
+        }
+        return (String(buffer: rules.topic), "unknown")
+    }
+
+    /// True if a job expires before it could be sent again.
+    func expires(_ id: JobID, _ job: Job, within delay: Int64) -> Bool {
+        guard let end = rules.end(of: job, firstSeen: lane.jobs[id].firstSeen) else { return false }
+        return ledger.queue(of: id).now + delay >= end
+    }
+
+    // MARK: Recipients
+
+    /// Returns the token of a notification as text; empty for a broadcast.
+    func token(of flight: FlightID, _ job: Job? = nil) -> ByteBuffer {
+        if let token = inFlight[flight].deviceToken { return token.hex }
+        guard let job = job ?? lane.jobs[inFlight[flight].job].job, let field = job.token else { return ByteBuffer() }
+        return DeviceToken.plain(job.text(field))
+    }
+
+    /// Returns the token or channel of a notification.
+    func recipient(of flight: FlightID) -> ByteBuffer? {
+        if let token = inFlight[flight].deviceToken { return token.hex }
+        return lane.jobs[inFlight[flight].job].job.flatMap(\.recipient)
+    }
+
+    // MARK: Accepting
+
+    /// Reserves capacity for a job whose tokens are being looked up.
+    func expect(_ notifications: Int) { line.unsubmitted += notifications }
+
+    /// Adds an expected job to the line, or defers it.
+    func accept(_ id: JobID) {
+        // A command or a pause may have arrived during the look-up.
+        if applyCommand(to: id) { return }
+        if ledger.queue(of: id).handsBack, lane.isWorking { return handBack(id) }
+        let now = lane.now
+        recordWork(now: now)
+        if !scopes.isQuiet || gate.pause != nil || gate.block != nil, case .wait(let obstacle) = decide(id, now: now),
+            !keepsCandidate(obstacle)
+        {
+            return deferUnsubmitted(id, obstacle.reason, delay: deferral(of: id, obstacle))
+        }
+        if !fleet.throttles.isEmpty, let delay = throttleDelay(of: id) {
+            return deferUnsubmitted(id, Reason(.throttled), delay: delay)
+        }
+        let count = lane.jobs[id].open
+        if let delay = rate.deferral(of: count, behind: line.unsubmitted - count) {
+            return deferUnsubmitted(id, Reason(.rateLimited), delay: delay)
+        }
+        line.ready.append(id, in: lane.jobs)
+    }
+
+    // MARK: Commands of operators
+
+    /// Ends or defers the unsubmitted notifications of a queue's jobs that operators have cancelled or paused.
+    func applyCommands(of queue: QueueContext) {
+        if !queue.commands.isEmpty {
+            for flight in inFlight.entries where flight.job.index >= 0 && isCancelled(flight.job, of: queue) {
+                queue.cancelledInFlight += 1
+            }
+        }
+        filterLine(of: queue) { applyCommand(to: $0) }
+        filterResends { flight in
+            guard isCancelled(inFlight[flight].job, of: queue) else { return false }
+            queue.cancelledInFlight -= 1
+            cancelResend(flight)
+            return true
+        }
+    }
+
+    /// Removes notifications that wait to be resent.
+    /// - Parameter leaves: ends or defers one; returns false if it stays.
+    private func filterResends(_ leaves: (FlightID) -> Bool) {
+        line.gatherResends(in: inFlight)
+        for isolation in line.resends.indices where !line.resends[isolation].isEmpty {
+            var resends = line.resends[isolation]
+            line.resends[isolation] = Line()
+            while let flight = resends.removeFirst(in: inFlight) {
+                if !leaves(flight) { line.resends[isolation].append(flight, in: inFlight) }
+            }
+        }
+    }
+
+    /// Defers the unsubmitted notifications of a paused queue's jobs.
+    func handBack(jobsOf queue: QueueContext) {
+        guard lane.isWorking else { return }
+        filterLine(of: queue) { id in
+            handBack(id)
+            return true
+        }
+    }
+
+    private func handBack(_ id: JobID) { deferUnsubmitted(id, Reason(.queuePaused), delay: 0) }
+
+    /// Removes jobs of a queue from the line.
+    /// - Parameter leaves: ends or defers a job; returns false if the job stays in the line.
+    private func filterLine(of queue: QueueContext, _ leaves: (JobID) -> Bool) {
+        var jobs = line.ready
+        line.ready = Line()
+        while let id = jobs.removeFirst(in: lane.jobs) {
+            if lane.jobs[id].queue == queue.id, leaves(id) { continue }
+            line.ready.append(id, in: lane.jobs)
+        }
+    }
+
+    private func isCancelled(_ id: JobID, of queue: QueueContext) -> Bool {
+        guard lane.jobs[id].queue == queue.id, let job = lane.jobs[id].job,
+            let (_, command) = queue.commands.command(for: job)
+        else { return false }
+        return command.cancels(job)
+    }
+
+    /// Ends or defers the unsubmitted notifications of a job that operators have cancelled or paused.
+    /// - Returns: false if the job may be sent.
+    private func applyCommand(to id: JobID) -> Bool {
+        let queue = ledger.queue(of: id)
+        guard !queue.commands.isEmpty, lane.isWorking, let job = lane.jobs[id].job,
+            let (target, command) = queue.commands.command(for: job)
+        else { return false }
+        switch command.state {
+        case .running: return false
+        case .cancelled where !command.cancels(job): return false
+        case .cancelled:
+            let isFanOut = lane.jobs[id].fanOut != nil
+            let (count, tokens) = takeUnsubmitted(id)
+            ledger.recordCancelled(isFanOut ? tokens : [job.recipient ?? ByteBuffer()], of: id, target, command)
+            ledger.close(count, of: id)
+        case .paused:
+            let delay = lane.random(in: RetryPolicy.campaignPause)
+            // A job that would expire first is deferred in smaller steps, because the pause may end sooner.
+            deferUnsubmitted(id, Reason(.campaignPaused), delay: expires(id, job, within: delay) ? 1000 : delay)
+        }
+        return true
+    }
+
+    /// Removes a job's unsubmitted notifications from the line's count.
+    /// - Returns: the number of notifications and, for a job with many tokens, the tokens as text.
+    private func takeUnsubmitted(_ id: JobID) -> (count: Int, tokens: [ByteBuffer]) {
+        let count = lane.jobs[id].unsubmitted
+        line.unsubmitted -= count
+        lane.jobs[id].notification = nil
+        lane.jobs[id].unsubmitted = 0
+        var tokens: [ByteBuffer] = []
+        if let fanOut = lane.jobs[id].fanOut {
+            while let field = fanOut.remaining.next() { tokens.append(fanOut.job.text(field)) }
+        }
+        return (count, tokens)
+    }
+
+    /// Ends a cancelled notification that waited to be resent.
+    func cancelResend(_ flight: FlightID) {
+        let id = inFlight[flight].job
+        guard let job = lane.jobs[id].job, let (target, command) = ledger.queue(of: id).commands.command(for: job)
+        else { return abandon(flight) }
+        let recipient = recipient(of: flight) ?? ByteBuffer()
+        if !fleet.throttles.isEmpty { fleet.throttles.recordEnd(recipient, now: ledger.queue(of: id).now) }
+        ledger.recordCancelled([recipient], of: id, target, command)
+        inFlight.remove(flight)
+        ledger.close(1, of: id)
+    }
+
+    /// Ends a notification that waited to be resent.
+    func endResend(_ flight: FlightID, as outcome: Outcome, _ reason: Reason) {
+        let id = inFlight[flight].job
+        ledger.record(outcome, reason, of: id, to: recipient(of: flight), wasSent: true)
+        inFlight.remove(flight)
+        ledger.close(1, of: id)
+    }
+
+    /// Ends an expected job whose only token is known to be invalid.
+    func suppress(_ id: JobID) {
+        ledger.recordSuppressed(of: id, to: lane.jobs[id].job.flatMap(\.recipient))
+        line.unsubmitted -= 1
+        lane.jobs[id].notification = nil
+        lane.jobs[id].unsubmitted = 0
+        ledger.close(1, of: id)
+    }
+
+    // MARK: Deferring
+
+    /// Defers jobs if the app can't send, so that they do not occupy the lane's capacity for other apps.
+    func deferWhatCannotBeSent() {
+        let now = lane.now
+        gate.recordConnection(isUsable: isConnected, now: now)
+        guard lane.isWorking, !line.isEmpty else { return }
+        recordWork(now: now)
+        guard gate.obstacle(now: now) != nil || !scopes.isQuiet else { return deferIsolated(now: now) }
+        filterResends { flight in
+            let id = inFlight[flight].job
+            let isFresh = lane.jobs[id].isFresh && !inFlight[flight].hasFailed
+            guard case .wait(let obstacle) = decide(id, isFresh: isFresh, now: now) else { return false }
+            deferResend(flight, obstacle.reason, delay: deferral(of: id, obstacle))
+            return true
+        }
+        let patience = isSlow ? Self.turnOfCandidate : Gate.patience
+        while let id = line.ready.first, now - lane.jobs[id].readySince > patience,
+            case .wait(let obstacle) = decide(id, now: now)
+        {
+            _ = line.ready.removeFirst(in: lane.jobs)
+            deferUnsubmitted(id, obstacle.reason, delay: deferral(of: id, obstacle))
+        }
+    }
+
+    /// True if a job waits in the lane as a candidate for a probe. Those of a slow job or group are set aside, so that they
+    /// hold no places; a wide scope keeps some, among which there may be a good one.
+    private func keepsCandidate(_ obstacle: Gate.Obstacle) -> Bool {
+        guard case .scope(let kind) = obstacle, kind > .group else { return false }
+        return line.ready.count < Self.candidates
+    }
+
+    /// Returns the milliseconds for which a job is deferred because of an obstacle.
+    private func deferral(of id: JobID, _ obstacle: Gate.Obstacle) -> Int64 {
+        guard case .scope(let kind) = obstacle else { return lane.random(in: obstacle.deferral) }
+        // Jobs of a lane that can send nothing else stay in the queue, except candidates, which make room for others.
+        if kind > .group, line.ready.count <= Self.candidates, lane.isWaiting() {
+            return lane.random(in: obstacle.deferral)
+        }
+        return scopes.setAside(place(of: id)[kind], now: lane.now.milliseconds, share: lane.jitter)
+    }
+
+    /// Defers isolated notifications if no connection for them can be made, or those that have one get no answers.
+    private func deferIsolated(now: NIODeadline) {
+        guard line.isolatedCount > 0, now - line.isolatedMoved > Gate.patience else { return }
+        let reason = Reason(RequestFailure.lostWithOthers("its next connection is not ready yet"))
+        filterResends { flight in
+            guard inFlight[flight].isolation != .shared else { return false }
+            deferResend(flight, reason, delay: lane.random(in: 2000...10_000))
+            return true
+        }
+    }
+
+    /// Defers all unsubmitted notifications of a job, or ends them if they would expire first.
+    private func deferUnsubmitted(_ id: JobID, _ reason: Reason, delay: Int64) {
+        guard let job = lane.jobs[id].job, !expires(id, job, within: delay) else {
+            return expireUnsubmitted(id, reason)
+        }
+        let (count, tokens) = takeUnsubmitted(id)
+        putBack(
+            .deferred, count, reason, tokens: tokens, of: id, delay: delay,
+            recipients: recipients(of: id, tokens: tokens))
+        ledger.close(count, of: id)
+    }
+
+    /// Ends all unsubmitted notifications of a job, because it has expired or would before it could be sent.
+    /// - Parameter reason: the reason for which it waits.
+    func expireUnsubmitted(_ id: JobID, _ reason: Reason) {
+        let (count, tokens) = takeUnsubmitted(id)
+        let recipients = recipients(of: id, tokens: tokens)
+        for index in 0..<count {
+            let recipient = recipients.indices.contains(index) ? recipients[index] : nil
+            ledger.record(.expired, reason, of: id, to: recipient, wasSent: false)
+        }
+        ledger.close(count, of: id)
+    }
+
+    /// Returns the recipients of a job's unsubmitted notifications.
+    /// - Parameter tokens: the tokens of a job with many, as text.
+    private func recipients(of id: JobID, tokens: [ByteBuffer]) -> [ByteBuffer] {
+        guard lane.jobs[id].fanOut == nil else { return tokens.map(DeviceToken.plain) }
+        return lane.jobs[id].job.flatMap(\.recipient).map { [$0] } ?? []
+    }
+
+    /// Defers one notification of a job, or ends it if it would expire first.
+    /// - Parameter isolation: that of a notification that was in flight when a connection was lost. Any lane must isolate it
+    ///   again, so it returns with this failure, which spends no attempt, and not with the reason of the deferral.
+    func deferNotification(
+        _ token: ByteBuffer, of id: JobID, _ job: Job, _ reason: Reason, delay: Int64, isolation: Isolation = .shared
+    ) {
+        guard !expires(id, job, within: delay) else {
+            return ledger.record(.expired, reason, of: id, to: token, wasSent: false)
+        }
+        guard isolation == .shared else {
+            return putBack(
+                .retried, 1, Reason(RequestFailure.lostWithOthers("")), tokens: [token], of: id, delay: delay,
+                recipients: [token], attempt: .never)
+        }
+        putBack(.deferred, 1, reason, tokens: [token], of: id, delay: delay, recipients: [token])
+    }
+
+    /// Returns notifications to the queue; see
+    /// ``Ledger/record(_:_:_:status:tokens:of:delay:recipients:attempt:)``.
+    func putBack(
+        _ postponement: Postponement, _ count: Int, _ reason: Reason, status: Int? = nil, tokens: [ByteBuffer],
+        of id: JobID, delay: Int64, recipients: @autoclosure () -> [ByteBuffer],
+        attempt: Settlement.AttemptRule? = nil
+    ) {
+        ledger.record(
+            postponement, count, reason, status: status, tokens: tokens, of: id, delay: delay,
+            recipients: recipients(), attempt: attempt)
+    }
+
+    /// Defers a notification that waited to be resent.
+    private func deferResend(_ flight: FlightID, _ reason: Reason, delay: Int64) {
+        let id = inFlight[flight].job
+        guard let job = lane.jobs[id].job else { return abandon(flight) }
+        let token = token(of: flight, job)
+        if !fleet.throttles.isEmpty { fleet.throttles.recordEnd(token, now: ledger.queue(of: id).now) }
+        deferNotification(token, of: id, job, reason, delay: delay, isolation: inFlight[flight].isolation)
+        inFlight.remove(flight)
+        ledger.close(1, of: id)
+    }
+
+    /// Gives back a notification that was sent, and must be sent again, because the lane is ending. A job with one token
+    /// keeps its identity, even if the server said that it had not processed it, in case that was wrong; and its count of
+    /// possible duplicates. The gateway knows no identities: if it certainly accepted nothing, the claim is released.
+    func abandon(_ flight: FlightID) {
+        let id = inFlight[flight].job
+        let mayBeAccepted = lane.jobs[id].tally?.possibleDuplicates ?? 0 > 0
+        let isReleased = configuration.usesGateway && lane.jobs[id].fanOut == nil && !mayBeAccepted
+        if !isReleased, let job = lane.jobs[id].job {
+            deferNotification(
+                token(of: flight, job), of: id, job, Reason(.drained), delay: 0, isolation: inFlight[flight].isolation)
+        } else {
+            lane.jobs[id].isAbandoned = true
+        }
+        inFlight.remove(flight)
+        ledger.close(1, of: id)
+    }
+
+    /// Abandons unsubmitted notifications. A job with one token is still among the lane's claims, which are released;
+    /// of a job with many, the remaining tokens are returned to the queue.
+    func dropUnsent() {
+        while let id = line.ready.removeFirst(in: lane.jobs) {
+            if lane.jobs[id].fanOut != nil {
+                deferUnsubmitted(id, Reason(.drained), delay: 0)
+            } else {
+                line.unsubmitted -= 1
+                lane.jobs[id].isAbandoned = true
+                ledger.close(1, of: id)
+            }
+        }
+        filterResends { flight in
+            abandon(flight)
+            return true
+        }
+    }
+
+    // MARK: Throttled devices
+
+    private func throttleDelay(of id: JobID) -> Int64? {
+        guard !lane.jobs[id].isOnChannel, let token = lane.jobs[id].notification?.deviceToken.hex else { return nil }
+        return throttleDelay(of: token, id)
+    }
+
+    /// Returns the milliseconds for which a notification must wait for its device; `nil` if it need not.
+    func throttleDelay(of token: ByteBuffer, _ id: JobID) -> Int64? {
+        let now = ledger.queue(of: id).now
+        let isReturning = lane.jobs[id].job?.envelope.isWrapped ?? false
+        switch fleet.throttles.decide(token, isReturning: isReturning, now: now) {
+        case .send: return nil
+        case .wait(let until): return until - now
+        }
+    }
+
+    // MARK: Dispatching
+
+    /// The maximum number of notifications that are submitted for one job before another job's turn.
+    private static let turn = 32
+    /// The time after which a job that waits is checked for its expiration before it is submitted.
+    private static let freshness = TimeAmount.seconds(1)
+    /// The number of waiting jobs among which a probe is chosen.
+    private static let longestSearch = 200
+
+    /// Submits all that can be submitted now.
+    func dispatch() {
+        guard credential.canSend else { return }
+        let now = lane.now
+        if line.isolatedCount > 0 {
+            dispatchResends(in: .withFew, now: now)
+            dispatchResends(in: .alone, now: now)
+        }
+        if transport.isDormant {
+            // The lane dispatches again once there is a connection.
+            if !line.ready.isEmpty || line.resendCount > 0 { transport.requestCapacity() }
+            return
+        }
+        line.gatherResends(in: inFlight)
+        dispatchResends(in: .shared, now: now)
+        guard !line.ready.isEmpty else { return }
+        gate.recordConnection(isUsable: isConnected, now: now)
+        switch gate.obstacle(now: now) {
+        case nil: scopes.isQuiet ? dispatchReady(now: now) : isSlow ? dispatchProbes(now: now) : dispatchAround(now: now)
+        case .noConnection: transport.requestCapacity()
+        case .paused, .blocked, .scope: break
+        }
+    }
+
+    /// Submits all that is ready.
+    private func dispatchReady(now: NIODeadline) {
+        var free = min(transport.capacity, rate.available(now: now))
+        while free > 0, let id = line.ready.removeFirst(in: lane.jobs) {
+            let submission = submit(id, atMost: min(Self.turn, free), now: now)
+            free -= submission.submitted
+            rate.spent(submission.submitted)
+            // Despite its capacity, for example because a connection was lost and the loss is not yet reported.
+            if submission.isRefused { break }
+        }
+        guard !line.ready.isEmpty else { return }
+        rate.reserve(waiting: line.unsubmitted)
+        // Jobs claimed ahead will have a stream soon, even if the pace has fallen since, so they need no other
+        // connection.
+        if transport.capacity == 0, line.unsubmitted > 2 * line.pace.ahead {
+            transport.requestCapacity()
+        }
+    }
+
+    /// Submits what is ready except for the jobs of slow jobs and groups, which send one probe at a time. The rest of these is
+    /// set aside.
+    private func dispatchAround(now: NIODeadline) {
+        var free = min(transport.capacity, rate.available(now: now))
+        while free > 0, let id = line.ready.removeFirst(in: lane.jobs) {
+            let decision = decide(id, now: now)
+            if case .wait(let obstacle) = decision {
+                deferUnsubmitted(id, obstacle.reason, delay: deferral(of: id, obstacle))
+                continue
+            }
+            let submission = submit(id, atMost: decision == .probe ? 1 : min(Self.turn, free), now: now)
+            free -= submission.submitted
+            rate.spent(submission.submitted)
+            if submission.isRefused { break }
+        }
+        guard !line.ready.isEmpty else { return }
+        rate.reserve(waiting: line.unsubmitted)
+        if transport.capacity == 0 { transport.requestCapacity() }
+    }
+
+    /// Submits probes of the app, its credential or its endpoint: fresh notifications, alternately the newest and the one
+    /// that waits longest, and retries if no fresh one can go.
+    private func dispatchProbes(now: NIODeadline) {
+        while min(transport.capacity, rate.available(now: now)) > 0, let id = takeProbe(now: now) {
+            let submission = submit(id, atMost: 1, now: now)
+            rate.spent(submission.submitted)
+            if submission.isRefused { break }
+        }
+        guard !line.ready.isEmpty else { return }
+        rate.reserve(waiting: line.unsubmitted)
+        if transport.capacity == 0 { transport.requestCapacity() }
+    }
+
+    /// Removes the job from the line whose notification is the next probe, if one may go now.
+    private func takeProbe(now: NIODeadline) -> JobID? {
+        var candidates: [Scopes.Candidate] = []
+        var ends: [(oldest: JobID, newest: JobID)] = []
+        var retry: JobID?
+        var (next, left) = (line.ready.first, Self.longestSearch)
+        while let id = next, left > 0 {
+            next = lane.jobs[id].next < 0 ? nil : JobID(index: lane.jobs[id].next)
+            left -= 1
+            guard lane.jobs[id].isFresh else {
+                if retry == nil, decide(id, now: now) == .probe { retry = id }
+                continue
+            }
+            let (place, at) = (place(of: id), lane.jobs[id].readySince.milliseconds)
+            if let known = candidates.firstIndex(where: { $0.place == place }) {
+                candidates[known].newest = at
+                ends[known].newest = id
+            } else {
+                candidates.append(Scopes.Candidate(place: place, oldest: at, newest: at))
+                ends.append((id, id))
+            }
+        }
+        guard let (index, newest) = scopes.choose(candidates, now: now.milliseconds) else {
+            if let retry { line.ready.remove(retry, in: lane.jobs) }
+            return retry
+        }
+        let id = newest ? ends[index].newest : ends[index].oldest
+        line.ready.remove(id, in: lane.jobs)
+        return id
+    }
+
+    /// The result of an attempt to submit notifications of a job.
+    private struct Submission {
+        var submitted = 0
+        /// True if the transport refused one. The job is then the first of the line again.
+        var isRefused = false
+    }
+
+    /// Submits notifications of a job that was removed from the line.
+    /// - Parameters:
+    ///   - limit: the maximum number of notifications.
+    private func submit(_ id: JobID, atMost limit: Int, now: NIODeadline) -> Submission {
+        if hasExpired(id, now: now) {
+            expireUnsubmitted(id, Reason(.expired))
+            return Submission()
+        }
+        return lane.jobs[id].fanOut == nil ? submitOnly(id) : submitSome(id, atMost: limit)
+    }
+
+    /// Submits the notification of a job with one token, or ends the job if the app, whose configuration may have changed
+    /// since, refuses it now.
+    private func submitOnly(_ id: JobID) -> Submission {
+        var submission = Submission()
+        do throws(Reason) {
+            var next = lane.jobs[id].notification.take()
+            // An earlier refusal consumed it.
+            if next == nil { next = try notification(ofJob: id) }
+            if let notification = next.take() {
+                guard submit(consume notification, of: id, token: nil) else {
+                    line.ready.prepend(id, in: lane.jobs)
+                    return Submission(isRefused: true)
+                }
+                submission.submitted = 1
+            } else {
+                // It was decoded when it was claimed. Should decoding fail now, the claim is left to be recovered.
+                lane.jobs[id].isAbandoned = true
+            }
+        } catch {
+            ledger.record(.dead, error, of: id, to: lane.jobs[id].job.flatMap(\.recipient), wasSent: false)
+        }
+        lane.jobs[id].unsubmitted = 0
+        line.unsubmitted -= 1
+        if submission.submitted == 0 { ledger.close(1, of: id) }
+        return submission
+    }
+
+    /// Submits some notifications of a job with many tokens and ends those with invalid tokens. The rest of the job
+    /// moves to the end of the line, so that small jobs need not wait for it.
+    private func submitSome(_ id: JobID, atMost limit: Int) -> Submission {
+        guard let fanOut = lane.jobs[id].fanOut else { return Submission() }
+        var (submission, ended) = (Submission(), 0)
+        while submission.submitted < limit {
+            guard let field = fanOut.remaining.next() else { break }
+            let text = fanOut.job.text(field)
+            if !fanOut.suppressed.isEmpty, fanOut.suppressed.contains(fanOut.position) {
+                ledger.recordSuppressed(of: id, to: DeviceToken.plain(text))
+                ended += 1
+            } else {
+                do throws(Reason) {
+                    let token = try rules.deviceToken(text)
+                    if !fleet.throttles.isEmpty, let delay = throttleDelay(of: token.hex, id) {
+                        deferNotification(token.hex, of: id, fanOut.job, Reason(.throttled), delay: delay)
+                        ended += 1
+                    } else {
+                        guard submit(fanOut.notification(to: token), of: id, token: token) else {
+                            fanOut.remaining.putBack(field)
+                            submission.isRefused = true
+                            break
+                        }
+                        submission.submitted += 1
+                    }
+                } catch {
+                    ledger.record(.dead, error, of: id, to: text, wasSent: false)
+                    ended += 1
+                }
+            }
+            fanOut.position += 1
+        }
+        line.unsubmitted -= submission.submitted + ended
+        lane.jobs[id].unsubmitted -= submission.submitted + ended
+        if submission.isRefused {
+            line.ready.prepend(id, in: lane.jobs)
+        } else if lane.jobs[id].unsubmitted > 0 {
+            line.ready.append(id, in: lane.jobs)
+        }
+        ledger.close(ended, of: id)
+        return submission
+    }
+
+    private func submit(_ notification: consuming Notification, of id: JobID, token: DeviceToken?) -> Bool {
+        let flight = inFlight.insert()
+        inFlight[flight].job = id
+        inFlight[flight].deviceToken = token
+        if lane.jobs[id].isolation != .shared {
+            // It is made again when it is its turn on a connection apart.
+            inFlight[flight].isolation = lane.jobs[id].isolation
+            line.sendAgain(flight, in: inFlight, now: lane.now)
+            lane.schedulePump()
+            return true
+        }
+        stamp(&inFlight[flight])
+        guard transport.submit(consume notification, tag: UInt64(flight.index), in: .shared) else {
+            inFlight.remove(flight)
+            return false
+        }
+        if !scopes.isQuiet { recordProbe(flight) }
+        ledger.recordSubmission(of: id, isFirst: true)
+        return true
+    }
+
+    private func dispatchResends(in isolation: Isolation, now: NIODeadline) {
+        while let flight = line.resends[isolation.rawValue].first {
+            let isFresh = lane.jobs[inFlight[flight].job].isFresh && !inFlight[flight].hasFailed
+            switch decide(inFlight[flight].job, isFresh: isFresh, now: now) {
+            case .send, .probe, .wait(.noConnection): break
+            // The rest is deferred with the app's other jobs.
+            case .wait: return
+            }
+            let hasExpired = hasExpired(inFlight[flight].job, now: now)
+            guard hasExpired || transport.capacity(in: isolation) > 0 else {
+                return transport.requestCapacity(in: isolation)
+            }
+            _ = line.resends[isolation.rawValue].removeFirst(in: inFlight)
+            guard !hasExpired else {
+                endResend(flight, as: .expired, Reason(.expired))
+                continue
+            }
+            guard let notification = notificationToResend(flight) else { continue }
+            guard transport.submit(notification, tag: UInt64(flight.index), in: isolation) else {
+                return line.resends[isolation.rawValue].prepend(flight, in: inFlight)
+            }
+            line.isolatedMoved = now
+            stamp(&inFlight[flight])
+            if !scopes.isQuiet { recordProbe(flight) }
+            rate.spent(1)
+            ledger.recordSubmission(of: inFlight[flight].job, isFirst: false)
+        }
+    }
+
+    /// Records that a submitted notification probes slow scopes, if it does.
+    private func recordProbe(_ flight: FlightID) {
+        let id = inFlight[flight].job
+        inFlight[flight].probed = scopes.recordSubmission(
+            at: place(of: id), isFresh: lane.jobs[id].isFresh && !inFlight[flight].hasFailed, now: lane.now.milliseconds)
+    }
+
+    /// Recreates a notification that was removed from the line, or ends it.
+    private func notificationToResend(_ flight: FlightID) -> Notification? {
+        do throws(Reason) {
+            let again = try notification(of: flight)
+            if again == nil { abandon(flight) }
+            return again
+        } catch {
+            endResend(flight, as: .dead, error)
+            return nil
+        }
+    }
+
+    /// Records the credential and time of a submission.
+    private func stamp(_ entry: inout InFlight) {
+        entry.providerTokenIssuedAt = credential.providerTokenIssuedAt
+        entry.key = UInt8(truncatingIfNeeded: credential.keyIndex)
+        entry.submittedAt = lane.metrics.time()
+    }
+
+    /// Recreates a submitted notification.
+    /// - Returns: `nil` if its job can't be decoded.
+    /// - Throws: the reason for which the app, whose configuration may have changed, refuses it now.
+    private func notification(of flight: FlightID) throws(Reason) -> Notification? {
+        let id = inFlight[flight].job
+        if let fanOut = lane.jobs[id].fanOut { return inFlight[flight].deviceToken.map(fanOut.notification(to:)) }
+        return try notification(ofJob: id)
+    }
+
+    /// True if a job has expired while it waited in this process. APNs would still deliver a call, whose `apns-expiration`
+    /// is 0.
+    private func hasExpired(_ id: JobID, now: NIODeadline) -> Bool {
+        guard now - lane.jobs[id].readySince > Self.freshness, let job = lane.jobs[id].job else { return false }
+        return expires(id, job, within: 0)
+    }
+
+    // MARK: Answers
+
+    /// The beginning of 2008, before APNs existed, in milliseconds since 1970.
+    private static let firstYear: Int64 = 1_199_145_600_000
+    /// The maximum number of milliseconds by which APNs' clock may be ahead of Redis'.
+    private static let clockDifference: Int64 = 1000
+    /// The interval at which a second try, or a further refused connection, is a matter of its own.
+    private static let secondTryInterval = TimeAmount.minutes(1)
+
+    /// A notification whose request has ended, with its job decoded.
+    private struct Attempt {
+        let flight: FlightID
+        let id: JobID
+        let job: Job
+        /// The status of the answer, if there was one.
+        let status: Int?
+        let uniqueID: APNSID?
+        /// The token as text; empty for a broadcast.
+        let token: ByteBuffer
+        /// The token, or the channel.
+        var recipient: ByteBuffer? { token.readableBytes > 0 ? token : job.recipient }
+    }
+
+    var keepsUniqueIDs: Bool { ledger.wantsAnswers }
+
+    func transportChanged(_: any Transport) { lane.pump() }
+
+    func gateway(dropped count: Int, refusing token: ByteBuffer?, with status: GatewayStatus) {
+        dropped += count
+        // The notification counts as delivered already; all that remains is to stop sending to the token.
+        guard let token, case .tokenSuspect(let reason) = Verdict(.refused(status), topic: .app) else { return }
+        let address = lane.scopes.address(rules.topic, PushType.alert.rawValue, of: scope, now: lane.now.milliseconds)
+        let place = ScopePlace(group: address, app: scope, endpoint: endpointScope)
+        scopes.recordBadToken(token.hashValue, at: place)
+        guard scopes.judgeToken(at: place, now: lane.now.milliseconds) == .believed else { return }
+        let invalid = InvalidToken(
+            token: token, at: lane.wallClock() * 1000, reason: reason.code.text, topic: rules.topic,
+            environment: configuration.environment, source: .gateway)
+        fleet.store.invalidTokens.mark([invalid]) { [self] in fleet.recordWrite(.invalidTokens, $0) }
+    }
+
+    func transport(_: any Transport, completed tag: UInt64, with result: RequestResult) {
+        let flight = FlightID(index: Int(tag))
+        let id = inFlight[flight].job
+        line.pace.requestEnded()
+        let verdict = Verdict(result, topic: lane.jobs[id].topicSource, isOnChannel: lane.jobs[id].isOnChannel)
+        let time = lane.metrics.time() &- inFlight[flight].submittedAt
+        if lane.jobs[id].isTraced { RequestTrace(flight, result, time: time, self)?.record() }
+        if result.isAnswer {
+            if lane.metrics.measuresTimes { lane.metrics.sendTimes.record(time, row: self.id.index) }
+            lane.metrics.minutes.record(answer: Int(time / 1000), queue: lane.jobs[id].queue.index)
+        }
+        let place = place(of: id, key: Int(inFlight[flight].key))
+        let isFresh = lane.jobs[id].isFresh && !inFlight[flight].hasFailed
+        if !scopes.isQuiet { endProbe(flight, place, isFresh: isFresh, result) }
+        if case .delivered = verdict {
+            scopes.recordDelivery(at: place, isFresh: isFresh, now: lane.metrics.milliseconds)
+            if scopes.hasChanges { reportScopes() }
+            if !lacksIDs, result.lacksID { logMissingID() }
+            if inFlight[flight].isSecondTry { secondTryAccepted() }
+            if !fleet.throttles.isEmpty {
+                fleet.throttles.recordEnd(token(of: flight), now: ledger.queue(of: id).now)
+            }
+            ledger.record(
+                .delivered, status: result.status, of: id, to: recipient(of: flight), wasSent: true,
+                uniqueID: result.uniqueID)
+            inFlight.remove(flight)
+            return ledger.close(1, of: id)
+        }
+        // It was decoded when it was claimed. Should decoding fail now, the claim is left to be recovered.
+        guard let job = lane.jobs[id].job else { return abandon(flight) }
+        let attempt = Attempt(
+            flight: flight, id: id, job: job, status: result.status, uniqueID: result.uniqueID,
+            token: token(of: flight, job))
+        let finding = finding(verdict, result, of: attempt, place, isFresh: isFresh)
+        hear(verdict, finding, of: attempt, place, isFresh: isFresh)
+        let explained = explained(verdict, of: id)
+        log(explained, finding, of: attempt)
+        if carryOut(Disposition(explained, facts(of: attempt, finding, place)), for: attempt, place) {
+            inFlight.remove(flight)
+            ledger.close(1, of: id)
+        }
+        if scopes.hasChanges { reportScopes() }
+    }
+
+    /// Records the end of a request that may have been a probe.
+    private func endProbe(_ flight: FlightID, _ place: ScopePlace, isFresh: Bool, _ result: RequestResult) {
+        if !inFlight[flight].probed.isEmpty {
+            scopes.recordEnd(inFlight[flight].probed, at: place, isFresh: isFresh)
+            inFlight[flight].probed = []
+        }
+        // An answer ends the silence, whatever it says.
+        if result.isAnswer, scopes.isSilent(endpointScope) { scopes.endSilence(endpointScope) }
+        lane.schedulePump()
+    }
+
+    /// Has the scopes hear an answer.
+    private func hear(
+        _ verdict: Verdict, _ finding: Disposition.Finding, of attempt: Attempt, _ place: ScopePlace, isFresh: Bool
+    ) {
+        let now = lane.metrics.milliseconds
+        var bearing = Bearing(verdict)
+        // A connection that was refused again is a credential that is refused.
+        if case .retireConnection(let reason) = verdict, finding == .none { bearing = Bearing(.refused(reason: reason)) }
+        // Another connection or key shows whether it concerns more than that.
+        if finding == .secondTry { bearing.concerns = [] }
+        let wasSlow = place.credential >= 0 && scopes[place.credential].fresh.isSlow
+        if !bearing.proves.isEmpty { scopes.recordProof(bearing.proves, at: place, isFresh: isFresh, now: now) }
+        guard !bearing.concerns.isEmpty else { return }
+        scopes.recordFailure(bearing.concerns, at: place, isFresh: isFresh, now: now)
+        // APNs remembers for each connection what it was first used for, so the end of a fault may show only on a new one
+        // (Apple, "Establishing a token-based connection to APNs").
+        guard bearing.concerns.contains(.credential), place.credential >= 0, scopes[place.credential].fresh.isSlow,
+            !configuration.usesGateway
+        else { return }
+        if !wasSlow || isFresh { transport.retireConnections(reason: "the credential is refused") }
+        if !wasSlow, case .refused(let reason) = verdict, reason.concernsKey {
+            tokens.changeKey(from: inFlight[attempt.flight].key, reason)
+        }
+    }
+
+    // MARK: Facts
+
+    private func facts(
+        of attempt: Attempt, _ finding: Disposition.Finding, _ place: ScopePlace
+    ) -> Disposition.Facts {
+        let (id, entry) = (attempt.id, inFlight[attempt.flight])
+        let isKeyProved = place.credential >= 0 && scopes[place.credential].fresh.provedAt > lane.metrics.milliseconds - 10_000
+        return Disposition.Facts(
+            job: attempt.job, policy: lane.configuration.retry, jitter: lane.jitter, now: ledger.queue(of: id).now,
+            firstSeen: lane.jobs[id].firstSeen,
+            hasEnd: rules.end(of: attempt.job, firstSeen: lane.jobs[id].firstSeen) != nil,
+            isEndpointSlow: !scopes.isQuiet
+                && (scopes.isSilent(endpointScope) || scopes[endpointScope].fresh.isSlow) || gate.pause != nil,
+            isWorking: lane.isWorking, resends: Int(entry.resends), isolation: entry.isolation,
+            hasOtherKey: !isKeyProved && entry.resends < Disposition.maximumResends
+                && credential.hasKey(otherThan: entry.key), finding: finding)
+    }
+
+    /// Returns what the lane concludes from an answer and earlier ones.
+    private func finding(
+        _ verdict: Verdict, _ result: RequestResult, of attempt: Attempt, _ place: ScopePlace, isFresh: Bool
+    ) -> Disposition.Finding {
+        switch verdict {
+        case .tokenSuspect:
+            // A second report of the same token says nothing new.
+            if isFresh { scopes.recordBadToken(attempt.token.hashValue, at: place) }
+            return .badToken(scopes.judgeToken(at: place, now: lane.metrics.milliseconds))
+        case .pushTypeRefused: return .pushType(isPlainAccepted: isPlainTopicAccepted)
+        case .retireConnection(let reason): return refusedConnection(of: attempt, result, reason)
+        case .refused: return mayTryAgain(attempt, place) ? .secondTry : .none
+        case .delivered, .tokenInvalid, .retry, .serverError, .throttled, .resend, .resendApart, .resendUncertain,
+            .misconfigured, .deferred, .unknown, .unexplained, .dead:
+            return .none
+        }
+    }
+
+    /// True if APNs has accepted the app's topic without the suffix of a push type.
+    private var isPlainTopicAccepted: Bool {
+        PushType.allCases.contains { type in
+            guard type.topicSuffix.isEmpty, addresses[type.place] >= 0 else { return false }
+            return scopes[addresses[type.place]].accepted > 0
+        }
+    }
+
+    /// True if a refused request is sent again on a connection of its own: one per minute, until the credential is slow.
+    private func mayTryAgain(_ attempt: Attempt, _ place: ScopePlace) -> Bool {
+        guard !configuration.usesGateway, lane.isWorking, !inFlight[attempt.flight].isSecondTry,
+            place.credential < 0 || !scopes[place.credential].fresh.isSlow,
+            lane.now - triedAgainAt >= Self.secondTryInterval
+        else { return false }
+        triedAgainAt = lane.now
+        inFlight[attempt.flight].isSecondTry = true
+        return true
+    }
+
+    /// The older connections are at fault: APNs accepted on a younger one what it had refused.
+    private func secondTryAccepted() { transport.retireConnections(reason: "APNs refuses requests on it") }
+
+    /// Records an answer after which a connection is retired, and renews the provider token if it has expired.
+    /// - Returns: `.none` if another connection does not help.
+    private func refusedConnection(
+        of attempt: Attempt, _ result: RequestResult, _ reason: Reason
+    ) -> Disposition.Finding {
+        let isExpired = reason.code == .apns(.expiredProviderToken)
+        let isRenewed = isExpired && tokens.renew(attempt.flight)
+        // Once for each notification: if another connection does not help, the credential is refused.
+        guard inFlight[attempt.flight].resends == 0, case .response(let response) = result else { return .none }
+        let number = response.connection?.number ?? 0
+        if let refused, number <= refused.newest { return .connectionRetired }
+        if let refused, lane.now - refused.at < Self.secondTryInterval { return .none }
+        refused = (response.connection?.newest ?? 0, lane.now)
+        lane.logThrottled(
+            .warning, "connection_refused", "APNs refuses all requests on a connection; replacing it",
+            kind: "connection \(name) \(reason.code.text)",
+            metadata: logMetadata.merging(["reason": "\(reason.code.text)"]) { $1 })
+        return isExpired && !isRenewed ? .none : .connectionRetired
+    }
+
+    /// Returns a verdict whose reason names the topic and the push type that APNs refuses.
+    private func explained(_ verdict: Verdict, of id: JobID) -> Verdict {
+        guard case .pushTypeRefused(let reason) = verdict else { return verdict }
+        let (topic, type) = address(of: id)
+        return .pushTypeRefused(
+            reason: Reason(
+                reason.code,
+                detail:
+                    "APNs refuses the topic \(topic) of the push type \(type); is the credential for this push type?"))
+    }
+
+    // MARK: Consequences
+
+    /// - Returns: false if the notification has not ended, because it is resent at once or abandoned.
+    private func carryOut(_ disposition: Disposition, for attempt: Attempt, _ place: ScopePlace) -> Bool {
+        let (flight, id) = (attempt.flight, attempt.id)
+        if case .changeKey(let reason) = disposition.app { tokens.changeKey(from: inFlight[flight].key, reason) }
+        let now = ledger.queue(of: id).now
+        var due = now
+        switch disposition.device {
+        case .keep: break
+        case .release: if !fleet.throttles.isEmpty { fleet.throttles.recordEnd(attempt.token, now: now) }
+        case .throttle(let delay):
+            due = fleet.throttles.recordThrottle(attempt.token, retryAt: now + delay, now: now)
+            fleet.store.throttledTokens.add(attempt.token, until: due) { [self] in
+                fleet.recordWrite(.throttledTokens, $0)
+            }
+        }
+        switch disposition.notification {
+        case .end(let outcome, let reason, let cause):
+            ledger.record(
+                outcome, reason, cause: cause, status: attempt.status, of: id,
+                to: outcome == .dead ? attempt.token : attempt.recipient, wasSent: true, uniqueID: attempt.uniqueID)
+        case .markInvalid(let reason, let since): markInvalid(attempt, reason, since: since)
+        case .postpone(let kind, let reason, let delay, let rule):
+            let milliseconds =
+                switch delay {
+                case .milliseconds(let milliseconds): milliseconds
+                case .behindDevice: due - now
+                }
+            guard !expires(id, attempt.job, within: milliseconds) else {
+                ledger.record(.expired, reason, status: attempt.status, of: id, to: attempt.recipient, wasSent: true)
+                break
+            }
+            if disposition.isUncertain { ledger.recordPossibleDuplicate(of: id) }
+            describe(attempt, reason, place)
+            putBack(
+                kind, 1, reason, status: attempt.status, tokens: [attempt.token], of: id, delay: milliseconds,
+                recipients: attempt.recipient.map { [$0] } ?? [], attempt: rule)
+        case .resend(let reason, let isolation, let counts):
+            if let isolation {
+                inFlight[flight].isolation = isolation
+            }
+            if disposition.isUncertain { ledger.recordPossibleDuplicate(of: id) }
+            resend(attempt, reason, counts: counts)
+            return false
+        }
+        return true
+    }
+
+    // MARK: Outcomes
+
+    /// Marks a token as invalid.
+    /// - Parameter since: the time given by APNs, in milliseconds since 1970. Ignored if it is more than a second in
+    ///   the future, because then no later registration could follow it, or before APNs existed.
+    private func markInvalid(_ attempt: Attempt, _ reason: Reason, since: Int64?) {
+        let id = attempt.id
+        let now = ledger.queue(of: id).now
+        let latest = max(Self.firstYear, now + Self.clockDifference)
+        let at = since.flatMap { (Self.firstYear...latest).contains($0) ? $0 : nil } ?? now
+        ledger.record(
+            invalid: InvalidToken(
+                token: attempt.token, at: at, reason: reason.code.text,
+                topic: ByteBuffer(string: address(of: id).topic),
+                environment: configuration.environment, source: configuration.usesGateway ? .gateway : .apns),
+            reason, status: attempt.status, of: id)
+    }
+
+    // MARK: Resending
+
+    /// Resends a notification at once.
+    /// - Parameter counts: false if the resend does not count towards the maximum.
+    private func resend(_ attempt: Attempt, _ reason: Reason, counts: Bool = true) {
+        guard lane.isWorking else { return abandon(attempt.flight) }
+        if counts { inFlight[attempt.flight].resends += 1 }
+        let queue = ledger.queue(of: attempt.id)
+        if !queue.commands.isEmpty, queue.commands.command(for: attempt.job)?.command.cancels(attempt.job) == true {
+            return cancelResend(attempt.flight)
+        }
+        ledger.recordResent(reason, of: attempt.id)
+        line.sendAgain(attempt.flight, in: inFlight, now: lane.now)
+        lane.schedulePump()
+    }
+
+    // MARK: Log
+
+    private func logMissingID() {
+        lacksIDs = true
+        lane.logThrottled(
+            .warning, "answers_without_id",
+            """
+            the server's answers have no apns-id, unlike those of APNs; a proxy may remove it. They count as delivered
+            """, kind: "no apns-id \(name)", metadata: logMetadata)
+    }
+
+    /// Logs an answer about which operators should know more than its outcome.
+    private func log(_ verdict: Verdict, _ finding: Disposition.Finding, of attempt: Attempt) {
+        switch verdict {
+        case .retry(let reason, _, _) where reason.isLostConnection && inFlight[attempt.flight].isolation == .alone:
+            lane.logThrottled(
+                .warning, "notification_cuts_connection",
+                """
+                APNs, or a proxy on the way, closed the connection on which a notification was sent alone; it is \
+                retried, always alone
+                """, kind: "cuts \(name)", metadata: logMetadata, example: example(attempt))
+        case .pushTypeRefused(let reason):
+            guard finding == .pushType(isPlainAccepted: true) else { return }
+            let (topic, type) = address(of: attempt.id)
+            lane.logThrottled(
+                .error, "push_type_refused", "\(reason.explanation); the app's other jobs are sent",
+                kind: "push type \(name) \(type)",
+                metadata: logMetadata.merging(
+                    ["reason": "\(reason.code.text)", "push_type": "\(type)", "topic": "\(topic)"]
+                ) { $1 },
+                example: example(attempt))
+        case .deferred(let reason) where reason.concernsBroadcasts:
+            lane.logThrottled(
+                .error, "broadcasts_not_enabled",
+                """
+                APNs does not accept broadcasts for this app (\(reason.code.text)): its jobs with a `channel` wait, and \
+                are tried again every minute. Enable the app's broadcast capability on Apple's developer site
+                """, kind: "broadcasts \(name)", metadata: logMetadata)
+        case .unknown(let reason):
+            lane.logThrottled(
+                .error, "unknown_reason",
+                "unknown reason from APNs; its notifications are tried up to three times",
+                kind: "unknown reason \(name) \(reason.code.text)",
+                metadata: logMetadata.merging(["reason": "\(reason.code.text)", "status": "\(attempt.status ?? 0)"])
+                {
+                    $1
+                })
+        default: break
+        }
+    }
+
+    private func example(_ attempt: Attempt) -> Logger.Metadata {
+        attempt.job.id.map { ["job": "\(String(buffer: attempt.job.text($0)))"] } ?? [:]
+    }
+
+    /// Keeps what operators see of a failure after which a notification waits for another attempt.
+    private func describe(_ attempt: Attempt, _ reason: Reason, _ place: ScopePlace) {
+        scopes.describe(
+            [.job, .group, .app, .credential, .endpoint], at: place, reason: reason.code.text, status: attempt.status,
+            job: attempt.job.id.map { String(buffer: attempt.job.text($0)) }, now: lane.metrics.milliseconds)
+    }
+
+    /// Logs the scopes that have become slow, and those that are good again.
+    private func reportScopes() {
+        for change in scopes.takeChanges() {
+            let (kind, name, app) = lane.scopes.name(of: change.scope)
+            let subject = "\(kind.rawValue) \(name) \(app ?? "")"
+            var metadata: Logger.Metadata = ["scope": "\(kind.rawValue)", "name": "\(name)"]
+            if let app { metadata["app"] = "\(app)" }
+            guard change.isSlow else {
+                lane.logEnd("scope_good", "sending at full rate again", of: subject, metadata: metadata)
+                continue
+            }
+            let record = lane.scopes.record(of: change.scope, .slow, offset: 0)
+            metadata["reason"] = "\(record.reason)"
+            metadata["jobs"] = record.jobs.isEmpty ? nil : "\(record.jobs.joined(separator: ", "))"
+            metadata["others_delivered"] = "\(record.othersDelivered)"
+            lane.logOngoing(
+                kind == .endpoint || kind == .credential ? .error : .warning, "scope_slow",
+                """
+                nearly everything of the \(kind.rawValue) \(name) fails; its jobs wait, and one notification at a time is sent. \
+                \(CredentialAdvice.text(of: kind, record.reason, now: lane.wallClock()))
+                """, of: subject, metadata: metadata)
+        }
+        lane.reportSoon()
+        lane.schedulePump()
+    }
+}
+
+extension RequestResult {
+    /// True for an answer without an `apns-id`.
+    fileprivate var lacksID: Bool {
+        if case .response(let response) = self { response.origin != .apns } else { false }
+    }
+
+    /// True if APNs answered.
+    var isAnswer: Bool {
+        switch self {
+        case .response, .confirmed, .refused: true
+        case .notProcessed, .uncertain: false
+        }
+    }
+
+    /// The `apns-unique-id` of an answer, if the transport keeps it.
+    fileprivate var uniqueID: APNSID? { if case .response(let response) = self { response.uniqueID } else { nil } }
+
+    /// The HTTP status or gateway status of an answer.
+    var status: Int? {
+        switch self {
+        case .response(let response): response.status
+        case .refused(let status): Int(status)
+        case .confirmed, .notProcessed, .uncertain: nil
+        }
+    }
 }

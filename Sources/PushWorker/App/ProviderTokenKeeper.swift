@@ -7,12 +7,12 @@ import PushQueue
 ///
 /// Belongs to the lane's event loop.
 final class ProviderTokenKeeper {
-    private let app: AppContext
+    private unowned let app: AppSender
     private let lane: LaneContext
     private let ledger: Ledger
     private let fleet: Fleet
 
-    init(_ app: AppContext) {
+    init(_ app: AppSender) {
         self.app = app
         lane = app.lane
         ledger = app.ledger

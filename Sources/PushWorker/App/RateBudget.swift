@@ -77,12 +77,15 @@ struct RateBudget {
 ///
 /// Belongs to the lane's event loop.
 final class AppRate {
-    private let app: AppContext
+    private let app: String
+    private let lane: LaneContext
+    private let fleet: Fleet
     private(set) var budget: RateBudget?
 
-    init(_ app: AppContext) {
-        self.app = app
-        limit(to: app.configuration.maximumPerSecond)
+    /// - Parameter perSecond: see ``limit(to:)``.
+    init(_ app: String, _ lane: LaneContext, _ fleet: Fleet, perSecond: Int?) {
+        (self.app, self.lane, self.fleet) = (app, lane, fleet)
+        limit(to: perSecond)
     }
 
     /// - Parameter perSecond: the maximum number of notifications per second; `nil` for no limit.
@@ -99,31 +102,30 @@ final class AppRate {
     ///   - waiting: the number of other notifications that wait in the lane.
     func deferral(of notifications: Int, behind waiting: Int) -> Int64? {
         guard let maximum = budget?.maximumWaiting, waiting >= maximum else { return nil }
-        return (budget?.deferral(of: notifications, now: app.lane.now)).map { $0.nanoseconds / 1_000_000 }
+        return (budget?.deferral(of: notifications, now: lane.now)).map { $0.nanoseconds / 1_000_000 }
     }
 
     /// Reserves a portion of the rate if one is needed.
     /// - Parameter waiting: the number of notifications that wait in the lane.
     func reserve(waiting: Int) {
-        guard let count = budget?.reserve(waiting: waiting, now: app.lane.now), let perSecond = budget?.perSecond
+        guard let count = budget?.reserve(waiting: waiting, now: lane.now), let perSecond = budget?.perSecond
         else { return }
-        let (lane, fleet) = (app.lane, app.fleet)
-        fleet.store.rates.reserve(count, of: app.name, perSecond: perSecond) { [self] result in
-            fleet.refusals.record(.rate(app: app.name), result)
+        fleet.store.rates.reserve(count, of: app, perSecond: perSecond) { [self] result in
+            fleet.refusals.record(.rate(app: app), result)
             switch result {
             case .success(let wait):
                 budget?.recordPortion(count, wait: .milliseconds(wait), now: lane.now)
                 guard wait > 0 else { return lane.schedulePump() }
-                lane.eventLoop.assumeIsolated().scheduleTask(in: .milliseconds(wait)) { lane.schedulePump() }
+                lane.eventLoop.assumeIsolated().scheduleTask(in: .milliseconds(wait)) { [lane] in lane.schedulePump() }
             case .failure: budget?.recordFailure(now: lane.now)
             }
         }
     }
 
     /// Finds out whether Redis still refuses the rate. Without jobs nothing else would.
-    func probeIfRefused(waiting: Int) {
-        guard app.fleet.refusals[.rate(app: app.name)] != nil else { return }
-        guard budget != nil, !app.isRemoved else { return app.fleet.refusals.recordAcceptance(.rate(app: app.name)) }
+    func probeIfRefused(waiting: Int, isRemoved: Bool) {
+        guard fleet.refusals[.rate(app: app)] != nil else { return }
+        guard budget != nil, !isRemoved else { return fleet.refusals.recordAcceptance(.rate(app: app)) }
         reserve(waiting: max(1, waiting))
     }
 }

@@ -97,12 +97,16 @@ package struct Reason: Sendable, Equatable {
         case jobTooLarge = "JobTooLarge"
         case malformedToken = "MalformedToken"
         case noApp = "NoApp"
+        /// A request that waits for long, while nothing is answered.
+        case noAnswer = "NoAnswer"
         case noConnection = "NoConnection"
         /// A job that was reclaimed too often; it may crash the workers.
         case poison = "Poison"
         /// The queue was paused with `--now`.
         case queuePaused = "QueuePaused"
         case rateLimited = "RateLimited"
+        /// Nearly everything of the job's campaign, app, credential or topic fails.
+        case setAside = "SetAside"
         /// The device token is in the set of invalid tokens.
         case suppressed = "Suppressed"
         /// APNs throttles the device token.
@@ -124,24 +128,11 @@ package struct Reason: Sendable, Equatable {
     /// The code and the detail on one line.
     package var explanation: String { detail.map { "\(code.text) (\($0))" } ?? code.text }
 
-    /// True for answers about a token that is not valid in this environment or for this topic.
-    package var isBadToken: Bool {
-        code == .apns(.badDeviceToken) || code == .apns(.deviceTokenNotForTopic) || code == .gateway(.invalidToken)
-            || isGoneWithoutReason
-    }
-
-    /// True if this answer about a token, given to a probe, ends a pause: it shows that the app itself is right, unless
-    /// the app was paused for bad tokens.
-    func ends(pause: Reason?) -> Bool { !isGoneWithoutReason && pause?.isBadToken == false }
-
     /// True if there was no answer at all.
     var isNoAnswer: Bool { if case .request = code { true } else { false } }
 
     /// True if a connection was lost before the answer.
     var isLostConnection: Bool { code == .request(.connectionLost) }
-
-    /// True if the endpoint does not answer, or is not being asked because of earlier failures.
-    var concernsEndpoint: Bool { isNoAnswer || code == .own(.endpointUnavailable) }
 
     /// True for a 410 without a reason, which a proxy may have answered for every token.
     var isGoneWithoutReason: Bool { code == .http(410) }

@@ -80,10 +80,13 @@ extension Reason {
         case .jobTooLarge: "The job is larger than a worker accepts."
         case .malformedToken: "The device token is neither hex nor base64."
         case .noApp: "The job names no app, and no app has its topic."
+        case .noAnswer: "Requests wait, and APNs answers none."
         case .noConnection: "There was no connection to APNs."
         case .poison: "Workers ended too often while they processed the job; it may be the cause."
         case .queuePaused: "The queue was paused while the job was claimed."
         case .rateLimited: "The app's rate is limited."
+        case .setAside:
+            "Nearly all notifications of its job, campaign, topic, app or credential fail; one at a time is tried."
         case .suppressed: "The device token is in the set of invalid tokens."
         case .throttled: "APNs throttles the device."
         case .unknownApp: "No app of the workers has the name or the topic that the job gives."

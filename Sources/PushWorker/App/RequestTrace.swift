@@ -6,7 +6,7 @@ import Telemetry
 
 /// The spans and the exemplar of a request that has ended, if the producer's trace is sampled.
 struct RequestTrace {
-    private let app: AppContext
+    private let app: AppSender
     private let flight: FlightID
     private let id: JobID
     private let job: Job
@@ -21,7 +21,7 @@ struct RequestTrace {
 
     /// - Parameter time: the time from the submission of the request to its end, in microseconds.
     /// - Returns: `nil` if its job has no trace.
-    init?(_ flight: FlightID, _ result: RequestResult, time: UInt32, _ app: AppContext) {
+    init?(_ flight: FlightID, _ result: RequestResult, time: UInt32, _ app: AppSender) {
         let id = app.inFlight[flight].job
         guard let job = app.lane.jobs[id].job, let trace = job.trace else { return nil }
         self.app = app

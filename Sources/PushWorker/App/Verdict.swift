@@ -24,16 +24,18 @@ package enum Verdict: Sendable, Equatable {
     case resendApart(reason: Reason)
     /// Its connection turned out to be stale: resend at once on another one. APNs may have accepted it already.
     case resendUncertain(reason: Reason)
-    /// APNs refuses the connection: resend at once on a new one, without spending an attempt. If that is refused too,
-    /// the app is paused.
+    /// APNs refuses the connection: resend at once on a new one, without spending an attempt. If that is refused too, the
+    /// credential is.
     case retireConnection(reason: Reason)
-    /// The app's credential or configuration is at fault: nothing is sent for the app for some time.
-    case pauseApp(reason: Reason)
+    /// APNs refuses the credential, or what it may do: retry, at first on a new connection.
+    case refused(reason: Reason)
+    /// The app's configuration is at fault, if its answers show that: retry without spending an attempt.
+    case misconfigured(reason: Reason)
     /// APNs refuses a topic that follows from the job's push type. Whether the job or the credential is at fault shows
     /// in the answers to the app's plain topic.
     case pushTypeRefused(reason: Reason)
-    /// A refusal that pauses the app once two of its jobs have received it.
-    case forbidden(reason: Reason)
+    /// An answer that APNs would not give, such as that of a proxy: as an unknown reason.
+    case unexplained(reason: Reason)
     /// Defer without spending an attempt; the app's other notifications are still sent.
     case deferred(reason: Reason)
     /// A reason that this version does not know: a few attempts, minutes apart, and then a dead letter.
@@ -60,7 +62,7 @@ package enum Verdict: Sendable, Equatable {
         case .notProcessed(let failure):
             self = .resend(after: failure.kind)
         case .uncertain(.hungUp):
-            self = .pauseApp(
+            self = .misconfigured(
                 reason: Reason(
                     .hungUp,
                     detail:
@@ -91,12 +93,12 @@ package enum Verdict: Sendable, Equatable {
             self = .dead(reason: Reason(code))
         // The topic is the certificate's, and so the same for all notifications of the app.
         case .missingTopic, .invalidTopicSize:
-            self = .pauseApp(reason: Reason(code, detail: "is the certificate right?"))
+            self = .misconfigured(reason: Reason(code, detail: "is the certificate right?"))
         // Also the status of tokens that belong to the other environment or to another app's certificate.
         case .invalidToken: self = .tokenSuspect(reason: Reason(code))
         // The gateway does not know this frame type, which would be the same for all notifications.
         case .protocolError:
-            self = .pauseApp(reason: Reason(code, detail: "does the gateway support this frame format?"))
+            self = .misconfigured(reason: Reason(code, detail: "does the gateway support this frame format?"))
         }
     }
 
@@ -112,7 +114,7 @@ package enum Verdict: Sendable, Equatable {
 
     private init(_ response: Response, topic: TopicSource) {
         if response.status == 200 {
-            self = response.origin == .doubtful ? .pauseApp(reason: .notAPNs(status: 200)) : .delivered
+            self = response.origin == .doubtful ? .unexplained(reason: .notAPNs(status: 200)) : .delivered
             return
         }
         // The status outranks the reason: a server error never makes a token invalid.
@@ -135,16 +137,15 @@ package enum Verdict: Sendable, Equatable {
             self = .deferred(reason: reason)
         case .expiredProviderToken, .tooManyProviderTokenUpdates, .unrelatedKeyIDInToken:
             self = .retireConnection(reason: reason)
-        case .forbidden:
-            self = .forbidden(reason: reason)
-        case .invalidProviderToken, .missingProviderToken, .badCertificate, .badCertificateEnvironment,
+        case .forbidden, .invalidProviderToken, .missingProviderToken, .badCertificate, .badCertificateEnvironment,
             .badEnvironmentKeyIDInToken, .badEnvironmentKeyInToken:
-            self = .pauseApp(reason: reason)
+            self = .refused(reason: reason)
         case .topicDisallowed, .topicMismatch, .badTopic, .missingTopic:
             switch topic {
-            case .app: self = .pauseApp(reason: reason)
+            case .app: self = .misconfigured(reason: reason)
             // Each request has a topic.
-            case .pushType: self = known == .missingTopic ? .pauseApp(reason: reason) : .pushTypeRefused(reason: reason)
+            case .pushType:
+                self = known == .missingTopic ? .misconfigured(reason: reason) : .pushTypeRefused(reason: reason)
             case .job: self = .dead(reason: reason)
             }
         case .badChannelID, .badCollapseID, .badExpirationDate, .badMessageID, .badPriority, .badPath,
@@ -165,16 +166,15 @@ package enum Verdict: Sendable, Equatable {
             misplaced == nil && response.reasonText != nil
             ? Reason(.other(response.reasonText ?? "")) : Reason(.http(status), detail: misplaced)
         switch status {
-        // A proxy may answer this for every token, so it is believed only while APNs accepts others of the app.
-        case 410 where reason.isGoneWithoutReason && misplaced == nil: self = .tokenSuspect(reason: reason)
-        case 410: self = .tokenInvalid(reason: reason, since: response.timestamp)
+        // A proxy may answer this for every token.
+        case 410 where reason.isGoneWithoutReason && misplaced == nil: self = .unexplained(reason: reason)
+        case 410 where response.timestamp != nil: self = .tokenInvalid(reason: reason, since: response.timestamp)
         // Whatever the origin of the answer, only this notification is too large.
         case 413: self = .dead(reason: reason)
         case 500...599: self = .serverError(reason: reason, retryAfter: response.retryAfter)
         // APNs gives a reason with each refusal, and sends no 2xx except 200 and no redirects: another server is
         // answering.
-        case _ where response.reasonText == nil, ..<400, 600...: self = .pauseApp(reason: .notAPNs(status: status))
-        case 403: self = .pauseApp(reason: reason)
+        case _ where response.reasonText == nil, ..<400, 600...: self = .unexplained(reason: .notAPNs(status: status))
         case 429: self = .retry(reason: reason, retryAfter: response.retryAfter, isUncertain: false)
         default: self = .unknown(reason: reason)
         }

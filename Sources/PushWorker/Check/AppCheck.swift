@@ -2,6 +2,7 @@ import APNS
 import LegacyAPNS
 import Logging
 import NIOCore
+import PushQueue
 import NIOPosix
 import Sockets
 
@@ -184,6 +185,17 @@ package struct AppCheck: LoopBound {
 
 /// What to check if APNs refuses an app's credential.
 enum CredentialAdvice {
+    /// What to do about a slow scope.
+    /// - Parameter reason: the code of its last failure.
+    static func text(of scope: ScopeRecord.Scope, _ reason: String, now: Int64) -> String {
+        switch scope {
+        case .job, .campaign: "Cancel it, or look at one of its jobs"
+        case .topic, .app: "Check its topic and environment"
+        case .credential: text(APNSReason(rawValue: reason), now: now)
+        case .endpoint: "Check Apple's status page, and any proxy between this host and APNs"
+        }
+    }
+
     /// - Parameters:
     ///   - reason: APNs' reason.
     ///   - now: this machine's time in seconds since 1970.

@@ -36,7 +36,7 @@ final class Intake {
     }
 
     /// The number of requests in flight or waiting to be resent.
-    var inFlight: Int { senders.reduce(0) { $0 + $1.app.inFlight.count } }
+    var inFlight: Int { senders.reduce(0) { $0 + $1.inFlight.count } }
 
     /// True while no job waits for a look-up.
     var isIdle: Bool { toLookUp.isEmpty && lookUpsInFlight == 0 }
@@ -44,7 +44,7 @@ final class Intake {
     /// Routes jobs to these senders from now on. Apps keep their index forever.
     func route(to senders: [AppSender]) {
         self.senders = senders
-        router.replace(senders.map(\.app.rules)) { senders[$0].isRemoved }
+        router.replace(senders.map(\.rules)) { senders[$0].isRemoved }
     }
 
     // MARK: Jobs
@@ -162,7 +162,7 @@ final class Intake {
     /// Applies a queue's commands to all accepted jobs that have unsubmitted notifications.
     func applyCommands(of queue: QueueContext) {
         queue.cancelledInFlight = 0
-        for sender in senders { sender.waiting.applyCommands(of: queue) }
+        for sender in senders { sender.applyCommands(of: queue) }
     }
 
     private func unsent(_ job: Job, _ claimed: ClaimedJob, _ queue: QueueContext) -> UnsentJob {
@@ -222,12 +222,15 @@ final class Intake {
         lane.jobs[id].hasCampaign = job.campaign != nil
         lane.jobs[id].isTraced = job.isSampled && lane.recordsTraces
         lane.jobs[id].isolation = isolation(of: job)
+        lane.jobs[id].isFresh = !hasFailed(job)
         lane.jobs[id].readySince = readySince
         lane.jobs[id].series = lane.metrics.series(
             app: appID.index, queue: queue.id.index, pushType: notification.pushType)
         let count = tokens?.count ?? 1
         lane.jobs[id].open = count
         lane.jobs[id].unsubmitted = count
+        senders[appID.index].place(
+            id, job, topic: notification.topic, notification.pushType, identity: identity, count: count)
         // Earlier attempts and deferrals delayed the job for reasons other than a full queue.
         if job.envelope.attempt == 1, job.envelope.error == nil {
             let sendAt = job.envelope.isDue ? 0 : job.sendAt ?? 0
@@ -245,9 +248,9 @@ final class Intake {
         }
         let reclaims = job.envelope.reclaims + (claimed.isRecovered ? 1 : 0)
         if reclaims > 0 { ledger.recordPossibleDuplicates(ofReclaimed: id, reclaims: reclaims) }
-        let waiting = senders[appID.index].waiting
-        waiting.expect(count)
-        if fleet.mayFindTokens, job.channel == nil { toLookUp.append(id) } else { waiting.accept(id) }
+        let sender = senders[appID.index]
+        sender.expect(count)
+        if fleet.mayFindTokens, job.channel == nil { toLookUp.append(id) } else { sender.accept(id) }
     }
 
     /// Returns the isolation of a job that waited because of a lost connection. An attempt is spent only by a
@@ -257,6 +260,11 @@ final class Intake {
             Reason.Code(text: reason) == .request(.connectionLost)
         else { return .shared }
         return job.envelope.attempt > 1 ? .alone : .withFew
+    }
+
+    /// True if a notification of the job has failed. A connection that was lost with others is no failure of theirs.
+    private func hasFailed(_ job: Job) -> Bool {
+        job.envelope.attempt > 1 || job.envelope.error != nil && isolation(of: job) == .shared
     }
 
     // MARK: Look-up
@@ -289,13 +297,13 @@ final class Intake {
                     // Sending does no harm: APNs reports invalid tokens again.
                     for (id, _) in batch { accept(id) }
                 }
-                if lane.isDraining { for sender in senders { sender.waiting.dropUnsent() } }
+                if lane.isDraining { for sender in senders { sender.dropUnsent() } }
                 lane.schedulePump()
             }
         }
     }
 
-    private func accept(_ id: JobID) { senders[lane.jobs[id].app.index].waiting.accept(id) }
+    private func accept(_ id: JobID) { senders[lane.jobs[id].app.index].accept(id) }
 
     private func appendTokens(of id: JobID, _ filter: TokenFilter?, to tokens: inout TokenList) {
         guard let fanOut = lane.jobs[id].fanOut else {
@@ -347,7 +355,7 @@ final class Intake {
     private func suppressed(
         _ hits: some Sequence<InvalidTokenSet.Found>, firstToken: Int, of id: JobID
     ) -> (positions: [Int], registered: [InvalidTokenSet.Registration]) {
-        let app = senders[lane.jobs[id].app.index].app.rules
+        let app = senders[lane.jobs[id].app.index].rules
         let topic = lane.jobs[id].fanOut?.template.topic ?? lane.jobs[id].notification?.topic
         let registeredAt = lane.jobs[id].job?.registeredAt
         var (positions, registered): ([Int], [InvalidTokenSet.Registration]) = ([], [])
@@ -367,7 +375,7 @@ final class Intake {
 
     private func suppress(_ positions: [Int], of id: JobID) {
         guard !positions.isEmpty else { return accept(id) }
-        guard let fanOut = lane.jobs[id].fanOut else { return senders[lane.jobs[id].app.index].waiting.suppress(id) }
+        guard let fanOut = lane.jobs[id].fanOut else { return senders[lane.jobs[id].app.index].suppress(id) }
         fanOut.suppressed = Set(positions)
         accept(id)
     }

@@ -47,6 +47,12 @@ struct ActiveJob: LinkedEntry {
     var hasCampaign = false
     /// True if its notification is a broadcast on a channel rather than for a device.
     var isOnChannel = false
+    /// The scopes of its notifications, apart from those of its app; see ``ScopePlace``.
+    var groupScope: ScopeID = -1
+    var addressScope: ScopeID = -1
+    var jobScope: ScopeID = -1
+    /// True until a notification of it has failed. A deferral is no failure.
+    var isFresh = true
     /// The isolation in which its notifications are sent, because they may have been the cause of a lost connection.
     var isolation = Isolation.shared
     /// True if a drain left its notification unsent. The job is then released, not settled.
@@ -120,23 +126,16 @@ struct InFlight: LinkedEntry {
     var key: UInt8 = 0
     /// The number of resends that spent no attempt.
     var resends: UInt8 = 0
-    /// The circuit breaker that it probes.
-    var probe: Probe?
+    /// The slow scopes that it probes.
+    var probed: ScopeSet = []
+    /// True if it was refused, and is sent again on a connection of its own.
+    var isSecondTry = false
+    /// True if it has failed since its job was claimed, and is sent again at once.
+    var hasFailed = false
     /// The isolation in which it is sent, or will be sent again.
     var isolation = Isolation.shared
     /// The time of its submission; see ``LaneMetrics/time()``.
     var submittedAt: UInt32 = 0
-
-    /// The question that a probe answers.
-    enum Probe: UInt8 {
-        /// Does APNs still refuse the app?
-        case ofApp
-        /// Does the endpoint answer again?
-        case ofEndpoint
-    }
-
-    /// True for the probe of a paused app.
-    var isProbe: Bool { probe == .ofApp }
 }
 
 /// The outcomes of one job's notifications, collected until they are written: when all have ended or, for a job that

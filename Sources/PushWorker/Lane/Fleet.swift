@@ -7,14 +7,7 @@ import Redis
 protocol AppPauseStore: AnyObject {
     typealias Completion<Value> = (Result<Value, QueueFailure>) -> Void
 
-    /// The durations of future pauses.
-    var durations: AppPauses.Durations { get set }
-    func trip(
-        _ app: String, reason: String, detail: String?, isProbe: Bool, configuration: String,
-        completion: @escaping Completion<Int64?>)
-    func probe(_ app: String, configuration: String, completion: @escaping Completion<AppPauses.ProbeAnswer>)
-    func close(_ app: String, configuration: String, completion: @escaping Completion<Void>)
-    func read(_ apps: [String], completion: @escaping Completion<[PauseRecord?]>)
+    func read(_ apps: [String], completion: @escaping Completion<[AppPauses.State]>)
 }
 
 /// The rates of notifications; see ``SharedRates``.
@@ -88,15 +81,14 @@ extension FleetStore {
     /// - Parameters:
     ///   - client: the client for the slot of the shared keys.
     ///   - clients: returns the client for the slot of a key; `nil` if `client` serves all keys.
-    ///   - name: the lane's name, recorded with pauses.
     ///   - clock: the clock used by the scripts.
     init(
         _ client: any RedisSender, clients: ((_ key: String) -> any RedisSender)? = nil, of lane: LaneContext,
-        name: String, clock: ClockSource = .server
+        clock: ClockSource = .server
     ) {
         let configuration = lane.configuration
         let keys = configuration.sharedKeys
-        pauses = AppPauses(client: client, keys: keys, worker: name, durations: configuration.appPause, clock: clock)
+        pauses = AppPauses(client: client, keys: keys)
         rates = SharedRates(client: client, keys: keys, clock: clock)
         guardAudit = GuardAudit(client: client, keys: keys, clock: clock)
         throttledTokens = ThrottledTokens(client: client, keys: keys, clock: clock)
@@ -163,7 +155,7 @@ final class Fleet {
     /// - Parameters:
     ///   - time: Redis' time in milliseconds since 1970.
     ///   - apply: receives the pauses of the apps, in the order of the apps.
-    func readIfDue(apps: @autoclosure () -> [String], time: Int64, apply: @escaping ([PauseRecord?]) -> Void) {
+    func readIfDue(apps: @autoclosure () -> [String], time: Int64, apply: @escaping ([AppPauses.State]) -> Void) {
         guard lane.now - readAt >= Self.maximumAge, !lane.isStopped else { return }
         readAt = lane.now
         (invalidTokenCount, throttledTokenCount) = (nil, nil)

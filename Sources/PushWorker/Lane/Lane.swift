@@ -12,7 +12,7 @@ import TLS
 /// A lane shares nothing with other lanes: it has its own connections to Redis and APNs and its own claims, and needs
 /// no locks and no hops between threads. A notification passes through each part once:
 ///
-///     QueueConsumer → Intake → WaitingNotifications → Dispatcher → Transport → AnswerHandler → Ledger → Outbox
+///     QueueConsumer → Intake → AppSender → Transport → AppSender → Ledger → Outbox
 ///
 /// `@unchecked Sendable`: state is accessed only on the event loop, which the entry points for other threads ensure.
 final class Lane: LoopBound, @unchecked Sendable {
@@ -40,6 +40,9 @@ final class Lane: LoopBound, @unchecked Sendable {
     private var drained: EventLoopPromise<Void>?
     private var clock = TickClock()
     private let pumpSoon: SoonTask
+    private let probeSoon: SoonTask
+    /// The app whose turn it is.
+    private var firstSender = 0
     private var isPumping = false
     /// The number of rounds of claims.
     private var turn = 0
@@ -68,6 +71,7 @@ final class Lane: LoopBound, @unchecked Sendable {
             isStrict: context.configuration.queueOrder == .strict)
         observer = LaneObserver(context, of: laneCount, intake: intake, fleet: fleet)
         pumpSoon = SoonTask(context.eventLoop)
+        probeSoon = SoonTask(context.eventLoop)
         consumers = queues.map { queue in
             let store = stores.store(of: queue, waits: polls)
             return QueueConsumer(
@@ -103,6 +107,7 @@ final class Lane: LoopBound, @unchecked Sendable {
             // Requests submitted now are written by the connection's own flush. A pump must not run inside another.
             if isPumping || !(context.isWorking || context.isDraining) { schedulePump() } else { pump() }
         }
+        context.isWaiting = { [unowned self] in senders.allSatisfy { $0.isRemoved || !$0.sendsFreely } }
         context.reportSoon = { [unowned self] in for consumer in consumers { consumer.reportSoon() } }
         route(to: apps.enumerated().map { sender(of: $1, id: AppID(index: $0)) })
         context.state = .running
@@ -142,7 +147,8 @@ final class Lane: LoopBound, @unchecked Sendable {
         if let standstill { stoodStill(for: standstill, now: now) }
         defer { keepTicking() }
         for sender in senders { sender.check(isFullSecond: isFullSecond) }
-        if intake.inFlight > 0 || senders.contains(where: \.gate.app.isOpen) || !fleet.refusals.isEmpty {
+        if isFullSecond { context.scopes.scopes.check(now: now.milliseconds) }
+        if intake.inFlight > 0 || senders.contains(where: { !$0.sendsFreely }) || !fleet.refusals.isEmpty {
             readFleetState()
         }
         stores.fleet.filterKeeper?.run()
@@ -199,7 +205,7 @@ final class Lane: LoopBound, @unchecked Sendable {
     private func growIfStarved() {
         let hasTime = clock.hasProcessorTime()
         guard consumers.contains(where: \.hasBacklog), context.isWorking, hasTime else { return }
-        let sending = senders.filter { $0.gate.sendsFreely && !$0.isRemoved }
+        let sending = senders.filter { $0.sendsFreely && !$0.isRemoved }
         guard sending.reduce(0, { $0 + $1.transport.capacity }) <= intake.inFlight else { return }
         sending.min { $0.transport.capacity < $1.transport.capacity }?.transport.requestCapacity()
     }
@@ -219,10 +225,30 @@ final class Lane: LoopBound, @unchecked Sendable {
         settleParts(of: ledger.jobsWithManyResults())
         intake.lookUpTokens()
         if context.isDraining { return finishDrainIfDone() }
-        for sender in senders { sender.dispatcher.dispatch() }
+        dispatch()
         for consumer in consumers { consumer.recoverClaims() }
         claimIfWorthwhile()
         if intake.inFlight == 0 { for consumer in consumers { consumer.outbox.flush() } }
+    }
+
+    /// Submits what may go. If the apps share a slow scope, they take turns.
+    private func dispatch() {
+        guard !context.scopes.scopes.isQuiet else {
+            for sender in senders { sender.dispatch() }
+            return
+        }
+        firstSender = (firstSender + 1) % max(1, senders.count)
+        for index in senders.indices { senders[(firstSender + index) % senders.count].dispatch() }
+        scheduleProbe()
+    }
+
+    /// Dispatches again when the next probe may go.
+    private func scheduleProbe() {
+        let now = context.now
+        guard !probeSoon.isScheduled, senders.contains(where: { !$0.line.isEmpty }),
+            let next = context.scopes.scopes.nextProbe(after: now.milliseconds)
+        else { return }
+        probeSoon.schedule(in: .milliseconds(max(1, next - now.milliseconds))) { [self] in schedulePump() }
     }
 
     /// Claims jobs from queues as long as there is capacity for some.
@@ -300,7 +326,6 @@ final class Lane: LoopBound, @unchecked Sendable {
         eventLoop.submit { [self] in
             guard context.isWorking else { return }
             context.configuration = configuration
-            fleet.store.pauses.durations = configuration.appPause
             var senders = senders
             for app in prepared {
                 if let known = sender(named: app.configuration.name) {
@@ -393,7 +418,7 @@ extension Lane: QueueConsumerDelegate {
         case .stopped(let campaign):
             consumer.link.record(campaign)
             for other in consumers where other !== consumer { other.link.stop(campaign) }
-        case .handBack: for sender in senders { sender.waiting.handBack(jobsOf: consumer.queue) }
+        case .handBack: for sender in senders { sender.handBack(jobsOf: consumer.queue) }
         }
     }
 
@@ -402,11 +427,10 @@ extension Lane: QueueConsumerDelegate {
     /// Reads the fleet's state if it is out of date.
     private func readFleetState() {
         let queue = consumers.first { $0.queue.knowsTime }?.queue
-        let versions = senders.map(\.gate.app.version)
         fleet.readIfDue(apps: senders.map(\.name), time: queue?.now ?? 0) { [self] pauses in
-            let time = consumers.first { $0.queue.knowsTime }?.queue.now
-            for ((sender, pause), version) in zip(zip(senders, pauses), versions) {
-                sender.faults.recordPause(pause, version: version, time: time)
+            for (sender, pause) in zip(senders, pauses) {
+                sender.recordPause(pause.pause)
+                if pause.isResumed { sender.probeNow() }
             }
         }
     }

@@ -57,6 +57,8 @@ final class LaneContext {
     /// The filter of invalid tokens of the process.
     let tokenFilters: TokenFilterSlot
     let jobs = Table<JobID, ActiveJob>()
+    /// What the lane has heard of its apps, campaigns, credentials and endpoints.
+    let scopes = ScopeRegister()
     var configuration: WorkerConfiguration
     /// The names of the lane's apps, by index.
     var appNames: [String] = []
@@ -65,6 +67,8 @@ final class LaneContext {
     var schedulePump: () -> Void = {}
     /// Makes the lane do all that can be done now, unless it is already doing so.
     var pump: () -> Void = {}
+    /// True while no app of the lane can send more than probes, so that jobs stay in the queue.
+    var isWaiting: () -> Bool = { false }
     /// Makes the lane send its heartbeat with the next claim or renewal of each queue.
     var reportSoon: () -> Void = {}
     private var generator: any RandomNumberGenerator

@@ -132,6 +132,7 @@ final class LaneObserver {
             }
         report.configuration = queue.configuration
         report.obstacles = obstacles.filter { duration(of: $0.reason, now: now) >= Readiness.patience }
+        report.scopes = context.scopes.records(now: now.milliseconds, offset: queue.clockOffset)
         report.inFlight = intake.inFlight
         let counters = context.metrics.counters
         report.done = counters.done
@@ -157,7 +158,7 @@ final class LaneObserver {
     /// The lane's load.
     var load: WorkSummary.Load {
         WorkSummary.Load(
-            inFlight: intake.inFlight, waiting: senders.reduce(0) { $0 + $1.waiting.line.unsubmitted },
+            inFlight: intake.inFlight, waiting: senders.reduce(0) { $0 + $1.line.unsubmitted },
             connections: senders.reduce(0) { $0 + $1.transport.usableConnections },
             connectionsMade: senders.reduce(0) { $0 + $1.transport.statistics.made })
     }
@@ -171,10 +172,10 @@ final class LaneObserver {
                 name: sender.name, isRemoved: sender.isRemoved, statistics: sender.transport.statistics,
                 failures: sender.failureCounts,
                 droppedAfterConfirmation: sender.droppedAfterConfirmation,
-                waiting: sender.waiting.line.count,
-                breaker: sender.gate.state,
-                providerTokenAge: sender.app.credential.providerTokenAge(now: wall),
-                certificateEnd: sender.app.credential.certificateEnd,
+                waiting: sender.line.count,
+                state: sender.state,
+                providerTokenAge: sender.credential.providerTokenAge(now: wall),
+                certificateEnd: sender.credential.certificateEnd,
                 sendTimes: .init(
                     metrics.sendTimes.row(sender.id.index), unitsPerSecond: 1_000_000,
                     exemplars: metrics.exemplars[sender.id.index] ?? [:]))

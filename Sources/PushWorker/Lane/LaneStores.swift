@@ -33,8 +33,7 @@ final class RedisLaneStores: LaneStores {
         shared = clients.prepareClient(for: configuration.sharedKeys.invalidTokens)
         let clients = clients
         fleet = FleetStore(
-            shared, clients: { clients.client(for: $0) }, of: context,
-            name: "\(configuration.workerName).\(context.index)")
+            shared, clients: { clients.client(for: $0) }, of: context)
     }
 
     /// Returns a logger for Redis clients that reports only errors: the lanes log the state of their connections

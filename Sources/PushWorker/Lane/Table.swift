@@ -154,4 +154,18 @@ struct Line<ID: TableID> {
         count -= 1
         return id
     }
+
+    /// Removes an entry from anywhere in the line, which takes as long as there are entries before it.
+    mutating func remove<Entry: LinkedEntry>(_ id: ID, in table: Table<ID, Entry>) {
+        guard head != id.index else {
+            _ = removeFirst(in: table)
+            return
+        }
+        var before = head
+        while before >= 0, table[ID(index: before)].next != id.index { before = table[ID(index: before)].next }
+        guard before >= 0 else { return }
+        table[ID(index: before)].next = table[id].next
+        if tail == id.index { tail = before }
+        count -= 1
+    }
 }

@@ -66,7 +66,8 @@ final class LaneMetrics {
     // The current time, read once per iteration of the event loop.
     private var hasTime = false
     private var microseconds: UInt32 = 0
-    private var milliseconds: Int64 = 0
+    /// The time of the last reading, in milliseconds of the lane's clock.
+    private(set) var milliseconds: Int64 = 0
 
     init(apps: Int, queues: Int, measuresTimes: Bool) {
         self.queues = queues

@@ -15,7 +15,7 @@ struct LaneReport: Sendable {
         /// `nil` for an app that does not use the binary gateway.
         var droppedAfterConfirmation: Int?
         var waiting: Int
-        var breaker: BreakerState
+        var state: AppState
         /// The age in seconds.
         var providerTokenAge: Int64?
         /// The time in seconds since 1970.
@@ -53,16 +53,17 @@ struct LaneReport: Sendable {
     var invalidTokens: Int?
 }
 
-/// The state of an app's breakers. The raw value is the label.
-enum BreakerState: String, CaseIterable, Comparable {
-    case closed
+/// The state of an app. The raw value is the label.
+enum AppState: String, CaseIterable, Comparable {
+    case sending
     /// The endpoint does not answer, or answers only with server errors.
     case unavailable
-    case open
+    /// APNs refuses the app or its credential.
+    case refused
     /// Paused by an operator.
     case paused
 
-    static func < (one: BreakerState, other: BreakerState) -> Bool {
+    static func < (one: AppState, other: AppState) -> Bool {
         allCases.firstIndex(of: one) ?? 0 < allCases.firstIndex(of: other) ?? 0
     }
 }

@@ -166,9 +166,9 @@ actor MetricsCollector {
             page.set(WorkerMetric.connections, by: [name, "draining"], statistics.reduce(0) { $0 + $1.draining })
             page.set(WorkerMetric.streams, by: [name, "used"], statistics.reduce(0) { $0 + $1.streamsInUse })
             page.set(WorkerMetric.streams, by: [name, "allowed"], statistics.reduce(0) { $0 + $1.streamLimit })
-            let breaker = lanes.map(\.breaker).max() ?? .closed
-            for state in BreakerState.allCases {
-                page.set(WorkerMetric.breakerState, by: [name, state.rawValue], state == breaker ? 1 : 0)
+            let worst = lanes.map(\.state).max() ?? .sending
+            for state in AppState.allCases {
+                page.set(WorkerMetric.appState, by: [name, state.rawValue], state == worst ? 1 : 0)
             }
             if let age = lanes.compactMap(\.providerTokenAge).max() {
                 page.set(WorkerMetric.providerTokenAge, by: [name], Int(age))

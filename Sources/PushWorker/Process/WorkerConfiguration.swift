@@ -23,8 +23,6 @@ package struct WorkerConfiguration: Sendable {
     package var lanes = 1
     /// The time and number of retries.
     package var retry = RetryPolicy()
-    /// The duration of the pause of an app that APNs refuses.
-    package var appPause = AppPauses.Durations()
     /// The interval in milliseconds between summaries in the log; 0 for none. A summary is omitted if there was no
     /// work.
     package var summaryInterval = 60_000
@@ -47,13 +45,12 @@ package struct WorkerConfiguration: Sendable {
         self.workerName = workerName
     }
 
-    /// Returns this configuration with all settings of another one that a running worker can change: the apps, retries
-    /// and the durations of pauses.
+    /// Returns this configuration with all settings of another one that a running worker can change: the apps and
+    /// retries.
     func reloaded(from other: WorkerConfiguration) -> WorkerConfiguration {
         var merged = self
         merged.apps = other.apps
         merged.retry = other.retry
-        merged.appPause = other.appPause
         return merged
     }
 }

@@ -85,11 +85,11 @@ enum WorkerMetric {
         "Connections to APNs: connecting, usable, or draining (finishing requests in flight).")
     static let streams = metric(
         "streams", .gauge, ["app", "state"], "Concurrent requests on the connections to APNs: used and allowed.")
-    static let breakerState = metric(
-        "breaker_state", .gauge, ["app", "state"],
-        "1 for the app's current state: closed (sending), unavailable (APNs does not answer, or with server errors "
-            + "only; one notification at a time is sent), open (APNs refuses the app; probes continue), paused (by an "
-            + "operator).")
+    static let appState = metric(
+        "app_state", .gauge, ["app", "state"],
+        "1 for the app's current state: sending, unavailable (APNs does not answer, or with server errors only; one "
+            + "notification at a time is sent), refused (APNs refuses the app or its credential; probes continue), paused "
+            + "(by an operator).")
     static let providerTokenAge = metric(
         "provider_token_age_seconds", .gauge, ["app"],
         "Age of the provider token in use. APNs accepts none older than an hour.")
@@ -157,7 +157,7 @@ enum WorkerMetric {
         notifications, outcomes, jobs, claimedJobs, reclaimed, poisoned, lostClaims, possibleDuplicates, requests,
         redisConnections, redisFailures, connectionFailures, droppedAfterConfirmation, lostLogLines,
         droppedSpans, droppedSeries, sendTime,
-        queueTime, inFlight, waiting, connections, streams, breakerState, providerTokenAge, certificateDays,
+        queueTime, inFlight, waiting, connections, streams, appState, providerTokenAge, certificateDays,
         leaseAge, leaseLength, settlements, settlementBytes, redisUp, queueJobs, deadLetterBytes, queueOldest,
         queuePaused, campaignsStopped, invalidTokens, redisMemoryUsed, redisMemoryMaximum, redisWritesRefused,
         redisEvicts,

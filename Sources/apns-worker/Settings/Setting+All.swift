@@ -109,12 +109,6 @@ extension Setting {
             "retry_cap", .duration(.milliseconds, 1...86_400_000), .work, to: \WorkerConfiguration.retry.cap,
             "Maximum pause before any retry.", isReloadable: true),
         maxAttempts,
-        Setting(
-            "pause", .duration(.milliseconds, 100...3_600_000), .work, to: \WorkerConfiguration.appPause.first,
-            "Pause before the first probe of an app that APNs refuses; it doubles each time.", isReloadable: true),
-        Setting(
-            "pause_cap", .duration(.milliseconds, 100...86_400_000), .work, to: \WorkerConfiguration.appPause.longest,
-            "Maximum pause between probes.", isReloadable: true),
         logLevel, logFormat,
         Setting(
             "log_summary", .duration(.milliseconds, 0...86_400_000), .work, to: \WorkerConfiguration.summaryInterval,
@@ -262,11 +256,6 @@ extension Setting {
         Setting(
             "max_per_second", .number(1...1_000_000), .app, to: \AppConfiguration.maximumPerSecond,
             "Maximum notifications per second, of all workers together.", otherwise: "unlimited"),
-        Setting(
-            "max_bad_tokens", .percentage(1...100), .app, to: \AppConfiguration.maximumBadTokenShare,
-            """
-            Pause the app, and mark no tokens, when APNs rejects more than this share of them as bad. 100% disables it.
-            """),
         Setting(
             "expiration", .duration(.seconds, 0...31_536_000), .app, to: \AppConfiguration.expiration,
             """

@@ -109,16 +109,8 @@ struct FleetPagesTests {
         arguments: [
             (
                 Self.app(.paused) {
-                    $0.paused = .init(
-                        PauseRecord(reason: "InvalidProviderToken", since: now - 180_000, until: now + 40_000))
-                }, "paused", Elements.Tone.bad,
-                "APNs refuses it for 3 min: InvalidProviderToken. Its jobs wait, and no attempt is spent. The next "
-                    + "probe is in 40 s."
-            ),
-            (
-                Self.app(.paused) {
                     $0.paused = .init(PauseRecord(reason: "a new key", since: now - 180_000, by: "ana"))
-                }, "paused", .warning,
+                }, "paused", Elements.Tone.warning,
                 "An operator has paused it for 3 min, by ana: a new key. Its jobs wait until an operator resumes it."
             ),
             (

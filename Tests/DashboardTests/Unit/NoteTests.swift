@@ -54,7 +54,6 @@ struct UndoTests {
 
     private static let byHand = PauseRecord(reason: "wrong text", by: "ada")
     private static let reasonless = PauseRecord(reason: "by ada", by: "ada")
-    private static let byWorkers = PauseRecord(reason: "ExpiredProviderToken", until: 1, by: "w")
     private static let other = ChangeResult([ChangePart("q", count: 3)])
     private static let many = (0...Undo.maximum).map { "\($0)" }
 
@@ -64,10 +63,7 @@ struct UndoTests {
         ("pause-queue", "queue=q&reason=x", pause(reasonless), "pause-queue queue=q"),
         ("resume-queue", "queue=q", pause(byHand), "pause-queue queue=q reason=wrong text"),
         ("resume-queue", "queue=q", pause(), ""), ("pause-app", "app=shop", pause(), "resume-app app=shop"),
-        ("pause-app", "app=shop", pause(byWorkers), ""),
         ("resume-app", "app=shop", pause(byHand), "pause-app app=shop reason=wrong text"),
-        // An operator's pause would not probe.
-        ("resume-app", "app=shop", pause(byWorkers), ""),
         ("quiet-worker", "worker=vm", workers("vm.1"), "work-worker worker=vm.1"),
         ("work-worker", "all=1", workers("vm.1", "vm.2"), "quiet-worker worker=vm.1 worker=vm.2"),
         ("stop-worker", "worker=vm", workers("vm.1"), ""),

@@ -43,8 +43,8 @@ struct ProblemTests {
         return app
     }
 
-    private static func pause(_ reason: String, until: Int64? = nil) -> PauseStatus {
-        .init(PauseRecord(reason: reason, since: now - 60_000, until: until))
+    private static func pause(_ reason: String) -> PauseStatus {
+        .init(PauseRecord(reason: reason, since: now - 60_000))
     }
 
     private static func report(
@@ -118,11 +118,7 @@ struct ProblemTests {
             worker("resting") { ($0.state, $0.queues) = (.quiet, ["quiet"]) },
         ]
         status.apps = [
-            app("refused") { $0.paused = pause("InvalidProviderToken", until: now + 60_000) },
             app("unanswered") { ($0.state, $0.lanesUnanswered) = (.unanswered, 2) },
-            app("erring") {
-                ($0.state, $0.serverError, $0.lanesWithServerErrors) = (.serverErrors, "503 ServiceUnavailable", 1)
-            },
             app("unconnected") { $0.state = .unconnected },
             app("old") { ($0.tokenIssuedAt, $0.certificateExpiresAt) = (now - 3_400_000, now + 10 * 86_400_000) },
             app("older") { $0.certificateExpiresAt = now + 3 * 86_400_000 },
@@ -298,10 +294,6 @@ struct ProblemTests {
     @Test(
         "a problem has the commands that fix it",
         arguments: [
-            (
-                "refused", [.resumeApp("refused")],
-                "fix its key, key ID, team ID, topic or environment; `apns-worker resume --app refused` probes at once"
-            ),
             ("paused", [.resumeQueue("paused")], "`apns-worker resume --queue paused` ends its pause"),
             (
                 "quiet", [.unquiet],
@@ -325,7 +317,7 @@ struct ProblemTests {
     @Test(
         "a problem says since when it exists, where Redis knows",
         arguments: [
-            ("refused", 60_000), ("paused", 4_400_000), ("bad", 6000), ("gone", 20_000), ("silent", 30_000),
+            ("paused", 4_400_000), ("bad", 6000), ("gone", 20_000), ("silent", 30_000),
             ("spring", 5000),
         ] as [(String, Int64)])
     func since(subject: String, age: Int64) throws {

@@ -29,7 +29,7 @@ struct AppDifferenceTests {
         { $0.renewal?.plan = CredentialPlan(.certificate(.file("/b"), key: nil, passphrase: nil)) },
     ]
     static let otherChanges: [@Sendable (inout AppConfiguration) -> Void] = [
-        { $0.topic = "x" }, { $0.otherTopics = ["x"] }, { $0.maximumPerSecond = 1 }, { $0.maximumBadTokenShare = 1 },
+        { $0.topic = "x" }, { $0.otherTopics = ["x"] }, { $0.maximumPerSecond = 1 },
     ]
 
     @Test("connections are replaced after changes that affect them, and the credential if it has changed")

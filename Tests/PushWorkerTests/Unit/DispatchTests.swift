@@ -181,6 +181,6 @@ struct DispatchTests {
         let twice = delivered.filter { $0.value > 1 }
         #expect(Set(delivered.keys) == expected && twice.isEmpty, "\(twice) \(scene.queue.stats) \(scene.counters)")
         #expect(scene.queue.held.isEmpty && scene.context.jobs.count == 0 && scene.lane.intake.inFlight == 0)
-        #expect(scene.lane.senders[0].waiting.line.unsubmitted == 0)
+        #expect(scene.lane.senders[0].line.unsubmitted == 0)
     }
 }

@@ -45,25 +45,27 @@ struct DispositionTests {
     private static let suspect = Verdict.tokenSuspect(reason: "BadDeviceToken")
     private static let noAnswer = Verdict.retry(reason: "NoAnswer", retryAfter: nil, isUncertain: true)
     private static let unavailable = Verdict.serverError(reason: "ServiceUnavailable", retryAfter: nil)
+    private static let refusedKey = Verdict.refused(reason: "InvalidProviderToken")
     private static let typeRefused = Verdict.pushTypeRefused(reason: "TopicDisallowed")
     private static let lost = Verdict.resendApart(reason: "ConnectionLost")
+
+    private static let gatewayError = Verdict.retry(reason: "ProcessingError", retryAfter: nil, isUncertain: false)
+    private static let heldReason = Reason(
+        Reason("BadDeviceToken").code,
+        detail: "for most tokens of its campaign, or of its topic; other tokens are accepted")
 
     private static let marked = Disposition(.markInvalid("BadDeviceToken", since: nil))
 
     private static func dead(_ reason: Reason, cause: Reason? = nil) -> Disposition {
-        Disposition(.end(.dead, reason, cause: cause), app: .inconclusive)
+        Disposition(.end(.dead, reason, cause: cause))
     }
 
     private static func retried(
-        _ reason: Reason, _ delay: Int64, spends: Bool = true, isUncertain: Bool = false
+        _ reason: Reason, _ delay: Int64, _ fault: Settlement.AttemptRule.Fault = .own, maximum: Int = 10,
+        expires: Bool = false, isUncertain: Bool = false
     ) -> Disposition {
-        Disposition(
-            .postpone(.retried, reason, .milliseconds(delay), spendsAttempt: spends), app: .inconclusive,
-            isUncertain: isUncertain)
-    }
-
-    private static func pause(_ reason: Reason, isUncertain: Bool = false) -> Disposition {
-        Disposition(.defer(Reason(reason.code), .likePausedApp), app: .pause(reason), isUncertain: isUncertain)
+        let rule = Settlement.AttemptRule.judged(fault, maximum: maximum, expires: expires)
+        return Disposition(.postpone(.retried, reason, .milliseconds(delay), rule), isUncertain: isUncertain)
     }
 
     private static func resent(
@@ -75,80 +77,58 @@ struct DispositionTests {
     }
 
     private static func resentLost(in isolation: Isolation) -> Disposition {
-        resent("ConnectionLost", in: isolation, counts: false, app: .inconclusive, isUncertain: true)
+        resent("ConnectionLost", in: isolation, counts: false, isUncertain: true)
     }
 
     static let rows: [Row] = [
-        Row("A delivery ends a pause", .delivered, Disposition(.end(.delivered, nil), app: .resume)),
+        Row("A delivery ends it", .delivered, Disposition(.end(.delivered, nil))),
         Row(
             "A 410 marks the token with APNs' time", .tokenInvalid(reason: "Unregistered", since: 5),
-            Disposition(.markInvalid("Unregistered", since: 5), app: .resume)),
+            Disposition(.markInvalid("Unregistered", since: 5))),
 
         // Suspicions.
-        Row("A bad token is marked while APNs accepts others", suspect, marked) { $0.finding = .badToken(.mark) },
+        Row("A bad token is marked while APNs accepts others", suspect, marked) { $0.finding = .badToken(.believed) },
         Row(
-            "A bad token waits while nothing else shows that the app is right", suspect,
-            Disposition(.postpone(.retried, "BadDeviceToken", .milliseconds(7500), spendsAttempt: true))
-        ) { $0.finding = .badToken(.hold) },
-        Row("A bad token is believed at its third attempt", suspect, marked, attempt: 3) {
-            $0.finding = .badToken(.hold)
+            "A held token is tried again soon, because a list may begin with bad ones", suspect,
+            Disposition(.postpone(.retried, "BadDeviceToken", .milliseconds(7500), .always))
+        ) { $0.finding = .badToken(.held) },
+        Row(
+            "A token that is held again is tried ten minutes later", suspect,
+            Disposition(.postpone(.retried, "BadDeviceToken", .milliseconds(630_000), .always)), attempt: 2
+        ) { $0.finding = .badToken(.held) },
+        Row("A token that is held three times is a dead letter, and not marked", suspect, dead(heldReason), attempt: 3) {
+            $0.finding = .badToken(.held)
         },
         Row(
-            "A bad token without another attempt is a dead letter", suspect, Disposition(.end(.dead, "BadDeviceToken")),
-            members: #","max_attempts":1"#
-        ) { $0.finding = .badToken(.hold) },
-        Row("Mostly bad tokens pause the app", suspect, pause(mostlyBad)) { $0.finding = .badToken(.trip) },
-        Row(
-            "A 410 without a reason for most tokens is not APNs'", .tokenSuspect(reason: Reason(.http(410))),
-            pause(.notAPNs(status: 410))
-        ) { $0.finding = .badToken(.trip) },
-        Row(
-            "A bad token answered to a probe shows that the app is right", suspect,
-            Disposition(.markInvalid("BadDeviceToken", since: nil), app: .resume)
-        ) { ($0.pause, $0.isProbe, $0.finding) = ("InvalidProviderToken", true, .badToken(.mark)) },
-        Row(
-            "A probe of an app that was paused for bad tokens shows nothing new", suspect, pause("BadDeviceToken")
-        ) { ($0.pause, $0.isProbe) = ("BadDeviceToken", true) },
-        Row(
-            "Bad tokens in flight when the app was paused wait", suspect,
-            Disposition(.defer("BadDeviceToken", .likePausedApp))
-        ) { $0.pause = "BadDeviceToken" },
+            "If nothing is accepted, a bad token is tried again much later", suspect, retried("BadDeviceToken", 120_000),
+            attempt: 9
+        ) { $0.finding = .badToken(.configuration) },
 
-        // Retries.
-        Row("No answer spends an attempt", noAnswer, retried("NoAnswer", 500, isUncertain: true)),
+        // Retries. AttemptTests show when Redis lets them spend an attempt.
         Row(
-            "The last attempt makes a dead letter with its cause", noAnswer,
-            dead(Reason(.attemptsExhausted), cause: "NoAnswer"), attempt: 10),
+            "No answer is hardly the notification's own fault", noAnswer,
+            retried("NoAnswer", 750, .server, isUncertain: true)),
+        Row("A gateway's error may be the notification's own fault", gatewayError, retried("ProcessingError", 500)),
+        Row("Later attempts are further apart", gatewayError, retried("ProcessingError", 256_000), attempt: 10),
         Row(
-            "A job's own number of attempts outranks the worker's", noAnswer,
-            dead(Reason(.attemptsExhausted), cause: "NoAnswer"), members: #","max_attempts":1"#),
+            "A job's own number of attempts outranks the worker's", gatewayError,
+            retried("ProcessingError", 500, maximum: 1), members: #","max_attempts":1"#),
         Row(
-            "A job that must not be sent twice is dropped", noAnswer,
-            Disposition(.end(.dropped, "NoAnswer"), app: .inconclusive), members: #","on_uncertain":"drop""#),
+            "A job that must not be sent twice is dropped", noAnswer, Disposition(.end(.dropped, "NoAnswer")),
+            members: #","on_uncertain":"drop""#),
         Row(
-            "No answer from an endpoint that answers nothing spends no attempt", noAnswer,
-            retried("NoAnswer", 20_000, spends: false, isUncertain: true)
-        ) { $0.endpointDelay = 20_000 },
-        Row(
-            "A 503 spends no attempt on the first day", unavailable,
-            retried("ServiceUnavailable", 90_000, spends: false), attempt: 9
+            "A 503 is hardly the notification's own fault", unavailable,
+            retried("ServiceUnavailable", 90_000, .server, maximum: 9), attempt: 9
         ) { $0.policy.maximumAttempts = 9 },
         Row(
-            "A 503 waits at least as long as the endpoint's breaker", unavailable,
-            retried("ServiceUnavailable", 40_000, spends: false)
-        ) { $0.endpointDelay = 40_000 },
-        Row(
-            "A 503 spends attempts after a day without an expiration", unavailable,
-            retried("ServiceUnavailable", 90_000), attempt: 2
-        ) { $0.firstSeen = now - 25 * 3_600_000 },
-        Row(
-            "A 503 spends no attempt until a job expires", unavailable,
-            retried("ServiceUnavailable", 90_000, spends: false), attempt: 2
-        ) { ($0.firstSeen, $0.hasEnd) = (now - 25 * 3_600_000, true) },
+            "A notification that expires says so", unavailable,
+            retried("ServiceUnavailable", 90_000, .server, expires: true), attempt: 2
+        ) { $0.hasEnd = true },
         Row(
             "A 429 delays the device", .throttled(reason: "TooManyRequests", retryAfter: 7),
             Disposition(
-                .postpone(.retried, "TooManyRequests", .behindDevice, spendsAttempt: true), app: .inconclusive,
+                .postpone(
+                    .retried, "TooManyRequests", .behindDevice, .judged(.own, maximum: 10, expires: false)),
                 device: .throttle(7500))),
 
         // Lost connections.
@@ -160,29 +140,29 @@ struct DispositionTests {
             "A notification on a stale connection is sent again", .resendUncertain(reason: "ConnectionLost"),
             resentLost(in: .shared)),
         Row(
-            "A lost notification of a paused app is retried later", .resendUncertain(reason: "ConnectionLost"),
-            retried("ConnectionLost", 500, spends: false, isUncertain: true)
-        ) { $0.pause = "Forbidden" },
+            "A lost notification of a slow endpoint waits", .resendUncertain(reason: "ConnectionLost"),
+            Disposition(.defer("ConnectionLost", .milliseconds(500)), isUncertain: true)
+        ) { $0.isEndpointSlow = true },
         Row(
             "A lost notification is not resent by a lane that ends", lost,
-            retried("ConnectionLost", 500, spends: false, isUncertain: true)
+            Disposition(.defer("ConnectionLost", .milliseconds(500)), isUncertain: true)
         ) { $0.isWorking = false },
         Row(
             "A lost job that must not be sent twice is dropped", lost,
-            Disposition(.end(.dropped, "ConnectionLost"), app: .inconclusive), members: #","on_uncertain":"drop""#),
+            Disposition(.end(.dropped, "ConnectionLost")), members: #","on_uncertain":"drop""#),
 
         // Never processed.
         Row("A refused stream is sent again at once", .resend(after: .refusedStream), resent("RefusedStream")),
         Row(
             "From the second refusal on, a stream waits", .resend(after: .refusedStream),
-            Disposition(.defer("RefusedStream", .milliseconds(750)), app: .inconclusive)
+            Disposition(.defer("RefusedStream", .milliseconds(750)))
         ) { $0.resends = 1 },
         Row(
             "A notification discarded by the gateway does not count", .resend(after: .discarded),
             resent("Discarded", counts: false)
         ) { $0.resends = 200 },
         Row(
-            "After a day a refused stream spends attempts", .resend(after: .refusedStream),
+            "After a day a refused stream may spend attempts", .resend(after: .refusedStream),
             retried("RefusedStream", 500)
         ) { ($0.resends, $0.firstSeen) = (1, now - 25 * 3_600_000) },
 
@@ -192,71 +172,50 @@ struct DispositionTests {
             resent("TooManyProviderTokenUpdates")
         ) { $0.finding = .connectionRetired },
         Row(
-            "A second refused connection pauses the app", .retireConnection(reason: "TooManyProviderTokenUpdates"),
-            pause("TooManyProviderTokenUpdates")
-        ) { $0.finding = .connectionRefusedAgain },
+            "A second refused connection is a refused credential", .retireConnection(reason: "TooManyProviderTokenUpdates"),
+            retried("TooManyProviderTokenUpdates", 500)),
         Row(
-            "A second refused connection with another key is sent with it",
-            .retireConnection(reason: "UnrelatedKeyIdInToken"),
-            resent("UnrelatedKeyIdInToken", app: .changeKey("UnrelatedKeyIdInToken"))
-        ) { ($0.finding, $0.hasOtherKey) = (.connectionRefusedAgain, true) },
+            "A refused credential is tried again at once on a connection of its own", refusedKey,
+            resent("InvalidProviderToken", in: .alone)
+        ) { ($0.finding, $0.hasOtherKey) = (.secondTry, true) },
+        Row("A credential that is refused again waits by itself", refusedKey, retried("InvalidProviderToken", 500)),
         Row(
-            "A token that can't be renewed pauses the app and names the clock",
-            .retireConnection(reason: "ExpiredProviderToken"),
-            pause(Reason(Reason("ExpiredProviderToken").code, detail: "is this machine's clock right?"))),
-        Row("A refused key pauses the app", .pauseApp(reason: "InvalidProviderToken"), pause("InvalidProviderToken")),
-        Row(
-            "A refused key is replaced by the next", .pauseApp(reason: "InvalidProviderToken"),
+            "A refused key is replaced by the next", refusedKey,
             resent("InvalidProviderToken", app: .changeKey("InvalidProviderToken"))
         ) { $0.hasOtherKey = true },
         Row(
-            "Another key does not help against a wrong topic", .pauseApp(reason: "TopicDisallowed"),
-            pause("TopicDisallowed")
+            "Another key does not help against what is forbidden to a certificate", .refused(reason: "BadCertificate"),
+            retried("BadCertificate", 500)
         ) { $0.hasOtherKey = true },
         Row(
-            "A gateway that drops each connection pauses the app, and its notification may be sent twice",
-            .pauseApp(reason: Reason(.request(.hungUp))), pause(Reason(.request(.hungUp)), isUncertain: true)),
+            "A wrong topic of the configuration is hardly the notification's own fault",
+            .misconfigured(reason: "TopicDisallowed"), retried("TopicDisallowed", 750, .server)),
         Row(
-            "The first Forbidden may be the job's own fault", .forbidden(reason: "Forbidden"),
-            retried("Forbidden", 120_000)
-        ) { $0.finding = .forbidden(isOfApp: false) },
-        Row(
-            "A third Forbidden of one job makes a dead letter", .forbidden(reason: "Forbidden"), dead("Forbidden"),
-            attempt: 3
-        ) { $0.finding = .forbidden(isOfApp: false) },
-        Row("Forbidden for two jobs pauses the app", .forbidden(reason: "Forbidden"), pause("Forbidden")) {
-            $0.finding = .forbidden(isOfApp: true)
-        },
+            "A notification at which a gateway hangs up may be sent twice",
+            .misconfigured(reason: Reason(.request(.hungUp))),
+            retried(Reason(.request(.hungUp)), 750, .server, isUncertain: true)),
 
         // Push types.
         Row(
             "A push type is refused while the plain topic is accepted", typeRefused,
             Disposition(.end(.dead, "TopicDisallowed"))
-        ) { $0.finding = .pushType(.pushType) },
+        ) { $0.finding = .pushType(isPlainAccepted: true) },
         Row(
-            "A refused push type waits for the plain topic", typeRefused,
-            Disposition(.defer("TopicDisallowed", .milliseconds(10_000)))
-        ) { $0.finding = .pushType(.unknown) },
-        Row("A refused push type pauses an app that sends nothing else", typeRefused, pause("TopicDisallowed")) {
-            $0.finding = .pushType(.app)
-        },
-        Row(
-            "A probe with a refused push type shows nothing about another fault", typeRefused,
-            Disposition(.defer("TopicDisallowed", .likePausedApp), app: .inconclusive)
-        ) { ($0.pause, $0.isProbe) = ("InvalidProviderToken", true) },
+            "A refused push type waits for the plain topic", typeRefused, retried("TopicDisallowed", 750, .server)
+        ) { $0.finding = .pushType(isPlainAccepted: false) },
 
         // The rest.
         Row(
             "Broadcasts wait until they are enabled", .deferred(reason: "FeatureNotEnabled"),
-            Disposition(.defer("FeatureNotEnabled", .milliseconds(60_000)), app: .inconclusive)),
-        Row("An unknown reason is tried minutes later", .unknown(reason: "NewReason"), retried("NewReason", 120_000)),
-        Row("An unknown reason is tried three times", .unknown(reason: "NewReason"), dead("NewReason"), attempt: 3),
+            Disposition(.defer("FeatureNotEnabled", .milliseconds(60_000)))),
+        Row(
+            "An unknown reason is tried minutes later, three times if it is the notification's fault",
+            .unknown(reason: "NewReason"), retried("NewReason", 120_000, maximum: 3)),
+        Row(
+            "An answer without a reason as well", .unexplained(reason: .notAPNs(status: 400)),
+            retried(.notAPNs(status: 400), 120_000, maximum: 3), attempt: 3),
         Row("A documented refusal makes a dead letter", .dead(reason: "PayloadTooLarge"), dead("PayloadTooLarge")),
     ]
-
-    private static let mostlyBad = Reason(
-        Reason("BadDeviceToken").code,
-        detail: "for most tokens; are the environment and the topic right? No token was marked invalid")
 
     @Test("It follows the design's table.", arguments: rows)
     func table(row: Row) throws {
@@ -268,18 +227,17 @@ struct DispositionTests {
     func total() throws {
         let verdicts = Self.rows.map(\.verdict)
         let findings: [Disposition.Finding] =
-            [.none, .connectionRetired, .connectionRefusedAgain]
-            + [BadTokenGuard.Judgement.mark, .hold, .trip].map { .badToken($0) }
-            + [true, false].map { .forbidden(isOfApp: $0) }
-            + [Evidence.TopicFault.pushType, .app, .unknown].map { .pushType($0) }
+            [.none, .connectionRetired, .secondTry]
+            + [TokenTrust.Judgement.believed, .held, .configuration].map { .badToken($0) }
+            + [true, false].map { .pushType(isPlainAccepted: $0) }
         for verdict in verdicts {
             for finding in findings {
                 for bits in 0..<32 {
                     let facts = try Self.facts(attempt: bits & 1 == 0 ? 1 : 10) {
                         $0.finding = finding
-                        $0.pause = bits & 2 == 0 ? nil : "Forbidden"
-                        $0.isProbe = bits & 4 != 0
-                        $0.endpointDelay = bits & 8 == 0 ? nil : 5000
+                        $0.hasEnd = bits & 2 == 0
+                        $0.hasOtherKey = bits & 4 != 0
+                        $0.isEndpointSlow = bits & 8 != 0
                         $0.isWorking = bits & 16 == 0
                     }
                     let disposition = Disposition(verdict, facts)
@@ -290,13 +248,6 @@ struct DispositionTests {
                     case .postpone(_, _, .milliseconds(let delay), _): #expect(delay >= 0)
                     // Only a throttled device has an order of its own.
                     case .postpone(_, _, .behindDevice, _): #expect(disposition.device != .release)
-                    case .postpone(_, _, .likePausedApp, _):
-                        if facts.pause == nil {
-                            guard case .pause = disposition.app else {
-                                Issue.record("\(verdict) defers for an app that is not paused")
-                                return
-                            }
-                        }
                     case .resend: #expect(disposition.device == .keep)
                     case .markInvalid: break
                     }

@@ -622,7 +622,6 @@ final class FakeFleet: AppPauseStore, RateStore, GuardAuditStore, ProviderTokenS
     private let loop: EmbeddedEventLoop
     fileprivate(set) var queues: [FakeQueue] = []
     var isReady = true
-    var durations = AppPauses.Durations()
     /// True if the set of invalid tokens can't be written.
     var refusesInvalidTokens = false
     /// An unfinished change of the number of shards of the invalid tokens.
@@ -630,9 +629,8 @@ final class FakeFleet: AppPauseStore, RateStore, GuardAuditStore, ProviderTokenS
     /// The tokens that were written to the set or that look-ups find.
     var invalid: [InvalidToken] = []
     var pauses: [String: PauseRecord] = [:]
-    var probeAnswer = AppPauses.ProbeAnswer.granted
-    private(set) var paused: [(app: String, reason: String, detail: String?, isProbe: Bool)] = []
-    private(set) var resumed: [String] = []
+    /// The apps that an operator has resumed since the last reading.
+    var resumed: Set<String> = []
     private(set) lazy var throttledTokens = FakeThrottledTokens(self)
     private(set) var registered: [InvalidTokenSet.Registration] = []
     private(set) var lookUps = 0
@@ -657,39 +655,11 @@ final class FakeFleet: AppPauseStore, RateStore, GuardAuditStore, ProviderTokenS
         loop.assumeIsolated().scheduleTask(in: time) { completion(.success(value())) }
     }
 
-    func read(_ apps: [String], completion: @escaping Completion<[PauseRecord?]>) {
-        later(completion) { [self] in apps.map { pauses[$0] } }
-    }
-
-    func trip(
-        _ app: String, reason: String, detail: String?, isProbe: Bool, configuration: String,
-        completion: @escaping Completion<Int64?>
-    ) {
-        paused.append((app, reason, detail, isProbe))
-        if !isOfOthers(pauses[app], configuration) { pause(app, configuration, reason, for: 1000) }
-        later(completion) { 1000 }
-    }
-
-    func probe(_ app: String, configuration: String, completion: @escaping Completion<AppPauses.ProbeAnswer>) {
-        later(completion) { [self] in probeAnswer }
-    }
-
-    func close(_ app: String, configuration: String, completion: @escaping Completion<Void>) {
-        resumed.append(app)
-        if !isOfOthers(pauses[app], configuration) { pauses[app] = nil }
-        later(completion) {}
-    }
-
-    /// Records a pause.
-    func pause(_ app: String, _ configuration: String, _ reason: String, for milliseconds: Int64) {
-        var pause = PauseRecord(reason: reason, until: EngineScene.time(loop.now) + milliseconds)
-        pause.configuration = configuration
-        pauses[app] = pause
-    }
-
-    private func isOfOthers(_ pause: PauseRecord?, _ configuration: String) -> Bool {
-        guard let until = pause?.until, let other = pause?.configuration else { return false }
-        return other != configuration && EngineScene.time(loop.now) <= until + 60_000
+    func read(_ apps: [String], completion: @escaping Completion<[AppPauses.State]>) {
+        later(completion) { [self] in
+            defer { resumed = [] }
+            return apps.map { AppPauses.State(pause: pauses[$0], isResumed: resumed.contains($0)) }
+        }
     }
 
     func reserve(_ count: Int, of app: String, perSecond: Int, completion: @escaping Completion<Int64>) {

@@ -64,19 +64,19 @@ struct JobCommandTests {
         // Fewer streams than when the jobs were claimed.
         scene.transport.streams = 2
         scene.run(.milliseconds(20))
-        #expect(scene.transport.tokens == ["100001", "100002"] && scene.lane.senders[0].waiting.line.unsubmitted == 2)
+        #expect(scene.transport.tokens == ["100001", "100002"] && scene.lane.senders[0].line.unsubmitted == 2)
         let claims = scene.queue.claims
         scene.queue.commands = JobCommands(version: "1", [campaign: cancelled])
         scene.run(.milliseconds(700))
         #expect(scene.queue.claims > claims && scene.queue.jobs.isEmpty)
-        #expect(scene.stats["cancelled"] == 1 && scene.lane.senders[0].waiting.line.unsubmitted == 1)
+        #expect(scene.stats["cancelled"] == 1 && scene.lane.senders[0].line.unsubmitted == 1)
         #expect(scene.lane.consumers[0].queue.cancelledInFlight == 2)
         // Notifications in flight end as APNs answers.
         for _ in 0..<3 { scene.answer(EngineScene.delivered) }
         scene.run()
         #expect(scene.transport.tokens == ["100001", "100002", "100004"])
         #expect(scene.stats == ["delivered": 3, "cancelled": 1])
-        #expect(scene.queue.held.isEmpty && scene.lane.senders[0].waiting.line.unsubmitted == 0)
+        #expect(scene.queue.held.isEmpty && scene.lane.senders[0].line.unsubmitted == 0)
     }
 
     @Test("cancel the rest of a job with many tokens, which becomes one dead letter with those tokens")

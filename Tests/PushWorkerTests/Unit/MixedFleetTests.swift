@@ -1,3 +1,4 @@
+import APNS
 import NIOCore
 import PushJob
 import Testing
@@ -123,52 +124,23 @@ struct MixedFleetTests {
         }
     }
 
-    // MARK: Pauses of apps
+    // MARK: Changes
 
-    @Test("the pause of workers with another configuration stops nothing, and ends if their probes are overdue")
-    func pauseOfOthers() throws {
+    @Test("Another topic is tried at once.")
+    func otherTopic() throws {
         let scene = try EngineScene()
-        let fleet = scene.stores.fakeFleet
-        fleet.pause("shop", Self.other.text, "ExpiredProviderToken", for: 15_000)
-        for number in 1...16 {
-            #expect((fleet.pauses["shop"] == nil) == (number > 15))
-            scene.run(.seconds(5))
-            scene.pushOne(token: "\(number + 10)")
-            #expect(scene.transport.tokens.count == number)
-            scene.answer(EngineScene.delivered)
-        }
-        #expect(!scene.log.events.contains("app_paused") && !scene.log.events.contains("app_resumed"))
-    }
-
-    @Test("a worker that joins adopts the pause of its own configuration")
-    func pauseOfOwn() throws {
-        let scene = try EngineScene()
-        scene.stores.fakeFleet.pause(
-            "shop", scene.lane.senders[0].app.refusable.text, "ExpiredProviderToken", for: 15_000)
-        scene.run(.seconds(5))
-        scene.pushOne()
-        #expect(scene.transport.sent.isEmpty && scene.log.events.contains("app_paused"))
-    }
-
-    @Test("another topic ends the pause of the old one at once, and a late reply about it does not bring it back")
-    func pauseOfOldTopic() throws {
-        let scene = try EngineScene()
-        let fleet = scene.stores.fakeFleet
-        for wait in [TimeAmount.seconds(3), .nanoseconds(0)] {
-            scene.pushOne(token: "aa")
-            scene.answer(.topicDisallowed)
-            #expect(fleet.pauses["shop"]?.configuration == scene.lane.senders[0].app.refusable.text)
-            scene.run(wait)
-            var configuration = scene.context.configuration
-            configuration.apps[0].topic += ".next"
-            _ = scene.lane.reload(configuration, [try AppSender.Prepared(configuration.apps[0])])
-            scene.run(.milliseconds(100))
-            #expect(fleet.pauses.isEmpty)
-            scene.pushOne(token: "bb")
-            #expect(scene.transport.tokens.last == "bb")
-            while !scene.transport.submitted.isEmpty { scene.answer(EngineScene.delivered) }
-        }
-        #expect(scene.queue.dead.isEmpty)
+        scene.queue.jobs = (0..<200).map { EngineScene.job(String(100_000 + $0)) }
+        scene.pass(.seconds(20)) { .response(Response(status: 400, reason: .topicDisallowed)) }
+        #expect(!scene.context.scopes.scopes.isQuiet && scene.queue.dead.isEmpty)
+        var configuration = scene.context.configuration
+        configuration.apps[0].topic += ".next"
+        _ = scene.lane.reload(configuration, [try AppSender.Prepared(configuration.apps[0])])
+        scene.run(.milliseconds(100))
+        #expect(scene.context.scopes.scopes.isQuiet)
+        let sent = scene.transport.sent.count
+        scene.lane.wake(QueueID(index: 0))
+        scene.run(.seconds(1))
+        #expect(scene.transport.sent.count - sent > 50 || scene.queue.jobs.isEmpty)
     }
 
     @Test("digests differ with each setting by which a job is refused, and not with the order of apps")

@@ -19,17 +19,17 @@ struct VerdictTests {
         (.idleTimeout, .serverError(reason: "IdleTimeout", retryAfter: nil)),
         (.expiredProviderToken, .retireConnection(reason: "ExpiredProviderToken")),
         (.tooManyProviderTokenUpdates, .retireConnection(reason: "TooManyProviderTokenUpdates")),
-        (.invalidProviderToken, .pauseApp(reason: "InvalidProviderToken")),
-        (.missingProviderToken, .pauseApp(reason: "MissingProviderToken")),
-        (.badCertificate, .pauseApp(reason: "BadCertificate")),
-        (.badCertificateEnvironment, .pauseApp(reason: "BadCertificateEnvironment")),
-        (.forbidden, .forbidden(reason: "Forbidden")),
+        (.invalidProviderToken, .refused(reason: "InvalidProviderToken")),
+        (.missingProviderToken, .refused(reason: "MissingProviderToken")),
+        (.badCertificate, .refused(reason: "BadCertificate")),
+        (.badCertificateEnvironment, .refused(reason: "BadCertificateEnvironment")),
+        (.forbidden, .refused(reason: "Forbidden")),
         (.unrelatedKeyIDInToken, .retireConnection(reason: "UnrelatedKeyIdInToken")),
-        (.badEnvironmentKeyIDInToken, .pauseApp(reason: "BadEnvironmentKeyIdInToken")),
-        (.badEnvironmentKeyInToken, .pauseApp(reason: "BadEnvironmentKeyInToken")),
-        (.topicDisallowed, .pauseApp(reason: "TopicDisallowed")),
-        (.badTopic, .pauseApp(reason: "BadTopic")),
-        (.missingTopic, .pauseApp(reason: "MissingTopic")),
+        (.badEnvironmentKeyIDInToken, .refused(reason: "BadEnvironmentKeyIdInToken")),
+        (.badEnvironmentKeyInToken, .refused(reason: "BadEnvironmentKeyInToken")),
+        (.topicDisallowed, .misconfigured(reason: "TopicDisallowed")),
+        (.badTopic, .misconfigured(reason: "BadTopic")),
+        (.missingTopic, .misconfigured(reason: "MissingTopic")),
         (.payloadTooLarge, .dead(reason: "PayloadTooLarge")),
         (.badCollapseID, .dead(reason: "BadCollapseId")),
         (.badExpirationDate, .dead(reason: "BadExpirationDate")),
@@ -50,7 +50,7 @@ struct VerdictTests {
         (.cannotCreateChannelConfig, .dead(reason: "CannotCreateChannelConfig")),
         (.featureNotEnabled, .deferred(reason: "FeatureNotEnabled")),
         (.broadcastFeatureNotEnabled, .deferred(reason: "BroadcastFeatureNotEnabled")),
-        (.topicMismatch, .pauseApp(reason: "TopicMismatch")),
+        (.topicMismatch, .misconfigured(reason: "TopicMismatch")),
     ]
 
     @Test("is as designed for every reason that Apple documents")
@@ -74,7 +74,7 @@ struct VerdictTests {
         case .tooManyRequests: #expect(verdict == .retry(reason: "TooManyRequests", retryAfter: 3, isUncertain: false))
         default: #expect(verdict == Verdict(response, topic: .app))
         }
-        let newlyGone = RequestResult.response(Response(status: 410, reasonText: "NewlyGone"))
+        let newlyGone = RequestResult.response(Response(status: 410, reasonText: "NewlyGone", timestamp: 5))
         #expect(Verdict(newlyGone, topic: .app, isOnChannel: true) == .dead(reason: "NewlyGone"))
     }
 
@@ -100,7 +100,7 @@ struct VerdictTests {
         response.origin = .unnamed
         #expect(Verdict(.response(response), topic: .app) == .delivered)
         response.origin = .doubtful
-        let reason = try #require(Verdict(.response(response), topic: .app).pauseReason)
+        let reason = try #require(Verdict(.response(response), topic: .app).unexplained)
         #expect(reason.code.text == "HTTP200" && reason.explanation.contains("no apns-id"))
     }
 
@@ -133,18 +133,18 @@ struct VerdictTests {
         // Tried a few times, because it may mean anything.
         for status in [400, 404, 405, 421] { #expect(verdict(status, "NewReason") == .unknown(reason: "NewReason")) }
         #expect(verdict(429, "NewLimit") == .retry(reason: "NewLimit", retryAfter: nil, isUncertain: false))
-        #expect(verdict(403, "NewRefusal") == .pauseApp(reason: "NewRefusal"))
+        #expect(verdict(403, "NewRefusal") == .unknown(reason: "NewRefusal"))
         #expect(verdict(413) == .dead(reason: "HTTP413"))
-        #expect(verdict(410, "NewlyGone") == .tokenInvalid(reason: "NewlyGone", since: nil))
+        #expect(verdict(410, "NewlyGone") == .unknown(reason: "NewlyGone"))
         // A proxy may answer this for every token.
-        #expect(verdict(410) == .tokenSuspect(reason: "HTTP410"))
+        #expect(verdict(410).unexplained?.code.text == "HTTP410")
     }
 
     @Test("attributes a refusal without a reason, and statuses that APNs does not use, to another server")
     func notAPNs() {
         for status in [201, 204, 301, 302, 400, 401, 403, 404, 405, 407, 408, 421, 429, 431, 600] {
             let verdict = Verdict(.response(Response(status: status)), topic: .app)
-            let reason = verdict.pauseReason
+            let reason = verdict.unexplained
             #expect(reason?.code == .http(status), "\(status): \(verdict)")
             #expect(reason?.detail?.contains("HTTP status \(status)") == true)
         }
@@ -166,9 +166,8 @@ struct VerdictTests {
                     case .tokenInvalid(_, 5): status == 410
                     case .dead: status == 413
                     case .serverError: status >= 500
-                    case .pauseApp: status == 403
+                    case .unknown: [400, 403, 404, 405, 408, 421].contains(status)
                     case .retry(_, _, false): status == 429
-                    case .unknown: [400, 404, 405, 408, 421].contains(status)
                     default: false
                     }
                 #expect(isRight, "\(status) \(reason): \(verdict)")
@@ -206,16 +205,17 @@ struct VerdictTests {
     func gateway(result: RequestResult, verdict: Verdict) { #expect(Verdict(result, topic: .app) == verdict) }
 
     @Test(
-        "pauses the app for faults of the certificate or the configuration",
+        "attributes faults of the certificate or the configuration to the app",
         arguments: [
             RequestResult.refused(.missingTopic), .refused(.invalidTopicSize), .refused(.protocolError),
             .uncertain(.hungUp),
         ])
     func gatewayConfiguration(result: RequestResult) {
-        #expect(Verdict(result, topic: .app).pauseReason != nil)
+        #expect(Verdict(result, topic: .app).misconfigured != nil)
     }
 }
 
 extension Verdict {
-    fileprivate var pauseReason: Reason? { if case .pauseApp(let reason) = self { reason } else { nil } }
+    fileprivate var unexplained: Reason? { if case .unexplained(let reason) = self { reason } else { nil } }
+    fileprivate var misconfigured: Reason? { if case .misconfigured(let reason) = self { reason } else { nil } }
 }

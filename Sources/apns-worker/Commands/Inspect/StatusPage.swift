@@ -150,8 +150,7 @@ struct StatusPage {
 
     private static func words(_ pause: PauseStatus, now: Int64) -> String {
         var words = Words.since(pause.since, now: now)
-        if pause.isByHand, !pause.isReasonless, let by = pause.by { words += ", by \(by)" }
-        if let until = pause.until { words += ", next probe in \(Words.duration(max(0, until - now)))" }
+        if !pause.isReasonless, let by = pause.by { words += ", by \(by)" }
         return words + ": \(pause.reason)" + (pause.detail.map { " (\($0))" } ?? "")
     }
 
@@ -203,7 +202,7 @@ struct StatusPage {
             ])
             if let pause = app.paused {
                 notes[table.rows.count] = wrapped(
-                    "paused\(pause.isByHand ? " by operator" : "")" + Self.words(pause, now: status.at), lead: "  ",
+                    "paused by operator" + Self.words(pause, now: status.at), lead: "  ",
                     indent: "    "
                 ).map { styled($0, .yellow) }
             } else if let failure = app.failure {

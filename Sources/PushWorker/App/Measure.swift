@@ -1,0 +1,200 @@
+/// The measure of one scope for either fresh notifications or retries: slow or not, and how fast it may be probed. No I/O.
+///
+/// A scope is slow only while fewer than one in ``share`` of its last answers were proofs that it is good. So one in which
+/// one push of twenty gets through is not slowed, nor is one with little traffic. A congestion window that halves with
+/// each failure would stop both: its throughput falls with the square root of the share of failures.
+///
+/// All times are in milliseconds of the lane's clock. A proof, which is what almost every answer is, costs a few
+/// instructions: it is counted, and the run of proofs is written down when the next failure comes.
+struct Measure {
+    /// A scope is slow while fewer than one in so many answers are proofs.
+    static let share = 50
+    /// The number of failures below which nothing is concluded. Failures, because a wide scope, which hears more answers
+    /// than a narrow one, would else be slowed before it.
+    static let fewest = 60
+    /// The number of last answers that are considered.
+    static let most = 200
+    /// The age up to which they are.
+    static let life: Int64 = 30_000
+    /// The number of last answers of a slow scope of which half must be proofs, or ``fewestProofs`` if there are so many.
+    static let last = 20
+    static let fewestProofs = 2
+    /// The time after which another probe may go although the last one is not answered.
+    static let patience: Int64 = 5000
+
+    /// The pauses between probes that fail.
+    struct Pace: Sendable {
+        var first: Int64 = 100
+        var longest: Int64 = 1000
+        /// The longest pause once the scope has been slow for ``lasting``.
+        var longestOfLasting: Int64 = 5000
+
+        static let lasting: Int64 = 300_000
+        static let usual = Pace()
+        /// Each probe of a credential costs a connection.
+        static let ofCredential = Pace(first: 5000, longest: 60_000, longestOfLasting: 60_000)
+    }
+
+    /// Failures, and runs of proofs between them.
+    private struct Entry {
+        /// The time of the failure, or of the last proof of the run.
+        var at: Int64
+        /// The number of proofs; 0 for a failure.
+        var proofs: Int
+    }
+
+    /// The number of proofs so far.
+    private(set) var proofs: UInt32 = 0
+    /// The time of the last one.
+    private(set) var provedAt = Int64.min / 2
+    private(set) var isSlow = false
+    /// The time since which it is slow.
+    private(set) var slowSince: Int64 = 0
+    /// The number of failures since the last proof.
+    private(set) var failuresSinceProof = 0
+
+    private var entries: [Entry] = []
+    /// The number of proofs that are in the entries, and of those that have been.
+    private var noted: UInt32 = 0
+    private var answers = 0
+    private var good = 0
+
+    /// The last answers of a slow scope, the newest in the lowest bit; 1 is a proof.
+    private var recent: UInt32 = 0
+    private var recentCount = 0
+    private var window = 1
+    private var inFlight = 0
+    private var until: Int64 = 0
+    private var sentAt: Int64 = 0
+    private var pause: Int64 = 0
+
+    // MARK: Answers
+
+    /// Records a proof that the scope is good.
+    /// - Returns: true if the scope was slow, and is not any more.
+    @inline(__always)
+    mutating func recordProof(now: Int64) -> Bool {
+        proofs &+= 1
+        provedAt = now
+        return isSlow ? recordProofWhileSlow(now: now) : false
+    }
+
+    private mutating func recordProofWhileSlow(now: Int64) -> Bool {
+        window = min(window + 1, 1 << 16)
+        until = now
+        pause = 0
+        note(true)
+        let good = recent.nonzeroBitCount
+        guard good >= Self.last / 2 || recentCount == Self.last && good >= Self.fewestProofs else { return false }
+        self = ended()
+        return true
+    }
+
+    /// Records a failure that may concern the scope.
+    /// - Returns: true if this made the scope slow.
+    mutating func recordFailure(now: Int64, pace: Pace) -> Bool {
+        failuresSinceProof = proofs == noted ? failuresSinceProof + 1 : 1
+        guard !isSlow else {
+            noted = proofs
+            window = 1
+            note(false)
+            return false
+        }
+        let run = Int(proofs &- noted)
+        if run > 0 { append(Entry(at: provedAt, proofs: min(run, Self.most))) }
+        noted = proofs
+        append(Entry(at: now, proofs: 0))
+        trim(now: now)
+        guard answers - good >= Self.fewest, good * Self.share < answers else { return false }
+        slowDown(now: now, pace: pace)
+        return true
+    }
+
+    private mutating func note(_ isGood: Bool) {
+        recent = (recent << 1 | (isGood ? 1 : 0)) & (1 << UInt32(Self.last) - 1)
+        recentCount = min(recentCount + 1, Self.last)
+    }
+
+    private mutating func append(_ entry: Entry) {
+        entries.append(entry)
+        good += entry.proofs
+        answers += max(1, entry.proofs)
+    }
+
+    private mutating func trim(now: Int64) {
+        var old = 0
+        while old < entries.count {
+            let first = entries[old]
+            let excess = answers - Self.most
+            guard first.at < now - Self.life || excess > 0 else { break }
+            if first.at >= now - Self.life, first.proofs > excess {
+                entries[old].proofs -= excess
+                good -= excess
+                answers -= excess
+                break
+            }
+            good -= first.proofs
+            answers -= max(1, first.proofs)
+            old += 1
+        }
+        if old > 0 { entries.removeFirst(old) }
+    }
+
+    // MARK: Being slow
+
+    mutating func slowDown(now: Int64, pace: Pace) {
+        (isSlow, slowSince) = (true, now)
+        (recent, recentCount, window, inFlight) = (0, 0, 1, 0)
+        (pause, until, sentAt) = (0, now + pace.first, now)
+        forget()
+    }
+
+    /// Forgets what was heard, but not that the scope is slow, or how many proofs there were.
+    mutating func forget() {
+        entries = []
+        (answers, good, noted) = (0, 0, proofs)
+        failuresSinceProof = 0
+    }
+
+    /// Returns the measure of a scope that is good again.
+    private func ended() -> Measure {
+        var other = Measure()
+        (other.proofs, other.provedAt, other.noted) = (proofs, provedAt, proofs)
+        return other
+    }
+
+    mutating func end() { self = ended() }
+
+    /// Forgets everything, also the proofs.
+    mutating func reset() {
+        let wasSlow = isSlow
+        self = Measure()
+        isSlow = wasSlow
+    }
+
+    /// Allows a probe at once.
+    mutating func probeNow(now: Int64) { (until, sentAt) = (min(until, now), now - Self.patience) }
+
+    // MARK: Sending
+
+    /// True if a notification may go now. While the scope is slow, that is a probe.
+    func may(now: Int64) -> Bool {
+        !isSlow || now >= until && (inFlight < window || now - sentAt >= Self.patience)
+    }
+
+    /// The time at which a probe may go, unless that depends on an answer.
+    var nextProbe: Int64? { isSlow ? max(until, inFlight < window ? until : sentAt + Self.patience) : nil }
+
+    /// Records a probe.
+    mutating func recordSent(now: Int64, pace: Pace) {
+        inFlight += 1
+        sentAt = now
+        guard window == 1 else { return }
+        let longest = now - slowSince >= Pace.lasting ? pace.longestOfLasting : pace.longest
+        pause = pause == 0 ? pace.first : min(longest, pause + pause / 2)
+        until = now + pause
+    }
+
+    /// Records that a probe has ended, in whatever way.
+    mutating func recordEnd() { inFlight = max(0, inFlight - 1) }
+}

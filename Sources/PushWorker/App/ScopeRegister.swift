@@ -1,0 +1,126 @@
+import NIOCore
+import PushJob
+import PushQueue
+
+/// The scopes of one lane by name, and their records for operators.
+///
+/// A notification finds its scopes once, when its job is accepted; its answers use the indices.
+final class ScopeRegister {
+    let scopes = Scopes()
+
+    private struct Key: Hashable {
+        let scope: ScopeRecord.Scope
+        let app: ScopeID
+        let name: ByteBuffer
+    }
+
+    private var ids: [Key: ScopeID] = [:]
+    private var keys: [ScopeID: Key] = [:]
+    /// The names of apps, credentials and endpoints.
+    private var wide: [String: ScopeID] = [:]
+    private var wideNames: [ScopeID: String] = [:]
+    /// The last group that was looked up: jobs of a campaign follow one another.
+    private var last: (key: Key, id: ScopeID)?
+
+    /// Returns the scope of an app, a credential or an endpoint.
+    func id(_ kind: ScopeKind, named name: String, now: Int64) -> ScopeID {
+        let key = "\(kind) \(name)"
+        if let known = wide[key] { return known }
+        let id = scopes.add(kind, now: now).id
+        (wide[key], wideNames[id]) = (id, name)
+        return id
+    }
+
+    /// Returns the scope of a campaign of an app.
+    func campaign(_ name: ByteBuffer, of app: ScopeID, now: Int64) -> ScopeID {
+        narrow(Key(scope: .campaign, app: app, name: name), .group, parent: app, now: now)
+    }
+
+    /// Returns the scope of a topic and push type of an app.
+    func address(_ topic: ByteBuffer, _ pushType: String, of app: ScopeID, now: Int64) -> ScopeID {
+        var name = topic
+        name.writeString(" (\(pushType))")
+        return narrow(Key(scope: .topic, app: app, name: name), .group, parent: app, now: now)
+    }
+
+    /// Returns the scope of a job with many tokens.
+    func job(_ identity: ByteBuffer, in group: ScopeID, of app: ScopeID, now: Int64) -> ScopeID {
+        narrow(Key(scope: .job, app: app, name: identity), .job, parent: group, now: now)
+    }
+
+    private func narrow(_ key: Key, _ kind: ScopeKind, parent: ScopeID, now: Int64) -> ScopeID {
+        if let last, last.key == key {
+            scopes.recordUse(last.id, now: now)
+            return last.id
+        }
+        let id: ScopeID
+        if let known = ids[key] {
+            id = known
+            scopes.recordUse(id, now: now)
+        } else {
+            let (new, forgotten) = scopes.add(kind, parent: parent, now: now)
+            if let forgotten, let old = keys.removeValue(forKey: forgotten) { ids[old] = nil }
+            (ids[key], keys[new], id) = (new, key, new)
+        }
+        last = (key, id)
+        return id
+    }
+
+    /// The kind and the name of a scope, for people.
+    func name(of id: ScopeID) -> (scope: ScopeRecord.Scope, name: String, app: String?) {
+        if let key = keys[id] { return (key.scope, String(buffer: key.name), wideNames[key.app]) }
+        let name = wideNames[id] ?? ""
+        switch scopes[id].kind {
+        case .credential: return (.credential, name, nil)
+        case .endpoint: return (.endpoint, name, nil)
+        case .app, .group, .job: return (.app, name, name)
+        }
+    }
+
+    // MARK: Records
+
+    /// The number of failures that wait for another attempt from which a group is suspected although others of it are
+    /// accepted.
+    private static let suspicious = 3
+    /// The time since the last of them after which a suspicion ends.
+    private static let currency: Int64 = 60_000
+
+    /// Returns the record of a scope.
+    /// - Parameter offset: the milliseconds by which Redis' clock is ahead of the lane's.
+    func record(of id: ScopeID, _ state: ScopeRecord.State, offset: Int64) -> ScopeRecord {
+        let scope = scopes[id]
+        var (kind, name, app) = name(of: id)
+        let failing = scope.failing
+        // One job of many that others are accepted beside is the culprit, not its group.
+        if state == .suspected, kind == .campaign || kind == .topic, scope.fresh.failuresSinceProof == 0,
+            let job = failing?.jobs.first
+        {
+            (kind, name) = (.job, job)
+        }
+        let since = failing?.since ?? (scope.fresh.isSlow ? scope.fresh.slowSince : scope.retries.slowSince)
+        return ScopeRecord(
+            kind, name, state, app: app, reason: failing?.reason ?? Reason.Own.noAnswer.rawValue,
+            status: failing?.status, failures: failing?.count ?? 0, since: since + offset, jobs: failing?.jobs ?? [],
+            othersDelivered: kind == .job && scope.kind == .group
+                ? Int(scope.fresh.proofs) : scopes.othersDelivered(id))
+    }
+
+    /// Returns the records of all slow and suspected scopes, the slow ones first and the wide ones before the narrow ones.
+    func records(now: Int64, offset: Int64) -> [ScopeRecord] {
+        guard scopes.hasFailures else { return [] }
+        var slow: [ScopeID] = []
+        var suspected: [ScopeID] = []
+        for id in scopes.scopes.indices.map({ ScopeID($0) }) where scopes[id].usedAt >= 0 {
+            let scope = scopes[id]
+            if scope.fresh.isSlow || scopes.isSilent(id) {
+                slow.append(id)
+            } else if let failing = scope.failing, now - failing.last < Self.currency {
+                let isRefused = scope.kind == .app && scope.fresh.failuresSinceProof > 0 && failing.isOfSeveralJobs
+                if isRefused || scope.kind == .group && failing.count >= Self.suspicious { suspected.append(id) }
+            }
+        }
+        let order: (ScopeID, ScopeID) -> Bool = { [scopes] in scopes[$0].kind > scopes[$1].kind }
+        return slow.sorted(by: order).map { record(of: $0, .slow, offset: offset) }
+            + suspected.sorted(by: order).map { record(of: $0, .suspected, offset: offset) }
+    }
+}

@@ -1,0 +1,647 @@
+/// The kinds of scopes that a failure may concern, from narrow to wide.
+enum ScopeKind: Int, CaseIterable, Comparable {
+    /// A job with many tokens.
+    case job
+    /// A campaign of an app or, without one, an app's topic and push type.
+    case group
+    /// An app: its configuration.
+    case app
+    /// A key or a certificate, in all its apps.
+    case credential
+    /// The endpoint as this lane reaches it.
+    case endpoint
+
+    static func < (one: ScopeKind, other: ScopeKind) -> Bool { one.rawValue < other.rawValue }
+
+    var pace: Measure.Pace { self == .credential ? .ofCredential : .usual }
+}
+
+/// A set of kinds of scopes.
+struct ScopeSet: OptionSet, Hashable {
+    let rawValue: UInt8
+
+    static let job = ScopeSet(.job)
+    static let group = ScopeSet(.group)
+    static let app = ScopeSet(.app)
+    static let credential = ScopeSet(.credential)
+    static let endpoint = ScopeSet(.endpoint)
+    static let all: ScopeSet = [.job, .group, .app, .credential, .endpoint]
+
+    init(rawValue: UInt8) { self.rawValue = rawValue }
+    init(_ kind: ScopeKind) { rawValue = 1 << UInt8(kind.rawValue) }
+}
+
+/// The index of a scope in ``Scopes``; -1 for none.
+typealias ScopeID = Int32
+
+/// The scopes of one notification.
+struct ScopePlace: Equatable {
+    var job: ScopeID = -1
+    var group: ScopeID = -1
+    var app: ScopeID = -1
+    var credential: ScopeID = -1
+    var endpoint: ScopeID = -1
+    /// The group of the app's topic and push type, if ``group`` is a campaign.
+    var address: ScopeID = -1
+
+    subscript(kind: ScopeKind) -> ScopeID {
+        switch kind {
+        case .job: job
+        case .group: group
+        case .app: app
+        case .credential: credential
+        case .endpoint: endpoint
+        }
+    }
+}
+
+/// The judge of who is at fault: what one lane has heard about the scopes of its notifications. No I/O.
+///
+/// Blame is as narrow as its evidence. It answers two questions: may this notification go now (``decide(_:isFresh:now:)``),
+/// and what follows from this answer (``recordProof(_:at:isFresh:now:)``, ``recordFailure(_:at:isFresh:now:)``)? Nothing is
+/// shared between lanes, so a worker behind a refusing proxy slows no other.
+///
+/// All times are in milliseconds of the lane's clock.
+final class Scopes {
+    /// The maximum number of groups and jobs that are remembered.
+    static let maximumNarrow = 1000
+    /// The time without notifications after which a slow scope is forgotten.
+    static let memory: Int64 = 600_000
+    /// The time for which a fresh proof keeps retries from being slowed down.
+    static let proofForRetries: Int64 = 10_000
+    /// The minimum interval between the times at which the jobs of one scope that is set aside are due.
+    static let dueInterval: Int64 = 10
+    /// The first and the longest time for which such jobs are deferred.
+    static let setAside: ClosedRange<Int64> = 1000...300_000
+    /// The interval of probes while nothing is answered.
+    static let silentInterval: Int64 = 5000
+    /// The time without a job after which a silent endpoint is given the benefit of the doubt.
+    static let silentPatience: Int64 = 15_000
+
+    /// One scope.
+    struct Scope {
+        let kind: ScopeKind
+        /// The scope that contains it: the app of a group, the group of a job.
+        let parent: ScopeID
+        var fresh = Measure()
+        var retries = Measure()
+        /// The tokens that campaigns of this topic and push type found accepted.
+        fileprivate var acceptedOfCampaigns: UInt32 = 0
+        fileprivate var acceptedOfCampaignsAt = Int64.min / 2
+        var tokens = TokenTrust()
+        var usedAt: Int64
+        /// The latest time at which a job that is set aside is due.
+        fileprivate var lastDue = Int64.min / 2
+        fileprivate var turn = Int64.min / 2
+        var failing: Failing?
+
+        var isSlow: Bool { fresh.isSlow || retries.isSlow }
+        var accepted: UInt32 { fresh.proofs &+ acceptedOfCampaigns }
+        var acceptedAt: Int64 { max(fresh.provedAt, acceptedOfCampaignsAt) }
+
+        fileprivate mutating func recordAccepted(now: Int64) {
+            acceptedOfCampaigns &+= 1
+            acceptedOfCampaignsAt = now
+        }
+    }
+
+    /// What is known of the failures of a scope, for records.
+    struct Failing: Equatable {
+        var reason: String
+        var status: Int?
+        var count = 0
+        var since: Int64
+        var last: Int64
+        var jobs: [String] = []
+        /// The number of the wider scope's proofs when the failures began.
+        var provedBefore: UInt32
+
+        /// True unless all are of one job although there were several failures.
+        var isOfSeveralJobs: Bool { jobs.count > 1 || count == 1 }
+    }
+
+    /// A change of one scope that operators should hear of.
+    struct Change: Equatable {
+        var scope: ScopeID
+        var isSlow: Bool
+    }
+
+    private(set) var scopes: [Scope] = []
+    /// The scopes that are slow, in order of the time at which they became so.
+    private(set) var slow: [ScopeID] = []
+    /// The endpoints at which requests wait for long and nothing is answered, and the time of the next probe.
+    private var silent: [ScopeID: Int64] = [:]
+    private var changes: [Change] = []
+    /// The narrow scopes that were forgotten, for reuse.
+    private var free: [ScopeID] = []
+    private var narrow = 0
+    /// Alternates between the newest and the longest waiting notification.
+    private var takesNewest = false
+
+    /// True if any notification that failed waits, or did in the last minutes.
+    private(set) var hasFailures = false
+    /// True if no scope is slow or silent, so that everything may go.
+    private(set) var isQuiet = true
+
+    // MARK: Scopes
+
+    /// Adds a scope.
+    /// - Returns: its index, and the index that was forgotten for it, if one was.
+    func add(_ kind: ScopeKind, parent: ScopeID = -1, now: Int64) -> (id: ScopeID, forgotten: ScopeID?) {
+        let scope = Scope(kind: kind, parent: parent, usedAt: now)
+        guard kind <= .group else {
+            scopes.append(scope)
+            return (ScopeID(scopes.count - 1), nil)
+        }
+        var forgotten: ScopeID?
+        if narrow >= Self.maximumNarrow {
+            let longest = scopes.indices.filter { scopes[$0].kind <= .group && scopes[$0].usedAt >= 0 }
+                .min { scopes[$0].usedAt < scopes[$1].usedAt }
+            forgotten = longest.map { ScopeID($0) }
+            if let forgotten { forget(forgotten) }
+        }
+        narrow += 1
+        guard let id = free.popLast() else {
+            scopes.append(scope)
+            return (ScopeID(scopes.count - 1), forgotten)
+        }
+        scopes[Int(id)] = scope
+        return (id, forgotten)
+    }
+
+    private func forget(_ id: ScopeID) {
+        setGood(id)
+        scopes[Int(id)].usedAt = -1
+        free.append(id)
+        narrow -= 1
+    }
+
+    subscript(id: ScopeID) -> Scope { scopes[Int(id)] }
+
+    /// Records that a job of a scope came, or waits.
+    @inline(__always)
+    func recordUse(_ id: ScopeID, now: Int64) { if id >= 0 { scopes[Int(id)].usedAt = now } }
+
+    private func update(_ id: ScopeID) {
+        let isSlow = scopes[Int(id)].isSlow
+        if let index = slow.firstIndex(of: id) {
+            if !isSlow { slow.remove(at: index) }
+        } else if isSlow {
+            slow.append(id)
+        }
+        isQuiet = slow.isEmpty && silent.isEmpty
+    }
+
+    private func setGood(_ id: ScopeID) {
+        scopes[Int(id)].fresh.end()
+        scopes[Int(id)].retries.end()
+        scopes[Int(id)].failing = nil
+        update(id)
+    }
+
+    /// Forgets what was heard of a scope, because its configuration, credential or connection is another one.
+    func reset(_ id: ScopeID) {
+        guard id >= 0 else { return }
+        if scopes[Int(id)].fresh.isSlow { changes.append(Change(scope: id, isSlow: false)) }
+        setGood(id)
+        scopes[Int(id)].tokens = TokenTrust()
+        silent[id] = nil
+        update(id)
+    }
+
+    /// Forgets what was heard of an app's groups and jobs.
+    func resetGroups(of app: ScopeID) {
+        for index in scopes.indices where scopes[index].usedAt >= 0 {
+            let scope = scopes[index]
+            guard scope.kind == .group && scope.parent == app || scope.kind == .job && scopes[Int(scope.parent)].parent == app
+            else { continue }
+            scopes[index].acceptedOfCampaigns = 0
+            scopes[index].acceptedOfCampaignsAt = Int64.min / 2
+            scopes[index].fresh.reset()
+            reset(ScopeID(index))
+        }
+    }
+
+    // MARK: Answers
+
+    /// Records that APNs accepted a notification.
+    @inline(__always)
+    func recordDelivery(at place: ScopePlace, isFresh: Bool, now: Int64) {
+        guard isQuiet, isFresh else { return recordProof(.all, at: place, isFresh: isFresh, now: now) }
+        scopes.withUnsafeMutableBufferPointer { scopes in
+            if place.job >= 0 { _ = scopes[Int(place.job)].fresh.recordProof(now: now) }
+            _ = scopes[Int(place.group)].fresh.recordProof(now: now)
+            _ = scopes[Int(place.app)].fresh.recordProof(now: now)
+            if place.credential >= 0 { _ = scopes[Int(place.credential)].fresh.recordProof(now: now) }
+            _ = scopes[Int(place.endpoint)].fresh.recordProof(now: now)
+            if place.address >= 0 { scopes[Int(place.address)].recordAccepted(now: now) }
+        }
+    }
+
+    /// Records an answer that proves scopes good.
+    func recordProof(_ set: ScopeSet, at place: ScopePlace, isFresh: Bool, now: Int64) {
+        if set.contains(.group), place.address >= 0 { scopes[Int(place.address)].recordAccepted(now: now) }
+        for kind in ScopeKind.allCases where set.contains(ScopeSet(kind)) && place[kind] >= 0 {
+            let id = place[kind]
+            let wasSlow = scopes[Int(id)].isSlow
+            let wasFreshSlow = scopes[Int(id)].fresh.isSlow
+            // An accepted retry is a proof for both.
+            _ = scopes[Int(id)].fresh.recordProof(now: now)
+            if !isFresh { _ = scopes[Int(id)].retries.recordProof(now: now) }
+            if wasFreshSlow, !scopes[Int(id)].fresh.isSlow {
+                changes.append(Change(scope: id, isSlow: false))
+                scopes[Int(id)].failing = nil
+            }
+            if wasSlow { update(id) }
+            if kind == .endpoint, !silent.isEmpty { endSilence(id) }
+        }
+    }
+
+    /// Records an answer that may concern scopes, or the lack of one.
+    ///
+    /// Narrow scopes hear it first, so that a campaign that is refused is slowed before the endpoint can be. A slow narrow
+    /// scope is no witness against a wider one unless all of the narrow ones are slow, and what a notification meets
+    /// while a wider scope is slow says nothing of the narrower ones.
+    func recordFailure(_ set: ScopeSet, at place: ScopePlace, isFresh: Bool, now: Int64) {
+        let kinds = ScopeKind.allCases.filter { set.contains(ScopeSet($0)) && place[$0] >= 0 }
+        guard isFresh else {
+            for kind in kinds where scopes[Int(place[kind])].retries.recordFailure(now: now, pace: kind.pace) {
+                update(place[kind])
+            }
+            return
+        }
+        for kind in kinds {
+            let id = place[kind]
+            let narrower = kinds.filter { $0 < kind }.map { place[$0] }
+            if narrower.contains(where: { scopes[Int($0)].fresh.isSlow }), !areAllSlow(within: place, kind, now: now) {
+                continue
+            }
+            if kinds.contains(where: { $0 > kind && scopes[Int(place[$0])].fresh.isSlow }) { continue }
+            guard scopes[Int(id)].fresh.recordFailure(now: now, pace: kind.pace) else { continue }
+            changes.append(Change(scope: id, isSlow: true))
+            update(id)
+            forgetNarrower(than: kind, of: place)
+        }
+    }
+
+    /// True if all groups within a wide scope that have jobs are slow. Of a group, all its jobs with many tokens.
+    private func areAllSlow(within place: ScopePlace, _ kind: ScopeKind, now: Int64) -> Bool {
+        scopes.allSatisfy { scope in
+            guard scope.usedAt >= now - Measure.life else { return true }
+            switch kind {
+            case .job: return true
+            case .group: return scope.kind != .job || scope.parent != place.group || scope.fresh.isSlow
+            case .app: return scope.kind != .group || scope.parent != place.app || scope.fresh.isSlow
+            case .credential, .endpoint: return scope.kind != .group || scope.fresh.isSlow || !shares(scope, place, kind)
+            }
+        }
+    }
+
+    /// The apps of each credential and endpoint; see ``join(app:credential:endpoint:)``.
+    private var members: [ScopeID: (credentials: Set<ScopeID>, endpoint: ScopeID)] = [:]
+
+    /// Records the credentials and the endpoint of an app.
+    func join(app: ScopeID, credentials: Set<ScopeID>, endpoint: ScopeID) { members[app] = (credentials, endpoint) }
+
+    private func shares(_ group: Scope, _ place: ScopePlace, _ kind: ScopeKind) -> Bool {
+        guard let member = members[group.parent] else { return group.parent == place.app }
+        return kind == .endpoint ? member.endpoint == place.endpoint : member.credentials.contains(place.credential)
+    }
+
+    private func forgetNarrower(than kind: ScopeKind, of place: ScopePlace) {
+        for index in scopes.indices where scopes[index].kind < kind && isInside(scopes[index], place, kind) {
+            guard scopes[index].fresh.isSlow else {
+                scopes[index].fresh.forget()
+                continue
+            }
+            scopes[index].fresh.end()
+            changes.append(Change(scope: ScopeID(index), isSlow: false))
+            update(ScopeID(index))
+        }
+    }
+
+    private func isInside(_ scope: Scope, _ place: ScopePlace, _ kind: ScopeKind) -> Bool {
+        switch (scope.kind, kind) {
+        case (.job, .group): scope.parent == place.group
+        case (.job, _): scope.parent >= 0 && isInside(scopes[Int(scope.parent)], place, kind)
+        case (.group, .app): scope.parent == place.app
+        case (.group, .credential), (.group, .endpoint): shares(scope, place, kind)
+        default: false
+        }
+    }
+
+    // MARK: Silence
+
+    /// Records that a request has waited long and nothing was answered since it was sent.
+    func recordSilence(of endpoint: ScopeID, now: Int64) {
+        guard silent[endpoint] == nil else { return }
+        silent[endpoint] = now
+        isQuiet = false
+        changes.append(Change(scope: endpoint, isSlow: true))
+    }
+
+    func endSilence(_ endpoint: ScopeID) {
+        guard silent.removeValue(forKey: endpoint) != nil else { return }
+        changes.append(Change(scope: endpoint, isSlow: scopes[Int(endpoint)].fresh.isSlow))
+        update(endpoint)
+    }
+
+    func isSilent(_ endpoint: ScopeID) -> Bool { silent[endpoint] != nil }
+
+    /// True if no notification has come for some time that could show whether the silence has ended.
+    func isIdleSilence(_ endpoint: ScopeID, now: Int64) -> Bool {
+        silent[endpoint].map { now - $0 >= Self.silentPatience } ?? false
+    }
+
+    // MARK: Decisions
+
+    enum Decision: Equatable {
+        case send
+        /// It may go, as a probe of some scopes.
+        case probe
+        /// It waits for the narrowest scope that has no place for it.
+        case wait(ScopeKind)
+    }
+
+    /// Decides whether a notification may go now.
+    func decide(_ place: ScopePlace, isFresh: Bool, now: Int64) -> Decision {
+        guard !isQuiet else { return .send }
+        var decision = Decision.send
+        for kind in ScopeKind.allCases where place[kind] >= 0 {
+            let id = Int(place[kind])
+            if isFresh {
+                guard scopes[id].fresh.isSlow else { continue }
+                guard scopes[id].fresh.may(now: now) else { return .wait(kind) }
+            } else {
+                if scopes[id].fresh.isSlow, !scopes[id].retries.isSlow {
+                    scopes[id].retries.slowDown(now: now, pace: kind.pace)
+                    update(place[kind])
+                }
+                guard scopes[id].retries.isSlow else { continue }
+                let isProved = !scopes[id].fresh.isSlow && scopes[id].fresh.provedAt > now - Self.proofForRetries
+                guard isProved || scopes[id].retries.may(now: now) else { return .wait(kind) }
+            }
+            decision = .probe
+        }
+        if let next = silent[place.endpoint] {
+            guard now >= next else { return .wait(.endpoint) }
+            decision = .probe
+        }
+        return decision
+    }
+
+    /// Records that a notification was submitted.
+    /// - Returns: the scopes that it probes, for ``recordEnd(_:at:isFresh:)``.
+    func recordSubmission(at place: ScopePlace, isFresh: Bool, now: Int64) -> ScopeSet {
+        guard !isQuiet else { return [] }
+        var probed: ScopeSet = []
+        for kind in ScopeKind.allCases where place[kind] >= 0 {
+            let id = Int(place[kind])
+            scopes[id].turn = now
+            guard isFresh ? scopes[id].fresh.isSlow : scopes[id].retries.isSlow else { continue }
+            probed.insert(ScopeSet(kind))
+            if isFresh {
+                scopes[id].fresh.recordSent(now: now, pace: kind.pace)
+            } else {
+                scopes[id].retries.recordSent(now: now, pace: kind.pace)
+            }
+        }
+        if silent[place.endpoint] != nil { silent[place.endpoint] = now + Self.silentInterval }
+        return probed
+    }
+
+    /// Records that a probe has ended, in whatever way.
+    func recordEnd(_ probed: ScopeSet, at place: ScopePlace, isFresh: Bool) {
+        for kind in ScopeKind.allCases where probed.contains(ScopeSet(kind)) && place[kind] >= 0 {
+            if isFresh {
+                scopes[Int(place[kind])].fresh.recordEnd()
+            } else {
+                scopes[Int(place[kind])].retries.recordEnd()
+            }
+        }
+    }
+
+    /// The notifications of one group that wait.
+    struct Candidate: Equatable {
+        var place: ScopePlace
+        /// The times at which the longest waiting one and the newest one came.
+        var oldest: Int64
+        var newest: Int64
+    }
+
+    /// Chooses the group whose notification goes next: probes are alternately the newest and the longest waiting, and
+    /// groups that are not slow come before slow ones, then in turn.
+    /// - Returns: the index of the candidate, and true for its newest notification; `nil` without candidates that may go.
+    func choose(_ candidates: [Candidate], now: Int64) -> (index: Int, newest: Bool)? {
+        let able = candidates.indices.filter { index in
+            if case .wait = decide(candidates[index].place, isFresh: true, now: now) { false } else { true }
+        }
+        guard let oldest = able.min(by: { candidates[$0].oldest < candidates[$1].oldest }) else { return nil }
+        let place = candidates[oldest].place
+        let isWideSlow = [.app, .credential, .endpoint].contains { kind in
+            place[kind] >= 0 && scopes[Int(place[kind])].fresh.isSlow
+        }
+        func isSlow(_ index: Int) -> Bool {
+            [candidates[index].place.job, candidates[index].place.group].contains { $0 >= 0 && scopes[Int($0)].fresh.isSlow }
+        }
+        guard isWideSlow || isSlow(oldest) || silent[place.endpoint] != nil else { return (oldest, false) }
+        takesNewest.toggle()
+        guard isWideSlow || silent[place.endpoint] != nil else { return (oldest, takesNewest) }
+        let good = able.filter { !isSlow($0) }
+        let some = good.isEmpty ? able : good
+        if takesNewest {
+            return some.max { candidates[$0].newest < candidates[$1].newest }.map { ($0, true) }
+        }
+        func turn(_ index: Int) -> Int64 { scopes[Int(candidates[index].place.group)].turn }
+        return some.min { (turn($0), candidates[$0].oldest) < (turn($1), candidates[$1].oldest) }.map { ($0, false) }
+    }
+
+    /// Returns the milliseconds for which a job of a scope is set aside. At most a hundred of a scope are due per second.
+    /// - Parameter share: a random number from 0 to 1, evenly distributed.
+    func setAside(_ id: ScopeID, now: Int64, share: Double) -> Int64 {
+        let scope = scopes[Int(id)]
+        let since = scope.fresh.isSlow ? scope.fresh.slowSince : scope.retries.slowSince
+        let longest = min(max((now - since) / 2, Self.setAside.lowerBound), Self.setAside.upperBound)
+        let earliest = now + longest / 2 + Int64(Double(longest / 2) * share)
+        scopes[Int(id)].usedAt = now
+        scopes[Int(id)].lastDue = max(scope.lastDue + Self.dueInterval, earliest)
+        return scopes[Int(id)].lastDue - now
+    }
+
+    /// The time at which a probe could go next, if that is known.
+    func nextProbe(after now: Int64) -> Int64? {
+        var times = slow.flatMap { [self[$0].fresh.nextProbe, self[$0].retries.nextProbe] }.compactMap(\.self)
+        times += silent.values
+        return times.filter { $0 > now }.min()
+    }
+
+    /// Allows a probe of an app's scopes at once.
+    func probeNow(app: ScopeID, now: Int64) {
+        guard let member = members[app] else { return }
+        for id in [app, member.endpoint] + member.credentials where id >= 0 {
+            scopes[Int(id)].fresh.probeNow(now: now)
+            scopes[Int(id)].retries.probeNow(now: now)
+        }
+        for index in scopes.indices where scopes[index].parent == app {
+            scopes[index].fresh.probeNow(now: now)
+            scopes[index].retries.probeNow(now: now)
+        }
+        if silent[member.endpoint] != nil { silent[member.endpoint] = now }
+    }
+
+    /// Forgets slow scopes that have had no jobs for long. Called about once per second.
+    func check(now: Int64) {
+        for id in slow where now - self[id].usedAt >= Self.memory {
+            if self[id].fresh.isSlow { changes.append(Change(scope: id, isSlow: false)) }
+            setGood(id)
+        }
+        guard hasFailures else { return }
+        hasFailures = !isQuiet
+        for index in scopes.indices {
+            guard let failing = scopes[index].failing else { continue }
+            if !scopes[index].isSlow, now - failing.last >= Self.memory {
+                scopes[index].failing = nil
+            } else {
+                hasFailures = true
+            }
+        }
+    }
+
+    var hasChanges: Bool { !changes.isEmpty }
+
+    /// Returns the changes since the last call.
+    func takeChanges() -> [Change] {
+        guard !changes.isEmpty else { return [] }
+        defer { changes = [] }
+        return changes
+    }
+
+    // MARK: Tokens
+
+    /// The time for which an accepted token shows that its topic and environment are right.
+    static let proofOfAddress: Int64 = 24 * 3_600_000
+
+    /// Records that APNs reported a token as bad that has not been reported before.
+    /// - Parameter token: a hash of the token.
+    func recordBadToken(_ token: Int, at place: ScopePlace) {
+        let group = Int(place.group)
+        scopes[group].tokens.recordBad(token, accepted: scopes[group].accepted)
+        guard place.address >= 0 else { return }
+        // A bad campaign is no witness against the tokens of others.
+        guard scopes[group].tokens.isTrusted(accepted: scopes[group].accepted) != false else { return }
+        let address = Int(place.address)
+        scopes[address].tokens.recordBad(token, accepted: scopes[address].accepted)
+    }
+
+    /// Returns whether the report of a bad token is believed.
+    func judgeToken(at place: ScopePlace, now: Int64) -> TokenTrust.Judgement {
+        let group = scopes[Int(place.group)]
+        let address = scopes[Int(place.address >= 0 ? place.address : place.group)]
+        guard address.acceptedAt > now - Self.proofOfAddress else { return .configuration }
+        let isTrusted =
+            group.tokens.isTrusted(accepted: group.accepted)
+            ?? address.tokens.isMostlyAccepted(accepted: address.accepted)
+        return isTrusted ? .believed : .held
+    }
+
+    // MARK: Records
+
+    /// Records the failure of a notification that will be tried again, for records.
+    func describe(
+        _ set: ScopeSet, at place: ScopePlace, reason: String, status: Int?, job: @autoclosure () -> String?, now: Int64
+    ) {
+        var name: String??
+        hasFailures = true
+        for kind in ScopeKind.allCases where set.contains(ScopeSet(kind)) && place[kind] >= 0 {
+            let id = Int(place[kind])
+            var failing: Failing
+            if let known = scopes[id].failing, now - known.last < Self.memory {
+                failing = known
+            } else {
+                let wider = scopes[id].parent >= 0 ? scopes[Int(scopes[id].parent)].fresh.proofs : 0
+                failing = Failing(reason: reason, since: now, last: now, provedBefore: wider)
+            }
+            scopes[id].failing = nil
+            failing.reason = reason
+            failing.status = status
+            failing.count += 1
+            failing.last = now
+            if failing.jobs.count < 3 {
+                if name == nil { name = .some(job()) }
+                if case .some(.some(let name)) = name, !failing.jobs.contains(name) { failing.jobs.append(name) }
+            }
+            scopes[id].failing = failing
+        }
+    }
+
+    /// The number of notifications of others that were accepted since the failures of a scope began.
+    func othersDelivered(_ id: ScopeID) -> Int {
+        let scope = self[id]
+        guard let failing = scope.failing, scope.kind <= .group, scope.parent >= 0 else { return 0 }
+        return Int(self[scope.parent].fresh.proofs &- failing.provedBefore)
+    }
+}
+
+/// What is known of the tokens of a group: how many of the last 32 distinct ones were accepted. No I/O.
+///
+/// A worker that uses the wrong environment or topic gets `BadDeviceToken` or `DeviceTokenNotForTopic` for tokens that are
+/// valid elsewhere, so such an answer is believed only while at least half of the others are accepted.
+struct TokenTrust {
+    enum Judgement: Equatable {
+        /// The token is invalid.
+        case believed
+        /// Too few of the group are accepted, while others of its topic and environment are.
+        case held
+        /// Nothing is accepted: the topic or the environment of the configuration is wrong.
+        case configuration
+    }
+
+    private static let most = 32
+    /// The number of known tokens below which a group is judged with its app.
+    private static let fewest = 8
+
+    /// The last tokens, the newest in the lowest bit; 1 was accepted.
+    private var last: UInt32 = 0
+    private var known = 0
+    private var noted: UInt32 = 0
+    /// The hashes of the last bad ones.
+    private var bad: [Int] = []
+
+    /// - Parameter accepted: the number of accepted tokens so far.
+    private mutating func add(accepted: UInt32) {
+        let new = Int(min(accepted &- noted, UInt32(Self.most)))
+        noted = accepted
+        guard new > 0 else { return }
+        last = new == Self.most ? .max : last << UInt32(new) | (1 << UInt32(new) - 1)
+        known = min(known + new, Self.most)
+    }
+
+    fileprivate mutating func recordBad(_ token: Int, accepted: UInt32) {
+        add(accepted: accepted)
+        guard !bad.contains(token) else { return }
+        bad.append(token)
+        if bad.count > Self.most { bad.removeFirst() }
+        last <<= 1
+        known = min(known + 1, Self.most)
+    }
+
+    /// True while at least half of the last tokens were accepted.
+    fileprivate func isMostlyAccepted(accepted: UInt32) -> Bool {
+        let (good, known) = share(accepted: accepted)
+        return good * 2 >= known
+    }
+
+    /// The same, but `nil` while too few are known.
+    fileprivate func isTrusted(accepted: UInt32) -> Bool? {
+        let (good, known) = share(accepted: accepted)
+        return known < Self.fewest ? nil : good * 2 >= known
+    }
+
+    /// The number of last tokens, and of those that were accepted.
+    private func share(accepted: UInt32) -> (accepted: Int, known: Int) {
+        var now = self
+        now.add(accepted: accepted)
+        let mask: UInt32 = now.known == Self.most ? .max : 1 << UInt32(now.known) - 1
+        return ((now.last & mask).nonzeroBitCount, now.known)
+    }
+}

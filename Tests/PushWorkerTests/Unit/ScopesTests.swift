@@ -1,0 +1,467 @@
+import Testing
+
+@testable import PushWorker
+
+/// The rules of the scopes, one by one, and in virtual time beside good traffic; see ``ScopesLab``.
+struct ScopesTests {
+    private typealias Lab = ScopesLab
+
+    // MARK: Scenes
+
+    /// A scene, and the bounds of its outcome. Each good notification is delivered in all of them.
+    struct Scene: CustomTestStringConvertible, Sendable {
+        let testDescription: String
+        var lab = ScopesLab()
+        /// The maximum of the 99th percentile and of all times of good ones in the queue.
+        var p99: Int64
+        var maximum: Int64
+        /// The maximum of requests per second in an outage after its first 5 s, and of the time until the full rate after it.
+        var rate = 0.0
+        var back: Int64 = 0
+        let arrivals: @Sendable () -> [ScopesLab.Arrival]
+
+        init(
+            _ name: String, end: Int64, outage: Range<Int64>? = nil, leak: Double = 0, retriesLeft: Int = 0, p99: Int64,
+            maximum: Int64, rate: Double = 0, back: Int64 = 0, _ arrivals: @escaping @Sendable () -> [ScopesLab.Arrival]
+        ) {
+            testDescription = name
+            (self.p99, self.maximum, self.rate, self.back, self.arrivals) = (p99, maximum, rate, back, arrivals)
+            if let outage { lab.outage = outage }
+            (lab.end, lab.leak, lab.retriesLeft) = (end, leak, retriesLeft)
+        }
+    }
+
+    /// The delivery of a good one in a peer that answers within 100 ms.
+    private static let atOnce: Int64 = 100
+
+    static let scenes: [Scene] = [
+        Scene("1,000/s, all good", end: 40_000, p99: atOnce, maximum: atOnce) { Lab.mix(1000, until: 30_000, bad: 0) },
+        Scene("a backlog of 50,000, 5 % bad", end: 60_000, p99: 9000, maximum: 9200) { Lab.batch(50_000, bad: 0.05) },
+        Scene("a backlog of 50,000, 20 % bad", end: 60_000, p99: 9200, maximum: 9400) { Lab.batch(50_000, bad: 0.2) },
+        Scene("8 good/s beside 30 bad/s", end: 65_000, p99: atOnce, maximum: atOnce) {
+            Lab.together(Lab.steady(8, until: 60_000), Lab.steady(30, until: 60_000, isBad: true))
+        },
+        Scene("8 good/s beside 100 bad/s", end: 65_000, p99: atOnce, maximum: atOnce) {
+            Lab.together(Lab.steady(8, until: 60_000), Lab.steady(100, until: 60_000, isBad: true))
+        },
+        Scene("1 good/s beside 9 bad/s", end: 210_000, p99: atOnce, maximum: atOnce) {
+            Lab.together(Lab.steady(1, until: 200_000), Lab.steady(9, until: 200_000, isBad: true))
+        },
+        Scene("8 good/s beside 1,000 bad/s of a campaign", end: 65_000, p99: atOnce, maximum: 1000) {
+            Lab.together(Lab.steady(8, until: 60_000), Lab.steady(1000, until: 60_000, isBad: true, group: "c"))
+        },
+        Scene("8 good/s, 1,000 bad at 10 s", end: 65_000, p99: 1000, maximum: 1000) {
+            Lab.together(Lab.steady(8, until: 60_000), Lab.batch(1000, at: 10_000))
+        },
+        Scene("1,000 bad at the start, then 8 good/s", end: 65_000, p99: 1000, maximum: 1000) {
+            Lab.together(Lab.batch(1000), Lab.steady(8, until: 60_000, since: 500))
+        },
+        Scene("1,000 bad ones of 1,000 campaigns", end: 45_000, p99: 1000, maximum: 1000) {
+            Lab.together(
+                (0..<1000).map { Lab.Arrival(at: 0, isBad: true, group: "u\($0)") },
+                Lab.steady(8, until: 40_000, since: 500))
+        },
+        Scene("10 bad campaigns of 2,000 alone for 30 s", end: 65_000, p99: 16_900, maximum: 16_900) {
+            Lab.together(
+                (0..<10).flatMap { Lab.batch(2000, group: "c\($0)") }, Lab.steady(8, until: 60_000, since: 30_000))
+        },
+        Scene("10,000 bad in front, a campaign", end: 65_000, p99: 200, maximum: 1000) {
+            Lab.together(Lab.batch(10_000, group: "c"), Lab.steady(8, until: 60_000, since: 500))
+        },
+        Scene("10,000 bad in front, of no campaign", end: 65_000, p99: 10_000, maximum: 10_000) {
+            Lab.together(Lab.batch(10_000), Lab.steady(8, until: 60_000, since: 500))
+        },
+        Scene("30 bad, then 1 good in 20 s", end: 210_000, p99: atOnce, maximum: atOnce) {
+            Lab.together(Lab.batch(30), Lab.steady(0.05, until: 200_000, since: 20_000))
+        },
+        Scene("1 good in 10 s beside 1 bad/s", end: 110_000, p99: atOnce, maximum: atOnce) {
+            Lab.together(Lab.steady(0.1, until: 100_000), Lab.steady(1, until: 100_000, isBad: true))
+        },
+        Scene(
+            "1,000/s, outage of 60 s", end: 115_000, outage: 30_000..<90_000, p99: 60_500, maximum: 62_000, rate: 4,
+            back: 2000
+        ) { Lab.mix(1000, until: 110_000, bad: 0) },
+        Scene(
+            "1,000/s of 20 campaigns, outage", end: 115_000, outage: 30_000..<90_000, p99: 60_500, maximum: 62_000,
+            rate: 4, back: 2000
+        ) { Lab.mix(1000, until: 110_000, bad: 0, groups: 20) },
+        Scene(
+            "1,000/s, outage that accepts 1 %", end: 115_000, outage: 30_000..<90_000, leak: 0.01, p99: 60_500,
+            maximum: 62_500, rate: 4, back: 2000
+        ) { Lab.mix(1000, until: 110_000, bad: 0) },
+        Scene(
+            "1,000/s with 5 % bad, outage", end: 115_000, outage: 30_000..<90_000, p99: 61_000, maximum: 63_600, rate: 4,
+            back: 2000
+        ) { Lab.mix(1000, until: 110_000, bad: 0.05) },
+        Scene(
+            "8 good/s, 30 bad/s, outage of 10 s", end: 95_000, outage: 20_000..<30_000, p99: 14_000, maximum: 15_000,
+            rate: 6, back: 5000
+        ) { Lab.together(Lab.steady(8, until: 90_000), Lab.steady(30, until: 90_000, isBad: true)) },
+        Scene(
+            "8 good/s, 100 bad/s, outage of 10 s", end: 155_000, outage: 20_000..<30_000, p99: 30_000, maximum: 31_400,
+            rate: 4, back: 20_200
+        ) { Lab.together(Lab.steady(8, until: 150_000), Lab.steady(100, until: 150_000, isBad: true)) },
+        Scene(
+            "8/s, outage of 60 s", end: 115_000, outage: 30_000..<90_000, p99: 60_500, maximum: 68_000, rate: 7, back: 2000
+        ) { Lab.steady(8, until: 110_000) },
+        Scene(
+            "2/s, outage of 60 s", end: 115_000, outage: 30_000..<90_000, p99: 61_000, maximum: 83_000, rate: 4, back: 2000
+        ) { Lab.steady(2, until: 110_000) },
+        Scene(
+            "a restart in an outage, 20,000 retries", end: 100_000, outage: 0..<40_000, retriesLeft: 20_000, p99: 45_000,
+            maximum: 68_500, rate: 2
+        ) { [] },
+        Scene("8/s, outage from the start", end: 65_000, outage: 0..<40_000, p99: 41_000, maximum: 46_000, rate: 4) {
+            Lab.steady(8, until: 60_000)
+        },
+    ]
+
+    @Test("Good notifications are delivered in time.", arguments: scenes)
+    func scene(_ scene: Scene) {
+        let outcome = scene.lab.run(scene.arrivals())
+        #expect(outcome.delivered == outcome.good)
+        #expect(outcome.p99 <= scene.p99)
+        #expect(outcome.maximum <= scene.maximum)
+        guard let rate = outcome.rate else { return }
+        #expect(rate <= scene.rate)
+        if scene.back > 0 { #expect(outcome.back.map { $0 <= scene.back } == true) }
+    }
+
+    @Test("A group in which one in a hundred is good counts as one that is not.")
+    func hardlyAnyGood() {
+        var lab = Lab()
+        lab.end = 25_000
+        let outcome = lab.run(Lab.together(Lab.steady(8, until: 20_000), Lab.steady(1000, until: 20_000, isBad: true)))
+        #expect(outcome.delivered < outcome.good / 10, "nobody can tell this from an outage")
+    }
+
+    // MARK: The measure
+
+    /// A measure that `#expect` may change.
+    private final class Measured {
+        var measure = Measure()
+
+        func fail(_ now: Int64, _ pace: Measure.Pace = .usual) -> Bool { measure.recordFailure(now: now, pace: pace) }
+
+        func fail(times: Int, from now: Int64 = 0) -> Bool {
+            var isSlow = false
+            for index in 0..<times { isSlow = fail(now + Int64(index)) || isSlow }
+            return isSlow
+        }
+
+        func prove(_ now: Int64) -> Bool { measure.recordProof(now: now) }
+        func may(_ now: Int64) -> Bool { measure.may(now: now) }
+        func send(_ now: Int64, _ pace: Measure.Pace = .usual) { measure.recordSent(now: now, pace: pace) }
+        func slowDown(_ now: Int64, _ pace: Measure.Pace = .usual) { measure.slowDown(now: now, pace: pace) }
+    }
+
+    @Test("59 failures slow nothing down, the sixtieth does.")
+    func fewest() {
+        let measure = Measured()
+        #expect(!measure.fail(times: 59))
+        #expect(measure.fail(60))
+    }
+
+    @Test("A scope with one proof in fifty answers is not slow, with one in fifty-one it is.", arguments: [(98, false), (99, true)])
+    func share(_ failures: Int, _ expected: Bool) {
+        let measure = Measured()
+        for index in 0..<failures {
+            if index == 0 || index == 50 { _ = measure.prove(Int64(index)) }
+            _ = measure.fail(Int64(index))
+        }
+        #expect(measure.measure.isSlow == expected)
+    }
+
+    @Test("Only the last 200 answers count.")
+    func most() {
+        let measure = Measured()
+        for index in 0..<1000 { _ = measure.prove(Int64(index)) }
+        #expect(!measure.fail(times: 196, from: 1000))
+        #expect(measure.fail(1196), "3 of the last 200 are proofs")
+    }
+
+    @Test("Answers that are older than 30 s do not count.")
+    func life() {
+        let measure = Measured()
+        #expect(!measure.fail(times: 59))
+        #expect(!measure.fail(30_060))
+        #expect(!measure.fail(times: 58, from: 30_061))
+        #expect(measure.fail(30_200))
+        let other = Measured()
+        _ = other.prove(0)
+        _ = other.prove(0)
+        #expect(!other.fail(times: 59, from: 1))
+        #expect(other.fail(times: 60, from: 30_100), "the proofs are forgotten, too")
+    }
+
+    @Test("Probes go one at a time, 0.1 s after the last, growing to 1 s, and to 5 s after five minutes.")
+    func probes() {
+        let measure = Measured()
+        measure.slowDown(0)
+        var (now, pauses): (Int64, [Int64]) = (0, [])
+        while now < 400_000 {
+            let before = now
+            while !measure.may(now) { now += 1 }
+            pauses.append(now - before)
+            measure.send(now)
+            #expect(!measure.may(now))
+            measure.measure.recordEnd()
+            _ = measure.fail(now)
+        }
+        #expect(pauses[0] == 100)
+        #expect(pauses[1] == 100)
+        #expect(pauses.prefix(20).max() == 1000)
+        #expect(pauses.last == 5000)
+    }
+
+    @Test("A probe without an answer holds up the next for five seconds at most.")
+    func unanswered() {
+        let measure = Measured()
+        measure.slowDown(0)
+        measure.send(100)
+        #expect(!measure.may(5099))
+        #expect(measure.may(5100))
+        #expect(measure.measure.nextProbe == 5100)
+    }
+
+    @Test("A proof of a credential allows the next request at once.")
+    func credential() {
+        let measure = Measured()
+        measure.slowDown(0, .ofCredential)
+        #expect(!measure.may(4999))
+        measure.send(5000, .ofCredential)
+        measure.measure.recordEnd()
+        _ = measure.fail(5100, .ofCredential)
+        #expect(!measure.may(9999))
+        measure.send(10_000, .ofCredential)
+        measure.measure.recordEnd()
+        #expect(!measure.prove(10_100))
+        #expect(measure.may(10_100))
+    }
+
+    @Test("Each proof grows the window by one, and a failure resets it.")
+    func window() {
+        let measure = Measured()
+        measure.slowDown(0)
+        measure.send(100)
+        measure.measure.recordEnd()
+        _ = measure.prove(150)
+        for _ in 0..<2 {
+            #expect(measure.may(150))
+            measure.send(150)
+        }
+        #expect(!measure.may(150))
+        measure.measure.recordEnd()
+        measure.measure.recordEnd()
+        _ = measure.fail(200)
+        measure.send(2000)
+        #expect(!measure.may(2000))
+    }
+
+    @Test("Ten proofs end it, and so do two when there are twenty answers.")
+    func end() {
+        let measure = Measured()
+        measure.slowDown(0)
+        for _ in 0..<9 { #expect(!measure.prove(1)) }
+        #expect(measure.prove(2))
+        #expect(!measure.measure.isSlow)
+        measure.slowDown(3)
+        _ = measure.fail(times: 18, from: 4)
+        #expect(!measure.prove(30))
+        #expect(measure.prove(31))
+    }
+
+    // MARK: Scopes
+
+    private struct Fleet {
+        let scopes = Scopes()
+        let app, other, endpoint, key: ScopeID
+
+        init() {
+            app = scopes.add(.app, now: 0).id
+            other = scopes.add(.app, now: 0).id
+            endpoint = scopes.add(.endpoint, now: 0).id
+            key = scopes.add(.credential, now: 0).id
+            for app in [app, other] { scopes.join(app: app, credentials: [key], endpoint: endpoint) }
+        }
+
+        func place(of app: ScopeID? = nil) -> ScopePlace {
+            let app = app ?? self.app
+            let group = scopes.add(.group, parent: app, now: 0).id
+            return ScopePlace(group: group, app: app, credential: key, endpoint: endpoint)
+        }
+
+        func fail(_ count: Int, _ set: ScopeSet, at place: ScopePlace, isFresh: Bool = true, now: Int64 = 0) {
+            for _ in 0..<count { scopes.recordFailure(set, at: place, isFresh: isFresh, now: now) }
+        }
+
+        func isSlow(_ id: ScopeID) -> Bool { scopes[id].fresh.isSlow }
+    }
+
+    @Test("A slow group is no witness against its app, but all slow groups are.")
+    func witnesses() {
+        let fleet = Fleet()
+        let (bad, good) = (fleet.place(), fleet.place())
+        fleet.scopes.recordProof(.all, at: good, isFresh: true, now: 0)
+        fleet.fail(500, [.group, .app], at: bad)
+        #expect(fleet.isSlow(bad.group))
+        #expect(!fleet.isSlow(fleet.app))
+        #expect(fleet.scopes.decide(good, isFresh: true, now: 0) == .send)
+        #expect(fleet.scopes.decide(bad, isFresh: true, now: 0) == .wait(.group))
+        // The other group has had no jobs for long.
+        fleet.scopes.recordUse(bad.group, now: 60_000)
+        fleet.fail(60, [.group, .app], at: bad, now: 60_000)
+        #expect(fleet.isSlow(fleet.app))
+        #expect(!fleet.isSlow(bad.group), "its failures say nothing while the app is slow")
+    }
+
+    @Test("A group of another app says nothing of this one's.")
+    func otherApp() {
+        let fleet = Fleet()
+        let (bad, good) = (fleet.place(), fleet.place(of: fleet.other))
+        fleet.fail(500, [.group, .app], at: bad)
+        #expect(fleet.isSlow(fleet.app))
+        #expect(!fleet.isSlow(fleet.other))
+        #expect(fleet.scopes.decide(good, isFresh: true, now: 0) == .send)
+    }
+
+    @Test("Failures of all groups slow the credential, in all its apps.")
+    func allGroups() {
+        let fleet = Fleet()
+        let places = [fleet.place(), fleet.place(of: fleet.other)]
+        for _ in 0..<30 { for place in places { fleet.fail(1, [.job, .group, .credential], at: place) } }
+        #expect(fleet.isSlow(fleet.key))
+        #expect(!fleet.isSlow(fleet.endpoint))
+        #expect(fleet.scopes.decide(places[1], isFresh: true, now: 4999) == .wait(.credential))
+        #expect(fleet.scopes.decide(places[1], isFresh: true, now: 5000) == .probe)
+    }
+
+    @Test("A retry that fails is no witness, and one that is accepted is a proof.")
+    func retries() {
+        let fleet = Fleet()
+        let place = fleet.place()
+        fleet.fail(500, [.group, .endpoint], at: place, isFresh: false)
+        #expect(!fleet.isSlow(fleet.endpoint))
+        #expect(fleet.scopes.decide(place, isFresh: true, now: 0) == .send)
+        #expect(fleet.scopes.decide(place, isFresh: false, now: 0) == .wait(.group))
+        fleet.scopes.recordProof(.all, at: place, isFresh: true, now: 1)
+        #expect(fleet.scopes.decide(place, isFresh: false, now: 2) == .probe, "a fresh proof lets them go")
+        #expect(fleet.scopes.decide(place, isFresh: false, now: 10_002) == .probe)
+        _ = fleet.scopes.recordSubmission(at: place, isFresh: false, now: 10_002)
+        #expect(fleet.scopes.decide(place, isFresh: false, now: 10_003) == .wait(.group))
+        for index in 0..<10 { fleet.scopes.recordProof(.all, at: place, isFresh: false, now: 11_000 + Int64(index)) }
+        #expect(fleet.scopes.isQuiet)
+    }
+
+    @Test("While fresh ones are slow, so are retries.")
+    func retriesOfSlow() {
+        let fleet = Fleet()
+        let place = fleet.place()
+        fleet.fail(60, .endpoint, at: place)
+        #expect(fleet.scopes.decide(place, isFresh: false, now: 0) == .wait(.endpoint))
+        #expect(fleet.scopes.decide(place, isFresh: false, now: 100) == .probe)
+    }
+
+    @Test("A scope that had no jobs for ten minutes is forgotten.")
+    func memory() {
+        let fleet = Fleet()
+        let place = fleet.place()
+        fleet.fail(60, .group, at: place)
+        fleet.scopes.check(now: 599_999)
+        #expect(fleet.isSlow(place.group))
+        fleet.scopes.check(now: 600_000)
+        #expect(!fleet.isSlow(place.group))
+        #expect(fleet.scopes.isQuiet)
+    }
+
+    @Test("Of a thousand groups, the longest unused is forgotten for another one.")
+    func thousand() {
+        let scopes = Scopes()
+        let first = scopes.add(.group, now: 0).id
+        for index in 1..<Scopes.maximumNarrow { _ = scopes.add(.group, now: Int64(index)) }
+        let next = scopes.add(.group, now: 2000)
+        #expect(next.forgotten == first)
+        #expect(next.id == first)
+    }
+
+    @Test("At most a hundred jobs of a scope that is set aside are due per second, after one second to five minutes.")
+    func setAside() {
+        let fleet = Fleet()
+        let place = fleet.place()
+        fleet.fail(60, .group, at: place)
+        let delays = (0..<1000).map { _ in fleet.scopes.setAside(place.group, now: 0, share: 1) }
+        #expect(delays.first == 1000)
+        #expect(zip(delays, delays.dropFirst()).allSatisfy { $1 - $0 >= 10 })
+        #expect(fleet.scopes.setAside(place.group, now: 10_000_000, share: 1) == 300_000)
+    }
+
+    @Test("Without answers one uncertain probe goes every five seconds, and an answer ends that.")
+    func silence() {
+        let fleet = Fleet()
+        let place = fleet.place()
+        fleet.scopes.recordSilence(of: fleet.endpoint, now: 0)
+        #expect(fleet.scopes.decide(place, isFresh: true, now: 0) == .probe)
+        _ = fleet.scopes.recordSubmission(at: place, isFresh: true, now: 0)
+        #expect(fleet.scopes.decide(place, isFresh: true, now: 4999) == .wait(.endpoint))
+        #expect(fleet.scopes.decide(place, isFresh: true, now: 5000) == .probe)
+        fleet.scopes.recordProof(.endpoint, at: place, isFresh: true, now: 5001)
+        #expect(fleet.scopes.decide(place, isFresh: true, now: 5001) == .send)
+        #expect(fleet.scopes.isQuiet)
+    }
+
+    @Test("An operator's resume sends a probe at once.")
+    func resume() {
+        let fleet = Fleet()
+        let place = fleet.place()
+        fleet.fail(60, .credential, at: place)
+        #expect(fleet.scopes.decide(place, isFresh: true, now: 1) == .wait(.credential))
+        fleet.scopes.probeNow(app: fleet.app, now: 1)
+        #expect(fleet.scopes.decide(place, isFresh: true, now: 1) == .probe)
+    }
+
+    // MARK: Tokens
+
+    private func tokens(_ fleet: Fleet, good: Int, bad: Int, at place: ScopePlace) -> TokenTrust.Judgement {
+        for _ in 0..<good { fleet.scopes.recordProof(.all, at: place, isFresh: true, now: 0) }
+        for index in 0..<bad { fleet.scopes.recordBadToken(index, at: place) }
+        return fleet.scopes.judgeToken(at: place, now: 0)
+    }
+
+    @Test(
+        "A bad token is believed while half of the last 32 tokens were accepted.",
+        arguments: [(20, 12, true), (16, 16, true), (15, 17, false), (1, 1, true), (1, 2, false), (100, 16, true)])
+    func trust(_ good: Int, _ bad: Int, _ isBelieved: Bool) {
+        let fleet = Fleet()
+        #expect((tokens(fleet, good: good, bad: bad, at: fleet.place()) == .believed) == isBelieved)
+    }
+
+    @Test("If nothing is accepted, the configuration is at fault.")
+    func nothingAccepted() {
+        let fleet = Fleet()
+        #expect(tokens(fleet, good: 0, bad: 1, at: fleet.place()) == .configuration)
+        #expect(tokens(fleet, good: 0, bad: 500, at: fleet.place()) == .configuration)
+    }
+
+    @Test("One token that is refused again and again counts once.")
+    func distinct() {
+        let fleet = Fleet()
+        let place = fleet.place()
+        _ = tokens(fleet, good: 8, bad: 0, at: place)
+        for _ in 0..<100 { fleet.scopes.recordBadToken(7, at: place) }
+        #expect(fleet.scopes.judgeToken(at: place, now: 0) == .believed)
+    }
+
+    @Test("A campaign whose tokens are all refused is at fault, and not the app whose others are accepted.")
+    func badCampaign() {
+        let fleet = Fleet()
+        let address = fleet.place()
+        _ = tokens(fleet, good: 100, bad: 0, at: address)
+        var campaign = fleet.place()
+        campaign.address = address.group
+        #expect(tokens(fleet, good: 0, bad: 7, at: campaign) == .believed, "fewer than eight are judged with the app")
+        for index in 7..<10 { fleet.scopes.recordBadToken(index, at: campaign) }
+        #expect(fleet.scopes.judgeToken(at: campaign, now: 0) == .held)
+        for index in 10..<100 { fleet.scopes.recordBadToken(index, at: campaign) }
+        #expect(tokens(fleet, good: 0, bad: 1, at: address) == .believed, "the campaign is no witness against others")
+    }
+}
