@@ -80,8 +80,9 @@ extension AppStatus.State {
     fileprivate var words: (word: String, tone: Elements.Tone) {
         switch self {
         case .paused: ("paused", .bad)
-        case .unanswered: ("no answers", .bad)
-        case .serverErrors: ("server errors", .bad)
+        case .unavailable: ("unavailable", .bad)
+        case .refused: ("refused", .bad)
+        case .blocked: ("blocked", .bad)
         case .unconnected: ("no connection", .bad)
         case .connecting: ("connecting", .plain)
         case .connected: ("connected", .good)
@@ -113,13 +114,15 @@ struct AppState {
             let by = pause?.by.map { ", by \($0)" } ?? ""
             let why = pause.flatMap { $0.isReasonless ? nil : ": \($0.reason)" } ?? ""
             sentence = "An operator has paused it\(length)\(by)\(why). Its jobs wait until an operator resumes it."
-        case .unanswered:
-            reason = "\(app.lanesUnanswered) of \(Words.count(app.lanes, "lane"))"
-            sentence = "\(endpoints) accepts requests and does not answer them."
-        case .serverErrors:
-            let error = app.serverError ?? "unknown"
-            reason = "\(error), \(app.lanesWithServerErrors) of \(Words.count(app.lanes, "lane"))"
-            sentence = "\(endpoints) answers with server errors only: \(error). The jobs are kept, and sent later."
+        case .unavailable:
+            reason = "\(app.lanesSlow) of \(Words.count(app.lanes, "lane"))"
+            sentence = "\(endpoints) does not answer, or with errors only. The jobs are kept, and sent later."
+        case .refused:
+            reason = "\(app.lanesSlow) of \(Words.count(app.lanes, "lane"))"
+            sentence = "APNs refuses it, or its credential. The jobs are kept, and sent later."
+        case .blocked:
+            reason = app.blocked
+            sentence = "Nothing is sent for it: \(app.blocked ?? ""). Its jobs wait for another certificate or topic."
         case .unconnected:
             reason = app.failure
             sentence = "There is no connection to \(endpoints): \(app.failure ?? "none succeeded")."
@@ -260,12 +263,14 @@ struct AppPage: DashboardPage {
     ) -> [HTML] {
         let (worker, lane, app) = found
         let state: AppStatus.State =
-            if app.pause != nil {
+            if app.state == .paused {
                 .paused
-            } else if app.isUnanswered {
-                .unanswered
-            } else if app.serverError != nil {
-                .serverErrors
+            } else if app.state == .blocked {
+                .blocked
+            } else if app.state == .refused {
+                .refused
+            } else if app.state == .unavailable {
+                .unavailable
             } else if app.usable > 0 {
                 .connected
             } else if app.isDormant {
@@ -279,7 +284,7 @@ struct AppPage: DashboardPage {
             "\(app.usable)\(if: app.connecting > 0, " +\(app.connecting)")",
             "\(Words.number(app.streams)) of \(Words.number(app.streamLimit))",
             AppsPage.credential(app.certificateExpiresAt, app.tokenIssuedAt, request),
-            Elements.clamped([app.pause, app.serverError, app.failure].compactMap(\.self).joined(separator: "; ")),
+            Elements.clamped([app.pause, app.failure].compactMap(\.self).joined(separator: "; ")),
         ]
     }
 }

@@ -129,7 +129,7 @@ class Scene:
         """Starts a worker; returns its process and the URL of the simulator's control port."""
         process = self.start(name, [
             self.worker_program, "run", "--simulate", "--redis", self.redis_url, "--queue", queue, "--lanes", "1",
-            "--max-bad-tokens", "100%", "--log-format", "text", *options], environment)
+            "--log-format", "text", *options], environment)
         control = self.logged(name, r" control=(\S+)", process)
         return process, f"http://{control}"
 

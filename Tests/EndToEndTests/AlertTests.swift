@@ -219,17 +219,15 @@ extension EndToEnd {
 
         // MARK: APNs
 
-        private static let probes: [String] = []
-
         private static let appScenes: [Scene] = [
-            Scene("APNs refuses the key", ["AppRefused", "NotReady"], options: probes) { stage in
+            Scene("APNs refuses the key", ["AppRefused", "NotReady"]) { stage in
                 try await stage.rule("answer=InvalidProviderToken")
                 try stage.redis.push(TestJob.many(50, prefix: "a"))
                 try await stage.record("the app is paused") {
                     $0["app_state", ["state": "refused"]] == 1 && $0.isUnready
                 }
             },
-            Scene("APNs answers with server errors", ["EndpointUnavailable", "NotReady"], options: probes) { stage in
+            Scene("APNs answers with server errors", ["EndpointUnavailable", "NotReady"]) { stage in
                 try await stage.rule("answer=503")
                 try stage.redis.push(TestJob.many(50, prefix: "a"))
                 try await stage.record("it is seen") {

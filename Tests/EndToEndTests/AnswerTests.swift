@@ -64,7 +64,6 @@ extension EndToEnd {
             "temporary failures are retried until they succeed",
             arguments: ["429", "500", "503", "503,retry-after=1", "502,body=text", "500,body=empty", "503,body=split"])
         func retried(_ answer: String) async throws {
-            // Both rounds together have fewer consecutive failures than open the endpoint's breaker.
             let result = try await Self.deliver(
                 TestJob.many(4, prefix: "7") + TestJob.many(36, prefix: "a"),
                 rules: ["prefix=7,answer=\(answer),times=2"])

@@ -180,7 +180,6 @@ extension EndToEnd {
                 worker.lines(of: "key_refused").contains {
                     $0.contains("OLDKEY1234") && $0.contains("BadEnvironmentKeyInToken")
                 }, "\(worker.log)")
-            #expect(try BreakerTests.pause("default", redis) == nil)
         }
 
         @Test("apps of two teams never share a connection, which APNs would refuse")

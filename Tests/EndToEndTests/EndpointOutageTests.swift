@@ -36,15 +36,16 @@ extension EndToEnd {
                 try await body(port).contains("- APNs accepts nothing of the app default: ServiceUnavailable (")
             }
             try await eventually("status reports it") {
-                try await FleetView(redis.url).kinds == ["app_server_errors default"]
+                try await FleetView(redis.url).kinds == ["endpoint_slow localhost:\(simulator.port)"]
             }
             let view = try await FleetView(redis.url)
-            #expect(view.apps.first?.state == "server_errors" && view.apps.first?.server_error == "ServiceUnavailable")
+            #expect(view.apps.first?.state == "unavailable")
+            #expect(view.problems.first?.message.contains("503 ServiceUnavailable") == true, "\(view.problems)")
             let page = try await MetricsTests.page(port)
             #expect(page.value("apns_worker_app_state", ["app": "default", "state": "unavailable"]) == 1)
             let checked = try await CommandLineTests.run(
                 ["status", "--check"], environment: ["APNS_WORKER_REDIS_URL": redis.url])
-            #expect(checked.ending == .exited(2) && checked.output.contains("server errors"), "\(checked.output)")
+            #expect(checked.ending == .exited(2) && checked.output.contains("ServiceUnavailable"), "\(checked.output)")
 
             // From now on, one request at a time.
             let before = try await simulator.account().requests
@@ -83,7 +84,7 @@ extension EndToEnd {
             // The problem is reported between probes, too.
             #expect(try await body(port).contains("gets no answers from APNs"))
             try await eventually("status reports it") {
-                try await FleetView(redis.url).kinds == ["app_unanswered default"]
+                try await FleetView(redis.url).kinds == ["endpoint_slow localhost:\(simulator.port)"]
             }
             #expect(try QueueContents(redis).dead.isEmpty)
             try await simulator.control("DELETE", "/rules")

@@ -56,8 +56,8 @@ struct FleetView: Decodable {
         let name, state: String
         let endpoints: [String]
         let paused: Pause?
-        let connections, connecting, streams, stream_limit, lanes, lanes_unanswered, lanes_with_server_errors: Int
-        let failure, server_error: String?
+        let connections, connecting, streams, stream_limit, lanes, lanes_slow: Int
+        let failure: String?
     }
 
     let at: Int64

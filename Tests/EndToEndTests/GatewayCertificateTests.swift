@@ -5,13 +5,6 @@ import Testing
 extension EndToEnd {
     @Suite("The gateway and certificates")
     struct GatewayCertificateTests {
-        private static func probeIsOverdue(_ redis: RedisServer, app: String = "default") async throws {
-            try await eventually("a probe is overdue") {
-                let until = try BreakerTests.pause(app, redis)?["until"] as? Double ?? .infinity
-                return until + 2000 < Date().timeIntervalSince1970 * 1000
-            }
-        }
-
         @Test("two apps, one with the gateway and one with HTTP/2, get their jobs, and faults stay separate")
         func twoApps() async throws {
             let scene = try await GatewayScene(rules: ["prefix=bad,answer=3,times=1"])
@@ -28,11 +21,9 @@ extension EndToEnd {
                     + BreakerTests.jobs(20, "old", prefix: "b"))
             let worker = try WorkerProcess(
                 redis: scene.redis.url, endpoint: scene.simulator.port,
-                options: [], environment: environment)
-            _ = try await paused(scene.redis, app: "old")
+                environment: environment)
             try scene.redis.push(BreakerTests.jobs(500, "modern", prefix: "c"))
             try await eventually("all of both are delivered") { try scene.queue().count("delivered") == 541 }
-            #expect(try BreakerTests.pause("modern", scene.redis) == nil)
             expectAgreement(try await worker.stop(), try scene.queue())
             let simulated = try await scene.simulator.stop()
             #expect(simulated.answers == ["200": 500] && simulated.acceptedByGateway == 41)
@@ -60,7 +51,7 @@ extension EndToEnd {
             #expect(try await scene.simulator.stop().gateway.accepted == 0)
         }
 
-        @Test("a certificate of another app: the app is paused at once, nothing is sent, and the jobs stay")
+        @Test("a certificate of another app: nothing is sent, and the jobs stay")
         func otherApp() async throws {
             let workshop = try OpenSSLWorkshop()
             try workshop.certificate("right", subject: "/UID=com.other.app/CN=Apple Push Services: com.other.app")
@@ -77,19 +68,18 @@ extension EndToEnd {
                     "APNS_WORKER_CERTIFICATE_KEY": workshop.path("in-use-key.pem"),
                 ])
             let port = try await worker.adminPort()
-            let pause = try await paused(scene.redis)
-            #expect(pause["reason"] as? String == "CertificateNotForTopic")
-            let detail = try #require(pause["detail"] as? String)
-            #expect(detail.hasPrefix("the certificate (Apple Push Services: com.example.app)"))
-            #expect(detail.contains("not for the topic com.other.app"))
-            try await worker.logs("app_blocked")
+            try await worker.logs(
+                "app_blocked", "CertificateNotForTopic", "the certificate (Apple Push Services: com.example.app)",
+                "not for the topic com.other.app")
             let ready = try await MetricsTests.get(port, "/readyz")
             #expect(ready.status == 503 && ready.body.contains("CertificateNotForTopic"), "\(ready.body)")
+            try await eventually("status reports it") {
+                let view = try await FleetView(scene.redis.url)
+                return view.kinds.first == "app_blocked default" && view.apps.first?.state == "blocked"
+            }
 
-            // A probe is due and the app is resumed: nothing is sent in either case.
-            try await Self.probeIsOverdue(scene.redis)
+            // Nothing is sent although an operator resumes the app.
             try await scene.redis.apnsWorker(["resume", "--app", "default"]).succeeds()
-            #expect(try BreakerTests.pause("default", scene.redis) == nil)
             try await eventually("the jobs are where they were or put off") { try scene.kept() == 20 }
             #expect(try await scene.simulator.account().gateway.frames == [:])
             #expect(try await scene.simulator.account().gateway.accepted == 0)
@@ -108,7 +98,7 @@ extension EndToEnd {
             #expect(try await scene.simulator.stop().gateway.accepted == 20)
         }
 
-        @Test("correcting the topic of a running worker ends the pause, and breaking it begins one")
+        @Test("correcting the topic of a running worker lets it send, and breaking it ends that")
         func correctedTopic() async throws {
             let scene = try await GatewayScene()
             let folder = try ConfigurationTests.Folder()
@@ -120,19 +110,17 @@ extension EndToEnd {
             let worker = try scene.worker(
                 options: ["--config", folder.file], environment: ["APNS_WORKER_TOPIC": "", "APNS_WORKER_ENDPOINT": ""])
             try scene.redis.push(TestJob.many(20, prefix: "a"))
-            _ = try await paused(scene.redis, app: "old")
+            try await worker.logs("app_blocked")
             #expect(try await scene.simulator.account().gateway.accepted == 0)
             try folder.write(configuration("com.example.app"))
             worker.process.send(SIGHUP)
             try await eventually("all are sent") { try scene.queue().count("delivered") == 20 }
-            #expect(try BreakerTests.pause("old", scene.redis) == nil)
             try await worker.logs("app_resumed")
 
             try folder.write(configuration("com.other.app"))
             worker.process.send(SIGHUP)
-            _ = try await paused(scene.redis, app: "old")
+            try await eventually("it is blocked again") { worker.lines(of: "app_blocked").count == 2 }
             try scene.redis.push(TestJob.many(20, prefix: "b"))
-            try await Self.probeIsOverdue(scene.redis, app: "old")
             _ = try await worker.stop()
             // Claimed and deferred, or still in the list.
             #expect(try scene.kept() == 20 && scene.queue().dead.isEmpty)
@@ -145,7 +133,7 @@ extension EndToEnd {
             let worker = try WorkerProcess(
                 redis: redis.url, gateway: try RedisServer.refusedPort(),
                 environment: ["APNS_WORKER_TOPIC": "com.other.app"])
-            _ = try await paused(redis)
+            try await worker.logs("app_blocked", "CertificateNotForTopic")
             _ = try await worker.stop()
         }
 
@@ -153,12 +141,12 @@ extension EndToEnd {
         func mixedFleet() async throws {
             let scene = try await GatewayScene()
             let wrong = try scene.worker(environment: ["APNS_WORKER_TOPIC": "com.other.app"])
-            _ = try await paused(scene.redis)
+            try await wrong.logs("app_blocked")
             let right = try scene.worker()
             try scene.redis.push(TestJob.many(200, prefix: "a"))
             try await eventually("all is delivered") { try scene.queue().count("delivered") == 200 }
-            // The pause of the wrong one stands, for operators to see.
-            #expect(try BreakerTests.pause("default", scene.redis) != nil)
+            // The fault of the wrong one stands, for operators to see.
+            #expect(try await FleetView(scene.redis.url).kinds.contains("app_blocked default"))
             #expect(try await wrong.stop().submitted == 0)
             #expect(try await right.stop().delivered == 200)
             #expect(try await scene.simulator.stop().gateway.accepted == 200)

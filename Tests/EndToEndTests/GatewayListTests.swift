@@ -28,17 +28,15 @@ extension EndToEnd {
             #expect(result.simulator.gateway.accepted == 2340 && result.simulator.acceptedByToken.count == 2340)
             #expect(result.simulator.gateway.refused["8 InvalidToken"] == 65)
             #expect(result.simulator.gateway.dropped > 0 && result.worker.resent >= result.simulator.gateway.dropped)
-            #expect(result.log.lines(of: "app_paused").isEmpty)
+            #expect(result.log.lines(of: "scope_slow").isEmpty)
         }
 
-        @Test("a worker in the wrong environment marks no token and pauses the app; once corrected, all are delivered")
+        @Test("a worker in the wrong environment marks no token and sends probes; once corrected, all are delivered")
         func wrongEnvironment() async throws {
             let scene = try await GatewayScene(rules: ["answer=8"])
             try scene.redis.push(TestJob.many(1000, prefix: "a"))
             let wrong = try scene.worker()
-            let pause = try await paused(scene.redis)
-            #expect(pause["reason"] as? String == "InvalidToken")
-            #expect((pause["detail"] as? String)?.hasPrefix("for most tokens") == true)
+            try await wrong.logs("scope_slow", "InvalidToken")
             let before = try await scene.simulator.account().gateway.refused["8 InvalidToken"] ?? 0
             try await eventually("probes are made, and are told the same") {
                 try await scene.simulator.account().gateway.refused["8 InvalidToken"] ?? 0 >= before + 2
@@ -47,7 +45,6 @@ extension EndToEnd {
             let queue = try scene.queue()
             #expect(queue.invalidTokens.isEmpty && queue.dead.isEmpty && account.delivered == 0)
             #expect(try scene.kept() == 1000 && queue.claims == 0)
-            #expect(wrong.lines(of: "app_paused").contains { $0.contains("InvalidToken") }, "\(wrong.log)")
             // Each bad token ends a connection when it is reported.
             #expect(try await scene.simulator.stop().gateway.refused["8 InvalidToken"] ?? 0 < 100)
 

@@ -38,7 +38,7 @@ extension EndToEnd {
             return queue.jobs.count + queue.retries.count
         }
 
-        /// Returns a worker that soon probes a paused app.
+        /// Returns a worker that sends to the gateway.
         func worker(
             confirmAfter: Int = 1000, options: [String] = [], environment: [String: String] = [:]
         ) throws -> WorkerProcess {

@@ -125,7 +125,7 @@ extension EndToEnd {
                 "needs Chromium; set APNS_WORKER_TEST_BROWSER"))
         func browser() async throws {
             let redis = try RedisServer()
-            let worker = try worker(redis, ["--max-bad-tokens", "100", "--request-timeout", "3s"])
+            let worker = try worker(redis, ["--request-timeout", "3s"])
             let link = try await link(worker)
             let profile = redis.directory.appending(path: "chromium").path
             let python = ForeignProgram.python("inbox_browser.py")

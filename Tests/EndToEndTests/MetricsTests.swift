@@ -28,7 +28,7 @@ extension EndToEnd {
             try redis.push(jobs)
 
             let worker = try WorkerProcess(
-                redis, simulator, ["--admin-port", "0", "--lanes", "2", "--max-bad-tokens", "100"])
+                redis, simulator, ["--admin-port", "0", "--lanes", "2"])
             let port = try await worker.adminPort()
             let ends = jobs.count - 1 + tokens.count
             try await eventually("all have ended") {

@@ -265,14 +265,13 @@ extension EndToEnd {
         @Test("a problem of an app is logged for the app; the worker only logs that it is not ready")
         func appOnly() async throws {
             let (redis, simulator) = try await startServers(rules: ["answer=InvalidProviderToken"])
-            let worker = try WorkerProcess(
-                redis, simulator)
-            try redis.push(TestJob.many(1))
+            let worker = try WorkerProcess(redis, simulator)
+            try redis.push(TestJob.many(100))
             try await eventually("it is not ready") {
                 try await FleetView(redis.url).worker(worker)?.not_ready
-                    == ["the app default is paused: InvalidProviderToken"]
+                    == ["APNs accepts nothing of the app default: InvalidProviderToken"]
             }
-            #expect(try await FleetView(redis.url).kinds == ["app_paused default"])
+            #expect(try await FleetView(redis.url).kinds == ["credential_slow ABC123DEFG"])
             _ = try await worker.stop()
         }
 

@@ -89,8 +89,6 @@ extension EndToEnd {
                 [
                     "--transport", "gateway", "--gateway-confirm-after", "50", "--simulate-gateway-rule",
                     "prefix=dead,answer=8", "--simulate-gateway-rule", "prefix=90,answer=feedback",
-                    // One invalid token of two would be suspicious.
-                    "--max-bad-tokens", "100",
                 ])
             let url = try await control(worker)
             try redis.push([TestJob.text(TestJob.token("dead", 1)), TestJob.text(TestJob.token("90", 2))])

@@ -42,10 +42,9 @@ extension EndToEnd {
             try await eventually("it is not ready") {
                 try await body(port).contains("- the app default gets no answers from APNs (")
             }
-            try await reports("app_unanswered default")
+            try await reports("endpoint_slow localhost:\(simulator.port)")
             let view = try await FleetView(redis.url)
-            #expect(view.apps.first?.state == "unanswered" && view.apps.first?.lanes_unanswered == 1)
-            #expect(view.problems.first?.message.contains("gets no answers from localhost:\(simulator.port)") == true)
+            #expect(view.apps.first?.state == "unavailable" && view.apps.first?.lanes_slow == 1)
             try await eventually("all are delivered") { try redis.counted("delivered") == 20 }
             // The deadline.
             #expect(ContinuousClock.now - start > .seconds(19))
@@ -132,7 +131,7 @@ extension EndToEnd {
             try await simulator.control("POST", "/faults/wedge")
             try redis.push(TestJob.many(50, prefix: "b"))
             try await worker.logs("scope_slow")
-            try await reports("app_unanswered default")
+            try await reports("endpoint_slow localhost:\(simulator.port)")
             // Each connection lasts until a deadline, and the pauses between them grow.
             let before = try await simulator.account().connections
             try await eventually("further connections fail") { try await simulator.account().connections >= before + 2 }
@@ -157,7 +156,7 @@ extension EndToEnd {
             let port = try await worker.adminPort()
             try redis.push(BreakerTests.jobs(10, "good", prefix: "a") + BreakerTests.jobs(100, "other", prefix: "b"))
             try await eventually("the other's are delivered") { try redis.counted("delivered") == 100 }
-            try await reports("app_unanswered good")
+            try await reports("endpoint_slow localhost:\(simulator.port)")
             #expect(try await body(port) == "ready\n")
             try await worker.logs("scope_slow", " app=good ")
             try redis.push(BreakerTests.jobs(100, "other", prefix: "c"))

@@ -38,12 +38,6 @@ extension WorkerProcess {
     }
 }
 
-/// Waits until an app is paused, and returns the pause.
-func paused(_ redis: RedisServer, app: String = "default") async throws -> [String: Any] {
-    try await eventually("\(app) is paused") { try EndToEnd.BreakerTests.pause(app, redis) != nil }
-    return try #require(try EndToEnd.BreakerTests.pause(app, redis))
-}
-
 /// Runs a command of `apns-worker`.
 /// - Parameter redis: the URL of its Redis.
 func apnsWorker(_ redis: String, _ arguments: String...) async throws -> EndToEnd.CommandLineTests.Output {

@@ -15,7 +15,7 @@ struct WorkerReportTests {
         app.endpoint = "api.push.apple.com:443"
         (app.usable, app.connecting, app.streams, app.streamLimit) = (2, 1, 30, 2000)
         var other = WorkerReport.App()
-        other.isUnanswered = true
+        other.state = .refused
         (other.name, other.isDormant, other.pause, other.failure) = ("other", true, "Bad \"key\"\n", "refused")
         var report = WorkerReport()
         (report.process, report.host, report.processIdentifier, report.version) = (process, "host", 7, "1.2.3")

@@ -14,8 +14,7 @@ extension WorkerReport {
             var streams: Int?
             var stream_limit: Int?
             var dormant: Bool?
-            var unanswered: Bool?
-            var server_error: String?
+            var state: String?
             var pause: String?
             var failure: String?
             var token_issued_at: Int64?
@@ -105,8 +104,7 @@ extension WorkerReport {
             read.streams = Self.count(app.streams)
             read.streamLimit = Self.count(app.stream_limit)
             read.isDormant = app.dormant ?? false
-            read.isUnanswered = app.unanswered ?? false
-            read.serverError = app.server_error.map(Self.shown)
+            read.state = app.state.flatMap(App.State.init(rawValue:)) ?? .sending
             read.pause = app.pause.map(Self.shown)
             read.failure = app.failure.map(Self.shown)
             read.tokenIssuedAt = app.token_issued_at.map { Int64(Self.count(Int($0))) }

@@ -3,8 +3,7 @@ import PushQueue
 /// The state of an app in all lanes together.
 package struct AppStatus: Encodable, Sendable {
     package enum State: String, Encodable, Sendable {
-        case connected, idle, connecting, unconnected, unanswered, paused, unknown
-        case serverErrors = "server_errors"
+        case connected, idle, connecting, unconnected, unavailable, refused, blocked, paused, unknown
     }
 
     package var name: String
@@ -18,11 +17,10 @@ package struct AppStatus: Encodable, Sendable {
     package var streamLimit = 0
     /// Lanes that have the app.
     package var lanes = 0
-    /// Lanes in which no request gets an answer.
-    package var lanesUnanswered = 0
-    /// Lanes whose requests all get server errors, and the error.
-    package var lanesWithServerErrors = 0
-    package var serverError: String?
+    /// Lanes whose endpoint is unavailable, or that APNs refuses.
+    package var lanesSlow = 0
+    /// What is wrong with its certificate, if it is blocked.
+    package var blocked: String?
     /// The reason why there is no connection.
     package var failure: String?
     /// The time at which the oldest provider token in use was signed.
@@ -51,17 +49,18 @@ package struct AppStatus: Encodable, Sendable {
             app.streams = lanes.reduce(0) { $0 + $1.streams }
             app.streamLimit = lanes.reduce(0) { $0 + $1.streamLimit }
             app.lanes = lanes.count
-            app.lanesUnanswered = lanes.count(where: \.isUnanswered)
-            app.lanesWithServerErrors = lanes.count { $0.serverError != nil }
-            app.serverError = lanes.compactMap(\.serverError).first
+            app.lanesSlow = lanes.count { [.unavailable, .refused].contains($0.state) }
+            app.blocked = lanes.first { $0.state == .blocked }?.pause
             app.failure = lanes.compactMap(\.failure).first
             app.tokenIssuedAt = lanes.compactMap(\.tokenIssuedAt).min()
             app.certificateExpiresAt = lanes.compactMap(\.certificateExpiresAt).min()
             app.state =
-                if app.lanesUnanswered > 0 {
-                    .unanswered
-                } else if app.serverError != nil {
-                    .serverErrors
+                if app.blocked != nil {
+                    .blocked
+                } else if lanes.contains(where: { $0.state == .refused }) {
+                    .refused
+                } else if lanes.contains(where: { $0.state == .unavailable }) {
+                    .unavailable
                 } else if app.connections > 0 {
                     .connected
                 } else if lanes.allSatisfy(\.isDormant) {

@@ -657,8 +657,16 @@ extension Problem {
                     hint: "check the proxy, load balancer or firewall in front of it, and Apple's status page",
                     action: """
                         If all workers are affected, see Apple's status page; if one is, look at the proxy, load balancer or firewall \
-                        between it and APNs. The jobs are kept, and sending resumes automatically.
-                        """)
+                        between it and APNs. No restart helps. The jobs are kept, and sending resumes automatically.
+                        """,
+                    Alert(
+                        "EndpointUnavailable", for: "2m", .page,
+                        "{{ $labels.instance }} gets no good answer from APNs for the app {{ $labels.app }}",
+                        """
+                        APNs answers nothing, or server errors only. The app's jobs wait in Redis with no attempt spent, and one \
+                        notification at a time is sent until it recovers. Nothing is lost.
+                        """,
+                        #"max by (instance, app) (apns_worker_app_state{state="unavailable"}) == 1"#))
             case .credential:
                 row(
                     .critical, "APNs refuses a credential",
@@ -713,29 +721,22 @@ extension Problem {
 
     private static let ofApps: [Kind] = [
         Kind(
-            "app_unanswered", .apps, .critical, "APNs does not answer an app",
-            hint: "check the proxy, load balancer or firewall in front of it, and Apple's status page",
+            "app_blocked", .apps, .critical, "the certificate of an app is not for its topic",
+            hint: "correct the topic, or replace the certificate's file; workers read both again",
             action: """
-                The worker's log distinguishes `no_answers` and `server_errors`. If all workers are affected, see Apple's status page; if \
-                one is, look at the proxy, load balancer or firewall between it and APNs. No restart helps.
+                `apns-worker status` names the certificate and the topic. Correct the topic, or replace the certificate. Nothing is sent \
+                until then, and no job is lost.
                 """,
             alerts: [
                 Alert(
-                    "EndpointUnavailable", for: "2m", .page,
-                    "{{ $labels.instance }} gets no good answer from APNs for the app {{ $labels.app }}",
-                    """
-                    APNs answers nothing, or server errors only. The app's jobs wait in Redis with no attempt spent, and one \
-                    notification at a time is sent until it recovers. Nothing is lost.
-                    """,
-                    #"max by (instance, app) (apns_worker_app_state{state="unavailable"}) == 1"#)
+                    "AppBlocked", for: "2m", .page, "The certificate of the app {{ $labels.app }} is not for its topic",
+                    "Nothing is sent for it. Its jobs wait with no attempt spent. Other apps are not affected.",
+                    #"max by (app) (apns_worker_app_state{state="blocked"}) == 1"#)
             ]
         ) { diagnosis in
-            diagnosis.status.apps.filter { $0.state == .unanswered }.map { app in
-                Finding(
-                    .app(app.name),
-                    "app \(app.name) gets no answers from \(app.endpoints.joined(separator: ", ")) "
-                        + "(\(app.lanesUnanswered) of \(app.lanes) lanes)",
-                    [.check])
+            diagnosis.status.apps.compactMap { app in
+                guard let reason = app.blocked else { return nil }
+                return Finding(.app(app.name), "nothing is sent for app \(app.name): \(reason)", [.check])
             }
         },
         Kind(

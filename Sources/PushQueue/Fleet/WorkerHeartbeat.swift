@@ -123,11 +123,7 @@ extension ByteBuffer {
         if app.isDormant { writeString(",\"dormant\":true") }
         if let at = app.tokenIssuedAt { writeString(",\"token_issued_at\":\(at)") }
         if let at = app.certificateExpiresAt { writeString(",\"certificate_expires_at\":\(at)") }
-        if app.isUnanswered { writeString(",\"unanswered\":true") }
-        if let error = app.serverError {
-            writeString(",\"server_error\":")
-            writeShort(error)
-        }
+        if app.state != .sending { writeString(",\"state\":\"\(app.state.rawValue)\"") }
         if let pause = app.pause {
             writeString(",\"pause\":")
             writeShort(pause)

@@ -15,6 +15,23 @@ package struct WorkerReport: Sendable, Equatable {
 
     /// The state of one app in the lane.
     package struct App: Sendable, Equatable {
+        /// What the app does. The raw value is a label of its metric.
+        package enum State: String, CaseIterable, Comparable, Sendable {
+            case sending
+            /// The endpoint does not answer, or answers only with server errors.
+            case unavailable
+            /// APNs refuses the app or its credential.
+            case refused
+            /// Its certificate is not for its topic.
+            case blocked
+            /// Paused by an operator.
+            case paused
+
+            package static func < (one: State, other: State) -> Bool {
+                allCases.firstIndex(of: one) ?? 0 < allCases.firstIndex(of: other) ?? 0
+            }
+        }
+
         /// The name by which jobs choose it.
         package var name = ""
         /// The host and port of its APNs.
@@ -29,11 +46,9 @@ package struct WorkerReport: Sendable, Equatable {
         package var streamLimit = 0
         /// True if it has no connection because it has nothing to send.
         package var isDormant = false
-        /// True while none of its requests gets an answer.
-        package var isUnanswered = false
-        /// The server error that all its requests get; `nil` while some succeed.
-        package var serverError: String?
-        /// The reason of the app's pause, as far as this lane knows; `nil` if it is not paused.
+        /// The records of scopes have the reasons.
+        package var state = State.sending
+        /// The reason for which it is blocked or paused, as far as this lane knows.
         package var pause: String?
         /// The reason why it has no connection.
         package var failure: String?
@@ -45,7 +60,7 @@ package struct WorkerReport: Sendable, Equatable {
         /// Makes an empty record.
         package init() {}
 
-        var hasProblem: Bool { pause != nil || failure != nil || isUnanswered || serverError != nil }
+        var hasProblem: Bool { state != .sending || failure != nil }
     }
 
     /// A problem that keeps the lane from its work.

@@ -245,7 +245,8 @@ final class AppSender: GatewayDelegate {
     var failureCounts: [String: Int] { pastFailures.merging(transport.failureCounts, uniquingKeysWith: +) }
 
     /// The state of the app for metrics.
-    var state: AppState {
+    var state: WorkerReport.App.State {
+        if gate.block != nil { return .blocked }
         if gate.pause != nil { return .paused }
         if scopes.isSilent(endpointScope) || scopes[endpointScope].fresh.isSlow { return .unavailable }
         return sendsFreely ? .sending : .refused
@@ -294,8 +295,7 @@ final class AppSender: GatewayDelegate {
         report.streams = statistics.streamsInUse
         report.streamLimit = statistics.streamLimit
         report.isDormant = transport.isDormant
-        report.isUnanswered = scopes.isSilent(endpointScope)
-        if scopes[endpointScope].fresh.isSlow { report.serverError = scopes[endpointScope].failing?.reason }
+        report.state = state
         report.pause = (gate.block ?? gate.pause)?.explanation
         report.tokenIssuedAt = credential.providerToken.map { $0.issuedAt * 1000 }
         report.certificateExpiresAt = configuration.credential.certificateEnd.map { $0 * 1000 }
@@ -326,7 +326,7 @@ final class AppSender: GatewayDelegate {
         let difference = AppDifference(from: old, to: new)
         guard difference.isChanged else { return }
         rules = RoutedApp(new)
-        gate.block = new.wrongCertificate(new.credential)
+        block(new.wrongCertificate(new.credential))
         if new.maximumPerSecond != old.maximumPerSecond { rate.limit(to: new.maximumPerSecond) }
         if difference.changesTransport { replaceTransport(by: makeTransport()) }
         if difference.changesCredential {
@@ -375,7 +375,7 @@ final class AppSender: GatewayDelegate {
         }
         credential = AppCredential(new, jitter: lane.random(in: 0...300))
         rules.use(new)
-        gate.block = configuration.wrongCertificate(new)
+        block(configuration.wrongCertificate(new))
         if new.tokenSources.isEmpty { transport.setProviderToken(nil) }
         tokens.keep()
         forgetScopes()
@@ -408,12 +408,22 @@ final class AppSender: GatewayDelegate {
         lane.schedulePump()
     }
 
+    /// Adopts what is wrong with the certificate, or that nothing is any more.
+    private func block(_ reason: Reason?) {
+        let was = gate.block
+        gate.block = reason
+        guard let was, reason == nil else { return }
+        lane.logEnd(
+            "app_resumed", "the app is sending again", of: "app \(name)",
+            metadata: logMetadata.merging(["was": "\(was.explanation)"]) { $1 })
+    }
+
     private func logBlock() {
         guard let reason = gate.block, !isRemoved else { return }
         lane.logOngoing(
             .error, "app_blocked",
             """
-            the app is paused, and nothing is sent for it until its certificate or its topic is changed: \
+            nothing is sent for the app until its certificate or its topic is changed: \
             \(reason.explanation)
             """, of: "app \(name)", metadata: logMetadata)
     }

@@ -71,10 +71,16 @@ final class ScopeRegister {
         if let key = keys[id] { return (key.scope, String(buffer: key.name), wideNames[key.app]) }
         let name = wideNames[id] ?? ""
         switch scopes[id].kind {
-        case .credential: return (.credential, name, nil)
-        case .endpoint: return (.endpoint, name, nil)
+        case .credential: return (.credential, name, onlyApp(of: id))
+        case .endpoint: return (.endpoint, name, onlyApp(of: id))
         case .app, .group, .job: return (.app, name, name)
         }
+    }
+
+    /// The app of a credential or an endpoint, unless several apps have it.
+    private func onlyApp(of id: ScopeID) -> String? {
+        let apps = scopes.apps(of: id)
+        return apps.count == 1 ? wideNames[apps[0]] : nil
     }
 
     // MARK: Records

@@ -303,6 +303,11 @@ final class Scopes {
     /// Records the credentials and the endpoint of an app.
     func join(app: ScopeID, credentials: Set<ScopeID>, endpoint: ScopeID) { members[app] = (credentials, endpoint) }
 
+    /// The apps of a credential or an endpoint.
+    func apps(of id: ScopeID) -> [ScopeID] {
+        members.filter { $0.value.endpoint == id || $0.value.credentials.contains(id) }.map(\.key)
+    }
+
     private func shares(_ group: Scope, _ place: ScopePlace, _ kind: ScopeKind) -> Bool {
         guard let member = members[group.parent] else { return group.parent == place.app }
         return kind == .endpoint ? member.endpoint == place.endpoint : member.credentials.contains(place.credential)

@@ -15,7 +15,7 @@ struct LaneReport: Sendable {
         /// `nil` for an app that does not use the binary gateway.
         var droppedAfterConfirmation: Int?
         var waiting: Int
-        var state: AppState
+        var state: WorkerReport.App.State
         /// The age in seconds.
         var providerTokenAge: Int64?
         /// The time in seconds since 1970.
@@ -51,21 +51,6 @@ struct LaneReport: Sendable {
     var redisConnections: Int
     var redisFailures: Int
     var invalidTokens: Int?
-}
-
-/// The state of an app. The raw value is the label.
-enum AppState: String, CaseIterable, Comparable {
-    case sending
-    /// The endpoint does not answer, or answers only with server errors.
-    case unavailable
-    /// APNs refuses the app or its credential.
-    case refused
-    /// Paused by an operator.
-    case paused
-
-    static func < (one: AppState, other: AppState) -> Bool {
-        allCases.firstIndex(of: one) ?? 0 < allCases.firstIndex(of: other) ?? 0
-    }
 }
 
 extension HistogramCounts {

@@ -167,7 +167,7 @@ actor MetricsCollector {
             page.set(WorkerMetric.streams, by: [name, "used"], statistics.reduce(0) { $0 + $1.streamsInUse })
             page.set(WorkerMetric.streams, by: [name, "allowed"], statistics.reduce(0) { $0 + $1.streamLimit })
             let worst = lanes.map(\.state).max() ?? .sending
-            for state in AppState.allCases {
+            for state in WorkerReport.App.State.allCases {
                 page.set(WorkerMetric.appState, by: [name, state.rawValue], state == worst ? 1 : 0)
             }
             if let age = lanes.compactMap(\.providerTokenAge).max() {

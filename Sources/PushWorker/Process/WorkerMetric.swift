@@ -88,8 +88,8 @@ enum WorkerMetric {
     static let appState = metric(
         "app_state", .gauge, ["app", "state"],
         "1 for the app's current state: sending, unavailable (APNs does not answer, or with server errors only; one "
-            + "notification at a time is sent), refused (APNs refuses the app or its credential; probes continue), paused "
-            + "(by an operator).")
+            + "notification at a time is sent), refused (APNs refuses the app or its credential; probes continue), "
+            + "blocked (its certificate is not for its topic), paused (by an operator).")
     static let providerTokenAge = metric(
         "provider_token_age_seconds", .gauge, ["app"],
         "Age of the provider token in use. APNs accepts none older than an hour.")

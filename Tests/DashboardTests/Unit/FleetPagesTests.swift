@@ -114,10 +114,8 @@ struct FleetPagesTests {
                 "An operator has paused it for 3 min, by ana: a new key. Its jobs wait until an operator resumes it."
             ),
             (
-                Self.app(.serverErrors) { ($0.serverError, $0.lanesWithServerErrors) = ("ServiceUnavailable", 1) },
-                "server errors", .bad,
-                "api.push.apple.com:443 answers with server errors only: ServiceUnavailable. The jobs are kept, "
-                    + "and sent later."
+                Self.app(.unavailable) { $0.lanesSlow = 1 }, "unavailable", .bad,
+                "api.push.apple.com:443 does not answer, or with errors only. The jobs are kept, and sent later."
             ),
             (
                 Self.app(.unconnected) { $0.failure = "connection refused" }, "no connection", .bad,

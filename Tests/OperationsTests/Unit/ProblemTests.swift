@@ -118,8 +118,8 @@ struct ProblemTests {
             worker("resting") { ($0.state, $0.queues) = (.quiet, ["quiet"]) },
         ]
         status.apps = [
-            app("unanswered") { ($0.state, $0.lanesUnanswered) = (.unanswered, 2) },
             app("unconnected") { $0.state = .unconnected },
+            app("blocked") { ($0.state, $0.blocked) = (.blocked, "the certificate is for another topic") },
             app("old") { ($0.tokenIssuedAt, $0.certificateExpiresAt) = (now - 3_400_000, now + 10 * 86_400_000) },
             app("older") { $0.certificateExpiresAt = now + 3 * 86_400_000 },
         ]
