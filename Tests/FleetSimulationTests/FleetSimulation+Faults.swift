@@ -3,12 +3,12 @@ import NIOCore
 extension FleetSimulation {
     // MARK: Workers
 
-    func startWorker() {
+    func startWorker(lanes: Int) {
         fleet.started += 1
         log("start of w\(fleet.started)")
         do {
             let worker = try SimulatedWorker(
-                "w\(fleet.started)", lanes: random.pick(1...2), seed: random.next(), in: self)
+                "w\(fleet.started)", lanes: lanes, seed: random.next(), in: self)
             fleet.workers.append(worker)
             worker.start()
         } catch {
@@ -24,7 +24,7 @@ extension FleetSimulation {
         worker.loop.crash()
         redis.stopWaits(of: worker)
         auditSoon()
-        time.schedule(in: random.delay(200...3000)) { [self] in startWorker() }
+        time.schedule(in: random.delay(200...3000)) { [self] in startWorker(lanes: random.pick(1...2)) }
     }
 
     func resume(_ worker: SimulatedWorker) { if worker.loop.state == .stopped { time.resume(worker.loop) } }

@@ -77,6 +77,8 @@ final class FleetSimulation: @unchecked Sendable {
         /// The milliseconds between two faults of any kind.
         var faultInterval: ClosedRange<Int64> = 50...1000
         var isVerbose = false
+        /// What producers push and APNs answers instead of what comes by chance; without other faults.
+        var plan: BlamePlan?
     }
 
     /// The maximum virtual time until everything has ended once there are no faults.
@@ -97,6 +99,8 @@ final class FleetSimulation: @unchecked Sendable {
     private(set) var hasFaults = true
     private var isAuditDue = false
     var fleet = Fleet()
+    /// The run of a plan, if the options have one.
+    private(set) var blame: BlameRun?
     private(set) var summary = ""
     private var parts: (redis: SimulatedRedis, apns: SimulatedAPNS)?
 
@@ -118,10 +122,16 @@ final class FleetSimulation: @unchecked Sendable {
         self.seed = seed
         self.options = options
         random = SimulatedRandom(seed: seed)
-        latency = 0...[2, 10, 60][random.pick(0...2)]
+        latency = options.plan == nil ? 0...[2, 10, 60][random.pick(0...2)] : 0...2
         parts = (try SimulatedRedis(server, in: self), try SimulatedAPNS(self))
         try leaveProviderToken()
-        for _ in 0..<random.pick(2...3) { startWorker() }
+        if let plan = options.plan {
+            for lanes in plan.fleet.lanes { startWorker(lanes: lanes) }
+            blame = BlameRun(plan, self)
+            blame?.produce()
+            return
+        }
+        for _ in 0..<random.pick(2...3) { startWorker(lanes: random.pick(1...2)) }
         produce()
         operate()
         if options.faults.contains(.rollbacks) { takeSnapshots() }
@@ -188,11 +198,19 @@ final class FleetSimulation: @unchecked Sendable {
         try settle()
     }
 
+    /// Runs a plan to its end.
+    func runPlan() throws -> BlameRun {
+        defer { dismantle() }
+        guard let blame else { throw error("there is no plan") }
+        while !blame.isDone { try step() }
+        return blame
+    }
+
     private func step() throws {
         let before = time.steps
         guard time.step() else { throw error("nothing happens any more") }
         if let violation { throw error(violation) }
-        guard isAuditDue || (time.steps > before && time.steps % Self.auditInterval == 0) else { return }
+        guard blame == nil, isAuditDue || (time.steps > before && time.steps % Self.auditInterval == 0) else { return }
         isAuditDue = false
         _ = try audit()
     }
@@ -276,9 +294,11 @@ final class FleetSimulation: @unchecked Sendable {
     }
 
     private func push() {
-        let queue = random.pick(0...2) > 0 ? 0 : 1
-        let job = SimulatedJob.make(ledger.jobs.count, queue: queue, in: self)
-        var command = RedisCommand("RPUSH", redis.queues[queue].jobs)
+        push(SimulatedJob.make(ledger.jobs.count, queue: random.pick(0...2) > 0 ? 0 : 1, in: self))
+    }
+
+    func push(_ job: SimulatedJob) {
+        var command = RedisCommand("RPUSH", redis.queues[job.queue].jobs)
         command.append(job.body)
         // The job must be known before a blocking wait can move it.
         ledger.add(job)

@@ -12,18 +12,26 @@ final class SimulatedTransport: Transport {
         let tag: UInt64
         let notification: Int
         let token: String
+        let isolation: Isolation
+        let sentAt: NIODeadline
         /// The time at which the lane gives up, unless it has the answer by then.
         var deadline: NIODeadline
         var isOpen = true
         var gaveUp = false
 
-        init(_ tag: UInt64, _ notification: Int, _ token: String, deadline: NIODeadline) {
-            (self.tag, self.notification, self.token, self.deadline) = (tag, notification, token, deadline)
+        init(
+            _ tag: UInt64, _ notification: Int, _ token: String, _ isolation: Isolation, sentAt: NIODeadline,
+            deadline: NIODeadline
+        ) {
+            (self.tag, self.notification, self.token, self.isolation) = (tag, notification, token, isolation)
+            (self.sentAt, self.deadline) = (sentAt, deadline)
         }
     }
 
     /// The time in which a request must be answered.
     private static let requestTimeout = TimeAmount.seconds(20)
+    /// The time after which a request counts as unanswered.
+    private static let patience = TimeAmount.seconds(5)
 
     private unowned let simulation: FleetSimulation
     private let lane: SimulatedLane
@@ -33,6 +41,7 @@ final class SimulatedTransport: Transport {
     private var providerToken: String?
     private var requests: [Request] = []
     private var limit = 20
+    private var answeredAt = NIODeadline.distantPast
     private var isConnected = true
     private var closing: EventLoopPromise<Void>?
     /// True from the end of its idle connection until another is requested.
@@ -42,6 +51,7 @@ final class SimulatedTransport: Transport {
 
     init(app: Int, _ lane: SimulatedLane, _ loop: SimulatedLoop, in simulation: FleetSimulation) {
         (self.app, self.lane, self.loop, self.simulation) = (app, lane, loop, simulation)
+        if simulation.options.plan != nil { limit = 2000 }
     }
 
     private var time: SimulatedTime { simulation.time }
@@ -55,18 +65,26 @@ final class SimulatedTransport: Transport {
         statistics.usable = usableConnections
         statistics.streamsInUse = requests.count
         statistics.streamLimit = limit
+        if simulation.blame != nil, let oldest = requests.first?.sentAt {
+            statistics.isUnanswered = loop.now - oldest >= Self.patience && answeredAt < oldest
+        }
         return statistics
     }
 
-    func submit(_ notification: consuming APNS.Notification, tag: UInt64, in _: Isolation) -> Bool {
+    func submit(_ notification: consuming APNS.Notification, tag: UInt64, in isolation: Isolation) -> Bool {
         guard capacity > 0, !refusesOne() else { return false }
         let token = String(buffer: notification.deviceToken.hex)
         guard
             let number = simulation.apns.submitted(
                 token, notification.payload, id: notification.apnsID, app: app, by: lane)
         else { return true }
-        let request = Request(tag, number, token, deadline: loop.now + Self.requestTimeout)
+        let request = Request(
+            tag, number, token, isolation, sentAt: loop.now, deadline: loop.now + Self.requestTimeout)
         requests.append(request)
+        if let blame = simulation.blame {
+            time.schedule(in: random.delay(10...60), on: loop) { [self] in end(request, blame) }
+            return true
+        }
         let providerToken = providerToken
         time.schedule(in: random.delay(1...40)) { [self] in
             simulation.apns.arrived(number, token, app: app, providerToken, from: lane) { [self] result, delay in
@@ -74,6 +92,21 @@ final class SimulatedTransport: Transport {
             }
         }
         return true
+    }
+
+    /// Ends a request as a plan says.
+    private func end(_ request: Request, _ blame: BlameRun) {
+        guard request.isOpen, let job = simulation.ledger.job(ofNotification: request.notification) else { return }
+        switch blame.fault(ofJob: job.number, from: lane) {
+        case nil: complete(request, .response(Response(status: 200)))
+        case .silence: break
+        case .cut:
+            let lost = requests.filter { $0.isolation == request.isolation }
+            let failure = lost.count > 1 ? RequestFailure.lostWithOthers("cut") : .connectionLost("cut")
+            for request in lost { complete(request, .uncertain(failure)) }
+        case let fault?:
+            if let result = fault.result(at: time.milliseconds) { complete(request, result) }
+        }
     }
 
     /// Returns true for a submission that a real transport refuses despite its capacity, because the end of a connection
@@ -92,6 +125,7 @@ final class SimulatedTransport: Transport {
         }
         request.isOpen = false
         requests.remove(at: index)
+        if case .response = result { answeredAt = loop.now }
         simulation.apns.completed(request.notification, result, by: lane)
         simulation.log("\(lane.name) gets an answer for \(request.token.prefix(16)): \(result)")
         delegate?.transport(self, completed: request.tag, with: result)
@@ -246,6 +280,7 @@ final class SimulatedAPNS {
             "\(lane.name) sends the notification \(number - job.first) of the job \(job.number) for \(Self.apps[app])")
         lane.checks.submit(number, of: job, to: token, app: Self.apps[app])
         simulation.answerChecks.submitted(number, by: lane)
+        simulation.blame?.submitted(job.number)
         checkFlight(number, job, lane)
         if let mistake = ledger.checkID(id.map { "\($0)" }, of: number), !simulation.redis.hasRolledBack {
             simulation.fail(mistake)

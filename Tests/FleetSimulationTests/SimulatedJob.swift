@@ -77,7 +77,7 @@ struct SimulatedJob {
         return job
     }
 
-    private static func token(_ job: Int, _ index: Int) -> String {
+    fileprivate static func token(_ job: Int, _ index: Int) -> String {
         func hex(_ number: Int) -> String {
             let text = String(number, radix: 16)
             return String(repeating: "0", count: 8 - text.count) + text
@@ -99,5 +99,15 @@ struct SimulatedJob {
             default: #"{"apns_worker":1,"job":"job":\#(members)}"#
             }
         return job
+    }
+}
+
+extension SimulatedJob {
+    /// Creates a job of the first queue.
+    init(_ number: Int, _ members: String, tokens count: Int) {
+        self.init(number: number, queue: 0, app: 0)
+        tokens = (0..<count).map { Self.token(number, $0) }
+        let field = count == 1 ? #""token":"\#(tokens[0])""# : #""tokens":["\#(tokens.joined(separator: #"",""#))"]"#
+        body = ##"{\##(members),"alert":"#\##(number)#",\##(field)}"##
     }
 }

@@ -231,7 +231,7 @@ final class SimulatedSender: RedisSender {
         let entry = Pending(command, completion)
         pending.append(entry)
         // A slow reclaim meets lanes that have resumed.
-        let isSlow = random.chance(simulation.redis.isReclaim(command) ? 50 : 2)
+        let isSlow = simulation.blame == nil && random.chance(simulation.redis.isReclaim(command) ? 50 : 2)
         lastArrival = max(lastArrival, time.now + random.delay(isSlow ? 20...3000 : simulation.latency))
         if commandsUntilLoss > 0 {
             commandsUntilLoss -= 1
@@ -246,7 +246,8 @@ final class SimulatedSender: RedisSender {
         lastContact = time.now
         let result = simulation.redis.execute(entry.command)
         guard !entry.isLost else { return }
-        lastAnswer = max(lastAnswer, time.now + random.delay(random.chance(2) ? 20...800 : simulation.latency))
+        let isSlow = simulation.blame == nil && random.chance(2)
+        lastAnswer = max(lastAnswer, time.now + random.delay(isSlow ? 20...800 : simulation.latency))
         time.schedule(at: lastAnswer, on: loop) { [self] in
             guard !entry.isLost, pending.first === entry else { return }
             pending.removeFirst()

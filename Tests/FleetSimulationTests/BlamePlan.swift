@@ -1,0 +1,245 @@
+import APNS
+import NIOCore
+import PushQueue
+
+@testable import PushWorker
+
+/// Bad notifications beside good ones, and the faults of APNs and of the way to it.
+struct BlamePlan: CustomStringConvertible, Sendable {
+    /// What happens to a bad notification.
+    enum Fault: String, CaseIterable, Sendable {
+        // Those whose scopes differ; see `BlameMatrixTests.pairs`.
+        case badDeviceToken, invalidProviderToken, serviceUnavailable, noReason, newReason, topicDisallowed, silence, cut
+        // The others of docs/outcomes.md.
+        case deviceTokenNotForTopic, unregistered, goneWithoutReason, throttled, tooLarge, badPayload, forbidden
+        case expiredProviderToken, tooManyTokenUpdates, internalServerError, badGateway, okOfAnother, refusedStream, goAway
+
+        static let main: [Fault] = [
+            .badDeviceToken, .invalidProviderToken, .serviceUnavailable, .noReason, .newReason, .topicDisallowed, .silence,
+            .cut,
+        ]
+
+        private static func refusal(_ reason: APNSReason) -> RequestResult {
+            .response(Response(status: reason.status, reason: reason))
+        }
+
+        /// The end of a request; `nil` if it has none before its deadline.
+        func result(at time: Int64) -> RequestResult? {
+            switch self {
+            case .badDeviceToken: Self.refusal(.badDeviceToken)
+            case .deviceTokenNotForTopic: Self.refusal(.deviceTokenNotForTopic)
+            case .unregistered:
+                .response(Response(status: 410, reason: .unregistered, timestamp: time))
+            case .goneWithoutReason: .response(Response(status: 410))
+            case .throttled: Self.refusal(.tooManyRequests)
+            case .tooLarge: Self.refusal(.payloadTooLarge)
+            case .badPayload: Self.refusal(.payloadEmpty)
+            case .invalidProviderToken: Self.refusal(.invalidProviderToken)
+            case .forbidden: Self.refusal(.forbidden)
+            case .expiredProviderToken: Self.refusal(.expiredProviderToken)
+            case .tooManyTokenUpdates: Self.refusal(.tooManyProviderTokenUpdates)
+            case .topicDisallowed: Self.refusal(.topicDisallowed)
+            case .newReason: .response(Response(status: 400, reasonText: "QuiteNew"))
+            case .noReason: .response(Response(status: 400))
+            case .okOfAnother: .response(Self.doubtful)
+            case .internalServerError: Self.refusal(.internalServerError)
+            case .serviceUnavailable: Self.refusal(.serviceUnavailable)
+            case .badGateway: .response(Response(status: 502))
+            case .refusedStream: .notProcessed(.refusedStream)
+            case .goAway: .notProcessed(.goingAway(reason: nil))
+            // The transport ends it.
+            case .cut, .silence: nil
+            }
+        }
+
+        private static var doubtful: Response {
+            var response = Response(status: 200)
+            response.origin = .doubtful
+            return response
+        }
+    }
+
+    /// The number of bad notifications, and the times at which they come.
+    enum Bad: String, CaseIterable, Sendable {
+        case once, eachSecond, thirtyPerSecond, fivePercent, thousand, tenThousandTokens
+    }
+
+    /// The number of good ones.
+    enum Good: String, CaseIterable, Sendable {
+        case perMinute, eightPerSecond, thousandPerSecond
+
+        var perSecond: Double {
+            switch self {
+            case .perMinute: 1 / 60
+            case .eightPerSecond: 8
+            case .thousandPerSecond: 1000
+            }
+        }
+    }
+
+    enum Fleet: String, CaseIterable, Sendable {
+        case oneLane, lanes, workers
+
+        var lanes: [Int] {
+            switch self {
+            case .oneLane: [1]
+            case .lanes: [3]
+            case .workers: [1, 1, 1]
+            }
+        }
+    }
+
+    var fault: Fault
+    var bad: Bad
+    var good: Good
+    var hasCampaign: Bool
+    var fleet: Fleet
+    /// What happens to all notifications for some time, with its begin and its end in milliseconds.
+    var outage: (fault: Fault, times: Range<Int64>)?
+    /// The share of notifications that are accepted in an outage.
+    var acceptedInOutage = 0.0
+    /// The worker that a proxy refuses, counted from 0.
+    var refusedWorker: Int?
+    /// The length of the run, in milliseconds.
+    var length: Int64 = 30_000
+
+    var description: String {
+        "\(fault) \(bad)\(hasCampaign ? " of a campaign" : "") beside \(good), \(fleet)"
+            + (outage.map { ", \($0.fault) for all" } ?? "")
+    }
+
+    init(
+        _ fault: Fault, _ bad: Bad, beside good: Good = .eightPerSecond, hasCampaign: Bool = false,
+        _ fleet: Fleet = .oneLane
+    ) {
+        (self.fault, self.bad, self.good, self.hasCampaign, self.fleet) = (fault, bad, good, hasCampaign, fleet)
+        if good == .thousandPerSecond { length = 8000 }
+        if good == .perMinute { length = 60_000 }
+    }
+}
+
+/// A run of a plan: what was pushed and submitted, and when.
+final class BlameRun {
+    let plan: BlamePlan
+    private unowned let simulation: FleetSimulation
+    private let start: NIODeadline
+    private var bad: Set<Int> = []
+    /// The times at which good notifications came, until they are submitted.
+    private(set) var waiting: [Int: NIODeadline] = [:]
+    /// The time from a good notification's push to its submission, and its push since the start, in milliseconds.
+    private(set) var delays: [(at: Int64, delay: Int64)] = []
+    /// The times of all requests since the start, in milliseconds.
+    private(set) var requests: [Int64] = []
+    private(set) var records: [ScopeRecord] = []
+    /// The number of seconds in which a worker was not ready.
+    private(set) var notReady = 0
+    private(set) var badCount = 0
+    private(set) var goodCount = 0
+
+    init(_ plan: BlamePlan, _ simulation: FleetSimulation) {
+        (self.plan, self.simulation) = (plan, simulation)
+        start = simulation.time.now + .seconds(4)
+    }
+
+    private var random: SimulatedRandom { simulation.random }
+    /// The milliseconds since the start.
+    private var elapsed: Int64 { (simulation.time.now - start).nanoseconds / 1_000_000 }
+    var isDone: Bool { elapsed >= plan.length }
+
+    // MARK: Producers
+
+    func produce() {
+        simulation.time.schedule(at: start) { [self] in
+            // A worker has learned before which tokens are accepted.
+            for _ in 0..<40 { push(isBad: false) }
+            pushGood()
+            observe()
+        }
+        simulation.time.schedule(at: start + .seconds(2)) { [self] in
+            switch plan.bad {
+            case .once: push(isBad: true)
+            case .thousand: for _ in 0..<1000 { push(isBad: true) }
+            case .tenThousandTokens: push(isBad: true, tokens: 10_000)
+            case .eachSecond: pushBad(perSecond: 1)
+            case .thirtyPerSecond: pushBad(perSecond: 30)
+            // With the good ones.
+            case .fivePercent: break
+            }
+        }
+    }
+
+    /// The time until the next of some that come by chance.
+    private func interval(_ perSecond: Double) -> TimeAmount {
+        let share = (Double(random.next() >> 11) + 1) * 0x1p-53
+        var logarithm = 0.0
+        // -ln(share), because this module does without Foundation's functions: a sum over bits is exact enough.
+        var rest = share
+        while rest < 0.5 {
+            rest *= 2
+            logarithm += 0.693147
+        }
+        logarithm += 1 - rest + (1 - rest) * (1 - rest) / 2
+        return .microseconds(Int64(logarithm / perSecond * 1_000_000))
+    }
+
+    private func pushGood() {
+        simulation.time.schedule(in: interval(plan.good.perSecond)) { [self] in
+            guard !isDone else { return }
+            pushGood()
+            push(isBad: plan.bad == .fivePercent && elapsed > 2000 && random.chance(5))
+        }
+    }
+
+    private func pushBad(perSecond: Double) {
+        simulation.time.schedule(in: interval(perSecond)) { [self] in
+            guard !isDone else { return }
+            pushBad(perSecond: perSecond)
+            push(isBad: true)
+        }
+    }
+
+    private func push(isBad: Bool, tokens: Int = 1) {
+        let number = simulation.ledger.jobs.count
+        var members = #""app":"shop","max_attempts":3"#
+        if isBad, plan.hasCampaign { members += #","campaign":"bad""# }
+        if isBad {
+            bad.insert(number)
+            badCount += tokens
+        } else {
+            waiting[number] = simulation.time.now
+            goodCount += 1
+        }
+        simulation.push(SimulatedJob(number, members, tokens: tokens))
+    }
+
+    // MARK: APNs
+
+    func submitted(_ job: Int) {
+        requests.append(elapsed)
+        guard let at = waiting.removeValue(forKey: job) else { return }
+        delays.append(((at - start).nanoseconds / 1_000_000, (simulation.time.now - at).nanoseconds / 1_000_000))
+    }
+
+    /// Returns how a request ends; `nil` if APNs accepts it.
+    func fault(ofJob job: Int, from lane: SimulatedLane) -> BlamePlan.Fault? {
+        let isRefused = plan.refusedWorker.map { lane.worker === simulation.workers[$0] } ?? false
+        if isRefused { return plan.fault }
+        if let outage = plan.outage, outage.times.contains(elapsed), !random.chance(plan.acceptedInOutage * 100) {
+            return outage.fault
+        }
+        return bad.contains(job) && plan.refusedWorker == nil ? plan.fault : nil
+    }
+
+    // MARK: Observation
+
+    private func observe() {
+        simulation.time.schedule(in: .seconds(1)) { [self] in
+            guard !isDone else { return }
+            observe()
+            for lane in simulation.workers.flatMap(\.lanes) {
+                records += lane.lane.context.scopes.records(now: simulation.time.now.milliseconds, offset: 0)
+                if !lane.lane.observer.report().isReady { notReady += 1 }
+            }
+        }
+    }
+}
