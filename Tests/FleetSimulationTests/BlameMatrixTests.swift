@@ -32,18 +32,6 @@ struct BlameMatrixTests {
         ]
     }
 
-    /// The milliseconds within which a good notification must be submitted; `nil` where it can't be told from bad ones,
-    /// because nearly all of its group is bad.
-    static func limit(_ plan: BlamePlan) -> Int64? {
-        guard !plan.hasCampaign else { return 1000 }
-        switch (plan.bad, plan.good) {
-        case (.once, _), (.fivePercent, _), (.tenThousandTokens, _), (_, .thousandPerSecond): return 1000
-        case (.thousand, .eightPerSecond): return 10_000
-        case (.eachSecond, .eightPerSecond), (.thirtyPerSecond, .eightPerSecond): return 1000
-        case (_, .perMinute): return nil
-        }
-    }
-
     @Test("Each pair of dimensions contains all values.")
     func coverage() {
         var found: Set<String> = []
@@ -60,15 +48,19 @@ struct BlameMatrixTests {
         #expect(found.count == all)
     }
 
-    @Test("Good ones are submitted in time.", arguments: pairs + extremes)
+    @Test("Good ones are submitted in time, and bad ones end as documented.", arguments: pairs + extremes)
     func beside(_ plan: BlamePlan) throws {
-        let run = try FleetSimulation(seed: 1, .init(plan: plan), on: try Self.server.get()).runPlan()
-        // Those of the last moment may not have had their turn.
-        let open = run.waiting.count
-        let late = run.delays.filter { $0.delay > Self.limit(plan) ?? .max }
-        #expect(late.isEmpty, "\(late.count) of \(run.goodCount), at most \(late.map(\.delay).max() ?? 0) ms")
-        if Self.limit(plan) == 1000 { #expect(open <= 1 + run.goodCount / 50, "\(open) of \(run.goodCount) wait") }
-        #expect(run.notReady == 0)
+        let start = ContinuousClock.now
+        let mistakes = try FleetSimulation.mistakes(plan, on: try Self.server.get())
+        print("\(plan): \(ContinuousClock.now - start) \(mistakes)")
+        #expect(mistakes == [])
+    }
+
+    @Test(
+        "An outage costs few requests, makes no dead letter, and ends soon.",
+        arguments: [.serviceUnavailable, .noReason, .silence, .badDeviceToken, .invalidProviderToken] as [BlamePlan.Fault])
+    func outages(_ fault: BlamePlan.Fault) throws {
+        #expect(try FleetSimulation.mistakes(.outage(fault), on: try Self.server.get()) == [])
     }
 
     static let server = Result { try SimulatedServer() }

@@ -110,11 +110,93 @@ struct BlamePlan: CustomStringConvertible, Sendable {
 
     init(
         _ fault: Fault, _ bad: Bad, beside good: Good = .eightPerSecond, hasCampaign: Bool = false,
-        _ fleet: Fleet = .oneLane
+        _ fleet: Fleet = .oneLane, length: Int64? = nil
     ) {
         (self.fault, self.bad, self.good, self.hasCampaign, self.fleet) = (fault, bad, good, hasCampaign, fleet)
-        if good == .thousandPerSecond { length = 8000 }
-        if good == .perMinute { length = 60_000 }
+        if good == .thousandPerSecond { self.length = 8000 }
+        if good == .perMinute { self.length = 60_000 }
+        if let length { self.length = length }
+    }
+
+    /// A minute in which all notifications fail, and some time afterwards.
+    static func outage(_ fault: Fault, good: Good = .eightPerSecond, _ fleet: Fleet = .oneLane) -> BlamePlan {
+        var plan = BlamePlan(fault, .once, beside: good, fleet, length: 100_000)
+        plan.outage = (fault, 10_000..<70_000)
+        return plan
+    }
+}
+
+extension BlamePlan {
+    /// The milliseconds within which a good notification must be submitted; `nil` where it can't be told from bad ones,
+    /// because nearly all of its group is bad.
+    var limit: Int64? {
+        guard !hasCampaign else { return 1000 }
+        return switch (bad, good) {
+        case (.once, _), (.fivePercent, _), (.tenThousandTokens, _), (_, .thousandPerSecond): 1000
+        case (.thousand, .eightPerSecond): 10_000
+        case (.eachSecond, .eightPerSecond), (.thirtyPerSecond, .eightPerSecond): 1000
+        case (_, .perMinute): nil
+        }
+    }
+
+    /// What a bad notification may end as within a run, if it is one of many.
+    var ends: Set<String> {
+        switch fault {
+        case .badDeviceToken, .deviceTokenNotForTopic: ["invalid_token", "dead"]
+        case .unregistered: ["invalid_token"]
+        case .tooLarge, .badPayload, .throttled, .invalidProviderToken, .forbidden, .expiredProviderToken,
+            .tooManyTokenUpdates, .topicDisallowed, .newReason, .noReason, .goneWithoutReason, .okOfAnother, .cut:
+            ["dead"]
+        case .serviceUnavailable, .internalServerError, .badGateway, .silence, .refusedStream, .goAway: []
+        }
+    }
+
+    /// True if a bad notification ends within a minute, if it is one of many.
+    var endsSoon: Bool {
+        switch fault {
+        case .badDeviceToken, .deviceTokenNotForTopic, .unregistered, .tooLarge, .badPayload, .throttled,
+            .invalidProviderToken, .forbidden:
+            true
+        default: false
+        }
+    }
+}
+
+extension BlameRun {
+    /// What was wrong with a run.
+    var mistakes: [String] {
+        var found: [String] = []
+        let (slow, isOutage) = (plan.limit, plan.outage != nil)
+        let times = plan.outage?.times ?? 0..<0
+        // After an outage, those that wait are sent within ten seconds.
+        let measured = delays.filter { !times.contains($0.at) && !(times.upperBound..<times.upperBound + 10_000).contains($0.at) }
+        let late = measured.filter { $0.delay > slow ?? .max }
+        if !late.isEmpty { found.append("\(late.count) of \(goodCount) are late, by at most \(late.map(\.delay).max() ?? 0) ms") }
+        if slow == 1000, waiting.count > 1 + goodCount / 50 { found.append("\(waiting.count) of \(goodCount) wait") }
+        if notReady > 0, !isOutage { found.append("it was not ready \(notReady) times") }
+        let ended = ["dead", "invalid_token", "expired"].filter { counts[$0] ?? 0 > 0 }
+        let wrong = Set(ended).subtracting(isOutage ? [] : plan.ends)
+        if !wrong.isEmpty { found.append("ended as \(wrong): \(counts)") }
+        if plan.hasCampaign, (counts["invalid_token"] ?? 0) > 16 * plan.fleet.lanes.count, plan.fault == .badDeviceToken {
+            found.append("\(counts["invalid_token"] ?? 0) tokens were marked")
+        }
+        if plan.bad == .once, !isOutage, plan.endsSoon, plan.length >= 60_000, ended.isEmpty { found.append("the bad one does not end") }
+        if isOutage {
+            let half = times.lowerBound + (times.upperBound - times.lowerBound) / 2
+            let sent = requests.count { (half..<times.upperBound).contains($0) }
+            let lanes = plan.fleet.lanes.reduce(0, +)
+            let most = 4 * lanes * Int(times.upperBound - half) / 1000
+            if sent > most { found.append("\(sent) requests in the second half of the outage") }
+            if waiting.count > 1 + goodCount / 50 { found.append("\(waiting.count) of \(goodCount) wait") }
+        }
+        return found
+    }
+}
+
+extension FleetSimulation {
+    /// Returns what is wrong with a run of a plan.
+    static func mistakes(_ plan: BlamePlan, _ mutation: Mutation? = nil, on server: SimulatedServer) throws -> [String] {
+        try FleetSimulation(seed: 1, .init(mutation: mutation, plan: plan), on: server).runPlan().mistakes
     }
 }
 
@@ -135,6 +217,8 @@ final class BlameRun {
     private(set) var notReady = 0
     private(set) var badCount = 0
     private(set) var goodCount = 0
+    /// The counters of Redis at the end.
+    var counts: [String: Int] = [:]
 
     init(_ plan: BlamePlan, _ simulation: FleetSimulation) {
         (self.plan, self.simulation) = (plan, simulation)

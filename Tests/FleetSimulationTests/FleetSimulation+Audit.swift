@@ -76,7 +76,7 @@ extension FleetSimulation {
     }
 
     /// Returns the sums of the counters in the hashes whose keys match a pattern.
-    private func counters(_ pattern: (QueueKeys) -> String) -> [String: Int] {
+    func counters(_ pattern: (QueueKeys) -> String) -> [String: Int] {
         var counters: [String: Int] = [:]
         for key in redis.queues.flatMap({ redis.server.run(RedisCommand("KEYS", pattern($0))).root.children }) {
             var elements = redis.server.run(RedisCommand("HGETALL", key.string ?? "")).root.children

@@ -203,6 +203,7 @@ final class FleetSimulation: @unchecked Sendable {
         defer { dismantle() }
         guard let blame else { throw error("there is no plan") }
         while !blame.isDone { try step() }
+        blame.counts = counters { "push:{\($0.queue)}:stats:*" }
         return blame
     }
 

@@ -90,6 +90,13 @@ struct ProtocolMutationTests {
     @Test("without any one of the protocol's rules, the simulation fails", arguments: Mutation.allCases)
     fileprivate func mutation(_ mutation: Mutation) throws {
         let server = try SimulatedServer()
+        if let plan = mutation.plan {
+            #expect(try FleetSimulation.mistakes(plan, on: server) == [])
+            let mistakes = try FleetSimulation.mistakes(plan, mutation, on: try SimulatedServer())
+            print("\(mutation): \(mistakes)")
+            #expect(mistakes != [], "\(mutation) is not noticed")
+            return
+        }
         for seed in mutation.firstSeed..<(mutation.firstSeed + mutation.seedCount) {
             let options = FleetSimulation.Options(
                 steps: mutation.steps, faults: mutation.faults, mutation: mutation,

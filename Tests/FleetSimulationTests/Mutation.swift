@@ -1,4 +1,8 @@
+import Foundation
+import NIOCore
+
 @testable import PushQueue
+@testable import PushWorker
 
 /// A rule of the protocol or of the engine that is removed, to show that the checks detect this.
 enum Mutation: String, CaseIterable, Sendable {
@@ -76,6 +80,63 @@ enum Mutation: String, CaseIterable, Sendable {
     /// Answers are written only when all notifications of their job have ended.
     case settlesOnlyWholeJobs
 
+    // Rules of blame, each with a plan that shows it.
+
+    /// A scope is slow if half of its answers are failures.
+    case slowedByHalf
+    /// A few failures slow a scope down.
+    case concludesFromFew
+    /// A slow scope sends no probes for a long time.
+    case stopsWhatIsSlow
+    /// A failure of a notification that has failed before counts like a fresh one.
+    case retriesAreWitnesses
+    /// The scopes of campaigns are unknown.
+    case hidesCampaigns
+    /// Jobs that failed are claimed like others.
+    case claimsFailedFirst
+    /// Every failure spends an attempt.
+    case everyFailureSpends
+    /// No failure spends an attempt.
+    case noFailureSpends
+    /// A report of a bad token is always believed.
+    case believesEveryReport
+
+    /// A plan in which a rule of blame is needed.
+    var plan: BlamePlan? {
+        switch self {
+        case .slowedByHalf: BlamePlan(.serviceUnavailable, .thirtyPerSecond)
+        case .concludesFromFew: BlamePlan(.invalidProviderToken, .thirtyPerSecond)
+        case .stopsWhatIsSlow: .outage(.serviceUnavailable)
+        case .retriesAreWitnesses: BlamePlan(.serviceUnavailable, .thousand, length: 60_000)
+        case .hidesCampaigns: BlamePlan(.invalidProviderToken, .thousand, hasCampaign: true)
+        case .claimsFailedFirst: BlamePlan(.serviceUnavailable, .tenThousandTokens)
+        case .everyFailureSpends: .outage(.serviceUnavailable)
+        case .noFailureSpends: BlamePlan(.invalidProviderToken, .once, length: 60_000)
+        case .believesEveryReport: BlamePlan(.badDeviceToken, .thousand, hasCampaign: true)
+        default: nil
+        }
+    }
+
+    /// Changes what a lane knows about scopes.
+    func change(_ scopes: Scopes) {
+        switch self {
+        case .slowedByHalf: for kind in scopes.rules.indices { scopes.rules[kind].share = 2 }
+        case .concludesFromFew: for kind in scopes.rules.indices { scopes.rules[kind].fewest = 2; scopes.rules[kind].share = 2 }
+        case .stopsWhatIsSlow:
+            for kind in scopes.rules.indices { scopes.rules[kind].first = 3_600_000 }
+        default: break
+        }
+    }
+
+    /// Changes a job that a lane has claimed.
+    func change(_ body: ByteBuffer) -> ByteBuffer {
+        switch self {
+        case .retriesAreWitnesses: body.replacing(#""error":{"#, by: #""other":{"#)
+        case .hidesCampaigns: body.replacing(#","campaign":"bad""#, by: "")
+        default: body
+        }
+    }
+
     /// The text in a script and its replacement.
     var patch: (find: String, by: String)? {
         switch self {
@@ -117,6 +178,14 @@ enum Mutation: String, CaseIterable, Sendable {
         case .sharesNoProviderToken: ("if is_good and stored_at ~= tonumber(refused) then", "if false then")
         case .countsMinutesAgain: ("if minutes and (settled > 0 or lost == 0) then", "if minutes then")
         case .trustsOldFilters: ("for _, tokens in ipairs(ARGV) do", "for _, tokens in ipairs({}) do")
+        case .everyFailureSpends: ("local spends = kind == 'always'", "local spends = true")
+        case .noFailureSpends:
+            ("local attempt = (members.attempt or 1) + (spends and 1 or 0)", "spends = false local attempt = members.attempt or 1")
+        case .claimsFailedFirst:
+            ("math.max(math.floor((capacity + eighth) / 8), capacity - fresh_waiting - due_waiting)", "capacity")
+        case .slowedByHalf, .concludesFromFew, .stopsWhatIsSlow, .retriesAreWitnesses, .hidesCampaigns,
+            .believesEveryReport:
+            nil
         case .settlesBeforeMarkingInvalid, .dropsResentSettlements, .skipsRecovery, .confirmsFailedSettlements,
             .confirmsRefusedSettlements, .goesByOwnClock, .forgetsThrottles, .hidesThrottles,
 
@@ -124,5 +193,14 @@ enum Mutation: String, CaseIterable, Sendable {
             .enforcesDeadlinesLate:
             nil
         }
+    }
+}
+
+extension ByteBuffer {
+    /// Returns the text with the first occurrence of a part replaced.
+    fileprivate func replacing(_ part: String, by other: String) -> ByteBuffer {
+        let text = String(buffer: self)
+        guard let range = text.firstRange(of: part) else { return self }
+        return ByteBuffer(string: text.replacingCharacters(in: range, with: other))
     }
 }

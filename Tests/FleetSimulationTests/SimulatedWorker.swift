@@ -47,6 +47,7 @@ final class SimulatedWorker {
                 metrics: LaneMetrics(apps: apps.count, queues: configuration.queues.count, measuresTimes: false),
                 tokenFilters: tokenFilters, generator: SeededGenerator(seed: seeds.next()),
                 wallClock: { [loop] in 1_800_000_000 + lead + Int64(loop.now.uptimeNanoseconds / 1_000_000_000) })
+            simulation.options.mutation?.change(context.scopes.scopes)
             lanes.append(SimulatedLane(context, of: count, self, seed: seeds.next(), in: simulation))
         }
     }
@@ -274,6 +275,10 @@ private final class SimulatedQueueStore: QueueStore {
                 for (offset, body) in answer.bodies.enumerated() {
                     simulation.checks.receive(ClaimID(number: request.first + offset, stamp: answer.stamp), of: claimed)
                     lane.checks.receive(body, under: holder, at: answer.now)
+                }
+                if let mutation, mutation.plan != nil {
+                    answer.bodies = answer.bodies.map(mutation.change)
+                    result = .success(answer)
                 }
                 if mutation == .goesByOwnClock {
                     answer.now += 5000

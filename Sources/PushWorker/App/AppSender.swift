@@ -120,7 +120,7 @@ final class AppSender: GatewayDelegate {
             lane.jobs[id].addressScope = address
         }
         lane.jobs[id].groupScope = group
-        if count >= Measure.fewest {
+        if count >= scopes.rules[ScopeKind.job.rawValue].fewest {
             lane.jobs[id].jobScope = lane.scopes.job(identity, in: group, of: scope, now: now)
         }
     }

@@ -1,17 +1,12 @@
 /// The measure of one scope for either fresh notifications or retries: slow or not, and how fast it may be probed. No I/O.
 ///
-/// A scope is slow only while fewer than one in ``share`` of its last answers were proofs that it is good. So one in which
+/// A scope is slow only while fewer than one in ``Rules/share`` of its last answers were proofs that it is good. So one in which
 /// one push of twenty gets through is not slowed, nor is one with little traffic. A congestion window that halves with
 /// each failure would stop both: its throughput falls with the square root of the share of failures.
 ///
 /// All times are in milliseconds of the lane's clock. A proof, which is what almost every answer is, costs a few
 /// instructions: it is counted, and the run of proofs is written down when the next failure comes.
 struct Measure {
-    /// A scope is slow while fewer than one in so many answers are proofs.
-    static let share = 50
-    /// The number of failures below which nothing is concluded. Failures, because a wide scope, which hears more answers
-    /// than a narrow one, would else be slowed before it.
-    static let fewest = 60
     /// The number of last answers that are considered.
     static let most = 200
     /// The age up to which they are.
@@ -22,17 +17,22 @@ struct Measure {
     /// The time after which another probe may go although the last one is not answered.
     static let patience: Int64 = 5000
 
-    /// The pauses between probes that fail.
-    struct Pace: Sendable {
+    /// When a scope is slow, and the pauses between probes that fail.
+    struct Rules: Sendable {
+        /// A scope is slow while fewer than one in so many answers are proofs.
+        var share = 50
+        /// The number of failures below which nothing is concluded. Failures, because a wide scope, which hears more
+        /// answers than a narrow one, would else be slowed before it.
+        var fewest = 60
         var first: Int64 = 100
         var longest: Int64 = 1000
         /// The longest pause once the scope has been slow for ``lasting``.
         var longestOfLasting: Int64 = 5000
 
         static let lasting: Int64 = 300_000
-        static let usual = Pace()
+        static let usual = Rules()
         /// Each probe of a credential costs a connection.
-        static let ofCredential = Pace(first: 5000, longest: 60_000, longestOfLasting: 60_000)
+        static let ofCredential = Rules(first: 5000, longest: 60_000, longestOfLasting: 60_000)
     }
 
     /// Failures, and runs of proofs between them.
@@ -92,7 +92,7 @@ struct Measure {
 
     /// Records a failure that may concern the scope.
     /// - Returns: true if this made the scope slow.
-    mutating func recordFailure(now: Int64, pace: Pace) -> Bool {
+    mutating func recordFailure(now: Int64, _ rules: Rules) -> Bool {
         failuresSinceProof = proofs == noted ? failuresSinceProof + 1 : 1
         guard !isSlow else {
             noted = proofs
@@ -105,8 +105,8 @@ struct Measure {
         noted = proofs
         append(Entry(at: now, proofs: 0))
         trim(now: now)
-        guard answers - good >= Self.fewest, good * Self.share < answers else { return false }
-        slowDown(now: now, pace: pace)
+        guard answers - good >= rules.fewest, good * rules.share < answers else { return false }
+        slowDown(now: now, rules)
         return true
     }
 
@@ -142,10 +142,10 @@ struct Measure {
 
     // MARK: Being slow
 
-    mutating func slowDown(now: Int64, pace: Pace) {
+    mutating func slowDown(now: Int64, _ rules: Rules) {
         (isSlow, slowSince) = (true, now)
         (recent, recentCount, window, inFlight) = (0, 0, 1, 0)
-        (pause, until, sentAt) = (0, now + pace.first, now)
+        (pause, until, sentAt) = (0, now + rules.first, now)
         forget()
     }
 
@@ -186,12 +186,12 @@ struct Measure {
     var nextProbe: Int64? { isSlow ? max(until, inFlight < window ? until : sentAt + Self.patience) : nil }
 
     /// Records a probe.
-    mutating func recordSent(now: Int64, pace: Pace) {
+    mutating func recordSent(now: Int64, _ rules: Rules) {
         inFlight += 1
         sentAt = now
         guard window == 1 else { return }
-        let longest = now - slowSince >= Pace.lasting ? pace.longestOfLasting : pace.longest
-        pause = pause == 0 ? pace.first : min(longest, pause + pause / 2)
+        let longest = now - slowSince >= Rules.lasting ? rules.longestOfLasting : rules.longest
+        pause = pause == 0 ? rules.first : min(longest, pause + pause / 2)
         until = now + pause
     }
 

@@ -13,7 +13,7 @@ enum ScopeKind: Int, CaseIterable, Comparable {
 
     static func < (one: ScopeKind, other: ScopeKind) -> Bool { one.rawValue < other.rawValue }
 
-    var pace: Measure.Pace { self == .credential ? .ofCredential : .usual }
+    var rules: Measure.Rules { self == .credential ? .ofCredential : .usual }
 }
 
 /// A set of kinds of scopes.
@@ -126,6 +126,8 @@ final class Scopes {
         var isSlow: Bool
     }
 
+    /// The rules of each kind of scope.
+    var rules = ScopeKind.allCases.map(\.rules)
     private(set) var scopes: [Scope] = []
     /// The scopes that are slow, in order of the time at which they became so.
     private(set) var slow: [ScopeID] = []
@@ -265,7 +267,7 @@ final class Scopes {
     func recordFailure(_ set: ScopeSet, at place: ScopePlace, isFresh: Bool, now: Int64) {
         let kinds = ScopeKind.allCases.filter { set.contains(ScopeSet($0)) && place[$0] >= 0 }
         guard isFresh else {
-            for kind in kinds where scopes[Int(place[kind])].retries.recordFailure(now: now, pace: kind.pace) {
+            for kind in kinds where scopes[Int(place[kind])].retries.recordFailure(now: now, rules[kind.rawValue]) {
                 update(place[kind])
             }
             return
@@ -277,7 +279,7 @@ final class Scopes {
                 continue
             }
             if kinds.contains(where: { $0 > kind && scopes[Int(place[$0])].fresh.isSlow }) { continue }
-            guard scopes[Int(id)].fresh.recordFailure(now: now, pace: kind.pace) else { continue }
+            guard scopes[Int(id)].fresh.recordFailure(now: now, rules[kind.rawValue]) else { continue }
             changes.append(Change(scope: id, isSlow: true))
             update(id)
             forgetNarrower(than: kind, of: place)
@@ -379,7 +381,7 @@ final class Scopes {
                 guard scopes[id].fresh.may(now: now) else { return .wait(kind) }
             } else {
                 if scopes[id].fresh.isSlow, !scopes[id].retries.isSlow {
-                    scopes[id].retries.slowDown(now: now, pace: kind.pace)
+                    scopes[id].retries.slowDown(now: now, rules[kind.rawValue])
                     update(place[kind])
                 }
                 guard scopes[id].retries.isSlow else { continue }
@@ -406,9 +408,9 @@ final class Scopes {
             guard isFresh ? scopes[id].fresh.isSlow : scopes[id].retries.isSlow else { continue }
             probed.insert(ScopeSet(kind))
             if isFresh {
-                scopes[id].fresh.recordSent(now: now, pace: kind.pace)
+                scopes[id].fresh.recordSent(now: now, rules[kind.rawValue])
             } else {
-                scopes[id].retries.recordSent(now: now, pace: kind.pace)
+                scopes[id].retries.recordSent(now: now, rules[kind.rawValue])
             }
         }
         if silent[place.endpoint] != nil { silent[place.endpoint] = now + Self.silentInterval }

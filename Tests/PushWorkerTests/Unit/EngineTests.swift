@@ -471,7 +471,7 @@ struct EngineTests {
         let waiting = scene.context.jobs.count - 50
         #expect((20...50).contains(waiting), "\(waiting) jobs wait for a stream")
         // Two ticks find all streams busy, and grow the pool unless this test has used half of the time itself.
-        #expect(scene.transport.calls.count <= 2 && Set(scene.transport.calls) == ["requestCapacity"])
+        #expect(scene.transport.calls.count <= 2 && Set(scene.transport.calls).isSubset(of: ["requestCapacity"]))
         // Without answers nothing is claimed ahead: the waiting jobs are sent, and no more are claimed than there are
         // streams.
         scene.run(.milliseconds(300))

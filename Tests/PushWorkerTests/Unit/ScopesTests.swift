@@ -141,7 +141,7 @@ struct ScopesTests {
     private final class Measured {
         var measure = Measure()
 
-        func fail(_ now: Int64, _ pace: Measure.Pace = .usual) -> Bool { measure.recordFailure(now: now, pace: pace) }
+        func fail(_ now: Int64, _ rules: Measure.Rules = .usual) -> Bool { measure.recordFailure(now: now, rules) }
 
         func fail(times: Int, from now: Int64 = 0) -> Bool {
             var isSlow = false
@@ -151,8 +151,8 @@ struct ScopesTests {
 
         func prove(_ now: Int64) -> Bool { measure.recordProof(now: now) }
         func may(_ now: Int64) -> Bool { measure.may(now: now) }
-        func send(_ now: Int64, _ pace: Measure.Pace = .usual) { measure.recordSent(now: now, pace: pace) }
-        func slowDown(_ now: Int64, _ pace: Measure.Pace = .usual) { measure.slowDown(now: now, pace: pace) }
+        func send(_ now: Int64, _ rules: Measure.Rules = .usual) { measure.recordSent(now: now, rules) }
+        func slowDown(_ now: Int64, _ rules: Measure.Rules = .usual) { measure.slowDown(now: now, rules) }
     }
 
     @Test("59 failures slow nothing down, the sixtieth does.")
