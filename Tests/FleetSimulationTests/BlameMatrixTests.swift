@@ -51,7 +51,7 @@ struct BlameMatrixTests {
     @Test("Good ones are submitted in time, and bad ones end as documented.", arguments: pairs + extremes)
     func beside(_ plan: BlamePlan) throws {
         let start = ContinuousClock.now
-        let mistakes = try FleetSimulation.mistakes(plan, on: try Self.server.get())
+        let mistakes = try FleetSimulation.mistakes(plan, on: try SimulatedServer())
         print("\(plan): \(ContinuousClock.now - start) \(mistakes)")
         #expect(mistakes == [])
     }
@@ -60,8 +60,6 @@ struct BlameMatrixTests {
         "An outage costs few requests, makes no dead letter, and ends soon.",
         arguments: [.serviceUnavailable, .noReason, .silence, .badDeviceToken, .invalidProviderToken] as [BlamePlan.Fault])
     func outages(_ fault: BlamePlan.Fault) throws {
-        #expect(try FleetSimulation.mistakes(.outage(fault), on: try Self.server.get()) == [])
+        #expect(try FleetSimulation.mistakes(.outage(fault), on: try SimulatedServer()) == [])
     }
-
-    static let server = Result { try SimulatedServer() }
 }

@@ -98,8 +98,6 @@ enum Mutation: String, CaseIterable, Sendable {
     case everyFailureSpends
     /// No failure spends an attempt.
     case noFailureSpends
-    /// A report of a bad token is always believed.
-    case believesEveryReport
 
     /// A plan in which a rule of blame is needed.
     var plan: BlamePlan? {
@@ -112,7 +110,6 @@ enum Mutation: String, CaseIterable, Sendable {
         case .claimsFailedFirst: BlamePlan(.serviceUnavailable, .tenThousandTokens)
         case .everyFailureSpends: .outage(.serviceUnavailable)
         case .noFailureSpends: BlamePlan(.invalidProviderToken, .once, length: 60_000)
-        case .believesEveryReport: BlamePlan(.badDeviceToken, .thousand, hasCampaign: true)
         default: nil
         }
     }
@@ -183,8 +180,7 @@ enum Mutation: String, CaseIterable, Sendable {
             ("local attempt = (members.attempt or 1) + (spends and 1 or 0)", "spends = false local attempt = members.attempt or 1")
         case .claimsFailedFirst:
             ("math.max(math.floor((capacity + eighth) / 8), capacity - fresh_waiting - due_waiting)", "capacity")
-        case .slowedByHalf, .concludesFromFew, .stopsWhatIsSlow, .retriesAreWitnesses, .hidesCampaigns,
-            .believesEveryReport:
+        case .slowedByHalf, .concludesFromFew, .stopsWhatIsSlow, .retriesAreWitnesses, .hidesCampaigns:
             nil
         case .settlesBeforeMarkingInvalid, .dropsResentSettlements, .skipsRecovery, .confirmsFailedSettlements,
             .confirmsRefusedSettlements, .goesByOwnClock, .forgetsThrottles, .hidesThrottles,
