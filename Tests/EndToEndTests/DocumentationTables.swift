@@ -159,21 +159,19 @@ enum DocumentationTables {
         case .delivered: "`delivered`"
         case .tokenInvalid: "`invalid_token`"
         case .tokenSuspect:
-            "`invalid_token` while APNs accepts other tokens of the app; otherwise retried, then the app is paused"
-        case .retry: "retried; spends an attempt"
-        case .serverError: "retried; spends no attempt within the time budget"
-        case .throttled: "retried, and nothing else is sent to this device in the meantime; spends an attempt"
+            "`invalid_token` while APNs accepts at least half of the other tokens of the group; otherwise retried"
+        case .retry: "retried; spends an attempt if others of the group are accepted"
+        case .serverError: "retried; spends no attempt in the first hour"
+        case .throttled: "retried, and nothing else is sent to this device in the meantime"
         case .resend: "sent again at once on another connection"
         case .resendApart: "sent again at once, apart from most others"
         case .resendUncertain: "sent again at once on another connection"
-        case .retireConnection: "sent again on a new connection; again within a minute: the app is paused"
-        case .pauseApp: "the app is paused; spends no attempt"
-        case .pushTypeRefused:
-            "`dead` once the app's topic without the suffix was accepted; until then deferred, and refused again after 30 "
-                + "seconds: the app is paused"
-        case .forbidden: "the app is paused once two of its jobs have met it; a single job: three attempts, then `dead`"
+        case .retireConnection: "sent again on a new connection; again within a minute: retried"
+        case .refused: "tried again at once on a connection of its own, once per minute and app; then retried"
+        case .misconfigured: "retried; spends no attempt"
+        case .pushTypeRefused: "`dead` once the app's topic without the suffix was accepted; until then retried"
+        case .unexplained, .unknown: "retried minutes apart; `dead` after three attempts if others of the group are accepted"
         case .deferred: "deferred; spends no attempt"
-        case .unknown: "three attempts, minutes apart, then `dead`"
         case .dead: "`dead`"
         }
     }
@@ -194,7 +192,7 @@ enum DocumentationTables {
         case .unresponsive: "The connection was retired as unresponsive before the request was written. Sent again."
         case .noOtherConnection: "The request waits for another connection than those that did not answer it."
         case .discarded: "The gateway discarded the notification because of an earlier one. Sent again."
-        case .hungUp: "The gateway drops each connection at the first notification. The app is paused."
+        case .hungUp: "The gateway drops each connection at the first notification. It concerns the app and its credential."
         }
     }
 
