@@ -141,6 +141,7 @@ package enum RequestFailure: Error, Sendable, Equatable, CustomStringConvertible
         case reset = "StreamReset"
         case timedOut = "NoAnswer"
         case connectionLost = "ConnectionLost"
+        case lostWithOthers = "LostWithOthers"
         case unresponsive = "Unresponsive"
         case noOtherConnection = "NoOtherConnection"
         case discarded = "Discarded"
@@ -154,7 +155,8 @@ package enum RequestFailure: Error, Sendable, Equatable, CustomStringConvertible
         case .goingAway: .goingAway
         case .reset: .reset
         case .timedOut: .timedOut
-        case .connectionLost, .lostWithOthers, .stale: .connectionLost
+        case .connectionLost, .stale: .connectionLost
+        case .lostWithOthers: .lostWithOthers
         case .unresponsive: .unresponsive
         case .noOtherConnection: .noOtherConnection
         case .discarded: .discarded

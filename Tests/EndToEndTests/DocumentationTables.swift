@@ -184,11 +184,11 @@ enum DocumentationTables {
         case .reset: "APNs reset the stream. Uncertain: sent again or dropped, as `on_uncertain` says."
         case .timedOut: "No answer within `request_timeout`. Uncertain."
         case .connectionLost:
-            """
-            The connection was lost before the answer. Uncertain if the request had been written. If others were in \
-            flight on it, it is sent again at once on a connection with few others, then on one of its own; only a \
-            connection that it lost alone spends an attempt.
-            """
+            "The connection was lost before the answer, and no other request was in flight on it. Uncertain if the request had been "
+                + "written. It is sent alone from then on."
+        case .lostWithOthers:
+            "The same, but others were in flight. Sent again at once on a connection with few others, then on one of its own; this "
+                + "spends no attempt."
         case .unresponsive: "The connection was retired as unresponsive before the request was written. Sent again."
         case .noOtherConnection: "The request waits for another connection than those that did not answer it."
         case .discarded: "The gateway discarded the notification because of an earlier one. Sent again."

@@ -386,10 +386,10 @@ private final class SimulatedQueueStore: QueueStore {
             if self?.wait === wait { self?.wait = nil }
             completion(.success(hasCome))
         }
-        let (loop, time, random) = (worker.loop, simulation.time, simulation.random)
+        let (loop, time, random, isCalm) = (worker.loop, simulation.time, simulation.random, simulation.blame != nil)
         wait.served = {
             // The answer may be lost: the job is in the inbox, where every claim finds it.
-            guard !random.chance(3) else { return }
+            guard isCalm || !random.chance(3) else { return }
             time.schedule(in: random.delay(0...4), on: loop) { finish(true) }
         }
         time.schedule(in: random.delay(0...4)) { [simulation] in simulation.redis.wait(wait) }

@@ -756,13 +756,19 @@ final class AppSender: GatewayDelegate {
             recipients: recipients(), attempt: attempt)
     }
 
+    /// The isolation of a notification that was in flight when a connection was lost. A second try is isolated for another
+    /// reason.
+    private func lostIsolation(of flight: FlightID) -> Isolation {
+        inFlight[flight].isSecondTry ? .shared : inFlight[flight].isolation
+    }
+
     /// Defers a notification that waited to be resent.
     private func deferResend(_ flight: FlightID, _ reason: Reason, delay: Int64) {
         let id = inFlight[flight].job
         guard let job = lane.jobs[id].job else { return abandon(flight) }
         let token = token(of: flight, job)
         if !fleet.throttles.isEmpty { fleet.throttles.recordEnd(token, now: ledger.queue(of: id).now) }
-        deferNotification(token, of: id, job, reason, delay: delay, isolation: inFlight[flight].isolation)
+        deferNotification(token, of: id, job, reason, delay: delay, isolation: lostIsolation(of: flight))
         inFlight.remove(flight)
         ledger.close(1, of: id)
     }
@@ -776,7 +782,7 @@ final class AppSender: GatewayDelegate {
         let isReleased = configuration.usesGateway && lane.jobs[id].fanOut == nil && !mayBeAccepted
         if !isReleased, let job = lane.jobs[id].job {
             deferNotification(
-                token(of: flight, job), of: id, job, Reason(.drained), delay: 0, isolation: inFlight[flight].isolation)
+                token(of: flight, job), of: id, job, Reason(.drained), delay: 0, isolation: lostIsolation(of: flight))
         } else {
             lane.jobs[id].isAbandoned = true
         }

@@ -253,18 +253,19 @@ final class Intake {
         if fleet.mayFindTokens, job.channel == nil { toLookUp.append(id) } else { sender.accept(id) }
     }
 
-    /// Returns the isolation of a job that waited because of a lost connection. An attempt is spent only by a
-    /// notification that was alone on it.
+    /// Returns the isolation of a job that waited because of a lost connection: one that was alone on it stays alone.
     private func isolation(of job: Job) -> Isolation {
-        guard let failure = job.envelope.failure(in: job.body), let reason = failure.reason,
-            Reason.Code(text: reason) == .request(.connectionLost)
-        else { return .shared }
-        return job.envelope.attempt > 1 ? .alone : .withFew
+        guard let failure = job.envelope.failure(in: job.body), let reason = failure.reason else { return .shared }
+        return switch Reason.Code(text: reason) {
+        case .request(.connectionLost): .alone
+        case .request(.lostWithOthers): .withFew
+        default: .shared
+        }
     }
 
     /// True if a notification of the job has failed. A connection that was lost with others is no failure of theirs.
     private func hasFailed(_ job: Job) -> Bool {
-        job.envelope.attempt > 1 || job.envelope.error != nil && isolation(of: job) == .shared
+        job.envelope.attempt > 1 || job.envelope.error != nil && isolation(of: job) != .withFew
     }
 
     // MARK: Look-up

@@ -78,7 +78,7 @@ struct VocabularyTests {
         let all: [(RequestFailure, String)] = [
             (.refusedStream, "RefusedStream"), (.goingAway(reason: "Shutdown"), "GoAway"),
             (.reset(code: 8), "StreamReset"), (.timedOut, "NoAnswer"), (.connectionLost("why"), "ConnectionLost"),
-            (.lostWithOthers("why"), "ConnectionLost"), (.stale("why"), "ConnectionLost"),
+            (.lostWithOthers("why"), "LostWithOthers"), (.stale("why"), "ConnectionLost"),
         ]
         for (failure, word) in all {
             #expect(failure.kind.rawValue == word)

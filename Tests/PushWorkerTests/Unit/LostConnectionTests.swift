@@ -98,7 +98,7 @@ struct LostConnectionTests {
         scene.run(.seconds(2))
         #expect(scene.lane.intake.inFlight == 0 && scene.stats["retried"] == 2)
         #expect(
-            scene.queue.postponed.allSatisfy { $0.body.contains(#""attempt":1"#) && $0.body.contains("ConnectionLost") }
+            scene.queue.postponed.allSatisfy { $0.body.contains(#""attempt":1"#) && $0.body.contains("LostWithOthers") }
         )
         scene.transport.isolatedLimits = [.withFew: 4]
         scene.claimPostponed(after: .seconds(10))
