@@ -57,7 +57,14 @@ final class SimulatedTransport: Transport {
     private var time: SimulatedTime { simulation.time }
     private var random: SimulatedRandom { simulation.random }
 
-    func capacity(in _: Isolation) -> Int { isConnected ? max(0, limit - requests.count) : 0 }
+    func capacity(in isolation: Isolation) -> Int {
+        guard isConnected else { return 0 }
+        // Connections apart have few streams.
+        if simulation.blame != nil, isolation != .shared {
+            return max(0, (isolation == .alone ? 1 : 4) - requests.count { $0.isolation == isolation })
+        }
+        return max(0, limit - requests.count)
+    }
     var usableConnections: Int { isConnected ? 1 : 0 }
 
     var statistics: PoolStatistics {
@@ -72,7 +79,7 @@ final class SimulatedTransport: Transport {
     }
 
     func submit(_ notification: consuming APNS.Notification, tag: UInt64, in isolation: Isolation) -> Bool {
-        guard capacity > 0, !refusesOne() else { return false }
+        guard capacity(in: isolation) > 0, !refusesOne() else { return false }
         let token = String(buffer: notification.deviceToken.hex)
         guard
             let number = simulation.apns.submitted(

@@ -1268,7 +1268,11 @@ final class AppSender: GatewayDelegate {
         case .tokenSuspect:
             // A second report of the same token says nothing new.
             if isFresh { scopes.recordBadToken(attempt.token.hashValue, at: place) }
-            return .badToken(scopes.judgeToken(at: place, now: lane.metrics.milliseconds))
+            let now = lane.metrics.milliseconds
+            let elapsed = attempt.job.envelope.failure(in: attempt.job.body)?.at.map {
+                max(0, ledger.queue(of: attempt.id).now - $0)
+            }
+            return .badToken(scopes.judgeToken(at: place, failedAt: elapsed.map { now - $0 }, now: now))
         case .pushTypeRefused: return .pushType(isPlainAccepted: isPlainTopicAccepted)
         case .retireConnection(let reason): return refusedConnection(of: attempt, result, reason)
         case .refused: return mayTryAgain(attempt, place) ? .secondTry : .none

@@ -541,10 +541,12 @@ final class Scopes {
     }
 
     /// Returns whether the report of a bad token is believed.
-    func judgeToken(at place: ScopePlace, now: Int64) -> TokenTrust.Judgement {
+    /// - Parameter failedAt: the time at which the token was last reported; `nil` if it never was. What was accepted before
+    ///   says nothing of an environment that has changed since.
+    func judgeToken(at place: ScopePlace, failedAt: Int64? = nil, now: Int64) -> TokenTrust.Judgement {
         let group = scopes[Int(place.group)]
         let address = scopes[Int(place.address >= 0 ? place.address : place.group)]
-        guard address.acceptedAt > now - Self.proofOfAddress else { return .configuration }
+        guard address.acceptedAt > max(now - Self.proofOfAddress, failedAt ?? .min) else { return .configuration }
         let isTrusted =
             group.tokens.isTrusted(accepted: group.accepted)
             ?? address.tokens.isMostlyAccepted(accepted: address.accepted)
