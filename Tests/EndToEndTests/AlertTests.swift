@@ -222,14 +222,14 @@ extension EndToEnd {
         private static let appScenes: [Scene] = [
             Scene("APNs refuses the key", ["AppRefused", "NotReady"]) { stage in
                 try await stage.rule("answer=InvalidProviderToken")
-                try stage.redis.push(TestJob.many(50, prefix: "a"))
-                try await stage.record("the app is paused") {
+                try stage.redis.push(TestJob.many(200, prefix: "a"))
+                try await stage.record("the credential is refused") {
                     $0["app_state", ["state": "refused"]] == 1 && $0.isUnready
                 }
             },
             Scene("APNs answers with server errors", ["EndpointUnavailable", "NotReady"]) { stage in
                 try await stage.rule("answer=503")
-                try stage.redis.push(TestJob.many(50, prefix: "a"))
+                try stage.redis.push(TestJob.many(200, prefix: "a"))
                 try await stage.record("it is seen") {
                     $0["app_state", ["state": "unavailable"]] == 1 && $0.isUnready
                 }
@@ -290,6 +290,10 @@ extension EndToEnd {
                 try await stage.record("they are sent again") {
                     $0["possible_duplicates_total"] > 100 && stage.count("delivered", $0) == 170
                 }
+            },
+            Scene("the certificate is another app's", ["AppBlocked", "NotReady"], ends: false, gateway: []) { stage in
+                try await stage.restart(environment: ["APNS_WORKER_TOPIC": "com.other.app"])
+                try await stage.record("it is blocked") { $0["app_state", ["state": "blocked"]] == 1 && $0.isUnready }
             },
             Scene("the certificate expires in ten days", ["CertificateExpires"]) { stage in
                 try await useCertificate(days: 10, stage)

@@ -121,8 +121,9 @@ package struct ResumeChange: Change {
         // Also if it was not paused: its scopes may be slow, although their fault has been mended.
         try await AppPauses.sendProbe(of: app, client, keys)
         var part = report.part(wasPaused)
+        part.count = 1
         part.sentence += "; each lane sends a probe at once"
-        return ChangeResult([part], hasNoEffect: !wasPaused)
+        return ChangeResult([part])
     }
 }
 

@@ -263,7 +263,7 @@ final class AppSender: GatewayDelegate {
         if !isConnected, lane.isWorking { return "the app \(name) has no connection to APNs" }
         let now = lane.now.milliseconds
         guard gate.pause == nil, unprovedSince > provedAt, now - unprovedSince >= Self.longestUnproved,
-            now - lastWork < 2 * Self.longestUnproved
+            now - lastWork < 2 * Self.longestUnproved || isSlow
         else { return nil }
         let reason = [endpointScope, scope].lazy.compactMap { [scopes] in scopes[$0].failing?.reason }.first
         return scopes.isSilent(endpointScope) || reason == nil
@@ -1196,10 +1196,10 @@ final class AppSender: GatewayDelegate {
             flight: flight, id: id, job: job, status: result.status, uniqueID: result.uniqueID,
             token: token(of: flight, job))
         let finding = finding(verdict, result, of: attempt, place, isFresh: isFresh)
-        hear(verdict, finding, of: attempt, place, isFresh: isFresh)
+        let concerned = hear(verdict, finding, of: attempt, place, isFresh: isFresh)
         let explained = explained(verdict, of: id)
         log(explained, finding, of: attempt)
-        if carryOut(Disposition(explained, facts(of: attempt, finding, place)), for: attempt, place) {
+        if carryOut(Disposition(explained, facts(of: attempt, finding, place)), for: attempt, concerned, place) {
             inFlight.remove(flight)
             ledger.close(1, of: id)
         }
@@ -1218,9 +1218,10 @@ final class AppSender: GatewayDelegate {
     }
 
     /// Has the scopes hear an answer.
+    /// - Returns: those that it may concern.
     private func hear(
         _ verdict: Verdict, _ finding: Disposition.Finding, of attempt: Attempt, _ place: ScopePlace, isFresh: Bool
-    ) {
+    ) -> ScopeSet {
         let now = lane.metrics.milliseconds
         var bearing = Bearing(verdict)
         // A connection that was refused again is a credential that is refused.
@@ -1229,17 +1230,18 @@ final class AppSender: GatewayDelegate {
         if finding == .secondTry { bearing.concerns = [] }
         let wasSlow = place.credential >= 0 && scopes[place.credential].fresh.isSlow
         if !bearing.proves.isEmpty { scopes.recordProof(bearing.proves, at: place, isFresh: isFresh, now: now) }
-        guard !bearing.concerns.isEmpty else { return }
+        guard !bearing.concerns.isEmpty else { return [] }
         scopes.recordFailure(bearing.concerns, at: place, isFresh: isFresh, now: now)
         // APNs remembers for each connection what it was first used for, so the end of a fault may show only on a new one
         // (Apple, "Establishing a token-based connection to APNs").
         guard bearing.concerns.contains(.credential), place.credential >= 0, scopes[place.credential].fresh.isSlow,
             !configuration.usesGateway
-        else { return }
+        else { return bearing.concerns }
         if !wasSlow || isFresh { transport.retireConnections(reason: "the credential is refused") }
         if !wasSlow, case .refused(let reason) = verdict, reason.concernsKey {
             tokens.changeKey(from: inFlight[attempt.flight].key, reason)
         }
+        return bearing.concerns
     }
 
     // MARK: Facts
@@ -1338,7 +1340,9 @@ final class AppSender: GatewayDelegate {
     // MARK: Consequences
 
     /// - Returns: false if the notification has not ended, because it is resent at once or abandoned.
-    private func carryOut(_ disposition: Disposition, for attempt: Attempt, _ place: ScopePlace) -> Bool {
+    private func carryOut(
+        _ disposition: Disposition, for attempt: Attempt, _ concerned: ScopeSet, _ place: ScopePlace
+    ) -> Bool {
         let (flight, id) = (attempt.flight, attempt.id)
         if case .changeKey(let reason) = disposition.app { tokens.changeKey(from: inFlight[flight].key, reason) }
         let now = ledger.queue(of: id).now
@@ -1369,7 +1373,7 @@ final class AppSender: GatewayDelegate {
                 break
             }
             if disposition.isUncertain { ledger.recordPossibleDuplicate(of: id) }
-            describe(attempt, reason, place)
+            describe(attempt, reason, concerned, place)
             putBack(
                 kind, 1, reason, status: attempt.status, tokens: [attempt.token], of: id, delay: milliseconds,
                 recipients: attempt.recipient.map { [$0] } ?? [], attempt: rule)
@@ -1474,10 +1478,14 @@ final class AppSender: GatewayDelegate {
     }
 
     /// Keeps what operators see of a failure after which a notification waits for another attempt.
-    private func describe(_ attempt: Attempt, _ reason: Reason, _ place: ScopePlace) {
+    private func describe(_ attempt: Attempt, _ reason: Reason, _ concerned: ScopeSet, _ place: ScopePlace) {
+        let identity = ledger.queue(of: attempt.id).identity(
+            of: attempt.job, claim: lane.jobs[attempt.id].claim, generation: lane.jobs[attempt.id].generation)
         scopes.describe(
-            [.job, .group, .app, .credential, .endpoint], at: place, reason: reason.code.text, status: attempt.status,
-            job: attempt.job.id.map { String(buffer: attempt.job.text($0)) }, now: lane.metrics.milliseconds)
+            // An app is suspected also of what its credential or its jobs may be at fault for.
+            concerned.union([.group, .app]), at: place, reason: reason.code.text, status: attempt.status,
+            job: attempt.job.id.map { String(buffer: attempt.job.text($0)) }, hash: identity.hashValue,
+            now: lane.metrics.milliseconds)
     }
 
     /// Logs the scopes that have become slow, and those that are good again.
@@ -1488,7 +1496,11 @@ final class AppSender: GatewayDelegate {
             var metadata: Logger.Metadata = ["scope": "\(kind.rawValue)", "name": "\(name)"]
             if let app { metadata["app"] = "\(app)" }
             guard change.isSlow else {
-                lane.logEnd("scope_good", "sending at full rate again", of: subject, metadata: metadata)
+                let isWithinSlow = scopes.isWithinSlow(change.scope)
+                lane.logEnd(
+                    "scope_good",
+                    isWithinSlow ? "judged no more while more than it fails" : "sending at full rate again",
+                    of: subject, metadata: metadata)
                 continue
             }
             let record = lane.scopes.record(of: change.scope, .slow, offset: 0)

@@ -120,8 +120,8 @@ final class ScopeRegister {
             let scope = scopes[id]
             if scope.fresh.isSlow || scopes.isSilent(id) {
                 slow.append(id)
-            } else if let failing = scope.failing, now - failing.last < Self.currency {
-                let isRefused = scope.kind == .app && scope.fresh.failuresSinceProof > 0 && failing.isOfSeveralJobs
+            } else if let failing = scope.failing, now - failing.last < Self.currency, !scopes.isWithinSlow(id) {
+                let isRefused = scope.kind == .app && failing.last > scope.fresh.provedAt && failing.isOfSeveralJobs
                 if isRefused || scope.kind == .group && failing.count >= Self.suspicious { suspected.append(id) }
             }
         }

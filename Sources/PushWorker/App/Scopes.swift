@@ -115,9 +115,12 @@ final class Scopes {
         var jobs: [String] = []
         /// The number of the wider scope's proofs when the failures began.
         var provedBefore: UInt32
+        /// The job of the first failure, as a hash, and true if another one has failed since.
+        var firstJob: Int
+        var isOfSeveral = false
 
         /// True unless all are of one job although there were several failures.
-        var isOfSeveralJobs: Bool { jobs.count > 1 || count == 1 }
+        var isOfSeveralJobs: Bool { isOfSeveral || count == 1 }
     }
 
     /// A change of one scope that operators should hear of.
@@ -304,6 +307,16 @@ final class Scopes {
 
     /// Records the credentials and the endpoint of an app.
     func join(app: ScopeID, credentials: Set<ScopeID>, endpoint: ScopeID) { members[app] = (credentials, endpoint) }
+
+    /// True if a scope that contains this one is slow or silent, so that its own failures show nothing.
+    func isWithinSlow(_ id: ScopeID) -> Bool {
+        let scope = self[id]
+        guard scope.kind <= .app else { return false }
+        if scope.parent >= 0 { return self[scope.parent].fresh.isSlow || isWithinSlow(scope.parent) }
+        guard let member = members[id] else { return false }
+        return self[member.endpoint].fresh.isSlow || isSilent(member.endpoint)
+            || member.credentials.contains { self[$0].fresh.isSlow }
+    }
 
     /// The apps of a credential or an endpoint.
     func apps(of id: ScopeID) -> [ScopeID] {
@@ -516,11 +529,18 @@ final class Scopes {
 
     var hasChanges: Bool { !changes.isEmpty }
 
-    /// Returns the changes since the last call.
+    /// Returns the changes since the last call, without scopes that became slow and good again in the meantime.
     func takeChanges() -> [Change] {
-        guard !changes.isEmpty else { return [] }
-        defer { changes = [] }
-        return changes
+        var taken: [Change] = []
+        for change in changes {
+            if !change.isSlow, let began = taken.lastIndex(where: { $0.scope == change.scope && $0.isSlow }) {
+                taken.remove(at: began)
+            } else {
+                taken.append(change)
+            }
+        }
+        changes = []
+        return taken
     }
 
     // MARK: Tokens
@@ -556,8 +576,10 @@ final class Scopes {
     // MARK: Records
 
     /// Records the failure of a notification that will be tried again, for records.
+    /// - Parameter hash: one of the job's identity, because not every job has a name.
     func describe(
-        _ set: ScopeSet, at place: ScopePlace, reason: String, status: Int?, job: @autoclosure () -> String?, now: Int64
+        _ set: ScopeSet, at place: ScopePlace, reason: String, status: Int?, job: @autoclosure () -> String?, hash: Int,
+        now: Int64
     ) {
         var name: String??
         hasFailures = true
@@ -568,12 +590,13 @@ final class Scopes {
                 failing = known
             } else {
                 let wider = scopes[id].parent >= 0 ? scopes[Int(scopes[id].parent)].fresh.proofs : 0
-                failing = Failing(reason: reason, since: now, last: now, provedBefore: wider)
+                failing = Failing(reason: reason, since: now, last: now, provedBefore: wider, firstJob: hash)
             }
             scopes[id].failing = nil
             failing.reason = reason
             failing.status = status
             failing.count += 1
+            if hash != failing.firstJob { failing.isOfSeveral = true }
             failing.last = now
             if failing.jobs.count < 3 {
                 if name == nil { name = .some(job()) }
