@@ -45,6 +45,21 @@ func apnsWorker(_ redis: String, _ arguments: String...) async throws -> EndToEn
 }
 
 extension RedisServer {
+    /// Pushes good jobs, one after another, until something happens: a failure spends an attempt only if others of the
+    /// group are delivered in the meantime.
+    /// - Returns: the number of jobs.
+    func pushGoodOnes(until description: String, _ condition: () async throws -> Bool) async throws -> Int {
+        var count = 0
+        try await eventually(description) {
+            if try await condition() { return true }
+            count += 1
+            try push([TestJob.text(TestJob.token("99", count))])
+            return false
+        }
+        try await eventually("they are delivered, too") { try QueueContents(self).isSettled }
+        return count
+    }
+
     /// Ends the leases of all lanes, as if their time had passed.
     func endLeases() throws {
         for name in try QueueContents(self).workers { try run("ZADD", "push:{default}:workers", "XX", "1", name) }
