@@ -27,7 +27,8 @@ extension EndToEnd {
             _ check: (RedisServer, WorkerProcess) async throws -> Void = { _, _ in }
         ) async throws {
             let (redis, simulator) = try await startServers(rules: rules)
-            let worker = try WorkerProcess(redis, simulator)
+            // A held token is tried again only after ten minutes.
+            let worker = try WorkerProcess(redis, simulator, ["--retry-cap", "1h"])
             try redis.push(TestJob.many(1, prefix: "a"))
             try await redis.has(1)
             try redis.push(bad)

@@ -74,8 +74,6 @@ extension EndToEnd {
                 "b5": .status("410", #"{"reason":"Unregistered","timestamp":-1700000000123}"#),
                 "b6": .status("410", #"{"reason":"Unregistered","timestamp":"1700000000123"}"#),
                 "b7": .status("410", #"{"reason":"Unregistered","timestamp":[1700000000123]}"#),
-                // A megabyte that begins like a valid answer.
-                "c7": Answer(headers: [[":status", "410"]], body: Self.unregistered + " ", repeat: 40_000),
                 "c8": .status(
                     "410", Self.unregistered, more: [["content-length", "25"], ["content-type", "text/plain"]]),
                 "c9": Answer(headers: [[":status", "410"]], body: Self.unregistered, early: true),
@@ -102,6 +100,28 @@ extension EndToEnd {
                     #expect((before...after).contains(details.at), "\(prefix): \(details)")
                 }
             }
+        }
+
+        @Test("with status 410 and no reason end as dead letters among good ones, and mark no token")
+        func goneWithoutReason() async throws {
+            let answers: [String: Answer] = [
+                "c0": .status("410"), "c1": .status("410", "<html>Gone</html>"),
+                "c2": .status("410", #"{"reason":5,"timestamp":1700000000123}"#),
+                "c3": .status("410", #"{"reason":["Unregistered"]}"#), "c4": .status("410", "null"),
+                "c5": .status("410", #"{"reason":"\#(String(repeating: "x", count: 4000))"}"#),
+                "c6": .status("410", #"{"reason":"Shutdown"}"#),
+                // A megabyte that begins like a valid answer.
+                "c7": Answer(headers: [[":status", "410"]], body: Self.unregistered + " ", repeat: 40_000),
+            ]
+            let scene = try await Scene(answers)
+            try scene.redis.push(answers.keys.map { TestJob.text(TestJob.token($0, 1)) })
+            let good = try await scene.redis.pushGoodOnes(until: "all have ended") {
+                try QueueContents(scene.redis).dead.count == answers.count
+            }
+            let account = try await scene.worker.stop()
+            #expect(account.delivered == good && account.invalidToken == 0)
+            #expect(try QueueContents(scene.redis).invalidTokens.isEmpty)
+            _ = try await scene.server.stop()
         }
 
         @Test(

@@ -34,11 +34,11 @@ extension EndToEnd {
                 try QueueContents(redis).dead.count == 3 + 4 + 2
             }
             let ends = jobs.count - 1 + tokens.count + more
-            var retried = 0.0
+            var retries = 0.0
             try await eventually("all have ended") {
                 let page = try await Self.page(port)
-                retried = page.sum("apns_worker_notifications_total", ["outcome": "retried"])
-                return page.sum("apns_worker_notifications_total") - retried == Double(ends)
+                retries = page.sum("apns_worker_notifications_total", ["outcome": "retried"])
+                return page.sum("apns_worker_notifications_total") - retries == Double(ends)
             }
             let text = try await Self.get(port, "/metrics").body
             let page = try Exposition(text)
@@ -61,8 +61,8 @@ extension EndToEnd {
                 page.value("apns_worker_jobs_total", ["queue": "default", "outcome": outcome])
             }
             #expect(jobCount("delivered") == 217 + Double(more) && jobCount("invalid_token") == 23 && jobCount("mixed") == 1)
-            #expect(jobCount("retried") == retried && jobCount("dead") == 9)
-            let claimed = Double(jobs.count + more) + retried
+            #expect(jobCount("retried") == retries && jobCount("dead") == 9)
+            let claimed = Double(jobs.count + more) + retries
             #expect(page.value("apns_worker_jobs_claimed_total", ["queue": "default"]) == claimed)
 
             let answered = page.value("apns_worker_send_seconds_count", ["app": "default"])

@@ -271,7 +271,7 @@ extension EndToEnd {
                 try await FleetView(redis.url).worker(worker)?.not_ready
                     == ["APNs accepts nothing of the app default: InvalidProviderToken"]
             }
-            #expect(try await FleetView(redis.url).kinds == ["credential_slow ABC123DEFG"])
+            #expect(try await FleetView(redis.url).kinds == ["credential_slow key ABC123DEFG"])
             _ = try await worker.stop()
         }
 

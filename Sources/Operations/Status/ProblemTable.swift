@@ -873,6 +873,7 @@ extension Problem {
                     sum by (app) (rate(apns_worker_outcomes_total{outcome="retried"}[15m]))
                     / sum by (app) (rate(apns_worker_outcomes_total{outcome=~"retried|delivered"}[15m])) > 0.5
                     and sum by (app) (increase(apns_worker_outcomes_total{outcome="retried"}[15m])) > 100
+                    unless on (app) max by (app) (max_over_time(apns_worker_app_state{state=~"unavailable|refused"}[15m])) == 1
                     """)
             ]),
         Kind(

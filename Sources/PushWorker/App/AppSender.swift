@@ -122,6 +122,8 @@ final class AppSender: GatewayDelegate {
         lane.jobs[id].groupScope = group
         if count >= scopes.rules[ScopeKind.job.rawValue].fewest {
             lane.jobs[id].jobScope = lane.scopes.job(identity, in: group, of: scope, now: now)
+        } else {
+            scopes.recordFew(group, now: now)
         }
     }
 
@@ -1479,13 +1481,11 @@ final class AppSender: GatewayDelegate {
 
     /// Keeps what operators see of a failure after which a notification waits for another attempt.
     private func describe(_ attempt: Attempt, _ reason: Reason, _ concerned: ScopeSet, _ place: ScopePlace) {
-        let identity = ledger.queue(of: attempt.id).identity(
-            of: attempt.job, claim: lane.jobs[attempt.id].claim, generation: lane.jobs[attempt.id].generation)
         scopes.describe(
             // An app is suspected also of what its credential or its jobs may be at fault for.
             concerned.union([.group, .app]), at: place, reason: reason.code.text, status: attempt.status,
-            job: attempt.job.id.map { String(buffer: attempt.job.text($0)) }, hash: identity.hashValue,
-            now: lane.metrics.milliseconds)
+            job: attempt.job.id.map { String(buffer: attempt.job.text($0)) },
+            isFresh: lane.jobs[attempt.id].isFresh, now: lane.metrics.milliseconds)
     }
 
     /// Logs the scopes that have become slow, and those that are good again.

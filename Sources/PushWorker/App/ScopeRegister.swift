@@ -111,6 +111,11 @@ final class ScopeRegister {
                 ? Int(scope.fresh.proofs) : scopes.othersDelivered(id))
     }
 
+    /// True if nothing of an app was accepted since its last failure.
+    private func isRefused(_ scope: Scopes.Scope) -> Bool {
+        scope.kind == .app && (scope.failing.map { $0.last > scope.fresh.provedAt } ?? false)
+    }
+
     /// Returns the records of all slow and suspected scopes, the slow ones first and the wide ones before the narrow ones.
     func records(now: Int64, offset: Int64) -> [ScopeRecord] {
         guard scopes.hasFailures else { return [] }
@@ -121,8 +126,10 @@ final class ScopeRegister {
             if scope.fresh.isSlow || scopes.isSilent(id) {
                 slow.append(id)
             } else if let failing = scope.failing, now - failing.last < Self.currency, !scopes.isWithinSlow(id) {
-                let isRefused = scope.kind == .app && failing.last > scope.fresh.provedAt && failing.isOfSeveralJobs
-                if isRefused || scope.kind == .group && failing.count >= Self.suspicious { suspected.append(id) }
+                let isWhole = scope.parent >= 0 && isRefused(scopes[scope.parent])
+                if isRefused(scope) || scope.kind == .group && failing.count >= Self.suspicious && !isWhole {
+                    suspected.append(id)
+                }
             }
         }
         let order: (ScopeID, ScopeID) -> Bool = { [scopes] in scopes[$0].kind > scopes[$1].kind }

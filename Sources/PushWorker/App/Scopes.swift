@@ -75,8 +75,6 @@ final class Scopes {
     static let setAside: ClosedRange<Int64> = 1000...300_000
     /// The interval of probes while nothing is answered.
     static let silentInterval: Int64 = 5000
-    /// The time without a job after which a silent endpoint is given the benefit of the doubt.
-    static let silentPatience: Int64 = 15_000
 
     /// One scope.
     struct Scope {
@@ -90,6 +88,8 @@ final class Scopes {
         fileprivate var acceptedOfCampaignsAt = Int64.min / 2
         var tokens = TokenTrust()
         var usedAt: Int64
+        /// The time of a group's last job with few tokens.
+        fileprivate var hasFewAt = Int64.min / 2
         /// The latest time at which a job that is set aside is due.
         fileprivate var lastDue = Int64.min / 2
         fileprivate var turn = Int64.min / 2
@@ -109,18 +109,13 @@ final class Scopes {
     struct Failing: Equatable {
         var reason: String
         var status: Int?
+        /// The number of notifications, not of their attempts.
         var count = 0
         var since: Int64
         var last: Int64
         var jobs: [String] = []
         /// The number of the wider scope's proofs when the failures began.
         var provedBefore: UInt32
-        /// The job of the first failure, as a hash, and true if another one has failed since.
-        var firstJob: Int
-        var isOfSeveral = false
-
-        /// True unless all are of one job although there were several failures.
-        var isOfSeveralJobs: Bool { isOfSeveral || count == 1 }
     }
 
     /// A change of one scope that operators should hear of.
@@ -186,6 +181,10 @@ final class Scopes {
     /// Records that a job of a scope came, or waits.
     @inline(__always)
     func recordUse(_ id: ScopeID, now: Int64) { if id >= 0 { scopes[Int(id)].usedAt = now } }
+
+    /// Records that a job with few tokens came.
+    @inline(__always)
+    func recordFew(_ id: ScopeID, now: Int64) { scopes[Int(id)].hasFewAt = now }
 
     private func update(_ id: ScopeID) {
         let isSlow = scopes[Int(id)].isSlow
@@ -295,6 +294,8 @@ final class Scopes {
             guard scope.usedAt >= now - Measure.life else { return true }
             switch kind {
             case .job: return true
+            // Jobs with few tokens have no scope of their own.
+            case .group where scopes[Int(place.group)].hasFewAt >= now - Measure.life: return false
             case .group: return scope.kind != .job || scope.parent != place.group || scope.fresh.isSlow
             case .app: return scope.kind != .group || scope.parent != place.app || scope.fresh.isSlow
             case .credential, .endpoint: return scope.kind != .group || scope.fresh.isSlow || !shares(scope, place, kind)
@@ -368,9 +369,9 @@ final class Scopes {
 
     func isSilent(_ endpoint: ScopeID) -> Bool { silent[endpoint] != nil }
 
-    /// True if no notification has come for some time that could show whether the silence has ended.
+    /// True if no notification has come for long that could show whether the silence has ended.
     func isIdleSilence(_ endpoint: ScopeID, now: Int64) -> Bool {
-        silent[endpoint].map { now - $0 >= Self.silentPatience } ?? false
+        silent[endpoint].map { now - $0 >= Self.memory } ?? false
     }
 
     // MARK: Decisions
@@ -576,10 +577,9 @@ final class Scopes {
     // MARK: Records
 
     /// Records the failure of a notification that will be tried again, for records.
-    /// - Parameter hash: one of the job's identity, because not every job has a name.
     func describe(
-        _ set: ScopeSet, at place: ScopePlace, reason: String, status: Int?, job: @autoclosure () -> String?, hash: Int,
-        now: Int64
+        _ set: ScopeSet, at place: ScopePlace, reason: String, status: Int?, job: @autoclosure () -> String?,
+        isFresh: Bool, now: Int64
     ) {
         var name: String??
         hasFailures = true
@@ -590,13 +590,12 @@ final class Scopes {
                 failing = known
             } else {
                 let wider = scopes[id].parent >= 0 ? scopes[Int(scopes[id].parent)].fresh.proofs : 0
-                failing = Failing(reason: reason, since: now, last: now, provedBefore: wider, firstJob: hash)
+                failing = Failing(reason: reason, since: now, last: now, provedBefore: wider)
             }
             scopes[id].failing = nil
             failing.reason = reason
             failing.status = status
-            failing.count += 1
-            if hash != failing.firstJob { failing.isOfSeveral = true }
+            if isFresh || failing.count == 0 { failing.count += 1 }
             failing.last = now
             if failing.jobs.count < 3 {
                 if name == nil { name = .some(job()) }
