@@ -84,7 +84,7 @@ package struct PackedResults: Sendable {
     }
 
     /// Adds other results.
-    mutating func append(_ others: PackedResults) {
+    package mutating func append(_ others: PackedResults) {
         guard count > 0 else { return self = others }
         groups = allGroups + others.allGroups
         count += others.count

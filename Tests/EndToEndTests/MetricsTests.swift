@@ -54,7 +54,8 @@ extension EndToEnd {
             #expect(count("invalid_token", "Unregistered") == 25 && count("invalid_token", "BadDeviceToken") == 3)
             #expect(count("retried", "ServiceUnavailable") == 10)
             #expect(count("dead", "PayloadTooLarge", pushType: "") == 3)
-            #expect(count("dead", "other") == 4, "a reason that nobody knows is no series of its own")
+            #expect(count("retried", "other") ?? 0 >= 3 * 4, "a reason that nobody knows is no series of its own")
+            #expect(count("dead", "AttemptsExhausted", pushType: "") == 4)
             #expect(count("dead", "MalformedJSON", pushType: "", app: "") == 1)
             #expect(count("dead", "UnknownApp", pushType: "", app: "") == 1)
             func jobCount(_ outcome: String) -> Double? {
@@ -62,7 +63,8 @@ extension EndToEnd {
             }
             #expect(jobCount("delivered") == 217 + Double(more) && jobCount("invalid_token") == 23 && jobCount("mixed") == 1)
             #expect(jobCount("retried") == retries && jobCount("dead") == 9)
-            let claimed = Double(jobs.count + more) + retries
+            // The last failures are no retries.
+            let claimed = Double(jobs.count + more) + retries - 4
             #expect(page.value("apns_worker_jobs_claimed_total", ["queue": "default"]) == claimed)
 
             let answered = page.value("apns_worker_send_seconds_count", ["app": "default"])
@@ -92,7 +94,7 @@ extension EndToEnd {
 
             let account = try await worker.stop()
             let simulated = try await simulator.stop()
-            #expect(account.delivered == 247 && simulated.accepted == 247)
+            #expect(account.delivered == 247 + more && simulated.accepted == 247 + more)
             #expect(answered == Double(simulated.requests))
         }
 

@@ -102,6 +102,8 @@ struct BlamePlan: CustomStringConvertible, Sendable {
     var refusedWorker: Int?
     /// The length of the run, in milliseconds.
     var length: Int64 = 30_000
+    /// The maximum number of requests in flight of a lane.
+    var streams = 2000
 
     var description: String {
         "\(fault) \(bad)\(hasCampaign ? " of a campaign" : "") beside \(good), \(fleet)"
@@ -110,8 +112,9 @@ struct BlamePlan: CustomStringConvertible, Sendable {
 
     init(
         _ fault: Fault, _ bad: Bad, beside good: Good = .eightPerSecond, hasCampaign: Bool = false,
-        _ fleet: Fleet = .oneLane, length: Int64? = nil
+        _ fleet: Fleet = .oneLane, length: Int64? = nil, streams: Int = 2000
     ) {
+        self.streams = streams
         (self.fault, self.bad, self.good, self.hasCampaign, self.fleet) = (fault, bad, good, hasCampaign, fleet)
         if good == .thousandPerSecond { self.length = 8000 }
         if good == .perMinute { self.length = 60_000 }
@@ -132,6 +135,8 @@ extension BlamePlan {
     var limit: Int64? {
         guard !hasCampaign else { return 1000 }
         return switch (bad, good) {
+        // A job whose requests are never answered may hold all streams until their deadline.
+        case (.tenThousandTokens, _) where fault == .silence: nil
         case (.once, _), (.fivePercent, _), (.tenThousandTokens, _), (_, .thousandPerSecond): 1000
         case (.thousand, .eightPerSecond): 10_000
         case (.eachSecond, .eightPerSecond), (.thirtyPerSecond, .eightPerSecond): 1000

@@ -125,8 +125,6 @@ extension Mutation {
         switch self {
         case .constantStamp: 108
         case .reclaimIgnoresLease: 69
-        case .forgetsThrottles: 33
-        case .hidesThrottles: 38
         case .trustsOldFilters: 27
         case .claimsAnySize, .enforcesDeadlinesLate: 9
         case .claimGivesNumbersAgain, .countsMinutesAgain, .grantsRateEarly: 6
@@ -138,7 +136,7 @@ extension Mutation {
     }
 
     /// The number of seeds of which one must detect it.
-    fileprivate var seedCount: UInt64 { self == .constantStamp ? 300 : 30 }
+    fileprivate var seedCount: UInt64 { [.constantStamp, .forgetsThrottles, .hidesThrottles].contains(self) ? 300 : 30 }
 
     /// The steps of a run. A lane reclaims after 15 s without a gap, and must meet a lane that resumes at that moment;
     /// an app exceeds its rate if enough of its jobs wait.

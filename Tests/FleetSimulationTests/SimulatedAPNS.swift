@@ -51,7 +51,7 @@ final class SimulatedTransport: Transport {
 
     init(app: Int, _ lane: SimulatedLane, _ loop: SimulatedLoop, in simulation: FleetSimulation) {
         (self.app, self.lane, self.loop, self.simulation) = (app, lane, loop, simulation)
-        if simulation.options.plan != nil { limit = 2000 }
+        if let plan = simulation.options.plan { limit = plan.streams }
     }
 
     private var time: SimulatedTime { simulation.time }

@@ -90,6 +90,8 @@ extension ScopeStatus {
     }
 
     private var failure: String {
+        // Requests that wait are no failures yet.
+        guard failures > 0 else { return "requests wait for long, and nothing is answered" }
         let areOne = failures == 1
         if let ofTokens = Self.ofTokens[reason] {
             return "\(Words.count(failures, "token")) \(areOne ? "is" : "are") \(ofTokens) (\(reason))"

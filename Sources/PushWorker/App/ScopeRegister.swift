@@ -118,7 +118,7 @@ final class ScopeRegister {
 
     /// Returns the records of all slow and suspected scopes, the slow ones first and the wide ones before the narrow ones.
     func records(now: Int64, offset: Int64) -> [ScopeRecord] {
-        guard scopes.hasFailures else { return [] }
+        guard scopes.hasFailures || !scopes.isQuiet else { return [] }
         var slow: [ScopeID] = []
         var suspected: [ScopeID] = []
         for id in scopes.scopes.indices.map({ ScopeID($0) }) where scopes[id].usedAt >= 0 {

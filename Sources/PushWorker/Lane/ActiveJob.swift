@@ -217,6 +217,8 @@ final class JobTally {
         let kind: Postponement
         /// The rule by which a failure spends an attempt.
         let attempt: Settlement.AttemptRule
+        /// The results of the notifications, in case the failure has spent their last attempt.
+        var results: PackedResults
 
         /// True if another postponement has the same cause and effect, apart from its delay.
         fileprivate func isLike(_ other: Postponed) -> Bool {
@@ -230,6 +232,7 @@ final class JobTally {
         fileprivate mutating func add(_ other: Postponed) {
             recipients.add(other.recipients)
             delay = max(delay, other.delay)
+            results.append(other.results)
         }
     }
 
@@ -267,14 +270,15 @@ final class JobTally {
     /// - Parameters:
     ///   - delay: in milliseconds.
     ///   - attempt: `nil` for the default of the kind: only a retry spends one.
+    ///   - results: those of the notifications, in case it has spent their last one.
     func add(
         postponed recipients: Recipients, _ kind: Postponement, reason: Reason, status: Int? = nil, delay: Int64,
-        attempt: Settlement.AttemptRule? = nil
+        attempt: Settlement.AttemptRule? = nil, results: PackedResults = PackedResults()
     ) {
         fates.insert(.postponed)
         let new = Postponed(
             recipients: recipients, reason: reason, status: status, delay: delay, kind: kind,
-            attempt: attempt ?? (kind == .retried ? .always : .never))
+            attempt: attempt ?? (kind == .retried ? .always : .never), results: results)
         if let index = postponed.firstIndex(where: { $0.isLike(new) && $0.delayClass == new.delayClass }) {
             postponed[index].add(new)
         } else if postponed.count >= Self.maximumGroups, let index = nearest(to: new) {

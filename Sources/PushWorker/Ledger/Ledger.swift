@@ -147,8 +147,24 @@ final class Ledger {
             for recipient in recipients() { write(postponement, reason, status, recipient, id, delay) }
         }
         tally(of: id).add(
-            postponed: .some(tokens), postponement, reason: reason, status: status, delay: delay,
-            attempt: attempt)
+            postponed: .some(tokens), postponement, reason: reason, status: status, delay: delay, attempt: attempt,
+            results: resultsIfLast(attempt, tokens, reason, status: status, of: id))
+    }
+
+    /// Returns the results of notifications whose failure may spend their last attempt. Redis decides that.
+    private func resultsIfLast(
+        _ attempt: Settlement.AttemptRule?, _ tokens: [ByteBuffer], _ reason: Reason, status: Int?, of id: JobID
+    ) -> PackedResults {
+        var results = PackedResults()
+        guard case .judged(_, let maximum, _) = attempt, keeps(.dead, of: id), let job = lane.jobs[id].job,
+            job.envelope.attempt >= maximum
+        else { return results }
+        for token in tokens {
+            results.append(
+                result(
+                    .dead, Reason(.attemptsExhausted), status: status, of: job, id, to: token, wasSent: true, uniqueID: nil))
+        }
+        return results
     }
 
     /// Records that a notification is resent at once.
@@ -368,22 +384,38 @@ final class Ledger {
         _ outcome: Outcome, _ reason: Reason?, cause: Reason?, status: Int?, of id: JobID, to recipient: ByteBuffer?,
         wasSent: Bool, uniqueID: APNSID?
     ) {
-        let queue = queues[lane.jobs[id].queue.index]
-        let keeps = queue.limits.results.includes(outcome) || lane.jobs[id].keepsResult
+        let keeps = keeps(outcome, of: id)
         guard keeps || log.logsEach, let job = lane.jobs[id].job else { return }
+        let result = result(
+            outcome, reason, status: status, of: job, id, to: recipient, wasSent: wasSent, uniqueID: uniqueID)
+        if keeps { tally(of: id).results.append(result) }
+        if log.logsEach {
+            log.write(
+                result, queues[lane.jobs[id].queue.index], more: cause.map { ["cause": "\($0.code.text)"] } ?? [:])
+        }
+    }
+
+    /// True if the results of a job with an outcome are kept.
+    private func keeps(_ outcome: Outcome, of id: JobID) -> Bool {
+        queues[lane.jobs[id].queue.index].limits.results.includes(outcome) || lane.jobs[id].keepsResult
+    }
+
+    private func result(
+        _ outcome: Outcome, _ reason: Reason?, status: Int?, of job: Job, _ id: JobID, to recipient: ByteBuffer?,
+        wasSent: Bool, uniqueID: APNSID?
+    ) -> NotificationResult {
         let app = apps[lane.jobs[id].app.index]
         var result = NotificationResult(
             outcome, reason, status: status, of: job, app: app.name,
             attempt: job.envelope.attempt - (wasSent ? 0 : 1), to: recipient)
         if wasSent, !app.usesGateway, let token = recipient {
             let own = job.tokens == nil ? job.apnsID.flatMap { APNSID(job.text($0).readableBytesView) } : nil
-            let identity = queue.identity(
+            let identity = queue(of: id).identity(
                 of: job, claim: lane.jobs[id].firstClaim, generation: lane.jobs[id].generation)
             result.apnsID = (own ?? APNSID(jobID: identity, token: token)).description
         }
         result.apnsUniqueID = uniqueID?.description
-        if keeps { tally(of: id).results.append(result) }
-        if log.logsEach { log.write(result, queue, more: cause.map { ["cause": "\($0.code.text)"] } ?? [:]) }
+        return result
     }
 
     /// Logs a postponement.

@@ -70,6 +70,7 @@ final class QueueLink {
         lane.metrics.count(
             .ended(.dead), app: lane.appNames.firstIndex(of: exhausted.app), queue: queue.id.index,
             exhausted.notifications, reason)
+        lane.metrics.count(.ended(.dead), queue: queue.id.index)
         lane.logThrottled(
             .warning, "dead_letter", "moved jobs to dead letters",
             kind: "dead \(queue.name) \(exhausted.app) \(reason.code.text)", count: exhausted.notifications,

@@ -86,6 +86,7 @@ extension Settlement {
                 DeadLetter.members(
                     job: ended.job, app: ended.app, firstSeen: ended.firstSeen, status: failed.status, error: code,
                     tokens: Self.buriedTokens(failed.recipients, ended.job)))
+            failure.results = failed.results
         }
         fail(ended.claim, failure, settles: settles)
     }
