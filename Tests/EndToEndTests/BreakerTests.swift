@@ -72,7 +72,8 @@ extension EndToEnd {
 
         @Test("B5: one job that is answered without a reason stops no other")
         func unexplained() async throws {
-            try await expectGoodOnes(beside: TestJob.many(1, prefix: "b"), rules: ["prefix=b,answer=BadTopic,body=empty"])
+            try await expectGoodOnes(
+                beside: TestJob.many(1, prefix: "b"), rules: ["prefix=b,answer=BadTopic,body=empty"])
         }
 
         @Test("B7 and B8: server errors for some jobs stop no other")

@@ -217,7 +217,9 @@ final class Scopes {
     func resetGroups(of app: ScopeID) {
         for index in scopes.indices where scopes[index].usedAt >= 0 {
             let scope = scopes[index]
-            guard scope.kind == .group && scope.parent == app || scope.kind == .job && scopes[Int(scope.parent)].parent == app
+            guard
+                scope.kind == .group && scope.parent == app
+                    || scope.kind == .job && scopes[Int(scope.parent)].parent == app
             else { continue }
             scopes[index].acceptedOfCampaigns = 0
             scopes[index].acceptedOfCampaignsAt = Int64.min / 2
@@ -298,7 +300,8 @@ final class Scopes {
             case .group where scopes[Int(place.group)].hasFewAt >= now - Measure.life: return false
             case .group: return scope.kind != .job || scope.parent != place.group || scope.fresh.isSlow
             case .app: return scope.kind != .group || scope.parent != place.app || scope.fresh.isSlow
-            case .credential, .endpoint: return scope.kind != .group || scope.fresh.isSlow || !shares(scope, place, kind)
+            case .credential, .endpoint:
+                return scope.kind != .group || scope.fresh.isSlow || !shares(scope, place, kind)
             }
         }
     }
@@ -463,7 +466,9 @@ final class Scopes {
             place[kind] >= 0 && scopes[Int(place[kind])].fresh.isSlow
         }
         func isSlow(_ index: Int) -> Bool {
-            [candidates[index].place.job, candidates[index].place.group].contains { $0 >= 0 && scopes[Int($0)].fresh.isSlow }
+            [candidates[index].place.job, candidates[index].place.group].contains {
+                $0 >= 0 && scopes[Int($0)].fresh.isSlow
+            }
         }
         guard isWideSlow || isSlow(oldest) || silent[place.endpoint] != nil else { return (oldest, false) }
         takesNewest.toggle()
