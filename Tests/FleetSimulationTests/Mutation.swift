@@ -106,9 +106,9 @@ enum Mutation: String, CaseIterable, Sendable {
         case .concludesFromFew: BlamePlan(.invalidProviderToken, .thirtyPerSecond)
         case .stopsWhatIsSlow: .outage(.serviceUnavailable)
         case .retriesAreWitnesses: BlamePlan(.serviceUnavailable, .thousand, length: 60_000)
-        case .hidesCampaigns: BlamePlan(.invalidProviderToken, .thirtyPerSecond, beside: .perMinute, hasCampaign: true)
-        case .claimsFailedFirst: BlamePlan(.internalServerError, .thousand, hasCampaign: true, streams: 20)
-        case .everyFailureSpends: .outage(.serviceUnavailable, good: .perMinute)
+        case .hidesCampaigns: BlamePlan(.invalidProviderToken, .thousand, hasCampaign: true, streams: 20)
+        case .claimsFailedFirst: BlamePlan(.throttled, .thirtyPerSecond, streams: 3)
+        case .everyFailureSpends: BlamePlan(.serviceUnavailable, .once, length: 60_000)
         case .noFailureSpends: BlamePlan(.invalidProviderToken, .once, length: 60_000)
         default: nil
         }
