@@ -164,7 +164,8 @@ class Keyboard(Live):
     def test_resume_an_app_whose_key_was_revoked(self):
         send_json(f"{self.control}/rules", {"rules": ["prefix=4031,answer=InvalidProviderToken", *RULES]})
         self.addCleanup(send_json, f"{self.control}/rules", {"rules": RULES})
-        self.scene.push(job("4031", 1))
+        self.scene.push(*[job("4031", n) for n in range(200)])
+        eventually("the credential is slow", lambda: "credential_slow" in self.scene.run("status", "--json").stdout)
         self.browser.open("/")
         self.browser.sees("InvalidProviderToken")
         send_json(f"{self.control}/rules", {"rules": RULES})

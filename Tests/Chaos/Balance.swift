@@ -7,6 +7,7 @@ struct Balance {
     let jobs: Int
     let counters: [String: Int]
     let campaign: QueueRemains.Campaign
+    let delays: [Int: Int]
     let simulator: SimulatorProcess.Account
     private(set) var problems: Problems
 
@@ -24,6 +25,7 @@ struct Balance {
         jobs = ledger.maker.count
         counters = remains.counters
         campaign = remains.campaign
+        delays = remains.delays
         self.simulator = simulator
         problems = others
         problems.add(ledger.problems)

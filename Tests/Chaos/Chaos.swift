@@ -15,6 +15,7 @@ struct Chaos: AsyncParsableCommand {
     @Option var jobs: Int?
     @Option var workers = 4
     @Option var queues = 3
+    @Option var poison = 2
     @Option var seed: UInt64?
     @Option var json: String?
     @Option var logs: String?
@@ -23,6 +24,7 @@ struct Chaos: AsyncParsableCommand {
         guard (5...86_400).contains(seconds) else { throw ValidationError("--seconds has to be from 5 to 86400") }
         guard (1...10_000_000).contains(jobs ?? 1) else { throw ValidationError("--jobs has to be from 1 to 10000000") }
         guard (1...64).contains(workers) else { throw ValidationError("--workers has to be from 1 to 64") }
+        guard (0...20).contains(poison) else { throw ValidationError("--poison must be from 0 to 20") }
         guard (1...16).contains(queues) else { throw ValidationError("--queues must be from 1 to 16") }
     }
 
@@ -32,9 +34,10 @@ struct Chaos: AsyncParsableCommand {
         let seed = seed ?? UInt64.random(in: 1...999_999)
         let options = ChaosRun.Options(
             topology: topology, durability: relaxed ? .relaxed : .strict, queue: HotQueue(queues: queues),
-            workers: workers, seconds: seconds, jobs: jobs ?? seconds * 400, seed: seed, logs: directory)
+            workers: workers, seconds: seconds, poison: poison, jobs: jobs ?? seconds * 400, seed: seed, logs: directory
+        )
         let head =
-            "\(options.name), \(queues) queues, \(workers) workers, \(options.jobs) jobs in \(seconds) s, seed \(seed)\n"
+            "\(options.name), \(queues) queues, \(workers) workers, \(options.jobs) jobs in \(seconds) s, \(poison) % poison, seed \(seed)\n"
         FileHandle.standardOutput.write(Data(head.utf8))
         let outcome = try await ChaosRun(options).run()
         FileHandle.standardOutput.write(Data(outcome.text.utf8))

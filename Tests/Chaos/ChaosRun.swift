@@ -9,6 +9,7 @@ struct ChaosRun {
         var queue: HotQueue
         var workers: Int
         var seconds: Int
+        var poison: Int
         var jobs: Int
         var seed: UInt64
         var logs: URL?
@@ -42,7 +43,7 @@ struct ChaosRun {
             workers: options.workers, lease: Self.lease, seed: options.seed, logs: options.logs)
         maker = JobMaker(
             count: options.jobs, seed: options.seed, start: Int(Date().timeIntervalSince1970),
-            seconds: options.seconds)
+            seconds: options.seconds, poison: options.poison)
         let (maker, servers) = (maker, stage.servers)
         producers = try options.queue.names.indices.map { try Producer(maker, options.queue, $0, servers: servers) }
         log = EventLog()

@@ -2,6 +2,8 @@
 struct HotQueue: Sendable {
     /// The campaign of some jobs of each queue. It has one limit, which an operator sets for all queues.
     static let campaign = "launch"
+    /// The campaign of the jobs whose delays are measured.
+    static let timed = "timed"
 
     /// The names of the queues: `news-0`, `news-1`, …
     let names: [String]
@@ -22,5 +24,7 @@ struct HotQueue: Sendable {
     static func jobsKey(_ name: String) -> String { base(name) + "jobs" }
 
     /// Returns the key of the campaign's counters in a queue.
+    static func timedKey(_ name: String) -> String { base(name) + "campaign:" + timed }
+
     static func campaignKey(_ name: String) -> String { base(name) + "campaign:\(campaign)" }
 }

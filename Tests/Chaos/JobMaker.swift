@@ -12,6 +12,8 @@ struct JobMaker: Sendable {
     private let start: Int
     /// The number of jobs that are pushed per second.
     private let rate: Double
+    /// The percentage of poison among the jobs.
+    private let poison: Int
     /// True if APNs' answers can defer jobs for up to 90 seconds.
     private let isLong: Bool
     /// The jobs of predetermined kinds, evenly distributed over the run.
@@ -21,7 +23,8 @@ struct JobMaker: Sendable {
     private static let plainCount = 4000
     private static let kinds: [Kind] = Kind.allCases.flatMap { Array(repeating: $0, count: $0.weight) }
 
-    init(count: Int, seed: UInt64, start: Int, seconds: Int) {
+    init(count: Int, seed: UInt64, start: Int, seconds: Int, poison: Int) {
+        self.poison = poison
         self.count = count + Self.plainCount
         regularCount = count
         self.seed = SeededGenerator.mixed(seed &+ 1)
@@ -36,6 +39,7 @@ struct JobMaker: Sendable {
     func kind(_ number: Int) -> Kind {
         if number >= regularCount { return .plain }
         if let always = always[number] { return always }
+        if random(number, 9) % 100 < poison { return Kind.poison[Int(random(number, 10) % UInt64(Kind.poison.count))] }
         let kind = Self.kinds[Int(random(number, 0) % UInt64(Self.kinds.count))]
         // The campaign begins early, so that it would end early if nothing limited it.
         let isEarly = number < regularCount * 2 / 5
@@ -136,7 +140,10 @@ struct JobMaker: Sendable {
             case .expired: #"{\#(name)\#(token)"expiration":1000000000,\#(payload)}"#
             case .expiring: #"{\#(name)\#(token)"expiration":"3s",\#(payload)}"#
             case .unanswered: #"{\#(name)\#(token)"on_uncertain":"drop",\#(payload)}"#
-            case .exhausted, .exhaustedUnanswered, .cutter: #"{\#(name)\#(token)"max_attempts":2,\#(payload)}"#
+            case .exhausted, .exhaustedUnanswered, .cutter, .refusedKey, .unknownReason, .notAPNs, .goneWithoutReason:
+                #"{\#(name)\#(token)"max_attempts":2,\#(payload)}"#
+            case .timed:
+                #"{\#(name)\#(token)"campaign":"\#(HotQueue.timed)","enqueued_at":\#(pushed(number)),\#(payload)}"#
             case .limited: #"{\#(name)\#(token)"campaign":"\#(HotQueue.campaign)",\#(payload)}"#
             case .limitedFanOut: #"{\#(name)\#(tokens(number))"campaign":"\#(HotQueue.campaign)",\#(payload)}"#
             case .fanOut, .fullFanOut, .bigFanOut, .wideFanOut, .hugeFanOut: "{\(name)\(tokens(number))\(payload)}"
@@ -177,9 +184,14 @@ struct JobMaker: Sendable {
         return "\"app\":\"default\",\"tokens\":[\(tokens.joined(separator: ","))],"
     }
 
+    /// Returns the time at which the job is to be pushed.
+    private func pushed(_ number: Int) -> Double {
+        (Double(start) * 1000 + Double(number) * 1000 / rate).rounded() / 1000
+    }
+
     /// Returns a time some seconds after the job is pushed.
     private func laterThanPushed(_ number: Int) -> Int {
-        start + Int(Double(number) / rate) + Int(random(number, 1) % 15)
+        Int(pushed(number)) + Int(random(number, 1) % 15)
     }
 
     private func identifier(_ number: Int) -> String {

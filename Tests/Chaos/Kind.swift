@@ -26,6 +26,10 @@ enum Kind: CaseIterable {
     // Its notification cuts each connection that it is sent on.
     case cutter
     case truncated, noJSON, notAnObject, missingPayload, malformedToken, tooLarge
+    // Poison: jobs whose answers could be taken for a fault of more than these jobs; see ``poison``.
+    case refusedKey, unknownReason, notAPNs, goneWithoutReason
+    // A job of a campaign that shows how long good ones wait.
+    case timed
     // Jobs in a wrapper with a member that no worker writes.
     case hostileWrapper, hostileTokens
 
@@ -67,6 +71,9 @@ enum Kind: CaseIterable {
         case .truncated, .noJSON, .notAnObject, .missingPayload, .malformedToken: 200
         case .tooLarge: 100
         case .hostileWrapper, .hostileTokens: 100
+        case .timed: 2000
+        // As many as the options say.
+        case .refusedKey, .unknownReason, .notAPNs, .goneWithoutReason: 0
         }
     }
 
@@ -74,6 +81,11 @@ enum Kind: CaseIterable {
     static let always: [Kind] = [
         .fullFanOut, .cutter, .limitedFanOut, .newApp, .bigFanOut, .wideFanOut, .newTopic, .cutter, .bytes70k, .bytes1M,
         .bytes7M,
+    ]
+
+    /// The kinds of which a share of all jobs are.
+    static let poison: [Kind] = [
+        .refusedKey, .unknownReason, .notAPNs, .goneWithoutReason, .refused, .exhausted, .cutter, .badToken,
     ]
 
     /// True for a job for many devices, whose notifications are of many kinds.
@@ -112,6 +124,10 @@ enum Kind: CaseIterable {
         case .exhausted: "2500"
         case .exhaustedUnanswered: "2106"
         case .cutter: "2107"
+        case .refusedKey: "3403"
+        case .unknownReason: "3418"
+        case .notAPNs: "3404"
+        case .goneWithoutReason: "3410"
         case .slow: "0120"
         default: "00fc"
         }
@@ -125,7 +141,8 @@ enum Kind: CaseIterable {
         case .unanswered: Expectation(.lapsed)
         case .gone, .badToken, .foreignToken: Expectation(.invalid, accepted: false)
         case .refused: Expectation(.dead, reason: "BadCollapseId", accepted: false)
-        case .exhausted, .cutter: Expectation(.dead, reason: "AttemptsExhausted", accepted: false)
+        case .exhausted, .cutter, .refusedKey, .unknownReason, .notAPNs, .goneWithoutReason:
+            Expectation(.dead, reason: "AttemptsExhausted", accepted: false)
         case .exhaustedUnanswered: Expectation(.dead, reason: "AttemptsExhausted")
         case .truncated, .noJSON: Expectation(.dead, reason: "MalformedJSON", accepted: false)
         case .notAnObject: Expectation(.dead, reason: "NotAnObject", accepted: false)
@@ -173,7 +190,10 @@ enum SimulatorRules {
         "prefix=0108,times=1,answer=goaway,last-stream=zero,reason=Shutdown",
         "prefix=1503,answer=503", "prefix=1106,answer=silence,accept=true",
         "prefix=2500,answer=429", "prefix=2106,answer=silence,accept=true",
-        "prefix=2107,answer=drop,accept=false", "prefix=0120,delay=2200ms±400ms", "rate=0.001,delay=400ms±300ms",
+        "prefix=2107,answer=drop,accept=false", "prefix=3403,answer=InvalidProviderToken",
+        "prefix=3418,answer=418,reason=QuiteNew", "prefix=3404,answer=404,body=text",
+        "prefix=3410,answer=410,body=text",
+        "prefix=0120,delay=2200ms±400ms", "rate=0.001,delay=400ms±300ms",
         "rate=0.0002,streams=1,for=300ms",
         "rate=0.003,answer=503", "rate=0.002,answer=429,body=split", "rate=0.001,answer=500,body=empty",
         "rate=0.0002,answer=503,reason=Shutdown",

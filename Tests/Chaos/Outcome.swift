@@ -48,6 +48,8 @@ struct Outcome {
             row("  that Redis had confirmed and forgotten", producer.lostByRedis, nil, nil),
             row("workers started", fleet.started, nil, nil),
             "",
+            "  from push to acceptance, at most: p50 \(delay(50)), p99 \(delay(99)), all \(delay(100))",
+            "",
             "  \(plan.faults.count) faults:",
         ]
         lines += faults.sorted { $0.key < $1.key }.map { "    \($0.key) × \($0.value)" }
@@ -64,6 +66,17 @@ struct Outcome {
             }
         }
         return lines.joined(separator: "\n") + "\n"
+    }
+
+    /// Returns the time within which a percentage of the timed jobs were accepted.
+    private func delay(_ percent: Int) -> String {
+        let all = balance.delays.values.reduce(0, +)
+        var seen = 0
+        for (bound, count) in balance.delays.sorted(by: { $0.key < $1.key }) {
+            seen += count
+            if seen * 100 >= all * percent { return "\(bound) ms" }
+        }
+        return "-"
     }
 
     private func row(_ name: String, _ columns: String...) -> String {
@@ -117,7 +130,8 @@ extension Outcome: Encodable {
         let members: [String: any Encodable] = [
             "topology": options.topology.rawValue, "queues": options.queue.names.count,
             "durability": options.durability.rawValue, "seed": options.seed,
-            "workers": options.workers, "seconds": options.seconds, "drainedAfter": seconds, "jobs": balance.jobs,
+            "workers": options.workers, "poison": options.poison, "seconds": options.seconds, "drainedAfter": seconds,
+            "jobs": balance.jobs,
             "notifications": balance.notifications, "balanced": isBalanced, "redis": balance.counters,
             "ends": balance.sums, "campaign": balance.campaign, "duplicates": balance.sums.duplicates,
             "duplicatesExplained": balance.explained,

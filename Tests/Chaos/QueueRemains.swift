@@ -40,6 +40,8 @@ struct QueueRemains {
     /// Bodies of jobs that have not ended, with their places.
     private(set) var unsettled: [(body: [UInt8], place: String)] = []
     private(set) var campaign = Campaign()
+    /// The numbers of the timed jobs, by the upper bound of the time from push to acceptance, in milliseconds.
+    private(set) var delays: [Int: Int] = [:]
     /// Keys that should not exist.
     private(set) var keysLeft: [String] = []
 
@@ -93,6 +95,7 @@ struct QueueRemains {
         case "dead", "cancelled": letters += try Self.letters(of: name, queue, key)
         case _ where rest.hasPrefix("claimed:"): try keep(queue.run("HVALS", key), key)
         case _ where rest.hasPrefix("stats:"): try Self.add(hash: queue.run("HGETALL", key), to: &counters)
+        case _ where key == HotQueue.timedKey(name): try readDelays(queue.run("HGET", key, "latency"))
         case _ where key == HotQueue.campaignKey(name): try readCampaign(queue.run("HGETALL", key))
         case _ where rest == Producer.batches || rest.hasPrefix("unique:") || rest.hasPrefix("next:"): return
         case "dead-bytes", "cancelled-bytes", "gauges", "results", "results-marks", "configurations", "source",
@@ -111,6 +114,13 @@ struct QueueRemains {
         campaign.total += counts["total"] ?? 0
         campaign.ended += Self.outcomes.reduce(0) { $0 + (counts[$1] ?? 0) }
         campaign.updatedAt = max(campaign.updatedAt, counts["updated_at"] ?? 0)
+    }
+
+    private mutating func readDelays(_ value: RedisValue) throws {
+        guard let text = value.text else { return }
+        for (bound, count) in try JSONDecoder().decode([String: Int].self, from: Data(text.utf8)) {
+            delays[Int(bound) ?? 0, default: 0] += count
+        }
     }
 
     private mutating func keep(_ value: RedisValue, _ key: String) throws {

@@ -84,7 +84,9 @@ extension EndToEnd {
             let (redis, simulator) = try await startServers(rules: ["prefix=5,answer=429"])
             let worker = try WorkerProcess(redis, simulator)
             try redis.push([job, fannedOut])
-            let good = try await redis.pushGoodOnes(until: "both have ended") { try QueueContents(redis).dead.count == 2 }
+            let good = try await redis.pushGoodOnes(until: "both have ended") {
+                try QueueContents(redis).dead.count == 2
+            }
             let (account, queue) = (try await worker.stop(), try QueueContents(redis))
             expectAgreement(account, queue, try await simulator.stop())
             #expect(account.delivered == 1 + good && account.dead == 2)

@@ -46,6 +46,83 @@ extension EndToEnd {
             _ = try await simulator.stop()
         }
 
+        /// A class of answers to bad jobs, in an app of its own.
+        private struct Class {
+            let rule: String
+            /// The other members of the bad jobs.
+            var members = #""campaign":"bad","#
+            var count = 100
+            /// The problem that names the culprit.
+            var culprit: String?
+            /// The counter of the bad ones that have ended.
+            var end: String?
+        }
+
+        private static let classes: [String: Class] = [
+            "key": Class(rule: "answer=InvalidProviderToken", culprit: "campaign_slow"),
+            "scope": Class(rule: "answer=Forbidden", culprit: "campaign_slow"),
+            "environment": Class(rule: "answer=BadDeviceToken", culprit: "campaign_slow"),
+            "tokens": Class(rule: "answer=DeviceTokenNotForTopic", culprit: "campaign_slow"),
+            "topic": Class(
+                rule: "answer=TopicDisallowed", members: #""topic":"com.example.mistaken","#, culprit: "topic_slow"),
+            "reason": Class(rule: "answer=418,reason=QuiteNew", culprit: "campaign_slow"),
+            "proxy": Class(rule: "answer=404,body=text", culprit: "campaign_slow"),
+            "gone": Class(rule: "answer=410", end: "invalid_token:Unregistered"),
+            "nothing": Class(rule: "answer=BadTopic,body=empty", count: 5, culprit: "scope_suspected"),
+            "busy": Class(rule: "answer=503", culprit: "campaign_slow"),
+            "broken": Class(rule: "answer=500,body=text", culprit: "campaign_slow"),
+            "throttled": Class(rule: "answer=429"),
+            "mistake": Class(rule: "answer=BadCollapseId", end: "dead:BadCollapseId"),
+            "silence": Class(rule: "answer=silence", count: 5),
+            "cut": Class(rule: "answer=drop,accept=false", count: 3),
+        ]
+
+        @Test("fifteen classes of bad jobs, each in an app of one worker, stop none of the good ones, and have a name")
+        func classes() async throws {
+            let names = Self.classes.keys.sorted()
+            func prefix(_ name: String) -> String { String(format: "b%02x", names.firstIndex(of: name) ?? 0) }
+            let (redis, simulator) = try await startServers(
+                rules: names.map { "prefix=\(prefix($0)),\(Self.classes[$0]?.rule ?? "")" })
+            var environment = ["APNS_WORKER_APPS": names.joined(separator: ","), "APNS_WORKER_TOPIC": ""]
+            for name in names { environment["APNS_WORKER_APPS_\(name.uppercased())_TOPIC"] = "com.example.\(name)" }
+            let worker = try WorkerProcess(redis, simulator, ["--retry-cap", "1h"], environment: environment)
+            var good = 0
+            /// Pushes a good job of each app, and waits until they are delivered.
+            func pushGoodOnes() async throws {
+                try redis.push(names.map { TestJob.text(TestJob.token("a0", good), #""app":"\#($0)","#) })
+                good += names.count
+                try await redis.has(good)
+            }
+            for _ in 0..<10 { try await pushGoodOnes() }
+            for name in names {
+                guard let bad = Self.classes[name] else { continue }
+                let members = #""app":"\#(name)","# + bad.members.replacing("bad", with: "bad-\(name)")
+                try redis.push(TestJob.many(bad.count, prefix: prefix(name), members: members))
+            }
+            for _ in 0..<30 { try await pushGoodOnes() }
+            for (name, bad) in Self.classes {
+                if let culprit = bad.culprit {
+                    try await eventually("status names the culprit of \(name)") {
+                        try await pushGoodOnes()
+                        return try await FleetView(redis.url).kinds.contains {
+                            $0.hasPrefix("\(culprit) ") && ($0.contains("bad-\(name)") || $0.contains("mistaken"))
+                        }
+                    }
+                }
+                if let end = bad.end {
+                    try await eventually("the bad ones of \(name) end") { try redis.counted(end) == bad.count }
+                }
+            }
+            let kinds = try await FleetView(redis.url).kinds
+            let wide = ["app_slow", "credential_slow", "endpoint_slow", "nothing_sent", "worker_not_ready"]
+            #expect(kinds.allSatisfy { kind in !wide.contains { kind.hasPrefix($0) } }, "\(kinds)")
+            let queue = try QueueContents(redis)
+            // The last good ones vouch for some tokens of each list.
+            #expect(queue.invalidTokens.count <= 100 + 2 * 16, "\(queue.invalidTokens.count)")
+            #expect(worker.lines(of: "not_ready").isEmpty, "\(worker.log)")
+            worker.process.kill()
+        }
+
         @Test("B1: calls to tokens of alerts stop no alert")
         func calls() async throws {
             let bad = TestJob.many(300, prefix: "b", members: #""push_type":"voip","#)
@@ -72,7 +149,8 @@ extension EndToEnd {
 
         @Test("B5: one job that is answered without a reason stops no other")
         func unexplained() async throws {
-            try await expectGoodOnes(beside: TestJob.many(1, prefix: "b"), rules: ["prefix=b,answer=BadTopic,body=empty"])
+            try await expectGoodOnes(
+                beside: TestJob.many(1, prefix: "b"), rules: ["prefix=b,answer=BadTopic,body=empty"])
         }
 
         @Test("B7 and B8: server errors for some jobs stop no other")

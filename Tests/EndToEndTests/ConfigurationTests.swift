@@ -76,7 +76,7 @@ extension EndToEnd {
                 [
                     "lease": "10s (--lease)", "retry_base": "25ms (APNS_WORKER_RETRY_BASE)",
                     "retry_cap": "30ms (line 7)", "max_attempts": "10 (default)",
-                    // An empty variable is none.
+                        // An empty variable is none.
                 ], from: "lease: 8000\nretry_base: 20\nretry_cap: 30", flags: ["--lease", "10000"],
                 environment: ["APNS_WORKER_LEASE": "9000", "APNS_WORKER_RETRY_BASE": "25"])
             #expect(settings["lease"]?.reloaded == false && settings["max_attempts"]?.reloaded == true)

@@ -170,7 +170,8 @@ enum DocumentationTables {
         case .refused: "tried again at once on a connection of its own, once per minute and app; then retried"
         case .misconfigured: "retried; spends no attempt"
         case .pushTypeRefused: "`dead` once the app's topic without the suffix was accepted; until then retried"
-        case .unexplained, .unknown: "retried minutes apart; `dead` after three attempts if others of the group are accepted"
+        case .unexplained, .unknown:
+            "retried minutes apart; `dead` after three attempts if others of the group are accepted"
         case .deferred: "deferred; spends no attempt"
         case .dead: "`dead`"
         }
@@ -192,7 +193,8 @@ enum DocumentationTables {
         case .unresponsive: "The connection was retired as unresponsive before the request was written. Sent again."
         case .noOtherConnection: "The request waits for another connection than those that did not answer it."
         case .discarded: "The gateway discarded the notification because of an earlier one. Sent again."
-        case .hungUp: "The gateway drops each connection at the first notification. It concerns the app and its credential."
+        case .hungUp:
+            "The gateway drops each connection at the first notification. It concerns the app and its credential."
         }
     }
 
@@ -287,7 +289,8 @@ enum DocumentationTables {
             "invalidTokens": keys.invalidTokens, "invalidTokenDetails": keys.invalidTokenDetails + ":<part>",
             "invalidTokenFacts": keys.invalidTokenFacts, "invalidTokenChanges": keys.invalidTokenChanges,
             "invalidTokenDivision": keys.invalidTokenDivision, "registrations": keys.registrations,
-            "throttledTokens": keys.throttledTokens, "appPaused": keys.appPaused("<app>"), "appResumed": keys.appResumed("<app>"),
+            "throttledTokens": keys.throttledTokens, "appPaused": keys.appPaused("<app>"),
+            "appResumed": keys.appResumed("<app>"),
             "appRate": keys.appRate("<app>"),
             "campaignRate": keys.campaignRate("<name>"), "fairRate": keys.fairRate("<key>"),
             "providerToken": keys.providerToken(team: "<team>", key: "<key>"), "audit": keys.audit,

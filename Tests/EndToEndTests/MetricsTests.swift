@@ -61,7 +61,9 @@ extension EndToEnd {
             func jobCount(_ outcome: String) -> Double? {
                 page.value("apns_worker_jobs_total", ["queue": "default", "outcome": outcome])
             }
-            #expect(jobCount("delivered") == 217 + Double(more) && jobCount("invalid_token") == 23 && jobCount("mixed") == 1)
+            #expect(
+                jobCount("delivered") == 217 + Double(more) && jobCount("invalid_token") == 23 && jobCount("mixed") == 1
+            )
             #expect(jobCount("retried") == retries && jobCount("dead") == 9)
             // The last failures are no retries.
             let claimed = Double(jobs.count + more) + retries - 4

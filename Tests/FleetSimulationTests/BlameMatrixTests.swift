@@ -12,7 +12,8 @@ struct BlameMatrixTests {
         var left: [(fault: Int, bad: Int, good: Int, campaign: Int, fleet: Int)] = []
         for fault in BlamePlan.Fault.main.indices {
             for bad in BlamePlan.Bad.allCases.indices {
-                left.append((fault, bad, (fault + bad) % 3, (fault / 3 + bad / 3 + bad) % 2, (fault + 2 * bad + bad / 3) % 3))
+                left.append(
+                    (fault, bad, (fault + bad) % 3, (fault / 3 + bad / 3 + bad) % 2, (fault + 2 * bad + bad / 3) % 3))
             }
         }
         return left.map { row in
@@ -39,7 +40,9 @@ struct BlameMatrixTests {
             let values = [
                 "\(plan.fault)", "\(plan.bad)", "\(plan.good)", "campaign \(plan.hasCampaign)", "\(plan.fleet)",
             ]
-            for one in values.indices { for other in values.indices where one < other { found.insert("\(values[one]) \(values[other])") } }
+            for one in values.indices {
+                for other in values.indices where one < other { found.insert("\(values[one]) \(values[other])") }
+            }
         }
         let sizes = [8, 6, 3, 2, 3]
         let all = sizes.indices.reduce(0) { sum, one in
@@ -56,14 +59,18 @@ struct BlameMatrixTests {
         print("\(plan): \(ContinuousClock.now - start) \(mistakes) \(run.counts)")
         if !mistakes.isEmpty {
             var last = ""
-            for r in run.records { let t = "\(r.scope) \(r.name.prefix(30)) \(r.state) \(r.reason)"; if t != last { print("  ", t, r.failures); last = t } }
+            for r in run.records {
+                let t = "\(r.scope) \(r.name.prefix(30)) \(r.state) \(r.reason)";
+                if t != last { print("  ", t, r.failures); last = t }
+            }
         }
         #expect(mistakes == [])
     }
 
     @Test(
         "An outage costs few requests, makes no dead letter, and ends soon.",
-        arguments: [.serviceUnavailable, .noReason, .silence, .badDeviceToken, .invalidProviderToken] as [BlamePlan.Fault])
+        arguments: [.serviceUnavailable, .noReason, .silence, .badDeviceToken, .invalidProviderToken]
+            as [BlamePlan.Fault])
     func outages(_ fault: BlamePlan.Fault) throws {
         let mistakes = try FleetSimulation.mistakes(.outage(fault), on: try SimulatedServer())
         #expect(mistakes == [])

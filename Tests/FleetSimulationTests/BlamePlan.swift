@@ -9,13 +9,16 @@ struct BlamePlan: CustomStringConvertible, Sendable {
     /// What happens to a bad notification.
     enum Fault: String, CaseIterable, Sendable {
         // Those whose scopes differ; see `BlameMatrixTests.pairs`.
-        case badDeviceToken, invalidProviderToken, serviceUnavailable, noReason, newReason, topicDisallowed, silence, cut
+        case badDeviceToken, invalidProviderToken, serviceUnavailable, noReason, newReason, topicDisallowed, silence,
+            cut
         // The others of docs/outcomes.md.
         case deviceTokenNotForTopic, unregistered, goneWithoutReason, throttled, tooLarge, badPayload, forbidden
-        case expiredProviderToken, tooManyTokenUpdates, internalServerError, badGateway, okOfAnother, refusedStream, goAway
+        case expiredProviderToken, tooManyTokenUpdates, internalServerError, badGateway, okOfAnother, refusedStream,
+            goAway
 
         static let main: [Fault] = [
-            .badDeviceToken, .invalidProviderToken, .serviceUnavailable, .noReason, .newReason, .topicDisallowed, .silence,
+            .badDeviceToken, .invalidProviderToken, .serviceUnavailable, .noReason, .newReason, .topicDisallowed,
+            .silence,
             .cut,
         ]
 
@@ -174,9 +177,13 @@ extension BlameRun {
         let (slow, isOutage) = (plan.limit, plan.outage != nil)
         let times = plan.outage?.times ?? 0..<0
         // After an outage, those that wait are sent within ten seconds.
-        let measured = delays.filter { !times.contains($0.at) && !(times.upperBound..<times.upperBound + 10_000).contains($0.at) }
+        let measured = delays.filter {
+            !times.contains($0.at) && !(times.upperBound..<times.upperBound + 10_000).contains($0.at)
+        }
         let late = measured.filter { $0.delay > slow ?? .max }
-        if !late.isEmpty { found.append("\(late.count) of \(goodCount) are late, by at most \(late.map(\.delay).max() ?? 0) ms") }
+        if !late.isEmpty {
+            found.append("\(late.count) of \(goodCount) are late, by at most \(late.map(\.delay).max() ?? 0) ms")
+        }
         if slow == 1000, waiting.count > 1 + goodCount / 50 { found.append("\(waiting.count) of \(goodCount) wait") }
         if notReady > 0, !isOutage { found.append("it was not ready \(notReady) times") }
         let ended = ["dead", "invalid_token", "expired"].filter { counts[$0] ?? 0 > 0 }
@@ -184,10 +191,13 @@ extension BlameRun {
         let vouched = plan.fault == .badDeviceToken && counts["invalid_token"] ?? 0 <= 16 * plan.fleet.lanes.count
         let wrong = Set(ended).subtracting(!isOutage ? plan.ends : vouched ? ["invalid_token"] : [])
         if !wrong.isEmpty { found.append("ended as \(wrong): \(counts)") }
-        if plan.hasCampaign, (counts["invalid_token"] ?? 0) > 16 * plan.fleet.lanes.count, plan.fault == .badDeviceToken {
+        if plan.hasCampaign, (counts["invalid_token"] ?? 0) > 16 * plan.fleet.lanes.count, plan.fault == .badDeviceToken
+        {
             found.append("\(counts["invalid_token"] ?? 0) tokens were marked")
         }
-        if plan.bad == .once, !isOutage, plan.endsSoon, plan.length >= 60_000, ended.isEmpty { found.append("the bad one does not end") }
+        if plan.bad == .once, !isOutage, plan.endsSoon, plan.length >= 60_000, ended.isEmpty {
+            found.append("the bad one does not end")
+        }
         if isOutage {
             let half = times.lowerBound + (times.upperBound - times.lowerBound) / 2
             let sent = requests.count { (half..<times.upperBound).contains($0) }
@@ -202,7 +212,8 @@ extension BlameRun {
 
 extension FleetSimulation {
     /// Returns what is wrong with a run of a plan.
-    static func mistakes(_ plan: BlamePlan, _ mutation: Mutation? = nil, on server: SimulatedServer) throws -> [String] {
+    static func mistakes(_ plan: BlamePlan, _ mutation: Mutation? = nil, on server: SimulatedServer) throws -> [String]
+    {
         try FleetSimulation(seed: 1, .init(mutation: mutation, plan: plan), on: server).runPlan().mistakes
     }
 }

@@ -136,7 +136,9 @@ extension Mutation {
     }
 
     /// The number of seeds of which one must detect it.
-    fileprivate var seedCount: UInt64 { [.constantStamp, .forgetsThrottles, .hidesThrottles].contains(self) ? 300 : 30 }
+    fileprivate var seedCount: UInt64 {
+        [.constantStamp, .forgetsThrottles, .hidesThrottles].contains(self) ? 300 : 30
+    }
 
     /// The steps of a run. A lane reclaims after 15 s without a gap, and must meet a lane that resumes at that moment;
     /// an app exceeds its rate if enough of its jobs wait.

@@ -106,9 +106,9 @@ enum Mutation: String, CaseIterable, Sendable {
         case .concludesFromFew: BlamePlan(.invalidProviderToken, .thirtyPerSecond)
         case .stopsWhatIsSlow: .outage(.serviceUnavailable)
         case .retriesAreWitnesses: BlamePlan(.serviceUnavailable, .thousand, length: 60_000)
-        case .hidesCampaigns: BlamePlan(.invalidProviderToken, .thirtyPerSecond, beside: .perMinute, hasCampaign: true)
-        case .claimsFailedFirst: BlamePlan(.internalServerError, .thousand, hasCampaign: true, streams: 20)
-        case .everyFailureSpends: .outage(.serviceUnavailable, good: .perMinute)
+        case .hidesCampaigns: BlamePlan(.invalidProviderToken, .thousand, hasCampaign: true, streams: 20)
+        case .claimsFailedFirst: BlamePlan(.throttled, .thirtyPerSecond, streams: 3)
+        case .everyFailureSpends: BlamePlan(.serviceUnavailable, .once, length: 60_000)
         case .noFailureSpends: BlamePlan(.invalidProviderToken, .once, length: 60_000)
         default: nil
         }
@@ -118,7 +118,8 @@ enum Mutation: String, CaseIterable, Sendable {
     func change(_ scopes: Scopes) {
         switch self {
         case .slowedByHalf: for kind in scopes.rules.indices { scopes.rules[kind].share = 2 }
-        case .concludesFromFew: for kind in scopes.rules.indices { scopes.rules[kind].fewest = 2; scopes.rules[kind].share = 2 }
+        case .concludesFromFew:
+            for kind in scopes.rules.indices { scopes.rules[kind].fewest = 2; scopes.rules[kind].share = 2 }
         case .stopsWhatIsSlow:
             for kind in scopes.rules.indices { scopes.rules[kind].first = 3_600_000 }
         default: break
@@ -177,7 +178,10 @@ enum Mutation: String, CaseIterable, Sendable {
         case .trustsOldFilters: ("for _, tokens in ipairs(ARGV) do", "for _, tokens in ipairs({}) do")
         case .everyFailureSpends: ("local spends = kind == 'always'", "local spends = true")
         case .noFailureSpends:
-            ("local attempt = (members.attempt or 1) + (spends and 1 or 0)", "spends = false local attempt = members.attempt or 1")
+            (
+                "local attempt = (members.attempt or 1) + (spends and 1 or 0)",
+                "spends = false local attempt = members.attempt or 1"
+            )
         case .claimsFailedFirst:
             ("math.max(math.floor((capacity + eighth) / 8), capacity - fresh_waiting - due_waiting)", "capacity")
         case .slowedByHalf, .concludesFromFew, .stopsWhatIsSlow, .retriesAreWitnesses, .hidesCampaigns:

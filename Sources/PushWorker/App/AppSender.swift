@@ -142,7 +142,8 @@ final class AppSender: GatewayDelegate {
     /// True while the app, its credential or its endpoint is slow or silent, so that only probes go.
     private var isSlow: Bool {
         guard !scopes.isQuiet else { return false }
-        let credential = credentialScopes.indices.contains(credential.keyIndex) ? credentialScopes[credential.keyIndex] : -1
+        let credential =
+            credentialScopes.indices.contains(credential.keyIndex) ? credentialScopes[credential.keyIndex] : -1
         return [scope, credential, endpointScope].contains { $0 >= 0 && scopes[$0].fresh.isSlow }
             || scopes.isSilent(endpointScope)
     }
@@ -854,7 +855,8 @@ final class AppSender: GatewayDelegate {
         guard !line.ready.isEmpty else { return }
         gate.recordConnection(isUsable: isConnected, now: now)
         switch gate.obstacle(now: now) {
-        case nil: scopes.isQuiet ? dispatchReady(now: now) : isSlow ? dispatchProbes(now: now) : dispatchAround(now: now)
+        case nil:
+            scopes.isQuiet ? dispatchReady(now: now) : isSlow ? dispatchProbes(now: now) : dispatchAround(now: now)
         case .noConnection: transport.requestCapacity()
         case .paused, .blocked, .scope: break
         }
@@ -1085,7 +1087,8 @@ final class AppSender: GatewayDelegate {
     private func recordProbe(_ flight: FlightID) {
         let id = inFlight[flight].job
         inFlight[flight].probed = scopes.recordSubmission(
-            at: place(of: id), isFresh: lane.jobs[id].isFresh && !inFlight[flight].hasFailed, now: lane.now.milliseconds)
+            at: place(of: id), isFresh: lane.jobs[id].isFresh && !inFlight[flight].hasFailed, now: lane.now.milliseconds
+        )
     }
 
     /// Recreates a notification that was removed from the line, or ends it.
@@ -1227,7 +1230,9 @@ final class AppSender: GatewayDelegate {
         let now = lane.metrics.milliseconds
         var bearing = Bearing(verdict)
         // A connection that was refused again is a credential that is refused.
-        if case .retireConnection(let reason) = verdict, finding == .none { bearing = Bearing(.refused(reason: reason)) }
+        if case .retireConnection(let reason) = verdict, finding == .none {
+            bearing = Bearing(.refused(reason: reason))
+        }
         // Another connection or key shows whether it concerns more than that.
         if finding == .secondTry { bearing.concerns = [] }
         let wasSlow = place.credential >= 0 && scopes[place.credential].fresh.isSlow
@@ -1252,7 +1257,8 @@ final class AppSender: GatewayDelegate {
         of attempt: Attempt, _ finding: Disposition.Finding, _ place: ScopePlace
     ) -> Disposition.Facts {
         let (id, entry) = (attempt.id, inFlight[attempt.flight])
-        let isKeyProved = place.credential >= 0 && scopes[place.credential].fresh.provedAt > lane.metrics.milliseconds - 10_000
+        let isKeyProved =
+            place.credential >= 0 && scopes[place.credential].fresh.provedAt > lane.metrics.milliseconds - 10_000
         return Disposition.Facts(
             job: attempt.job, policy: lane.configuration.retry, jitter: lane.jitter, now: ledger.queue(of: id).now,
             firstSeen: lane.jobs[id].firstSeen,
@@ -1467,8 +1473,7 @@ final class AppSender: GatewayDelegate {
                 .error, "unknown_reason",
                 "unknown reason from APNs; its notifications are tried up to three times",
                 kind: "unknown reason \(name) \(reason.code.text)",
-                metadata: logMetadata.merging(["reason": "\(reason.code.text)", "status": "\(attempt.status ?? 0)"])
-                {
+                metadata: logMetadata.merging(["reason": "\(reason.code.text)", "status": "\(attempt.status ?? 0)"]) {
                     $1
                 })
         default: break

@@ -103,7 +103,9 @@ final class ScopeRegister {
         {
             (kind, name) = (.job, job)
         }
-        let since = failing?.since ?? (scope.fresh.isSlow ? scope.fresh.slowSince : scope.retries.slowSince)
+        let since =
+            failing?.since ?? scopes.silentSince(id)
+            ?? (scope.fresh.isSlow ? scope.fresh.slowSince : scope.retries.slowSince)
         return ScopeRecord(
             kind, name, state, app: app, reason: failing?.reason ?? Reason.Own.noAnswer.rawValue,
             status: failing?.status, failures: failing?.count ?? 0, since: since + offset, jobs: failing?.jobs ?? [],

@@ -73,6 +73,8 @@ final class Scopes {
     static let dueInterval: Int64 = 10
     /// The first and the longest time for which such jobs are deferred.
     static let setAside: ClosedRange<Int64> = 1000...300_000
+    /// The least time without a probe after which a silence may have ended.
+    static let silentPatience: Int64 = 15_000
     /// The interval of probes while nothing is answered.
     static let silentInterval: Int64 = 5000
 
@@ -129,8 +131,15 @@ final class Scopes {
     private(set) var scopes: [Scope] = []
     /// The scopes that are slow, in order of the time at which they became so.
     private(set) var slow: [ScopeID] = []
-    /// The endpoints at which requests wait for long and nothing is answered, and the time of the next probe.
-    private var silent: [ScopeID: Int64] = [:]
+    /// The endpoints at which requests wait for long and nothing is answered.
+    private var silent: [ScopeID: Silence] = [:]
+
+    private struct Silence {
+        let since: Int64
+        /// The time of the next probe, and of the last one.
+        var next, probedAt: Int64
+    }
+
     private var changes: [Change] = []
     /// The narrow scopes that were forgotten, for reuse.
     private var free: [ScopeID] = []
@@ -217,7 +226,9 @@ final class Scopes {
     func resetGroups(of app: ScopeID) {
         for index in scopes.indices where scopes[index].usedAt >= 0 {
             let scope = scopes[index]
-            guard scope.kind == .group && scope.parent == app || scope.kind == .job && scopes[Int(scope.parent)].parent == app
+            guard
+                scope.kind == .group && scope.parent == app
+                    || scope.kind == .job && scopes[Int(scope.parent)].parent == app
             else { continue }
             scopes[index].acceptedOfCampaigns = 0
             scopes[index].acceptedOfCampaignsAt = Int64.min / 2
@@ -298,7 +309,8 @@ final class Scopes {
             case .group where scopes[Int(place.group)].hasFewAt >= now - Measure.life: return false
             case .group: return scope.kind != .job || scope.parent != place.group || scope.fresh.isSlow
             case .app: return scope.kind != .group || scope.parent != place.app || scope.fresh.isSlow
-            case .credential, .endpoint: return scope.kind != .group || scope.fresh.isSlow || !shares(scope, place, kind)
+            case .credential, .endpoint:
+                return scope.kind != .group || scope.fresh.isSlow || !shares(scope, place, kind)
             }
         }
     }
@@ -356,7 +368,7 @@ final class Scopes {
     /// Records that a request has waited long and nothing was answered since it was sent.
     func recordSilence(of endpoint: ScopeID, now: Int64) {
         guard silent[endpoint] == nil else { return }
-        silent[endpoint] = now
+        silent[endpoint] = Silence(since: now, next: now, probedAt: now)
         isQuiet = false
         changes.append(Change(scope: endpoint, isSlow: true))
     }
@@ -369,9 +381,12 @@ final class Scopes {
 
     func isSilent(_ endpoint: ScopeID) -> Bool { silent[endpoint] != nil }
 
-    /// True if no notification has come for long that could show whether the silence has ended.
+    func silentSince(_ endpoint: ScopeID) -> Int64? { silent[endpoint]?.since }
+
+    /// True if no notification has come for so long that another lane may have those that were set aside. They return
+    /// after half the time for which the silence had lasted.
     func isIdleSilence(_ endpoint: ScopeID, now: Int64) -> Bool {
-        silent[endpoint].map { now - $0 >= Self.memory } ?? false
+        silent[endpoint].map { now - $0.probedAt >= max(Self.silentPatience, $0.probedAt - $0.since) } ?? false
     }
 
     // MARK: Decisions
@@ -404,8 +419,8 @@ final class Scopes {
             }
             decision = .probe
         }
-        if let next = silent[place.endpoint] {
-            guard now >= next else { return .wait(.endpoint) }
+        if let silence = silent[place.endpoint] {
+            guard now >= silence.next else { return .wait(.endpoint) }
             decision = .probe
         }
         return decision
@@ -427,7 +442,10 @@ final class Scopes {
                 scopes[id].retries.recordSent(now: now, rules[kind.rawValue])
             }
         }
-        if silent[place.endpoint] != nil { silent[place.endpoint] = now + Self.silentInterval }
+        if silent[place.endpoint] != nil {
+            silent[place.endpoint]?.next = now + Self.silentInterval
+            silent[place.endpoint]?.probedAt = now
+        }
         return probed
     }
 
@@ -463,7 +481,9 @@ final class Scopes {
             place[kind] >= 0 && scopes[Int(place[kind])].fresh.isSlow
         }
         func isSlow(_ index: Int) -> Bool {
-            [candidates[index].place.job, candidates[index].place.group].contains { $0 >= 0 && scopes[Int($0)].fresh.isSlow }
+            [candidates[index].place.job, candidates[index].place.group].contains {
+                $0 >= 0 && scopes[Int($0)].fresh.isSlow
+            }
         }
         guard isWideSlow || isSlow(oldest) || silent[place.endpoint] != nil else { return (oldest, false) }
         takesNewest.toggle()
@@ -481,7 +501,7 @@ final class Scopes {
     /// - Parameter share: a random number from 0 to 1, evenly distributed.
     func setAside(_ id: ScopeID, now: Int64, share: Double) -> Int64 {
         let scope = scopes[Int(id)]
-        let since = scope.fresh.isSlow ? scope.fresh.slowSince : scope.retries.slowSince
+        let since = silent[id]?.since ?? (scope.fresh.isSlow ? scope.fresh.slowSince : scope.retries.slowSince)
         let longest = min(max((now - since) / 2, Self.setAside.lowerBound), Self.setAside.upperBound)
         let earliest = now + longest / 2 + Int64(Double(longest / 2) * share)
         scopes[Int(id)].usedAt = now
@@ -492,7 +512,7 @@ final class Scopes {
     /// The time at which a probe could go next, if that is known.
     func nextProbe(after now: Int64) -> Int64? {
         var times = slow.flatMap { [self[$0].fresh.nextProbe, self[$0].retries.nextProbe] }.compactMap(\.self)
-        times += silent.values
+        times += silent.values.map(\.next)
         return times.filter { $0 > now }.min()
     }
 
@@ -507,7 +527,7 @@ final class Scopes {
             scopes[index].fresh.probeNow(now: now)
             scopes[index].retries.probeNow(now: now)
         }
-        if silent[member.endpoint] != nil { silent[member.endpoint] = now }
+        silent[member.endpoint]?.next = now
     }
 
     /// Forgets slow scopes that have had no jobs for long. Called about once per second.

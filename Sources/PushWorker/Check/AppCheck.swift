@@ -2,8 +2,8 @@ import APNS
 import LegacyAPNS
 import Logging
 import NIOCore
-import PushQueue
 import NIOPosix
+import PushQueue
 import Sockets
 
 /// Tries an app's credential and endpoint in the way a worker uses them.

@@ -162,7 +162,8 @@ final class Ledger {
         for token in tokens {
             results.append(
                 result(
-                    .dead, Reason(.attemptsExhausted), status: status, of: job, id, to: token, wasSent: true, uniqueID: nil))
+                    .dead, Reason(.attemptsExhausted), status: status, of: job, id, to: token, wasSent: true,
+                    uniqueID: nil))
         }
         return results
     }

@@ -26,13 +26,15 @@ struct QueueKeysTests {
         let keys = SharedKeys(prefix: "push")
         let names = [
             keys.invalidTokens, keys.invalidTokenDetails, keys.invalidTokenFacts, keys.registrations,
-            keys.throttledTokens, keys.appPaused("a{b}"), keys.appResumed("a{b}"), keys.appRate("a}b"), keys.providerToken(team: "T", key: "K"),
+            keys.throttledTokens, keys.appPaused("a{b}"), keys.appResumed("a{b}"), keys.appRate("a}b"),
+            keys.providerToken(team: "T", key: "K"),
         ]
         #expect(
             names == [
                 "push:{shared}:invalid-tokens", "push:{shared}:invalid-tokens:details",
                 "push:{shared}:invalid-tokens:facts", "push:{shared}:registrations", "push:{shared}:throttled-tokens",
-                "push:{shared}:apps:a{b}:paused", "push:{shared}:apps:a{b}:resumed", "push:{shared}:apps:a}b:rate", "push:{shared}:provider-token:T:K",
+                "push:{shared}:apps:a{b}:paused", "push:{shared}:apps:a{b}:resumed", "push:{shared}:apps:a}b:rate",
+                "push:{shared}:provider-token:T:K",
             ])
         #expect(Set(names.map(RedisHashSlot.of)).count == 1)
         let refusal = #expect(throws: QueueKeys.Invalid.self) { try QueueKeys(queue: "shared") }

@@ -28,7 +28,8 @@ struct BearingTests {
         case .topicDisallowed, .topicMismatch, .badTopic, .missingTopic: Bearing(proves: .endpoint, concerns: .app)
         case .tooManyRequests, .badChannelID, .badCollapseID, .badExpirationDate, .badMessageID, .badPriority, .badPath,
             .badRequestParams, .badRequestPayload, .cannotCreateChannelConfig, .channelNotRegistered, .duplicateHeaders,
-            .invalidPushType, .methodNotAllowed, .missingChannelID, .missingDeviceToken, .missingPushType, .payloadEmpty,
+            .invalidPushType, .methodNotAllowed, .missingChannelID, .missingDeviceToken, .missingPushType,
+            .payloadEmpty,
             .payloadTooLarge:
             notification
         }
@@ -65,7 +66,9 @@ struct BearingTests {
                 == Bearing(proves: [], concerns: [.job, .group, .app, .endpoint]))
     }
 
-    @Test("What another server may have answered never concerns the credential.", arguments: [302, 400, 401, 403, 404, 407, 410, 429])
+    @Test(
+        "An answer of perhaps another server never concerns the credential.",
+        arguments: [302, 400, 401, 403, 404, 407, 410, 429])
     func unexplained(status: Int) {
         #expect(Self.bearing(status) == Bearing(proves: [], concerns: [.job, .group, .app, .endpoint]))
     }
@@ -76,7 +79,7 @@ struct BearingTests {
             Self.bearing(status, text: "QuiteNew") == Bearing(proves: .endpoint, concerns: [.job, .group, .app]))
     }
 
-    @Test("A 413 without a reason concerns nobody else.")
+    @Test("A 413 without a reason concerns no other notification.")
     func tooLarge() { #expect(Self.bearing(413) == .nothing) }
 
     @Test("A server error proves nothing, whatever its reason.", arguments: [500, 502, 503, 504, 599])
@@ -85,7 +88,7 @@ struct BearingTests {
         #expect(Self.bearing(status, text: "QuiteNew") == Self.server)
     }
 
-    @Test("What a connection did to many concerns none of them.")
+    @Test("A connection that many requests lost concerns none of them.")
     func connections() {
         let many: [RequestResult] = [
             .notProcessed(.goingAway(reason: nil)), .notProcessed(.refusedStream), .uncertain(.lostWithOthers("cut")),

@@ -78,7 +78,8 @@ struct BlameTests {
         Scene(
             "B8: 30 server errors, and a good push every 20 s", good: 0.05, seconds: 120,
             answer: refusal(.serviceUnavailable), bad: once(30, alert)),
-        Scene("B9: 5 silent jobs, and a good push every 20 s", good: 0.05, seconds: 120, answer: nil, bad: once(5, alert)),
+        Scene(
+            "B9: 5 silent jobs, and a good push every 20 s", good: 0.05, seconds: 120, answer: nil, bad: once(5, alert)),
         Scene(
             "30 server errors per second", answer: refusal(.internalServerError), bad: each(20, alert)),
         Scene(

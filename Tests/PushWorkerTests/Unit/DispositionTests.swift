@@ -96,11 +96,13 @@ struct DispositionTests {
             "A token that is held again is tried ten minutes later", suspect,
             Disposition(.postpone(.retried, "BadDeviceToken", .milliseconds(630_000), .always)), attempt: 2
         ) { $0.finding = .badToken(.held) },
-        Row("A token that is held three times is a dead letter, and not marked", suspect, dead(heldReason), attempt: 3) {
+        Row("A token that is held three times is a dead letter, and not marked", suspect, dead(heldReason), attempt: 3)
+        {
             $0.finding = .badToken(.held)
         },
         Row(
-            "If nothing is accepted, a bad token is tried again much later", suspect, retried("BadDeviceToken", 120_000),
+            "If nothing is accepted, a bad token is tried again much later", suspect,
+            retried("BadDeviceToken", 120_000),
             attempt: 9
         ) { $0.finding = .badToken(.configuration) },
 
@@ -172,7 +174,8 @@ struct DispositionTests {
             resent("TooManyProviderTokenUpdates")
         ) { $0.finding = .connectionRetired },
         Row(
-            "A second refused connection is a refused credential", .retireConnection(reason: "TooManyProviderTokenUpdates"),
+            "A second refused connection is a refused credential",
+            .retireConnection(reason: "TooManyProviderTokenUpdates"),
             retried("TooManyProviderTokenUpdates", 500)),
         Row(
             "A refused credential is tried again at once on a connection of its own", refusedKey,

@@ -108,7 +108,10 @@ struct ScopesLab {
                 due = (first, group)
             }
             let candidates = fresh.filter { !$0.value.isEmpty }.map { group, queue in
-                (group, Scopes.Candidate(place: place(group), oldest: queue.first?.at ?? 0, newest: queue.last?.at ?? 0))
+                (
+                    group,
+                    Scopes.Candidate(place: place(group), oldest: queue.first?.at ?? 0, newest: queue.last?.at ?? 0)
+                )
             }
             let chosen: (index: Int, newest: Bool)?
             if due != nil, turn % 8 == 0 {
@@ -116,7 +119,9 @@ struct ScopesLab {
             } else if hasRule {
                 chosen = scopes.choose(candidates.map(\.1), now: now)
             } else {
-                chosen = candidates.indices.min { candidates[$0].1.oldest < candidates[$1].1.oldest }.map { ($0, false) }
+                chosen = candidates.indices.min { candidates[$0].1.oldest < candidates[$1].1.oldest }.map {
+                    ($0, false)
+                }
             }
             if let chosen {
                 let group = candidates[chosen.index].0

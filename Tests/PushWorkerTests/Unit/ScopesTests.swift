@@ -90,7 +90,8 @@ struct ScopesTests {
             maximum: 62_500, rate: 4, back: 2000
         ) { Lab.mix(1000, until: 110_000, bad: 0) },
         Scene(
-            "1,000/s with 5 % bad, outage", end: 115_000, outage: 30_000..<90_000, p99: 61_000, maximum: 63_600, rate: 4,
+            "1,000/s with 5 % bad, outage", end: 115_000, outage: 30_000..<90_000, p99: 61_000, maximum: 63_600,
+            rate: 4,
             back: 2000
         ) { Lab.mix(1000, until: 110_000, bad: 0.05) },
         Scene(
@@ -102,13 +103,16 @@ struct ScopesTests {
             rate: 4, back: 20_200
         ) { Lab.together(Lab.steady(8, until: 150_000), Lab.steady(100, until: 150_000, isBad: true)) },
         Scene(
-            "8/s, outage of 60 s", end: 115_000, outage: 30_000..<90_000, p99: 60_500, maximum: 68_000, rate: 7, back: 2000
+            "8/s, outage of 60 s", end: 115_000, outage: 30_000..<90_000, p99: 60_500, maximum: 68_000, rate: 7,
+            back: 2000
         ) { Lab.steady(8, until: 110_000) },
         Scene(
-            "2/s, outage of 60 s", end: 115_000, outage: 30_000..<90_000, p99: 61_000, maximum: 83_000, rate: 4, back: 2000
+            "2/s, outage of 60 s", end: 115_000, outage: 30_000..<90_000, p99: 61_000, maximum: 83_000, rate: 4,
+            back: 2000
         ) { Lab.steady(2, until: 110_000) },
         Scene(
-            "a restart in an outage, 20,000 retries", end: 100_000, outage: 0..<40_000, retriesLeft: 20_000, p99: 45_000,
+            "a restart in an outage, 20,000 retries", end: 100_000, outage: 0..<40_000, retriesLeft: 20_000,
+            p99: 45_000,
             maximum: 68_500, rate: 2
         ) { [] },
         Scene("8/s, outage from the start", end: 65_000, outage: 0..<40_000, p99: 41_000, maximum: 46_000, rate: 4) {
@@ -162,7 +166,9 @@ struct ScopesTests {
         #expect(measure.fail(60))
     }
 
-    @Test("A scope with one proof in fifty answers is not slow, with one in fifty-one it is.", arguments: [(98, false), (99, true)])
+    @Test(
+        "A scope with one proof in fifty answers is not slow, with one in fifty-one it is.",
+        arguments: [(98, false), (99, true)])
     func share(_ failures: Int, _ expected: Bool) {
         let measure = Measured()
         for index in 0..<failures {
@@ -298,7 +304,7 @@ struct ScopesTests {
         func isSlow(_ id: ScopeID) -> Bool { scopes[id].fresh.isSlow }
     }
 
-    @Test("A slow group is no witness against its app, but all slow groups are.")
+    @Test("A slow group does not witness against its app, but all slow groups do.")
     func witnesses() {
         let fleet = Fleet()
         let (bad, good) = (fleet.place(), fleet.place())
@@ -336,7 +342,7 @@ struct ScopesTests {
         #expect(fleet.scopes.decide(places[1], isFresh: true, now: 5000) == .probe)
     }
 
-    @Test("A retry that fails is no witness, and one that is accepted is a proof.")
+    @Test("A retry that fails does not count, and one that is accepted is a proof.")
     func retries() {
         let fleet = Fleet()
         let place = fleet.place()
