@@ -27,8 +27,7 @@ struct BlameMatrixTests {
     /// Each fault in its extremes.
     static let extremes = BlamePlan.Fault.allCases.flatMap { fault in
         [
-            BlamePlan(fault, .once), BlamePlan(fault, .fivePercent),
-            BlamePlan(fault, .thousand, hasCampaign: true, .workers),
+            BlamePlan(fault, .once), BlamePlan(fault, .thousand, hasCampaign: true, .workers),
             BlamePlan(fault, .tenThousandTokens),
         ]
     }

@@ -104,7 +104,7 @@ struct BlamePlan: CustomStringConvertible, Sendable {
     /// The worker that a proxy refuses, counted from 0.
     var refusedWorker: Int?
     /// The length of the run, in milliseconds.
-    var length: Int64 = 30_000
+    var length: Int64 = 20_000
     /// The maximum number of requests in flight of a lane.
     var streams = 2000
 

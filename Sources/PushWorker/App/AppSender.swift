@@ -52,8 +52,8 @@ final class AppSender: GatewayDelegate {
     private var refused: (newest: Int, at: NIODeadline)?
     /// The time at which a second try was last made on a connection of its own.
     private var triedAgainAt = NIODeadline.distantPast
-    /// The time of the first job since the last proof of the endpoint and the credential, and of the last job.
-    private var (unprovedSince, lastWork): (Int64, Int64) = (Int64.min / 2, Int64.min / 2)
+    /// The time of the first job since the last proof of the endpoint and the credential.
+    private var unprovedSince = Int64.min / 2
 
     init(
         _ configuration: AppConfiguration, id: AppID, transport: any Transport, lane: LaneContext, ledger: Ledger,
@@ -265,9 +265,9 @@ final class AppSender: GatewayDelegate {
         // A lane that ends closes its connections.
         if !isConnected, lane.isWorking { return "the app \(name) has no connection to APNs" }
         let now = lane.now.milliseconds
-        guard gate.pause == nil, unprovedSince > provedAt, now - unprovedSince >= Self.longestUnproved,
-            now - lastWork < 2 * Self.longestUnproved || isSlow
-        else { return nil }
+        guard gate.pause == nil, isSlow, unprovedSince > provedAt, now - unprovedSince >= Self.longestUnproved else {
+            return nil
+        }
         let reason = [endpointScope, scope].lazy.compactMap { [scopes] in scopes[$0].failing?.reason }.first
         return scopes.isSilent(endpointScope) || reason == nil
             ? "the app \(name) gets no answers from APNs" : "APNs accepts nothing of the app \(name): \(reason ?? "")"
@@ -282,9 +282,9 @@ final class AppSender: GatewayDelegate {
 
     /// Records that there is a job to send.
     private func recordWork(now: NIODeadline) {
-        lastWork = now.milliseconds
-        for id in [scope, endpointScope] + credentialScopes { scopes.recordUse(id, now: lastWork) }
-        if unprovedSince <= provedAt { unprovedSince = lastWork }
+        let now = now.milliseconds
+        for id in [scope, endpointScope] + credentialScopes { scopes.recordUse(id, now: now) }
+        if unprovedSince <= provedAt { unprovedSince = now }
     }
 
     /// The app's part of the lane's heartbeat.

@@ -300,10 +300,6 @@ struct ProblemTests {
                 "let the quiet workers work, or start another; `apns-worker quiet --all --undo` does the former"
             ),
             (
-                "unanswered", [.check],
-                "check the proxy, load balancer or firewall in front of it, and Apple's status page; `apns-worker check` tests each step"
-            ),
-            (
                 "spring", [.showCampaign("spring"), .resumeCampaign("spring"), .cancelCampaign("spring")],
                 "`apns-worker campaign show spring` has the numbers; `apns-worker campaign resume spring` continues; `apns-worker campaign cancel spring` ends it"
             ),

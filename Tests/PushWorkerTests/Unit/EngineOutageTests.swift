@@ -81,39 +81,6 @@ struct EngineOutageTests {
         #expect(scene.queue.stats["deferred:EndpointUnavailable"] ?? 0 > 10 && scene.queue.dead.isEmpty)
     }
 
-    @Test("spends attempts on server errors only when a job without expiration is a day old", arguments: [1, 23, 25])
-    func budget(hours: Int64) throws {
-        let enqueued = EngineScene.time(scene.loop.now) / 1000 - hours * 3600
-        let later = EngineScene.time(scene.loop.now) / 1000 + 3600
-        scene.pushOne(token: "ab", #""alert":"x","enqueued_at":\#(enqueued)"#)
-        scene.answer(.internalServerError)
-        scene.pushOne(token: "cd", #""alert":"x","enqueued_at":\#(enqueued),"expiration":\#(later)"#)
-        scene.finish(.internalServerError)
-        #expect(scene.stats == ["retried": 2])
-        let attempts = scene.queue.postponed.map { $0.body.contains(#""attempt":2"#) }
-        #expect(attempts == [hours >= 24, false])
-    }
-
-    @Test("spends attempts after a day on a job with a future time, but not before its expiration")
-    func budgetBounds() throws {
-        let cases: [(String, Int?, Bool)] = [
-            (#""alert":"x","enqueued_at":4000000000"#, nil, true), (#""alert":"x""#, 3 * 86_400, false),
-            (#""alert":"x","expiration":4000000000"#, nil, false), (#""alert":"x""#, nil, true),
-        ]
-        for (members, expiration, spends) in cases {
-            let scene = try EngineScene { $0.apps[0].expiration = expiration }
-            scene.pushOne(token: "ab", members)
-            scene.finish(.internalServerError)
-            let wrapped = try #require(scene.queue.postponed.first?.body)
-            let seen = try #require(wrapped.firstMatch(of: /"enqueued":(\d+)/))
-            let dayEarlier = try #require(Int64(seen.1)) - 25 * 3_600_000
-            scene.push(wrapped.replacing(seen.0, with: #""enqueued":\#(dayEarlier)"#))
-            scene.finish(.internalServerError)
-            let last = try #require(scene.queue.postponed.last?.body)
-            #expect(last.contains(#""attempt":\#(spends ? 2 : 1)"#), "\(members): \(last)")
-        }
-    }
-
     @Test("is not disturbed by failures between answers")
     func occasional() throws {
         for number in 0..<60 {

@@ -43,6 +43,8 @@ struct LogKeyTests {
             // The outcome of a notification, or `retried` or `deferred`. The cause is an attempt's last failure, the
             // detail explains the reason, and the rule is one of Apple's requirements.
             "outcome reason cause detail rule status apns_id apns_unique_id attempt",
+            // A scope that is slow: its kind and name, and the notifications of others that were delivered meanwhile.
+            "scope name others_delivered",
             // Addresses: of APNs and collectors, of Redis without its password, of ports of programs, and of pages.
             "endpoint redis server apps lanes host port apns control gateway feedback inbox address",
             // The names of settings; an operator's action, its object and the operator; the name of a login.
