@@ -159,6 +159,12 @@ extension BlamePlan {
         }
     }
 
+    /// True if a record names the campaign of the bad ones.
+    var isCulpritNamed: Bool {
+        let concerns: Set<Fault> = [.invalidProviderToken, .forbidden, .serviceUnavailable, .noReason, .newReason]
+        return hasCampaign && bad == .thousand && concerns.contains(fault)
+    }
+
     /// True if a bad notification ends within a minute, if it is one of many.
     var endsSoon: Bool {
         switch fault {
@@ -194,6 +200,9 @@ extension BlameRun {
         if plan.hasCampaign, (counts["invalid_token"] ?? 0) > 16 * plan.fleet.lanes.count, plan.fault == .badDeviceToken
         {
             found.append("\(counts["invalid_token"] ?? 0) tokens were marked")
+        }
+        if plan.isCulpritNamed, !records.contains(where: { $0.name == "bad" && $0.state == .slow }) {
+            found.append("the campaign is not named")
         }
         if plan.bad == .once, !isOutage, plan.endsSoon, plan.length >= 60_000, ended.isEmpty {
             found.append("the bad one does not end")

@@ -107,7 +107,7 @@ enum Mutation: String, CaseIterable, Sendable {
         case .stopsWhatIsSlow: .outage(.serviceUnavailable)
         case .retriesAreWitnesses: BlamePlan(.serviceUnavailable, .thousand, length: 60_000)
         case .hidesCampaigns: BlamePlan(.invalidProviderToken, .thousand, hasCampaign: true, streams: 20)
-        case .claimsFailedFirst: BlamePlan(.throttled, .thirtyPerSecond, streams: 3)
+        case .claimsFailedFirst: BlamePlan(.throttled, .thirtyPerSecond, streams: 6)
         case .everyFailureSpends: BlamePlan(.serviceUnavailable, .once, length: 60_000)
         case .noFailureSpends: BlamePlan(.invalidProviderToken, .once, length: 60_000)
         default: nil
@@ -176,7 +176,11 @@ enum Mutation: String, CaseIterable, Sendable {
         case .sharesNoProviderToken: ("if is_good and stored_at ~= tonumber(refused) then", "if false then")
         case .countsMinutesAgain: ("if minutes and (settled > 0 or lost == 0) then", "if minutes then")
         case .trustsOldFilters: ("for _, tokens in ipairs(ARGV) do", "for _, tokens in ipairs({}) do")
-        case .everyFailureSpends: ("local spends = kind == 'always'", "local spends = true")
+        case .everyFailureSpends:
+            (
+                "local attempt = (members.attempt or 1) + (spends and 1 or 0)",
+                "spends = true local attempt = (members.attempt or 1) + 1"
+            )
         case .noFailureSpends:
             (
                 "local attempt = (members.attempt or 1) + (spends and 1 or 0)",

@@ -54,6 +54,8 @@ final class AppSender: GatewayDelegate {
     private var triedAgainAt = NIODeadline.distantPast
     /// The time of the first job since the last proof of the endpoint and the credential.
     private var unprovedSince = Int64.min / 2
+    /// The time of the last recorded job.
+    private var workedAt = Int64.min / 2
 
     init(
         _ configuration: AppConfiguration, id: AppID, transport: any Transport, lane: LaneContext, ledger: Ledger,
@@ -280,9 +282,14 @@ final class AppSender: GatewayDelegate {
         return min(endpoint, scopes[credentialScopes[credential.keyIndex]].fresh.provedAt)
     }
 
+    /// The minimum interval at which jobs are recorded; each need not be.
+    private static let workInterval: Int64 = 100
+
     /// Records that there is a job to send.
     private func recordWork(now: NIODeadline) {
         let now = now.milliseconds
+        guard now - workedAt >= Self.workInterval else { return }
+        workedAt = now
         for id in [scope, endpointScope] + credentialScopes { scopes.recordUse(id, now: now) }
         if unprovedSince <= provedAt { unprovedSince = now }
     }

@@ -332,8 +332,8 @@ final class FakeQueue: QueueStore {
     var handsBack = false
     /// The results of reservations; without any, reservations are granted.
     var reservations: [ReservationResult] = []
-    /// True if, by the counters of Redis, other notifications of each group were delivered since any failure.
-    var othersWereDelivered = false
+    /// The numbers of deliveries when a job last failed, by the job.
+    private var seenDeliveries: [String: Int] = [:]
     /// The commands of operators.
     var commands = JobCommands()
     /// The configurations of other workers.
@@ -535,14 +535,16 @@ final class FakeQueue: QueueStore {
         return lost
     }
 
-    /// Applies a failure, see `parts/attempts.lua`. Instead of counters, it has ``othersWereDelivered``.
+    /// Applies a failure, see `parts/attempts.lua`. All jobs are of one group.
     private func fail(
         _ body: String, _ rule: String, _ reason: String, _ number: Int, _ due: String, _ head: String,
         _ original: (start: Int, length: Int), _ members: String, _ count: (String, Int) -> Void
     ) {
         let parts = rule.split(separator: " ")
         let envelope = Envelope.read(ByteBuffer(string: body))
-        let spends = parts[0] == "always" || parts[0] == "own" && othersWereDelivered && envelope.error != nil
+        let delivered = stats["delivered"] ?? 0
+        let before = seenDeliveries.updateValue(delivered, forKey: Self.part(original, of: body))
+        let spends = parts[0] == "always" || parts[0] == "own" && delivered > before ?? delivered
         let attempt = envelope.attempt + (spends ? 1 : 0)
         if spends, parts[0] != "always", attempt > Int(parts[1]) ?? 0 {
             dead.append(("AttemptsExhausted", members))
