@@ -6,7 +6,7 @@ import unittest
 
 from selenium.webdriver.common.keys import Keys
 
-from scene import eventually, notifications, send_json, token
+from scene import eventually, send_json, token
 from test_pages import Live, job
 
 DEAD, CANCELLED, INVALID = "push:{default}:dead", "push:{default}:cancelled", "push:{shared}:invalid-tokens"
