@@ -138,9 +138,10 @@ struct JobMaker: Sendable {
             case .later: #"{\#(name)\#(token)"send_at":\#(laterThanPushed(number)),\#(payload)}"#
             case .shortLived: #"{\#(name)\#(token)"expiration":"4s",\#(payload)}"#
             case .expired: #"{\#(name)\#(token)"expiration":1000000000,\#(payload)}"#
+            case .unansweredUntilEnd: #"{\#(name)\#(token)"expiration":"15s",\#(payload)}"#
             case .expiring: #"{\#(name)\#(token)"expiration":"3s",\#(payload)}"#
             case .unanswered: #"{\#(name)\#(token)"on_uncertain":"drop",\#(payload)}"#
-            case .exhausted, .exhaustedUnanswered, .cutter, .refusedKey, .unknownReason, .notAPNs, .goneWithoutReason:
+            case .exhausted, .cutter, .refusedKey, .unknownReason, .notAPNs, .goneWithoutReason:
                 #"{\#(name)\#(token)"max_attempts":2,\#(payload)}"#
             case .timed:
                 #"{\#(name)\#(token)"campaign":"\#(HotQueue.timed)","enqueued_at":\#(pushed(number)),\#(payload)}"#

@@ -22,7 +22,9 @@ enum Kind: CaseIterable {
     // Jobs that are never delivered.
     case expired, expiring, unanswered
     case gone, badToken, foreignToken, refused
-    case exhausted, exhaustedUnanswered
+    case exhausted
+    // Its notification is never answered, until it expires.
+    case unansweredUntilEnd
     // Its notification cuts each connection that it is sent on.
     case cutter
     case truncated, noJSON, notAnObject, missingPayload, malformedToken, tooLarge
@@ -64,7 +66,7 @@ enum Kind: CaseIterable {
         case .badToken, .foreignToken: 500
         case .refused: 400
         case .exhausted: 800
-        case .exhaustedUnanswered: 200
+        case .unansweredUntilEnd: 200
         case .cutter: 50
         case .newApp, .newTopic: 500
         case .slow: 20
@@ -122,7 +124,7 @@ enum Kind: CaseIterable {
         case .foreignToken: "0401"
         case .refused: "0402"
         case .exhausted: "2500"
-        case .exhaustedUnanswered: "2106"
+        case .unansweredUntilEnd: "2106"
         case .cutter: "2107"
         case .refusedKey: "3403"
         case .unknownReason: "3418"
@@ -138,12 +140,11 @@ enum Kind: CaseIterable {
         switch self {
         case .shortLived: Expectation([.delivered, .lapsed])
         case .expired, .expiring: Expectation(.lapsed, accepted: false)
-        case .unanswered: Expectation(.lapsed)
+        case .unanswered, .unansweredUntilEnd: Expectation(.lapsed)
         case .gone, .badToken, .foreignToken: Expectation(.invalid, accepted: false)
         case .refused: Expectation(.dead, reason: "BadCollapseId", accepted: false)
         case .exhausted, .cutter, .refusedKey, .unknownReason, .notAPNs, .goneWithoutReason:
             Expectation(.dead, reason: "AttemptsExhausted", accepted: false)
-        case .exhaustedUnanswered: Expectation(.dead, reason: "AttemptsExhausted")
         case .truncated, .noJSON: Expectation(.dead, reason: "MalformedJSON", accepted: false)
         case .notAnObject: Expectation(.dead, reason: "NotAnObject", accepted: false)
         case .hostileWrapper: Expectation(.dead, reason: "MissingToken", accepted: false)

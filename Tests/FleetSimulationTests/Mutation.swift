@@ -86,14 +86,12 @@ enum Mutation: String, CaseIterable, Sendable {
     case slowedByHalf
     /// A few failures slow a scope down.
     case concludesFromFew
-    /// A slow scope sends no probes for a long time.
-    case stopsWhatIsSlow
+    /// The probes of a slow scope have no pauses between them.
+    case probesWithoutPauses
     /// A failure of a notification that has failed before counts like a fresh one.
     case retriesAreWitnesses
     /// The scopes of campaigns are unknown.
     case hidesCampaigns
-    /// Jobs that failed are claimed like others.
-    case claimsFailedFirst
     /// Every failure spends an attempt.
     case everyFailureSpends
     /// No failure spends an attempt.
@@ -104,10 +102,9 @@ enum Mutation: String, CaseIterable, Sendable {
         switch self {
         case .slowedByHalf: BlamePlan(.serviceUnavailable, .thirtyPerSecond)
         case .concludesFromFew: BlamePlan(.invalidProviderToken, .thirtyPerSecond)
-        case .stopsWhatIsSlow: .outage(.serviceUnavailable)
+        case .probesWithoutPauses: .outage(.serviceUnavailable)
         case .retriesAreWitnesses: BlamePlan(.serviceUnavailable, .thousand, length: 60_000)
         case .hidesCampaigns: BlamePlan(.invalidProviderToken, .thousand, hasCampaign: true, streams: 20)
-        case .claimsFailedFirst: BlamePlan(.throttled, .thirtyPerSecond, streams: 6)
         case .everyFailureSpends: BlamePlan(.serviceUnavailable, .once, length: 60_000)
         case .noFailureSpends: BlamePlan(.invalidProviderToken, .once, length: 60_000)
         default: nil
@@ -120,8 +117,10 @@ enum Mutation: String, CaseIterable, Sendable {
         case .slowedByHalf: for kind in scopes.rules.indices { scopes.rules[kind].share = 2 }
         case .concludesFromFew:
             for kind in scopes.rules.indices { scopes.rules[kind].fewest = 2; scopes.rules[kind].share = 2 }
-        case .stopsWhatIsSlow:
-            for kind in scopes.rules.indices { scopes.rules[kind].first = 3_600_000 }
+        case .probesWithoutPauses:
+            for kind in scopes.rules.indices {
+                (scopes.rules[kind].first, scopes.rules[kind].longest) = (1, 1)
+            }
         default: break
         }
     }
@@ -186,9 +185,7 @@ enum Mutation: String, CaseIterable, Sendable {
                 "local attempt = (members.attempt or 1) + (spends and 1 or 0)",
                 "spends = false local attempt = members.attempt or 1"
             )
-        case .claimsFailedFirst:
-            ("math.max(math.floor((capacity + eighth) / 8), capacity - fresh_waiting - due_waiting)", "capacity")
-        case .slowedByHalf, .concludesFromFew, .stopsWhatIsSlow, .retriesAreWitnesses, .hidesCampaigns:
+        case .slowedByHalf, .concludesFromFew, .probesWithoutPauses, .retriesAreWitnesses, .hidesCampaigns:
             nil
         case .settlesBeforeMarkingInvalid, .dropsResentSettlements, .skipsRecovery, .confirmsFailedSettlements,
             .confirmsRefusedSettlements, .goesByOwnClock, .forgetsThrottles, .hidesThrottles,

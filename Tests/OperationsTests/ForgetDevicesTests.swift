@@ -42,7 +42,8 @@ struct ForgetDevicesTests {
         "push:{shared}:invalid-tokens:facts": false, "push:{shared}:invalid-tokens:division": false,
         // It masks tokens, and has a hash of those that are forgotten.
         "push:{shared}:audit": false,
-        "push:{shared}:apps:<app>:paused": false, "push:{shared}:apps:<app>:resumed": false, "push:{shared}:apps:<app>:rate": false,
+        "push:{shared}:apps:<app>:paused": false, "push:{shared}:apps:<app>:resumed": false,
+        "push:{shared}:apps:<app>:rate": false,
         "push:{shared}:campaigns:<name>:rate": false, "push:{shared}:fair:<key>:rate": false,
         "push:{shared}:web-session:<digest>": false,
         "push:{shared}:provider-token:<team>:<key>": false,

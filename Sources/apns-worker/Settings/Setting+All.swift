@@ -78,7 +78,8 @@ extension Setting {
 
     static let maxAttempts = Setting(
         "max_attempts", .number(1...1000), .work, to: \WorkerConfiguration.retry.maximumAttempts,
-        "Maximum attempts of a job that sets none.", isReloadable: true)
+        "Attempts that failures of a job may spend, if it sets none. The first failure spends none.", isReloadable: true
+    )
     static let invalidTokensDays = Setting(
         "invalid_tokens_days", .duration(.days, 0...36_500), .work, to: \WorkerConfiguration.invalidTokenAge,
         stored: .milliseconds, "Time for which invalid tokens are kept; 0 keeps them forever.")

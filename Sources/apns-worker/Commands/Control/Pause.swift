@@ -82,10 +82,10 @@ struct Resume: AsyncParsableCommand {
         commandName: "resume",
         abstract: "Resume paused queues or an app.",
         discussion: """
-            Workers continue within about a second. An app that APNs refuses is paused by the workers, and resumes when a probe \
-            succeeds; this command saves the wait after the problem is fixed. If it is not fixed, the app is paused again.
+            Workers continue within about a second. With --app, each lane also sends a probe of the app at once, whether or \
+            not it was paused: that saves the wait after the problem of a slow app, credential or endpoint is fixed.
 
-            The exit status is 1 if none of them was paused.
+            The exit status is 1 if no queue was paused.
             """)
 
     @OptionGroup(title: "Queue") var queue: QueueOptions
