@@ -138,7 +138,7 @@ extension ScopeStatus {
         case .job: [.showJobs([name])]
         case .campaign: [.cancelCampaign(name)]
         case .topic: jobs
-        case .app: state == .slow ? [.check, .resumeApp(name)] : jobs
+        case .app: (state == .slow ? [.check] : jobs) + [.resumeApp(name)]
         case .credential, .endpoint: state == .slow ? [.check] + probe : jobs
         }
     }
