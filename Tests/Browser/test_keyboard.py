@@ -163,6 +163,7 @@ class Keyboard(Live):
 
     def test_when_a_key_was_revoked_resume_its_app(self):
         send_json(f"{self.control}/rules", {"rules": ["answer=InvalidProviderToken"]})
+        self.addCleanup(send_json, f"{self.control}/rules", {"rules": RULES})
         self.scene.push(job("4031", 1))
         self.browser.open("/")
         self.browser.sees("InvalidProviderToken")

@@ -237,7 +237,7 @@ struct ProblemTests {
                 "app shop: 3 jobs are answered 400 without a reason (order-7, order-8, order-9); 9 others were delivered in "
                     + "that time; only on 1 of 2 lanes (w1, at 10.0.0.7:443)",
                 "nothing is slowed down; look at the reason and the jobs; `apns-worker jobs show --id order-7 --id order-8 "
-                    + "--id order-9` shows them"
+                    + "--id order-9` shows them; `apns-worker resume --app shop` probes at once"
             ),
         ])
     func scopes(kind: String, message: String, advice: String) throws {
