@@ -271,7 +271,8 @@ final class AppSender: GatewayDelegate {
             return nil
         }
         let reason = [endpointScope, scope].lazy.compactMap { [scopes] in scopes[$0].failing?.reason }.first
-        return scopes.isSilent(endpointScope) || reason == nil
+        let isUnanswered = reason == nil || reason == RequestFailure.Kind.timedOut.rawValue
+        return scopes.isSilent(endpointScope) || isUnanswered
             ? "the app \(name) gets no answers from APNs" : "APNs accepts nothing of the app \(name): \(reason ?? "")"
     }
 
