@@ -39,7 +39,7 @@ final class AppSender: GatewayDelegate {
     /// The notifications that the binary gateway has dropped after they had completed as confirmed.
     private var dropped = 0
 
-    /// What the lane has heard of all scopes.
+    /// The scopes of the lane, with what it has heard of them.
     private let scopes: Scopes
     // The scopes of the app; those of a notification also depend on its job and its key.
     private var scope: ScopeID = -1
@@ -135,19 +135,25 @@ final class AppSender: GatewayDelegate {
     private func place(of id: JobID, key: Int) -> ScopePlace {
         ScopePlace(
             job: lane.jobs[id].jobScope, group: lane.jobs[id].groupScope, app: scope,
-            credential: key < credentialScopes.count ? credentialScopes[key] : -1, endpoint: endpointScope,
+            credential: credentialScope(key), endpoint: endpointScope,
             address: lane.jobs[id].addressScope)
     }
 
     private func place(of id: JobID) -> ScopePlace { place(of: id, key: credential.keyIndex) }
 
+    /// The scope of a key, or of the certificate; -1 for none.
+    @inline(__always)
+    private func credentialScope(_ key: Int) -> ScopeID { key < credentialScopes.count ? credentialScopes[key] : -1 }
+
+    /// The scopes of the app itself, apart from its groups and jobs.
+    private var ownScopes: [ScopeID] { [scope, endpointScope] + credentialScopes }
+
     /// True while the app, its credential or its endpoint is slow or silent, so that only probes go.
     private var isSlow: Bool {
         guard !scopes.isQuiet else { return false }
-        let credential =
-            credentialScopes.indices.contains(credential.keyIndex) ? credentialScopes[credential.keyIndex] : -1
-        return [scope, credential, endpointScope].contains { $0 >= 0 && scopes[$0].fresh.isSlow }
-            || scopes.isSilent(endpointScope)
+        let credential = credentialScope(credential.keyIndex)
+        return scopes.isSlowOrSilent(endpointScope) || scopes[scope].fresh.isSlow
+            || credential >= 0 && scopes[credential].fresh.isSlow
     }
 
     /// True if everything may be sent.
@@ -253,7 +259,7 @@ final class AppSender: GatewayDelegate {
     var state: WorkerReport.App.State {
         if gate.block != nil { return .blocked }
         if gate.pause != nil { return .paused }
-        if scopes.isSilent(endpointScope) || scopes[endpointScope].fresh.isSlow { return .unavailable }
+        if scopes.isSlowOrSilent(endpointScope) { return .unavailable }
         return sendsFreely ? .sending : .refused
     }
 
@@ -279,8 +285,8 @@ final class AppSender: GatewayDelegate {
     /// The time of the last answer that proved the endpoint and the credential good.
     private var provedAt: Int64 {
         let endpoint = scopes[endpointScope].fresh.provedAt
-        guard credentialScopes.indices.contains(credential.keyIndex) else { return endpoint }
-        return min(endpoint, scopes[credentialScopes[credential.keyIndex]].fresh.provedAt)
+        let credential = credentialScope(credential.keyIndex)
+        return credential >= 0 ? min(endpoint, scopes[credential].fresh.provedAt) : endpoint
     }
 
     /// The minimum interval at which jobs are recorded; each need not be.
@@ -291,7 +297,7 @@ final class AppSender: GatewayDelegate {
         let now = now.milliseconds
         guard now - workedAt >= Self.workInterval else { return }
         workedAt = now
-        for id in [scope, endpointScope] + credentialScopes { scopes.recordUse(id, now: now) }
+        for id in ownScopes { scopes.recordUse(id, now: now) }
         if unprovedSince <= provedAt { unprovedSince = now }
     }
 
@@ -349,10 +355,10 @@ final class AppSender: GatewayDelegate {
 
     /// Forgets what was heard of the app, because it has changed: the next answers show whether that helped.
     private func forgetScopes() {
-        for id in [scope, endpointScope] + credentialScopes { scopes.reset(id) }
+        for id in ownScopes { scopes.reset(id) }
         scopes.resetGroups(of: scope)
         joinScopes()
-        for id in [scope, endpointScope] + credentialScopes { scopes.reset(id) }
+        for id in ownScopes { scopes.reset(id) }
         refused = nil
         triedAgainAt = .distantPast
         unprovedSince = Int64.min / 2
@@ -1271,8 +1277,7 @@ final class AppSender: GatewayDelegate {
             job: attempt.job, policy: lane.configuration.retry, jitter: lane.jitter, now: ledger.queue(of: id).now,
             firstSeen: lane.jobs[id].firstSeen,
             hasEnd: rules.end(of: attempt.job, firstSeen: lane.jobs[id].firstSeen) != nil,
-            isEndpointSlow: !scopes.isQuiet
-                && (scopes.isSilent(endpointScope) || scopes[endpointScope].fresh.isSlow) || gate.pause != nil,
+            isEndpointSlow: scopes.isSlowOrSilent(endpointScope) || gate.pause != nil,
             isWorking: lane.isWorking, resends: Int(entry.resends), isolation: entry.isolation,
             hasOtherKey: !isKeyProved && entry.resends < Disposition.maximumResends
                 && credential.hasKey(otherThan: entry.key), finding: finding)

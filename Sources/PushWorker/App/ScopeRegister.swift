@@ -125,7 +125,7 @@ final class ScopeRegister {
         var suspected: [ScopeID] = []
         for id in scopes.scopes.indices.map({ ScopeID($0) }) where scopes[id].usedAt >= 0 {
             let scope = scopes[id]
-            if scope.fresh.isSlow || scopes.isSilent(id) {
+            if scopes.isSlowOrSilent(id) {
                 slow.append(id)
             } else if let failing = scope.failing, now - failing.last < Self.currency, !scopes.isWithinSlow(id) {
                 let isWhole = scope.parent >= 0 && isRefused(scopes[scope.parent])

@@ -107,7 +107,7 @@ final class Scopes {
         }
     }
 
-    /// What is known of the failures of a scope, for records.
+    /// The failures of a scope, for records.
     struct Failing: Equatable {
         var reason: String
         var status: Int?
@@ -327,8 +327,7 @@ final class Scopes {
         guard scope.kind <= .app else { return false }
         if scope.parent >= 0 { return self[scope.parent].fresh.isSlow || isWithinSlow(scope.parent) }
         guard let member = members[id] else { return false }
-        return self[member.endpoint].fresh.isSlow || isSilent(member.endpoint)
-            || member.credentials.contains { self[$0].fresh.isSlow }
+        return isSlowOrSilent(member.endpoint) || member.credentials.contains { self[$0].fresh.isSlow }
     }
 
     /// The apps of a credential or an endpoint.
@@ -380,6 +379,9 @@ final class Scopes {
     }
 
     func isSilent(_ endpoint: ScopeID) -> Bool { silent[endpoint] != nil }
+
+    /// True if a scope is slow, or an endpoint that answers nothing.
+    func isSlowOrSilent(_ id: ScopeID) -> Bool { self[id].fresh.isSlow || isSilent(id) }
 
     func silentSince(_ endpoint: ScopeID) -> Int64? { silent[endpoint]?.since }
 
@@ -633,7 +635,7 @@ final class Scopes {
     }
 }
 
-/// What is known of the tokens of a group: how many of the last 32 distinct ones were accepted. No I/O.
+/// The tokens of a group: how many of the last 32 distinct ones were accepted. No I/O.
 ///
 /// A worker that uses the wrong environment or topic gets `BadDeviceToken` or `DeviceTokenNotForTopic` for tokens that are
 /// valid elsewhere, so such an answer is believed only while at least half of the others are accepted.
