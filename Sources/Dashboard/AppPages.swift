@@ -262,22 +262,7 @@ struct AppPage: DashboardPage {
         _ found: (worker: WorkerStatus, lane: LaneStatus, app: WorkerReport.App), _ request: PageRequest
     ) -> [HTML] {
         let (worker, lane, app) = found
-        let state: AppStatus.State =
-            if app.state == .paused {
-                .paused
-            } else if app.state == .blocked {
-                .blocked
-            } else if app.state == .refused {
-                .refused
-            } else if app.state == .unavailable {
-                .unavailable
-            } else if app.usable > 0 {
-                .connected
-            } else if app.isDormant {
-                .idle
-            } else {
-                app.failure == nil ? .connecting : .unconnected
-            }
+        let state = app.state == .paused ? .paused : AppStatus.State(of: [app])
         let (word, tone) = worker.isSilent ? (word: "no heartbeat", tone: .bad) : state.words
         return [
             WorkersPage.link(worker, request), "\(lane.index)", Elements.label(word, tone),

@@ -4,6 +4,25 @@ import PushQueue
 package struct AppStatus: Encodable, Sendable {
     package enum State: String, Encodable, Sendable {
         case connected, idle, connecting, unconnected, unavailable, refused, blocked, paused, unknown
+
+        /// The state of an app in some lanes, apart from an operator's pause: the worst one or, if they send, that of their
+        /// connections.
+        package init(of lanes: [WorkerReport.App]) {
+            self =
+                switch lanes.map(\.state).filter({ $0 != .paused }).max() {
+                case .blocked: .blocked
+                case .refused: .refused
+                case .unavailable: .unavailable
+                case .sending, .paused, nil:
+                    if lanes.contains(where: { $0.usable > 0 }) {
+                        .connected
+                    } else if lanes.allSatisfy(\.isDormant) {
+                        .idle
+                    } else {
+                        lanes.contains { $0.failure != nil } ? .unconnected : .connecting
+                    }
+                }
+        }
     }
 
     package var name: String
@@ -19,7 +38,7 @@ package struct AppStatus: Encodable, Sendable {
     package var lanes = 0
     /// Lanes whose endpoint is unavailable, or that APNs refuses.
     package var lanesSlow = 0
-    /// What is wrong with its certificate, if it is blocked.
+    /// The fault of its certificate, if it is blocked.
     package var blocked: String?
     /// The reason why there is no connection.
     package var failure: String?
@@ -54,20 +73,7 @@ package struct AppStatus: Encodable, Sendable {
             app.failure = lanes.compactMap(\.failure).first
             app.tokenIssuedAt = lanes.compactMap(\.tokenIssuedAt).min()
             app.certificateExpiresAt = lanes.compactMap(\.certificateExpiresAt).min()
-            app.state =
-                if app.blocked != nil {
-                    .blocked
-                } else if lanes.contains(where: { $0.state == .refused }) {
-                    .refused
-                } else if lanes.contains(where: { $0.state == .unavailable }) {
-                    .unavailable
-                } else if app.connections > 0 {
-                    .connected
-                } else if lanes.allSatisfy(\.isDormant) {
-                    .idle
-                } else {
-                    app.failure == nil ? .connecting : .unconnected
-                }
+            app.state = State(of: lanes)
             apps[name] = app
         }
         return apps.values.map { app in
