@@ -6,7 +6,7 @@ import PushQueue
 
 /// Bad notifications beside good ones, and the faults of APNs and of the way to it.
 struct BlamePlan: CustomStringConvertible, Sendable {
-    /// What happens to a bad notification.
+    /// The end of a bad notification.
     enum Fault: String, CaseIterable, Sendable {
         // Those whose scopes differ; see `BlameMatrixTests.pairs`.
         case badDeviceToken, invalidProviderToken, serviceUnavailable, noReason, newReason, topicDisallowed, silence,
@@ -97,12 +97,8 @@ struct BlamePlan: CustomStringConvertible, Sendable {
     var good: Good
     var hasCampaign: Bool
     var fleet: Fleet
-    /// What happens to all notifications for some time, with its begin and its end in milliseconds.
+    /// The end of all notifications for some time, from its beginning to its end in milliseconds.
     var outage: (fault: Fault, times: Range<Int64>)?
-    /// The share of notifications that are accepted in an outage.
-    var acceptedInOutage = 0.0
-    /// The worker that a proxy refuses, counted from 0.
-    var refusedWorker: Int?
     /// The length of the run, in milliseconds.
     var length: Int64 = 20_000
     /// The maximum number of requests in flight of a lane.
@@ -147,7 +143,7 @@ extension BlamePlan {
         }
     }
 
-    /// What a bad notification may end as within a run, if it is one of many.
+    /// The outcomes that a bad notification may have within a run, if it is one of many.
     var ends: Set<String> {
         switch fault {
         case .badDeviceToken, .deviceTokenNotForTopic: ["invalid_token", "dead"]
@@ -177,7 +173,7 @@ extension BlamePlan {
 }
 
 extension BlameRun {
-    /// What was wrong with a run.
+    /// The mistakes of a run.
     var mistakes: [String] {
         var found: [String] = []
         let (slow, isOutage) = (plan.limit, plan.outage != nil)
@@ -331,14 +327,10 @@ final class BlameRun {
         delays.append(((at - start).nanoseconds / 1_000_000, (simulation.time.now - at).nanoseconds / 1_000_000))
     }
 
-    /// Returns how a request ends; `nil` if APNs accepts it.
-    func fault(ofJob job: Int, from lane: SimulatedLane) -> BlamePlan.Fault? {
-        let isRefused = plan.refusedWorker.map { lane.worker === simulation.workers[$0] } ?? false
-        if isRefused { return plan.fault }
-        if let outage = plan.outage, outage.times.contains(elapsed), !random.chance(plan.acceptedInOutage * 100) {
-            return outage.fault
-        }
-        return bad.contains(job) && plan.refusedWorker == nil ? plan.fault : nil
+    /// Returns how a request for a job ends; `nil` if APNs accepts it.
+    func fault(ofJob job: Int) -> BlamePlan.Fault? {
+        if let outage = plan.outage, outage.times.contains(elapsed) { return outage.fault }
+        return bad.contains(job) ? plan.fault : nil
     }
 
     // MARK: Observation

@@ -77,7 +77,7 @@ final class FleetSimulation: @unchecked Sendable {
         /// The milliseconds between two faults of any kind.
         var faultInterval: ClosedRange<Int64> = 50...1000
         var isVerbose = false
-        /// What producers push and APNs answers instead of what comes by chance; without other faults.
+        /// A plan for producers and APNs in place of chance, without other faults.
         var plan: BlamePlan?
     }
 

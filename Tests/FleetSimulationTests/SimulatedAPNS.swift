@@ -104,7 +104,7 @@ final class SimulatedTransport: Transport {
     /// Ends a request as a plan says.
     private func end(_ request: Request, _ blame: BlameRun) {
         guard request.isOpen, let job = simulation.ledger.job(ofNotification: request.notification) else { return }
-        switch blame.fault(ofJob: job.number, from: lane) {
+        switch blame.fault(ofJob: job.number) {
         case nil: complete(request, .response(Response(status: 200)))
         case .silence: break
         case .cut:
