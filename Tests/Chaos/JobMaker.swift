@@ -185,7 +185,7 @@ struct JobMaker: Sendable {
         return "\"app\":\"default\",\"tokens\":[\(tokens.joined(separator: ","))],"
     }
 
-    /// Returns the time at which the job is to be pushed.
+    /// Returns the planned time of the job's push.
     private func pushed(_ number: Int) -> Double {
         (Double(start) * 1000 + Double(number) * 1000 / rate).rounded() / 1000
     }

@@ -90,7 +90,7 @@ extension ScopeStatus {
     }
 
     private var failure: String {
-        // Requests that wait are no failures yet.
+        // Requests that wait have not failed yet.
         guard failures > 0 else { return "requests wait for long, and nothing is answered" }
         let areOne = failures == 1
         if let ofTokens = Self.ofTokens[reason] {

@@ -5,7 +5,7 @@ import Redis
 ///
 /// Not thread-safe. Use it only on the client's event loop; completions are called there, too.
 package final class AppPauses {
-    /// What operators have ordered for an app.
+    /// The orders of operators for an app.
     package struct State: Sendable, Equatable {
         /// The pause; `nil` if the app is not paused.
         package var pause: PauseRecord?

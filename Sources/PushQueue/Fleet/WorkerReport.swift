@@ -15,7 +15,7 @@ package struct WorkerReport: Sendable, Equatable {
 
     /// The state of one app in the lane.
     package struct App: Sendable, Equatable {
-        /// What the app does. The raw value is a label of its metric.
+        /// The activity of the app. The raw value is a label of its metric.
         package enum State: String, CaseIterable, Comparable, Sendable {
             case sending
             /// The endpoint does not answer, or answers only with server errors.

@@ -1,6 +1,6 @@
 import APNS
 
-/// What an answer proves good, and whom it may concern: the table of docs/outcomes.md.
+/// The scopes that an answer proves good, and those that it may concern: the table of docs/outcomes.md.
 ///
 /// An answer counts for a scope only if it proves it good or may concern it. It need not be a 200 to prove something: APNs
 /// refuses a token only after it has accepted the credential.
@@ -46,7 +46,7 @@ struct Bearing: Equatable {
             } else {
                 self = .ofServer
             }
-        // What the connection did to many concerns none of them.
+        // A connection that many requests lost concerns none of them.
         case .resend, .resendApart, .resendUncertain: self = .nothing
         case .dead(let reason):
             switch reason.code {

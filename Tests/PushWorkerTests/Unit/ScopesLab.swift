@@ -55,7 +55,7 @@ struct ScopesLab {
         mutating func unit() -> Double { Double(next() >> 11) / Double(1 << 53) }
     }
 
-    /// What bad ones concern, and what is concerned in an outage.
+    /// The scopes that bad ones concern, and those that an outage concerns.
     var concerns: ScopeSet = [.group, .endpoint]
     var outage: Range<Int64> = .max - 1..<Int64.max
     /// The share of notifications that are accepted in the outage.

@@ -136,7 +136,7 @@ struct ScopesTests {
         var lab = Lab()
         lab.end = 25_000
         let outcome = lab.run(Lab.together(Lab.steady(8, until: 20_000), Lab.steady(1000, until: 20_000, isBad: true)))
-        #expect(outcome.delivered < outcome.good / 10, "nobody can tell this from an outage")
+        #expect(outcome.delivered < outcome.good / 10, "this looks like an outage")
     }
 
     // MARK: The measure
