@@ -94,7 +94,7 @@ package final class QueueConnection {
             keys.jobs, keys.retry, keys.failed, keys.claimed(worker), keys.inbox, keys.workers, keys.paused,
             keys.dead, keys.deadBytes, keys.statsPrefix, keys.next(worker), keys.results, keys.jobCommands,
             keys.minutesPrefix,
-            keys.configurations, keys.sorted, keys.shares, keys.campaigns, keys.campaignPrefix,
+            keys.configurations, keys.sorted, keys.shares, keys.campaigns, keys.campaignPrefix, keys.largest,
         ]
         if let heartbeat = request.heartbeat {
             keyNames += [keys.workerInfo, keys.order(heartbeat.process), keys.source]

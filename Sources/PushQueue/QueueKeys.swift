@@ -46,6 +46,9 @@ package struct QueueKeys: Sendable {
     /// ZSET of entries of `results` by the number of results up to them, by which old ones are removed; with their number
     /// (`added`).
     package let resultsMarks: String
+    /// STRING: about the size of the largest job that was claimed in the last day, in bytes, by which claims know how many
+    /// jobs they can read at once.
+    package let largest: String
     /// STRING pausing the queue while it exists: JSON with `reason`, `since` and `by`, or any text.
     package let paused: String
     /// HASH: lane → its heartbeat, for `status`.
@@ -143,6 +146,7 @@ package struct QueueKeys: Sendable {
         gauges = base + "gauges"
         results = base + "results"
         resultsMarks = base + "results-marks"
+        largest = base + "largest"
         paused = base + "paused"
         workerInfo = base + "worker-info"
         configurations = base + "configurations"
@@ -168,7 +172,8 @@ package struct QueueKeys: Sendable {
             (jobs, "list"), (retry, "zset"), (failed, "zset"), (sorted, "zset"), (shares, "hash"), (workers, "zset"),
             (inbox, "list"),
             (dead, "zset"), (deadBytes, "string"), (cancelled, "zset"), (cancelledBytes, "string"),
-            (gauges, "string"), (results, "stream"), (resultsMarks, "zset"), (paused, "string"), (workerInfo, "hash"),
+            (gauges, "string"), (results, "stream"), (resultsMarks, "zset"), (largest, "string"), (paused, "string"),
+            (workerInfo, "hash"),
             (configurations, "hash"), (jobCommands, "hash"), (campaigns, "zset"), (deliveries, "hash"),
             (source, "string"),
         ] + lanes.flatMap { [(claimed($0), "hash"), (next($0), "string")] }
@@ -196,7 +201,7 @@ package struct QueueKeys: Sendable {
     /// - Parameter group: the name of the group.
     package func parkedResults(_ group: String) -> String { "\(base)results-parked:\(group)" }
 
-    /// STRING: `<next> <first> <stamp> <size>` of the lane's last claim, so that a late command cannot claim twice.
+    /// STRING: `<next> <first> <stamp>` of the lane's last claim, so that a late command cannot claim twice.
     package func next(_ worker: String) -> String { "\(base)next:\(worker)" }
 
     /// STRING: a command to a worker (`quiet`, `work`, `stop`), kept for ten minutes.

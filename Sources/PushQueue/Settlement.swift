@@ -260,10 +260,25 @@ package struct Settlement: Sendable {
         count += 1
     }
 
+    /// The approximate number of bytes that the pieces of a job may have without their tokens, and the maximum number of
+    /// bytes of the tokens of a piece: a wrapper's head has at most 4 MiB.
+    private static let (splitBytes, pieceBytes) = (1 << 20, 3 << 20)
+
+    /// Returns at least two pieces, as many as one call writes. A larger one is split again when it is claimed.
+    private static func joined(_ pieces: [Range<Int>], copying copied: Int) -> [Range<Int>] {
+        guard let first = pieces.first, let last = pieces.last else { return [] }
+        let groups = max(2, splitBytes / max(1, copied), (last.upperBound - first.lowerBound) / pieceBytes + 1)
+        let size = (pieces.count + groups - 1) / groups
+        return stride(from: 0, to: pieces.count, by: size).map { start in
+            pieces[start].lowerBound..<pieces[min(start + size, pieces.count) - 1].upperBound
+        }
+    }
+
     /// Replaces a job by pieces that are due at once, each with some of its tokens.
     /// - Parameters:
     ///   - prefix: the wrapper's members that all pieces share, without `"job":` (see `EnvelopeWriter.prefix()`).
-    ///   - pieces: the range of each piece's tokens in the claimed job, with the commas between them.
+    ///   - pieces: the range of each piece's tokens in the claimed job, with the commas between them. If the rest of the job is
+    ///     so large that all pieces would be too much for a call, several become one.
     ///   - cut: the range of the original's list of tokens in the claimed job. The pieces leave it out.
     ///   - original: the range of the original's bytes in the claimed job.
     ///   - text: the text that `pieces` are ranges of, if the claimed job does not have the tokens as they must be
@@ -272,6 +287,7 @@ package struct Settlement: Sendable {
         _ claim: ClaimID, prefix: ByteBuffer, pieces: [Range<Int>], cut: Range<Int>, original: Range<Int>,
         text: ByteBuffer? = nil
     ) {
+        let pieces = Self.joined(pieces, copying: original.count - cut.count + prefix.readableBytes)
         group.write("split", claim) { arguments in
             arguments.append(prefix)
             arguments.append(cut)
@@ -287,7 +303,7 @@ package struct Settlement: Sendable {
                 }
             }
         }
-        copiedBytes += original.count * pieces.count
+        copiedBytes += (original.count - cut.count) * pieces.count + cut.count
         end(claim, counting: "split", 1)
     }
 

@@ -98,8 +98,8 @@ struct QueueRemains {
         case _ where key == HotQueue.timedKey(name): try readDelays(queue.run("HGET", key, "latency"))
         case _ where key == HotQueue.campaignKey(name): try readCampaign(queue.run("HGETALL", key))
         case _ where rest == Producer.batches || rest.hasPrefix("unique:") || rest.hasPrefix("next:"): return
-        case "dead-bytes", "cancelled-bytes", "gauges", "results", "results-marks", "configurations", "source",
-            "campaigns", "job-commands", "shares", "deliveries":
+        case "dead-bytes", "cancelled-bytes", "gauges", "results", "results-marks", "largest", "configurations",
+            "source", "campaigns", "job-commands", "shares", "deliveries":
             return
         case _ where rest.hasPrefix("minute:"): return
         // A killed lane without claims keeps its long lease for a while. Its claims would be found below.

@@ -27,7 +27,8 @@ struct ForgetDevicesTests {
         // Names, times and numbers. A campaign is the name of many jobs, and so is `fair`.
         "push:{default}:shares": false, "push:{default}:workers": false, "push:{default}:dead-bytes": false,
         "push:{default}:cancelled-bytes": false,
-        "push:{default}:gauges": false, "push:{default}:results-marks": false, "push:{default}:paused": false,
+        "push:{default}:gauges": false, "push:{default}:results-marks": false, "push:{default}:largest": false,
+        "push:{default}:paused": false,
         "push:{default}:worker-info": false, "push:{default}:configurations": false, "push:{default}:source": false,
         "push:{default}:campaigns": false, "push:{default}:deliveries": false, "push:{default}:next:<lane>": false,
         "push:{default}:order:<process>": false,

@@ -33,12 +33,14 @@ package final class TestQueue {
         self.client = client
     }
 
+    /// - Parameter sender: the worker's client, if it is not that of the queue.
     package func worker(
-        _ name: String, _ limits: QueueLimits = QueueLimits(), clock: ClockSource = .server
+        _ name: String, _ limits: QueueLimits = QueueLimits(), clock: ClockSource = .server,
+        over sender: (any RedisSender & Sendable)? = nil
     ) -> TestWorker {
         let known = stamps[name] ?? Stamps()
         stamps[name] = known
-        return TestWorker(name, client: client, keys: keys, limits: limits, stamps: known, clock: clock)
+        return TestWorker(name, client: sender ?? client, keys: keys, limits: limits, stamps: known, clock: clock)
     }
 
     package func addInvalidTokens(_ tokens: [InvalidToken]) async throws {
@@ -168,7 +170,8 @@ package struct TestWorker: LoopBound {
     private let eventLoop: any EventLoop
 
     package init(
-        _ name: String, client: RedisClient, keys: QueueKeys, limits: QueueLimits, stamps: Stamps = Stamps(),
+        _ name: String, client: any RedisSender & Sendable, keys: QueueKeys, limits: QueueLimits,
+        stamps: Stamps = Stamps(),
         clock: ClockSource = .server
     ) {
         self.name = name

@@ -27,7 +27,7 @@ package struct QueueOverview: Sendable {
     /// The maximum number of dead letters that are read for their reasons.
     package static let maximumSample = 200
     /// The maximum size in bytes of these dead letters together, and of the first job.
-    private static let maximumBytes = 4 << 20
+    private static let maximumBytes = 262_144
 
     /// Redis' time in milliseconds since 1970.
     package var now: Int64

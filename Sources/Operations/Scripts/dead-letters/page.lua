@@ -30,7 +30,7 @@
 --       n                 the number of pairs (reason count) that follow
 --       ...               list: key, time (ms), line of each; show: key, time, line, original of each
 --
--- A page ends early when its dead letters add up to some hundred KiB, so that no call is long. Those newer than the first call
+-- A page ends early when its dead letters add up to some hundred KiB, or fewer if they are decoded, so that no call is long. Those newer than the first call
 -- are not requeued or deleted: otherwise a job that fails at once would be requeued forever.
 -- Each call is atomic: interrupting the command between two loses and doubles nothing. Run twice with one cursor, the second
 -- run finds what the first left.
@@ -48,9 +48,10 @@ local action, cursor, page, limit = unpack(ARGV, 1, 4)
 page, limit = tonumber(page), tonumber(limit)
 local FIRST_OPTION = 5
 local now = now_ms()
-local PAGE_BYTES = 524288
--- The maximum size of a job that is decoded, for members that the line of its dead letter does not have.
-local READABLE_BYTES = 1048576
+local PAGE_BYTES = 262144
+-- The maximum size of a job that is decoded, for members that the line of its dead letter does not have, and how much more it
+-- costs than one that is read.
+local READABLE_BYTES, DECODING = 1048576, 4
 
 local function refuse(message)
     return redis.error_reply('ERR letters: ' .. message)
@@ -187,9 +188,11 @@ local function read(member)
 end
 
 -- Returns the job of a dead letter, for members that its line does not have.
+local bytes = 0
 local function job_of(member, stop)
     local is_json, job = false, nil
     if #member - stop <= READABLE_BYTES then
+        bytes = bytes + DECODING * (#member - stop)
         is_json, job = pcall(cjson.decode, string.sub(member, stop + 1))
     end
     if not is_json or type(job) ~= 'table' then
@@ -304,7 +307,7 @@ local range = option.newest and 'ZREVRANGE' or 'ZRANGE'
 local done = option.newest and redis.call('ZCOUNT', dead, '(' .. time, '+inf')
     or redis.call('ZCOUNT', dead, '-inf', '(' .. time)
 local rank = done + passed
-local looked, chosen, bytes, is_end = 0, 0, 0, false
+local looked, chosen, is_end = 0, 0, false
 local members, bodies, returned, reasons, counts = {}, {}, {}, {}, {}
 
 while looked < page and chosen < limit and bytes < PAGE_BYTES do

@@ -22,8 +22,8 @@ local values, bytes_key = KEYS[1], KEYS[2]
 local kind, list_end, max_results = unpack(ARGV, 1, 3)
 local FIRST_VALUE, ARGUMENTS = 4, 4
 local types = { list = 'list', sorted = 'zset', results = 'stream', entries = 'stream' }
--- The number and size of jobs among which a job is searched that others were pushed before, and the number that is read at once.
-local MOST_NEW, MOST_BYTES, PORTION = 2048, 1048576, 16
+-- The number of jobs among which a job is searched that others were pushed before, and the size of all that a call searches.
+local MOST_NEW, search_bytes = 2048, 1048576
 
 if not types[kind] then
     return redis.error_reply('ERR forget: unknown kind ' .. tostring(kind))
@@ -43,17 +43,14 @@ local function find(start, value)
     if redis.call('LINDEX', values, index_on_left(start)) == value then
         return start
     end
-    local read, bytes = list_reader(values, list_end), 0
-    for first = start + 1, start + MOST_NEW, PORTION do
-        local some = read(first, first + PORTION - 1)
-        for i, one in ipairs(some) do
-            if one == value then
-                return first + i - 1
-            end
-            bytes = bytes + #one
-        end
-        if #some < PORTION or bytes > MOST_BYTES then
-            return nil
+    local read = list_reader(values, list_end)
+    local some = read_portions(function(from, to)
+        return read(start + 1 + from, start + 1 + to)
+    end, MOST_NEW, search_bytes, nil)
+    for i, one in ipairs(some) do
+        search_bytes = search_bytes - #one
+        if one == value then
+            return start + i
         end
     end
     return nil

@@ -51,7 +51,7 @@ local action, place, head, other_head, page, stamp, max_dead, max_dead_age, max_
     reason = unpack(ARGV, 1, 12)
 page, max_results = tonumber(page), tonumber(max_results)
 local FIRST_JOB, ARGUMENTS = 13, 8
-local MOST_JOBS, MOST_BYTES = 1000, 1048576
+local MOST_BYTES = 1048576
 local now = now_ms()
 
 local expected = {
@@ -69,11 +69,7 @@ end
 write_when_full(retry)
 
 if action == 'restore' then
-    -- The last jobs are pushed first, each to the head, so that the list has the order of the inbox.
-    local last = read_portions(list_reader(inbox, 'RIGHT'), MOST_JOBS, MOST_BYTES, nil)
-    call_in_chunks(push_head(head), jobs, last)
-    redis.call('LTRIM', inbox, 0, -#last - 1)
-    return { 0, #last, 0 }
+    return { 0, (restore_inbox(inbox, jobs, head)), 0 }
 elseif action ~= 'bury' and action ~= 'remove' and action ~= 'move' and action ~= 'run' then
     return redis.error_reply('ERR change-jobs: unknown action ' .. tostring(action))
 end

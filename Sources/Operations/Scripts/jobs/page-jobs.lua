@@ -63,8 +63,10 @@ if kind == 'list' then
         -- The number of jobs that were added since.
         local added, bytes = 0, 0
         while added < MOST_NEW and bytes < max_bytes do
-            local n = added == 0 and 1 or math.max(1, math.min(NEW_PORTION, math.floor(max_bytes / largest)))
-            local found = read(start - 1 + added, start - 2 + added + n)
+            local n = added == 0 and 1 or NEW_PORTION
+            local found, _, is_last = read_portions(function(from, to)
+                return read(start - 1 + added + from, start - 1 + added + to)
+            end, n, max_bytes - bytes, largest)
             local is_found = false
             for _, job in ipairs(found) do
                 bytes = bytes + #job
@@ -77,7 +79,7 @@ if kind == 'list' then
             if is_found then
                 start = start + added
                 break
-            elseif #found < n then
+            elseif is_last then
                 break
             end
         end
@@ -129,6 +131,10 @@ end
 local bytes, read = 0, 0
 for i = FIRST_FIELD, #ARGV do
     if read >= limit or bytes >= max_bytes then
+        break
+    end
+    local size = redis.call('HSTRLEN', place, ARGV[i])
+    if read > 0 and bytes + size > max_bytes then
         break
     end
     local job = redis.call('HGET', place, ARGV[i])

@@ -8,9 +8,24 @@ end
 -- The maximum number and size of a lane's claims that one call gives back.
 local GIVE_BACK_JOBS, GIVE_BACK_BYTES = 1000, 1048576
 
+-- Moves jobs of the inbox back to the head of a list, the last one first, as many as one call gives back. Returns their
+-- number and their size.
+local function restore_inbox(inbox, jobs, head)
+    local number, bytes = 0, 0
+    while number < GIVE_BACK_JOBS and bytes < GIVE_BACK_BYTES do
+        local job = redis.call('LMOVE', inbox, jobs, 'RIGHT', head)
+        if not job then
+            break
+        end
+        number, bytes = number + 1, bytes + #job
+    end
+    return number, bytes
+end
+
 -- Returns the fields of the claims that one call gives back, and the number of all claims. The last claims come first,
--- so that pushing each to the head of the list restores their order.
-local function fields_to_give_back(claimed)
+-- so that pushing each to the head of the list restores their order. `bytes` is the size of the jobs that the call has given
+-- back before.
+local function fields_to_give_back(claimed, bytes)
     local fields = redis.call('HKEYS', claimed)
     local number = {}
     for _, field in ipairs(fields) do
@@ -22,13 +37,14 @@ local function fields_to_give_back(claimed)
         end
         return a > b
     end)
-    local some, bytes = {}, 0
+    local some = {}
     for _, field in ipairs(fields) do
-        some[#some + 1] = field
+        local is_first = bytes == 0
         bytes = bytes + redis.call('HSTRLEN', claimed, field)
-        if #some >= GIVE_BACK_JOBS or bytes >= GIVE_BACK_BYTES then
+        if #some >= GIVE_BACK_JOBS or bytes > GIVE_BACK_BYTES and not is_first then
             break
         end
+        some[#some + 1] = field
     end
     return some, #fields
 end

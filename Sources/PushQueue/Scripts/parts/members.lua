@@ -13,6 +13,8 @@ local function define_members()
     local MOST_PER_STEP = 16
     -- The maximum length of a campaign's name in bytes; a worker ignores a longer one.
     local MAX_LABEL = 100
+    -- The maximum size in bytes of a job that is a JSON text in another job and is decoded for that.
+    local MAX_NESTED = 65536
 
     -- Returns how often a character occurs in a text.
     local function count_of(character, text)
@@ -178,10 +180,25 @@ local function define_members()
         return math.floor(quotes / 2 + 0.5), steps
     end
 
+    -- Returns the job that Sidekiq's arguments have as a JSON text, or the body itself, and how many steps are left.
+    local function nested_job(body, steps)
+        local arguments, close, is_json, texts
+        arguments, steps = member_value(body, 'args', steps)
+        local open = arguments and match(body, '^%[[ \t\r\n]*()"', arguments)
+        if open then
+            close, steps = string_end(body, open, steps)
+            if close and close - open <= MAX_NESTED then
+                is_json, texts = pcall(cjson.decode, '[' .. sub(body, open, close) .. ']')
+            end
+        end
+        return is_json and texts[1] or body, steps
+    end
+
     -- Returns the campaign of a job that ends unread, or nil, its number of notifications, and how many steps are left.
     -- `members` are those of its wrapper.
     function job_facts(original, members, steps)
         local campaign, tokens
+        original, steps = nested_job(original, steps)
         campaign, steps = member_value(original, 'campaign', steps)
         campaign = campaign and text_at(original, campaign, MAX_LABEL) or ''
         local number = members.tokens and #members.tokens

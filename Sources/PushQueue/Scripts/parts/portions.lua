@@ -1,29 +1,33 @@
 -- Reading many jobs without reading too many bytes.
 --
--- The size of a job is unknown before it is read, and reading costs Redis some ms per MB. So jobs are read in portions that
--- would fit even if all their jobs were as large as the last job of the portion, or as the largest that was seen so far.
+-- Redis returns the size of a field of a hash, but not that of an element of a list or a sorted set, and a copy of one costs
+-- about 2 ms per MB. So jobs are read in portions that would fit even if all their jobs were as large as the largest that is
+-- known. Without a known one, portions begin with one job and double. Each portion is probed at its end, and a large one in
+-- its middle: producers push jobs of one kind together.
 
-local MOST_AT_ONCE, FIRST_AT_ONCE = 64, 4
+local MOST_AT_ONCE, PROBED_TWICE = 64, 16
 
 -- Reads jobs one after the other until `limit` jobs are read, up to the job at which they reach `max_bytes`, or until there are
 -- no more.
 --   read     returns the jobs at two indexes and between them, counted from 0, in their order
---   largest  the size of the largest job that was seen before, or nil
+--   largest  the size of the largest job that is known, or nil
 -- Returns the jobs, the size of the largest, and true if there are no more.
 local function read_portions(read, limit, max_bytes, largest)
     local jobs, number, bytes = {}, 0, 0
-    local portion = largest and MOST_AT_ONCE or FIRST_AT_ONCE
+    local portion = largest and MOST_AT_ONCE or 1
     largest = largest or 1
     while number < limit and bytes < max_bytes do
         local space = max_bytes - bytes
         local n = math.max(1, math.min(limit - number, portion, math.floor(space / largest)))
-        while n > 1 do
-            local size = #(read(number + n - 1, number + n - 1)[1] or '')
-            largest = math.max(largest, size)
-            if n * size <= space then
+        local probe = n >= PROBED_TWICE and math.floor(n / 2) or n - 1
+        while probe > 0 do
+            local size = #(read(number + probe, number + probe)[1] or '')
+            if size > largest then
+                largest = size
+                n = math.max(1, math.min(n, math.floor(space / size)))
                 break
             end
-            n = math.max(1, math.floor(space / size))
+            probe = probe < n - 1 and n - 1 or 0
         end
         local some = read(number, number + n - 1)
         for i = 1, #some do

@@ -10,8 +10,7 @@
 --       8 dead            ZSET   dead letters by time (ms)
 --       9 dead-bytes      STRING sum of their lengths
 --      10 stats:          prefix of the day's counters
---      11 next:<lane>     STRING `<next> <first> <stamp> <size>` of the last claim that returned jobs; the size is
---                         about that of the largest job that recent claims have seen
+--      11 next:<lane>     STRING `<next> <first> <stamp>` of the last claim that returned jobs
 --      12 results         STREAM outcomes of notifications; `results-marks` is beside it
 --      13 job-commands    HASH   commands of operators about jobs, and their `version`
 --      14 minute:         prefix of the minutes' counters
@@ -20,9 +19,10 @@
 --      17 shares          HASH   the shares of the keys of these jobs; while it exists, each claim sorts jobs
 --      18 campaigns       ZSET   campaigns by the time of their last settlement (ms)
 --      19 campaign:       prefix of the campaigns' counters
---      20 worker-info     HASH   lane -> JSON: its heartbeat
---      21 order:<process> STRING the command of an operator for the lane's process
---      22 source          STRING where the queue's jobs are, for operators
+--      20 largest         STRING about the size of the queue's largest job of the last day
+--      21 worker-info     HASH   lane -> JSON: its heartbeat
+--      22 order:<process> STRING the command of an operator for the lane's process
+--      23 source          STRING where the queue's jobs are, for operators
 --                         The last three are given only with a heartbeat.
 -- ARGV  1 lane            its name
 --       2 join            1 when the lane has no lease yet, else 0
@@ -69,8 +69,8 @@
 -- among its claims.
 
 local jobs, retry, failed, claimed, inbox, workers, paused, dead, dead_bytes, stats, next_key, results, job_commands,
-    minutes, configurations, sorted, shares, campaigns, campaign_prefix, worker_info, command_key, source =
-        unpack(KEYS)
+    minutes, configurations, sorted, shares, campaigns, campaign_prefix, largest_key, worker_info, command_key,
+    source = unpack(KEYS)
 local lane, join, lease, limit, first, nonce, max_job_bytes, max_bytes, max_dead, max_dead_age, max_dead_bytes, head,
     max_results, idle_lease, known_version, configuration, sort, uptime, members, source_value =
         unpack(ARGV)
@@ -185,12 +185,11 @@ local is_paused = pause ~= false
 if is_paused then
     reply[1] = type(pause) == 'string' and string.find(pause, '"now":true', 1, true) and 3 or 1
 end
-local known, seen = limit > 0 and redis.pcall('GET', next_key), nil
+local known = limit > 0 and redis.pcall('GET', next_key)
 if type(known) == 'table' or (known and held < 0) then
     return wrong_type({ [next_key] = 'string', [claimed] = 'hash' }) or known
 elseif known then
-    local next_number, last_first, stamp, size = string.match(known, '^(%d+) (%d+) (%w+) (%d+)$')
-    seen = size and math.max(1, math.min(tonumber(size), 2 ^ 31))
+    local next_number, last_first, stamp = string.match(known, '^(%d+) (%d+) (%w+)$')
     if next_number and first >= tonumber(last_first) and first < tonumber(next_number) then
         reply[1], reply[3], reply[7] = 0, is_paused and -1 or until_next(), stamp
         reply[10] = other_configurations()
@@ -242,6 +241,10 @@ end
 if sorts then
     define_shares()
 end
+-- A producer may push larger jobs at any time. Each claim of the queue knows those that were claimed before.
+local known_largest = redis.pcall('GET', largest_key)
+known_largest = type(known_largest) == 'string' and string.match(known_largest, '^%d+$') and tonumber(known_largest)
+local seen = known_largest and math.max(1, math.min(known_largest, 2 ^ 31)) or nil
 -- If all jobs that wait can be claimed, their order does not matter.
 if sorts and sorted_waiting == 0 then
     local waiting = moved_waiting + fresh_waiting + due_waiting + failed_waiting
@@ -347,6 +350,10 @@ end
 -- after 203 days; then the lane and the number differ.
 local stamp = string.format('%s%x', nonce, now_in_us % 2 ^ 44)
 local claims, number, buried, deferred = {}, first, 0, 0
+if largest and largest > (known_largest or 0) then
+    -- The next power of two, so that it seldom changes.
+    redis.call('SET', largest_key, string.format('%.0f', 2 ^ math.ceil(math.log(largest) / math.log(2))), 'PX', 86400000)
+end
 local others = other_configurations()
 reply[10] = others
 
@@ -400,8 +407,7 @@ end
 if #claims > 0 then
     call_in_chunks('HSET', claimed, claims)
     -- Kept for longer than a network can delay a command.
-    redis.call('SET', next_key, string.format('%d %d %s %d', number, first, stamp, math.max(1, largest * 7 / 8)),
-        'PX', 3600000)
+    redis.call('SET', next_key, string.format('%d %d %s', number, first, stamp), 'PX', 3600000)
     reply[7] = stamp
 end
 if deferred > 0 then

@@ -35,8 +35,6 @@ local workers, claimed, jobs, dead, dead_bytes, stats, results, worker_info, min
     unpack(KEYS)
 local lane, max_reclaims, max_dead, max_dead_age, max_dead_bytes, head_end, max_results = unpack(ARGV)
 local now = now_ms()
--- Bytes; the worker refuses a job with a longer one.
-local MAX_CAMPAIGN_NAME = 100
 
 local wrong = wrong_type({
     [workers] = 'zset', [jobs] = 'list', [dead] = 'zset', [stats_key(stats, now)] = 'hash', [results] = 'stream',
@@ -59,52 +57,27 @@ if wrong then
     return wrong
 end
 
--- Returns the job in the JSON of a producer: itself or, in Sidekiq's and ActiveJob's format, its first argument.
-local function job_in(value)
-    if type(value) == 'string' then
-        value = decoded_object(value)
-    end
-    if type(value) ~= 'table' then
-        return {}
-    end
-    local arguments = value.token == nil and value.tokens == nil and value.channel == nil
-        and (value.args or value.arguments)
-    if type(arguments) == 'table' then
-        return job_in(arguments[1])
-    end
-    return value
+-- Returns a dead letter of a claim: its parts, and the campaign and the notifications of its job, which are searched for
+-- and not decoded: that may be what ended the lanes. `members` are those of the job's wrapper.
+local steps = 5000
+local function letter(field, reason, detail, members, original)
+    local campaign, notifications
+    define_members()
+    campaign, notifications, steps = job_facts(original, members, steps)
+    return { field, reason, detail, members, original, { campaign, notifications } }
 end
 
--- Returns the campaign of a job, or nil, and its number of notifications, `members` being those of its wrapper. No worker
--- must decode such a job again: that may be what ended the others.
-local function campaign_of(original, members)
-    local job = job_in(original)
-    local name = job.campaign
-    if type(name) == 'table' then
-        -- A symbol of an ActiveJob.
-        name = name.value
-    end
-    local tokens = members.tokens or type(job.tokens) == 'table' and job.tokens or {}
-    local is_name = type(name) == 'string' and #name > 0 and #name <= MAX_CAMPAIGN_NAME and is_utf8(name)
-    return is_name and name or nil, math.max(1, #tokens)
-end
-
-local fields, all = fields_to_give_back(claimed)
+local fields, all = fields_to_give_back(claimed, 0)
 local bodies, letters = {}, {}
 for _, field in ipairs(fields) do
     local body = redis.call('HGET', claimed, field)
     local head, original, members = unwrap(body)
     local reclaims = (members.reclaims or 0) + 1
     if not claim_number(field) then
-        letters[#letters + 1] = {
-            field, 'UnreadableClaim', 'a claim whose field is not a number and a stamp', {}, body,
-            { campaign_of(original, members) },
-        }
+        letters[#letters + 1] = letter(field, 'UnreadableClaim', 'a claim whose field is not a number and a stamp', {}, body)
     elseif reclaims > tonumber(max_reclaims) then
-        letters[#letters + 1] = {
-            field, 'Poison', string.format('reclaimed %d times from lanes whose lease had expired', reclaims), members,
-            original, { campaign_of(original, members) },
-        }
+        letters[#letters + 1] = letter(field, 'Poison',
+            string.format('reclaimed %d times from lanes whose lease had expired', reclaims), members, original)
     else
         -- The head after its mark, from the comma on, without its old counter.
         local rest = head and string.gsub(string.sub(head, #WRAPPER), ',"reclaims":[^,]+', '', 1) or ',"job":'
@@ -118,10 +91,10 @@ end
 
 give_back(jobs, head_end, failed, now, bodies)
 local notifications, evicted, by_reason, by_campaign = 0, 0, {}, {}
-for index, letter in ipairs(letters) do
-    local field, reason, detail, members, original = unpack(letter)
+for index, one in ipairs(letters) do
+    local field, reason, detail, members, original = unpack(one)
     local text = carried(members)
-    local campaign, number = unpack(letter[6], 1, 2)
+    local campaign, number = unpack(one[6], 1, 2)
     -- An unreadable field can be any bytes.
     local claim = claim_number(field) and lane .. ':' .. field or lane .. ':' .. now .. '.' .. index
     bury(dead, dead_bytes, now, claim, reason, string.format(',"attempts":0,"detail":"%s"', detail) .. text, original)

@@ -16,10 +16,10 @@
 --       4 linger          the time in ms for which that counts as living, unless heartbeats of others prolong it
 -- Reply { released, left }
 --       released          the number of claims that were released
---       left              the number of claims that remain: call again
+--       left              the number of claims, and of jobs of the inbox, that remain: call again
 --
--- The inbox goes back, too, after the claims: its jobs were popped later, and other users of the list read only the
--- list. Run twice, the second run finds what the first left.
+-- The inbox goes back, too, behind the claims: its jobs were popped later, and other users of the list read only the
+-- list. So it goes first. Run twice, the second run finds what the first left.
 --
 -- In a queue that sorts its jobs, claims go back in a wrapper: they have waited, and are not sorted behind the other jobs
 -- of their key again.
@@ -35,11 +35,13 @@ end
 write_when_full(workers)
 
 local now = now_ms()
-local waited = redis.call('LRANGE', inbox, 0, GIVE_BACK_JOBS - 1)
-call_in_chunks(push_head(head), jobs, reversed(waited))
-redis.call('LTRIM', inbox, #waited, -1)
+local _, restored_bytes = restore_inbox(inbox, jobs, head)
+local waiting = redis.call('LLEN', inbox)
+if waiting > 0 then
+    return { 0, waiting + redis.call('HLEN', claimed) }
+end
 
-local fields, all = fields_to_give_back(claimed)
+local fields, all = fields_to_give_back(claimed, restored_bytes)
 local bodies, sorts = {}, redis.call('EXISTS', shares) == 1
 if sorts then
     define_shares()

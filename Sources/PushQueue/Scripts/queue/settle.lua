@@ -132,7 +132,17 @@ local function add_facts(place, found)
     return last + 1
 end
 
--- Every copy of a large job takes some ms, so the whole of it is not copied.
+-- Returns the job of a claim, false for one that is not the lane's own. Every copy of a large job takes some ms, so one of which
+-- several parts go different ways is read once.
+local last_claim, last_body
+local function body_of(claim)
+    if claim ~= last_claim then
+        last_claim, last_body = claim, redis.call('HGET', claimed, claim)
+    end
+    return last_body
+end
+
+-- The whole of a job is not copied.
 local function original_of(body, start, length)
     if tonumber(length) == #body then
         return body
@@ -193,21 +203,23 @@ while at <= #ARGV do
         at = last + 1
     elseif action == 'end' then
         local own = redis.call('HDEL', claimed, ARGV[at + 1])
+        last_claim = nil
         ended(1, own)
         at = add_facts(at + 2, own == 1)
     elseif action == 'keep' then
         local claim, rest, head, start, length = unpack(ARGV, at + 1, at + 5)
-        local body = redis.call('HGET', claimed, claim)
+        local body = body_of(claim)
         ended(1, body and 1 or 0)
         if body then
             redis.call('HDEL', claimed, claim)
+            last_claim = nil
             redis.call('HSET', claimed, rest, head .. original_of(body, start, length) .. '}')
         end
         at = add_facts(at + 6, body)
     elseif action == 'split' then
         local claim, prefix, cut, cut_length, start, length, pieces = unpack(ARGV, at + 1, at + 7)
         local first, last = at + 8, at + 7 + 2 * pieces
-        local body = redis.call('HGET', claimed, claim)
+        local body = body_of(claim)
         if body then
             local original = string.sub(body, start + 1, cut) .. string.sub(body, cut + cut_length + 1, start + length)
             for pair = first, last, 2 do
@@ -223,7 +235,7 @@ while at <= #ARGV do
         at = last + 1
     elseif action == 'retry' then
         local claim, delay, head, start, length = unpack(ARGV, at + 1, at + 5)
-        local body = redis.call('HGET', claimed, claim)
+        local body = body_of(claim)
         if body then
             local job, due = head .. original_of(body, start, length) .. '}', tonumber(string.sub(delay, 2))
             if string.sub(delay, 1, 1) == '+' then
@@ -234,7 +246,7 @@ while at <= #ARGV do
         at = at + 6
     elseif action == 'fail' then
         local claim, rule, reason, n, delay, head, start, length, group, app, members, array, m = unpack(ARGV, at + 1, at + 13)
-        local body = redis.call('HGET', claimed, claim)
+        local body = body_of(claim)
         if body then
             n, m = tonumber(n), tonumber(m)
             local counts = attempt_counts(campaign and campaign_prefix .. campaign, campaign and by_campaign[campaign],
@@ -264,7 +276,7 @@ while at <= #ARGV do
         at = at + 14
     elseif action == 'dead' then
         local claim, reason, members, start, length = unpack(ARGV, at + 1, at + 5)
-        local body = redis.call('HGET', claimed, claim)
+        local body = body_of(claim)
         if body then
             local set, set_bytes = dead, dead_bytes
             if reason == 'Cancelled' then
