@@ -11,6 +11,37 @@ import Testing
 struct QueueOverviewTests {
     private let queue = QueueScope.queue
 
+    @Test("a reading of a queue of large jobs moves less than a megabyte")
+    func bytes() async throws {
+        try await OperatorScene.with { scene in
+            let filling = String(repeating: "x", count: 68_000)
+            let keys = try QueueKeys()
+            for number in 0..<200 {
+                let body = #"{"token":"ab","campaign":"c\#(number % 7)","payload":{},"pad":"\#(filling)"}"#
+                try scene.push(body)
+                for (set, cause) in [(keys.retry, "wait"), (keys.failed, "error")] {
+                    let head = #"{"apns_worker":1,"attempt":1,"\#(cause)":{},"claim":"w:\#(number)","job":"#
+                    try scene.run("ZADD", set, "9000000000000", head + body + "}")
+                }
+                let letter = #"{"v":1,"reason":"X","claim":"w:\#(number)"}"# + "\n" + body
+                try scene.run("ZADD", keys.dead, "\(number)", letter)
+            }
+            func sent() throws -> Int {
+                let info = try scene.run("INFO", "stats").text ?? ""
+                return Int(try #require(info.firstMatch(of: /total_net_output_bytes:(\d+)/)).1) ?? 0
+            }
+            let client = try await scene.fleet.client(for: keys.jobs)
+            let before = try sent()
+            let overview = try await QueueOverview.read(client, keys)
+            #expect(overview.postponed == nil && overview.due + overview.later == 400 && overview.dead == 200)
+            #expect(overview.waiting == 200)
+            _ = try await QueueGauges.read(client, keys)
+            var unread = UnreadParts()
+            _ = try await CampaignStatus.latest(100, in: [keys], scene.fleet, &unread)
+            #expect(try sent() - before < 1_000_000)
+        }
+    }
+
     private func read(_ queue: TestQueue) async throws -> QueueOverview {
         try await QueueOverview.read(queue.client, queue.keys)
     }

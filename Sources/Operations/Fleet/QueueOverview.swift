@@ -39,7 +39,7 @@ package struct QueueOverview: Sendable {
     package var later: Int
     /// The jobs of ``due`` and ``later`` that failed and are tried again.
     package var retrying: Int
-    /// The others of ``due`` and ``later`` by kind; `nil` if there are too many to count.
+    /// The others of ``due`` and ``later`` by kind; `nil` if they are too many or too large to be counted.
     package var postponed: PostponedCounts?
     /// Dead letters.
     package var dead: Int
@@ -206,34 +206,23 @@ package struct PostponedCounts: Sendable, Equatable {
     /// Jobs that could not be sent, and have not failed.
     package var deferred = 0
 
-    /// The maximum number of jobs that are counted: counting reads all their wrappers.
-    package static let maximumJobs = 50_000
-    /// The maximum number of jobs of one call, and the size in bytes at which a call ends.
-    private static let (pageSize, pageBytes) = (2000, 1 << 20)
+    /// The maximum number of jobs that are counted, and the size in bytes at which the count ends: it reads them.
+    private static let (maximumJobs, maximumBytes) = (1000, 262_144)
 
     init() {}
 
-    /// Counts the jobs in a few calls, each of which takes Redis a few ms.
-    /// - Returns: `nil` if there are more than ``maximumJobs``.
+    /// Counts the jobs.
+    /// - Returns: `nil` if they are too many or too large.
     /// - Throws: `RedisError`, or `QueueFailure/unexpectedReply(_:)`.
     static func read(_ client: RedisClient, _ keys: QueueKeys) async throws -> PostponedCounts? {
-        var (counts, counted) = (PostponedCounts(), 0)
-        while true {
-            let (all, page, count) = try await QueueScript.countPostponed.run(client, [keys.retry]) { command in
-                command.append(counted)
-                command.append(pageSize)
-                command.append(pageBytes)
-            } reading: { reply in
-                let (all, count) = (reply.number(), reply.number())
-                var page = PostponedCounts()
-                (page.scheduled, page.deferred) = (reply.number(), reply.number())
-                return (all, page, count)
-            }
-            guard all <= maximumJobs else { return nil }
-            counts.scheduled += page.scheduled
-            counts.deferred += page.deferred
-            counted += count
-            guard count > 0, counted < all else { return counts }
+        try await QueueScript.countPostponed.run(client, [keys.retry]) { command in
+            command.append(maximumJobs)
+            command.append(maximumBytes)
+        } reading: { reply in
+            let isComplete = reply.number() == 1
+            var counts = PostponedCounts()
+            (counts.scheduled, counts.deferred) = (reply.number(), reply.number())
+            return isComplete ? counts : nil
         }
     }
 }

@@ -143,7 +143,7 @@ struct StatusPage {
             if scheduled > 0 { parts.append("\(Words.number(scheduled)) scheduled") }
             if deferred > 0 { parts.append("\(Words.number(deferred)) deferred") }
         } else {
-            parts.append("more than \(Words.number(PostponedCounts.maximumJobs)) scheduled or deferred")
+            parts.append("\(Words.number(queue.due + queue.later - queue.retrying)) scheduled or deferred")
         }
         return parts.isEmpty ? nil : "of due and later: " + parts.joined(separator: ", ")
     }
