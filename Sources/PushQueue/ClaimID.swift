@@ -33,9 +33,6 @@ package struct ClaimID: Hashable, Sendable, CustomStringConvertible {
     /// The field in Redis, `<number>.<stamp>`.
     package var description: String { "\(number).\(stamp)" }
 
-    /// The claim that replaces this one when its reservation is granted.
-    var reserved: ClaimID { ClaimID(number: number, stamp: stamp + "r") }
-
     /// Returns the claim that a job has once some of its notifications are settled.
     /// - Parameter part: a number that no other part of the lane's jobs has.
     package func rest(afterPart part: Int) -> ClaimID { ClaimID(number: number, stamp: "\(stamp)p\(part)") }

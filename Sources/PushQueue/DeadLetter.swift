@@ -37,16 +37,18 @@ package struct DeadLetter: Sendable, Equatable {
     ///   - tokens: the tokens that it is about, if these are not all tokens of the job.
     package static func members(
         job: Job? = nil, app: String? = nil, firstSeen: Int64? = nil, detail: String? = nil, status: Int? = nil,
-        error: String? = nil, tokens: [ByteBuffer] = []
+        error: String? = nil, tokens: [ByteBuffer] = [], keepsReservation: Bool = false
     ) -> ByteBuffer {
         var json = ByteBuffer()
         if let job, let id = job.id {
             json.writeString(",\"id\":")
             json.writeJSONString(job.text(id))
-        } else if let job, let origin = job.envelope.origin {
+        }
+        if let job, job.id == nil || job.uniqueFor != nil, let origin = job.envelope.origin {
             json.writeString(",\"origin\":")
             json.writeJSONString(job.text(origin))
         }
+        if keepsReservation { json.writeString(",\"reserved\":true") }
         if let app = app.map({ ByteBuffer(string: $0) }) ?? job?.app.flatMap({ job?.text($0) }) {
             json.writeString(",\"app\":")
             json.writeJSONString(app)

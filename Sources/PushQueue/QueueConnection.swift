@@ -141,23 +141,13 @@ package final class QueueConnection {
         guard !reservations.isEmpty else { return completion(.success([])) }
         scripts.run(
             .reserve,
-            [keys.claimed(worker), keys.statsPrefix, keys.results, keys.campaigns, keys.campaignPrefix],
-            then: reservations.map { keys.unique($0.id) },
-            expecting: reservations.count * 11 + 8,
-            arguments: { [worker, limits] command in
-                command.append(worker)
-                command.append(limits.maximumResults)
+            [keys.claimed(worker)], then: reservations.map { keys.unique($0.id) },
+            expecting: reservations.count * 4 + 8,
+            arguments: { command in
                 for reservation in reservations {
                     command.append(reservation.claim)
-                    command.append(reservation.reservedClaim)
+                    command.append(reservation.origin)
                     command.append(Int(reservation.milliseconds))
-                    command.append(reservation.head)
-                    command.append(reservation.original.lowerBound)
-                    command.append(reservation.original.count)
-                    command.append(reservation.results.argument)
-                    command.append(reservation.results.count)
-                    command.append(reservation.notifications)
-                    command.append(reservation.campaign ?? ByteBuffer())
                 }
             },
             completion: completion
@@ -174,7 +164,7 @@ package final class QueueConnection {
             [
                 keys.claimed(worker), keys.retry, keys.dead, keys.deadBytes, keys.statsPrefix, keys.results,
                 keys.campaigns, keys.campaignPrefix, keys.cancelled, keys.cancelledBytes,
-                keys.jobCommands, keys.failed, keys.deliveries,
+                keys.jobCommands, keys.failed, keys.deliveries, keys.uniquePrefix,
             ],
             expecting: settlement.expectedArguments,
             arguments: { [worker, limits, keys] command in
@@ -254,15 +244,16 @@ package final class QueueConnection {
     /// Releases claims that have not been settled. The call that releases the last of them ends the lease.
     /// - Parameters:
     ///   - configuration: the configuration by which the lane accepted jobs.
+    ///   - reservations: those of jobs that are given back as they were claimed, which end.
     ///   - process: the name of the lane's process if that ends: the command to it is then deleted.
     ///   - completion: gets the numbers of jobs.
     package func release(
-        of configuration: ConfigurationDigest, endOf process: String? = nil,
+        of configuration: ConfigurationDigest, ending reservations: [Reservation] = [], endOf process: String? = nil,
         completion: @escaping (Result<Released, QueueFailure>) -> Void
     ) {
         let keyNames = [
             keys.workers, keys.claimed(worker), keys.inbox, keys.jobs, keys.workerInfo, keys.configurations,
-            keys.shares, keys.failed,
+            keys.shares, keys.failed, keys.uniquePrefix,
         ]
         scripts.run(
             .release, keyNames + (process.map { [keys.order($0)] } ?? []),
@@ -272,6 +263,10 @@ package final class QueueConnection {
                 command.append(configuration.text)
                 // Longer than an outage that a living lane survives.
                 command.append(limits.lease + 10_000)
+                for reservation in reservations {
+                    command.append(reservation.id)
+                    command.append(reservation.origin)
+                }
             },
             completion: completion
         ) { reply in Released(released: reply.number(), left: reply.number()) }

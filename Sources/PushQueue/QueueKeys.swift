@@ -71,6 +71,8 @@ package struct QueueKeys: Sendable {
     package let campaigns: String
     /// The prefix of the keys of a campaign's counters, before its name.
     package let campaignPrefix: String
+    /// The prefix of the keys of reservations, before the id.
+    package var uniquePrefix: String { base + "unique:" }
     /// The time for which a campaign's counters are kept after their last change, in milliseconds.
     package static let campaignLifetime = 90 * 86_400_000
 
@@ -189,10 +191,10 @@ package struct QueueKeys: Sendable {
     /// HASH of a lane's claims: `<number>.<stamp>` → job.
     package func claimed(_ worker: String) -> String { "\(base)claimed:\(worker)" }
 
-    /// STRING: the claim that has reserved the id of a job with `unique_for`.
+    /// STRING: the origin of the job with `unique_for` that has reserved the id. It ends with a job that was not sent.
     /// - Parameter id: a producer's id. It can hold any bytes, because the prefix already has the hash tag.
     package func unique(_ id: ByteBuffer) -> ByteBuffer {
-        var key = ByteBuffer(string: base + "unique:")
+        var key = ByteBuffer(string: uniquePrefix)
         key.writeImmutableBuffer(id)
         return key
     }

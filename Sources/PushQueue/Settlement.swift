@@ -235,6 +235,17 @@ package struct Settlement: Sendable {
         count += 1
     }
 
+    /// Ends the reservation of a job that was not sent. A later call ends the claim, before those for other claims, and not as
+    /// one that had one notification left.
+    /// - Parameter ifExhausted: true to end it only if a failure has spent the last attempt in this settlement.
+    package mutating func free(_ reservation: Reservation, of claim: ClaimID, ifExhausted: Bool) {
+        group.write("free", claim) { arguments in
+            arguments.append(reservation.id)
+            arguments.append(reservation.origin)
+            arguments.append(ifExhausted ? 0 : 1)
+        }
+    }
+
     private mutating func retry(_ claim: ClaimID, due: Due, head: ByteBuffer, original: Range<Int>) {
         group.write("retry", claim) { arguments in
             switch due {

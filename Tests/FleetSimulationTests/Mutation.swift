@@ -150,7 +150,8 @@ enum Mutation: String, CaseIterable, Sendable {
                 """
             )
         case .reclaimIgnoresLease: ("if not lease or tonumber(lease) >= now then", "if not lease then")
-        case .reclaimForgetsOrigin: (#"origin = origin and '' or ',"origin":' .."#, #"origin = true and '' or "#)
+        case .reclaimForgetsOrigin:
+            (#"origin = members.origin and '' or ',"origin":' .."#, #"origin = true and '' or "#)
         case .reservesWithoutNX: ("'NX', 'PX', ttl", "'PX', ttl")
         case .retryLosesBody:
             ("redis.call('ZADD', has_failed(job) and failed or retry, due, job)", "")

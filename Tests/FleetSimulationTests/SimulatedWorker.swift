@@ -338,9 +338,9 @@ private final class SimulatedQueueStore: QueueStore {
     }
 
     func release(
-        of configuration: ConfigurationDigest, endOf process: String?,
+        of configuration: ConfigurationDigest, ending reservations: [Reservation], endOf process: String?,
         completion: @escaping Completion<QueueConnection.Released>
-    ) { store.release(of: configuration, endOf: process, completion: completion) }
+    ) { store.release(of: configuration, ending: reservations, endOf: process, completion: completion) }
 
     func claims(completion: @escaping Completion<[ClaimID]>) {
         if mutation == .skipsRecovery { return completion(.success([])) }

@@ -42,11 +42,12 @@ struct RequeueTests {
         #expect(try await queue.sweep(Self.plain, .init()).tally == 1)
         let body = try #require(queue.bodies().first)
         let job = try JobDecoder.decode(body)
-        #expect(job.envelope.attempt == 1 && job.envelope.requeues == 5 && job.envelope.isReserved)
+        #expect(job.envelope.attempt == 1 && job.envelope.requeues == 5 && !job.envelope.keepsReservation)
         #expect(job.enqueuedAt == 1_700_000_000_123)
         #expect(job.id.map(job.text)?.text == #"i/"d"#)
         #expect(job.envelope.tokens(in: body).map(\.text) == [#"ab/""#, "CD"])
-        #expect(Reservation(of: job, claim: .none) == nil)
+        // By its origin it has its reservation still.
+        #expect(job.envelope.origin.map(job.text)?.text == "w:7.a1")
         #expect(body.text.hasSuffix(#","job":\#(original)}"#))
     }
 

@@ -357,15 +357,4 @@ struct ResultsTests {
                         "poison - dead Poison",
                     ] : []))
     }
-
-    @Test("include a job that was not sent because another has its id")
-    func duplicates() async throws {
-        let worker = try await queue.worker("w", claiming: ["one", "two"], Self.limits)
-        var reservations = [Reservation.bare(worker.id(1), "one", id: "x"), .bare(worker.id(2), "two", id: "x")]
-        reservations[0].results = .of(Self.result("first", .dropped))
-        reservations[1].results = .of(Self.result("second", .dropped))
-        #expect(try await worker.reserve(reservations) == [.granted, .duplicate])
-        #expect(try await worker.reserve(reservations) == [.granted, .lost])
-        #expect(try await Self.ids(queue) == ["second"])
-    }
 }

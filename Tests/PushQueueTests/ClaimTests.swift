@@ -327,7 +327,8 @@ struct ClaimTests {
             #expect(envelope.error == nil)
             guard envelope.id != nil else { continue }
             isKept = true
-            #expect(envelope.attempt == 2 && envelope.reclaims == 3 && envelope.enqueued == 5 && envelope.isReserved)
+            #expect(
+                envelope.attempt == 2 && envelope.reclaims == 3 && envelope.enqueued == 5 && envelope.keepsReservation)
             #expect(envelope.isDue && envelope.requeues == 1 && envelope.requeued == 7)
             #expect(envelope.tokens(in: body).map { String(buffer: $0) } == ["aa", "bb"])
         }

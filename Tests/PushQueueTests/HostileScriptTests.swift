@@ -178,7 +178,7 @@ struct HostileScriptTests {
                 }
                 try await attempt { try await worker.settle { $0.bury(2, reason: "X") } }
                 try await attempt { try await worker.settle { $0.retry(3) } }
-                try await attempt { _ = try await worker.reserve([.bare(worker.id(4), "job 4", id: "x")]) }
+                try await attempt { _ = try await worker.reserve([.bare(worker, 4, id: "x")]) }
                 try await attempt { try await queue.worker("v", limits).release() }
                 try queue.endLease("w")
                 try await attempt { try await queue.worker("v", limits).reclaim("w") }

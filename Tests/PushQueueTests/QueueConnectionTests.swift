@@ -17,7 +17,7 @@ struct QueueConnectionTests {
                 try queue.push(["a", "b", "c"])
                 #expect(try await worker.claim(3, first: first).bodies.count == 3)
                 #expect(try await worker.settle { $0.end(first, .delivered) } == 0)
-                #expect(try await worker.reserve([.bare(worker.id(first + 1), "b", id: "\(first)")]) == [.granted])
+                #expect(try await worker.reserve([.bare(worker, first + 1, id: "\(first)")]) == [.granted])
                 #expect(try await queue.worker("x").reclaim("w") == nil)
                 #expect(try await worker.release() == 2)
                 try queue.redis.run("DEL", queue.keys.jobs)
@@ -65,7 +65,7 @@ struct QueueConnectionTests {
                 keys.jobs, keys.retry, keys.failed, keys.claimed("w"), keys.inbox, keys.workers, keys.dead,
                 keys.results, stats,
             ]
-        case .reserve: [keys.claimed("w"), keys.results, stats, keys.unique(ByteBuffer(string: "x")).text]
+        case .reserve: [keys.claimed("w"), keys.unique(ByteBuffer(string: "x")).text]
         case .settle: [keys.claimed("w"), keys.retry, keys.failed, keys.dead, keys.cancelled, keys.results, stats]
         case .reclaim: [keys.workers, keys.claimed("w"), keys.jobs, keys.failed, keys.dead, keys.results, stats]
         case .release: [keys.workers, keys.claimed("w"), keys.inbox, keys.jobs, keys.failed]
@@ -88,7 +88,7 @@ struct QueueConnectionTests {
             for key in [queue.keys.dead, queue.keys.cancelled] { try queue.redis.run("ZADD", key, "1", "{}\nolder") }
             if script == .reclaim { try queue.endLease("w") }
             if script == .reserve {
-                #expect(try await worker.reserve([.bare(worker.id(1), "job 1", id: "x")]) == [.granted])
+                #expect(try await worker.reserve([.bare(worker, 1, id: "x")]) == [.granted])
             }
             for key in try keys(script, queue) {
                 #expect(try queue.redis.run("RENAME", key, key + ":away") == .status("OK"))
@@ -102,7 +102,7 @@ struct QueueConnectionTests {
                     case .reserve:
                         // The second reservation finds the wrong type, after the first could have been granted.
                         _ = try await worker.reserve([
-                            .bare(worker.id(2), "job 2", id: "new"), .bare(worker.id(3), "job 3", id: "x"),
+                            .bare(worker, 2, id: "new"), .bare(worker, 3, id: "x"),
                         ])
                     case .settle:
                         try await worker.settle {
@@ -149,7 +149,7 @@ struct QueueConnectionTests {
             // Renewal, claims with retries and a job that is too large, reservations, all kinds of settlements.
             _ = try await worker.claim(0)
             #expect(try await Set(worker.claim(5, first: 9).texts) == ["fresh", "due"])
-            #expect(try await worker.reserve([.bare(worker.id(1), "job 1", id: "x")]) == [.granted])
+            #expect(try await worker.reserve([.bare(worker, 1, id: "x")]) == [.granted])
             let lost = try await worker.settle {
                 $0.bury(6, reason: "Part", attempts: 1, members: ByteBuffer(), original: 0..<5, settles: false)
                 $0.endMixed(6)

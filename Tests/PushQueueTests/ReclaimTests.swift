@@ -121,11 +121,11 @@ struct ReclaimTests {
             #expect(envelope.attempt == before.attempt)
             #expect(envelope.enqueued == before.enqueued)
             #expect(envelope.overridesTokens == before.overridesTokens)
-            #expect(envelope.isReserved == before.isReserved)
+            #expect(envelope.keepsReservation == before.keepsReservation)
             #expect((envelope.id == nil) == (before.id == nil))
-            // The identity of a job without an id is that of its first claim, however often it is reclaimed.
+            // The origin is the first claim, however often the job is reclaimed.
             if reclaim == 1 { firstClaim = "\(dying.id(1))" }
-            #expect(back.text.contains(#","origin":"w1:\#(firstClaim)""#) == (before.id == nil))
+            #expect(back.text.contains(#","origin":"w1:\#(firstClaim)""#) == (before.origin == nil))
         }
         _ = try await queue.worker("last", limits).claim(1)
         try queue.endLease("last")
@@ -230,15 +230,15 @@ struct ReclaimTests {
             #expect(after.slice(new.original) == before.slice(old.original))
             #expect(new.attempt == old.attempt && new.enqueued == old.enqueued)
             #expect(after.slice(new.id) == before.slice(old.id))
-            // A job with neither keeps the identity from its first claim.
-            if old.id != nil || old.origin != nil {
+            // A job without an origin gets one from its first claim.
+            if old.origin != nil {
                 #expect(after.slice(new.origin) == before.slice(old.origin))
             } else {
                 #expect(new.origin != nil)
             }
             #expect(after.slice(new.claim) == before.slice(old.claim))
             #expect(after.slice(new.error) == before.slice(old.error))
-            #expect(new.overridesTokens == old.overridesTokens && new.isReserved == old.isReserved)
+            #expect(new.overridesTokens == old.overridesTokens && new.keepsReservation == old.keepsReservation)
         }
     }
 

@@ -198,6 +198,9 @@ package struct TestWorker: LoopBound {
     /// Returns a claim of this lane.
     package func id(_ number: Int) -> ClaimID { stamps[number] }
 
+    /// Returns the origin of a job whose first claim is one of this lane.
+    package func origin(_ number: Int) -> ByteBuffer { ByteBuffer(string: "\(name):\(id(number))") }
+
     package func filled(_ fill: (inout Settlement) -> Void) -> Settlement {
         Stamps.$current.withValue(stamps) {
             var settlement = Settlement()
@@ -217,12 +220,7 @@ package struct TestWorker: LoopBound {
     }
 
     package func reserve(_ reservations: [Reservation]) async throws -> [ReservationResult] {
-        let results = try await call { $0.reserve(reservations, completion: $1) }
-        for (reservation, result) in zip(reservations, results) where result == .granted {
-            let claim = reservation.reservedClaim
-            stamps.learn(claim.stamp, of: claim.number..<claim.number + 1)
-        }
-        return results
+        try await call { $0.reserve(reservations, completion: $1) }
     }
 
     package func stop(_ stopped: StoppedCampaign) async throws -> Bool {
@@ -247,11 +245,13 @@ package struct TestWorker: LoopBound {
     @discardableResult
     package func release(
         of configuration: ConfigurationDigest = ConfigurationDigest(routing: [], rules: []),
-        endOf process: String? = nil
+        ending reservations: [Reservation] = [], endOf process: String? = nil
     ) async throws -> Int {
         var all = 0
         while true {
-            let released = try await call { $0.release(of: configuration, endOf: process, completion: $1) }
+            let released = try await call {
+                $0.release(of: configuration, ending: reservations, endOf: process, completion: $1)
+            }
             all += released.released
             if released.left == 0 { return all }
         }
@@ -418,13 +418,12 @@ extension MinuteCounts {
 }
 
 extension Reservation {
-    /// Makes the reservation of an unwrapped body, which need not be a job.
-    package static func bare(_ claim: ClaimID, _ body: String, id: String) -> Reservation {
-        bare(claim, body, id: ByteBuffer(string: id))
+    /// Makes the reservation of a worker's claim, which need not be of a job.
+    package static func bare(_ worker: TestWorker, _ number: Int, id: String) -> Reservation {
+        bare(worker, number, id: ByteBuffer(string: id))
     }
 
-    package static func bare(_ claim: ClaimID, _ body: String, id: ByteBuffer) -> Reservation {
-        let body = ByteBuffer(string: body)
-        return Reservation(claim: claim, id: id, milliseconds: 600_000, claimed: body, envelope: Envelope.read(body))
+    package static func bare(_ worker: TestWorker, _ number: Int, id: ByteBuffer) -> Reservation {
+        Reservation(claim: worker.id(number), id: id, origin: worker.origin(number), milliseconds: 600_000)
     }
 }

@@ -67,7 +67,7 @@ struct JobWriter {
         return try await change(
             action.name, in: place, other: other, passing: passing,
             counter: action.isCancellation ? Outcome.cancelled.rawValue : "",
-            expecting: jobs.count * 8
+            expecting: jobs.count * 10
         ) { command in
             for job in jobs {
                 command.append(job.stored)
@@ -79,6 +79,9 @@ struct JobWriter {
                 command.append(results.argument)
                 command.append(results.count)
                 command.append(job.job?.campaignName ?? ByteBuffer())
+                let reservation = action.isCancellation ? job.endingReservation : nil
+                command.append(reservation?.id ?? ByteBuffer())
+                command.append(reservation?.origin ?? ByteBuffer())
             }
         }
     }
@@ -98,7 +101,7 @@ struct JobWriter {
             keys.jobs, keys.inbox, keys.retry, keys.failed, keys.sorted, keys.cancelled, keys.cancelledBytes,
             keys.statsPrefix,
         ]
-        names += [keys.results, keys.campaigns, keys.campaignPrefix, keys.minutesPrefix]
+        names += [keys.results, keys.campaigns, keys.campaignPrefix, keys.minutesPrefix, keys.uniquePrefix]
         if let other { names += [other.jobs, other.retry, other.failed] }
         return try await QueueScript.changeJobs.run(queue.client, names, expecting: count + 12) { command in
             command.append(action)
@@ -127,7 +130,8 @@ struct JobWriter {
             text.writeImmutableBuffer(
                 DeadLetter.members(
                     job: stored.job ?? JobDecoder.identify(stored.body, as: queue.format), detail: detail,
-                    status: failure?.status, error: failure?.reason, tokens: stored.envelope.tokens(in: stored.body)))
+                    status: failure?.status, error: failure?.reason, tokens: stored.envelope.tokens(in: stored.body),
+                    keepsReservation: stored.keepsReservation))
             return text
         case .run: return stored.madeDue
         case .discard, .remove, .move: return ByteBuffer()

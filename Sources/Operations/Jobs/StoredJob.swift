@@ -46,6 +46,15 @@ package struct StoredJob: Sendable {
     /// True if the job is valid, or was not decoded.
     package let isValid: Bool
 
+    /// True if the job's reservation outlives it.
+    var keepsReservation: Bool { envelope.keepsReservation || envelope.reclaims > 0 }
+
+    /// The reservation that ends with the job if it is cancelled; `nil` without one.
+    var endingReservation: Reservation? {
+        guard let job, let origin = job.envelope.origin, !keepsReservation else { return nil }
+        return Reservation(of: job, claim: .none, origin: job.text(origin))
+    }
+
     /// - Parameters:
     ///   - due: the due time of a postponed job; `nil` for other jobs.
     ///   - hasFailed: true for a postponed job that waits for its next attempt.

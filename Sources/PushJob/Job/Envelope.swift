@@ -17,8 +17,9 @@ package struct Envelope: Equatable, Sendable {
     package internal(set) var requeues: Int32 = 0
     /// The time at which the job was last requeued, in milliseconds since 1970.
     package internal(set) var requeued: Int64?
-    /// True if the job has the reservation that its `unique_for` requires.
-    package internal(set) var isReserved = false
+    /// True if the reservation that its `unique_for` requires outlives it, because notifications of the job were or may have
+    /// been delivered, or go their own ways.
+    package internal(set) var keepsReservation = false
     /// True if an operator has made the job due: its `send_at` no longer counts.
     package internal(set) var isDue = false
     /// The job's id.
@@ -219,7 +220,7 @@ private enum EnvelopeReader {
             // It is written only if it is true.
             guard scanner.next == UInt8(ascii: "t") else { return false }
             try scanner.skipLiteral()
-            envelope.isReserved = true
+            envelope.keepsReservation = true
         case .due:
             envelope.isDue = scanner.next == UInt8(ascii: "t")
             try scanner.skipValue()

@@ -123,8 +123,7 @@ package struct EnvelopeWriter: Sendable {
         buffer.writeJSONString(claim)
     }
 
-    /// Writes that the job has its reservation. Without this, the next claim would ask for it again and find the id
-    /// reserved.
+    /// Writes that the job's reservation outlives it; see ``Envelope/keepsReservation``.
     package mutating func write(reserved: Bool) {
         if reserved { buffer.writeStaticString(#","reserved":true"#) }
     }

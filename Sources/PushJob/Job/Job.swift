@@ -86,9 +86,6 @@ package struct Job: Sendable {
         payload = JobField(0..<0)
     }
 
-    /// Records that the job has the reservation that ``uniqueFor`` requires, as if a wrapper in ``body`` said so.
-    package mutating func recordReservation() { (envelope.isWrapped, envelope.isReserved) = (true, true) }
-
     /// The range of the producer's bytes in ``body``: all of it, or the contents of the wrapper.
     package var original: Range<Int> { envelope.original }
 

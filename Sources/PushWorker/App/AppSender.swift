@@ -1390,6 +1390,7 @@ final class AppSender: GatewayDelegate {
                 case .behindDevice: due - now
                 }
             guard !expires(id, attempt.job, within: milliseconds) else {
+                if disposition.isUncertain { ledger.recordPossibleDelivery(of: id) }
                 ledger.record(.expired, reason, status: attempt.status, of: id, to: attempt.recipient, wasSent: true)
                 break
             }

@@ -13,12 +13,8 @@ struct ClaimedJob {
     var hasTurn = false
     /// True if the job's turn within the rate of its `fair` has come.
     var hasFairTurn = false
-    /// The number of bytes by which the producer's bytes have moved in ``body`` since the job was decoded, because the
-    /// wrapper notes a reservation.
-    var shift = 0
-
-    /// Returns the range in ``body`` of a range of the decoded bytes.
-    func place(_ range: Range<Int>) -> Range<Int> { range.lowerBound + shift..<range.upperBound + shift }
+    /// True if the job has the reservation that its `unique_for` requires.
+    var hasReservation = false
 }
 
 /// A job of which nothing has been sent: it ends, is postponed, or waits for an answer from Redis.
@@ -46,13 +42,8 @@ struct UnsentJob {
     /// The time at which the job was first seen, in milliseconds.
     var firstSeen: Int64 { envelope.enqueued ?? queue.now }
 
-    /// Records that the job has its reservation: the claimed job is now another one, which says so.
-    mutating func recordReservation(_ reservation: Reservation) {
-        claimed.claim = reservation.reservedClaim
-        claimed.body = reservation.body
-        claimed.shift = reservation.shift
-        job.recordReservation()
-    }
+    /// The reservation of the job's id; `nil` if the job is not to be unique.
+    var reservation: Reservation? { queue.reservation(of: job, claim: claim) }
 }
 
 /// The way in which an ``UnsentJob`` leaves the lane.
@@ -67,4 +58,6 @@ enum UnsentEnd {
     case scheduled(until: Int64)
     /// Replaced by pieces with this many tokens each.
     case split(size: Int)
+    /// Dropped, because another job has reserved its id.
+    case duplicate
 }

@@ -76,10 +76,9 @@ final class Intake {
             ledger.record(end, of: unsent(job, claimed, queue))
             return nil
         }
-        if job.uniqueFor != nil, var reservation = Reservation(of: job, claim: claimed.claim) {
+        if job.uniqueFor != nil, !claimed.hasReservation {
             let unsent = unsent(job, claimed, queue)
-            reservation.results = ledger.resultsIfDuplicate(unsent)
-            return .reservation(reservation, of: unsent)
+            if let reservation = unsent.reservation { return .reservation(reservation, of: unsent) }
         }
         if let sendAt = job.sendAt, sendAt > queue.now, !job.envelope.isDue {
             ledger.record(.scheduled(until: sendAt), of: unsent(job, claimed, queue))
@@ -241,7 +240,7 @@ final class Intake {
         if let tokens {
             lane.jobs[id].fanOut = FanOut(
                 claim: claimed.claim, template: notification, identity: identity, job: job, tokens: tokens,
-                original: claimed.place(job.original))
+                original: job.original)
             lane.jobs[id].tally = JobTally()
         } else {
             lane.jobs[id].notification = consume notification

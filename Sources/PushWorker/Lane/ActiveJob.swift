@@ -161,6 +161,15 @@ final class JobTally {
     private(set) var latencies: LatencyCounts?
     /// The fates of all notifications, also of those that an earlier tally of the job had.
     private var fates: Fates
+    /// True if the job was dropped because another one has reserved its id.
+    var isDuplicate = false
+    /// True if a notification may have been delivered, apart from those that the counts show.
+    var mayBeDelivered = false
+    /// True if the job's reservation outlives it: notifications were or may have been delivered, or go their own ways.
+    var keepsReservation: Bool {
+        mayBeDelivered || possibleDuplicates > 0 || postponed.count > 1 || fates.contains(.ended(.delivered))
+            || fates.contains(.ended(.dropped))
+    }
     /// True if the ledger watches how long its outcomes wait to be written.
     var isWatched = false
 
@@ -178,7 +187,10 @@ final class JobTally {
     }
 
     /// - Parameter earlier: the job's tally of the notifications that were written before.
-    init(after earlier: JobTally? = nil) { fates = earlier?.fates ?? [] }
+    init(after earlier: JobTally? = nil) {
+        fates = earlier?.fates ?? []
+        mayBeDelivered = earlier.map { $0.keepsReservation || !$0.postponed.isEmpty } ?? false
+    }
 
     /// True if nothing has ended.
     var isEmpty: Bool { outcomes.total == 0 && postponed.isEmpty && dead.isEmpty }

@@ -73,7 +73,7 @@ struct EndedJob {
         generation = unsent.queue.generation
         firstSeen = unsent.firstSeen
         attempts = unsent.envelope.attempt - 1
-        original = unsent.claimed.place(unsent.job.original)
+        original = unsent.job.original
         refusedBy = unsent.refusedBy
         fanOut = nil
     }

@@ -179,6 +179,9 @@ final class Ledger {
         tally(of: id).unanswered += 1
     }
 
+    /// Records that APNs may have accepted a notification that ends for another reason.
+    func recordPossibleDelivery(of id: JobID) { tally(of: id).mayBeDelivered = true }
+
     /// Records that an earlier holder of the job may have sent its notifications.
     func recordPossibleDuplicates(ofReclaimed id: JobID, reclaims: Int) {
         let tally = tally(of: id)
@@ -207,7 +210,7 @@ final class Ledger {
             lane.metrics.lostClaims += 1
             return
         }
-        guard !lane.jobs[id].isAbandoned else { return }
+        guard !lane.jobs[id].isAbandoned else { return giveBackReservation(of: id, queue) }
         guard lane.jobs[id].tally == nil else {
             guard let ended = ended(id) else { return }
             return outboxes[queue.id.index].settle(ended)
@@ -218,6 +221,14 @@ final class Ledger {
         }
         outboxes[queue.id.index].settleDelivered(
             lane.jobs[id].claim, campaign: lane.jobs[id].job?.campaignName, latency: latency(of: id))
+    }
+
+    /// Gives back the reservation of a job that is released.
+    private func giveBackReservation(of id: JobID, _ queue: QueueContext) {
+        guard let job = lane.jobs[id].job,
+            let reservation = queue.reservation(of: job, claim: lane.jobs[id].claim)
+        else { return }
+        queue.giveBack(reservation, of: job)
     }
 
     /// Returns the time from enqueueing until now, in milliseconds; `nil` if it must not be measured.
@@ -300,20 +311,21 @@ final class Ledger {
     /// Records the end of an unsent job and has it settled.
     func record(_ end: UnsentEnd, of unsent: UnsentJob) {
         let tally = JobTally()
+        tally.mayBeDelivered = unsent.claimed.isRecovered
         var ended = EndedJob(unsent, tally)
         let all = JobTally.Recipients.all(count: unsent.notifications)
         switch end {
         case .dead(let reason):
             count(.ended(.dead), reason, of: unsent)
             tally.add(dead: all, reason: reason)
-            tally.results = results(.dead, reason, of: unsent, isCertain: true)
+            tally.results = results(.dead, reason, of: unsent)
             log.writeDeadLetters(
                 unsent.notifications, reason, cause: nil, unsent.job, token: unsent.job.recipient,
                 app: unsent.appName, unsent.queue)
         case .expired:
             count(.ended(.expired), nil, of: unsent)
             tally.add(.expired, count: unsent.notifications)
-            tally.results = results(.expired, Reason(.expired), of: unsent, isCertain: true)
+            tally.results = results(.expired, Reason(.expired), of: unsent)
         case .cancelled(let target, let command):
             let reason = Reason(.cancelled, detail: command.detail)
             count(.ended(.cancelled), nil, of: unsent)
@@ -322,7 +334,7 @@ final class Ledger {
             } else {
                 tally.add(dead: all, as: .cancelled, reason: reason)
             }
-            tally.results = results(.cancelled, reason, of: unsent, isCertain: true)
+            tally.results = results(.cancelled, reason, of: unsent)
             log.writeCancelled(unsent.notifications, target, unsent.queue)
         case .deferred(let reason, let delay):
             count(.postponed(.deferred), reason, of: unsent)
@@ -331,21 +343,14 @@ final class Ledger {
             count(.postponed(.scheduled), nil, of: unsent)
             ended.replacement = .scheduled(until: time)
         case .split(let size): ended.replacement = .pieces(size: size)
+        case .duplicate:
+            let reason = Reason(.duplicate)
+            count(.ended(.dropped), reason, of: unsent)
+            tally.isDuplicate = true
+            tally.add(.dropped, count: unsent.notifications)
+            tally.results = results(.dropped, reason, of: unsent)
         }
         outboxes[unsent.queue.id.index].settle(ended)
-    }
-
-    /// Returns the results of a job in case it turns out to be a duplicate.
-    func resultsIfDuplicate(_ unsent: UnsentJob) -> PackedResults {
-        guard unsent.queue.limits.results != .off || unsent.job.keepsResult else { return PackedResults() }
-        return results(.dropped, Reason(.duplicate), of: unsent, isCertain: false)
-    }
-
-    /// Records that a job turned out to be a duplicate. Redis has already settled it and stored its results.
-    func recordDuplicate(_ unsent: UnsentJob) {
-        count(.ended(.dropped), Reason(.duplicate), of: unsent)
-        lane.metrics.count(.ended(.dropped), queue: unsent.queue.id.index)
-        if log.logsEach { _ = results(.dropped, Reason(.duplicate), of: unsent, isCertain: true) }
     }
 
     private func count(_ fate: Fate, _ reason: Reason?, of unsent: UnsentJob) {
@@ -353,10 +358,7 @@ final class Ledger {
             fate, app: unsent.app?.index, queue: unsent.queue.id.index, unsent.notifications, reason)
     }
 
-    /// - Parameter isCertain: false if the job may end differently; it is then not logged.
-    private func results(
-        _ outcome: Outcome, _ reason: Reason, of unsent: UnsentJob, isCertain: Bool
-    ) -> PackedResults {
+    private func results(_ outcome: Outcome, _ reason: Reason, of unsent: UnsentJob) -> PackedResults {
         var results = PackedResults()
         let keeps = unsent.queue.limits.results.includes(outcome) || unsent.job.keepsResult
         guard keeps || log.logsEach else { return results }
@@ -365,7 +367,7 @@ final class Ledger {
             outcome, reason, of: job, app: unsent.appName, attempt: unsent.envelope.attempt - 1)
         func add() {
             if keeps { results.append(result) }
-            if log.logsEach, isCertain { log.write(result, unsent.queue) }
+            if log.logsEach { log.write(result, unsent.queue) }
         }
         if let tokens = job.tokens, tokens.count <= Self.maximumResultsOfJob {
             for token in tokens {

@@ -60,8 +60,6 @@ struct Pending<Question> {
 final class WaitingJobs {
     /// The maximum number of reservations per call.
     private static let maximumReservations = 256
-    /// The maximum bytes of jobs that a call copies, unless the first job alone is larger.
-    private static let maximumBytes = 1 << 20
     /// The maximum number of jobs for which turns are asked for together.
     private static let maximumTurns = 1000
 
@@ -86,11 +84,15 @@ final class WaitingJobs {
 
     /// Passes each claim of a waiting job.
     func forEachClaim(_ body: (ClaimID) -> Void) {
-        for entry in reservations.entries {
-            body(entry.question.claim)
-            body(entry.question.reservedClaim)
-        }
+        for entry in reservations.entries { body(entry.job.claim) }
         for entry in turns.entries { body(entry.job.claim) }
+    }
+
+    /// Gives back the reservations of all jobs, which are released.
+    func giveBackReservations() {
+        for job in reservations.entries.map(\.job) + turns.entries.map(\.job) {
+            if let reservation = job.reservation { link.queue.giveBack(reservation, of: job.job) }
+        }
     }
 
     /// Discards all jobs, because their claims belong to other lanes now.
@@ -118,12 +120,9 @@ final class WaitingJobs {
     }
 
     private func reserve() {
-        var bytes = 0
-        let next = reservations.next(link.canAsk ? Self.maximumReservations : 0) { entry in
-            defer { bytes += entry.job.claimed.body.readableBytes }
-            return bytes < Self.maximumBytes
+        guard let batch = reservations.next(link.canAsk ? Self.maximumReservations : 0, while: { _ in true }) else {
+            return
         }
-        guard let batch = next else { return }
         link.store.reserve(batch.map(\.question)) { [self, generation = link.queue.generation] result in
             let results = link.value(of: result, to: .reservations, of: generation) {
                 link.lane.afterRefusal { [self] in reserve() }
@@ -137,14 +136,14 @@ final class WaitingJobs {
     }
 
     private func reserved(_ entry: Pending<Reservation>.Entry, _ result: ReservationResult) {
+        var job = entry.job
         switch result {
-        // In a drain the job is released with the lane's other claims and keeps its reservation.
+        // In a drain the job is released with the lane's other claims.
         case .granted:
-            guard link.lane.isWorking else { return }
-            var job = entry.job
-            job.recordReservation(entry.question)
+            guard link.lane.isWorking else { return link.queue.giveBack(entry.question, of: job.job) }
+            job.claimed.hasReservation = true
             append(intake.accept(job))
-        case .duplicate: ledger.recordDuplicate(entry.job)
+        case .duplicate: ledger.record(.duplicate, of: job)
         case .lost: link.lane.metrics.lostClaims += 1
         }
     }
@@ -191,7 +190,10 @@ final class WaitingJobs {
     /// - Parameter wait: the milliseconds until the job may be sent.
     private func turned(_ waiting: UnsentJob, _ limit: SharedRates.Limit, wait: Int) {
         // In a drain the job is released with the lane's other claims.
-        guard link.lane.isWorking else { return }
+        guard link.lane.isWorking else {
+            if let reservation = waiting.reservation { link.queue.giveBack(reservation, of: waiting.job) }
+            return
+        }
         var job = waiting
         let reason: Reason.Own
         switch limit {

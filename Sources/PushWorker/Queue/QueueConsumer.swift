@@ -442,6 +442,7 @@ final class QueueConsumer {
                 metadata: ["event": "release_skipped", "jobs": "\(outbox.count)"])
             return lane.eventLoop.makeSucceededVoidFuture()
         }
+        waiting.giveBackReservations()
         return link.release()
     }
 

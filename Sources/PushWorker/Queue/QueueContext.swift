@@ -121,24 +121,52 @@ final class QueueContext {
         return ByteBuffer(string: "\(names.name(ofGeneration: generation)):\(claim)")
     }
 
+    /// Returns the first claim of a job, as `<lane>:<number>.<stamp>`.
+    /// - Parameter claim: the claim under which the lane accepted it.
+    private func origin(of job: Job, claim: ClaimID) -> ByteBuffer {
+        job.envelope.origin.map(job.text) ?? ByteBuffer(string: "\(holder):\(claim)")
+    }
+
+    // MARK: Reservations
+
+    /// The reservations of jobs that a drain gives back as they were claimed.
+    private(set) var returnedReservations: [Reservation] = []
+
+    /// Returns the reservation of a job's id; `nil` if the job is not to be unique.
+    /// - Parameter claim: the claim under which the lane accepted it.
+    func reservation(of job: Job, claim: ClaimID) -> Reservation? {
+        guard job.uniqueFor != nil else { return nil }
+        return Reservation(of: job, claim: claim, origin: origin(of: job, claim: claim))
+    }
+
+    /// Ends the reservation of a job with its release. A job with its origin in its wrapper keeps it.
+    func giveBack(_ reservation: Reservation, of job: Job) {
+        if job.envelope.origin == nil { returnedReservations.append(reservation) }
+    }
+
+    /// True if a job's reservation outlives it: some of its notifications were or may have been delivered, or go their own
+    /// ways.
+    func keepsReservation(_ job: Job, _ tally: JobTally?) -> Bool {
+        job.uniqueFor != nil
+            && (job.envelope.keepsReservation || job.envelope.reclaims > 0 || tally?.keepsReservation == true)
+    }
+
     /// Returns the beginning of the wrapper for the next attempt.
     /// - Parameters:
     ///   - firstClaim: the claim from which the job's identity is derived if it has no id; `nil` for the claim itself.
     ///   - refusedBy: the configurations by which workers refuse the job, if they include further ones.
     ///   - fails: true if the caller writes a failure, which takes the place of the last one.
+    ///   - keepsReservation: true if the job's reservation outlives it.
     ///   - namesClaim: true to make the wrapped job unique, because a sorted set would merge equal members.
     func wrapper(
         of job: Job, claim: ClaimID, firstClaim: ClaimID? = nil, attempt: Int, firstSeen: Int64,
-        refusedBy: Set<ConfigurationDigest> = [], fails: Bool = false, namesClaim: Bool = true
+        refusedBy: Set<ConfigurationDigest> = [], fails: Bool = false, namesClaim: Bool = true, keepsReservation: Bool
     ) -> EnvelopeWriter {
         var writer = EnvelopeWriter(attempt: attempt)
-        if let id = job.id {
-            writer.write(id: job.text(id))
-        } else {
-            writer.write(origin: identity(of: job, claim: firstClaim ?? claim, generation: generation))
-        }
+        if let id = job.id { writer.write(id: job.text(id)) }
+        if job.id == nil || job.uniqueFor != nil { writer.write(origin: origin(of: job, claim: firstClaim ?? claim)) }
         writer.write(enqueued: firstSeen)
-        writer.write(reserved: job.envelope.isReserved)
+        writer.write(reserved: keepsReservation)
         writer.write(due: job.envelope.isDue)
         writer.write(requeues: job.envelope.requeues)
         writer.write(requeued: job.envelope.requeued)
@@ -155,7 +183,9 @@ final class QueueContext {
         let envelope = fanOut.job.envelope
         var writer = wrapper(
             of: fanOut.job, claim: job.claim, firstClaim: fanOut.claim, attempt: envelope.attempt,
-            firstSeen: job.firstSeen)
+            firstSeen: job.firstSeen,
+            keepsReservation: keepsReservation(fanOut.job, job.tally)
+                || fanOut.job.uniqueFor != nil && job.tally?.postponed.isEmpty == false)
         if envelope.reclaims > 0 { writer.write(reclaims: envelope.reclaims) }
         writer.write(wait: envelope.wait.map(fanOut.job.bytes))
         writer.write(tokens: tokens)

@@ -25,16 +25,22 @@ extension Settlement {
     private mutating func addNotifications(of ended: EndedJob, _ queue: QueueContext) {
         let (claim, tally, fate) = (ended.claim, ended.tally, ended.fate)
         var counted = tally.outcomes.counted
+        let isFreed = ended.fate != nil && ended.job.uniqueFor != nil && !queue.keepsReservation(ended.job, tally)
         // One notification: nothing more to count than its outcome.
-        if case .ended(let outcome) = fate, ended.job.tokens == nil, !counted.isEmpty, tally.possibleDuplicates == 0 {
+        if case .ended(let outcome) = fate, ended.job.tokens == nil, !counted.isEmpty, tally.possibleDuplicates == 0,
+            !isFreed, !tally.isDuplicate
+        {
             return end(claim, outcome, results: tally.results)
         }
         let endsDead = fate != nil && tally.postponed.isEmpty && fate != .mixed && counted.isEmpty
         for (index, dead) in tally.dead.enumerated() {
-            bury(dead, of: ended, settles: endsDead && index == tally.dead.count - 1)
+            bury(dead, of: ended, queue, settles: endsDead && index == tally.dead.count - 1)
         }
         for (index, postponed) in tally.postponed.enumerated() {
             postpone(postponed, of: ended, queue, settles: fate != nil && index == tally.postponed.count - 1)
+        }
+        if isFreed, let reservation = queue.reservation(of: ended.job, claim: ended.firstClaim) {
+            free(reservation, of: claim, ifExhausted: !tally.postponed.isEmpty)
         }
         if case .rest(let rest, let head) = ended.replacement {
             keep(claim, as: rest, head: head, original: ended.original)
@@ -46,6 +52,7 @@ extension Settlement {
         }
         for (outcome, count) in counted { addCount(outcome.rawValue, count) }
         addResults(tally.results)
+        if tally.isDuplicate { addCount("dropped:\(Reason(.duplicate).code.text)", ended.job.tokenCount) }
         if tally.possibleDuplicates > 0 { addCount("possible_duplicates", tally.possibleDuplicates) }
         if tally.reclaimed > 0 { addCount("possible_duplicates:reclaimed", tally.reclaimed) }
     }
@@ -85,7 +92,8 @@ extension Settlement {
             failure.deadMembers.writeImmutableBuffer(
                 DeadLetter.members(
                     job: ended.job, app: ended.app, firstSeen: ended.firstSeen, status: failed.status, error: code,
-                    tokens: Self.buriedTokens(failed.recipients, ended.job)))
+                    tokens: Self.buriedTokens(failed.recipients, ended.job),
+                    keepsReservation: queue.keepsReservation(ended.job, ended.tally)))
             failure.results = failed.results
         }
         fail(ended.claim, failure, settles: settles)
@@ -100,11 +108,12 @@ extension Settlement {
         }
     }
 
-    private mutating func bury(_ dead: JobTally.Dead, of ended: EndedJob, settles: Bool) {
+    private mutating func bury(_ dead: JobTally.Dead, of ended: EndedJob, _ queue: QueueContext, settles: Bool) {
         let job = ended.job
         let members = DeadLetter.members(
             job: job, app: ended.app, firstSeen: ended.firstSeen, detail: dead.reason.detail, status: dead.status,
-            error: dead.cause?.code.text, tokens: Self.buriedTokens(dead.recipients, job))
+            error: dead.cause?.code.text, tokens: Self.buriedTokens(dead.recipients, job),
+            keepsReservation: queue.keepsReservation(job, ended.tally))
         let code = dead.reason.code.text
         bury(
             ended.claim, as: dead.outcome, reason: code, attempts: ended.attempts, members: members,
@@ -141,7 +150,10 @@ extension Settlement {
         queue.wrapper(
             of: ended.job, claim: ended.claim, firstClaim: ended.firstClaim,
             attempt: ended.job.envelope.attempt, firstSeen: ended.firstSeen,
-            refusedBy: ended.refusedBy, fails: fails, namesClaim: namesClaim)
+            refusedBy: ended.refusedBy, fails: fails, namesClaim: namesClaim,
+            // Pieces, and a part beside the rest of its job, do not know what becomes of the others.
+            keepsReservation: queue.keepsReservation(ended.job, ended.tally)
+                || ended.job.uniqueFor != nil && (ended.fate == nil || ended.fate == .split))
     }
 
     /// Writes a list of tokens, unless the producer's own is right.

@@ -15,7 +15,7 @@ struct JobEnvelopeTests {
                 + #""wait":{"reason":"AppPaused","at":2},"refused":"a\u0062c","later":{"x":[1]},"#
                 + #""job":\#(Self.original)}"#)
         let envelope = job.envelope
-        #expect(envelope.isWrapped && envelope.attempt == 3 && envelope.reclaims == 2 && envelope.isReserved)
+        #expect(envelope.isWrapped && envelope.attempt == 3 && envelope.reclaims == 2 && envelope.keepsReservation)
         #expect(job.string(job.id) == "made" && job.string(envelope.origin) == "host-1.0:17")
         #expect(envelope.overridesTokens && job.token == nil && job.tokenStrings == ["cd", "ef"])
         #expect(job.raw(envelope.error) == #"{"status":503,"reason":"Shutdown","at":1}"#)
@@ -47,7 +47,7 @@ struct JobEnvelopeTests {
     func nothing() throws {
         let job = try decodeJob(#"{"apns_worker":1,"job":\#(Self.original)}"#)
         #expect(job.envelope.isWrapped && job.envelope.attempt == 1 && job.envelope.reclaims == 0)
-        #expect(!job.envelope.overridesTokens && !job.envelope.isReserved)
+        #expect(!job.envelope.overridesTokens && !job.envelope.keepsReservation)
         #expect(job.string(job.id) == "own" && job.string(job.token) == "ab")
     }
 
@@ -178,7 +178,7 @@ struct JobEnvelopeTests {
             #expect(job.string(job.id) == id && job.tokenStrings == ["ab", text])
             #expect(job.string(job.envelope.origin) == text && job.string(job.envelope.claim) == text)
             #expect(job.envelope.attempt == 4 && job.envelope.reclaims == 3)
-            #expect(job.envelope.enqueued == 1_600_000_000_000 && job.envelope.isReserved == (id.count > 2))
+            #expect(job.envelope.enqueued == 1_600_000_000_000 && job.envelope.keepsReservation == (id.count > 2))
             #expect(String(buffer: job.originalBytes) == Self.original)
 
             var again = EnvelopeWriter(attempt: 5)

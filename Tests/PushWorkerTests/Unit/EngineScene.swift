@@ -330,8 +330,10 @@ final class FakeQueue: QueueStore {
     var leaseIsLost = false
     var isPaused = false
     var handsBack = false
-    /// The results of reservations; without any, reservations are granted.
+    /// The next results of reservations, whatever ``unique`` has.
     var reservations: [ReservationResult] = []
+    /// The origins of the jobs that have reserved ids.
+    var unique: [String: String] = [:]
     /// The numbers of deliveries when a job last failed, by the job.
     private var seenDeliveries: [String: Int] = [:]
     /// The commands of operators.
@@ -417,10 +419,11 @@ final class FakeQueue: QueueStore {
     func reserve(_ all: [Reservation], completion: @escaping Completion<[ReservationResult]>) {
         reply(completion) { [self] in
             all.map { reservation in
-                let result = reservations.isEmpty ? .granted : reservations.removeFirst()
-                held[reservation.claim] = nil
-                if result == .granted { held[reservation.reservedClaim] = String(buffer: reservation.body) }
-                return result
+                guard reservations.isEmpty else { return reservations.removeFirst() }
+                guard held[reservation.claim] != nil else { return .lost }
+                let (id, origin) = (String(buffer: reservation.id), String(buffer: reservation.origin))
+                if unique[id] == nil { unique[id] = origin }
+                return unique[id] == origin ? .granted : .duplicate
             }
         }
     }
@@ -450,7 +453,7 @@ final class FakeQueue: QueueStore {
         var bytes = command.arguments
         for length in command.lengths { texts.append(bytes.readString(length: length) ?? "") }
         var rest = texts.dropFirst()
-        var lost = 0
+        var (lost, isExhausted) = (0, false)
         func next() -> String { rest.removeFirst() }
         func range() -> (start: Int, length: Int) { (Int(next()) ?? 0, Int(next()) ?? 0) }
         var campaign = ""
@@ -523,17 +526,25 @@ final class FakeQueue: QueueStore {
                 _ = (next(), next())
                 let members = next()
                 _ = (next(), next())
+                let letters = self.dead.count
+                defer { isExhausted = self.dead.count > letters }
                 if let body { fail(body, rule, reason, number, "+" + delay, head, original, members, count) }
             case "dead":
                 let isFound = ClaimID(field: next()).map { held[$0] != nil } ?? false
                 let (reason, members) = (next(), next())
                 _ = (next(), next())
                 if isFound { dead.append((reason, members)) }
+            case "free":
+                let isFound = ClaimID(field: next()).map { held[$0] != nil } ?? false
+                let (id, origin, always) = (next(), next(), next())
+                if isFound, always == "1" || isExhausted { free(id, origin) }
             case let other: preconditionFailure("unknown action \(other)")
             }
         }
         return lost
     }
+
+    private func free(_ id: String, _ origin: String) { if unique[id] == origin { unique[id] = nil } }
 
     /// Applies a failure, see `parts/attempts.lua`. All jobs are of one group.
     private func fail(
@@ -573,11 +584,12 @@ final class FakeQueue: QueueStore {
     }
 
     func release(
-        of configuration: ConfigurationDigest, endOf process: String?,
+        of configuration: ConfigurationDigest, ending reservations: [Reservation], endOf process: String?,
         completion: @escaping Completion<QueueConnection.Released>
     ) {
         reply(completion) { [self] in
             released = true
+            for reservation in reservations { free(String(buffer: reservation.id), String(buffer: reservation.origin)) }
             let count = held.count
             jobs += held.values
             held = [:]

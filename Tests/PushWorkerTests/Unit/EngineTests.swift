@@ -242,12 +242,13 @@ struct EngineTests {
 
     @Test("sends a unique job once it is reserved, and drops a duplicate")
     func unique() throws {
-        scene.queue.reservations = [.granted, .duplicate]
         scene.push(EngineScene.job("ab", Self.unique), EngineScene.job("cd", Self.unique))
         scene.run()
         #expect(scene.transport.tokens == ["ab"] && scene.counters[.dropped] == 1)
         scene.finish()
-        #expect(scene.stats == ["delivered": 1] && scene.queue.held.isEmpty)
+        #expect(scene.stats == ["delivered": 1, "dropped": 1, "dropped:Duplicate": 1], "\(scene.stats)")
+        #expect(scene.queue.held.isEmpty)
+        #expect(scene.queue.unique.count == 1)
     }
 
     private static let unique = #""alert":"x","id":"i","unique_for":"1h""#
@@ -258,8 +259,83 @@ struct EngineTests {
         scene.push(isWrapped ? #"{"apns_worker":1,"attempt":2,"id":"i","job":\#(job)}"# : job)
         scene.finish(.serviceUnavailable)
         let retry = try #require(scene.queue.postponed.first?.body)
-        #expect(retry.hasSuffix(#""job":\#(job)}"#) && retry.contains(#""reserved":true"#))
-        #expect(scene.queue.held.isEmpty)
+        #expect(
+            retry.hasSuffix(#""job":\#(job)}"#) && retry.contains(#""origin":"\#(scene.queue.unique["i"] ?? "?")""#))
+        #expect(scene.queue.held.isEmpty && !retry.contains("reserved"))
+    }
+
+    /// Ways in which a unique job ends, and whether the reservation stays.
+    enum UniqueEnding: String, CaseIterable {
+        case delivered, invalid, refused, unknownApp, badToken, expiredBefore, expiredAfterAnswer, cancelled, discarded
+        case suppressed, exhausted
+        case droppedUncertain, expiredUncertain, reclaimed, retriedUncertain, duplicate
+
+        var stays: Bool {
+            switch self {
+            case .delivered, .droppedUncertain, .expiredUncertain, .reclaimed, .retriedUncertain, .duplicate: true
+            default: false
+            }
+        }
+    }
+
+    @Test("the reservation ends with a job that was not sent, and stays otherwise", arguments: UniqueEnding.allCases)
+    func uniqueEnding(_ ending: UniqueEnding) throws {
+        let scene = try EngineScene { $0.queues[0].limits.results = .all }
+        let soon = EngineScene.time(scene.loop.now) / 1000 + 1
+        var job = EngineScene.job("ab", Self.unique)
+        func with(_ member: String) -> String { EngineScene.job("ab", Self.unique + "," + member) }
+        scene.queue.unique["other"] = "w:1.a"
+        switch ending {
+        case .unknownApp: job = with(#""app":"none""#)
+        case .badToken: job = job.replacingOccurrences(of: #""ab""#, with: #""not a token""#)
+        case .expiredBefore: job = with(#""expiration":1"#)
+        case .expiredAfterAnswer, .expiredUncertain: job = with(#""expiration":\#(soon)"#)
+        case .droppedUncertain: job = with(#""on_uncertain":"drop""#)
+        case .exhausted: job = with(#""max_attempts":1"#)
+        case .reclaimed: job = #"{"apns_worker":1,"reclaims":1,"origin":"x:1.a","job":\#(with(#""expiration":1"#))}"#
+        case .duplicate: scene.queue.unique["i"] = "x:1.a"
+        case .suppressed:
+            scene.stores.fakeFleet.invalid = [
+                InvalidToken(
+                    token: ByteBuffer(string: "ab"), at: 5000, reason: "Unregistered",
+                    topic: ByteBuffer(string: "com.example.shop"), environment: "production", source: .apns)
+            ]
+        case .cancelled, .discarded:
+            var command = Self.cancellation
+            command.discards = ending == .discarded
+            scene.queue.commands = JobCommands(version: "1", [.id("i"): command])
+        default: break
+        }
+        // A job that is cancelled or deferred later had its reservation before.
+        if ending == .cancelled || ending == .discarded {
+            job = #"{"apns_worker":1,"attempt":1,"origin":"x:1.a","job":\#(job)}"#
+        }
+        if [.cancelled, .discarded, .reclaimed].contains(ending) { scene.queue.unique["i"] = "x:1.a" }
+        scene.push(job)
+        scene.run()
+        switch ending {
+        case .delivered: scene.finish()
+        case .invalid: scene.finish(.unregistered)
+        case .refused: scene.finish(.badCollapseID)
+        case .expiredAfterAnswer: scene.finish(.serviceUnavailable, retryAfter: 60)
+        case .droppedUncertain, .expiredUncertain: scene.finish(.uncertain(.timedOut))
+        case .retriedUncertain:
+            scene.finish(.uncertain(.timedOut))
+            scene.queue.commands = JobCommands(version: "2", [.id("i"): Self.cancellation])
+            scene.claimPostponed(after: .minutes(5))
+        case .exhausted:
+            scene.finish(.tooManyRequests)
+            #expect(scene.queue.unique["i"] != nil)
+            scene.pushOne(token: "cd")
+            scene.finish()
+            scene.claimPostponed(after: .minutes(1))
+            scene.finish(.tooManyRequests)
+        default: break
+        }
+        scene.run(.seconds(2))
+        #expect(scene.queue.held.isEmpty && scene.transport.submitted.isEmpty)
+        #expect((scene.queue.unique["i"] != nil) == ending.stays, "\(scene.stats)")
+        #expect(scene.queue.unique["other"] != nil)
     }
 
     @Test("a retry of some tokens of a reserved job keeps the producer's bytes and the reservation")
@@ -288,7 +364,9 @@ struct EngineTests {
         let rest = isWrapped ? job : "{\(Self.unique)}"
         #expect(scene.queue.pieces.count == 2)
         #expect(
-            scene.queue.pieces.allSatisfy { $0.hasSuffix(#","job":\#(rest)}"#) && $0.contains(#""reserved":true"#) })
+            scene.queue.pieces.allSatisfy {
+                $0.hasSuffix(#","job":\#(rest)}"#) && $0.contains(#""reserved":true"#) && $0.contains(#","origin":""#)
+            })
         let first = try #require(scene.queue.pieces.first), last = try #require(scene.queue.pieces.last)
         #expect(first.contains(#""tokens":["100000","#) && first.contains(#""100999"]"#))
         #expect(last.contains(#""tokens":["101000"]"#))
@@ -303,7 +381,7 @@ struct EngineTests {
             scene.lane.wake(QueueID(index: 0))
             // The claim is answered, and the reservation is not.
             scene.run(.milliseconds(1))
-            #expect(scene.queue.held.keys.map(\.stamp) == ["s2"], "\(change)")
+            #expect(scene.queue.unique.isEmpty && scene.queue.held.count == 1, "\(change)")
             switch change {
             case "cancelled":
                 scene.lane.consumers[0].queue.commands = JobCommands(version: "1", [.id("i"): Self.cancellation])
@@ -320,10 +398,11 @@ struct EngineTests {
             case "cancelled": #expect(scene.stats == ["cancelled": 1])
             case "scheduled":
                 let body = try #require(scene.queue.postponed.first?.body)
-                #expect(body.contains(#""reserved":true"#) && body.contains(#""job":{"token":"ab","#))
+                #expect(body.contains(#""origin":""#) && body.contains(#""job":{"token":"ab","#))
             case "app removed": #expect(scene.queue.dead.map(\.reason) == ["UnknownApp"])
             default: #expect(scene.queue.jobs.count == 1 && scene.queue.released)
             }
+            #expect(scene.queue.unique.isEmpty == (change != "scheduled"), "\(change)")
         }
     }
 
@@ -365,7 +444,7 @@ struct EngineTests {
         #expect(scene.transport.tokens == ["aa"])
         let limited = try #require(scene.queue.postponed.first)
         #expect(limited.due == "+5000" && limited.body.hasSuffix(#""job":\#(jobs[1])}"#))
-        #expect(limited.body.contains(#""reserved":true"#) && limited.body.contains("CampaignLimited"))
+        #expect(limited.body.contains(#""origin":""#) && limited.body.contains("CampaignLimited"))
         scene.finish()
         #expect(scene.stats == ["delivered": 1, "deferred": 1] && scene.queue.held.isEmpty)
     }

@@ -256,14 +256,15 @@ end
 local function wrapped(head, original)
     local attempts = is_counter(head.attempts, 0) and head.attempts or 0
     local requeues = is_counter(head.requeues, 0) and head.requeues or 0
-    -- Its own reservation may still exist, and it must not end as a duplicate of itself.
-    local parts = { WRAPPER .. string.format('"attempt":%d,"reserved":true,"requeues":%d,"requeued":%d',
-        option.keep and math.min(attempts + 1, 2 ^ 31 - 1) or 1, math.min(requeues + 1, 2 ^ 31 - 1), now) }
-    -- So that it is sent again under the same apns-id.
-    local origin = head.origin or string.match(tostring(head.claim), '^(.+:%d+%.%w+)')
+    local parts = { WRAPPER .. string.format('"attempt":%d%s,"requeues":%d,"requeued":%d',
+        option.keep and math.min(attempts + 1, 2 ^ 31 - 1) or 1, head.reserved == true and ',"reserved":true' or '',
+        math.min(requeues + 1, 2 ^ 31 - 1), now) }
     if is_identifier(head.id) then
         parts[#parts + 1] = ',"id":' .. cjson.encode(head.id)
-    elseif is_identifier(origin) then
+    end
+    -- So that it is sent again under the same apns-id, and is no duplicate of itself: its reservation may still exist.
+    local origin = head.origin or string.match(tostring(head.claim), '^(.+:%d+%.%w+)')
+    if is_identifier(origin) then
         parts[#parts + 1] = ',"origin":' .. cjson.encode(origin)
     end
     -- Its time to live began then.

@@ -12,10 +12,11 @@
 --      10 campaigns       ZSET   campaigns by the time of their last settlement
 --      11 campaign:       prefix of a campaign's counters
 --      12 minute:         prefix of the minutes' counters
+--      13 unique:         prefix of the reservations of ids
 --       then with move
---      13 other jobs      LIST   jobs of the other queue
---      14 other retry     ZSET   scheduled and deferred jobs of the other queue
---      15 other failed    ZSET   jobs of the other queue that failed
+--      14 other jobs      LIST   jobs of the other queue
+--      15 other retry     ZSET   scheduled and deferred jobs of the other queue
+--      16 other failed    ZSET   jobs of the other queue that failed
 -- ARGV  1 action          bury, remove, move, run (make due now; of retry or failed), or restore (the inbox to the head of
 --                         the list)
 --       2 place           list, sorted, retry or failed
@@ -30,11 +31,12 @@
 --      11 counter         the counter of their notifications; '' for none
 --      12 reason          of the cancelled jobs
 --       then for each job
---         job notifications text start length results n campaign
+--         job notifications text start length results n campaign id origin
 --                         `job` are its bytes in that place. `text` with bury: JSON members about the job, each with a
 --                         leading comma; with run: the job in its new wrapper. The original is the `length` bytes of the
 --                         job from `start` (from 0). `results` are an array of groups with n results; `campaign`, if not
---                         '', counts the notifications, too
+--                         '', counts the notifications, too; the reservation of `id` by the job with this `origin`, if
+--                         not '', ends
 -- Reply { changed, passed, evicted }
 --       changed           the number of jobs that were still in place, and are changed
 --       passed            list: the number of jobs at its head that were processed; restore: the number restored
@@ -46,11 +48,11 @@
 -- Run twice, the second run finds none of the jobs; it passes the next jobs of a list unseen, for a later round.
 
 local jobs, inbox, retry, failed, sorted, cancelled, cancelled_bytes, stats, results, campaigns, campaign_prefix, minutes,
-    other_jobs, other_retry, other_failed = unpack(KEYS)
+    unique_prefix, other_jobs, other_retry, other_failed = unpack(KEYS)
 local action, place, head, other_head, page, stamp, max_dead, max_dead_age, max_dead_bytes, max_results, counter,
     reason = unpack(ARGV, 1, 12)
 page, max_results = tonumber(page), tonumber(max_results)
-local FIRST_JOB, ARGUMENTS = 13, 8
+local FIRST_JOB, ARGUMENTS = 13, 10
 local MOST_BYTES = 1048576
 local now = now_ms()
 
@@ -91,7 +93,7 @@ end
 
 -- Applies the action to a job that has left its place. `due` is the time of a postponed job.
 local function change(job, due)
-    local _, number, text, start, length, array, n, campaign = unpack(ARGV, at[job], at[job] + ARGUMENTS - 1)
+    local _, number, text, start, length, array, n, campaign, id, origin = unpack(ARGV, at[job], at[job] + ARGUMENTS - 1)
     changed = changed + 1
     notifications = notifications + number
     if campaign ~= '' then
@@ -107,6 +109,9 @@ local function change(job, due)
         redis.call('ZADD', other_set, due, job)
     elseif action == 'move' then
         moved[#moved + 1] = place == 'sorted' and unsorted(job) or job
+    end
+    if origin ~= '' then
+        free_id(unique_prefix .. id, origin)
     end
     if tonumber(n) > 0 and max_results > 0 then
         add_results(results, max_results, array, n)

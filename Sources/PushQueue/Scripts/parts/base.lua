@@ -57,6 +57,13 @@ local function bounded(value)
     return number == number and math.max(-2 ^ 53, math.min(number, 2 ^ 53)) or 0
 end
 
+-- Ends the reservation of an id, if it is still that of the job with this origin.
+local function free_id(unique, origin)
+    if redis.pcall('GET', unique) == origin then
+        redis.call('DEL', unique)
+    end
+end
+
 -- Returns the object of a JSON text; an empty one for any other text.
 local function decoded_object(text)
     local is_json, value = pcall(cjson.decode, text or '')

@@ -81,10 +81,8 @@ for _, field in ipairs(fields) do
     else
         -- The head after its mark, from the comma on, without its old counter.
         local rest = head and string.gsub(string.sub(head, #WRAPPER), ',"reclaims":[^,]+', '', 1) or ',"job":'
-        -- A job without an id gets its identity from its first claim, so that each resend carries the same apns-id. A
-        -- wrapper of a producer or a requeue may lack both id and origin, too.
-        local origin = members.id or members.origin
-        origin = origin and '' or ',"origin":' .. cjson.encode(lane .. ':' .. field)
+        -- The first claim identifies the job: by its reservation and, if it has no id, by the apns-id of each resend.
+        local origin = members.origin and '' or ',"origin":' .. cjson.encode(lane .. ':' .. field)
         bodies[#bodies + 1] = WRAPPER .. string.format('"reclaims":%d', reclaims) .. origin .. rest .. original .. '}'
     end
 end
@@ -97,7 +95,8 @@ for index, one in ipairs(letters) do
     local campaign, number = unpack(one[6], 1, 2)
     -- An unreadable field can be any bytes.
     local claim = claim_number(field) and lane .. ':' .. field or lane .. ':' .. now .. '.' .. index
-    bury(dead, dead_bytes, now, claim, reason, string.format(',"attempts":0,"detail":"%s"', detail) .. text, original)
+    bury(dead, dead_bytes, now, claim, reason,
+        string.format(',"attempts":0,"reserved":true,"detail":"%s"', detail) .. text, original)
     add_dead_results(results, tonumber(max_results), members, reason)
     notifications = notifications + number
     by_reason[reason] = (by_reason[reason] or 0) + number

@@ -13,6 +13,7 @@
 --      11 job-commands    HASH   commands about jobs, and their `version`: a guard pauses its campaign
 --      12 failed          ZSET   jobs that failed, by the due time of their next attempt (ms)
 --      13 deliveries      HASH   deliveries and failures of apps and push types
+--      14 unique:         prefix of the reservations of ids
 -- ARGV  1 lane            its name
 --       2 max dead        the maximum number of dead letters, and of cancelled jobs
 --       3 max dead age    their maximum age, ms
@@ -57,6 +58,9 @@
 --                                                some or all become a dead letter with the original, and JSON members
 --                                                about it; with the reason Cancelled it is kept with the cancelled
 --                                                jobs. The claim stays, too
+--         free   claim id origin always          the reservation of the id by the job with this origin ends, because the job
+--                                                was not sent; unless `always` is 1, only if an action `fail` has found that
+--                                                the job has no attempt left. The claim stays, too
 --         minute minutes jobs sorted inbox oldest n (field amount)... m (field amount)...
 --                                                the last action: the lane's sums since it last sent this action.
 --                                                They are added to the minute's counters, whose key begins with
@@ -75,7 +79,7 @@
 -- lane sends it only once.
 
 local claimed, retry, dead, dead_bytes, stats, results, campaigns, campaign_prefix, cancelled, cancelled_bytes,
-    job_commands, failed, deliveries = unpack(KEYS)
+    job_commands, failed, deliveries, unique_prefix = unpack(KEYS)
 local lane, max_dead, max_dead_age, max_dead_bytes, max_results, max_result_age = unpack(ARGV, 1, 6)
 local now = now_ms()
 local settled, lost, evicted = 0, 0, 0
@@ -161,6 +165,8 @@ local minutes, jobs, sorted, inbox, oldest, sums, delivered
 -- The notifications without an attempt left, for the reply; and the numbers of those that failed for the first time, by the
 -- field of their group.
 local exhausted, first_failures = {}, {}
+-- The claim of the last action `fail` that found no attempt left.
+local exhausted_claim
 
 -- The index of the action; its arguments follow.
 local at = FIRST_ACTION
@@ -267,6 +273,7 @@ while at <= #ARGV do
                     add_results(results, max_results, array, m)
                 end
                 exhausted[#exhausted + 1], exhausted[#exhausted + 2] = app, n
+                exhausted_claim = claim
             else
                 postpone(now + delay, failed_head(head, attempt, facts) .. original_of(body, start, length) .. '}')
                 add('retried', n)
@@ -287,6 +294,12 @@ while at <= #ARGV do
             buried[set] = set_bytes
         end
         at = at + 6
+    elseif action == 'free' then
+        local claim, id, origin, always = unpack(ARGV, at + 1, at + 4)
+        if (always == '1' or claim == exhausted_claim) and redis.call('HEXISTS', claimed, claim) == 1 then
+            free_id(unique_prefix .. id, origin)
+        end
+        at = at + 5
     elseif action == 'minute' then
         minutes, jobs, sorted, inbox, oldest = unpack(ARGV, at + 1, at + 5)
         local last = at + 6 + 2 * ARGV[at + 6]

@@ -13,7 +13,7 @@ struct Requeue: AsyncParsableCommand {
 
             The oldest are requeued first, with the producer's bytes. If only some tokens of a job had failed, only those get \
             it again. A relative expiration counts from the time the job was first seen, so jobs that are too old expire. A job \
-            with unique_for keeps its reservation.
+            with unique_for is dropped if another with its id was sent in the meantime.
 
             The command can be interrupted (Ctrl-C), killed and repeated: no job is lost or doubled, and jobs that were not \
             moved are still dead letters. --rate slows down the command itself, so jobs that it has not moved can still be held \
