@@ -164,7 +164,7 @@ package final class QueueConnection {
             [
                 keys.claimed(worker), keys.retry, keys.dead, keys.deadBytes, keys.statsPrefix, keys.results,
                 keys.campaigns, keys.campaignPrefix, keys.cancelled, keys.cancelledBytes,
-                keys.jobCommands, keys.failed, keys.deliveries, keys.uniquePrefix,
+                keys.jobCommands, keys.failed, keys.deliveries, keys.uniquePrefix, keys.shares,
             ],
             expecting: settlement.expectedArguments,
             arguments: { [worker, limits, keys] command in

@@ -290,17 +290,21 @@ package struct Settlement: Sendable {
     ///   - prefix: the wrapper's members that all pieces share, without `"job":` (see `EnvelopeWriter.prefix()`).
     ///   - pieces: the range of each piece's tokens in the claimed job, with the commas between them. If the rest of the job is
     ///     so large that all pieces would be too much for a call, several become one.
+    ///   - fair: the key among whose jobs the job has waited for its share, empty for none; `nil` if it did not wait for one.
     ///   - cut: the range of the original's list of tokens in the claimed job. The pieces leave it out.
     ///   - original: the range of the original's bytes in the claimed job.
     ///   - text: the text that `pieces` are ranges of, if the claimed job does not have the tokens as they must be
     ///     written.
     package mutating func split(
-        _ claim: ClaimID, prefix: ByteBuffer, pieces: [Range<Int>], cut: Range<Int>, original: Range<Int>,
-        text: ByteBuffer? = nil
+        _ claim: ClaimID, prefix: ByteBuffer, fair: ByteBuffer? = nil, pieces: [Range<Int>], cut: Range<Int>,
+        original: Range<Int>, text: ByteBuffer? = nil
     ) {
         let pieces = Self.joined(pieces, copying: original.count - cut.count + prefix.readableBytes)
         group.write("split", claim) { arguments in
             arguments.append(prefix)
+            var share = ByteBuffer(string: fair == nil ? "" : "by:")
+            if let fair { share.writeImmutableBuffer(fair) }
+            arguments.append(share)
             arguments.append(cut)
             arguments.append(original)
             arguments.append(pieces.count)

@@ -208,14 +208,83 @@ struct SharesTests {
         #expect(try await queue.worker("v").claim(0).nextDue == nil)
     }
 
-    @Test("retries that are due get half of the capacity, and jobs of the inbox are first")
+    /// Returns a job that was postponed.
+    private static func postponed(_ id: String, _ fair: String?, _ members: String = "", failed: Bool = false) -> String
+    {
+        let error = failed ? #""error":{"reason":"Shutdown","at":1},"# : ""
+        return #"{"apns_worker":1,"attempt":1,"id":"\#(id)",\#(error)"claim":"w:1.a","job":\#(job(id, fair, members))}"#
+    }
+
+    @Test("due jobs have the place of their key, and jobs of the inbox are first")
     func others() async throws {
-        try queue.push((1...8).map { Self.job("a\($0)", "a") })
-        for number in 1...8 { try queue.push(retry: "retry \(number)", at: Int64(number)) }
-        try queue.redis.run("RPUSH", queue.keys.inbox, "waited")
-        let claimed = try await queue.worker("w").claim(5, sort: true).texts
-        #expect(claimed.first == "waited" && claimed.count { $0.hasPrefix("retry") } == 2)
-        #expect(claimed.filter { $0.hasPrefix("{") } == [Self.job("a1", "a"), Self.job("a2", "a")])
+        try queue.push((1...4).map { Self.job("a\($0)", "a") } + [Self.job("n1")])
+        for number in 1...4 { try queue.push(retry: Self.postponed("d\(number)", "a"), at: Int64(number)) }
+        for number in 1...2 { try queue.push(retry: Self.postponed("b\(number)", "b"), at: Int64(number + 4)) }
+        try queue.push(retry: Self.postponed("m1", nil), at: 7)
+        try queue.push(retry: Self.postponed("u1", "a", #","urgent":true"#), at: 8)
+        try queue.push(retry: Self.postponed("later", "a"), at: 9_000_000_000_000)
+        try queue.redis.run("RPUSH", queue.keys.inbox, Self.job("i1"))
+        // Those that were pushed later are behind those of their key that are due.
+        #expect(
+            try await ids() == ["i1", "u1", "d1", "b1", "m1", "n1", "d2", "b2", "d3", "d4", "a1", "a2", "a3", "a4"])
+        #expect(try queue.retries().count == 1)
+    }
+
+    @Test("a failed job counts against the share of its key, and waits for no other")
+    func failed() async throws {
+        try queue.push((1...3).map { Self.job("a\($0)", "a") })
+        for number in 1...40 {
+            try queue.push(retry: Self.postponed("f\(number)", "a", failed: true), at: Int64(number))
+        }
+        let worker = queue.worker("w")
+        #expect(try await worker.claim(16, sort: true).bodies.count == 16)
+        let time = try #require(try Int(shares()["time"] ?? ""))
+        let end = try #require(try Int(shares()["by:a"] ?? ""))
+        // The bytes of thirteen failed jobs, with their wrappers.
+        #expect(end - time > 13 * 100)
+        // So jobs of another key come first now.
+        try queue.push((1...3).map { Self.job("c\($0)", "a") } + (1...3).map { Self.job("b\($0)", "b") })
+        let next = try await queue.worker("v").claim(7, sort: true).texts.filter { !$0.contains("Shutdown") }
+        #expect(try next.map(Self.id).prefix(3) == ["b1", "b2", "b3"])
+    }
+
+    @Test("a job that is split takes the share of its key, however many tokens it has")
+    func split() async throws {
+        let tokens = (0..<20_000).map { #""\#(String(format: "%064x", $0))""# }.joined(separator: ",")
+        let large = #"{"id":"large","fair":"a","tokens":[\#(tokens)],"payload":{}}"#
+        try queue.push([large])
+        let keys = (1...4).map { "k\($0)" }
+        // As large as a piece with a hundred tokens.
+        let filling = #","other":"\#(String(repeating: "x", count: 6700))""#
+        for number in 1...200 { try queue.push(keys.map { Self.job("\($0)n\(number)", $0, filling) }) }
+        let worker = queue.worker("w")
+        var (first, claimed, pieces, ofKeys) = (1, [String](), 0, 0)
+        while ofKeys < 400 {
+            claimed = try await worker.claim(8, first: first, sort: true).texts
+            try #require(!claimed.isEmpty)
+            try await worker.settle { settlement in
+                for (index, body) in claimed.enumerated() {
+                    let number = first + index
+                    guard body.contains(#""id":"large""#) else {
+                        settlement.end(number, .delivered)
+                        ofKeys += 1
+                        continue
+                    }
+                    guard let job = try? JobDecoder.decode(ByteBuffer(string: body)), job.tokenCount > 100 else {
+                        settlement.end(number, .delivered)
+                        pieces += 1
+                        continue
+                    }
+                    settlement.split(
+                        worker.id(number), prefix: EnvelopeWriter(attempt: 1).prefix(),
+                        fair: ByteBuffer(string: "a"), pieces: job.tokenPieces(of: 100), cut: job.tokensMember,
+                        original: job.original)
+                }
+            }
+            first += 8
+        }
+        // A fifth of the bytes: of 400 jobs of four keys, each has a hundred.
+        #expect(pieces > 80 && pieces < 120, "\(pieces)")
     }
 
     @Test("a queue sorts its jobs once a lane has met one, and for 30 days after the last one")

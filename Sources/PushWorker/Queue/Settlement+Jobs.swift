@@ -136,6 +136,7 @@ extension Settlement {
         let pieces = job.tokenPieces(of: size)
         split(
             ended.claim, prefix: Self.wrapper(of: ended, queue, namesClaim: false).prefix(),
+            fair: job.isUrgent ? nil : job.fair.map(job.text) ?? ByteBuffer(),
             pieces: job.isRewritten ? pieces : pieces.map(ended.place), cut: ended.place(job.tokensMember),
             original: ended.original, text: job.isRewritten ? job.body : nil)
     }

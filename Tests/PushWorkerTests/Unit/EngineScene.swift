@@ -503,6 +503,7 @@ final class FakeQueue: QueueStore {
                 let body = ClaimID(field: next()).flatMap { held[$0] }
                 splits += 1
                 let prefix = next()
+                _ = next()
                 let (cut, original) = (range(), range())
                 let rest = body.map {
                     Self.part((original.start, cut.start - original.start), of: $0)

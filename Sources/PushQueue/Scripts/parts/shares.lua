@@ -1,15 +1,15 @@
 -- Jobs in the order of shares.
 --
--- Once a queue has jobs with `fair` or `urgent`, its jobs wait in `sorted`: each claim moves some there from the
--- list. Their score is a virtual time in bytes. A job begins where the one before it of the same key ends, or now if
+-- Once a queue has jobs with `fair` or `urgent`, its jobs wait in `sorted`: each claim moves some there, those of the list, and
+-- scheduled jobs, deferred ones and pieces that are due. Their score is a virtual time in bytes. A job begins where the one before it of the same key ends, or now if
 -- that is over: of two keys whose jobs wait, each gets half of the bytes (start-time fair queueing). Jobs without a
--- key are one line together.
+-- key are one line together. Jobs that have failed are claimed where they wait, and move the end of their key, too.
 --
 -- `shares` has the fields `number` (of the last sorted job), `time` (up to which jobs have been claimed) and, for
 -- each key, `by:<key>` (the end of its last job). When there are too many keys, further ones share fields
 -- `common:<n>`. Others may write there, so nothing in it is trusted: it decides only the order.
 
-local sort_jobs, sorted_jobs, keep_shares, as_waited
+local sort_jobs, sorted_jobs, charge_shares, keep_shares, as_waited
 
 -- Defines these. Few queues sort their jobs, and each definition takes time in each call of a script.
 local function define_shares()
@@ -122,16 +122,40 @@ local function define_shares()
         return body
     end
 
-    -- Moves jobs from the head of the list to `sorted`. All keys were checked.
+    -- Returns the producer's bytes of a job that was postponed.
+    local function postponed_job(body)
+        if sub(body, 1, #WRAPPER) ~= WRAPPER then
+            return body
+        end
+        local _, stop = find(body, '"job":', 1, true)
+        return sub(body, (stop or 0) + 1, -2)
+    end
+
+    -- Moves jobs to `sorted`: due ones of `retry`, and those at the head of the list. All keys were checked.
     --   head     the end of the list that is its head, LEFT or RIGHT
+    --   due      the number of due jobs
     --   largest  the size of the largest job that was seen before, or nil
     -- Returns the size of the largest job.
-    function sort_jobs(jobs, head, sorted, shares, largest)
-        local bodies
-        bodies, largest = read_portions(list_reader(jobs, head), SORT_JOBS, SORT_BYTES, largest)
+    function sort_jobs(jobs, head, retry, due, sorted, shares, largest)
+        local bodies, listed, space = {}, nil, SORT_BYTES
+        if due > 0 then
+            bodies, largest = read_portions(function(start, stop)
+                return redis.call('ZRANGE', retry, start, stop)
+            end, math.min(due, SORT_JOBS / 2), SORT_BYTES / 2, largest)
+            due = #bodies
+            for _, body in ipairs(bodies) do
+                space = space - #body
+            end
+        end
+        if space > 0 then
+            listed, largest = read_portions(list_reader(jobs, head), SORT_JOBS - due, space, largest)
+            for _, body in ipairs(listed) do
+                bodies[#bodies + 1] = body
+            end
+        end
         local fields, is_listed, field_of, urgent, steps, n = {}, {}, {}, {}, SORT_STEPS, 0
         for i, body in ipairs(bodies) do
-            local job = fresh_job(body)
+            local job = i <= due and postponed_job(body) or i > due and fresh_job(body)
             if job then
                 local key, is_urgent, left = share_of(job, steps)
                 if left <= 0 and i > 1 then
@@ -176,7 +200,12 @@ local function define_shares()
             values[#values + 1], values[#values + 2] = field, finish
         end
         call_in_chunks('ZADD', sorted, members)
-        trim_head(jobs, head, n)
+        if due > 0 then
+            redis.call('ZREMRANGEBYRANK', retry, 0, math.min(n, due) - 1)
+        end
+        if n > due then
+            trim_head(jobs, head, n - due)
+        end
         call_in_chunks('HDEL', shares, removed)
         call_in_chunks('HSET', shares, values)
         return largest
@@ -197,6 +226,32 @@ local function define_shares()
             redis.call('ZREMRANGEBYRANK', sorted, 0, n - 1)
             redis.call('HSET', shares, 'time', math.max(whole(redis.call('HGET', shares, 'time')), whole(score)))
         end
+    end
+
+    -- Moves the ends of the keys of some jobs that have failed and are claimed.
+    function charge_shares(sorted, shares, bodies)
+        local fields, field_of, steps = {}, {}, SORT_STEPS
+        for i, body in ipairs(bodies) do
+            local key, is_urgent, left = share_of(postponed_job(body), steps)
+            if left <= 0 then
+                break
+            end
+            steps, field_of[i] = left, not is_urgent and 'by:' .. key or nil
+            fields[#fields + 1] = field_of[i]
+        end
+        local time = virtual_time(sorted, redis.call('HGET', shares, 'time'))
+        local ends, used, removed = read_shares(shares, fields, time)
+        local values = {}
+        for i, body in ipairs(bodies) do
+            local field = field_of[i]
+            if field then
+                field = used[field] or field
+                ends[field] = math.max(time, ends[field]) + #body
+                values[#values + 1], values[#values + 2] = field, ends[field]
+            end
+        end
+        call_in_chunks('HDEL', shares, removed)
+        call_in_chunks('HSET', shares, values)
     end
 
     -- Has the queue sort its jobs for some time from now on, if a worker has met a job with `fair` or `urgent`; else

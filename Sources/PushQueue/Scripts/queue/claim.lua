@@ -251,8 +251,9 @@ if sorts and sorted_waiting == 0 then
     sorts = waiting > limit or waiting * (seen or max_bytes) > max_bytes
 end
 if sorts then
-    seen = sort_jobs(jobs, head, sorted, shares, seen)
-    fresh_waiting = fresh_waiting + sorted_waiting
+    seen = sort_jobs(jobs, head, retry, due_waiting, sorted, shares, seen)
+    -- Due jobs have the places of their keys, too, those of the next claims as well.
+    fresh_waiting, due_waiting = fresh_waiting + sorted_waiting + due_waiting, 0
     sorted_waiting = redis.call('ZCARD', sorted)
     if sorted_waiting < fresh_waiting then
         -- More bytes are sorted than claimed, so that the last jobs of a long list are sorted long before they are claimed.
@@ -291,6 +292,9 @@ local function take(from, space)
         kept = kept + 1
         taken[kept], bytes = found[i], bytes + #found[i]
     end
+    for i = 1, from.bodies and #found or 0 do
+        from.bodies[#from.bodies + 1] = found[i]
+    end
     from.kept, from.left = from.kept + #found, from.left - #found
 end
 
@@ -323,6 +327,7 @@ do
         fresh = list_place(jobs, head, math.min(fresh_waiting, capacity - due_share))
     end
     due, failing = due_place(retry, due_share), due_place(failed, failed_share)
+    failing.bodies = sorts and {}
     local one, other = fresh, due
     if turn == 1 then
         one, other = due, fresh
@@ -342,6 +347,9 @@ for _, from in ipairs({ moved, fresh, due, failing }) do
     end
 end
 is_failed_due_known = failing.kept == 0
+if sorts and failing.kept > 0 then
+    charge_shares(sorted, shares, failing.bodies)
+end
 if sorts or sort == '1' then
     keep_shares(shares, sort == '1')
 end

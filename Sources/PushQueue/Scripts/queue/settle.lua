@@ -14,6 +14,7 @@
 --      12 failed          ZSET   jobs that failed, by the due time of their next attempt (ms)
 --      13 deliveries      HASH   deliveries and failures of apps and push types
 --      14 unique:         prefix of the reservations of ids
+--      15 shares          HASH   the shares of keys
 -- ARGV  1 lane            its name
 --       2 max dead        the maximum number of dead letters, and of cancelled jobs
 --       3 max dead age    their maximum age, ms
@@ -47,13 +48,15 @@
 --                                                campaign, or with `group`, a push type and an app, and with `app`.
 --                                                Without an attempt left they become a dead letter with `members`, JSON
 --                                                members about it, and m results. The claim stays, too
---         split  claim prefix cut cut_length start length pieces (token_start token_length)...
+--         split  claim prefix share cut cut_length start length pieces (token_start token_length)...
 --                                                the job becomes pieces that are due at once, among the failed jobs if
 --                                                `prefix` has an `error`. A piece is `prefix`, its
 --                                                tokens, which are the `token_length` bytes of the claimed job from
 --                                                `token_start`, and the original without its list of tokens, which is
 --                                                the `cut_length` bytes of the claimed job from `cut`; a `token_start`
---                                                of '-' is followed by the tokens themselves. The claim stays, too
+--                                                of '-' is followed by the tokens themselves. `share` is the field
+--                                                of the job's key in `shares`, '' for none: its pieces take the job's
+--                                                place. The claim stays, too
 --         dead   claim reason members start length
 --                                                some or all become a dead letter with the original, and JSON members
 --                                                about it; with the reason Cancelled it is kept with the cancelled
@@ -79,7 +82,7 @@
 -- lane sends it only once.
 
 local claimed, retry, dead, dead_bytes, stats, results, campaigns, campaign_prefix, cancelled, cancelled_bytes,
-    job_commands, failed, deliveries, unique_prefix = unpack(KEYS)
+    job_commands, failed, deliveries, unique_prefix, shares = unpack(KEYS)
 local lane, max_dead, max_dead_age, max_dead_bytes, max_results, max_result_age = unpack(ARGV, 1, 6)
 local now = now_ms()
 local settled, lost, evicted = 0, 0, 0
@@ -223,10 +226,14 @@ while at <= #ARGV do
         end
         at = add_facts(at + 6, body)
     elseif action == 'split' then
-        local claim, prefix, cut, cut_length, start, length, pieces = unpack(ARGV, at + 1, at + 7)
-        local first, last = at + 8, at + 7 + 2 * pieces
+        local claim, prefix, share, cut, cut_length, start, length, pieces = unpack(ARGV, at + 1, at + 8)
+        local first, last = at + 9, at + 8 + 2 * pieces
         local body = body_of(claim)
         if body then
+            local finish = share ~= '' and redis.pcall('HGET', shares, share)
+            if type(finish) == 'string' then
+                redis.pcall('HSET', shares, share, string.format('%.0f', math.max(0, bounded(finish) - #body)))
+            end
             local original = string.sub(body, start + 1, cut) .. string.sub(body, cut + cut_length + 1, start + length)
             for pair = first, last, 2 do
                 local token_start, tokens = ARGV[pair], ARGV[pair + 1]
