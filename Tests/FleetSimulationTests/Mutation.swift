@@ -159,7 +159,7 @@ enum Mutation: String, CaseIterable, Sendable {
             ("redis.call('ZADD', failed, 'NX', now, body) == 0", "false")
         case .lateClaimTakesJobs: ("elseif next_number and first < tonumber(next_number) then", "elseif false then")
         case .claimGivesNumbersAgain:
-            ("local known, seen = limit > 0 and redis.pcall('GET', next_key), nil", "local known, seen = nil, nil")
+            ("local known = limit > 0 and redis.pcall('GET', next_key)", "local known = nil")
         case .claimsNewestFirst:
             (
                 "fresh = list_place(jobs, head,",

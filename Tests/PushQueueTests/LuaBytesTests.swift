@@ -167,6 +167,30 @@ struct LuaBytesTests {
         try check(meter, largest: mix.sizes.max() ?? 0, copies: 1)
     }
 
+    @Test("a requeue moves dead letters in portions", arguments: Mix.all)
+    func requeue(_ mix: Mix) async throws {
+        let meter = LuaMeter(queue)
+        let (keys, sizes) = (queue.keys, mix.sizes.prefix(300))
+        for (number, size) in sizes.enumerated() {
+            let letter = #"{"v":1,"reason":"X","at":1,"claim":"w:\#(number + 1).a"}"# + "\n" + body(size, number)
+            try queue.redis.run("ZADD", keys.dead, "\(number)", letter)
+        }
+        let script = try #require(QueueScript.ofOperators.first { $0.description == "pageDeadLetters" })
+        // The first filter reads the jobs, because the lines have no campaign, and chooses none. The second chooses all, which are
+        // read, pushed and removed.
+        for (filter, copies) in [(["campaign", "none"], 2), (["reason", "X"], 3)] {
+            var cursor = "start"
+            while cursor != "end" {
+                let reply = try meter.run(
+                    script, [keys.dead, keys.jobs, keys.statsPrefix, keys.deadBytes],
+                    ["requeue", cursor, "1000", "1000"] + filter, queue)
+                cursor = try #require(reply.elements?[1].text)
+            }
+            try check(meter, largest: mix.sizes.max() ?? 0, copies: copies)
+        }
+        #expect(try queue.jobs().count == sizes.count)
+    }
+
     @Test("an operator's change of the list passes jobs in portions", arguments: Mix.all)
     func change(_ mix: Mix) async throws {
         let meter = LuaMeter(queue)

@@ -248,8 +248,8 @@ extension CampaignStatus {
         }.compactMap(\.self)
     }
 
-    /// Reads the campaigns that were settled or enqueued last, and those under a command. A campaign whose producer records no
-    /// total is known once one of its jobs has ended or was postponed.
+    /// Reads the campaigns that were settled or enqueued last, those under a command, and those of the first page of waiting
+    /// jobs: a campaign whose producer records no total is known otherwise once one of its jobs has ended or was postponed.
     /// - Parameters:
     ///   - limit: the maximum number of campaigns in each queue.
     ///   - unread: gets the queues that can't be read.
@@ -264,12 +264,23 @@ extension CampaignStatus {
             var names = try await CampaignCounts.names(limit, client, keys)
             for case .campaign(let name) in commands.keys.sorted(by: { $0.description < $1.description })
             where !names.contains(name) { names.append(name) }
+            names += try await campaigns(ofNextJobsIn: keys, fleet).subtracting(names).sorted()
             for name in names.prefix(limit) {
                 let counts = try await CampaignCounts.read(name, client, keys)
                 found.append(CampaignStatus(counts, commands[.campaign(name)], queue: keys.queue, now: Moment.now))
             }
             return found
         }.flatMap(\.self)
+    }
+
+    /// Returns the campaigns of the first page of jobs that wait.
+    private static func campaigns(ofNextJobsIn keys: QueueKeys, _ fleet: Fleet) async throws -> Set<String> {
+        var names: Set<String> = []
+        _ = try await fleet.jobs(of: keys).sweep(JobFilter(), inOrder: true) { _, jobs, _ in
+            names.formUnion(jobs.compactMap { $0.campaign.map { String(buffer: $0) } })
+            return jobs.isEmpty
+        }
+        return names
     }
 
     /// Returns the queues that know a campaign; all queues if none does, because its jobs may not have been claimed
