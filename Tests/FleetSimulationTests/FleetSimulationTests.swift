@@ -124,7 +124,7 @@ extension Mutation {
     fileprivate var firstSeed: UInt64 {
         switch self {
         case .constantStamp: 108
-        case .reclaimIgnoresLease: 99
+        case .reclaimIgnoresLease: 100
         case .trustsOldFilters: 27
         case .claimsAnySize, .enforcesDeadlinesLate: 9
         case .claimGivesNumbersAgain, .countsMinutesAgain, .grantsRateEarly: 6
@@ -137,7 +137,7 @@ extension Mutation {
 
     /// The number of seeds of which one must detect it.
     fileprivate var seedCount: UInt64 {
-        [.constantStamp, .forgetsThrottles, .hidesThrottles, .reclaimIgnoresLease].contains(self) ? 300 : 30
+        [.constantStamp, .forgetsThrottles, .hidesThrottles].contains(self) ? 300 : 30
     }
 
     /// The steps of a run. A lane reclaims after 15 s without a gap, and must meet a lane that resumes at that moment;
