@@ -90,14 +90,18 @@ struct Actions: Sendable {
         }
         guard let kind else { return try await steer(name, form, site) }
         let fields = try kind.chosen(form)
+        // An action on all queues must not miss those of the last seconds.
+        if kind.queues == .all { await site.data.forgetQueues() }
         var desk = try await site.desk(visitor)
         desk.isForced = fields.isSet("force")
         switch kind.queues {
         case .one: desk.queues = try await site.data.queues(named: [fields.required("queue")])
         case .some: desk.queues = try await site.data.queues(named: fields.all("queue"))
-        case .all: break
+        case .all: desk.missingQueues = try await site.data.missingQueues
         }
-        let change = try kind.make(fields, site.source, try await site.source.fleet.now(of: desk.queues))
+        // Without a filter by time, no server needs to answer before the change.
+        let now = kind.filters.isEmpty ? Moment.now : try await site.source.fleet.now(of: desk.queues)
+        let change = try kind.make(fields, site.source, now)
         var path = site.links.path(kind.page(fields).segments, kind.page(fields).query)
         if let origin, !kind.leavesPage || form["scope"] != nil { path = origin }
         guard kind.confirms else {

@@ -48,6 +48,12 @@ actor DashboardData {
     /// Returns the queues in Redis. The result is at most ten seconds old, because finding the queues scans all keys.
     func queues() async throws -> [QueueKeys] { try await foundQueues().keys }
 
+    /// The reason why there may be more queues, if there may.
+    var missingQueues: String? { get async throws { try await foundQueues().note } }
+
+    /// Makes the next reader search for the queues.
+    func forgetQueues() { (queueList, queueSearch) = (nil, nil) }
+
     private func foundQueues() async throws -> Fleet.Found {
         if let queueList, queueList.at.duration(to: .now) < .seconds(10) { return queueList.value }
         // Several pages share one search.

@@ -65,7 +65,7 @@ package struct CampaignStatus: Encodable, Sendable {
         state = (command?.state ?? .running).rawValue
         if command?.state == .cancelled { discards = command?.discards }
         limitPerSecond = command?.perSecond
-        if let command, command.state != .running { stateSinceAt = command.since }
+        if let command, command.state != .running, command.since < .max { stateSinceAt = command.since }
         (by, reason) = (command?.by, command?.reason)
         (total, ended, left) = (counts.total, counts.ended, counts.left)
         outcomes = Dictionary(uniqueKeysWithValues: Outcome.allCases.map { ($0.rawValue, counts[$0]) })
@@ -248,8 +248,8 @@ extension CampaignStatus {
         }.compactMap(\.self)
     }
 
-    /// The number of jobs of each queue that are looked at for campaigns of which none has ended.
-    private static let sample = 2000
+    /// The number of jobs of each queue that are looked at for campaigns of which none has ended, and their size in bytes.
+    private static let (sample, sampleBytes) = (2000, 4 << 20)
 
     /// Reads the campaigns that were settled or enqueued last, those under a command, and those of the next jobs.
     /// - Parameters:
@@ -276,24 +276,33 @@ extension CampaignStatus {
     }
 
     /// Returns the campaigns of some jobs that wait, of producers that record no total.
-    private static func campaigns(ofNextJobsIn keys: QueueKeys, _ fleet: Fleet) async throws -> Set<String> {
+    private static func campaigns(
+        ofNextJobsIn keys: QueueKeys, _ fleet: Fleet, isStopped: () -> Bool = { false }
+    ) async throws -> Set<String> {
         var names: Set<String> = []
-        var looked = 0
+        var (looked, bytes) = (0, 0)
         _ = try await fleet.jobs(of: keys).sweep(JobFilter(), inOrder: true) { _, jobs, _ in
             looked += jobs.count
+            bytes += jobs.reduce(0) { $0 + $1.size }
             names.formUnion(jobs.compactMap { $0.campaign.map { String(buffer: $0) } })
-            return looked < sample
+            return looked < sample && bytes < sampleBytes && !isStopped()
         }
         return names
     }
 
-    /// Returns the queues that know a campaign; all queues if none does, because its jobs may not have been claimed
-    /// yet.
-    /// - Throws: `RedisError`.
-    package static func queues(
-        knowing name: String, of queues: [QueueKeys], _ fleet: Fleet
-    ) async throws -> (keys: [QueueKeys], isKnown: Bool) {
-        let known = Set(try await read(name, in: queues, fleet).map(\.queue))
-        return known.isEmpty ? (queues, false) : (queues.filter { known.contains($0.queue) }, true)
+    /// Returns the names of the latest campaigns and of those of the next jobs, without regard to commands. Queues that
+    /// can't be read are left out.
+    static func names(in queues: [QueueKeys], _ fleet: Fleet, isStopped: () -> Bool) async throws -> Set<String> {
+        var unread = UnreadParts()
+        var names: Set<String> = []
+        for keys in queues where !isStopped() {
+            let found = try await unread.read(keys.queue) {
+                let client = try await fleet.client(for: keys.campaigns)
+                return try await campaigns(ofNextJobsIn: keys, fleet, isStopped: isStopped)
+                    .union(CampaignCounts.names(20, client, keys))
+            }
+            names.formUnion(found ?? [])
+        }
+        return names
     }
 }
