@@ -179,6 +179,8 @@ package struct CampaignReport: Encodable, Sendable {
     /// The state before.
     package var before: String
     package var limitPerSecond: Int?
+    /// The limit before; not in the JSON.
+    package var limitBefore: Int?
     /// Notifications that ended before the change, by outcome.
     package var outcomes: [String: Int]
     /// Notifications that were submitted and had no answer when the workers received a cancellation.
@@ -208,7 +210,8 @@ package struct CampaignReport: Encodable, Sendable {
         let now = change.state(after: before?.state ?? .running)
         (queue, self.campaign) = (keys.queue, campaign.printable)
         (state, self.before) = (now.rawValue, (before?.state ?? .running).rawValue)
-        if case .limit(let rate) = change { limitPerSecond = rate } else { limitPerSecond = before?.perSecond }
+        limitBefore = before?.perSecond
+        if case .limit(let rate) = change { limitPerSecond = rate } else { limitPerSecond = limitBefore }
         (outcomes, unconfirmed, isKnown) = ([:], 0, before != nil)
         do {
             let confirmation = try await JobCommands.waitForConfirmation(
