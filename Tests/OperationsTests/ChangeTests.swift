@@ -194,7 +194,8 @@ struct ChangeTests {
             func count(_ fields: KeyValuePairs<String, String>) async throws -> Int {
                 try await scene.desk().plan(DeadLettersChange(.delete, Self.fields(fields), now: Self.now)).count
             }
-            #expect(try await count([:]) == 2)
+            #expect(try await count(["all": "1"]) == 2)
+            #expect(throws: FieldMistake.self) { try DeadLettersChange(.delete, Fields(), now: Self.now) }
             #expect(try await count(["reason": "Cancelled"]) == 2)
             // By its ID or device a job is found wherever it is.
             #expect(try await count(["token": OperatorScene.token]) == 4)
@@ -221,7 +222,7 @@ struct ChangeTests {
             await expectRefusal("did you mean shop?") {
                 var desk = try scene.desk()
                 desk.configuredApps = ["shop"]
-                _ = try await desk.plan(PauseChange(Fields(), app: "shpo"))
+                _ = try await desk.plan(PauseChange(Fields([("app", "shpo")]), isOfApp: true))
             }
             await expectRefusal("no worker has a lease") {
                 _ = try await scene.desk().plan(WorkersChange(.stop, Self.fields(["worker": "vm"])))

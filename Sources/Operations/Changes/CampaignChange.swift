@@ -24,17 +24,30 @@ package struct CampaignChange: Change {
         }
     }
 
+    /// Returns the fields of a change.
+    package static func fields(of change: JobCommands.Change) -> [Field] {
+        let own: [Field] =
+            switch change {
+            case .cancel: [Field("discard", .flag)]
+            case .limit: [Field("per_second", .number), Field("off", .flag)]
+            case .uncancel: [Field("rate", .number)]
+            case .pause, .resume: []
+            }
+        return [Field("campaign", isRequired: true), Field("reason")] + own
+    }
+
     /// - Parameters:
     ///   - change: `limit` and `cancel` take their details from the fields.
     ///   - now: in milliseconds since 1970.
     package init(_ change: JobCommands.Change, _ fields: Fields, now: Int64) throws(FieldMistake) {
+        try fields.check(Self.fields(of: change))
         self.campaign = try fields.campaign()
         reason = try fields.reason()
         switch change {
-        case .cancel: self.change = .cancel(discard: fields.isSet("discard"))
+        case .cancel: self.change = .cancel(discard: try fields.isSet("discard"))
         case .limit:
             let rate = try fields.rate("per_second")
-            guard (rate != nil) != fields.isSet("off") else {
+            guard (rate != nil) != (try fields.isSet("off")) else {
                 throw FieldMistake { "pass either \($0("per_second")) or \($0("off"))" }
             }
             self.change = .limit(perSecond: rate)
@@ -188,14 +201,16 @@ package struct CampaignReport: Encodable, Sendable {
     /// Lanes with jobs that have not confirmed the change.
     package var unconfirmed: Int
     /// True if the queue has counted notifications of the campaign, or had a command about it.
-    fileprivate var isKnown: Bool
+    var isKnown = false
     /// The reason why the counters are not included.
-    fileprivate var unread: String?
+    var unread: String?
 
     private enum CodingKeys: String, CodingKey {
         case queue, campaign, state, before, limitPerSecond, outcomes, inFlight, unconfirmed
     }
+}
 
+extension CampaignReport {
     /// Changes a campaign in a queue. Then it waits for up to ten seconds until workers have confirmed that, and reads the
     /// counters; the operator can end both.
     /// - Throws: `RedisError` if the queue is not changed.

@@ -11,11 +11,17 @@ package struct CampaignGuardChange: Change {
 
     package var action: AuditEntry.Action { .guardCampaign }
 
+    package static let fields = [
+        Field("campaign", isRequired: true), Field("stop_if"), Field("min", .number), Field("off", .flag),
+        Field("reason"),
+    ]
+
     package init(_ fields: Fields) throws(FieldMistake) {
+        try fields.check(Self.fields)
         campaign = try fields.campaign()
         reason = try fields.reason()
         new = try fields.campaignGuard()
-        guard (new != nil) != fields.isSet("off") else {
+        guard (new != nil) != (try fields.isSet("off")) else {
             throw FieldMistake { "pass either \($0("stop_if")) or \($0("off"))" }
         }
     }

@@ -22,8 +22,11 @@ package struct ForgetDevices: Change {
     private static let searches = 2...6
     private static let defaultPatience = 30
 
+    package static let fields = [Field("tokens", isRequired: true), Field("wait", .number)]
+
     /// - Parameter token: returns the hex of a device token; `nil` if it is not one.
     package init(_ fields: Fields, token: (String) -> String?) throws(FieldMistake) {
+        try fields.check(Self.fields)
         let texts = fields.raw("tokens").split(whereSeparator: \.isWhitespace).map(String.init)
         guard !texts.isEmpty else { throw FieldMistake { "\($0("tokens")) is missing" } }
         var tokens: [String] = []

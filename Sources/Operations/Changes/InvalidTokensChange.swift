@@ -10,12 +10,16 @@ package struct AddInvalidTokens: Change {
     private let tokens: [InvalidToken]
     private let reason: String
 
+    package static let fields =
+        [Field("tokens", isRequired: true), Field("reason"), Field("topic"), Field("environment"), Field("at")]
+
     /// - Parameters:
     ///   - environment: returns the name under which tokens of a server are stored, such as `sandbox`.
     ///   - token: returns the hex of a device token; `nil` if it is not one.
     package init(
         _ fields: Fields, now: Int64, environment: (String) -> String, token: (String) -> String?
     ) throws(FieldMistake) {
+        try fields.check(Self.fields)
         let texts = fields.raw("tokens").split(whereSeparator: \.isWhitespace).map(String.init)
         guard !texts.isEmpty else { throw FieldMistake { "\($0("tokens")) is missing" } }
         let template = try InvalidToken(imported: fields, now: now, environment: environment)
@@ -73,14 +77,18 @@ package struct RemoveInvalidTokens: Change {
     private let filter: InvalidTokenFilter
     private let words: String
 
+    package static let fields = InvalidTokenFilter.fields + [Field("token", .texts), Field.all]
+
     /// - Parameter now: the time from which durations count back, in milliseconds since 1970.
     package init(_ fields: Fields, now: Int64) throws(FieldMistake) {
+        try fields.check(Self.fields)
         filter = try InvalidTokenFilter(fields, now: now)
         let tokens = try fields.tokens().map(TokenText.normalized)
         named = tokens.isEmpty ? nil : tokens.map { ByteBuffer(string: $0) }
         if named != nil, !filter.isEmpty {
             throw FieldMistake { "\($0("token")) and filters cannot be combined" }
         }
+        try fields.checkChoice("tokens", isEmpty: named == nil && filter.isEmpty, ["token", "topic", "reason"])
         words =
             tokens.count == 1
             ? "token \(tokens[0])"

@@ -31,10 +31,16 @@ package struct JobsChange: Change {
     private let limit: Int?
     private let target: String?
 
+    /// The fields of all kinds.
+    package static let fields =
+        JobFilter.fields + [.all, Field("rate", .number), Field("limit", .number), Field("to_queue")]
+
     /// - Parameter now: the time from which durations count back, in milliseconds since 1970.
     package init(_ kind: Kind, _ fields: Fields, now: Int64) throws(FieldMistake) {
         self.kind = kind
+        try fields.check(kind == .move ? Self.fields : Self.fields.filter { $0.name != "to_queue" })
         filter = try JobFilter(fields, now: now)
+        try fields.checkChoice("jobs", isEmpty: filter == JobFilter(), ["state", "id", "campaign"])
         words = fields.words(JobFilter.fieldNames)
         (rate, limit) = (try fields.rate(), try fields.limit())
         target = kind == .move ? try fields.required("to_queue") : nil
@@ -212,7 +218,10 @@ package struct UncancelJobs: Change {
     package let action = AuditEntry.Action.uncancelJobs
     private let ids: Set<String>
 
+    package static let fields = [Field("id", .texts)]
+
     package init(_ fields: Fields) throws(FieldMistake) {
+        try fields.check(Self.fields)
         ids = Set(try fields.texts("id"))
         guard !ids.isEmpty else { throw FieldMistake { "\($0("id")) is missing" } }
     }

@@ -38,6 +38,8 @@ package struct JobFilter: Sendable, Equatable {
         "state", "key", "id", "token", "app", "topic", "campaign", "reason", "match", "since", "until", "due_before",
     ]
 
+    package static let fields = Field.filter(fieldNames)
+
     /// - Parameter now: the time from which durations count back, in milliseconds since 1970.
     package init(_ fields: Fields, now: Int64) throws(FieldMistake) {
         self.init()

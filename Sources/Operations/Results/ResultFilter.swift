@@ -16,6 +16,9 @@ package struct ResultFilter: Equatable, Sendable {
 
     package init() {}
 
+    package static let fields =
+        Field.filter(["id", "token", "outcome", "reason", "app", "campaign", "event"]) + [Field("attempt", .number)]
+
     package init(_ fields: Fields) throws(FieldMistake) {
         self.init()
         outcomes = Set(try fields.texts("outcome"))
