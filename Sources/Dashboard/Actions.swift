@@ -133,7 +133,7 @@ struct Actions: Sendable {
         guard let run = try await site.runs[form.required("id")] else { throw WebError(.notFound, "unknown run") }
         if name == "stop-run" {
             run.stop()
-        } else if !run.confirm({ await site.data.changed() }) {
+        } else if !(try await site.runs.confirm(run, { await site.data.changed() })) {
             throw WebError(.conflict, "this run cannot be confirmed: it has already started or ended")
         }
         return Result(

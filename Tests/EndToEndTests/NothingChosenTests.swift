@@ -44,8 +44,8 @@ extension EndToEnd {
             func fill() async throws {
                 try connection.run("FLUSHALL")
                 let now = Int64(Date().timeIntervalSince1970 * 1000)
-                let job = {
-                    #"{"id":"\#($0)","token":"\#(NothingChosenTests.device)","app":"shop","topic":"com.example","campaign":"sale","alert":"hello","enqueued_at":\#(now / 1000 - 60)}"#
+                let job = { (id: String) in
+                    #"{"id":"\#(id)","token":"\#(NothingChosenTests.device)","app":"shop","topic":"com.example","campaign":"sale","alert":"hello","enqueued_at":\#(now / 1000 - 60)}"#
                 }
                 for queue in ["q", "r"] {
                     for id in ["a1", "a2", "a3"] { try connection.run("RPUSH", "push:{\(queue)}:jobs", job(id)) }
@@ -120,30 +120,32 @@ extension EndToEnd {
         }
 
         /// A good value of each filter.
-        private static let filters: [(action: String, body: Object, filters: Object)] = [
-            (
-                "change-jobs", ["action": "discard", "yes": true],
-                [
-                    "state": "waiting", "key": "0123456789", "id": ["a1"], "token": device, "app": "shop",
-                    "topic": "com.example", "campaign": "sale", "reason": "X", "match": "hello", "since": "7d",
-                    "until": "1s", "due_before": "7d",
-                ]
-            ),
-            (
-                "change-dead-letters", ["action": "delete", "yes": true],
-                [
-                    "key": "0123456789", "id": "d1", "token": [device], "app": "shop", "campaign": "sale",
-                    "reason": "X*", "error": "X", "since": "7d", "until": "1s",
-                ]
-            ),
-            (
-                "remove-invalid-tokens", ["yes": true],
-                [
-                    "topic": "com.example", "reason": "Imported", "source": "import", "environment": "production",
-                    "since": "7d", "until": "0s", "token": device,
-                ]
-            ),
-        ]
+        private static var filters: [(action: String, body: Object, filters: Object)] {
+            [
+                (
+                    "change-jobs", ["action": "discard", "yes": true],
+                    [
+                        "state": "waiting", "key": "0123456789", "id": ["a1"], "token": device, "app": "shop",
+                        "topic": "com.example", "campaign": "sale", "reason": "X", "match": "hello", "since": "7d",
+                        "until": "1s", "due_before": "7d",
+                    ]
+                ),
+                (
+                    "change-dead-letters", ["action": "delete", "yes": true],
+                    [
+                        "key": "0123456789", "id": "d1", "token": [device], "app": "shop", "campaign": "sale",
+                        "reason": "X*", "error": "X", "since": "7d", "until": "1s",
+                    ]
+                ),
+                (
+                    "remove-invalid-tokens", ["yes": true],
+                    [
+                        "topic": "com.example", "reason": "Imported", "source": "import", "environment": "production",
+                        "since": "7d", "until": "0s", "token": device,
+                    ]
+                ),
+            ]
+        }
 
         /// Returns wrong forms of a field: renamed, empty or mistyped.
         private static func wrong(_ body: Object, _ name: String, kind: String) -> [(words: String, body: Object)] {

@@ -164,7 +164,7 @@ package struct CampaignChange: Change {
             do {
                 var changes = JobChanges(try await desk.fleet.jobs(of: keys), .run, filter)
                 try await changes.run(perSecond: nil, isInterrupted: control.isStopped) { _ in }
-            } catch let error where error is RedisError || error is QueueFailure {
+            } catch let error as any RedisFailure {
                 let index = result.parts.firstIndex { $0.queue == keys.queue }
                 if let index {
                     result.parts[index].error = "deferred jobs of queue \(keys.queue) stay deferred: \(error)"
@@ -235,7 +235,7 @@ extension CampaignReport {
             let counts = try await CampaignCounts.read(campaign, client, keys)
             isKnown = isKnown || counts.total != nil || !counts.counters.isEmpty || counts.guard != nil
             outcomes = Dictionary(uniqueKeysWithValues: Outcome.allCases.map { ($0.rawValue, counts[$0]) })
-        } catch let error where error is RedisError || error is QueueFailure {
+        } catch let error as any RedisFailure {
             unread = "\(error)"
         }
     }

@@ -146,7 +146,7 @@ package struct Desk: Sendable {
                 group.addTask {
                     do {
                         return (index, .success(try await body(keys)))
-                    } catch let error where error is RedisError || error is QueueFailure {
+                    } catch let error as any RedisFailure {
                         return (index, .failure(error))
                     }
                 }

@@ -106,7 +106,7 @@ package struct DeadLettersChange: Change {
                         "\(count(missing)) of queue \(keys.queue) "
                             + "\(missing == 1 ? "was" : "were") no longer among the dead letters")
                 }
-            } catch let error as RedisError {
+            } catch let error as any RedisFailure {
                 if result.count + part.count == 0 { throw error }
                 part.error = "\(error)"
             }
@@ -197,7 +197,7 @@ package struct EnqueueJob: Change {
         part.sentence = "the job is enqueued"
         do {
             try await CampaignCounts.addTotals(of: [job], client, source.keys)
-        } catch let error as RedisError {
+        } catch let error as any RedisFailure {
             // The job is in the queue already: if the change failed, it would be sent again.
             part.notes = ["the total of its campaign was not counted: \(error)"]
         }

@@ -152,7 +152,7 @@ package struct ForgetDevices: Change {
                 }
                 if left.claimed > 0 || left.found == 0 && number >= Self.searches.lowerBound { break }
             }
-        } catch let error as RedisError {
+        } catch let error as any RedisFailure {
             if part.count == 0 { throw error }
             part.error = "\(error)"
         }

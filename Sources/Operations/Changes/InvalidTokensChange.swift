@@ -153,7 +153,7 @@ package struct RemoveInvalidTokens: Change {
                     control.progress(part.count)
                 }
             }
-        } catch let error as RedisError {
+        } catch let error as any RedisFailure {
             if part.count == 0 { throw error }
             part.error = "\(error)"
         }

@@ -133,6 +133,8 @@ package struct QueueJobs: Sendable {
             }
             var cursor: String?
             repeat {
+                // Counts end at once when an operator stops them.
+                try Task.checkCancellation()
                 let page = try await page(place, after: cursor, decodes: decodes)
                 looked += page.jobs.count
                 let matching = page.jobs.filter { filter.matches($0, now: page.now) }

@@ -79,7 +79,7 @@ local function percentiles_json(text)
 end
 
 -- Adds an entry to the results once all notifications of a campaign have ended, and records that. `facts` are its
--- `started_at`, `total`, `open`, `finished_at`, and its counters by outcome. Call write_results afterwards.
+-- `started_at`, `total`, `open`, `finished_at`, `reported`, and its counters by outcome. Call write_results afterwards.
 --
 -- Only a total that will not grow says when a campaign has finished. A producer that does not know it yet sets `open`.
 local function finish_campaign(key, now, name, facts, results, limit)
@@ -88,7 +88,8 @@ local function finish_campaign(key, now, name, facts, results, limit)
         return
     end
     local ended = ended_of(facts)
-    if ended < total or type(redis.pcall('HSET', key, 'finished_at', now)) ~= 'number' then
+    -- It is reported once: a campaign that was requeued after its end ends again.
+    if ended < total or type(redis.pcall('HSET', key, 'finished_at', now)) ~= 'number' or facts.reported then
         return
     end
     local outcomes = {}
@@ -114,7 +115,7 @@ end
 
 -- Returns what finish_campaign needs to know of a campaign; `wrong` is true if its key is of another type.
 local function campaign_facts(key)
-    local names = { 'started_at', 'total', 'open', 'finished_at', 'guard', 'latency', unpack(OUTCOMES) }
+    local names = { 'started_at', 'total', 'open', 'finished_at', 'reported', 'moved', 'guard', 'latency', unpack(OUTCOMES) }
     local values = redis.pcall('HMGET', key, unpack(names))
     local facts = { wrong = values.err ~= nil }
     for i, name in ipairs(names) do

@@ -10,7 +10,7 @@ struct JobChangeOptions: ParsableArguments {
 
     @Flag(help: "Continue if no queue has the name.") var force = false
 
-    @Option(help: "Maximum number per queue.") var limit: Int?
+    @Option(help: "Maximum number of jobs of all queues together.") var limit: Int?
 
     @Flag(help: "Show how many would be changed, and change nothing.") var dryRun = false
 
