@@ -209,7 +209,7 @@ extension EndToEnd {
                     }
                 }
                 // Fields of others, and nothing at all.
-                for name in ["campain", "filter_campaign", "unknown"] where body.count > 1 {
+                for name in ["campaigns", "filter_campaign", "unknown"] where body.count > 1 {
                     let answer = try await scene.post(action, body.merging([name: "x"]) { $1 })
                     #expect(answer.status == 400, "\(action) \(name): \(answer)")
                 }
@@ -247,7 +247,7 @@ extension EndToEnd {
                 let no = try await scene.post(action, rest.merging(["all": false]) { $1 })
                 #expect(no.status == 400, "\(action): \(no)")
             }
-            let states = try await scene.post("change-jobs", ["action": "discard", "state": "wating", "yes": true])
+            let states = try await scene.post("change-jobs", ["action": "discard", "state": "xwaiting", "yes": true])
             #expect(states.status == 400 && states.error.contains("did you mean waiting?"), "\(states)")
             #expect(try scene.everything() == before)
         }
@@ -262,7 +262,7 @@ extension EndToEnd {
             for (path, methods) in paths.sorted(by: { $0.key < $1.key }) {
                 guard let parameters = (methods["get"] as? Object)?["parameters"] as? [Object] else { continue }
                 let place = path.replacing("/api/v1", with: "").replacing(/\{[a-z]+\}/, with: "x")
-                let unknown = try await scene.get(place + "?campain=sale")
+                let unknown = try await scene.get(place + "?campaigns=sale")
                 #expect(unknown.status == 400, "\(path): \(unknown)")
                 for parameter in parameters where parameter["in"] as? String == "query" {
                     let name = try #require(parameter["name"] as? String)
