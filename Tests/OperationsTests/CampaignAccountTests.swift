@@ -122,7 +122,7 @@ struct CampaignAccountTests {
         }
     }
 
-    @Test("A send goes on when its jobs were moved, and a job is made when there is room for it")
+    @Test("A send continues when its jobs were moved, and makes a job when there is room for it")
     func sendAfterMove() async throws {
         try await OperatorScene.with(configured: ["default", "bulk"]) { scene in
             try scene.push(OperatorScene.job("x"), to: "push:{bulk}:jobs")
@@ -160,7 +160,7 @@ struct CampaignAccountTests {
         }
     }
 
-    @Test("What was removed before an error is reported and recorded, also of invalid tokens")
+    @Test("The number of tokens that were removed before an error is reported and recorded")
     func partly() async throws {
         try await OperatorScene.with { scene in
             let tokens = (0..<3000).map {

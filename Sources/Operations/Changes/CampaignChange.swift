@@ -114,7 +114,7 @@ package struct CampaignChange: Change {
         let isKnown = desk.isForced || reports.contains { $0.isKnown }
         let doubt = isKnown ? nil : try await desk.doubt(aboutCampaign: campaign, isStopped: control.isStopped)
         let isLimit = if case .limit = change { true } else { false }
-        if result.hasNoEffect, result.error == nil, !isLimit {
+        if result.hasNoEffect, result.error == nil, !isLimit, requeue == nil || doubt != nil {
             throw ChangeRefusal(
                 doubt == nil ? .conflict : .unknown, plan.subject,
                 result.sentence + (doubt.map { "; \($0)" } ?? ""))
