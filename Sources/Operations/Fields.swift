@@ -25,12 +25,16 @@ package struct Fields: Sendable {
 
     package var isEmpty: Bool { fields.isEmpty }
 
-    /// The value of a field without surrounding white space; `nil` if it is missing or empty.
+    /// The value of a field; `nil` if it is missing or blank.
     package subscript(name: String) -> String? { all(name).first }
 
+    /// The values of a field that are not blank, as they were sent: names are their bytes.
     package func all(_ name: String) -> [String] {
-        fields.lazy.filter { $0.name == name }.map { $0.value.trimmed }.filter { !$0.isEmpty }
+        fields.lazy.filter { $0.name == name && !$0.value.trimmed.isEmpty }.map(\.value)
     }
+
+    /// The value without surrounding white space, for one that is not a name.
+    private func word(_ name: String) -> String? { self[name]?.trimmed }
 
     /// Returns the value as it was sent.
     package func raw(_ name: String) -> String { fields.first { $0.name == name }?.value ?? "" }
@@ -38,7 +42,7 @@ package struct Fields: Sendable {
     /// Returns the value of a switch: `true`, `1`, `yes` or `on`, or `false`, `0`, `no` or `off`, in any case. One that is
     /// missing is off.
     package func isSet(_ name: String) throws(FieldMistake) -> Bool {
-        guard let text = self[name] else { return false }
+        guard let text = word(name) else { return false }
         switch text.lowercased() {
         case "true", "1", "yes", "on": return true
         case "false", "0", "no", "off": return false
@@ -182,10 +186,13 @@ extension Fields {
         return all(name)
     }
 
+    /// Returns names.
+    func names(_ name: String) throws(FieldMistake) -> [Name] { try texts(name).map { Name($0) } }
+
     /// Returns device tokens or channels. The beginning of a token, as results and logs show it, is refused: nothing
     /// would match it.
     func tokens() throws(FieldMistake) -> [String] {
-        let tokens = try texts("token")
+        let tokens = try texts("token").map(\.trimmed)
         for token in tokens where TokenText.isShortened(token) {
             throw FieldMistake {
                 "\($0("token")) is \(token.printable), the beginning of a token; a device token has 64 hex digits or more"
@@ -195,7 +202,7 @@ extension Fields {
     }
 
     package func number(_ name: String, _ range: ClosedRange<Int>) throws(FieldMistake) -> Int? {
-        guard let text = self[name] else { return nil }
+        guard let text = word(name) else { return nil }
         guard let number = Int(text), range.contains(number) else {
             throw FieldMistake {
                 "\($0(name)) must be \(range.lowerBound) to \(range.upperBound), not \(text.printable)"
@@ -208,14 +215,14 @@ extension Fields {
     package func rate(_ name: String = "rate") throws(FieldMistake) -> Int? { try number(name, 1...1_000_000) }
 
     package func limit() throws(FieldMistake) -> Int? {
-        guard let text = self["limit"] else { return nil }
+        guard let text = word("limit") else { return nil }
         guard let limit = Int(text), limit >= 1 else { throw FieldMistake { "\($0("limit")) must be at least 1" } }
         return limit
     }
 
     /// The keys of jobs or dead letters, as lists show them.
     package func keys() throws(FieldMistake) -> [String] {
-        let keys = try texts("key").map { $0.lowercased() }
+        let keys = try texts("key").map { $0.trimmed.lowercased() }
         if let wrong = keys.first(where: { !Self.isKey($0) }) {
             throw FieldMistake { "\($0("key")) is \(wrong.printable); it must be ten hex digits, as lists show them" }
         }
@@ -242,7 +249,7 @@ extension Fields {
     /// Returns a time in milliseconds since 1970.
     /// - Parameter now: the time from which durations count back.
     package func time(_ name: String, now: Int64) throws(FieldMistake) -> Int64? {
-        guard let text = self[name] else { return nil }
+        guard let text = word(name) else { return nil }
         if let age = DurationText.milliseconds(text) { return max(0, now - Int64(age)) }
         guard let time = JobTime.milliseconds(text), time >= 0 else {
             throw FieldMistake { "\($0(name)) must be \(Self.timeForm), not \(text.printable)" }
@@ -261,7 +268,7 @@ extension Fields {
 
     /// Returns an operator's reason for others, printable.
     package func reason() throws(FieldMistake) -> String? {
-        guard let reason = try texts("reason").first else { return nil }
+        guard let reason = try texts("reason").first?.trimmed else { return nil }
         let isGood = !reason.printable.allSatisfy(\.isWhitespace) && reason.count <= 200 && reason.utf8.count <= 800
         guard isGood else { throw FieldMistake { "\($0("reason")) must have 1 to 200 printable characters" } }
         return reason.printable
@@ -269,7 +276,7 @@ extension Fields {
 
     /// Returns a reason, topic or environment of invalid tokens.
     package func label(_ name: String) throws(FieldMistake) -> String? {
-        guard let label = try texts(name).first else { return nil }
+        guard let label = try texts(name).first?.trimmed else { return nil }
         let isGood = (1...255).contains(label.utf8.count) && label.utf8.allSatisfy { $0 > 0x20 && $0 < 0x7F }
         guard isGood else {
             throw FieldMistake { "\($0(name)) must have 1 to 255 printable ASCII characters without spaces" }
@@ -289,7 +296,7 @@ extension Fields {
     /// Returns the guard of a campaign; `nil` without rules.
     package func campaignGuard() throws(FieldMistake) -> CampaignGuard? {
         let minimum = try number("min", 1...1_000_000_000)
-        guard let text = self["stop_if"] else { return nil }
+        guard let text = word("stop_if") else { return nil }
         guard let rules = CampaignGuard.rules(text) else {
             throw FieldMistake { "\($0("stop_if")) must be \(CampaignGuard.form)" }
         }
@@ -301,5 +308,12 @@ extension Fields {
         let job = ByteBuffer(string: raw("job"))
         guard job.readableBytes > 0 else { throw FieldMistake { "\($0("job")) is missing" } }
         return job
+    }
+}
+
+extension String {
+    /// True if a reason is this one or, with a `*` at the end, begins with it.
+    func matches(reason: String) -> Bool {
+        utf8.last == UInt8(ascii: "*") ? reason.utf8.starts(with: utf8.dropLast()) : reason.utf8.elementsEqual(utf8)
     }
 }

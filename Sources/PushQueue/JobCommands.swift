@@ -25,6 +25,10 @@ package struct JobCommands: Sendable, Equatable {
             }
         }
 
+        package static func == (left: Target, right: Target) -> Bool { Name(left.field) == Name(right.field) }
+
+        package func hash(into hasher: inout Hasher) { Name(field).hash(into: &hasher) }
+
         /// The campaign or the id, for people.
         package var description: String {
             switch self {

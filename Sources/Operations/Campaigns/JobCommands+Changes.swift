@@ -108,9 +108,10 @@ extension JobCommands {
     /// - Throws: `RedisError`.
     @discardableResult
     static func change(
-        _ change: Change, ofJobs ids: Set<String>, by: String, _ client: RedisClient, _ keys: QueueKeys
+        _ change: Change, ofJobs ids: Set<Name>, by: String, _ client: RedisClient, _ keys: QueueKeys
     ) async throws -> Int {
-        let before = try await Self.change(change, of: ids.sorted().map(Target.id), by: by, client, keys).previous
+        let before = try await Self.change(change, of: ids.sorted().map { Target.id($0.text) }, by: by, client, keys)
+            .previous
         return before.count { $0?.state == .cancelled }
     }
 }

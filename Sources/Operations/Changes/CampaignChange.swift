@@ -149,7 +149,7 @@ package struct CampaignChange: Change {
         after reports: [CampaignReport], _ result: inout ChangeResult, _ desk: Desk, _ control: ChangeControl
     ) async throws {
         var filter = JobFilter()
-        filter.campaigns = [campaign]
+        filter.campaigns = [Name(campaign)]
         // One that has failed before is still retrying.
         filter.states = [.deferred, .retrying]
         var changed = Set(reports.map(\.queue))
@@ -223,7 +223,7 @@ extension CampaignReport {
             change, of: [.campaign(campaign)], by: desk.person, reason: reason ?? "", client, keys)
         let before = previous.first ?? nil
         let now = change.state(after: before?.state ?? .running)
-        (queue, self.campaign) = (keys.queue, campaign.printable)
+        (queue, self.campaign) = (keys.queue, campaign)
         (state, self.before) = (now.rawValue, (before?.state ?? .running).rawValue)
         limitBefore = before?.perSecond
         if case .limit(let rate) = change { limitPerSecond = rate } else { limitPerSecond = limitBefore }

@@ -54,7 +54,7 @@ package struct CampaignGuardChange: Change {
                         "is paused if \($0.text), from \(Words.number($0.minimum)) notifications on"
                     } ?? (before == nil ? "has no guard" : "has no guard any more"))
                 part.report = Report(
-                    queue: keys.queue, campaign: campaign.printable, stopIf: new?.text, stopMin: new?.minimum,
+                    queue: keys.queue, campaign: campaign, stopIf: new?.text, stopMin: new?.minimum,
                     before: before?.text)
                 result.parts.append(part)
             case .failure(let error): result.parts.append(.unwritten(keys, keys.campaign(campaign), error))

@@ -112,7 +112,7 @@ package struct SendCampaign: Change {
                 let old = known.map { "the guard \($0.text), from \(Words.number($0.minimum)) notifications on" }
                 plan.notes.append(
                     "\(subject) has \(old ?? "no guard"); to change that: "
-                        + desk.fleet.access.command(["campaign", "guard"], campaign.printable)
+                        + desk.fleet.access.command(["campaign", "guard"], campaign)
                 )
             }
         }
@@ -122,7 +122,7 @@ package struct SendCampaign: Change {
     private func refusal(
         _ reply: CampaignCursor.Reply, _ keys: QueueKeys, _ access: FleetAccess
     ) -> ChangeRefusal? {
-        let name = campaign.printable
+        let name = campaign
         let problem: String
         switch reply.state {
         case .ready, .pushed, .moved, .full, .canary: return nil
@@ -314,7 +314,7 @@ package struct SendCampaign: Change {
         _ keys: QueueKeys, _ part: ChangePart, _ next: Int, canary: [Outcome: Int]? = nil
     ) -> CampaignSendReport {
         CampaignSendReport(
-            queue: keys.queue, campaign: campaign.printable, jobs: jobs.count,
+            queue: keys.queue, campaign: campaign, jobs: jobs.count,
             notifications: jobs.notifications(ofFirst: jobs.count), repeated: jobs.repeated, refused: jobs.refused,
             enqueued: part.count, next: next, canary: canaryJobs > 0 ? canaryTokens : nil,
             canaryOutcomes: canary.map { Dictionary(uniqueKeysWithValues: $0.map { ($0.rawValue, $1) }) })

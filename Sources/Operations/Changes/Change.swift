@@ -132,7 +132,8 @@ package struct Desk: Sendable {
     /// if there is no other campaign, because one can be changed before it begins.
     func doubt(aboutCampaign campaign: String, isStopped: () -> Bool) async throws -> String? {
         let names = try await CampaignStatus.names(in: queues, fleet, isStopped: isStopped)
-        return names.isEmpty || names.contains(campaign) ? nil : Self.unknown("campaign", campaign, names.sorted())
+        return names.isEmpty || names.contains(Name(campaign))
+            ? nil : Self.unknown("campaign", campaign, names.sorted().map(\.text))
     }
 
     /// Calls `body` for each of the queues, for all at the same time: one that can't be reached delays no other.

@@ -57,7 +57,7 @@ package struct AddInvalidTokens: Change {
 extension InvalidToken {
     /// Creates the members that imported tokens have in common: their reason, topic, environment and time.
     package init(imported fields: Fields, now: Int64, environment: (String) -> String) throws(FieldMistake) {
-        let given = fields["at"].map { JobTime.milliseconds($0) ?? 0 }
+        let given = fields["at"].map { JobTime.milliseconds($0.trimmed) ?? 0 }
         if let given, given <= 0 || given > now {
             throw FieldMistake {
                 "\($0("at")) must be a time in the past, such as 2026-11-21T08:00:00Z, or seconds since 1970"

@@ -231,18 +231,18 @@ package struct JobsChange: Change {
 /// Ends the cancellation of jobs with some ids.
 package struct UncancelJobs: Change {
     package let action = AuditEntry.Action.uncancelJobs
-    private let ids: Set<String>
+    private let ids: Set<Name>
 
     package static let fields = [Field("id", .texts)]
 
     package init(_ fields: Fields) throws(FieldMistake) {
         try fields.check(Self.fields)
-        ids = Set(try fields.texts("id"))
+        ids = Set(try fields.names("id"))
         guard !ids.isEmpty else { throw FieldMistake { "\($0("id")) is missing" } }
     }
 
     package func plan(_ desk: Desk, _ progress: @Sendable (Int) -> Void) async throws -> ChangePlan {
-        var plan = ChangePlan("id \(ids.sorted().prefix(5).joined(separator: ", "))")
+        var plan = ChangePlan("id \(ids.sorted().prefix(5).map(\.description).joined(separator: ", "))")
         (plan.isCounted, plan.actsOnNothing) = (ids.count > 1, true)
         return plan
     }

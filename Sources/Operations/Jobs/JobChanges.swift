@@ -39,7 +39,7 @@ package struct JobChanges {
     /// The queue to which jobs are moved: their notifications are added to the totals of their campaigns there.
     private var target: (client: RedisClient, keys: QueueKeys)?
     /// The campaigns of moved jobs whose total is known, and true for those that the move has opened in the other queue.
-    private var campaigns: [String: Bool?] = [:]
+    private var campaigns: [Name: Bool?] = [:]
     package private(set) var tally = Tally()
 
     /// - Parameters:
@@ -242,30 +242,31 @@ package struct JobChanges {
     /// Opens the campaigns in the other queue, so that the first moved jobs do not finish them.
     private mutating func openCampaigns(of chosen: [StoredJob]) async throws {
         guard let target else { return }
-        for name in Set(chosen.compactMap { $0.campaign.map { String(buffer: $0) } }) where campaigns[name] == nil {
-            let total = try await jobs.client.call(RedisCommand("HGET", jobs.keys.campaign(name), "total")).root.string
+        for name in Set(chosen.compactMap { $0.campaign.map { Name($0) } }) where campaigns[name] == nil {
+            let total = try await jobs.client.call(RedisCommand("HGET", jobs.keys.campaign(name.text), "total")).root
+                .string
             guard total != nil else {
                 campaigns[name] = .some(nil)
                 continue
             }
-            let key = target.keys.campaign(name)
+            let key = target.keys.campaign(name.text)
             let isOpen = try await target.client.call(RedisCommand("HEXISTS", key, "open")).root.number == 1
-            if !isOpen { try await CampaignCounts.open(name, target.client, target.keys) }
+            if !isOpen { try await CampaignCounts.open(name.text, target.client, target.keys) }
             campaigns[name] = .some(!isOpen)
         }
     }
 
     private func addTotals(of moved: some Sequence<StoredJob>) async throws {
         guard let target else { return }
-        var totals: [String: Int] = [:]
+        var totals: [Name: Int] = [:]
         for job in moved {
-            guard let name = job.campaign.map({ String(buffer: $0) }), case .some(.some) = campaigns[name] else {
+            guard let name = job.campaign.map({ Name($0) }), case .some(.some) = campaigns[name] else {
                 continue
             }
             totals[name, default: 0] += job.notifications
         }
         for (name, total) in totals {
-            try await CampaignCounts.addTotal(total, of: name, target.client, target.keys)
+            try await CampaignCounts.addTotal(total, of: name.text, target.client, target.keys)
         }
     }
 
@@ -273,7 +274,7 @@ package struct JobChanges {
         guard let target else { return }
         let opened = campaigns.filter { $0.value == true }.keys
         campaigns = [:]
-        for name in opened { try await CampaignCounts.close(name, target.client, target.keys) }
+        for name in opened { try await CampaignCounts.close(name.text, target.client, target.keys) }
     }
 
     // MARK: Sets

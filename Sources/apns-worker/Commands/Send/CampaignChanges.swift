@@ -48,7 +48,7 @@ struct CampaignChangeOptions: ParsableArguments {
             let command = ChangeCommand(isJSON: json, isConfirmed: isConfirmed)
             try await command.run(make(Moment.now), desk)
             if !json, let (purpose, words) = reversal {
-                let command = fleet.access.command(["campaign"] + words, options.campaign.printable)
+                let command = fleet.access.command(["campaign"] + words, options.campaign)
                 print("\(purpose):\n  \(command)")
             }
         }
