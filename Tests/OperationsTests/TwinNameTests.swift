@@ -97,7 +97,7 @@ struct TwinNameTests {
         }
     }
 
-    @Test("A status is about one name, and the commands of both are told apart", arguments: pairs)
+    @Test("A status and the command that a message names are about one name", arguments: pairs)
     func status(name: String, twin: String) async throws {
         try await OperatorScene.with { scene in
             try Self.fill(scene, [name, twin])
