@@ -61,7 +61,8 @@ let package = Package(
         .target(name: "LegacyAPNS", dependencies: ["APNS", "Sockets", "TLS", nioCore, nioPosix, logging]),
         // Lists of device tokens: lines, CSV and JSON lines, without repetitions, in a bounded memory.
         .target(
-            name: "TokenLists", dependencies: ["APNS", "COpenSSL", "CZlib", "PrintableText", "PushJob", nioCore]),
+            name: "TokenLists",
+            dependencies: ["APNS", "COpenSSL", "CProcess", "CZlib", "PrintableText", "PushJob", nioCore]),
         .target(
             name: "PushJob", dependencies: ["PrintableText", nioCore], exclude: ["Schema"],
             plugins: ["EmbedResources"]),

@@ -90,14 +90,20 @@ struct Actions: Sendable {
         }
         guard let kind else { return try await steer(name, form, site) }
         let fields = try kind.chosen(form)
+        let (own, others) = fields.divided(by: Set(kind.own.map(\.name)))
+        try own.check(kind.own)
+        // An action on all queues must not miss those of the last seconds.
+        if kind.queues == .all { await site.data.forgetQueues() }
         var desk = try await site.desk(visitor)
-        desk.isForced = fields.isSet("force")
+        desk.isForced = try fields.isSet("force")
         switch kind.queues {
         case .one: desk.queues = try await site.data.queues(named: [fields.required("queue")])
         case .some: desk.queues = try await site.data.queues(named: fields.all("queue"))
-        case .all: break
+        case .all: desk.missingQueues = try await site.data.missingQueues
         }
-        let change = try kind.make(fields, site.source, try await site.source.fleet.now(of: desk.queues))
+        // Without a filter by time, no server needs to answer before the change.
+        let now = kind.filters.isEmpty ? Moment.now : try await site.source.fleet.now(of: desk.queues)
+        let change = try kind.make(others, site.source, now)
         var path = site.links.path(kind.page(fields).segments, kind.page(fields).query)
         if let origin, !kind.leavesPage || form["scope"] != nil { path = origin }
         guard kind.confirms else {
@@ -111,7 +117,7 @@ struct Actions: Sendable {
                 error: result.error)
         }
         let run = ChangeRun(change, desk, of: name, fields, owner: visitor.formToken, back: path)
-        try await site.runs.start(run, isConfirmed: fields.isSet("yes")) { await site.data.changed() }
+        try await site.runs.start(run, isConfirmed: try fields.isSet("yes")) { await site.data.changed() }
         return Result(message: "counting", path: site.links.path(["runs", run.id]), run: run)
     }
 
@@ -119,11 +125,15 @@ struct Actions: Sendable {
         try await desk.perform(change)
     }
 
+    /// The field of a page that proves the session.
+    static let formToken = Field("form_token")
+
     private static func steer(_ name: String, _ form: Form, _ site: Site) async throws -> Result {
+        try form.check([Field("id", isRequired: true), formToken])
         guard let run = try await site.runs[form.required("id")] else { throw WebError(.notFound, "unknown run") }
         if name == "stop-run" {
             run.stop()
-        } else if !run.confirm({ await site.data.changed() }) {
+        } else if !(try await site.runs.confirm(run, { await site.data.changed() })) {
             throw WebError(.conflict, "this run cannot be confirmed: it has already started or ended")
         }
         return Result(
@@ -151,28 +161,22 @@ struct ActionKind: Sendable {
     var isInAPI = true
     /// True if the page of the one thing that is changed may not exist afterwards. Other actions return to their pages.
     var leavesPage: Bool { ["change-jobs", "change-dead-letters", "edit-and-requeue", "enqueue"].contains(name) }
-    /// The fields besides `queue` and `force`, for the description of the API.
+    /// The fields of the change.
     let fields: [Field]
+    /// The fields of the action itself: the queues, and the words with which the operator confirms it.
+    var own: [Field] {
+        let queue: [Field] =
+            switch queues {
+            case .one: [Field("queue", isRequired: true)]
+            case .some: [Field("queue", .texts)]
+            case .all: []
+            }
+        return queue + [Field("force", .flag)] + (confirms ? [Field("yes", .flag)] : []) + [Actions.formToken]
+    }
     /// The names of the filters that a list page sends as `filter_NAME`.
     var filters: [String] = []
     let make: @Sendable (Fields, DashboardSource, _ now: Int64) throws -> any Change
     let page: @Sendable (Fields) -> (segments: [String], query: [(name: String, value: String?)])
-
-    struct Field: Sendable {
-        enum Kind: String, Sendable { case text, texts, flag, number }
-
-        let name: String
-        let kind: Kind
-        let isRequired: Bool
-
-        init(_ name: String, _ kind: Kind = .text, isRequired: Bool = false) {
-            (self.name, self.kind, self.isRequired) = (name, kind, isRequired)
-        }
-
-        static func texts(_ names: [String]) -> [Field] {
-            names.map { ["since", "until", "due_before"].contains($0) ? Field($0) : Field($0, .texts) }
-        }
-    }
 
     init(
         _ name: String, _ summary: String, queues: Queues = .all, confirms: Bool = false, _ fields: [Field] = [],
@@ -181,13 +185,13 @@ struct ActionKind: Sendable {
         make: @escaping @Sendable (Fields, DashboardSource, _ now: Int64) throws -> any Change
     ) {
         (self.name, self.summary, self.queues, self.confirms) = (name, summary, queues, confirms)
-        self.fields = fields + Field.texts(filters)
+        self.fields = fields
         (self.filters, self.make) = (filters, make)
         self.page = { (page($0), query($0)) }
     }
 
     /// Returns the fields of a form. A list page sends its filters as `filter_NAME`, along with the selected keys or
-    /// tokens: the change is about these, or about all that match the filters.
+    /// tokens: the change is about these, or about all that match the filters, or about all if there are none.
     func chosen(_ form: Form) throws -> Fields {
         guard !filters.isEmpty, let scope = form["scope"] else { return form }
         let key = filters.contains("key") ? "key" : "token"
@@ -200,6 +204,7 @@ struct ActionKind: Sendable {
             let isMeant = filter.map { !isSelection || $0 == "queue" } ?? (isSelection || name != key)
             if isMeant { fields.append(filter ?? name, value) }
         }
+        if scope == "all", filters.allSatisfy({ fields[$0] == nil }) { fields.append("all", "1") }
         return fields
     }
 
@@ -209,15 +214,14 @@ struct ActionKind: Sendable {
     private static let campaignField = { @Sendable (fields: Fields) in ["campaigns", fields["campaign"] ?? ""] }
 
     private static func campaign(
-        _ name: String, _ summary: String, confirms: Bool = false, _ change: JobCommands.Change, _ fields: [Field]
+        _ name: String, _ summary: String, confirms: Bool = false, _ change: JobCommands.Change
     ) -> ActionKind {
         ActionKind(
-            name, summary, confirms: confirms, [Field("campaign", isRequired: true), Field("reason")] + fields,
-            page: campaignField
+            name, summary, confirms: confirms, CampaignChange.fields(of: change), page: campaignField
         ) { fields, _, now in
             var fields = fields
             // The field of the page is empty for no limit.
-            if case .limit = change, fields["per_second"] == nil { fields.append("off", "1") }
+            if case .limit = change, fields.isBlank("per_second") { fields.append("off", "1") }
             return try CampaignChange(change, fields, now: now)
         }
     }
@@ -225,16 +229,15 @@ struct ActionKind: Sendable {
     private static func worker(
         _ name: String, _ summary: String, confirms: Bool = false, _ kind: WorkerCommand.Kind
     ) -> ActionKind {
-        ActionKind(
-            name, summary, confirms: confirms, [Field("worker", .texts), Field("all", .flag)],
-            page: { _ in ["workers"] }
-        ) { fields, _, _ in try WorkersChange(kind, fields) }
+        ActionKind(name, summary, confirms: confirms, WorkersChange.fields, page: { _ in ["workers"] }) {
+            fields, _, _ in try WorkersChange(kind, fields)
+        }
     }
 
     /// The enqueueing of a job by a page. Programs `POST /api/v1/jobs`.
     private static let enqueue: ActionKind = {
         var kind = ActionKind(
-            "enqueue", "Enqueue one job.", queues: .one, [Field("job", isRequired: true)], page: { _ in ["try"] },
+            "enqueue", "Enqueue one job.", queues: .one, EnqueueJob.fields, page: { _ in ["try"] },
             query: { fields in
                 [("sent", JobKey.of(.init(string: fields.raw("job")))), ("queue", fields["queue"])]
             }
@@ -243,89 +246,84 @@ struct ActionKind: Sendable {
         return kind
     }()
 
+    /// The word that names the change of jobs or dead letters.
+    private static let verb = Field("action", isRequired: true)
+
+    /// Reads that word.
+    /// - Returns: the change, and the other fields.
+    private static func verb<Verb: CaseIterable & RawRepresentable<String>>(
+        _ fields: Fields, _: Verb.Type
+    ) throws -> (verb: Verb, others: Fields) {
+        let (own, others) = fields.divided(by: [verb.name])
+        try own.check([verb])
+        guard let verb = Verb(rawValue: try own.required(verb.name)) else {
+            let known = Verb.allCases.map(\.rawValue)
+            throw WebError(
+                .badRequest, "action must be \(known.dropLast().joined(separator: ", ")) or \(known.last ?? "")")
+        }
+        return (verb, others)
+    }
+
     static let all: [ActionKind] = [
-        ActionKind(
-            "pause-queue", "Pause a queue.", queues: .one, [Field("reason"), Field("now", .flag)], page: queueField
-        ) {
-            fields, _, _ in try PauseChange(fields, app: nil)
+        ActionKind("pause-queue", "Pause a queue.", queues: .one, PauseChange.ofQueues, page: queueField) {
+            fields, _, _ in try PauseChange(fields, isOfApp: false)
         },
         ActionKind("resume-queue", "Resume a queue.", queues: .one, page: queueField) { fields, _, _ in
-            ResumeChange(app: nil)
+            try ResumeChange(fields, isOfApp: false)
+        },
+        ActionKind("pause-app", "Pause an app.", PauseChange.ofApp, page: { _ in ["apps"] }) { fields, _, _ in
+            try PauseChange(fields, isOfApp: true)
         },
         ActionKind(
-            "pause-app", "Pause an app.", [Field("app", isRequired: true), Field("reason")], page: { _ in ["apps"] }
-        ) { fields, _, _ in try PauseChange(fields, app: fields.required("app")) },
-        ActionKind(
-            "resume-app", "Resume an app, and see whether APNs still refuses it.", [Field("app", isRequired: true)],
+            "resume-app", "Resume an app, and see whether APNs still refuses it.", ResumeChange.ofApp,
             page: { _ in ["apps"] }
-        ) { fields, _, _ in ResumeChange(app: try fields.required("app")) },
+        ) { fields, _, _ in try ResumeChange(fields, isOfApp: true) },
         worker("quiet-worker", "Ask workers to claim no more jobs.", .quiet),
         worker("work-worker", "Let quiet workers claim jobs again.", .work),
         worker("stop-worker", "Ask workers to drain and exit.", confirms: true, .stop),
-        campaign("pause-campaign", "Pause a campaign.", .pause, []),
-        campaign("resume-campaign", "Resume a campaign.", .resume, []),
-        campaign(
-            "limit-campaign", "Limit a campaign's rate, or end its limit.", .limit(perSecond: nil),
-            [Field("per_second", .number), Field("off", .flag)]),
+        campaign("pause-campaign", "Pause a campaign.", .pause),
+        campaign("resume-campaign", "Resume a campaign.", .resume),
+        campaign("limit-campaign", "Limit a campaign's rate, or end its limit.", .limit(perSecond: nil)),
         ActionKind(
             "guard-campaign", "Pause a campaign automatically when too much of it fails, or remove its guard.",
-            [
-                Field("campaign", isRequired: true), Field("stop_if"), Field("min", .number), Field("off", .flag),
-                Field("reason"),
-            ], page: campaignField
+            CampaignGuardChange.fields, page: campaignField
         ) { fields, _, _ in try CampaignGuardChange(fields) },
-        campaign(
-            "cancel-campaign", "Cancel a campaign.", confirms: true, .cancel(discard: false),
-            [Field("discard", .flag)]),
-        campaign(
-            "requeue-campaign", "Send a cancelled campaign after all.", confirms: true, .uncancel,
-            [Field("rate", .number)]),
+        campaign("cancel-campaign", "Cancel a campaign.", confirms: true, .cancel(discard: false)),
+        campaign("requeue-campaign", "Send a cancelled campaign after all.", confirms: true, .uncancel),
         ActionKind(
             "change-jobs", "Cancel, delete, run or move jobs.", queues: .some, confirms: true,
-            [Field("action", isRequired: true), Field("rate", .number), Field("limit", .number), Field("to_queue")],
-            filters: JobFilter.fieldNames, page: { _ in ["jobs"] }
+            [verb] + JobsChange.fields, filters: JobFilter.fieldNames, page: { _ in ["jobs"] }
         ) { fields, _, now in
-            guard let kind = fields["action"].flatMap(JobsChange.Kind.init) else {
-                throw WebError(.badRequest, "action must be cancel, discard, run or move")
-            }
+            let (kind, fields) = try verb(fields, JobsChange.Kind.self)
             return try JobsChange(kind, fields, now: now)
         },
         ActionKind(
-            "uncancel-jobs", "End the cancellation of jobs with some IDs.", queues: .some, [Field("id", .texts)],
+            "uncancel-jobs", "End the cancellation of jobs with some IDs.", queues: .some, UncancelJobs.fields,
             page: { _ in ["jobs"] }, query: { [("id", $0["id"])] }
         ) { fields, _, _ in try UncancelJobs(fields) },
         ActionKind(
             "change-dead-letters", "Requeue or delete dead letters.", queues: .some, confirms: true,
-            [
-                Field("action", isRequired: true), Field("rate", .number), Field("limit", .number),
-                Field("first", .flag), Field("keep_attempts", .flag),
-            ], filters: DeadLetterFilter.fieldNames, page: { _ in ["dead"] }
+            [verb] + DeadLettersChange.fields, filters: DeadLetterFilter.fieldNames, page: { _ in ["dead"] }
         ) { fields, _, now in
-            guard let kind = fields["action"].flatMap(DeadLettersChange.Kind.init) else {
-                throw WebError(.badRequest, "action must be requeue or delete")
-            }
+            let (kind, fields) = try verb(fields, DeadLettersChange.Kind.self)
             return try DeadLettersChange(kind, fields, now: now)
         },
         ActionKind(
             "edit-and-requeue", "Enqueue an edited job in place of its dead letter.", queues: .one,
-            [Field("key", isRequired: true), Field("job", isRequired: true)], page: { _ in ["dead"] },
-            query: { [("queue", $0["queue"])] }
+            EditAndRequeue.fields, page: { _ in ["dead"] }, query: { [("queue", $0["queue"])] }
         ) { fields, _, _ in try EditAndRequeue(fields) },
         ActionKind(
-            "add-invalid-tokens", "Add invalid tokens.",
-            [Field("tokens", isRequired: true)]
-                + Field.texts(["reason", "topic", "environment"]).map { Field($0.name) },
-            page: { _ in ["invalid"] }
+            "add-invalid-tokens", "Add invalid tokens.", AddInvalidTokens.fields, page: { _ in ["invalid"] }
         ) { fields, source, now in
             try AddInvalidTokens(fields, now: now, environment: source.environment, token: source.token)
         },
         ActionKind(
-            "remove-invalid-tokens", "Remove invalid tokens.", confirms: true,
+            "remove-invalid-tokens", "Remove invalid tokens.", confirms: true, RemoveInvalidTokens.fields,
             filters: InvalidTokenFilter.fieldNames + ["token"], page: { _ in ["invalid"] }
         ) { fields, _, now in try RemoveInvalidTokens(fields, now: now) },
         ActionKind(
             "forget-devices", "Remove everything that Redis has about some devices.", confirms: true,
-            [Field("tokens", isRequired: true), Field("wait", .number)], page: { _ in ["devices"] }
+            ForgetDevices.fields, page: { _ in ["devices"] }
         ) { fields, source, _ in try ForgetDevices(fields, token: source.token) },
         enqueue,
     ]

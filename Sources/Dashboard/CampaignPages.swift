@@ -90,7 +90,7 @@ struct CampaignPage: DashboardPage {
         let recent = try await request.site.data.campaigns().value
         // The recent reading has the rate of the last seconds. It does not have all campaigns.
         let found = state.parts.map { read in
-            recent.first { $0.campaign == read.campaign && $0.queue == read.queue } ?? read
+            recent.first { Name($0.campaign) == Name(read.campaign) && $0.queue == read.queue } ?? read
         }
         let unknown = Elements.empty(
             "No notification of this campaign has ended yet, in any queue.",

@@ -36,6 +36,8 @@ final class ChangeRun: Sendable {
         /// True once it was confirmed.
         var isConfirmed = false
         var endedAt: ContinuousClock.Instant?
+        /// The task that counts.
+        var counting: Task<Void, Never>?
     }
 
     let id = Digest.random(8).hex
@@ -107,6 +109,8 @@ final class ChangeRun: Sendable {
 
     private func set(_ phase: Phase) {
         state.withLock { state in
+            // An operator has stopped it in the meantime.
+            guard !state.phase.hasEnded else { return }
             state.phase = phase
             if case .ready(let plan) = phase { state.plan = plan }
             if phase.hasEnded, state.endedAt == nil { state.endedAt = .now }
@@ -115,13 +119,31 @@ final class ChangeRun: Sendable {
 
     private var isStopped: Bool { stopping.load(ordering: .relaxed) }
 
-    /// Stops the work after its current step.
+    /// Stops a count at once, and the work after its current step.
     func stop() {
         stopping.store(true, ordering: .relaxed)
         state.withLock { state in
-            if case .ready = state.phase { (state.phase, state.endedAt) = (.stopped(ChangeResult([])), .now) }
+            switch state.phase {
+            case .counting, .ready:
+                (state.phase, state.endedAt) = (.stopped(ChangeResult([])), .now)
+                state.counting?.cancel()
+            case .running, .done, .stopped, .failed: break
+            }
         }
     }
+
+    /// Starts to count.
+    /// - Parameter next: is called after the count.
+    func start(_ next: @escaping @Sendable () async -> Void) {
+        let task = Task {
+            await count()
+            await next()
+        }
+        state.withLock { $0.counting = task }
+    }
+
+    /// Ends a run that can't be carried out.
+    func refuse(_ problem: String) { set(.failed(problem)) }
 
     /// Waits for a moment until it does not work, so that most runs need no page about their progress.
     func settle() async throws {
@@ -179,8 +201,8 @@ final class ChangeRun: Sendable {
 actor ChangeRuns {
     /// The number of runs that are remembered.
     private static let maximum = 100
-    /// The number of runs that can be at work at once.
-    private static let concurrent = 4
+    /// The numbers of runs that can change something at once, and that can count.
+    private static let (concurrent, counting) = (4, 16)
 
     private var runs: [ChangeRun] = []
 
@@ -190,9 +212,9 @@ actor ChangeRuns {
     ///   - end: is called at the end of one that is.
     /// - Throws: ``WebError`` if too many runs are at work, or wait for confirmation.
     func start(_ run: ChangeRun, isConfirmed: Bool, _ end: @escaping @Sendable () async -> Void) throws {
-        let open = runs.count(where: \.isWorking)
-        guard open < Self.concurrent else {
-            throw WebError(.tooManyRequests, "\(open) bulk runs are in progress; stop one, or wait for it")
+        let counting = runs.count { if case .counting = $0.phase { true } else { false } }
+        guard counting < Self.counting else {
+            throw WebError(.tooManyRequests, "\(counting) counts are in progress; stop one, or wait for it")
         }
         if runs.count >= Self.maximum {
             guard let old = runs.firstIndex(where: \.isForgettable) ?? runs.firstIndex(where: { !$0.isWorking }) else {
@@ -201,10 +223,21 @@ actor ChangeRuns {
             runs.remove(at: old)
         }
         runs.append(run)
-        Task {
-            await run.count()
-            if isConfirmed { _ = run.confirm(end) }
+        run.start { [self] in
+            guard isConfirmed else { return }
+            do { _ = try await confirm(run, end) } catch { run.refuse(WebError(error).problem) }
         }
+    }
+
+    /// Starts the work of a run after its confirmation.
+    /// - Returns: false if the run is not waiting for confirmation.
+    /// - Throws: ``WebError`` if too many runs are at work.
+    func confirm(_ run: ChangeRun, _ end: @escaping @Sendable () async -> Void) throws -> Bool {
+        let working = runs.count { if case .running = $0.phase { true } else { false } }
+        guard working < Self.concurrent else {
+            throw WebError(.tooManyRequests, "\(working) bulk runs are in progress; stop one, or wait for it")
+        }
+        return run.confirm(end)
     }
 
     subscript(id: String) -> ChangeRun? { runs.first { $0.id == id } }

@@ -33,8 +33,8 @@ actor DashboardData {
     private var memoryReads: [String: Task<ServerInfo?, any Error>] = [:]
     private var actions: Kept<[AuditEntry]>?
     private var actionsRead: Task<[AuditEntry], any Error>?
-    private var pages: [String: Kept<CampaignPage.State>] = [:]
-    private var pageReads: [String: Task<CampaignPage.State, any Error>] = [:]
+    private var pages: [Name: Kept<CampaignPage.State>] = [:]
+    private var pageReads: [Name: Task<CampaignPage.State, any Error>] = [:]
     private var sizes: Kept<Found<[KeySize]>>?
     private var sizesRead: Task<Found<[KeySize]>, any Error>?
     private var queueList: Kept<Fleet.Found>?
@@ -47,6 +47,12 @@ actor DashboardData {
 
     /// Returns the queues in Redis. The result is at most ten seconds old, because finding the queues scans all keys.
     func queues() async throws -> [QueueKeys] { try await foundQueues().keys }
+
+    /// The reason why there may be more queues, if there may.
+    var missingQueues: String? { get async throws { try await foundQueues().note } }
+
+    /// Makes the next reader search for the queues.
+    func forgetQueues() { (queueList, queueSearch) = (nil, nil) }
 
     private func foundQueues() async throws -> Fleet.Found {
         if let queueList, queueList.at.duration(to: .now) < .seconds(10) { return queueList.value }
@@ -114,7 +120,7 @@ actor DashboardData {
                 let campaign = found.value[index]
                 guard
                     let before = earlier.value.value.first(where: {
-                        $0.campaign == campaign.campaign && $0.queue == campaign.queue
+                        Name($0.campaign) == Name(campaign.campaign) && $0.queue == campaign.queue
                     })
                 else { continue }
                 found.value[index].compare(with: before, after: Int64(time))
@@ -127,23 +133,23 @@ actor DashboardData {
     /// Returns the state of a campaign, at most two seconds old: an open page asks every two seconds, and each asks all
     /// queues.
     func campaign(_ name: String) async throws -> CampaignPage.State {
-        if let kept = pages[name], kept.at.duration(to: .now) < .seconds(2) { return kept.value }
+        if let kept = pages[Name(name)], kept.at.duration(to: .now) < .seconds(2) { return kept.value }
         let (queues, begun) = (try await queues(), changes)
         let read =
-            pageReads[name]
+            pageReads[Name(name)]
             ?? Task { [fleet = source.fleet] in
                 var unread = UnreadParts()
                 let parts = try await CampaignStatus.read(name, in: queues, fleet, &unread)
                 let sendings = try await CampaignStatus.sendings(of: name, in: queues, fleet, &unread)
                 return CampaignPage.State(parts: parts, sendings: sendings, unread: unread)
             }
-        pageReads[name] = read
-        defer { if changes == begun { pageReads[name] = nil } }
+        pageReads[Name(name)] = read
+        defer { if changes == begun { pageReads[Name(name)] = nil } }
         let found = try await read.value
         guard changes == begun else { return found }
         // Visitors choose the names.
         pages = pages.filter { $0.value.at.duration(to: .now) < .seconds(2) }
-        pages[name] = Kept(value: found, at: .now)
+        pages[Name(name)] = Kept(value: found, at: .now)
         return found
     }
 

@@ -29,12 +29,18 @@ extension ListPart {
         _ queues: [QueueKeys], after cursor: String?, limit: Int, until end: ContinuousClock.Instant,
         _ read: (QueueKeys, _ cursor: String?, _ missing: Int) async throws -> ListPart
     ) async throws -> ListPart {
-        let parts = (cursor ?? "").split(separator: "|", maxSplits: 1).map(String.init)
         var rest = queues[...]
-        if let name = parts.first, let index = queues.firstIndex(where: { $0.queue == name }) {
+        var inner: String?
+        if let cursor {
+            // The names of queues may contain the separator.
+            let indices = queues.indices.filter { cursor.hasPrefix(queues[$0].queue + "|") }
+            guard let index = indices.max(by: { queues[$0].queue.utf8.count < queues[$1].queue.utf8.count }) else {
+                throw WebError.unknownCursor(cursor)
+            }
             rest = queues[index...]
+            let text = cursor.dropFirst(queues[index].queue.count + 1)
+            inner = text.isEmpty ? nil : String(text)
         }
-        var inner = parts.count > 1 ? parts[1] : nil
         var (sum, isRead) = (ListPart(), false)
         var isFull: Bool { sum.rows.count >= limit || .now >= end }
         while let queue = rest.popFirst() {

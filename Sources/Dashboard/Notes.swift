@@ -180,7 +180,7 @@ extension Undo {
                 title: before.map { "Undo: \(Words.number($0)) per second" } ?? "Undo: no limit")
         case "cancel-campaign":
             // Discarded jobs are lost.
-            guard !fields.isSet("discard") else { return nil }
+            guard fields["discard"] == nil else { return nil }
             self.init("requeue-campaign", all("campaign"), title: "Send it after all…")
         case "requeue-campaign": self.init("cancel-campaign", all("campaign"), title: "Cancel it again…")
         case "change-jobs":

@@ -1,5 +1,6 @@
 import Operations
 import PrintableText
+import PushQueue
 import WebPages
 
 /// The things that a text names: a device token, a queue, a campaign, an app, a worker, or the ID of a job. If
@@ -73,7 +74,7 @@ struct SearchPage: DashboardPage {
     /// Returns unfinished jobs and dead letters with an ID, as far as they are found at once.
     private func jobs(_ id: String, _ request: PageRequest) async throws -> (matches: [Match], unread: UnreadParts) {
         var filter = JobFilter()
-        filter.ids = [id]
+        filter.ids = [Name(id)]
         var letters = DeadLetterFilter()
         letters.ids = [id]
         // At the same time, because each may search until the page must appear.

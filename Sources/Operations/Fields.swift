@@ -9,29 +9,93 @@ import PushQueue
 package struct Fields: Sendable {
     private var fields: [(name: String, value: String)]
     private let refusesEmpty: Bool
+    /// The names of fields that a JSON object has as `true` or `false`.
+    private var booleans: Set<String> = []
 
     /// Creates fields from names, such as `due_before`, and values.
     /// - Parameter refusesEmpty: true if an empty value is a mistake, such as a variable without a value in a script. The
     ///   forms of pages have an empty value for each field that the operator did not fill in.
-    package init(_ fields: [(name: String, value: String)] = [], refusesEmpty: Bool = false) {
+    package init(
+        _ fields: [(name: String, value: String)] = [], refusesEmpty: Bool = false, booleans: Set<String> = []
+    ) {
         self.fields = fields
         self.refusesEmpty = refusesEmpty
+        self.booleans = booleans
     }
 
     package var isEmpty: Bool { fields.isEmpty }
 
-    /// The value of a field without surrounding white space; `nil` if it is missing or empty.
+    /// The value of a field; `nil` if it is missing or blank.
     package subscript(name: String) -> String? { all(name).first }
 
+    /// The values of a field that are not blank, as they were sent: names are their bytes.
     package func all(_ name: String) -> [String] {
-        fields.lazy.filter { $0.name == name }.map { $0.value.trimmed }.filter { !$0.isEmpty }
+        fields.lazy.filter { $0.name == name && !$0.value.trimmed.isEmpty }.map(\.value)
     }
+
+    /// The value without surrounding white space, for one that is not a name.
+    private func word(_ name: String) -> String? { self[name]?.trimmed }
 
     /// Returns the value as it was sent.
     package func raw(_ name: String) -> String { fields.first { $0.name == name }?.value ?? "" }
 
-    /// Returns true for a field that is set, and not to `false`, `0` or `no`.
-    package func isSet(_ name: String) -> Bool { self[name].map { !["false", "0", "no"].contains($0) } ?? false }
+    /// Returns the value of a switch: `true`, `1`, `yes` or `on`, or `false`, `0`, `no` or `off`, in any case. One that is
+    /// missing is off.
+    package func isSet(_ name: String) throws(FieldMistake) -> Bool {
+        guard let text = word(name) else { return false }
+        switch text.lowercased() {
+        case "true", "1", "yes", "on": return true
+        case "false", "0", "no", "off": return false
+        default: throw FieldMistake { "\($0(name)) must be true or false, not \(text.printable)" }
+        }
+    }
+
+    /// Checks that all fields are known, that none has an empty value, and that each has the form of its kind. Nothing that
+    /// an operator has written is ignored: a filter with a misspelled name would choose everything.
+    package func check(_ known: [Field]) throws(FieldMistake) {
+        for (name, value) in fields {
+            guard let field = known.first(where: { $0.name == name }) else {
+                // A form has all fields of its page.
+                if !refusesEmpty, value.trimmed.isEmpty { continue }
+                let names = known.map(\.name)
+                let meant = name.nearest(of: names)
+                throw FieldMistake { spelling in
+                    "\(spelling(name.printable)) is not known"
+                        + (meant.map { "; did you mean \(spelling($0))?" }
+                            ?? (names.isEmpty
+                                ? "" : "; known are \(names.map { spelling($0) }.joined(separator: ", "))"))
+                }
+            }
+            if refusesEmpty, value.trimmed.isEmpty {
+                throw FieldMistake { "\($0(name)) is empty; set a value or omit it" }
+            }
+            if booleans.contains(name), field.kind != .flag {
+                throw FieldMistake { "\($0(name)) must be text, not \(value)" }
+            }
+        }
+        for field in known {
+            if field.kind == .flag { _ = try isSet(field.name) }
+            if field.kind != .texts, all(field.name).count > 1 {
+                throw FieldMistake { "\($0(field.name)) occurs more than once" }
+            }
+        }
+    }
+
+    /// The same fields, none of which may have an empty value.
+    package var refusingEmpty: Fields { Fields(fields, refusesEmpty: true, booleans: booleans) }
+
+    /// Returns true for a field that is there, and has an empty value.
+    package func isBlank(_ name: String) -> Bool {
+        fields.contains { $0.name == name && $0.value.trimmed.isEmpty }
+    }
+
+    /// Divides the fields into those of some names, and all others.
+    package func divided(by names: Set<String>) -> (these: Fields, others: Fields) {
+        var (these, others) = (self, self)
+        these.fields.removeAll { !names.contains($0.name) }
+        others.fields.removeAll { names.contains($0.name) }
+        return (these, others)
+    }
 
     /// Returns the fields except some, for a link or a form that repeats them.
     package func without(_ names: Set<String>) -> [(name: String, value: String?)] {
@@ -56,8 +120,30 @@ package struct Fields: Sendable {
     }
 }
 
+/// A field that a change or a filter knows.
+package struct Field: Sendable {
+    /// The form of its value. `texts` can occur several times.
+    package enum Kind: String, Sendable { case text, texts, flag, number }
+
+    package let name: String
+    package let kind: Kind
+    package let isRequired: Bool
+
+    package init(_ name: String, _ kind: Kind = .text, isRequired: Bool = false) {
+        (self.name, self.kind, self.isRequired) = (name, kind, isRequired)
+    }
+
+    /// The fields of a filter: times occur once, others several times.
+    package static func filter(_ names: [String]) -> [Field] {
+        names.map { ["since", "until", "due_before"].contains($0) ? Field($0) : Field($0, .texts) }
+    }
+
+    /// The word for everything, which no filter is.
+    static let all = Field("all", .flag)
+}
+
 /// A mistake in a field. Commands and the API spell the names of fields in their own way.
-package struct FieldMistake: Error, Sendable {
+package struct FieldMistake: Error, Sendable, CustomStringConvertible {
     package enum Spelling: Sendable {
         /// As a flag: `--due-before`.
         case flag
@@ -78,6 +164,8 @@ package struct FieldMistake: Error, Sendable {
     package init(_ words: @escaping @Sendable (Spelling) -> String) { self.words = words }
 
     package func text(_ spelling: Spelling) -> String { words(spelling) }
+
+    package var description: String { words(.member) }
 }
 
 extension Fields {
@@ -98,10 +186,13 @@ extension Fields {
         return all(name)
     }
 
+    /// Returns names.
+    func names(_ name: String) throws(FieldMistake) -> [Name] { try texts(name).map { Name($0) } }
+
     /// Returns device tokens or channels. The beginning of a token, as results and logs show it, is refused: nothing
     /// would match it.
     func tokens() throws(FieldMistake) -> [String] {
-        let tokens = try texts("token")
+        let tokens = try texts("token").map(\.trimmed)
         for token in tokens where TokenText.isShortened(token) {
             throw FieldMistake {
                 "\($0("token")) is \(token.printable), the beginning of a token; a device token has 64 hex digits or more"
@@ -111,7 +202,7 @@ extension Fields {
     }
 
     package func number(_ name: String, _ range: ClosedRange<Int>) throws(FieldMistake) -> Int? {
-        guard let text = self[name] else { return nil }
+        guard let text = word(name) else { return nil }
         guard let number = Int(text), range.contains(number) else {
             throw FieldMistake {
                 "\($0(name)) must be \(range.lowerBound) to \(range.upperBound), not \(text.printable)"
@@ -124,14 +215,14 @@ extension Fields {
     package func rate(_ name: String = "rate") throws(FieldMistake) -> Int? { try number(name, 1...1_000_000) }
 
     package func limit() throws(FieldMistake) -> Int? {
-        guard let text = self["limit"] else { return nil }
+        guard let text = word("limit") else { return nil }
         guard let limit = Int(text), limit >= 1 else { throw FieldMistake { "\($0("limit")) must be at least 1" } }
         return limit
     }
 
     /// The keys of jobs or dead letters, as lists show them.
     package func keys() throws(FieldMistake) -> [String] {
-        let keys = try texts("key").map { $0.lowercased() }
+        let keys = try texts("key").map { $0.trimmed.lowercased() }
         if let wrong = keys.first(where: { !Self.isKey($0) }) {
             throw FieldMistake { "\($0("key")) is \(wrong.printable); it must be ten hex digits, as lists show them" }
         }
@@ -141,10 +232,24 @@ extension Fields {
     /// Returns true for the form of a key.
     package static func isKey(_ text: String) -> Bool { text.utf8.count == 10 && text.isHexadecimal }
 
+    /// Checks that something is chosen: by a filter, or by the word `all`, but not by both.
+    /// - Parameter things: for the message, such as `jobs`.
+    func checkChoice(_ things: String, isEmpty: Bool, _ filter: [String]) throws(FieldMistake) {
+        let isAll = try isSet("all")
+        guard isEmpty == isAll else {
+            throw FieldMistake { spelling in
+                isAll
+                    ? "\(spelling("all")) cannot be combined with filters"
+                    : "choose \(things) with \(filter.map { spelling($0) }.joined(separator: ", ")) or another filter, or pass "
+                        + spelling("all")
+            }
+        }
+    }
+
     /// Returns a time in milliseconds since 1970.
     /// - Parameter now: the time from which durations count back.
     package func time(_ name: String, now: Int64) throws(FieldMistake) -> Int64? {
-        guard let text = self[name] else { return nil }
+        guard let text = word(name) else { return nil }
         if let age = DurationText.milliseconds(text) { return max(0, now - Int64(age)) }
         guard let time = JobTime.milliseconds(text), time >= 0 else {
             throw FieldMistake { "\($0(name)) must be \(Self.timeForm), not \(text.printable)" }
@@ -163,7 +268,7 @@ extension Fields {
 
     /// Returns an operator's reason for others, printable.
     package func reason() throws(FieldMistake) -> String? {
-        guard let reason = try texts("reason").first else { return nil }
+        guard let reason = try texts("reason").first?.trimmed else { return nil }
         let isGood = !reason.printable.allSatisfy(\.isWhitespace) && reason.count <= 200 && reason.utf8.count <= 800
         guard isGood else { throw FieldMistake { "\($0("reason")) must have 1 to 200 printable characters" } }
         return reason.printable
@@ -171,7 +276,7 @@ extension Fields {
 
     /// Returns a reason, topic or environment of invalid tokens.
     package func label(_ name: String) throws(FieldMistake) -> String? {
-        guard let label = try texts(name).first else { return nil }
+        guard let label = try texts(name).first?.trimmed else { return nil }
         let isGood = (1...255).contains(label.utf8.count) && label.utf8.allSatisfy { $0 > 0x20 && $0 < 0x7F }
         guard isGood else {
             throw FieldMistake { "\($0(name)) must have 1 to 255 printable ASCII characters without spaces" }
@@ -191,7 +296,7 @@ extension Fields {
     /// Returns the guard of a campaign; `nil` without rules.
     package func campaignGuard() throws(FieldMistake) -> CampaignGuard? {
         let minimum = try number("min", 1...1_000_000_000)
-        guard let text = self["stop_if"] else { return nil }
+        guard let text = word("stop_if") else { return nil }
         guard let rules = CampaignGuard.rules(text) else {
             throw FieldMistake { "\($0("stop_if")) must be \(CampaignGuard.form)" }
         }
@@ -203,5 +308,12 @@ extension Fields {
         let job = ByteBuffer(string: raw("job"))
         guard job.readableBytes > 0 else { throw FieldMistake { "\($0("job")) is missing" } }
         return job
+    }
+}
+
+extension String {
+    /// True if a reason is this one or, with a `*` at the end, begins with it.
+    func matches(reason: String) -> Bool {
+        utf8.last == UInt8(ascii: "*") ? reason.utf8.starts(with: utf8.dropLast()) : reason.utf8.elementsEqual(utf8)
     }
 }

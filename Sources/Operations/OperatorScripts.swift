@@ -16,6 +16,7 @@ extension RedisServerError {
 
 extension QueueScript {
     static let overview = QueueScript("overview", PackageResources.overview_lua)
+    static let leases = QueueScript("leases", PackageResources.leases_lua)
     static let pageJobs = QueueScript("pageJobs", PackageResources.page_jobs_lua)
     static let changeJobs = QueueScript("changeJobs", PackageResources.change_jobs_lua)
     static let countPostponed = QueueScript("countPostponed", PackageResources.count_postponed_lua)
@@ -31,7 +32,8 @@ extension QueueScript {
 
     /// The scripts that operators run.
     package static let ofOperators = [
-        overview, pageJobs, changeJobs, countPostponed, enqueueJobs, forget, commandJobs, guardCampaign, countCampaign,
+        overview, leases, pageJobs, changeJobs, countPostponed, enqueueJobs, forget, commandJobs, guardCampaign,
+        countCampaign,
         sendJobs, pageDeadLetters, write, divide,
     ]
 

@@ -25,6 +25,10 @@ package struct JobCommands: Sendable, Equatable {
             }
         }
 
+        package static func == (left: Target, right: Target) -> Bool { Name(left.field) == Name(right.field) }
+
+        package func hash(into hasher: inout Hasher) { Name(field).hash(into: &hasher) }
+
         /// The campaign or the id, for people.
         package var description: String {
             switch self {
@@ -36,7 +40,7 @@ package struct JobCommands: Sendable, Equatable {
 
     /// The command about the jobs of one target.
     package struct Command: Sendable, Equatable {
-        /// The state of the jobs.
+        /// The state of the jobs, from the mildest to the strictest.
         package enum State: String, Sendable {
             /// They are sent.
             case running
@@ -44,6 +48,14 @@ package struct JobCommands: Sendable, Equatable {
             case paused
             /// They are dropped.
             case cancelled
+
+            fileprivate var strictness: Int {
+                switch self {
+                case .running: 0
+                case .paused: 1
+                case .cancelled: 2
+                }
+            }
         }
 
         /// The state of the jobs.
@@ -62,31 +74,57 @@ package struct JobCommands: Sendable, Equatable {
         package var by: String?
         /// The operator's reason, printable.
         package var reason: String?
+        /// True if another client has written the command in a form that can't be read. Unless it is a cancellation, it
+        /// pauses the jobs: an operator wanted to keep them from being sent.
+        package private(set) var isDamaged = false
 
         package init() {}
 
-        /// Reads a field's value; `nil` if it is not a command.
-        package init?(_ json: ByteBuffer) {
+        /// Reads a field's value. The function `read_command` of the scripts agrees about the state.
+        package init(_ json: ByteBuffer) {
             struct Form: Decodable {
-                var state: String?
-                var discard: Bool?
-                var since: Double?
-                var per_second: Double?
-                var limited_at: Double?
-                var at: Double?
-                var by: String?
-                var reason: String?
+                var state: Member<String>?
+                var discard: Member<Bool>?
+                var since, per_second, limited_at, at: Member<Double>?
+                var by, reason: Member<String>?
             }
             guard let form = try? JSONDecoder().decode(Form.self, from: Data(json.readableBytesView)) else {
+                (state, isDamaged) = (.paused, true)
+                return
+            }
+            /// Returns a member; marks the command as damaged if it has another type or range.
+            func read<Value, Read>(_ member: Member<Value>?, _ convert: (Value) -> Read?) -> Read? {
+                guard let member else { return nil }
+                if let value = member.value.flatMap(convert) { return value }
+                isDamaged = true
                 return nil
             }
-            func time(_ value: Double?) -> Int64 { value.flatMap { Int64(within: $0) } ?? 0 }
-            state = form.state.flatMap(State.init(rawValue:)) ?? .running
-            discards = form.discard ?? false
-            (since, limitedAt, at) = (time(form.since), time(form.limited_at), time(form.at))
-            perSecond = form.per_second.map { Int(bounding: $0) }.flatMap { $0 > 0 ? $0 : nil }
-            by = form.by.flatMap { $0.isEmpty ? nil : $0.prefix(200).printable }
-            reason = form.reason.flatMap { $0.isEmpty ? nil : $0.prefix(200).printable }
+            func time(_ value: Double) -> Int64? { Int64(within: value) }
+            state = read(form.state, State.init(rawValue:)) ?? .running
+            discards = read(form.discard) { $0 } ?? false
+            perSecond = read(form.per_second) { $0 >= 1 ? Int(bounding: $0) : nil }
+            limitedAt = read(form.limited_at, time) ?? 0
+            // Jobs that were requeued after the time of the cancellation are sent, so an unknown time is the latest one.
+            since = read(form.since, time) ?? (form.since == nil ? 0 : .max)
+            // The others are for people.
+            at = form.at?.value.flatMap(time) ?? 0
+            by = form.by?.value.flatMap { $0.isEmpty ? nil : $0.prefix(200).printable }
+            reason = form.reason?.value.flatMap { $0.isEmpty ? nil : $0.prefix(200).printable }
+            if isDamaged, state != .cancelled { state = .paused }
+        }
+
+        /// A member of the JSON; without a value if it has another type.
+        private struct Member<Value: Decodable>: Decodable {
+            let value: Value?
+
+            init(from decoder: any Decoder) throws {
+                value = try? decoder.singleValueContainer().decode(Value.self)
+            }
+        }
+
+        /// The state of a job under this command. A job that was requeued after its cancellation is sent.
+        fileprivate func state(of job: Job) -> State {
+            state == .cancelled && (job.envelope.requeued ?? 0) > since ? .running : state
         }
     }
 
@@ -142,14 +180,24 @@ package struct JobCommands: Sendable, Equatable {
         return commands
     }
 
-    /// Returns the command about a job: the one for its id, or else the one for its campaign.
+    /// Returns the command about a job, with the state of this job: of those for its ID and for its campaign the stricter
+    /// one. Of two cancellations, one that keeps the job applies.
     package func command(for job: Job) -> (target: Target, command: Command)? {
-        if !ids.isEmpty, let id = job.id.map(job.text), let command = ids[id] {
-            return (.id(String(buffer: id)), command)
+        var found: (target: Target, command: Command)?
+        func add(_ target: (String) -> Target, _ name: ByteBuffer?, _ commands: [ByteBuffer: Command]) {
+            guard let name, var command = commands[name] else { return }
+            command.state = command.state(of: job)
+            if let other = found?.command {
+                let isStricter = command.state.strictness > other.state.strictness
+                let keeps = command.state == .cancelled && other.state == .cancelled && other.discards
+                // A limit is that of a campaign, which comes last.
+                let limits = command.state == .running && other.state == .running
+                guard isStricter || limits || keeps else { return }
+            }
+            found = (target(String(buffer: name)), command)
         }
-        if !campaigns.isEmpty, let campaign = job.campaign.map(job.text), let command = campaigns[campaign] {
-            return (.campaign(String(buffer: campaign)), command)
-        }
-        return nil
+        if !ids.isEmpty { add(Target.id, job.id.map(job.text), ids) }
+        if !campaigns.isEmpty { add(Target.campaign, job.campaign.map(job.text), campaigns) }
+        return found
     }
 }

@@ -1,7 +1,7 @@
 import Redis
 
 /// The failure of a call to Redis for a queue, or for the state that workers share.
-package enum QueueFailure: Error, Sendable, CustomStringConvertible {
+package enum QueueFailure: RedisFailure, Sendable {
     /// Redis could not be reached, did not answer, or answered with an error.
     case redis(RedisError)
     /// The script or command with this name has no such reply: the server runs another version of the script, or is

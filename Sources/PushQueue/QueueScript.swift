@@ -99,7 +99,8 @@ struct ScriptPart {
     /// Each part uses only those before it. `scripts/requeue` lists those of its script, in the same order.
     static let all = [
         PackageResources.base_lua, PackageResources.counters_lua, PackageResources.wrapper_lua,
-        PackageResources.dead_letters_lua, PackageResources.results_lua, PackageResources.campaigns_lua,
+        PackageResources.dead_letters_lua, PackageResources.results_lua, PackageResources.commands_lua,
+        PackageResources.campaigns_lua, PackageResources.lanes_lua,
         PackageResources.claims_lua, PackageResources.attempts_lua, PackageResources.portions_lua,
         PackageResources.members_lua,
         PackageResources.shares_lua, PackageResources.invalid_tokens_lua,

@@ -1,3 +1,4 @@
+import CProcess
 import Glibc
 
 /// A temporary file without a name, which ends with the process, however that ends.
@@ -22,9 +23,19 @@ package final class ScratchFile {
     package static func open(in directory: String) throws(TokenListFailure) -> Int32 {
         var path = Array("\(directory)/apns-worker-XXXXXX".utf8CString)
         let descriptor = mkstemp(&path)
-        guard descriptor >= 0 else { throw failure(in: directory) }
-        unlink(path)
-        return descriptor
+        if descriptor >= 0 {
+            unlink(path)
+            return descriptor
+        }
+        let problem = errno
+        // A container's file system is often read-only.
+        let memory = cprocess_memory_file("apns-worker")
+        guard memory >= 0 else {
+            let own = String(cString: strerror(errno))
+            errno = problem
+            throw TokenListFailure("\(failure(in: directory)); nor can they be kept in memory: \(own)")
+        }
+        return memory
     }
 
     deinit {

@@ -44,21 +44,32 @@ package struct HTML: Sendable, ExpressibleByStringInterpolation {
 
     package struct StringInterpolation: StringInterpolationProtocol {
         fileprivate var text = ""
+        /// True within a text that a form sends back.
+        private var isInTextArea = false
+        /// True if a form sends the next value back.
+        private var isReadBack: Bool { isInTextArea || text.hasSuffix(" value=\"") }
 
         package init(literalCapacity: Int, interpolationCount: Int) {
             text.reserveCapacity(literalCapacity + 16 * interpolationCount)
         }
 
-        package mutating func appendLiteral(_ literal: String) { text += literal }
+        package mutating func appendLiteral(_ literal: String) {
+            text += literal
+            if literal.contains("</textarea") {
+                isInTextArea = false
+            } else if literal.contains("<textarea") {
+                isInTextArea = true
+            }
+        }
 
         /// Appends escaped text.
         package mutating func appendInterpolation(_ value: some StringProtocol) {
-            HTML.escape(String(value), into: &text)
+            HTML.escape(String(value), isReadBack: isReadBack, into: &text)
         }
 
         /// Appends escaped text; nothing for `nil`.
         package mutating func appendInterpolation(_ value: String?) {
-            if let value { HTML.escape(value, into: &text) }
+            if let value { HTML.escape(value, isReadBack: isReadBack, into: &text) }
         }
 
         package mutating func appendInterpolation(_ value: some BinaryInteger) { text += "\(value)" }
@@ -80,8 +91,8 @@ package struct HTML: Sendable, ExpressibleByStringInterpolation {
     }
 
     /// Escapes the special characters of markup. Control characters and those that change the text direction are shown
-    /// as their code point, because they could make a text look like another.
-    private static func escape(_ value: String, into text: inout String) {
+    /// as their code point, because they could make a text look like another. A value that is read back stays as it is.
+    private static func escape(_ value: String, isReadBack: Bool, into text: inout String) {
         for scalar in value.unicodeScalars {
             switch scalar {
             case "&": text += "&amp;"
@@ -90,6 +101,8 @@ package struct HTML: Sendable, ExpressibleByStringInterpolation {
             case "\"": text += "&quot;"
             case "'": text += "&#39;"
             case "\n", "\t": text.unicodeScalars.append(scalar)
+            case "\r" where isReadBack: text += "&#13;"
+            case _ where isReadBack && scalar.value > 0: text.unicodeScalars.append(scalar)
             case _ where scalar.isUnprintable:
                 let code = String(scalar.value, radix: 16, uppercase: true)
                 text += "\u{27E8}U+" + String(repeating: "0", count: max(0, 4 - code.count)) + code + "\u{27E9}"

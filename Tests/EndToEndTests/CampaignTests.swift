@@ -116,6 +116,53 @@ extension EndToEnd {
             #expect(sent.duplicates == 0)
         }
 
+        @Test(
+            "A cancellation holds in each queue, also where none has ended, and a queue that can't be written is named",
+            arguments: [false, true])
+        func stopEverywhere(inCluster: Bool) async throws {
+            let cluster = inCluster ? try await RedisCluster() : nil
+            let single = inCluster ? nil : try RedisServer()
+            let url = try #require(cluster?.url ?? single?.url)
+            func server(_ queue: String) throws -> RedisServer {
+                try single ?? #require(try cluster.map { try $0.owner(ofSlot: $0.slot(of: "push:{\(queue)}:jobs")) })
+            }
+            let simulator = try await SimulatorProcess()
+            for queue in ["a", "b"] {
+                for (campaign, prefix) in [("other", "0"), ("sale", "1")] {
+                    let jobs = TestJob.many(200, prefix: queue + prefix, members: #""campaign":"\#(campaign)","#)
+                    try server(queue).push(jobs, queue: queue)
+                }
+            }
+            try server("a").run("HSET", "push:{a}:campaign:sale", "total", "200")
+            try server("c").push(TestJob.many(1), queue: "c")
+            try server("c").run("SET", "push:{c}:job-commands", "x")
+            let result = try await Self.run("campaign", "cancel", "sale", "--yes", redis: url)
+            #expect(result.status == 1 && result.errors.contains("push:{c}:job-commands"), "\(result)")
+            #expect(
+                result.output.contains(
+                    "campaign sale in queues a, b is cancelled: 0 notifications were delivered, and 0 were in flight"),
+                "\(result)")
+            // Those that come later, too.
+            for queue in ["a", "b"] {
+                let jobs = TestJob.many(50, prefix: queue + "2", members: #""campaign":"sale","#)
+                try server(queue).push(jobs, queue: queue)
+            }
+            let workers = try (0..<2).map { _ in
+                try WorkerProcess(redis: url, endpoint: simulator.port, options: ["--queue", "a,b"])
+            }
+            try await eventually("all jobs have ended") {
+                for queue in ["a", "b"] {
+                    let counted = try server(queue).run("HVALS", "push:{\(queue)}:campaign:sale").elements ?? []
+                    guard counted.contains(where: { $0.number == 250 }) else { return false }
+                    guard try Self.delivered("other", server(queue), queue: queue) == 200 else { return false }
+                }
+                return true
+            }
+            for queue in ["a", "b"] { #expect(try Self.delivered("sale", server(queue), queue: queue) == 0) }
+            for worker in workers { _ = try await worker.stop() }
+            #expect(try await simulator.stop().accepted == 400)
+        }
+
         @Test("after a cancellation is undone, its notifications are delivered once each, and so is the rest")
         func requeue() async throws {
             let redis = try RedisServer()

@@ -93,6 +93,8 @@ extension EndToEnd {
                 (["--all", "--rate", "0"], "--rate must be"),
                 (["--all", "--yes", "--queue", "a{b"], "printable ASCII"),
                 (["--all", "--yes", "--resaon", "X"], "--resaon"), (["--since", "soon"], "since must be"),
+                // A variable without a value.
+                (["--all", "--yes", "--queue", "--dry-run"], "--queue"), (["--reason", "--all", "--yes"], "--reason"),
             ] as [([String], String)])
         func mistakes(tool: RequeueTool, flags: ([String], words: String)) async throws {
             let redis = try RedisServer()

@@ -19,8 +19,8 @@ struct DashboardAPI: Sendable {
         get(api, "/status") { request in
             try Response.json(try await request.site.data.fleetStatus())
         }
-        get(api, "/history") { request in try await history(request) }
-        get(api, "/jobs") { request in
+        get(api, "/history", [Field("span"), Self.queue]) { request in try await history(request) }
+        get(api, "/jobs", JobFilter.fields + [Self.queue, Self.after]) { request in
             let part = try await JobsPage().list(request, JobFilter(request.query, now: Moment.now))
             return try list(
                 "jobs", try part.rows.map { try $0.json(nil) }, looked: part.looked, part.cursor, unread: part.unread)
@@ -43,7 +43,7 @@ struct DashboardAPI: Sendable {
                 "campaigns", try found.parts.map { try JSONLine.text($0, keys: .convertToSnakeCase) },
                 unread: found.unread)
         }
-        get(api, "/dead-letters") { request in
+        get(api, "/dead-letters", DeadLetterFilter.fields + [Self.queue, Self.after]) { request in
             let part = try await DeadLettersPage().list(
                 request, DeadLetterFilter(request.query, now: Moment.now), after: request.query["after"])
             return try list(
@@ -52,8 +52,13 @@ struct DashboardAPI: Sendable {
         get(api, "/dead-letters/{queue}/{key}") { request in
             Response.json(bytes: try await DeadLetterPage.find(request).json(isWhole: request.visitor.seesContent).utf8)
         }
-        get(api, "/results") { request in try await results(request) }
-        get(api, "/devices/{token}") { request in
+        get(
+            api, "/results",
+            ResultFilter.fields + [
+                Self.queue, Field("since"), Field("until"), Field("newest_first", .flag), Self.after,
+            ]
+        ) { request in try await results(request) }
+        get(api, "/devices/{token}", [Field("search")]) { request in
             let token = TokenText.normalized(request.parameters("token") ?? "")
             var (found, unread) = try await DevicePage.bounded(request) {
                 try await DevicePage.findings(token, request)
@@ -61,7 +66,7 @@ struct DashboardAPI: Sendable {
             if !unread.isEmpty { found.isPartial = true }
             return Response.json(bytes: try found.json.utf8)
         }
-        get(api, "/invalid-tokens") { request in
+        get(api, "/invalid-tokens", InvalidTokenFilter.fields + [Self.after]) { request in
             let found = try await InvalidTokensPage.list(request)
             let lines = found.rows.map { listed in
                 var line = ByteBuffer()
@@ -77,7 +82,9 @@ struct DashboardAPI: Sendable {
             return try list(
                 "keys", try sizes.value.map { try JSONLine.text($0, keys: .convertToSnakeCase) }, unread: sizes.unread)
         }
-        get(api, "/activity") { request in try await activity(request) }
+        get(api, "/activity", ["by", "action", "subject", "result", "after"].map { Field($0) }) { request in
+            try await activity(request)
+        }
         get(api, "/runs/{id}") { request in
             guard let run = await request.site.runs[request.parameters("id") ?? ""] else {
                 throw WebError(.notFound, "unknown run")
@@ -86,6 +93,7 @@ struct DashboardAPI: Sendable {
         }
         api.post("/check") { [site] request, context in
             let form = try Self.form(context)
+            try form.check([Field("queue", isRequired: true), Field("job", isRequired: true)])
             let queue = try await site.data.queue(form["queue"] ?? "")
             let check = await site.source.check(ByteBuffer(string: form.raw("job")), queue)
             return try Response.json(CheckObject(verdicts: check.verdicts, isSendable: check.failure == nil))
@@ -151,41 +159,51 @@ struct DashboardAPI: Sendable {
         }
     }
 
+    /// - Parameter fields: the parameters of the query. Others are refused: a misspelled filter would choose everything.
     private func get(
-        _ api: RouterGroup<WebContext>, _ path: RouterPath,
+        _ api: RouterGroup<WebContext>, _ path: RouterPath, _ fields: [Field] = [],
         _ answer: @escaping @Sendable (PageRequest) async throws -> Response
     ) {
         api.get(path) { [site] request, context in
-            try await answer(PageRequest(site, request, context))
+            let request = PageRequest(site, request, context)
+            try request.query.refusingEmpty.check(fields)
+            return try await answer(request)
         }
     }
 
-    /// Reads the fields of an action: a JSON object of strings, numbers, true, or lists of strings; or a form.
+    private static let queue = Field("queue", .texts)
+    private static let after = Field("after")
+
+    /// Reads the fields of an action: a JSON object of strings, numbers, booleans, or lists of strings; or a form.
     private static func form(_ context: WebContext) throws -> Form {
-        guard context.form.isEmpty else { return context.form }
+        guard context.form.isEmpty else { return context.form.refusingEmpty }
         guard context.body.readableBytes > 0 else { return Form() }
         do {
             let members = try JSONDecoder().decode(
                 [String: FieldValue].self, from: Data(context.body.readableBytesView))
-            return Form(members.flatMap { name, value in value.texts.map { (name, $0) } }, refusesEmpty: true)
+            return Form(
+                members.flatMap { name, value in value.texts.map { (name, $0) } }, refusesEmpty: true,
+                booleans: Set(members.filter(\.value.isBoolean).keys))
         } catch {
             throw WebError(
                 .badRequest,
-                "the body must be a JSON object whose members are strings, numbers, true or lists of strings")
+                "the body must be a JSON object whose members are strings, numbers, booleans or lists of strings")
         }
     }
 
     private struct FieldValue: Decodable {
         let texts: [String]
+        var isBoolean = false
 
         init(from decoder: any Decoder) throws {
             let container = try decoder.singleValueContainer()
             if let text = try? container.decode(String.self) {
                 texts = [text]
             } else if let list = try? container.decode([String].self) {
-                texts = list
+                // A list without values is a field with an empty value, and not a missing field.
+                texts = list.isEmpty ? [""] : list
             } else if let flag = try? container.decode(Bool.self) {
-                texts = flag ? ["1"] : []
+                (texts, isBoolean) = (["\(flag)"], true)
             } else {
                 texts = ["\(try container.decode(Int.self))"]
             }
@@ -217,7 +235,7 @@ struct DashboardAPI: Sendable {
     private func results(_ request: PageRequest) async throws -> Response {
         let filter = try ResultFilter(request.query)
         var order = ResultListing.Order()
-        order.newestFirst = request.query.isSet("newest_first")
+        order.newestFirst = try request.query.isSet("newest_first")
         (order.since, order.until) = try request.query.range(now: Moment.now)
         let end = request.searchEnd
         let part = try await ListPart<ResultLine>.of(
@@ -288,13 +306,7 @@ struct DashboardAPI: Sendable {
 extension ActionKind {
     /// The path of the action, as a member of the description's `paths`.
     var description: String {
-        let queue: [Field] =
-            switch queues {
-            case .one: [Field("queue", isRequired: true)]
-            case .some: [Field("queue", .texts)]
-            case .all: []
-            }
-        let all = queue + fields + (confirms ? [Field("yes", .flag)] : []) + [Field("force", .flag)]
+        let all = own.filter { $0.name != Actions.formToken.name } + fields
         let properties = all.map { "\"\($0.name)\": \($0.kind.schema)" }.joined(separator: ", ")
         let required = all.filter(\.isRequired).map { "\"\($0.name)\"" }.joined(separator: ", ")
         let errors = [400, 401, 403, 404, 409, 413, 429, 503]
@@ -308,7 +320,7 @@ extension ActionKind {
     }
 }
 
-extension ActionKind.Field.Kind {
+extension Field.Kind {
     fileprivate var schema: String {
         switch self {
         case .text: #"{"type": "string"}"#

@@ -47,6 +47,9 @@ final class JobsAPI: Sendable {
         } catch let error as WebError {
             if error.status.kind == .clientError, error.status != .tooManyRequests { recordRefusal(of: name) }
             throw error
+        } catch let error as FieldMistake {
+            recordRefusal(of: name)
+            throw error
         }
     }
 
@@ -62,6 +65,7 @@ final class JobsAPI: Sendable {
     private func enqueue(_ request: Request, _ context: WebContext) async throws -> Response {
         let visitor = context.visitor
         let query = Form(request.uri.query ?? "")
+        try query.refusingEmpty.check([Field("queue"), Field("strict", .flag)])
         let place = try await site.data.destination(destination(query, visitor))
         let keys = place.source.keys
         let key = try Self.idempotencyKey(request)
@@ -72,7 +76,7 @@ final class JobsAPI: Sendable {
         }
         let jobs = try RequestJobs(context.body)
         var terms = DashboardSource.JobTerms()
-        (terms.apps, terms.isStrict) = (place.state.apps, query.isSet("strict"))
+        (terms.apps, terms.isStrict) = (place.state.apps, try query.isSet("strict"))
         if key != nil { terms.uniqueFor = Self.uniqueFor }
         if let apps = visitor.producer?.apps, apps.count == 1 { terms.app = apps[0] }
 

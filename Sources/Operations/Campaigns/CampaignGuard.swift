@@ -174,17 +174,17 @@ package struct CampaignGuard: Sendable, Equatable {
     }
 
     /// Sets or removes the guard of a campaign in a queue. It counts from now on.
-    /// - Returns: the guard before.
+    /// - Returns: the guard before, and true if the queue had anything of the campaign.
     /// - Throws: `RedisError`.
     @discardableResult
     package static func set(
         _ new: CampaignGuard?, of campaign: String, _ client: RedisClient, _ keys: QueueKeys
-    ) async throws -> CampaignGuard? {
+    ) async throws -> (before: CampaignGuard?, wasKnown: Bool) {
         let json = try new?.json ?? ""
         return try await QueueScript.guardCampaign.run(client, [keys.campaign(campaign)]) { command in
             command.append(json)
         } reading: {
-            CampaignGuard($0.text())
+            (CampaignGuard($0.text()), $0.number() == 1)
         }
     }
 }

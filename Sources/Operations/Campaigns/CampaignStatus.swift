@@ -5,6 +5,7 @@ import Redis
 
 /// A campaign in one queue, as the commands print it. Its members are those of the JSON.
 package struct CampaignStatus: Encodable, Sendable {
+    /// The name, as its bytes: texts for people are made of it, and never read back.
     package var campaign: String
     package var queue: String
     /// `running`, `paused` or `cancelled`.
@@ -59,20 +60,20 @@ package struct CampaignStatus: Encodable, Sendable {
 
     /// - Parameter now: in milliseconds since 1970.
     package init(_ counts: CampaignCounts, _ command: JobCommands.Command?, queue: String, now: Int64) {
-        campaign = counts.name.printable
+        campaign = counts.name
         (periods, latencies) = (counts.periods, counts.latencies)
         self.queue = queue
         state = (command?.state ?? .running).rawValue
         if command?.state == .cancelled { discards = command?.discards }
         limitPerSecond = command?.perSecond
-        if let command, command.state != .running { stateSinceAt = command.since }
+        if let command, command.state != .running, command.since < .max { stateSinceAt = command.since }
         (by, reason) = (command?.by, command?.reason)
         (total, ended, left) = (counts.total, counts.ended, counts.left)
         outcomes = Dictionary(uniqueKeysWithValues: Outcome.allCases.map { ($0.rawValue, counts[$0]) })
         func reasons(of counter: String) -> [String: Int] {
             var reasons: [String: Int] = [:]
             for (name, count) in counts.counters where name.hasPrefix(counter + ":") {
-                reasons[name.dropFirst(counter.count + 1).printable] = count
+                reasons[name.dropFirst(counter.count + 1).printable, default: 0] += count
             }
             return reasons
         }
@@ -135,7 +136,7 @@ package struct CampaignStatus: Encodable, Sendable {
     package func cells(now: Int64) -> [String] {
         let others = ended - [.delivered, .invalidToken, .dead, .cancelled].reduce(0) { $0 + count($1) }
         return [
-            campaign, queue, stateText, total.map(Words.number) ?? "-", Words.number(count(.delivered)),
+            campaign.printable, queue, stateText, total.map(Words.number) ?? "-", Words.number(count(.delivered)),
             Words.number(count(.invalidToken)), Words.number(count(.dead)), Words.number(count(.cancelled)),
             Words.number(others), deliveredPerSecond.map(Words.rate) ?? "-", leftText,
             startedAt.map { Words.brief(now - $0) + " ago" } ?? "-",
@@ -151,7 +152,7 @@ package struct CampaignStatus: Encodable, Sendable {
 
     /// Returns all facts, one per line.
     package func page(now: Int64) -> [String] {
-        var lines = ["campaign \(campaign), queue \(queue): \(state)"]
+        var lines = ["campaign \(campaign.printable), queue \(queue): \(state)"]
         if let stateSinceAt, state != "running" {
             lines[0] += " since \(Moment.text(stateSinceAt))" + (by.map { " by \($0)" } ?? "")
             if let reason { lines[0] += ": \(reason)" }
@@ -262,9 +263,10 @@ extension CampaignStatus {
             let client = try await fleet.client(for: keys.jobs)
             let commands = try await JobCommands.read(client, keys).commands
             var names = try await CampaignCounts.names(limit, client, keys)
-            for case .campaign(let name) in commands.keys.sorted(by: { $0.description < $1.description })
-            where !names.contains(name) { names.append(name) }
-            names += try await campaigns(ofNextJobsIn: keys, fleet).subtracting(names).sorted()
+            var known = Set(names.map { Name($0) })
+            for case .campaign(let name) in commands.keys.sorted(by: { Name($0.field) < Name($1.field) })
+            where known.insert(Name(name)).inserted { names.append(name) }
+            names += try await campaigns(ofNextJobsIn: keys, fleet).subtracting(known).sorted().map(\.text)
             for name in names.prefix(limit) {
                 let counts = try await CampaignCounts.read(name, client, keys)
                 found.append(CampaignStatus(counts, commands[.campaign(name)], queue: keys.queue, now: Moment.now))
@@ -274,22 +276,28 @@ extension CampaignStatus {
     }
 
     /// Returns the campaigns of the first page of jobs that wait.
-    private static func campaigns(ofNextJobsIn keys: QueueKeys, _ fleet: Fleet) async throws -> Set<String> {
-        var names: Set<String> = []
+    private static func campaigns(ofNextJobsIn keys: QueueKeys, _ fleet: Fleet) async throws -> Set<Name> {
+        var names: Set<Name> = []
         _ = try await fleet.jobs(of: keys).sweep(JobFilter(), inOrder: true) { _, jobs, _ in
-            names.formUnion(jobs.compactMap { $0.campaign.map { String(buffer: $0) } })
+            names.formUnion(jobs.compactMap { $0.campaign.map { Name($0) } })
             return jobs.isEmpty
         }
         return names
     }
 
-    /// Returns the queues that know a campaign; all queues if none does, because its jobs may not have been claimed
-    /// yet.
-    /// - Throws: `RedisError`.
-    package static func queues(
-        knowing name: String, of queues: [QueueKeys], _ fleet: Fleet
-    ) async throws -> (keys: [QueueKeys], isKnown: Bool) {
-        let known = Set(try await read(name, in: queues, fleet).map(\.queue))
-        return known.isEmpty ? (queues, false) : (queues.filter { known.contains($0.queue) }, true)
+    /// Returns the names of the latest campaigns and of those of the next jobs, without regard to commands. Queues that
+    /// can't be read are left out.
+    static func names(in queues: [QueueKeys], _ fleet: Fleet, isStopped: () -> Bool) async throws -> Set<Name> {
+        var unread = UnreadParts()
+        var names: Set<Name> = []
+        for keys in queues where !isStopped() {
+            let found = try await unread.read(keys.queue) {
+                let client = try await fleet.client(for: keys.campaigns)
+                return try await campaigns(ofNextJobsIn: keys, fleet)
+                    .union(CampaignCounts.names(20, client, keys).map { Name($0) })
+            }
+            names.formUnion(found ?? [])
+        }
+        return names
     }
 }

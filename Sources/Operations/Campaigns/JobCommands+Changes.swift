@@ -31,14 +31,19 @@ extension JobCommands {
     /// Reads the commands.
     /// - Throws: `RedisError`.
     package static func read(_ client: RedisClient, _ keys: QueueKeys) async throws -> JobCommands {
-        try await JobCommands(hash: client.call(RedisCommand("HGETALL", keys.jobCommands)).root.children)
-            ?? JobCommands()
+        do {
+            let hash = try await client.call(RedisCommand("HGETALL", keys.jobCommands))
+            return JobCommands(hash: hash.root.children) ?? JobCommands()
+        } catch RedisError.server(let answer) where answer.prefix == "WRONGTYPE" {
+            // Redis does not name the key.
+            throw RedisError.server(RedisServerError(text: "WRONGTYPE \(keys.jobCommands) does not hold a hash"))
+        }
     }
 
     /// Gives commands. Lanes apply them with their next claim, within about half a second if they have unsent
     /// notifications.
     /// - Parameters:
-    ///   - targets: with those of all earlier commands, at most 1,000.
+    ///   - targets: with those of all earlier commands, at most 1,000 campaigns and 1,000 ids.
     ///   - by: the operator, for people.
     ///   - reason: for people.
     /// - Returns: the version of the commands, and the former command of each target.
@@ -55,7 +60,43 @@ extension JobCommands {
             if case .limit(let perSecond?) = change { command.append(perSecond) } else { command.append(0) }
             for target in targets { command.append(target.field) }
         } reading: { reply in
-            (reply.text(), targets.map { _ in Command(reply.bytes()) })
+            (
+                reply.text(),
+                targets.map { _ in
+                    let previous = reply.bytes()
+                    return previous.readableBytes > 0 ? Command(previous) : nil
+                }
+            )
+        }
+    }
+
+    /// The state of a change, as far as workers have reported it.
+    package struct Confirmation {
+        /// Notifications that were in flight when their cancellation arrived.
+        package var cancelledInFlight = 0
+        /// Lanes that hold jobs and have not reported the change.
+        package var unconfirmed = 0
+    }
+
+    /// Waits for up to ten seconds until all lanes with jobs have reported a version of the commands. Other lanes read it
+    /// with their next claim.
+    /// - Throws: `RedisError`.
+    static func waitForConfirmation(
+        of version: String, _ client: RedisClient, _ keys: QueueKeys, isStopped: () -> Bool
+    ) async throws -> Confirmation {
+        let number = Int(version) ?? 0
+        let deadline = ContinuousClock.now + .seconds(10)
+        while true {
+            var confirmation = Confirmation()
+            for worker in try await QueueOverview.leases(client, keys) where worker.leaseLeft >= 0 {
+                if let report = worker.report, Int(report.commands) ?? 0 >= number {
+                    confirmation.cancelledInFlight += report.commands == version ? report.cancelledInFlight : 0
+                } else if worker.claims > 0 {
+                    confirmation.unconfirmed += 1
+                }
+            }
+            if confirmation.unconfirmed == 0 || isStopped() || ContinuousClock.now >= deadline { return confirmation }
+            try await Task.sleep(for: .milliseconds(50))
         }
     }
 
@@ -67,9 +108,10 @@ extension JobCommands {
     /// - Throws: `RedisError`.
     @discardableResult
     static func change(
-        _ change: Change, ofJobs ids: Set<String>, by: String, _ client: RedisClient, _ keys: QueueKeys
+        _ change: Change, ofJobs ids: Set<Name>, by: String, _ client: RedisClient, _ keys: QueueKeys
     ) async throws -> Int {
-        let before = try await Self.change(change, of: ids.sorted().map(Target.id), by: by, client, keys).previous
+        let before = try await Self.change(change, of: ids.sorted().map { Target.id($0.text) }, by: by, client, keys)
+            .previous
         return before.count { $0?.state == .cancelled }
     }
 }

@@ -4,6 +4,9 @@ import PushQueue
 import Redis
 
 /// Pauses, resumes, limits or cancels a campaign, or undoes its cancellation.
+///
+/// It writes one field in each queue before it reads anything, also where no job of the campaign is yet, because any queue
+/// may get one. A queue that can't be written keeps no other from being changed.
 package struct CampaignChange: Change {
     private let change: JobCommands.Change
     private let campaign: String
@@ -21,17 +24,30 @@ package struct CampaignChange: Change {
         }
     }
 
+    /// Returns the fields of a change.
+    package static func fields(of change: JobCommands.Change) -> [Field] {
+        let own: [Field] =
+            switch change {
+            case .cancel: [Field("discard", .flag)]
+            case .limit: [Field("per_second", .number), Field("off", .flag)]
+            case .uncancel: [Field("rate", .number)]
+            case .pause, .resume: []
+            }
+        return [Field("campaign", isRequired: true), Field("reason")] + own
+    }
+
     /// - Parameters:
     ///   - change: `limit` and `cancel` take their details from the fields.
     ///   - now: in milliseconds since 1970.
     package init(_ change: JobCommands.Change, _ fields: Fields, now: Int64) throws(FieldMistake) {
+        try fields.check(Self.fields(of: change))
         self.campaign = try fields.campaign()
         reason = try fields.reason()
         switch change {
-        case .cancel: self.change = .cancel(discard: fields.isSet("discard"))
+        case .cancel: self.change = .cancel(discard: try fields.isSet("discard"))
         case .limit:
             let rate = try fields.rate("per_second")
-            guard (rate != nil) != fields.isSet("off") else {
+            guard (rate != nil) != (try fields.isSet("off")) else {
                 throw FieldMistake { "pass either \($0("per_second")) or \($0("off"))" }
             }
             self.change = .limit(perSecond: rate)
@@ -47,80 +63,123 @@ package struct CampaignChange: Change {
     }
 
     package func plan(_ desk: Desk, _ progress: @Sendable (Int) -> Void) async throws -> ChangePlan {
-        var plan = ChangePlan("campaign \(campaign)")
+        var plan = ChangePlan("campaign \(campaign)", parts: desk.queues.map { ChangePart($0.queue) })
         plan.detail = reason
         (plan.isCounted, plan.actsOnNothing) = (requeue != nil, true)
         plan.verb = requeue == nil ? "changed" : "requeued"
-        let known = try await CampaignStatus.read(campaign, in: desk.queues, desk.fleet)
-        var queues = desk.queues.filter { keys in known.contains { $0.queue == keys.queue } }
-        if queues.isEmpty {
-            queues = try await queuesWithJobs(desk)
-            if queues.isEmpty {
-                try await desk.checkExistence(
-                    ofCampaign: campaign, plan.subject, isInAdvance: change != .resume && change != .uncancel)
-                queues = desk.queues
-            }
-        }
-        let place = "campaign \(campaign.printable) in \(queues.inWords)"
-        for keys in queues { plan.parts.append(ChangePart(keys.queue)) }
+        let place = "campaign \(campaign.printable) in \(desk.queues.briefly)"
         if let requeue {
-            var desk = desk
-            desk.queues = queues
             plan.parts = try await requeue.plan(desk, progress).parts
             plan.at = try await desk.fleet.now(of: desk.queues)
             plan.command = "Send the campaign"
             plan.question = "Send \(place) after all, and requeue \(Words.count(plan.count, "job"))?"
         } else if case .cancel(let discard) = change {
-            let left = known.compactMap(\.left).reduce(0, +)
-            let number =
-                known.isEmpty || known.contains { $0.left == nil }
-                ? "" : ", of which \(Words.count(left, "notification")) \(left == 1 ? "is" : "are") left"
             plan.command = "Cancel the campaign"
             plan.question =
-                discard
-                ? "Cancel \(place)\(number), and delete its jobs? This cannot be undone." : "Cancel \(place)\(number)?"
+                discard ? "Cancel \(place), and delete its jobs? This cannot be undone." : "Cancel \(place)?"
         }
         return plan
     }
 
-    /// Returns the queues that have jobs of the campaign, of which none has ended.
-    private func queuesWithJobs(_ desk: Desk) async throws -> [QueueKeys] {
-        var filter = JobFilter()
-        filter.campaigns = [campaign]
-        var queues: [QueueKeys] = []
-        for keys in desk.queues {
-            var isFound = false
-            _ = try await desk.fleet.jobs(of: keys).sweep(filter) { _, jobs, _ in
-                isFound = !jobs.isEmpty
-                return !isFound
-            }
-            if isFound { queues.append(keys) }
+    package func apply(_ plan: ChangePlan, _ desk: Desk, _ control: ChangeControl) async throws -> ChangeResult {
+        let changes = try await desk.inEachQueue {
+            try await CampaignReport(change, campaign, reason, $0, desk, control)
         }
-        return queues
+        var result = ChangeResult([])
+        var sentences: [String: [QueueKeys]] = [:]
+        for (keys, changed) in changes {
+            switch changed {
+            case .success(let report):
+                result.parts.append(report.part(after: change, desk.fleet.access))
+                sentences[report.words(after: change, desk.fleet.access), default: []].append(keys)
+            case .failure(let error): result.parts.append(.unwritten(keys, keys.jobCommands, error))
+            }
+        }
+        // Queues with the same result share a sentence, which is that of the first.
+        for (words, queues) in sentences {
+            let first = result.parts.firstIndex { $0.queue == queues[0].queue }
+            if let first {
+                result.parts[first].sentence = "campaign \(campaign.printable) in \(queues.briefly) \(words)"
+            }
+        }
+        let reports = result.parts.compactMap { $0.report as? CampaignReport }
+        result.hasNoEffect = !reports.contains { $0.isChanged(by: change) }
+        try await makeDue(after: reports, &result, desk, control)
+        if let requeue { try await add(requeue, plan, &result, desk, control) }
+        if let missing = desk.missingQueues, !control.isStopped() {
+            var part = ChangePart()
+            part.error = missing
+            result.parts.append(part)
+        }
+        let isKnown = desk.isForced || reports.contains { $0.isKnown }
+        let doubt = isKnown ? nil : try await desk.doubt(aboutCampaign: campaign, isStopped: control.isStopped)
+        let isLimit = if case .limit = change { true } else { false }
+        if result.hasNoEffect, result.error == nil, !isLimit, requeue == nil || doubt != nil {
+            throw ChangeRefusal(
+                doubt == nil ? .conflict : .unknown, plan.subject,
+                result.sentence + (doubt.map { "; \($0)" } ?? ""))
+        }
+        result.doubt = doubt
+        return result
     }
 
-    package func apply(_ plan: ChangePlan, _ desk: Desk, _ control: ChangeControl) async throws -> ChangeResult {
-        var desk = desk
-        desk.queues = desk.queues.filter { keys in plan.parts.contains { $0.queue == keys.queue } }
-        let reports = try await CampaignReport.apply(
-            change, to: campaign, by: desk.person, reason: reason ?? "", in: desk.queues, desk.fleet)
-        try await CampaignReport.makeDue(after: change, reports, of: campaign, in: desk.queues, desk.fleet)
-        var result = ChangeResult(reports.map { $0.part(after: change, desk.fleet.access) })
-        result.hasNoEffect = !reports.contains { $0.isChanged(by: change) }
-        if let requeue {
-            let requeued = try await requeue.apply(plan, desk, control)
-            for part in requeued.parts {
-                guard let index = result.parts.firstIndex(where: { $0.queue == part.queue }) else { continue }
-                result.parts[index].count = part.count
-                result.parts[index].error = part.error
-                result.parts[index].notes += part.notes
-                result.parts[index].sentence += "; " + part.sentence
-            }
-            result.hasNoEffect = result.hasNoEffect && requeued.hasNoEffect
-        } else if result.hasNoEffect, let first = result.parts.first, change != .limit(perSecond: nil) {
-            throw ChangeRefusal(.conflict, plan.subject, result.parts.count == 1 ? first.sentence : result.sentence)
+    /// Requeues the cancelled jobs in the queues in which the cancellation has ended.
+    private func add(
+        _ requeue: DeadLettersChange, _ plan: ChangePlan, _ result: inout ChangeResult, _ desk: Desk,
+        _ control: ChangeControl
+    ) async throws {
+        var (plan, desk) = (plan, desk)
+        let written = Set(result.parts.filter { $0.error == nil }.compactMap(\.queue))
+        desk.queues = desk.queues.filter { written.contains($0.queue) }
+        plan.parts = plan.parts.filter { $0.queue.map(written.contains) ?? false }
+        let requeued = try await requeue.apply(plan, desk, control)
+        for part in requeued.parts {
+            guard let index = result.parts.firstIndex(where: { $0.queue == part.queue }) else { continue }
+            result.parts[index].count = part.count
+            result.parts[index].error = part.error
+            result.parts[index].notes += part.notes
+            result.parts[index].sentence += (result.parts[index].sentence.isEmpty ? "" : "; ") + part.sentence
         }
-        return result
+        result.hasNoEffect = result.hasNoEffect && requeued.hasNoEffect
+    }
+
+    /// Makes jobs due that were deferred because of a pause or limit that the change has ended: their due times depend on
+    /// the former state.
+    private func makeDue(
+        after reports: [CampaignReport], _ result: inout ChangeResult, _ desk: Desk, _ control: ChangeControl
+    ) async throws {
+        var filter = JobFilter()
+        filter.campaigns = [Name(campaign)]
+        // One that has failed before is still retrying.
+        filter.states = [.deferred, .retrying]
+        var changed = Set(reports.map(\.queue))
+        switch change {
+        case .resume:
+            filter.reasons = ["CampaignPaused"]
+            changed = Set(reports.filter { $0.before == "paused" }.map(\.queue))
+        case .limit: filter.reasons = ["CampaignLimited"]
+        case .cancel, .pause, .uncancel: return
+        }
+        for keys in desk.queues where changed.contains(keys.queue) && !control.isStopped() {
+            do {
+                var changes = JobChanges(try await desk.fleet.jobs(of: keys), .run, filter)
+                try await changes.run(perSecond: nil, isInterrupted: control.isStopped) { _ in }
+            } catch let error as any RedisFailure {
+                let index = result.parts.firstIndex { $0.queue == keys.queue }
+                if let index {
+                    result.parts[index].error = "deferred jobs of queue \(keys.queue) stay deferred: \(error)"
+                }
+            }
+        }
+    }
+}
+
+extension ChangePart {
+    /// The part of a queue whose key can't be written.
+    static func unwritten(_ keys: QueueKeys, _ key: String, _ error: any Error) -> ChangePart {
+        var part = ChangePart(keys.queue)
+        part.error = "queue \(keys.queue) is unchanged, because \(key) can't be written: \(error)"
+        return part
     }
 }
 
@@ -141,9 +200,44 @@ package struct CampaignReport: Encodable, Sendable {
     package var inFlight: Int?
     /// Lanes with jobs that have not confirmed the change.
     package var unconfirmed: Int
+    /// True if the queue has counted notifications of the campaign, or had a command about it.
+    var isKnown = false
+    /// The reason why the counters are not included.
+    var unread: String?
 
     private enum CodingKeys: String, CodingKey {
         case queue, campaign, state, before, limitPerSecond, outcomes, inFlight, unconfirmed
+    }
+}
+
+extension CampaignReport {
+    /// Changes a campaign in a queue. Then it waits for up to ten seconds until workers have confirmed that, and reads the
+    /// counters; the operator can end both.
+    /// - Throws: `RedisError` if the queue is not changed.
+    fileprivate init(
+        _ change: JobCommands.Change, _ campaign: String, _ reason: String?, _ keys: QueueKeys, _ desk: Desk,
+        _ control: ChangeControl
+    ) async throws {
+        let client = try await desk.fleet.client(for: keys.jobCommands)
+        let (version, previous) = try await JobCommands.change(
+            change, of: [.campaign(campaign)], by: desk.person, reason: reason ?? "", client, keys)
+        let before = previous.first ?? nil
+        let now = change.state(after: before?.state ?? .running)
+        (queue, self.campaign) = (keys.queue, campaign)
+        (state, self.before) = (now.rawValue, (before?.state ?? .running).rawValue)
+        limitBefore = before?.perSecond
+        if case .limit(let rate) = change { limitPerSecond = rate } else { limitPerSecond = limitBefore }
+        (outcomes, unconfirmed, isKnown) = ([:], 0, before != nil)
+        do {
+            let confirmation = try await JobCommands.waitForConfirmation(
+                of: version, client, keys, isStopped: control.isStopped)
+            (inFlight, unconfirmed) = (confirmation.cancelledInFlight, confirmation.unconfirmed)
+            let counts = try await CampaignCounts.read(campaign, client, keys)
+            isKnown = isKnown || counts.total != nil || !counts.counters.isEmpty || counts.guard != nil
+            outcomes = Dictionary(uniqueKeysWithValues: Outcome.allCases.map { ($0.rawValue, counts[$0]) })
+        } catch let error as any RedisFailure {
+            unread = "\(error)"
+        }
     }
 
     /// True if the change had an effect.
@@ -158,27 +252,32 @@ package struct CampaignReport: Encodable, Sendable {
 
     fileprivate func part(after change: JobCommands.Change, _ access: FleetAccess) -> ChangePart {
         var part = ChangePart(queue, count: isChanged(by: change) ? 1 : 0)
-        part.sentence = "campaign \(campaign) in queue \(queue) \(words(after: change))"
-        if state == "cancelled" || before == "cancelled", change == .pause || change == .resume {
-            part.sentence += "; to send it after all: \(access.command(["campaign", "requeue"], campaign))"
-        }
         if unconfirmed > 0 {
             part.error =
-                "\(Words.count(unconfirmed, "lane")) with jobs did not confirm it within 10 seconds; see "
+                "\(Words.count(unconfirmed, "lane")) of queue \(queue) with jobs did not confirm it within 10 seconds; see "
                 + "`\(access.command(["status"]))`"
         }
+        if let unread { part.notes = ["queue \(queue) is changed, but could not be read: \(unread)"] }
         part.report = self
         return part
     }
 
-    private func words(after change: JobCommands.Change) -> String {
+    /// The words after the campaign and the queue.
+    fileprivate func words(after change: JobCommands.Change, _ access: FleetAccess) -> String {
         switch change {
-        case .pause: return state == "cancelled" ? "is cancelled" : "is paused"
-        case .resume:
-            return before == "paused" ? "is resumed" : before == "cancelled" ? "is cancelled" : "was not paused"
+        case .pause, .resume:
+            let words =
+                before == "cancelled"
+                ? "is cancelled"
+                : before == "running" && change == .resume
+                    ? "was not paused" : change == .pause ? "is paused" : "is resumed"
+            let isOver = before == "cancelled"
+            return words
+                + (isOver ? "; to send it after all: \(access.command(["campaign", "requeue"], campaign))" : "")
         case .uncancel: return before == "cancelled" ? "is sent again" : "was not cancelled"
         case .limit: return limitPerSecond.map { "is limited to \(Words.number($0)) per second" } ?? "has no limit"
         case .cancel(let discard):
+            guard unread == nil else { return "is cancelled" + (discard ? "; its other jobs are deleted" : "") }
             let delivered = outcomes["delivered"] ?? 0
             let flying = inFlight ?? 0
             return
@@ -187,92 +286,17 @@ package struct CampaignReport: Encodable, Sendable {
                 + (discard ? "; its other jobs are deleted" : "")
         }
     }
-
-    /// Changes a campaign in each queue, and waits for up to ten seconds until workers have confirmed it.
-    /// - Throws: `RedisError`.
-    fileprivate static func apply(
-        _ change: JobCommands.Change, to campaign: String, by: String, reason: String, in queues: [QueueKeys],
-        _ fleet: Fleet
-    ) async throws -> [CampaignReport] {
-        var versions: [(QueueKeys, RedisClient, String, JobCommands.Command?)] = []
-        let target = JobCommands.Target.campaign(campaign)
-        for keys in queues {
-            let client = try await fleet.client(for: keys.retry)
-            let (version, previous) = try await JobCommands.change(
-                change, of: [target], by: by, reason: reason, client, keys)
-            versions.append((keys, client, version, previous.first ?? nil))
-        }
-        var reports: [CampaignReport] = []
-        for (keys, client, version, previous) in versions {
-            let confirmation = try await JobCommands.waitForConfirmation(of: version, client, keys)
-            let counts = try await CampaignCounts.read(campaign, client, keys)
-            let now = try await JobCommands.read(client, keys).commands[target]
-            reports.append(
-                CampaignReport(
-                    queue: keys.queue, campaign: campaign.printable,
-                    state: (now?.state ?? .running).rawValue, before: (previous?.state ?? .running).rawValue,
-                    limitPerSecond: now?.perSecond, limitBefore: previous?.perSecond,
-                    outcomes: Dictionary(uniqueKeysWithValues: Outcome.allCases.map { ($0.rawValue, counts[$0]) }),
-                    inFlight: confirmation.cancelledInFlight, unconfirmed: confirmation.unconfirmed))
-        }
-        return reports
-    }
-
-    /// Makes jobs due that were deferred because of a pause or limit that a change has ended: their due times depend on
-    /// the former state.
-    /// - Throws: `RedisError`, or `QueueFailure`.
-    fileprivate static func makeDue(
-        after change: JobCommands.Change, _ reports: [CampaignReport], of campaign: String, in queues: [QueueKeys],
-        _ fleet: Fleet
-    ) async throws {
-        var filter = JobFilter()
-        filter.campaigns = [campaign]
-        // One that has failed before is still retrying.
-        filter.states = [.deferred, .retrying]
-        var queues = queues
-        switch change {
-        case .resume:
-            filter.reasons = ["CampaignPaused"]
-            let resumed = Set(reports.filter { $0.before == "paused" }.map(\.queue))
-            queues = queues.filter { resumed.contains($0.queue) }
-        case .limit: filter.reasons = ["CampaignLimited"]
-        case .cancel, .pause, .uncancel: return
-        }
-        for keys in queues {
-            var changes = JobChanges(try await fleet.jobs(of: keys), .run, filter)
-            try await changes.run()
-        }
-    }
 }
 
-extension JobCommands {
-    /// The state of a change, as far as workers have reported it.
-    package struct Confirmation {
-        /// Notifications that were in flight when their cancellation arrived.
-        package var cancelledInFlight = 0
-        /// Lanes that hold jobs and have not reported the change.
-        package var unconfirmed = 0
-    }
-
-    /// Waits until all lanes with jobs have reported a version of the commands. Other lanes read it with their next
-    /// claim.
-    /// - Throws: `RedisError`.
-    package static func waitForConfirmation(
-        of version: String, _ client: RedisClient, _ keys: QueueKeys
-    ) async throws -> Confirmation {
-        let number = Int(version) ?? 0
-        let deadline = ContinuousClock.now + .seconds(10)
-        while true {
-            var confirmation = Confirmation()
-            for worker in try await QueueOverview.read(client, keys).workers where worker.leaseLeft >= 0 {
-                if let report = worker.report, Int(report.commands) ?? 0 >= number {
-                    confirmation.cancelledInFlight += report.commands == version ? report.cancelledInFlight : 0
-                } else if worker.claims > 0 {
-                    confirmation.unconfirmed += 1
-                }
-            }
-            if confirmation.unconfirmed == 0 || ContinuousClock.now >= deadline { return confirmation }
-            try await Task.sleep(for: .milliseconds(50))
+extension JobCommands.Change {
+    /// Returns the state of the jobs after the change, as the script that makes it decides.
+    fileprivate func state(after before: JobCommands.Command.State) -> JobCommands.Command.State {
+        switch self {
+        case .cancel: .cancelled
+        case .pause: before == .cancelled ? .cancelled : .paused
+        case .resume: before == .paused ? .running : before
+        case .uncancel: before == .cancelled ? .running : before
+        case .limit: before
         }
     }
 }

@@ -11,11 +11,17 @@ package struct CampaignGuardChange: Change {
 
     package var action: AuditEntry.Action { .guardCampaign }
 
+    package static let fields = [
+        Field("campaign", isRequired: true), Field("stop_if"), Field("min", .number), Field("off", .flag),
+        Field("reason"),
+    ]
+
     package init(_ fields: Fields) throws(FieldMistake) {
+        try fields.check(Self.fields)
         campaign = try fields.campaign()
         reason = try fields.reason()
         new = try fields.campaignGuard()
-        guard (new != nil) != fields.isSet("off") else {
+        guard (new != nil) != (try fields.isSet("off")) else {
             throw FieldMistake { "pass either \($0("stop_if")) or \($0("off"))" }
         }
     }
@@ -26,33 +32,41 @@ package struct CampaignGuardChange: Change {
         plan.detail = reason.map { "\(words): \($0)" } ?? words
         (plan.isCounted, plan.actsOnNothing) = (false, true)
         plan.parts = desk.queues.map { ChangePart($0.queue) }
-        if new != nil {
-            let known = try await CampaignStatus.queues(knowing: campaign, of: desk.queues, desk.fleet)
-            if !known.isKnown {
-                try await desk.checkExistence(ofCampaign: campaign, plan.subject, isInAdvance: true)
-            }
-        }
         return plan
     }
 
     package func apply(_ plan: ChangePlan, _ desk: Desk, _ control: ChangeControl) async throws -> ChangeResult {
-        var result = ChangeResult([])
         // Each queue compares its own counters, and any queue may get jobs of the campaign later.
-        for keys in desk.queues {
-            let client = try await desk.fleet.client(for: keys.retry)
-            let before = try await CampaignGuard.set(new, of: campaign, client, keys)
-            var part = ChangePart(keys.queue, count: before != nil || new != nil ? 1 : 0)
-            part.sentence =
-                "campaign \(campaign.printable) in queue \(keys.queue) "
-                + (new.map {
-                    "is paused if \($0.text), from \(Words.number($0.minimum)) notifications on"
-                } ?? (before == nil ? "has no guard" : "has no guard any more"))
-            part.report = Report(
-                queue: keys.queue, campaign: campaign.printable, stopIf: new?.text, stopMin: new?.minimum,
-                before: before?.text)
-            result.parts.append(part)
+        let changes = try await desk.inEachQueue { keys in
+            let client = try await desk.fleet.client(for: keys.campaign(campaign))
+            return try await CampaignGuard.set(new, of: campaign, client, keys)
+        }
+        var result = ChangeResult([])
+        var isKnown = desk.isForced || new == nil
+        for (keys, changed) in changes {
+            switch changed {
+            case .success((let before, let wasKnown)):
+                var part = ChangePart(keys.queue, count: before != nil || new != nil ? 1 : 0)
+                isKnown = isKnown || wasKnown
+                part.sentence =
+                    "campaign \(campaign.printable) in queue \(keys.queue) "
+                    + (new.map {
+                        "is paused if \($0.text), from \(Words.number($0.minimum)) notifications on"
+                    } ?? (before == nil ? "has no guard" : "has no guard any more"))
+                part.report = Report(
+                    queue: keys.queue, campaign: campaign, stopIf: new?.text, stopMin: new?.minimum,
+                    before: before?.text)
+                result.parts.append(part)
+            case .failure(let error): result.parts.append(.unwritten(keys, keys.campaign(campaign), error))
+            }
         }
         result.hasNoEffect = result.count == 0
+        if let missing = desk.missingQueues {
+            var part = ChangePart()
+            part.error = missing
+            result.parts.append(part)
+        }
+        if !isKnown { result.doubt = try await desk.doubt(aboutCampaign: campaign, isStopped: control.isStopped) }
         return result
     }
 

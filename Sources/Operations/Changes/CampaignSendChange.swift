@@ -14,6 +14,8 @@ package struct SendCampaign: Change {
     private let `guard`: CampaignGuard?
     /// The maximum wait for the canary, in milliseconds.
     private let wait: Int
+    /// The limit that the campaign gets before its first job.
+    private let limit: CampaignChange?
 
     /// The maximum size of the jobs of one call, in bytes: Redis executes nothing else while it stores them.
     private static let callSize = 1 << 20
@@ -31,14 +33,16 @@ package struct SendCampaign: Change {
     ///   - guard: the guard of the campaign. Required for a canary, of which it needs the minimum of notifications.
     ///   - wait: the time after the canary's last push for which the other jobs wait for its notifications, in
     ///     milliseconds. They always wait until the guard could compare.
+    ///   - limit: the limit that the campaign gets once it is known that it can be sent.
     package init(
-        _ campaign: String, _ jobs: any CampaignJobs, ahead: Int, guard: CampaignGuard? = nil, wait: Int = 0
+        _ campaign: String, _ jobs: any CampaignJobs, ahead: Int, guard: CampaignGuard? = nil, wait: Int = 0,
+        limit: CampaignChange? = nil
     ) throws(FieldMistake) {
         guard JobLabels.isCampaign(campaign) else {
             throw FieldMistake { _ in "the name of a campaign has 1 to 100 bytes, and no control characters" }
         }
         (self.campaign, self.jobs, self.ahead) = (campaign, jobs, ahead)
-        (self.guard, self.wait) = (`guard`, wait)
+        (self.guard, self.wait, self.limit) = (`guard`, wait, limit)
         try checkCanary()
     }
 
@@ -108,7 +112,7 @@ package struct SendCampaign: Change {
                 let old = known.map { "the guard \($0.text), from \(Words.number($0.minimum)) notifications on" }
                 plan.notes.append(
                     "\(subject) has \(old ?? "no guard"); to change that: "
-                        + desk.fleet.access.command(["campaign", "guard"], campaign.printable)
+                        + desk.fleet.access.command(["campaign", "guard"], campaign)
                 )
             }
         }
@@ -118,7 +122,7 @@ package struct SendCampaign: Change {
     private func refusal(
         _ reply: CampaignCursor.Reply, _ keys: QueueKeys, _ access: FleetAccess
     ) -> ChangeRefusal? {
-        let name = campaign.printable
+        let name = campaign
         let problem: String
         switch reply.state {
         case .ready, .pushed, .moved, .full, .canary: return nil
@@ -154,13 +158,19 @@ package struct SendCampaign: Change {
 
     package func apply(_ plan: ChangePlan, _ desk: Desk, _ control: ChangeControl) async throws -> ChangeResult {
         let (cursor, keys) = try await cursor(desk)
+        if let limit {
+            var desk = desk
+            // The name is new.
+            desk.isForced = true
+            control.note(try await desk.perform(limit).sentence)
+        }
         var run = Run(next: jobs.count - plan.count, part: ChangePart(keys.queue))
         do {
             try await push(with: cursor, keys, desk.fleet.access, &run, control)
         } catch let refusal as ChangeRefusal {
             if run.part.count == 0 { throw refusal }
             run.part.error = refusal.message
-        } catch let error as RedisError {
+        } catch let error as any RedisFailure {
             if run.part.count == 0 { throw error }
             run.part.error = "\(error)"
         }
@@ -200,13 +210,15 @@ package struct SendCampaign: Change {
         _ control: ChangeControl
     ) async throws {
         var bodies: [ByteBuffer] = []
+        // The number of jobs that wait for room.
+        var held = 0
         var (waitsSince, isWaitReported) = (ContinuousClock.Instant?.none, false)
         var patience = WritePatience(limit: Self.patience)
         while run.next < jobs.count, !control.isStopped() {
             let awaitsCanary = canaryJobs > 0 && run.next == canaryJobs && run.canary == nil
             if run.next < canaryJobs { control.phase("canary") }
-            // Jobs have the time at which they were made, so those after the canary are made after its wait.
-            if bodies.isEmpty, !awaitsCanary {
+            // Jobs have the time at which they were made, so they are made once there is room, and after the canary's wait.
+            if bodies.isEmpty, !awaitsCanary, waitsSince == nil {
                 let most = run.next < canaryJobs ? canaryJobs - run.next : Self.callJobs
                 bodies = try jobs.jobs(after: run.next, atMost: min(ahead, Self.callJobs, most), bytes: Self.callSize)
             }
@@ -215,9 +227,10 @@ package struct SendCampaign: Change {
                 reply =
                     waitsSince == nil && !awaitsCanary
                     ? try await cursor.push(bodies, after: run.next)
-                    : try await cursor.ask(after: run.next, count: max(1, bodies.count))
+                    : try await cursor.ask(after: run.next, count: max(1, held))
             } catch let error as RedisError where error.mayPass {
-                // It is the cursor that decides whether the jobs were pushed.
+                // It is the cursor that decides whether the jobs were pushed. Later they are others, with another time.
+                bodies = []
                 guard case .again(let pause) = patience.failed(now: .now(), random: .random(in: 0...1)) else {
                     throw error
                 }
@@ -237,10 +250,11 @@ package struct SendCampaign: Change {
             case .moved:
                 // Another process sends the same list, the former call was executed, or a failover lost it.
                 (run.next, bodies, run.canary) = (reply.next, [], nil)
-            case .ready: (waitsSince, isWaitReported) = (nil, false)
+            case .ready: (waitsSince, isWaitReported, held) = (nil, false, 0)
             case .full:
                 let since = waitsSince ?? .now
                 waitsSince = since
+                (held, bodies) = (max(held, bodies.count), [])
                 if !isWaitReported, ContinuousClock.now - since >= Self.reportedWait {
                     isWaitReported = true
                     control.note(
@@ -300,7 +314,7 @@ package struct SendCampaign: Change {
         _ keys: QueueKeys, _ part: ChangePart, _ next: Int, canary: [Outcome: Int]? = nil
     ) -> CampaignSendReport {
         CampaignSendReport(
-            queue: keys.queue, campaign: campaign.printable, jobs: jobs.count,
+            queue: keys.queue, campaign: campaign, jobs: jobs.count,
             notifications: jobs.notifications(ofFirst: jobs.count), repeated: jobs.repeated, refused: jobs.refused,
             enqueued: part.count, next: next, canary: canaryJobs > 0 ? canaryTokens : nil,
             canaryOutcomes: canary.map { Dictionary(uniqueKeysWithValues: $0.map { ($0.rawValue, $1) }) })

@@ -29,6 +29,8 @@ package struct Desk: Sendable {
     package let via: AuditEntry.Interface
     /// The queues that the operator has chosen.
     package var queues: [QueueKeys]
+    /// The reason why these may not be all queues, if they should be.
+    package var missingQueues: String?
     /// Queues and apps that are known without Redis.
     package var configuredQueues: [String] = []
     package var configuredApps: [String] = []
@@ -69,7 +71,7 @@ package struct Desk: Sendable {
     ) async throws -> ChangeResult {
         do {
             let result = try await change.apply(plan, self, control)
-            let error = result.parts.lazy.compactMap(\.error).first
+            let error = result.error
             if error != nil || !result.hasNoEffect {
                 await record(
                     change, plan.subject, error == nil ? .done : .failed, count: plan.isCounted ? result.count : nil,
@@ -126,21 +128,36 @@ package struct Desk: Sendable {
         throw ChangeRefusal(.unknown, subject, Self.unknown("app", app, known) + forceHint)
     }
 
-    /// Checks the name of a campaign that no queue knows. Before there is any campaign, one can be changed in advance.
-    /// - Parameter isInAdvance: true for a change that can be made before the campaign has begun.
-    /// - Throws: ``ChangeRefusal`` with a suggestion.
-    func checkExistence(ofCampaign campaign: String, _ subject: String, isInAdvance: Bool) async throws {
-        if isInAdvance, isForced { return }
-        var unread = UnreadParts()
-        let known = try await CampaignStatus.latest(20, in: queues, fleet, &unread).map(\.campaign)
-        try unread.throwFirst()
-        let names = Set(known).sorted()
-        if isInAdvance, names.isEmpty { return }
-        throw ChangeRefusal(
-            .unknown, subject,
-            names.isEmpty
-                ? "no queue knows a campaign \(campaign.printable); there are none"
-                : Self.unknown("campaign", campaign, names) + (isInAdvance ? forceHint : ""))
+    /// Returns the doubt about the name of a campaign that no queue has counted: `nil` if one of the next jobs has it, or
+    /// if there is no other campaign, because one can be changed before it begins.
+    func doubt(aboutCampaign campaign: String, isStopped: () -> Bool) async throws -> String? {
+        let names = try await CampaignStatus.names(in: queues, fleet, isStopped: isStopped)
+        return names.isEmpty || names.contains(Name(campaign))
+            ? nil : Self.unknown("campaign", campaign, names.sorted().map(\.text))
+    }
+
+    /// Calls `body` for each of the queues, for all at the same time: one that can't be reached delays no other.
+    /// - Returns: the results, in the order of the queues.
+    /// - Throws: the first error if there is nothing else; errors that are not Redis'.
+    func inEachQueue<Value: Sendable>(
+        _ body: @escaping @Sendable (QueueKeys) async throws -> Value
+    ) async throws -> [(keys: QueueKeys, result: Result<Value, any Error>)] {
+        let results = try await withThrowingTaskGroup(of: (Int, Result<Value, any Error>).self) { group in
+            for (index, keys) in queues.enumerated() {
+                group.addTask {
+                    do {
+                        return (index, .success(try await body(keys)))
+                    } catch let error as any RedisFailure {
+                        return (index, .failure(error))
+                    }
+                }
+            }
+            return try await group.reduce(into: []) { $0.append($1) }.sorted { $0.0 < $1.0 }
+        }
+        if let (_, first) = results.first, results.allSatisfy({ if case .failure = $0.1 { true } else { false } }) {
+            _ = try first.get()
+        }
+        return results.map { (queues[$0.0], $0.1) }
     }
 
     /// Returns the message about an unknown name.
@@ -274,6 +291,8 @@ package struct ChangeResult: Sendable {
     package var parts: [ChangePart]
     /// True if there was nothing to do, as for a queue that is paused already.
     package var hasNoEffect = false
+    /// A reason to look at the result although it is complete, such as a name that nothing has.
+    package var doubt: String?
 
     package init(_ parts: [ChangePart], hasNoEffect: Bool = false) {
         (self.parts, self.hasNoEffect) = (parts, hasNoEffect)
@@ -283,10 +302,13 @@ package struct ChangeResult: Sendable {
     package var sentence: String { parts.map(\.sentence).filter { !$0.isEmpty }.joined(separator: "; ") }
     /// The sentences, and what follows from them.
     package var words: String {
-        ([sentence] + parts.compactMap(\.explanation)).filter { !$0.isEmpty }.joined(separator: ". ")
+        ([sentence] + parts.compactMap(\.explanation) + [doubt ?? ""]).filter { !$0.isEmpty }.joined(separator: ". ")
     }
     package var notes: [String] { parts.flatMap(\.notes) }
-    package var error: String? { parts.lazy.compactMap(\.error).first }
+    package var error: String? {
+        let errors = parts.compactMap(\.error)
+        return errors.isEmpty ? nil : errors.joined(separator: "; ")
+    }
 }
 
 extension [QueueKeys] {
@@ -295,4 +317,7 @@ extension [QueueKeys] {
 
     /// The names after their noun, such as `queues bulk, default`.
     var inWords: String { "\(count == 1 ? "queue" : "queues") \(names)" }
+
+    /// The names after their noun, or the number of many queues.
+    var briefly: String { count > 10 ? Words.count(count, "queue") : inWords }
 }

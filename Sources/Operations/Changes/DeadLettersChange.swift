@@ -15,14 +15,23 @@ package struct DeadLettersChange: Change {
     private let limit: Int?
     private let requeue: DeadLetters.Action
 
+    /// The fields of all kinds.
+    package static let fields =
+        DeadLetterFilter.fields + [
+            .all, Field("rate", .number), Field("limit", .number), Field("first", .flag), Field("keep_attempts", .flag),
+        ]
+
     /// - Parameter now: the time from which durations count back, in milliseconds since 1970.
     package init(_ kind: Kind, _ fields: Fields, now: Int64) throws(FieldMistake) {
         self.kind = kind
+        try fields.check(
+            kind == .requeue ? Self.fields : Self.fields.filter { !["first", "keep_attempts"].contains($0.name) })
         filter = try DeadLetterFilter(fields, now: now)
+        try fields.checkChoice("dead letters", isEmpty: filter.isEmpty, ["reason", "app", "id"])
         words = fields.words(DeadLetterFilter.fieldNames)
         limit = try fields.limit()
         pace = RequeuePace(perSecond: try fields.rate())
-        requeue = .requeue(first: fields.isSet("first"), keepsAttempts: fields.isSet("keep_attempts"))
+        requeue = .requeue(first: try fields.isSet("first"), keepsAttempts: try fields.isSet("keep_attempts"))
     }
 
     package var action: AuditEntry.Action { kind == .requeue ? .requeue : .deleteDeadLetters }
@@ -97,7 +106,7 @@ package struct DeadLettersChange: Change {
                         "\(count(missing)) of queue \(keys.queue) "
                             + "\(missing == 1 ? "was" : "were") no longer among the dead letters")
                 }
-            } catch let error as RedisError {
+            } catch let error as any RedisFailure {
                 if result.count + part.count == 0 { throw error }
                 part.error = "\(error)"
             }
@@ -123,7 +132,10 @@ package struct EditAndRequeue: Change {
     private let key: String
     private let job: ByteBuffer
 
+    package static let fields = [Field("key", isRequired: true), Field("job", isRequired: true)]
+
     package init(_ fields: Fields) throws(FieldMistake) {
+        try fields.check(Self.fields)
         let keys = try fields.keys()
         guard let key = keys.first, keys.count == 1 else { throw FieldMistake { "\($0("key")) is missing" } }
         self.key = key
@@ -162,7 +174,12 @@ package struct EnqueueJob: Change {
     package let action = AuditEntry.Action.testSend
     package let job: ByteBuffer
 
-    package init(_ fields: Fields) throws(FieldMistake) { job = try fields.job() }
+    package static let fields = [Field("job", isRequired: true)]
+
+    package init(_ fields: Fields) throws(FieldMistake) {
+        try fields.check(Self.fields)
+        job = try fields.job()
+    }
 
     package func plan(_ desk: Desk, _ progress: @Sendable (Int) -> Void) async throws -> ChangePlan {
         let keys = try desk.onlyQueue()
@@ -180,7 +197,7 @@ package struct EnqueueJob: Change {
         part.sentence = "the job is enqueued"
         do {
             try await CampaignCounts.addTotals(of: [job], client, source.keys)
-        } catch let error as RedisError {
+        } catch let error as any RedisFailure {
             // The job is in the queue already: if the change failed, it would be sent again.
             part.notes = ["the total of its campaign was not counted: \(error)"]
         }

@@ -22,8 +22,11 @@ package struct ForgetDevices: Change {
     private static let searches = 2...6
     private static let defaultPatience = 30
 
+    package static let fields = [Field("tokens", isRequired: true), Field("wait", .number)]
+
     /// - Parameter token: returns the hex of a device token; `nil` if it is not one.
     package init(_ fields: Fields, token: (String) -> String?) throws(FieldMistake) {
+        try fields.check(Self.fields)
         let texts = fields.raw("tokens").split(whereSeparator: \.isWhitespace).map(String.init)
         guard !texts.isEmpty else { throw FieldMistake { "\($0("tokens")) is missing" } }
         var tokens: [String] = []
@@ -149,7 +152,7 @@ package struct ForgetDevices: Change {
                 }
                 if left.claimed > 0 || left.found == 0 && number >= Self.searches.lowerBound { break }
             }
-        } catch let error as RedisError {
+        } catch let error as any RedisFailure {
             if part.count == 0 { throw error }
             part.error = "\(error)"
         }

@@ -10,12 +10,16 @@ package struct AddInvalidTokens: Change {
     private let tokens: [InvalidToken]
     private let reason: String
 
+    package static let fields =
+        [Field("tokens", isRequired: true), Field("reason"), Field("topic"), Field("environment"), Field("at")]
+
     /// - Parameters:
     ///   - environment: returns the name under which tokens of a server are stored, such as `sandbox`.
     ///   - token: returns the hex of a device token; `nil` if it is not one.
     package init(
         _ fields: Fields, now: Int64, environment: (String) -> String, token: (String) -> String?
     ) throws(FieldMistake) {
+        try fields.check(Self.fields)
         let texts = fields.raw("tokens").split(whereSeparator: \.isWhitespace).map(String.init)
         guard !texts.isEmpty else { throw FieldMistake { "\($0("tokens")) is missing" } }
         let template = try InvalidToken(imported: fields, now: now, environment: environment)
@@ -53,7 +57,7 @@ package struct AddInvalidTokens: Change {
 extension InvalidToken {
     /// Creates the members that imported tokens have in common: their reason, topic, environment and time.
     package init(imported fields: Fields, now: Int64, environment: (String) -> String) throws(FieldMistake) {
-        let given = fields["at"].map { JobTime.milliseconds($0) ?? 0 }
+        let given = fields["at"].map { JobTime.milliseconds($0.trimmed) ?? 0 }
         if let given, given <= 0 || given > now {
             throw FieldMistake {
                 "\($0("at")) must be a time in the past, such as 2026-11-21T08:00:00Z, or seconds since 1970"
@@ -73,14 +77,18 @@ package struct RemoveInvalidTokens: Change {
     private let filter: InvalidTokenFilter
     private let words: String
 
+    package static let fields = InvalidTokenFilter.fields + [Field("token", .texts), Field.all]
+
     /// - Parameter now: the time from which durations count back, in milliseconds since 1970.
     package init(_ fields: Fields, now: Int64) throws(FieldMistake) {
+        try fields.check(Self.fields)
         filter = try InvalidTokenFilter(fields, now: now)
         let tokens = try fields.tokens().map(TokenText.normalized)
         named = tokens.isEmpty ? nil : tokens.map { ByteBuffer(string: $0) }
         if named != nil, !filter.isEmpty {
             throw FieldMistake { "\($0("token")) and filters cannot be combined" }
         }
+        try fields.checkChoice("tokens", isEmpty: named == nil && filter.isEmpty, ["token", "topic", "reason"])
         words =
             tokens.count == 1
             ? "token \(tokens[0])"
@@ -145,7 +153,7 @@ package struct RemoveInvalidTokens: Change {
                     control.progress(part.count)
                 }
             }
-        } catch let error as RedisError {
+        } catch let error as any RedisFailure {
             if part.count == 0 { throw error }
             part.error = "\(error)"
         }

@@ -27,14 +27,20 @@ package struct JobsChange: Change {
     package private(set) var filter: JobFilter
     private let words: String
     private let rate: Int?
-    /// The maximum number of jobs of each queue.
+    /// The maximum number of jobs of all queues together.
     private let limit: Int?
     private let target: String?
+
+    /// The fields of all kinds.
+    package static let fields =
+        JobFilter.fields + [.all, Field("rate", .number), Field("limit", .number), Field("to_queue")]
 
     /// - Parameter now: the time from which durations count back, in milliseconds since 1970.
     package init(_ kind: Kind, _ fields: Fields, now: Int64) throws(FieldMistake) {
         self.kind = kind
+        try fields.check(kind == .move ? Self.fields : Self.fields.filter { $0.name != "to_queue" })
         filter = try JobFilter(fields, now: now)
+        try fields.checkChoice("jobs", isEmpty: filter == JobFilter(), ["state", "id", "campaign"])
         words = fields.words(JobFilter.fieldNames)
         (rate, limit) = (try fields.rate(), try fields.limit())
         target = kind == .move ? try fields.required("to_queue") : nil
@@ -69,17 +75,22 @@ package struct JobsChange: Change {
             var part = ChangePart(keys.queue)
             let jobs = try await desk.fleet.jobs(of: keys)
             let before = plan.count
-            part.looked = try await jobs.sweep(filter, decodes: false) { _, page, _ in
-                for job in page {
-                    if job.state == .claimed {
-                        part.claimed += 1
-                    } else {
-                        part.groups[job.state.rawValue, default: 0] += 1
+            do {
+                part.looked = try await jobs.sweep(filter, decodes: false) { _, page, _ in
+                    for job in page {
+                        if job.state == .claimed {
+                            part.claimed += 1
+                        } else {
+                            part.groups[job.state.rawValue, default: 0] += 1
+                        }
                     }
+                    part.count = min(part.groups.values.reduce(0, +), (limit ?? .max) - before)
+                    progress(before + part.count)
+                    return true
                 }
-                part.count = min(part.groups.values.reduce(0, +), limit ?? .max)
-                progress(before + part.count)
-                return true
+            } catch let error as any RedisFailure where isCommand {
+                // It keeps no queue from getting the command.
+                plan.notes.append("the jobs of queue \(keys.queue) are not counted: \(error)")
             }
             if !filter.includes(.claimed) { part.claimed = 0 }
             part.sentence = sentence(of: part)
@@ -130,14 +141,16 @@ package struct JobsChange: Change {
 
     package func apply(_ plan: ChangePlan, _ desk: Desk, _ control: ChangeControl) async throws -> ChangeResult {
         var result = ChangeResult([])
-        for (keys, planned) in zip(desk.queues, plan.parts) where result.error == nil && !control.isStopped() {
+        if isCommand { result.parts += try await giveCommands(desk) }
+        for (keys, planned) in zip(desk.queues, plan.parts) where !control.isStopped() {
+            if result.parts.contains(where: { $0.error != nil && (!isCommand || $0.queue == keys.queue) }) { continue }
             var part = ChangePart(keys.queue)
             part.groups = planned.groups
             let before = result.count
             do {
                 try await change(keys, planned, &part, desk, control) { control.progress(before + $0) }
-            } catch let error as RedisError {
-                if result.count + part.count == 0 { throw error }
+            } catch let error as any RedisFailure {
+                if result.count + part.count == 0, !isCommand { throw error }
                 part.error = "\(error)"
             }
             if part.count > 0 || part.error != nil || isCommand { part.sentence = "\(plan.verb) " + sentence(of: part) }
@@ -147,15 +160,23 @@ package struct JobsChange: Change {
         return result
     }
 
+    /// Cancels the IDs in all queues, before any job is read.
+    /// - Returns: the parts of the queues that can't be written.
+    private func giveCommands(_ desk: Desk) async throws -> [ChangePart] {
+        try await desk.inEachQueue { keys in
+            try await JobCommands.change(
+                .cancel(discard: kind == .discard), ofJobs: filter.ids, by: desk.person,
+                desk.fleet.client(for: keys.jobCommands), keys)
+        }.compactMap { keys, result in
+            if case .failure(let error) = result { .unwritten(keys, keys.jobCommands, error) } else { nil }
+        }
+    }
+
     private func change(
         _ keys: QueueKeys, _ planned: ChangePart, _ part: inout ChangePart, _ desk: Desk, _ control: ChangeControl,
         _ progress: (Int) -> Void
     ) async throws {
         let jobs = try await desk.fleet.jobs(of: keys)
-        if isCommand {
-            try await JobCommands.change(
-                .cancel(discard: kind == .discard), ofJobs: filter.ids, by: desk.person, jobs.client, jobs.keys)
-        }
         part.claimed = planned.claimed
         if planned.claimed > 0 { part.notes.append(note(onClaimed: planned.claimed)) }
         guard planned.count > 0 else { return }
@@ -210,15 +231,18 @@ package struct JobsChange: Change {
 /// Ends the cancellation of jobs with some ids.
 package struct UncancelJobs: Change {
     package let action = AuditEntry.Action.uncancelJobs
-    private let ids: Set<String>
+    private let ids: Set<Name>
+
+    package static let fields = [Field("id", .texts)]
 
     package init(_ fields: Fields) throws(FieldMistake) {
-        ids = Set(try fields.texts("id"))
+        try fields.check(Self.fields)
+        ids = Set(try fields.names("id"))
         guard !ids.isEmpty else { throw FieldMistake { "\($0("id")) is missing" } }
     }
 
     package func plan(_ desk: Desk, _ progress: @Sendable (Int) -> Void) async throws -> ChangePlan {
-        var plan = ChangePlan("id \(ids.sorted().prefix(5).joined(separator: ", "))")
+        var plan = ChangePlan("id \(ids.sorted().prefix(5).map(\.description).joined(separator: ", "))")
         (plan.isCounted, plan.actsOnNothing) = (ids.count > 1, true)
         return plan
     }

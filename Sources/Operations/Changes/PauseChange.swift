@@ -13,13 +13,19 @@ package struct PauseChange: Change {
     /// True to make workers hand back the jobs that they have not submitted.
     package let handsBack: Bool
 
-    package init(_ fields: Fields, app: String?) throws(FieldMistake) {
-        self.app = app
-        reason = try fields.reason()
-        handsBack = fields.isSet("now")
-        if app != nil, handsBack {
+    /// The fields of a pause of queues, and of one of an app.
+    package static let ofQueues = [Field("reason"), Field("now", .flag)]
+    package static let ofApp = [Field("app", isRequired: true), Field("reason")]
+
+    /// - Parameter isOfApp: true for the app of the field `app`.
+    package init(_ fields: Fields, isOfApp: Bool) throws(FieldMistake) {
+        if isOfApp, try fields.isSet("now") {
             throw FieldMistake { "\($0("now")) is for queues: jobs of a paused app are deferred at once" }
         }
+        try fields.check(isOfApp ? Self.ofApp : Self.ofQueues)
+        app = isOfApp ? try fields.required("app") : nil
+        reason = try fields.reason()
+        handsBack = try fields.isSet("now")
     }
 
     package func plan(_ desk: Desk, _ progress: @Sendable (Int) -> Void) async throws -> ChangePlan {
@@ -81,7 +87,14 @@ package struct ResumeChange: Change {
     package let action = AuditEntry.Action.resume
     package let app: String?
 
-    package init(app: String?) { self.app = app }
+    /// - Parameter isOfApp: true for the app of the field `app`.
+    package init(_ fields: Fields, isOfApp: Bool) throws(FieldMistake) {
+        try fields.check(isOfApp ? Self.ofApp : [])
+        app = isOfApp ? try fields.required("app") : nil
+    }
+
+    /// The fields of the resumption of an app.
+    package static let ofApp = [Field("app", isRequired: true)]
 
     package func plan(_ desk: Desk, _ progress: @Sendable (Int) -> Void) async throws -> ChangePlan {
         var plan: ChangePlan

@@ -15,11 +15,14 @@ package struct WorkersChange: Change {
         }
     }
 
+    package static let fields = [Field("worker", .texts), Field.all]
+
     package init(_ kind: WorkerCommand.Kind, _ fields: Fields) throws(FieldMistake) {
         self.kind = kind
+        try fields.check(Self.fields)
         let names = try fields.texts("worker")
         self.names = names
-        guard names.isEmpty == fields.isSet("all") else {
+        guard names.isEmpty == (try fields.isSet("all")) else {
             throw FieldMistake {
                 names.isEmpty
                     ? "name a worker, or pass \($0("all")); `apns-worker status` shows them"

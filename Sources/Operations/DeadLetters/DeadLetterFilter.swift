@@ -27,6 +27,8 @@ package struct DeadLetterFilter: Sendable, Equatable {
 
     package static let fieldNames = ["key", "id", "token", "app", "campaign", "reason", "error", "since", "until"]
 
+    package static let fields = Field.filter(fieldNames)
+
     /// - Parameter now: the time from which durations count back, in milliseconds since 1970.
     package init(_ fields: Fields, now: Int64) throws(FieldMistake) {
         self.init()

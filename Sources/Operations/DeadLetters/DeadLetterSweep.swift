@@ -56,6 +56,7 @@ package struct DeadLetterSweep {
     package mutating func run(_ page: (DeadLetters.Page, Tally) throws -> Void = { _, _ in }) async throws {
         var cursor: String?
         repeat {
+            if case .count = action { try Task.checkCancellation() }
             let (portion, wait) = pace.portion(at: .now())
             if wait > .zero {
                 // Short pieces, so that an interruption is noticed.

@@ -87,7 +87,7 @@ package struct DeadLetters: Sendable {
             client,
             [
                 areCancelled ? keys.cancelled : keys.dead, keys.jobs, keys.statsPrefix,
-                areCancelled ? keys.cancelledBytes : keys.deadBytes,
+                areCancelled ? keys.cancelledBytes : keys.deadBytes, keys.campaignPrefix,
             ]
         ) { command in
             command.append(action.name)

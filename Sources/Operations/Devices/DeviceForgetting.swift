@@ -36,7 +36,7 @@ struct DeviceForgetting {
             for one in found { command.append(one.key) }
             return Forgotten(count: try await jobs.client.call(command).root.number ?? 0)
         case .jobCommand:
-            let ids = Set(found.map { String($0.place.dropFirst("id:".count)) })
+            let ids = Set(found.map { Name(String($0.place.dropFirst("id:".count))) })
             return Forgotten(
                 count: try await JobCommands.change(.uncancel, ofJobs: ids, by: by, jobs.client, jobs.keys))
         case .job where first.key == jobs.keys.jobs || first.key == jobs.keys.inbox:

@@ -107,6 +107,18 @@ package struct QueueOverview: Sendable {
         return overview
     }
 
+    /// Reads only the leases of a queue's lanes, and nothing of its jobs.
+    /// - Throws: `RedisError`, or `QueueFailure/unexpectedReply(_:)`.
+    package static func leases(_ client: RedisClient, _ keys: QueueKeys) async throws -> [Worker] {
+        try await QueueScript.leases.run(client, [keys.workers, keys.workerInfo]) { command in
+            command.append(keys.claimed(""))
+            command.append(maximumWorkers)
+        } reading: { reply in
+            let now = Int64(reply.number())
+            return workers(Array(reply.children()), now: now)
+        }
+    }
+
     private init(_ reply: inout ScriptReply) {
         now = Int64(reply.number())
         (waiting, due, later) = (reply.number(), reply.number(), reply.number())

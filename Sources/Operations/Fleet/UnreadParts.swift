@@ -22,7 +22,7 @@ package struct UnreadParts: Sendable {
     /// Records the error of a part, the first one of each.
     /// - Throws: an error that is not one of reading from Redis.
     package mutating func record(_ error: any Error, of name: String) throws {
-        guard error is RedisError || error is QueueFailure else { throw error }
+        guard error is any RedisFailure else { throw error }
         if !names.contains(name) { parts.append((name, error)) }
     }
 

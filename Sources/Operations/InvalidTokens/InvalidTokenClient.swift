@@ -136,6 +136,7 @@ package final class InvalidTokenClient: LoopBound {
     ) async throws {
         var (cursor, isRead) = (String?.none, false)
         repeat {
+            try Task.checkCancellation()
             let describes = withDetails || !filter.isEmpty
             let found =
                 skipsUnread

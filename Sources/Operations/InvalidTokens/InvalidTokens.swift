@@ -79,6 +79,8 @@ package struct InvalidTokenFilter: Equatable {
 
     package static let fieldNames = ["topic", "reason", "source", "environment", "since", "until"]
 
+    package static let fields = Field.filter(fieldNames)
+
     /// - Parameter now: the time from which durations count back, in milliseconds since 1970.
     package init(_ fields: Fields, now: Int64) throws(FieldMistake) {
         let sources = try fields.texts("source")

@@ -36,6 +36,10 @@ package struct JobChanges {
     private let limit: Int
     /// Pushes jobs elsewhere before they are removed.
     private let push: (([StoredJob]) async throws -> Void)?
+    /// The queue to which jobs are moved: their notifications are added to the totals of their campaigns there.
+    private var target: (client: RedisClient, keys: QueueKeys)?
+    /// The campaigns of moved jobs whose total is known, and true for those that the move has opened in the other queue.
+    private var campaigns: [Name: Bool?] = [:]
     package private(set) var tally = Tally()
 
     /// - Parameters:
@@ -65,8 +69,12 @@ package struct JobChanges {
         _ jobs: QueueJobs, to keys: QueueKeys, _ filter: JobFilter, _ client: RedisClient, isCluster: Bool,
         limit: Int? = nil
     ) -> JobChanges {
-        guard isCluster else { return JobChanges(jobs, .move(to: keys), filter, limit: limit) }
-        return JobChanges(jobs, .remove, filter, limit: limit) { try await push($0, to: keys, client) }
+        var changes =
+            isCluster
+            ? JobChanges(jobs, .remove, filter, limit: limit) { try await push($0, to: keys, client) }
+            : JobChanges(jobs, .move(to: keys), filter, limit: limit)
+        changes.target = (client, keys)
+        return changes
     }
 
     /// Changes jobs until no job matches, or `portion` returns 0.
@@ -76,11 +84,26 @@ package struct JobChanges {
     /// - Throws: `RedisError`, `QueueFailure/unexpectedReply(_:)`, or an error of the closures. Earlier
     ///   changes are kept.
     package mutating func run(
-        portion: (Tally) async throws -> Int = { _ in .max }, progress: (Tally) -> Void = { _ in }
+        portion: (Tally) async throws -> Int = { _ in .max }, isInterrupted: () -> Bool = { false },
+        progress: (Tally) -> Void = { _ in }
     ) async throws {
-        for _ in 0..<Self.maximumRounds where tally.changed < limit {
+        do {
+            try await runRounds(portion, isInterrupted, progress)
+        } catch {
+            // The error that ended the work is the one to report.
+            try? await closeCampaigns()
+            throw error
+        }
+        try await closeCampaigns()
+    }
+
+    private mutating func runRounds(
+        _ portion: (Tally) async throws -> Int, _ isInterrupted: () -> Bool, _ progress: (Tally) -> Void
+    ) async throws {
+        for _ in 0..<Self.maximumRounds where tally.changed < limit && !isInterrupted() {
             let before = tally.changed
-            let found = try await count()
+            let found = try await count(isInterrupted)
+            if isInterrupted() { return }
             (tally.claimed, tally.tooLarge) = (found.claimed, found.tooLarge)
             let waiting = found.list + found.sorted
             guard waiting + found.retry + found.failed > 0 else { return }
@@ -113,7 +136,7 @@ package struct JobChanges {
                     try await Task.sleep(for: .nanoseconds(min(wait.nanoseconds, 50_000_000)))
                 }
                 return 0
-            }, progress: progress)
+            }, isInterrupted: isInterrupted, progress: progress)
     }
 
     /// The numbers of matching jobs by place.
@@ -121,7 +144,7 @@ package struct JobChanges {
         var list = 0, sorted = 0, retry = 0, failed = 0, claimed = 0, tooLarge = 0
     }
 
-    private func count() async throws -> Found {
+    private func count(_ isInterrupted: () -> Bool) async throws -> Found {
         var found = Found()
         try await jobs.sweep(filter, decodes: false) { place, page, now in
             for job in page {
@@ -134,7 +157,7 @@ package struct JobChanges {
                 case .failed: if isChangeable(job, now) { found.failed += 1 }
                 }
             }
-            return true
+            return !isInterrupted()
         }
         return found
     }
@@ -202,14 +225,56 @@ package struct JobChanges {
     private mutating func change(
         _ chosen: [StoredJob], in place: QueueJobs.Place, passing: Int = 0
     ) async throws -> JobWriter.Changed {
+        try await openCampaigns(of: chosen)
         if !chosen.isEmpty { try await push?(chosen) }
         let changed = try await writer.change(action, chosen, in: place, passing: passing)
+        try await addTotals(of: chosen.prefix(changed.changed))
         tally.changed += changed.changed
         tally.evicted += changed.evicted
         if push != nil { tally.doubled += chosen.count - changed.changed }
         // An estimate: it is unknown which of them were no longer in place, but there are rarely any.
         tally.notifications += chosen.prefix(changed.changed).reduce(0) { $0 + $1.notifications }
         return changed
+    }
+
+    // MARK: Campaigns of moved jobs
+
+    /// Opens the campaigns in the other queue, so that the first moved jobs do not finish them.
+    private mutating func openCampaigns(of chosen: [StoredJob]) async throws {
+        guard let target else { return }
+        for name in Set(chosen.compactMap { $0.campaign.map { Name($0) } }) where campaigns[name] == nil {
+            let total = try await jobs.client.call(RedisCommand("HGET", jobs.keys.campaign(name.text), "total")).root
+                .string
+            guard total != nil else {
+                campaigns[name] = .some(nil)
+                continue
+            }
+            let key = target.keys.campaign(name.text)
+            let isOpen = try await target.client.call(RedisCommand("HEXISTS", key, "open")).root.number == 1
+            if !isOpen { try await CampaignCounts.open(name.text, target.client, target.keys) }
+            campaigns[name] = .some(!isOpen)
+        }
+    }
+
+    private func addTotals(of moved: some Sequence<StoredJob>) async throws {
+        guard let target else { return }
+        var totals: [Name: Int] = [:]
+        for job in moved {
+            guard let name = job.campaign.map({ Name($0) }), case .some(.some) = campaigns[name] else {
+                continue
+            }
+            totals[name, default: 0] += job.notifications
+        }
+        for (name, total) in totals {
+            try await CampaignCounts.addTotal(total, of: name.text, target.client, target.keys)
+        }
+    }
+
+    private mutating func closeCampaigns() async throws {
+        guard let target else { return }
+        let opened = campaigns.filter { $0.value == true }.keys
+        campaigns = [:]
+        for name in opened { try await CampaignCounts.close(name.text, target.client, target.keys) }
     }
 
     // MARK: Sets

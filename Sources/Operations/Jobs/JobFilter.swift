@@ -10,15 +10,15 @@ package struct JobFilter: Sendable, Equatable {
     /// Keys, as ``StoredJob/key``.
     package var keys: Set<String> = []
     /// Ids of jobs.
-    package var ids: Set<String> = []
+    package var ids: Set<Name> = []
     /// Device tokens in lower-case hex, or channels.
     package var tokens: Set<String> = []
     /// Names of apps, as jobs name them.
-    package var apps: Set<String> = []
+    package var apps: Set<Name> = []
     /// Topics, as jobs name them.
-    package var topics: Set<String> = []
+    package var topics: Set<Name> = []
     /// Campaigns.
-    package var campaigns: Set<String> = []
+    package var campaigns: Set<Name> = []
     /// Reasons of the last failure; a `*` at the end matches any ending.
     package var reasons: [String] = []
     /// Texts that occur in the producer's bytes, ignoring the case of ASCII letters.
@@ -38,10 +38,14 @@ package struct JobFilter: Sendable, Equatable {
         "state", "key", "id", "token", "app", "topic", "campaign", "reason", "match", "since", "until", "due_before",
     ]
 
+    package static let fields = Field.filter(fieldNames)
+
     /// - Parameter now: the time from which durations count back, in milliseconds since 1970.
     package init(_ fields: Fields, now: Int64) throws(FieldMistake) {
         self.init()
-        for name in try fields.texts("state").flatMap({ $0.split(separator: ",", omittingEmptySubsequences: false) }) {
+        for name in try fields.texts("state").flatMap({
+            $0.trimmed.split(separator: ",", omittingEmptySubsequences: false)
+        }) {
             guard let state = StoredJob.State(rawValue: String(name)) else {
                 let known = StoredJob.State.allCases.map(\.rawValue)
                 let hint = String(name).nearest(of: known).map { "; did you mean \($0)?" } ?? ""
@@ -52,16 +56,16 @@ package struct JobFilter: Sendable, Equatable {
             states.insert(state)
         }
         keys = Set(try fields.keys())
-        ids = Set(try fields.texts("id"))
+        ids = Set(try fields.names("id"))
         // Channels are compared as they are.
         tokens = Set(try fields.tokens().flatMap { [$0, TokenText.normalized($0)] })
-        apps = Set(try fields.texts("app"))
-        topics = Set(try fields.texts("topic"))
-        campaigns = Set(try fields.texts("campaign"))
+        apps = Set(try fields.names("app"))
+        topics = Set(try fields.names("topic"))
+        campaigns = Set(try fields.names("campaign"))
         reasons = try fields.texts("reason")
         texts = try fields.texts("match")
         (since, until) = try fields.range(now: now)
-        guard let text = fields["due_before"] else { return }
+        guard let text = fields["due_before"]?.trimmed else { return }
         dueBefore = JobTime.milliseconds(text) ?? DurationText.milliseconds(text).map { now + Int64($0) }
         if dueBefore == nil {
             throw FieldMistake {
@@ -116,7 +120,7 @@ package struct JobFilter: Sendable, Equatable {
         }
         for (wanted, value) in [(ids, job.id), (apps, job.app), (topics, job.topic), (campaigns, job.campaign)]
         where !wanted.isEmpty {
-            guard let value, wanted.contains(String(buffer: value)) else { return false }
+            guard let value, wanted.contains(Name(value)) else { return false }
         }
         if !reasons.isEmpty {
             guard [job.failure?.reason, job.deferral?.reason].contains(where: { $0.map(matches(reason:)) ?? false })
@@ -128,7 +132,7 @@ package struct JobFilter: Sendable, Equatable {
     }
 
     private func matches(reason: String) -> Bool {
-        reasons.contains { $0 == reason || ($0.hasSuffix("*") && reason.hasPrefix($0.dropLast())) }
+        reasons.contains { $0.matches(reason: reason) }
     }
 
     private func matches(token: ByteBuffer) -> Bool {

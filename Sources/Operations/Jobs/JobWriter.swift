@@ -35,6 +35,15 @@ package enum JobAction: Sendable {
         case .remove, .move, .run: false
         }
     }
+
+    /// The counter of the jobs' notifications; empty for none.
+    fileprivate var counter: String {
+        switch self {
+        case .cancel, .discard: Outcome.cancelled.rawValue
+        case .remove, .move: "moved"
+        case .run: ""
+        }
+    }
 }
 
 /// The writer of changes of chosen jobs, in one call for some jobs of one place. Jobs that are no longer in their place
@@ -66,7 +75,7 @@ struct JobWriter {
         if case .move(let keys) = action { other = keys }
         return try await change(
             action.name, in: place, other: other, passing: passing,
-            counter: action.isCancellation ? Outcome.cancelled.rawValue : "",
+            counter: action.counter,
             expecting: jobs.count * 10
         ) { command in
             for job in jobs {

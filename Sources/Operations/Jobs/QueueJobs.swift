@@ -133,6 +133,8 @@ package struct QueueJobs: Sendable {
             }
             var cursor: String?
             repeat {
+                // Counts end at once when an operator stops them.
+                try Task.checkCancellation()
                 let page = try await page(place, after: cursor, decodes: decodes)
                 looked += page.jobs.count
                 let matching = page.jobs.filter { filter.matches($0, now: page.now) }
@@ -143,6 +145,11 @@ package struct QueueJobs: Sendable {
             } while cursor != nil
         }
         return looked
+    }
+
+    /// As a script refuses one.
+    private static var unknownCursor: RedisError {
+        .server(RedisServerError(text: "ERR jobs: a cursor that no reply had"))
     }
 
     /// Some jobs that match, and the place to continue from.
@@ -174,9 +181,17 @@ package struct QueueJobs: Sendable {
             .map(String.init)
         var inner = InnerCursor()
         var isOver: Bool { end.map { ContinuousClock.now >= $0 } ?? false }
-        if parts.count == 2, let index = places.firstIndex(where: { $0.name == parts[0] }) {
-            places = places[index...]
-            inner = InnerCursor(parts[1])
+        if cursor != nil {
+            guard parts.count == 2 else { throw Self.unknownCursor }
+            if let index = places.firstIndex(where: { $0.name == parts[0] }) {
+                (places, inner) = (places[index...], InnerCursor(parts[1]))
+            } else {
+                // The lane has ended; the list continues with the next one.
+                let start = Place.claimed(lane: "").name
+                guard parts[0].hasPrefix(start) else { throw Self.unknownCursor }
+                let next = places.firstIndex { $0.name.hasPrefix(start) ? $0.name > parts[0] : $0.isPostponed }
+                places = next.map { places[$0...] } ?? []
+            }
         }
         while let place = places.popFirst() {
             repeat {

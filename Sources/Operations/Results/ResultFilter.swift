@@ -3,18 +3,21 @@ import PushQueue
 
 /// A filter for results by their fields. For each field that is given, one of its values must match.
 package struct ResultFilter: Equatable, Sendable {
-    package var ids: Set<String> = []
+    package var ids: Set<Name> = []
     package var tokens: Set<String> = []
     package var outcomes: Set<String> = []
     /// With a `*` at the end, a prefix.
     package var reasons: [String] = []
-    package var apps: Set<String> = []
-    package var campaigns: Set<String> = []
+    package var apps: Set<Name> = []
+    package var campaigns: Set<Name> = []
     /// Results that are not of a notification, such as `campaign_finished`.
     package var events: Set<String> = []
     package var attempt: Int?
 
     package init() {}
+
+    package static let fields =
+        Field.filter(["id", "token", "outcome", "reason", "app", "campaign", "event"]) + [Field("attempt", .number)]
 
     package init(_ fields: Fields) throws(FieldMistake) {
         self.init()
@@ -25,11 +28,11 @@ package struct ResultFilter: Equatable, Sendable {
                 "\($0("outcome")) is \(wrong.printable); it must be \(known.joined(separator: ", "))"
             }
         }
-        ids = Set(try fields.texts("id"))
+        ids = Set(try fields.names("id"))
         tokens = Self.forms(of: try fields.tokens())
         reasons = try fields.texts("reason")
-        apps = Set(try fields.texts("app"))
-        campaigns = Set(try fields.texts("campaign"))
+        apps = Set(try fields.names("app"))
+        campaigns = Set(try fields.names("campaign"))
         events = Set(try fields.texts("event"))
         attempt = try fields.number("attempt", 0...Int(Int32.max))
     }
@@ -48,12 +51,15 @@ package struct ResultFilter: Equatable, Sendable {
         func has(_ name: String, _ wanted: Set<String>) -> Bool {
             wanted.isEmpty || result[name].map(wanted.contains) ?? false
         }
-        guard has("id", ids), has("token", tokens), has("outcome", outcomes), has("app", apps),
-            has("campaign", campaigns), has("event", events)
+        func names(_ name: String, _ wanted: Set<Name>) -> Bool {
+            wanted.isEmpty || result[name].map { wanted.contains(Name($0)) } ?? false
+        }
+        guard names("id", ids), has("token", tokens), has("outcome", outcomes), names("app", apps),
+            names("campaign", campaigns), has("event", events)
         else { return false }
         if let attempt, result["attempt"].flatMap({ Int($0) }) != attempt { return false }
         guard !reasons.isEmpty else { return true }
         let reason = result["reason"] ?? ""
-        return reasons.contains { $0.hasSuffix("*") ? reason.hasPrefix($0.dropLast()) : reason == $0 }
+        return reasons.contains { $0.matches(reason: reason) }
     }
 }

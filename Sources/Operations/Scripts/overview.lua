@@ -78,27 +78,7 @@ elseif kind ~= 'none' then
     reason = 'a ' .. kind .. ' instead of a reason'
 end
 
-local lanes, names = {}, {}
-local members = redis.call('ZRANGE', workers, 0, max_workers - 1, 'WITHSCORES')
-for i = 1, #members, 2 do
-    local lane, lease = members[i], members[i + 1]
-    local claims = redis.pcall('HLEN', claimed_prefix .. lane)
-    lanes[#lanes + 1] = lane
-    lanes[#lanes + 1] = lease
-    lanes[#lanes + 1] = type(claims) == 'number' and claims or 0
-    lanes[#lanes + 1] = ''
-    names[#names + 1] = lane
-end
-if #names > 0 then
-    -- An array of the replies, or an error as a table without elements.
-    local heartbeats = redis.pcall('HMGET', worker_info, unpack(names))
-    for i = 1, #names do
-        local heartbeat = heartbeats[i]
-        if type(heartbeat) == 'string' and #heartbeat <= 65536 then
-            lanes[4 * i] = heartbeat
-        end
-    end
-end
+local lanes = read_lanes(workers, worker_info, claimed_prefix, max_workers)
 
 local counters = {}
 if redis.call('HLEN', today) <= 2000 then

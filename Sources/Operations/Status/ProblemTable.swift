@@ -349,6 +349,25 @@ extension Problem {
             }
         },
         Kind(
+            "job_command_damaged", .queues, .warning, "an operator's command about jobs cannot be read",
+            action: """
+                Another program has written to `job-commands` of that queue. The jobs wait, unless the command cancels them. Give the \
+                command again: `apns-worker campaign resume` and `cancel`, or `apns-worker jobs cancel --id`, which \
+                `--undo` ends.
+                """
+        ) { diagnosis in
+            diagnosis.status.queues.flatMap { queue in
+                queue.damagedCommands.map { field in
+                    let campaign = field.hasPrefix("campaign:") ? String(field.dropFirst(9)) : nil
+                    return Finding(
+                        campaign.map { .campaign($0) } ?? .queue(queue.name),
+                        "queue \(queue.name): the command \(field) cannot be read, so its jobs wait, or stay cancelled",
+                        hint: campaign == nil ? "cancel the jobs with that ID again" : "",
+                        campaign.map { [.resumeCampaign($0), .cancelCampaign($0)] } ?? [])
+                }
+            }
+        },
+        Kind(
             "poison", .queues, .warning, "a job was reclaimed too often from workers that ended",
             action: """
                 Keep the dead letter and the previous logs of the workers: if a worker crashed each time, this is a bug of the worker.

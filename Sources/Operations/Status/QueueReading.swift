@@ -12,6 +12,7 @@ struct QueueReading: Sendable {
     private(set) var largeKeys: [LargeKey] = []
     /// The campaigns that their guards have paused, with the reasons.
     private var stoppedCampaigns: [String: CampaignStop] = [:]
+    private var damagedCommands: [String] = []
 
     /// False if the queue's server did not answer.
     var isReachable: Bool {
@@ -59,7 +60,9 @@ struct QueueReading: Sendable {
             let client = try await fleet.client(for: keys.retry)
             wrongKeys = try await WrongKey.find(client, keys, lanes: lanes)
             largeKeys = try await LargeKey.find(client, KeySizes.growing(keys))
-            for case (.campaign(let name), let command) in try await JobCommands.read(client, keys).commands
+            let commands = try await JobCommands.read(client, keys).commands
+            damagedCommands = commands.filter(\.value.isDamaged).map(\.key.field.printable).sorted()
+            for case (.campaign(let name), let command) in commands
             where command.state == .paused && command.by == CampaignGuard.person {
                 stoppedCampaigns[name.printable] = CampaignStop(reason: command.reason ?? "", since: command.since)
             }
@@ -96,7 +99,7 @@ struct QueueReading: Sendable {
             queue.today = found.counters
             queue.deadReasons = found.deadReasons
             queue.deadSampled = found.deadSampled
-            queue.stoppedCampaigns = stoppedCampaigns
+            (queue.stoppedCampaigns, queue.damagedCommands) = (stoppedCampaigns, damagedCommands)
         }
         return queue
     }

@@ -36,6 +36,8 @@ package struct QueueStatus: Encodable, Sendable {
     package var fair: QueueShares?
     /// The campaigns that their guards have paused, with the reasons.
     package var stoppedCampaigns: [String: CampaignStop] = [:]
+    /// The operators' commands about jobs that can't be read, such as `campaign:spring`.
+    package var damagedCommands: [String] = []
     /// The workers by their apps, if they do not all have the same.
     package var differentApps: [WorkersWithApps] = []
     /// Jobs that could be in flight by now.

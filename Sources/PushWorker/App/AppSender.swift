@@ -591,7 +591,7 @@ final class AppSender: GatewayDelegate {
         guard lane.jobs[id].queue == queue.id, let job = lane.jobs[id].job,
             let (_, command) = queue.commands.command(for: job)
         else { return false }
-        return command.cancels(job)
+        return command.state == .cancelled
     }
 
     /// Ends or defers the unsubmitted notifications of a job that operators have cancelled or paused.
@@ -603,7 +603,6 @@ final class AppSender: GatewayDelegate {
         else { return false }
         switch command.state {
         case .running: return false
-        case .cancelled where !command.cancels(job): return false
         case .cancelled:
             let isFanOut = lane.jobs[id].fanOut != nil
             let (count, tokens) = takeUnsubmitted(id)
@@ -1436,7 +1435,7 @@ final class AppSender: GatewayDelegate {
         guard lane.isWorking else { return abandon(attempt.flight) }
         if counts { inFlight[attempt.flight].resends += 1 }
         let queue = ledger.queue(of: attempt.id)
-        if !queue.commands.isEmpty, queue.commands.command(for: attempt.job)?.command.cancels(attempt.job) == true {
+        if !queue.commands.isEmpty, queue.commands.command(for: attempt.job)?.command.state == .cancelled {
             return cancelResend(attempt.flight)
         }
         ledger.recordResent(reason, of: attempt.id)

@@ -72,7 +72,7 @@ final class Intake {
     private func accept(_ job: Job, _ claimed: ClaimedJob, _ queue: QueueContext) -> Prerequisite? {
         if job.fair != nil || job.isUrgent { queue.recordSorted(now: lane.now) }
         let command = queue.commands.isEmpty ? nil : queue.commands.command(for: job)
-        if let (target, command) = command, let end = end(of: job, target, command, queue) {
+        if let (target, command) = command, let end = end(under: target, command) {
             ledger.record(end, of: unsent(job, claimed, queue))
             return nil
         }
@@ -123,11 +123,11 @@ final class Intake {
 
     /// Returns how a job that operators have cancelled or paused leaves the lane; `nil` if it may be sent.
     private func end(
-        of job: Job, _ target: JobCommands.Target, _ command: JobCommands.Command, _ queue: QueueContext
+        under target: JobCommands.Target, _ command: JobCommands.Command
     ) -> UnsentEnd? {
         switch command.state {
         case .running: nil
-        case .cancelled: command.cancels(job) ? .cancelled(target, command) : nil
+        case .cancelled: .cancelled(target, command)
         case .paused: .deferred(Reason(.campaignPaused), delay: lane.random(in: RetryPolicy.campaignPause))
         }
     }
@@ -382,9 +382,6 @@ final class Intake {
 }
 
 extension JobCommands.Command {
-    /// True if it cancels a job. A job that was requeued after the cancellation is sent.
-    func cancels(_ job: Job) -> Bool { state == .cancelled && (job.envelope.requeued ?? 0) <= since }
-
     /// The explanation of a cancellation, for dead letters.
     var detail: String {
         let by = by.map { "by \($0)" } ?? "by an operator"

@@ -65,8 +65,11 @@ package struct RedisServerError: Error, Sendable, Equatable, CustomStringConvert
     }
 }
 
+/// A failure of a request to Redis, whichever part has reported it.
+package protocol RedisFailure: Error, CustomStringConvertible {}
+
 /// An error between the client and Redis. Messages never contain a password, a key or a payload.
-package enum RedisError: Error, Sendable, Equatable, CustomStringConvertible {
+package enum RedisError: RedisFailure, Sendable, Equatable {
     /// There is no connection; the command was not sent.
     case notConnected(address: String, reason: String)
     /// The connection was lost before the answer. If `sent` is true, the command may have been executed.

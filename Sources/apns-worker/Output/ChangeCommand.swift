@@ -56,6 +56,10 @@ struct ChangeCommand {
             Terminal.note("\(error)\n" + (plan.isCounted ? "repeat the command to continue\n" : ""))
             throw ExitCode(ExitStatus.attention.rawValue)
         }
+        if let doubt = result.doubt {
+            Terminal.note("\(doubt) The change holds for jobs that come later.\n")
+            throw ExitCode(ExitStatus.attention.rawValue)
+        }
         if Interruption.isRequested, plan.isCounted {
             Terminal.note("\(plan.rest); repeat the command to continue\n")
             throw ExitCode(130)

@@ -62,12 +62,12 @@ struct ResultOptions: ParsableArguments {
 
     var filter: ResultFilter {
         var filter = ResultFilter()
-        filter.ids = Set(id)
+        filter.ids = Set(id.map { Name($0) })
         filter.tokens = ResultFilter.forms(of: token)
         filter.outcomes = Set(outcome)
         filter.reasons = reason
-        filter.apps = Set(app)
-        filter.campaigns = Set(campaign)
+        filter.apps = Set(app.map { Name($0) })
+        filter.campaigns = Set(campaign.map { Name($0) })
         filter.events = Set(event)
         filter.attempt = attempt
         return filter

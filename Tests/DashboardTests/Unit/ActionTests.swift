@@ -20,6 +20,7 @@ struct ActionTests {
                 "action=run key=a1 key=b2 queue=q"
             ),
             ("change-jobs", "scope=all&key=a1&filter_state=waiting&action=run", "action=run state=waiting"),
+            ("change-jobs", "scope=all&filter_queue=q&action=run", "action=run all=1 queue=q"),
             ("change-jobs", "id=x&action=cancel", "action=cancel id=x"),
             (
                 "change-dead-letters", "scope=all&filter_reason=Bad*&filter_key=&action=delete",

@@ -105,6 +105,7 @@ struct ProblemTests {
                 $0.differentApps = [.init(workers: ["w1"], apps: ["a"]), .init(workers: ["w2"], apps: ["b"])]
                 ($0.dead, $0.today) = (50, ["dead": 50, "dead:BadPayload": 50, "delivered": 50])
                 $0.stoppedCampaigns = ["spring": .init(reason: "dead is 2%", since: now - 5000)]
+                $0.damagedCommands = ["campaign:summer", "id:order-7"]
             },
         ]
         status.workers = [

@@ -36,4 +36,19 @@ import Testing
             links.path(["jobs"], [("state", "waiting"), ("token", nil), ("match", "a&b=c")])
                 == "/push/jobs?state=waiting&match=a%26b%3Dc")
     }
+
+    @Test(
+        "A value that a form sends back stays as it is, and cannot end its attribute; text for reading shows code points"
+    )
+    func readBack() {
+        let name = "s\u{200F}a\u{FEFF}l\u{2028}e\r\"<"
+        let form: HTML =
+            "<h1>\(name)</h1><input value=\"\(name)\"><textarea name=\"job\">\(name)</textarea><p title=\"\(name)\">"
+        let kept = "s\u{200F}a\u{FEFF}l\u{2028}e&#13;&quot;&lt;"
+        let shown = "s⟨U+200F⟩a⟨U+FEFF⟩l⟨U+2028⟩e⟨U+000D⟩&quot;&lt;"
+        #expect(
+            form.text
+                == "<h1>\(shown)</h1><input value=\"\(kept)\"><textarea name=\"job\">\(kept)</textarea><p title=\"\(shown)\">"
+        )
+    }
 }

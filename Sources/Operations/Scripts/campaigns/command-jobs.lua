@@ -31,27 +31,25 @@ end
 local now_in_us = now_us()
 local now = math.floor(now_in_us / 1000)
 
--- Returns a command without members that another client has written and that JSON may not have, such as infinity.
-local function read(text)
-    local command = decoded_object(text)
-    for name, value in pairs(command) do
-        if type(value) == 'table' or type(value) == 'number' and value ~= bounded(value) then
-            command[name] = nil
-        end
-    end
-    return command
+-- The number of commands about campaigns, and about ids.
+local numbers = { campaign = 0, id = 0 }
+
+local function count(field)
+    local kind = string.match(field, '^(%a+):')
+    numbers[kind] = (numbers[kind] or 0) + 1
 end
 
-local current, old, number = {}, {}, 0
+local current, old = {}, {}
 local all = redis.call('HGETALL', job_commands)
 for i = 1, #all, 2 do
-    local value = read(all[i + 1])
-    if all[i] ~= 'version' then
-        if type(value.at) ~= 'number' or value.at < now - LIFE then
-            old[#old + 1] = all[i]
-        else
-            current[all[i]], number = all[i + 1], number + 1
-        end
+    local field, text = all[i], all[i + 1]
+    -- A command that can't be read has no time, and holds until an operator ends it.
+    local at = read_command(text).at
+    if field ~= 'version' and at and at < now - LIFE then
+        old[#old + 1] = field
+    elseif string.find(field, '^%a+:') then
+        current[field] = text
+        count(field)
     end
 end
 
@@ -80,17 +78,17 @@ local reply, values = { '' }, {}
 for i = FIRST_FIELD, #ARGV do
     local field = ARGV[i]
     reply[#reply + 1] = current[field] or ''
-    local value = changed(read(current[field]))
+    local value = changed(read_command(current[field]))
     if value then
         if not current[field] then
-            number = number + 1
+            count(field)
         end
         values[field] = (value.state or value.per_second) and cjson.encode(value) or ''
     end
 end
-if number > MAX_FIELDS then
+if numbers.campaign > MAX_FIELDS or numbers.id > MAX_FIELDS then
     return redis.error_reply(string.format(
-        'ERR jobs: commands about more than %d campaigns and ids; the oldest end after seven days', MAX_FIELDS))
+        'ERR jobs: commands about more than %d campaigns, or as many ids; the oldest end after seven days', MAX_FIELDS))
 end
 
 write_when_full(job_commands)

@@ -2,7 +2,9 @@
 --
 -- KEYS  1 campaign:<name> HASH   the campaign's counters
 -- ARGV  1 guard           JSON with `rules` and `min`; '' to remove it
--- Reply                   the guard before, '' if there was none
+-- Reply { before, known }
+--       before            the guard before, '' if there was none
+--       known             1 if the queue had anything of the campaign
 --
 -- Run twice, the second run begins the count again.
 
@@ -14,6 +16,7 @@ if wrong then
     return wrong
 end
 
+local known = redis.call('EXISTS', campaign)
 local facts = campaign_facts(campaign)
 local guard = text ~= '' and counting_guard(campaign, cjson.decode(text), facts)
 write_when_full(campaign)
@@ -23,4 +26,4 @@ else
     redis.call('HDEL', campaign, 'guard')
 end
 redis.call('PEXPIRE', campaign, CAMPAIGN_LIFE)
-return facts.guard or ''
+return { facts.guard or '', known }

@@ -101,11 +101,11 @@ elseif not known[1] and first > 0 then
 elseif next ~= first then
     state = 'moved'
 else
-    local command = decoded_object(redis.call('HGET', job_commands, 'campaign:' .. name))
+    local command = read_command(redis.call('HGET', job_commands, 'campaign:' .. name))
     if command.state == 'cancelled' then
         state = 'cancelled'
     elseif command.state == 'paused' and command.by == 'guard' and next < tonumber(all) then
-        state, reason = 'stopped', tostring(command.reason or '')
+        state, reason = 'stopped', command.reason or ''
     elseif count > 0 then
         if canary > 0 and first == canary then
             unended = math.max(0, canary_notifications - canary_ended)
@@ -117,7 +117,8 @@ else
             end
         end
         if state == 'ready' then
-            unended = begun > 0 and math.max(0, begun - ended_of(facts)) or 0
+            -- Those that were moved end in another queue.
+            unended = begun > 0 and math.max(0, begun - ended_of(facts) - bounded(facts.moved)) or 0
             if waiting + count > ahead or unended > most then
                 state = 'full'
             end

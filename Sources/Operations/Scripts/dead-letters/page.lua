@@ -4,6 +4,7 @@
 --       2 jobs            LIST   jobs to send
 --       3 stats:          prefix of the day's counters
 --       4 dead-bytes      STRING sum of the dead letters' lengths
+--       5 campaign:       prefix of a campaign's counters
 -- ARGV  1 action          requeue, delete, count, list (their lines) or show (their lines and the originals)
 --       2 cursor          'start', then the cursor of the reply before
 --       3 page            the maximum number of dead letters that are looked at
@@ -43,7 +44,7 @@
 -- If another command removed one of B and D in between, one less is skipped: the second page begins at the other one. If that
 -- is B, it is looked at twice; better twice than never.
 
-local dead, jobs, stats, dead_bytes = unpack(KEYS)
+local dead, jobs, stats, dead_bytes, campaign_prefix = unpack(KEYS)
 local action, cursor, page, limit = unpack(ARGV, 1, 4)
 page, limit = tonumber(page), tonumber(limit)
 local FIRST_OPTION = 5
@@ -278,6 +279,44 @@ local function wrapped(head, original)
     return table.concat(parts) .. original .. '}'
 end
 
+-- The notifications of the requeued jobs by campaign and by the counters of their ends: they have not ended after all.
+local returning = {}
+
+local function add_returning(head, member, stop)
+    local job
+    if head.campaign == nil or not head.tokens and string.find(member, '"tokens"', stop, true) then
+        job = job_of(member, stop)
+    end
+    local campaign = head.campaign or job.campaign
+    if type(campaign) ~= 'string' then
+        return
+    end
+    local tokens = head.tokens or job and type(job.tokens) == 'table' and job.tokens
+    local number = tokens and #tokens or 1
+    returning[campaign] = returning[campaign] or {}
+    local ended = returning[campaign]
+    local is_cancelled = head.reason == 'Cancelled'
+    for _, counter in ipairs(is_cancelled and { 'cancelled' } or { 'dead', 'dead:' .. head.reason }) do
+        ended[counter] = (ended[counter] or 0) + number
+    end
+end
+
+-- Takes them out of the campaign's sums. A campaign that had finished has not, and is not reported as finished again.
+local function take_out(campaign, ended)
+    local key = campaign_prefix .. campaign
+    for counter, number in pairs(ended) do
+        local sum = redis.pcall('HGET', key, counter)
+        sum = type(sum) == 'string' and tonumber(sum) or 0
+        if sum > 0 then
+            redis.pcall('HINCRBY', key, counter, -math.min(sum, number))
+        end
+    end
+    if type(redis.pcall('HGET', key, 'finished_at')) == 'string' then
+        redis.call('HSET', key, 'reported', 1)
+        redis.call('HDEL', key, 'finished_at')
+    end
+end
+
 -- The page.
 
 local low, high, time, passed, total
@@ -338,6 +377,7 @@ while looked < page and chosen < limit and bytes < PAGE_BYTES do
         end
         if action == 'requeue' then
             bodies[#bodies + 1] = option.instead or wrapped(head, string.sub(member, stop + 1))
+            add_returning(head, member, stop)
         elseif returns then
             returned[#returned + 1] = letter_key(member, stop)
             returned[#returned + 1] = found[2]
@@ -358,6 +398,9 @@ else
     call_in_chunks(tail, jobs, bodies)
 end
 call_in_chunks('ZREM', dead, members)
+for campaign, ended in pairs(returning) do
+    take_out(campaign, ended)
+end
 if #members > 0 then
     local removed = 0
     for _, member in ipairs(members) do

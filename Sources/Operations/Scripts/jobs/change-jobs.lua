@@ -28,7 +28,7 @@
 --       8 max dead age    their maximum age, ms
 --       9 max dead bytes  the maximum sum of their lengths
 --      10 max results     the approximate number of results that are kept; 0 for none
---      11 counter         the counter of their notifications; '' for none
+--      11 counter         the counter of their notifications; `moved` if they leave for another queue, '' for none
 --      12 reason          of the cancelled jobs
 --       then for each job
 --         job notifications text start length results n campaign id origin
@@ -155,7 +155,18 @@ else
 end
 call_in_chunks(push_head(other_head == 'LEFT' and 'RIGHT' or 'LEFT'), other_jobs, moved)
 
-if counter ~= '' then
+if counter == 'moved' then
+    -- They are no longer of this queue's total, and the rest may have ended.
+    for campaign, number in pairs(by_campaign) do
+        local key = campaign_prefix .. campaign
+        local total = redis.pcall('HGET', key, 'total')
+        if type(total) == 'string' then
+            redis.pcall('HINCRBY', key, 'total', -math.min(number, math.max(0, bounded(total))))
+            redis.pcall('HINCRBY', key, 'moved', number)
+            finish_campaign(key, now, campaign, campaign_facts(key), results, max_results)
+        end
+    end
+elseif counter ~= '' then
     count(stats, now, counter, notifications)
     add_to_minute(minutes, now, { counter, notifications })
     for campaign, number in pairs(by_campaign) do

@@ -79,7 +79,7 @@ local function percentiles_json(text)
 end
 
 -- Adds an entry to the results once all notifications of a campaign have ended, and records that. `facts` are its
--- `started_at`, `total`, `open`, `finished_at`, and its counters by outcome. Call write_results afterwards.
+-- `started_at`, `total`, `open`, `finished_at`, `reported`, and its counters by outcome. Call write_results afterwards.
 --
 -- Only a total that will not grow says when a campaign has finished. A producer that does not know it yet sets `open`.
 local function finish_campaign(key, now, name, facts, results, limit)
@@ -88,7 +88,8 @@ local function finish_campaign(key, now, name, facts, results, limit)
         return
     end
     local ended = ended_of(facts)
-    if ended < total or type(redis.pcall('HSET', key, 'finished_at', now)) ~= 'number' then
+    -- It is reported once: a campaign that was requeued after its end ends again.
+    if ended < total or type(redis.pcall('HSET', key, 'finished_at', now)) ~= 'number' or facts.reported then
         return
     end
     local outcomes = {}
@@ -114,7 +115,7 @@ end
 
 -- Returns what finish_campaign needs to know of a campaign; `wrong` is true if its key is of another type.
 local function campaign_facts(key)
-    local names = { 'started_at', 'total', 'open', 'finished_at', 'guard', 'latency', unpack(OUTCOMES) }
+    local names = { 'started_at', 'total', 'open', 'finished_at', 'reported', 'moved', 'guard', 'latency', unpack(OUTCOMES) }
     local values = redis.pcall('HMGET', key, unpack(names))
     local facts = { wrong = values.err ~= nil }
     for i, name in ipairs(names) do
@@ -127,20 +128,14 @@ end
 local function pause_campaign(job_commands, name, by, reason)
     local field = 'campaign:' .. name
     local text = redis.pcall('HGET', job_commands, field)
-    local command = decoded_object(type(text) == 'string' and text)
+    local command = read_command(text)
     if (text and type(text) ~= 'string') or command.state then
         return false, command.by
     end
     local now_in_us = now_us()
     local now = math.floor(now_in_us / 1000)
-    local function paused(others)
-        others.state, others.since, others.at, others.by, others.reason = 'paused', now, now, by, reason
-        return others
-    end
-    -- A member that another client has written may not be a number that JSON has, such as infinity.
-    local is_json, json = pcall(cjson.encode, paused(command))
-    redis.pcall('HSET', job_commands, field, is_json and json or cjson.encode(paused({})), 'version',
-        string.format('%.0f', now_in_us))
+    command.state, command.since, command.at, command.by, command.reason = 'paused', now, now, by, reason
+    redis.pcall('HSET', job_commands, field, cjson.encode(command), 'version', string.format('%.0f', now_in_us))
     redis.pcall('PEXPIRE', job_commands, 7 * 86400000)
     return true
 end
@@ -148,7 +143,7 @@ end
 -- True while a campaign is paused or cancelled.
 local function is_stopped(job_commands, name)
     local text = redis.pcall('HGET', job_commands, 'campaign:' .. name)
-    return type(text) == 'table' or decoded_object(text).state ~= nil
+    return type(text) == 'table' or read_command(text).state ~= nil
 end
 
 -- A guard is JSON with `rules`, an array of counters with the share in percent that stops the campaign; `min`, the number of

@@ -49,7 +49,8 @@ struct Pause: AsyncParsableCommand {
         var fields = Fields(refusesEmpty: true)
         fields.append("reason", reason)
         fields.append("now", now ? "1" : nil)
-        return try readingFlags { () throws(FieldMistake) in try PauseChange(fields, app: app) }
+        fields.append("app", app)
+        return try readingFlags { () throws(FieldMistake) in try PauseChange(fields, isOfApp: app != nil) }
     }
 
     func validate() throws {
@@ -102,13 +103,20 @@ struct Resume: AsyncParsableCommand {
         help: "Print JSON, an object per queue: queue or app, and before (reason, since, until, by), if it was paused.")
     var json = false
 
+    private func change() throws -> ResumeChange {
+        var fields = Fields(refusesEmpty: true)
+        fields.append("app", app)
+        return try readingFlags { () throws(FieldMistake) in try ResumeChange(fields, isOfApp: app != nil) }
+    }
+
     func validate() throws {
         if all, app != nil { throw ValidationError("--all and --app cannot be combined") }
+        _ = try change()
         if all { try Confirmation.check(isGiven: yes) }
     }
 
     func run() async throws {
-        let (change, settings) = (ResumeChange(app: app), try queue.settings())
+        let (change, settings) = (try change(), try queue.settings())
         let command = ChangeCommand(isJSON: json, isConfirmed: yes, asks: { _ in all })
         var result: ChangeResult?
         if app == nil {

@@ -33,7 +33,7 @@ struct DeadLetterOptions: ParsableArguments {
     @Option(help: ArgumentHelp("Dead letters until such a time.", valueName: "time")) var until: String?
 
     /// The fields of the filter, and the maximum number of dead letters.
-    func fields(limit: Int? = nil) -> Fields {
+    func fields(limit: Int? = nil, all: Bool = false) -> Fields {
         var fields = Fields(refusesEmpty: true)
         for (name, values) in [
             ("reason", reason), ("key", key), ("id", id), ("app", app), ("campaign", campaign), ("token", token),
@@ -42,6 +42,7 @@ struct DeadLetterOptions: ParsableArguments {
         fields.append("since", since)
         fields.append("until", until)
         fields.append("limit", limit.map { "\($0)" })
+        fields.append("all", all ? "1" : nil)
         return fields
     }
 
@@ -83,13 +84,7 @@ struct DeadLetterChangeOptions: ParsableArguments {
 
     /// Reads a change of dead letters, so that mistakes are reported before anything else is done.
     func check(_ kind: DeadLettersChange.Kind, _ fields: Fields) throws {
-        let change = try readingFlags { () throws(FieldMistake) in
-            try DeadLettersChange(kind, fields, now: Moment.now)
-        }
-        if change.filter.isEmpty, !all {
-            throw ValidationError("choose dead letters with --reason, --app, --id or another filter, or pass --all")
-        }
-        if !change.filter.isEmpty, all { throw ValidationError("--all cannot be combined with filters") }
+        _ = try readingFlags { () throws(FieldMistake) in try DeadLettersChange(kind, fields, now: Moment.now) }
     }
 
     func run(

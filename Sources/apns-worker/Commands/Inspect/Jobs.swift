@@ -60,7 +60,7 @@ struct JobOptions: ParsableArguments {
     var dueBefore: String?
 
     /// The fields of the filter, and the maximum number of jobs.
-    func fields(limit: Int? = nil) -> Fields {
+    func fields(limit: Int? = nil, all: Bool = false) -> Fields {
         var fields = Fields(refusesEmpty: true)
         fields.append("state", state)
         for (name, values) in [
@@ -71,6 +71,7 @@ struct JobOptions: ParsableArguments {
             fields.append(name, value)
         }
         fields.append("limit", limit.map { "\($0)" })
+        fields.append("all", all ? "1" : nil)
         return fields
     }
 

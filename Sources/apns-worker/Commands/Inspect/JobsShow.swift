@@ -36,7 +36,7 @@ struct JobsShow: AsyncParsableCommand {
     private func filter() throws -> JobFilter {
         var filter = JobFilter()
         filter.keys = Set(try keys.map(JobOptions.key))
-        filter.ids = Set(id)
+        filter.ids = Set(id.map { Name($0) })
         return filter
     }
 

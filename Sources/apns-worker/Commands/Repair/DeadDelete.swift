@@ -15,7 +15,7 @@ struct DeadDelete: AsyncParsableCommand {
 
     @OptionGroup var change: DeadLetterChangeOptions
 
-    private var fields: Fields { options.fields(limit: change.limit) }
+    private var fields: Fields { options.fields(limit: change.limit, all: change.all) }
 
     func validate() throws {
         try change.check(.delete, fields)

@@ -49,7 +49,10 @@ struct InvalidRemove: AsyncParsableCommand {
 
     func run() async throws {
         var fields = options.fields
-        for text in try namedTokens() { fields.append("token", text) }
+        let named = try namedTokens()
+        for text in named { fields.append("token", text) }
+        fields.append("all", all ? "1" : nil)
+        if from != nil, named.isEmpty { return Terminal.note("--from has no tokens\n") }
         let settings = try redis.settings()
         try await CommandRedis(settings).withInvalidTokens { client in
             try await FleetOptions.withFleet(settings, searches: false) { fleet in

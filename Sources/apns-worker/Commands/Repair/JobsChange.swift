@@ -10,7 +10,7 @@ struct JobChangeOptions: ParsableArguments {
 
     @Flag(help: "Continue if no queue has the name.") var force = false
 
-    @Option(help: "Maximum number per queue.") var limit: Int?
+    @Option(help: "Maximum number of jobs of all queues together.") var limit: Int?
 
     @Flag(help: "Show how many would be changed, and change nothing.") var dryRun = false
 
@@ -21,11 +21,6 @@ struct JobChangeOptions: ParsableArguments {
     /// Reads a change of jobs, so that mistakes are reported before anything else is done.
     func check(_ kind: JobsChange.Kind, _ fields: Fields) throws {
         _ = try readingFlags { () throws(FieldMistake) in try JobsChange(kind, fields, now: Moment.now) }
-        let isEmpty = JobFilter.fieldNames.allSatisfy { fields[$0] == nil }
-        if isEmpty, !all {
-            throw ValidationError("choose jobs with --state, --id, --campaign or another filter, or pass --all")
-        }
-        if !isEmpty, all { throw ValidationError("--all cannot be combined with filters") }
         try Confirmation.check(isGiven: dryRun || yes)
     }
 
@@ -67,7 +62,7 @@ struct JobsCancel: AsyncParsableCommand {
 
     @Flag(help: "End the cancellation of the jobs with these IDs.") var undo = false
 
-    private var fields: Fields { options.fields(limit: change.limit) }
+    private var fields: Fields { options.fields(limit: change.limit, all: change.all) }
 
     private var kind: JobsChange.Kind { discard ? .discard : .cancel }
 
@@ -107,7 +102,7 @@ struct JobsRun: AsyncParsableCommand {
     @Option(help: "Maximum number per second. (default: unlimited)") var rate: Int?
 
     private var fields: Fields {
-        var fields = options.fields(limit: change.limit)
+        var fields = options.fields(limit: change.limit, all: change.all)
         fields.append("rate", rate.map { "\($0)" })
         return fields
     }
@@ -137,7 +132,7 @@ struct JobsMove: AsyncParsableCommand {
     @Option(help: "The target queue, which must exist.") var toQueue: String
 
     private var fields: Fields {
-        var fields = options.fields(limit: change.limit)
+        var fields = options.fields(limit: change.limit, all: change.all)
         fields.append("to_queue", toQueue)
         return fields
     }

@@ -37,7 +37,7 @@ struct Requeue: AsyncParsableCommand {
     var keepAttempts = false
 
     private var fields: Fields {
-        var fields = options.fields(limit: change.limit)
+        var fields = options.fields(limit: change.limit, all: change.all)
         fields.append("rate", rate.map { "\($0)" })
         fields.append("first", first ? "1" : nil)
         fields.append("keep_attempts", keepAttempts ? "1" : nil)

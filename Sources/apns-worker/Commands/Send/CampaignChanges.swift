@@ -9,7 +9,7 @@ struct CampaignChangeOptions: ParsableArguments {
 
     @Option(help: "Reason, for other operators.") var reason: String?
 
-    @Flag(help: "Continue if no queue knows the campaign.") var force = false
+    @Flag(help: "Exit with status 0 although no queue knows the campaign yet.") var force = false
 
     @Flag(help: "Print JSON: one object per queue.") var json = false
 
@@ -41,12 +41,14 @@ struct CampaignChangeOptions: ParsableArguments {
         reversal: (purpose: String, command: [String])? = nil
     ) async throws {
         let settings = try options.fleet.settings()
-        try await options.withQueues { fleet, queues in
+        try await options.fleet.withFleet { fleet in
+            let found = try await fleet.queues()
+            var desk = try Desk(fleet, found.keys, settings, isForced: force)
+            desk.missingQueues = found.note
             let command = ChangeCommand(isJSON: json, isConfirmed: isConfirmed)
-            try await command.run(
-                make(try await fleet.now(of: queues)), Desk(fleet, queues, settings, isForced: force))
+            try await command.run(make(Moment.now), desk)
             if !json, let (purpose, words) = reversal {
-                let command = fleet.access.command(["campaign"] + words, options.campaign.printable)
+                let command = fleet.access.command(["campaign"] + words, options.campaign)
                 print("\(purpose):\n  \(command)")
             }
         }
@@ -78,7 +80,8 @@ struct CampaignCancel: AsyncParsableCommand {
             are kept apart from dead letters, up to dead_letters_limit; `apns-worker campaign requeue` sends them \
             after all. With --discard they are dropped without a trace.
 
-            The campaign stays cancelled for seven days, also for jobs that are enqueued later.
+            The campaign stays cancelled for seven days in all queues, also for jobs that are enqueued later. A queue that cannot \
+            be written is named, and the exit status is then 1. Ctrl-C ends the wait for the workers, not the cancellation.
             """)
 
     @OptionGroup var change: CampaignChangeOptions

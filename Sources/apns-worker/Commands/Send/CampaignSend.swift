@@ -24,7 +24,7 @@ struct CampaignSend: AsyncParsableCommand {
                 apns-worker campaign send spring-sale --job job.json --tokens -
 
             The list is read completely before the first job is enqueued: into files without names in TMPDIR (default: \
-            /var/tmp), which need about 75 bytes per token. Lines that are not device tokens are reported with their numbers \
+            /var/tmp) or, if it cannot be written, in memory: about 75 bytes per token. Lines that are not device tokens are reported with their numbers \
             and skipped; the exit status is then 1.
 
             The position in the list is kept in Redis, and moves in the same step in which jobs are enqueued. After Ctrl-C, a \
@@ -195,15 +195,10 @@ struct CampaignSend: AsyncParsableCommand {
                 template, try list(input), jobDigest: ListedJobs.digest(parts), size: size, canary: share(), format,
                 queue: source.keys.queue)
             let (stop, waitTime) = (try campaignGuard(), try waitMs())
-            var desk = try Desk(fleet, [source.keys], settings)
+            let desk = try Desk(fleet, [source.keys], settings)
+            let limit = try rateLimit(await fleet.now(of: [source.keys]))
             let change = try readingFlags { () throws(FieldMistake) in
-                try SendCampaign(campaign, jobs, ahead: ahead ?? 100, guard: stop, wait: waitTime)
-            }
-            if !dryRun, let limit = try rateLimit(await fleet.now(of: [source.keys])) {
-                // The name is new.
-                desk.isForced = true
-                let sentence = try await ChangeCommand.mapping { try await desk.perform(limit).sentence }
-                Terminal.note(sentence + "\n")
+                try SendCampaign(campaign, jobs, ahead: ahead ?? 100, guard: stop, wait: waitTime, limit: limit)
             }
             try await ChangeCommand(isJSON: json, isDryRun: dryRun).run(change, desk)
             return jobs.refused
