@@ -244,16 +244,15 @@ package final class QueueConnection {
     /// Releases claims that have not been settled. The call that releases the last of them ends the lease.
     /// - Parameters:
     ///   - configuration: the configuration by which the lane accepted jobs.
-    ///   - reservations: those of jobs that are given back as they were claimed, which end.
     ///   - process: the name of the lane's process if that ends: the command to it is then deleted.
     ///   - completion: gets the numbers of jobs.
     package func release(
-        of configuration: ConfigurationDigest, ending reservations: [Reservation] = [], endOf process: String? = nil,
+        of configuration: ConfigurationDigest, endOf process: String? = nil,
         completion: @escaping (Result<Released, QueueFailure>) -> Void
     ) {
         let keyNames = [
             keys.workers, keys.claimed(worker), keys.inbox, keys.jobs, keys.workerInfo, keys.configurations,
-            keys.shares, keys.failed, keys.uniquePrefix,
+            keys.shares, keys.failed,
         ]
         scripts.run(
             .release, keyNames + (process.map { [keys.order($0)] } ?? []),
@@ -263,10 +262,6 @@ package final class QueueConnection {
                 command.append(configuration.text)
                 // Longer than an outage that a living lane survives.
                 command.append(limits.lease + 10_000)
-                for reservation in reservations {
-                    command.append(reservation.id)
-                    command.append(reservation.origin)
-                }
             },
             completion: completion
         ) { reply in Released(released: reply.number(), left: reply.number()) }

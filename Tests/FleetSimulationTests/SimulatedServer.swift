@@ -41,7 +41,13 @@ final class SimulatedServer {
 
     deinit { close(descriptor) }
 
-    func reset() { run([RedisCommand("CONFIG", "SET", "maxmemory", "0"), RedisCommand("FLUSHALL", "SYNC")]) }
+    /// Removes all data, and all scripts: a first call that is lost would else differ between two runs.
+    func reset() {
+        run([
+            RedisCommand("CONFIG", "SET", "maxmemory", "0"), RedisCommand("FLUSHALL", "SYNC"),
+            RedisCommand("SCRIPT", "FLUSH", "SYNC"),
+        ])
+    }
 
     @discardableResult
     func run(_ command: RedisCommand) -> RESPReply { run([command])[0] }

@@ -137,9 +137,7 @@ extension QueueLink {
 
     /// - Parameter released: the number of jobs that were released before.
     private func release(after released: Int, _ done: EventLoopPromise<Void>) {
-        store.release(
-            of: queue.configuration, ending: queue.returnedReservations, endOf: lane.configuration.workerName
-        ) { [self] result in
+        store.release(of: queue.configuration, endOf: lane.configuration.workerName) { [self] result in
             switch result {
             case .success(let answer) where answer.left > 0: return release(after: released + answer.released, done)
             case .success(let answer):

@@ -442,7 +442,6 @@ final class QueueConsumer {
                 metadata: ["event": "release_skipped", "jobs": "\(outbox.count)"])
             return lane.eventLoop.makeSucceededVoidFuture()
         }
-        waiting.giveBackReservations()
         return link.release()
     }
 

@@ -129,19 +129,11 @@ final class QueueContext {
 
     // MARK: Reservations
 
-    /// The reservations of jobs that a drain gives back as they were claimed.
-    private(set) var returnedReservations: [Reservation] = []
-
     /// Returns the reservation of a job's id; `nil` if the job is not to be unique.
     /// - Parameter claim: the claim under which the lane accepted it.
     func reservation(of job: Job, claim: ClaimID) -> Reservation? {
         guard job.uniqueFor != nil else { return nil }
         return Reservation(of: job, claim: claim, origin: origin(of: job, claim: claim))
-    }
-
-    /// Ends the reservation of a job with its release. A job with its origin in its wrapper keeps it.
-    func giveBack(_ reservation: Reservation, of job: Job) {
-        if job.envelope.origin == nil { returnedReservations.append(reservation) }
     }
 
     /// True if a job's reservation outlives it: some of its notifications were or may have been delivered, or go their own

@@ -17,7 +17,7 @@ protocol QueueStore: AnyObject {
     func stop(_ stopped: StoppedCampaign, completion: @escaping Completion<Bool>)
     func reclaim(_ other: String, completion: @escaping Completion<QueueConnection.Reclaimed?>)
     func release(
-        of configuration: ConfigurationDigest, ending reservations: [Reservation], endOf process: String?,
+        of configuration: ConfigurationDigest, endOf process: String?,
         completion: @escaping Completion<QueueConnection.Released>)
     func claims(completion: @escaping Completion<[ClaimID]>)
     func bodies(of claims: [ClaimID], completion: @escaping Completion<[ByteBuffer?]>)

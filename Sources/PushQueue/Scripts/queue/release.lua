@@ -9,14 +9,11 @@
 --       6 configurations  HASH   digest of a configuration -> the time until which its workers count as living (ms)
 --       7 shares          HASH   the shares of keys; while it exists, the queue sorts its jobs
 --       8 failed          ZSET   jobs that failed, by the due time of their next attempt (ms)
---       9 unique:         prefix of the reservations of ids
---      10 order:<process> STRING the command of an operator for the lane's process; given only if the process ends
+--       9 order:<process> STRING the command of an operator for the lane's process; given only if the process ends
 -- ARGV  1 lane            its name
 --       2 head            the end of the jobs that is their head, LEFT or RIGHT
 --       3 configuration   the digest of the configuration by which the lane accepted jobs
 --       4 linger          the time in ms for which that counts as living, unless heartbeats of others prolong it
---       then (id origin)... of jobs with a reservation that are given back as they came: it ends, because the next claim is
---                         their first one
 -- Reply { released, left }
 --       released          the number of claims that were released
 --       left              the number of claims, and of jobs of the inbox, that remain: call again
@@ -25,12 +22,10 @@
 -- list. So it goes first. Run twice, the second run finds what the first left.
 --
 -- In a queue that sorts its jobs, claims go back in a wrapper: they have waited, and are not sorted behind the other jobs
--- of their key again.
+-- of their key again. So do jobs with `unique_for`: their first claim is that by which they reserved their ids.
 
-local workers, claimed, inbox, jobs, worker_info, configurations, shares, failed, unique_prefix,
-    command_key = unpack(KEYS)
+local workers, claimed, inbox, jobs, worker_info, configurations, shares, failed, command_key = unpack(KEYS)
 local lane, head, configuration, linger = unpack(ARGV, 1, 4)
-local FIRST_ID = 5
 linger = tonumber(linger)
 
 local wrong = wrong_type({ [workers] = 'zset', [claimed] = 'hash', [inbox] = 'list', [jobs] = 'list', [failed] = 'zset' })
@@ -40,13 +35,20 @@ end
 write_when_full(workers)
 
 local now = now_ms()
-for i = FIRST_ID, #ARGV, 2 do
-    free_id(unique_prefix .. ARGV[i], ARGV[i + 1])
-end
 local _, restored_bytes = restore_inbox(inbox, jobs, head)
 local waiting = redis.call('LLEN', inbox)
 if waiting > 0 then
     return { 0, waiting + redis.call('HLEN', claimed) }
+end
+
+-- Returns a job with its first claim. It may have reserved its id by that, and would else be taken for a duplicate of itself.
+local function with_origin(body, field)
+    local wrapped, original, members = unwrap(body)
+    if members.origin then
+        return body
+    end
+    local rest = wrapped and string.sub(wrapped, #WRAPPER) or ',"job":'
+    return WRAPPER .. '"origin":' .. cjson.encode(lane .. ':' .. field) .. rest .. original .. '}'
 end
 
 local fields, all = fields_to_give_back(claimed, restored_bytes)
@@ -56,6 +58,7 @@ if sorts then
 end
 for i, field in ipairs(fields) do
     local body = redis.call('HGET', claimed, field)
+    body = string.find(body, 'unique_for', 1, true) and with_origin(body, field) or body
     bodies[i] = sorts and as_waited(body) or body
 end
 give_back(jobs, head, failed, now, bodies)
