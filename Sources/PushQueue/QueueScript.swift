@@ -67,6 +67,7 @@ extension QueueScript {
     package static let countInvalidTokens = QueueScript("countInvalidTokens", PackageResources.size_lua)
     // The state that workers share.
     package static let reserveRate = QueueScript("reserveRate", PackageResources.reserve_rate_lua)
+    package static let takeTurns = QueueScript("takeTurns", PackageResources.take_turns_lua)
     package static let throttleToken = QueueScript("throttleToken", PackageResources.throttle_token_lua)
     package static let appendAudit = QueueScript("appendAudit", PackageResources.append_audit_lua)
     package static let shareProviderToken = QueueScript("shareProviderToken", PackageResources.share_lua)
@@ -74,7 +75,7 @@ extension QueueScript {
     /// The scripts that workers run.
     package static let ofWorkers = [
         claim, reserve, settle, reclaim, release, gauges, stopCampaign, findInvalidTokens, addInvalidTokens,
-        removeInvalidTokens, announceInvalidTokens, countInvalidTokens, reserveRate, throttleToken,
+        removeInvalidTokens, announceInvalidTokens, countInvalidTokens, reserveRate, takeTurns, throttleToken,
         appendAudit, shareProviderToken,
     ]
 }

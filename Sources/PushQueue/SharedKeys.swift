@@ -78,12 +78,12 @@ package struct SharedKeys: Sendable {
     /// HASH: the time up to which an app's rate is used up, as `next_us` in µs since 1970, and when it was reserved.
     package func appRate(_ app: String) -> String { "\(base)apps:\(app):rate" }
 
-    /// HASH: the time up to which the rate of a limited campaign is used up, as `next_us` in µs since 1970, and when it was
-    /// reserved.
+    /// HASH: the time up to which the rate of a limited campaign is used up, as `next_us` in µs since 1970, and that up to which
+    /// jobs wait for it, as `promised_us`.
     package func campaignRate(_ campaign: String) -> String { "\(base)campaigns:\(campaign):rate" }
 
-    /// HASH: the time up to which the rate of the jobs with this `fair` is used up, as `next_us` in µs since 1970, and when
-    /// it was reserved.
+    /// HASH: the time up to which the rate of the jobs with this `fair` is used up, as `next_us` in µs since 1970, and that up to
+    /// which jobs wait for it, as `promised_us`.
     package func fairRate(_ key: String) -> String { "\(base)fair:\(key):rate" }
 
     /// STRING: JSON of a session of the dashboard: `name`, `user` and `until`, until it ends. `digest` is the SHA-256 of

@@ -47,52 +47,61 @@ package final class SharedRates {
     package func reserve(
         _ count: Int, of app: String, perSecond: Int, completion: @escaping (Result<Int64, QueueFailure>) -> Void
     ) {
-        reserve([count], of: keys.appRate(app), perSecond: perSecond, lifetime: Self.appLifetime) { result in
-            completion(result.map { Int64($0.first ?? 0) })
-        }
-    }
-
-    /// Assigns send times to jobs whose rate is limited.
-    /// - Parameters:
-    ///   - amounts: the number of notifications of each job.
-    ///   - completion: gets the milliseconds until each job can be sent.
-    package func reserve(
-        _ amounts: [Int], of limit: Limit, completion: @escaping (Result<[Int], QueueFailure>) -> Void
-    ) {
-        switch limit {
-        case .campaign(let name, let perSecond, let since):
-            reserve(
-                amounts, of: keys.campaignRate(name), perSecond: perSecond, since: since,
-                lifetime: QueueKeys.campaignLifetime, completion: completion)
-        case .fair(let key, let perSecond):
-            reserve(
-                amounts, of: keys.fairRate(key), perSecond: perSecond, lifetime: Self.fairLifetime,
-                completion: completion)
-        }
-    }
-
-    /// - Parameters:
-    ///   - amounts: notifications that are sent together.
-    ///   - key: the key of the rate.
-    ///   - since: the time of the limit's last change, in milliseconds since 1970: what was reserved before does not
-    ///     count. 0 if it counts.
-    ///   - lifetime: the time for which the key is kept, in milliseconds.
-    ///   - completion: gets the milliseconds until each amount can be sent.
-    private func reserve(
-        _ amounts: [Int], of key: String, perSecond: Int, since: Int64 = 0, lifetime: Int,
-        completion: @escaping (Result<[Int], QueueFailure>) -> Void
-    ) {
         scripts.run(
-            .reserveRate, [key], expecting: amounts.count + 8,
+            .reserveRate, [keys.appRate(app)], expecting: 9,
             arguments: { command in
                 command.append(perSecond)
-                command.append(Int(since))
-                command.append(lifetime)
-                for amount in amounts { command.append(amount) }
+                command.append(Self.appLifetime)
+                command.append(count)
             }, completion: completion
         ) { reply in
-            if reply.count != amounts.count { reply.refuse() }
-            return amounts.map { _ in reply.number() }
+            if reply.count != 1 { reply.refuse() }
+            return Int64(reply.number())
+        }
+    }
+
+    /// A job that asks for its turn.
+    package struct Turn: Sendable, Equatable {
+        /// The number of its notifications.
+        package var notifications: Int
+        /// True for an urgent job, and for one that comes back at the time that it was told.
+        package var goesFirst: Bool
+
+        package init(notifications: Int, goesFirst: Bool) {
+            self.notifications = notifications
+            self.goesFirst = goesFirst
+        }
+    }
+
+    /// Gives jobs of a limited rate their turns, if they can be sent now.
+    /// - Parameter completion: gets for each job 0 if it has its turn, or the milliseconds after which it asks again.
+    package func take(
+        _ turns: [Turn], of limit: Limit, completion: @escaping (Result<[Int], QueueFailure>) -> Void
+    ) {
+        let key: String
+        let (since, lifetime): (Int64, Int)
+        switch limit {
+        case .campaign(let name, _, let at):
+            key = keys.campaignRate(name)
+            (since, lifetime) = (at, QueueKeys.campaignLifetime)
+        case .fair(let name, _):
+            key = keys.fairRate(name)
+            (since, lifetime) = (0, Self.fairLifetime)
+        }
+        scripts.run(
+            .takeTurns, [key], expecting: 2 * turns.count + 8,
+            arguments: { command in
+                command.append(limit.perSecond)
+                command.append(Int(since))
+                command.append(lifetime)
+                for turn in turns {
+                    command.append(turn.notifications)
+                    command.append(turn.goesFirst ? 1 : 0)
+                }
+            }, completion: completion
+        ) { reply in
+            if reply.count != turns.count { reply.refuse() }
+            return turns.map { _ in reply.number() }
         }
     }
 }

@@ -115,25 +115,34 @@ struct JobCommandsTests {
         #expect(command.by?.contains("\u{1b}") == false)
     }
 
+    /// Asks for turns at a time in milliseconds.
+    private func turns(
+        _ perSecond: Int, since: Int64 = 1, _ amounts: [Int], goFirst: Bool = false, at time: Int64
+    ) async throws -> [Int] {
+        let clock = queue.sharedKeys.campaignRate("clock")
+        try queue.redis.run("SET", clock, "\(1_800_000_000_000 + time)")
+        return try await queue.limit(
+            "spring", perSecond, since: since, amounts, goFirst: goFirst, clock: .key(clock))
+    }
+
     @Test("schedule the jobs of a limited campaign one after the other, and start again for another limit")
     func turns() async throws {
-        func turns(_ perSecond: Int, since: Int64, _ amounts: Int...) async throws -> [Int] {
-            try await queue.limit("spring", perSecond, since: since, amounts)
-        }
-        let first = try await turns(100, since: 1, 1, 10, 5)
-        #expect(first == [0, 10, 110])
-        // The next turn is 160 ms after the first call, some of which have passed.
-        let second = try #require(try await turns(100, since: 1, 1).first)
-        #expect(second <= 160 && second > 0)
-        #expect(try await turns(1, since: 2, 1, 1) == [0, 1000])
+        #expect(try await turns(100, [1, 10, 5], at: 0) == [0, 10, 110])
+        #expect(try await turns(100, [1], at: 20) == [140])
+        #expect(try await turns(1, since: 2, [1, 1], at: 30) == [0, 1000])
         // A clock that was set back by an hour does not delay them.
-        let key = queue.sharedKeys.campaignRate("spring")
-        for field in ["next_us", "reserved_us"] {
-            let time = try #require(try queue.redis.run("HGET", key, field).text.flatMap { Int64($0) })
-            try queue.redis.run("HSET", key, field, "\(time + 3_600_000_000)")
-        }
-        let third = try #require(try await turns(1, since: 2, 1).first)
-        #expect(third <= 2000 && third > 0)
+        #expect(try await turns(1, since: 2, [1], at: -3_600_000) == [2000])
+    }
+
+    @Test("Jobs that come back for their turn are before new ones, and those that do not come back leave no gap.")
+    func unusedTurns() async throws {
+        let some = Array(repeating: 1, count: 1000)
+        #expect(try await turns(5, some, at: 0) == (0..<1000).map { $0 * 200 })
+        #expect(try await turns(5, [1], at: 200) == [199_800])
+        #expect(try await turns(5, [1, 1, 1], goFirst: true, at: 200) == [0, 200, 400])
+        #expect(try await turns(5, [1], goFirst: true, at: 390) == [0])
+        // The others were cancelled, or have expired.
+        #expect(try await turns(5, [1, 1, 1], at: 1300) == [0, 200, 400])
     }
 
     @Test("limit a campaign to one rate in all queues, which learn of the limit at different times")

@@ -47,12 +47,17 @@ package final class TestQueue {
         try await addInvalidTokensToSet(tokens, sharedKeys, on: client.topology)
     }
 
-    /// Returns the milliseconds until each job of a limited campaign can be sent.
-    package func limit(_ campaign: String, _ perSecond: Int, since: Int64, _ amounts: [Int]) async throws -> [Int] {
+    /// Asks for the turns of jobs of a limited campaign.
+    /// - Returns: for each job 0 if it has its turn, or the milliseconds after which it asks again.
+    package func limit(
+        _ campaign: String, _ perSecond: Int, since: Int64, _ amounts: [Int], goFirst: Bool = false,
+        clock: ClockSource = .server
+    ) async throws -> [Int] {
         try await withCheckedThrowingContinuation { continuation in
             client.eventLoop.execute { [client, sharedKeys] in
-                SharedRates(client: client, keys: sharedKeys).reserve(
-                    amounts, of: .campaign(campaign, perSecond: perSecond, since: since)
+                SharedRates(client: client, keys: sharedKeys, clock: clock).take(
+                    amounts.map { .init(notifications: $0, goesFirst: goFirst) },
+                    of: .campaign(campaign, perSecond: perSecond, since: since)
                 ) { continuation.resume(with: $0) }
             }
         }
@@ -245,12 +250,12 @@ package struct TestWorker: LoopBound {
     @discardableResult
     package func release(
         of configuration: ConfigurationDigest = ConfigurationDigest(routing: [], rules: []),
-        ending reservations: [Reservation] = [], endOf process: String? = nil
+        endOf process: String? = nil
     ) async throws -> Int {
         var all = 0
         while true {
             let released = try await call {
-                $0.release(of: configuration, ending: reservations, endOf: process, completion: $1)
+                $0.release(of: configuration, endOf: process, completion: $1)
             }
             all += released.released
             if released.left == 0 { return all }

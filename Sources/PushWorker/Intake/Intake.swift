@@ -86,17 +86,17 @@ final class Intake {
         }
         if job.fairPerSecond != nil || command != nil {
             // The rate of the key first: a job that waited for its turn within its campaign's has had this one.
-            let limits = [fairLimit(job, claimed), command.flatMap { campaignLimit($0, job, claimed) }].compactMap(
-                \.self)
-            if let limit = limits.first {
+            let questions = [fairTurn(of: job, claimed), command.flatMap { campaignTurn($0, of: job, claimed) }]
+                .compactMap(\.self)
+            if let question = questions.first {
                 let unsent = unsent(job, claimed, queue)
                 // A large job would exceed the rate at once.
-                let size = limits.reduce(Self.maximumTokens) { min($0, max($1.perSecond, Self.smallestPiece)) }
+                let size = questions.reduce(Self.maximumTokens) { min($0, max($1.limit.perSecond, Self.smallestPiece)) }
                 guard job.tokenCount <= size else {
                     ledger.record(.split(size: size), of: unsent)
                     return nil
                 }
-                return .turn(limit, of: unsent)
+                return .turn(question, of: unsent)
             }
         }
         do throws(Reason) {
@@ -132,30 +132,36 @@ final class Intake {
         }
     }
 
-    /// Returns the limit of a campaign within which a job needs a turn.
-    private func campaignLimit(
-        _ command: (JobCommands.Target, JobCommands.Command), _ job: Job, _ claimed: ClaimedJob
-    ) -> SharedRates.Limit? {
+    /// Returns the turn within its campaign's limit that a job needs.
+    private func campaignTurn(
+        _ command: (JobCommands.Target, JobCommands.Command), of job: Job, _ claimed: ClaimedJob
+    ) -> TurnQuestion? {
         let (target, command) = command
-        guard case .campaign(let name) = target, let perSecond = command.perSecond, !claimed.hasTurn,
-            !hasWaited(job, for: [.campaignLimited], since: command.limitedAt)
-        else { return nil }
-        return .campaign(name, perSecond: perSecond, since: command.limitedAt)
+        guard case .campaign(let name) = target, let perSecond = command.perSecond, !claimed.hasTurn else { return nil }
+        return question(
+            .campaign(name, perSecond: perSecond, since: command.limitedAt), job,
+            hasWaited: hasWaited(job, for: .campaignLimited, since: command.limitedAt))
     }
 
-    /// Returns the limit of a key within which a job needs a turn.
-    private func fairLimit(_ job: Job, _ claimed: ClaimedJob) -> SharedRates.Limit? {
+    /// Returns the turn within the rate of its key that a job needs.
+    private func fairTurn(of job: Job, _ claimed: ClaimedJob) -> TurnQuestion? {
         guard let key = job.fair, let perSecond = job.fairPerSecond, !claimed.hasFairTurn,
-            !hasWaited(job, for: [.fairLimited, .campaignLimited], since: 0)
+            !hasWaited(job, for: .campaignLimited)
         else { return nil }
-        return .fair(String(buffer: job.text(key)), perSecond: perSecond)
+        return question(
+            .fair(String(buffer: job.text(key)), perSecond: perSecond), job,
+            hasWaited: hasWaited(job, for: .fairLimited))
     }
 
-    /// True if a job was deferred until its turn within a rate, and the rate has not changed since.
-    private func hasWaited(_ job: Job, for reasons: [Reason.Own], since: Int64) -> Bool {
+    private func question(_ limit: SharedRates.Limit, _ job: Job, hasWaited: Bool) -> TurnQuestion {
+        TurnQuestion(limit: limit, turn: .init(notifications: job.tokenCount, goesFirst: hasWaited || job.isUrgent))
+    }
+
+    /// True if a job was deferred because of a rate, which has not changed since.
+    private func hasWaited(_ job: Job, for own: Reason.Own, since: Int64 = 0) -> Bool {
         guard let wait = job.envelope.deferral(in: job.body), let reason = wait.reason, let at = wait.at, at >= since
         else { return false }
-        return reasons.contains { Reason.Code(text: reason) == .own($0) }
+        return Reason.Code(text: reason) == .own(own)
     }
 
     /// Applies a queue's commands to all accepted jobs that have unsubmitted notifications.

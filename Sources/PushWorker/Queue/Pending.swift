@@ -9,7 +9,13 @@ indirect enum Prerequisite {
     /// It must be the only job with its id.
     case reservation(Reservation, of: UnsentJob)
     /// It needs a turn within a rate.
-    case turn(SharedRates.Limit, of: UnsentJob)
+    case turn(TurnQuestion, of: UnsentJob)
+}
+
+/// The question whether a job has its turn within a rate.
+struct TurnQuestion {
+    let limit: SharedRates.Limit
+    let turn: SharedRates.Turn
 }
 
 /// Jobs that wait for answers of one kind, in the order of their claims. No I/O.
@@ -66,7 +72,7 @@ final class WaitingJobs {
     private let link: QueueLink
     private let ledger: Ledger
     private var reservations = Pending<Reservation>()
-    private var turns = Pending<SharedRates.Limit>()
+    private var turns = Pending<TurnQuestion>()
     private let soon: SoonTask
     private let intake: Intake
     /// Called when all answers of a call were handled.
@@ -86,13 +92,6 @@ final class WaitingJobs {
     func forEachClaim(_ body: (ClaimID) -> Void) {
         for entry in reservations.entries { body(entry.job.claim) }
         for entry in turns.entries { body(entry.job.claim) }
-    }
-
-    /// Gives back the reservations of all jobs, which are released.
-    func giveBackReservations() {
-        for job in reservations.entries.map(\.job) + turns.entries.map(\.job) {
-            if let reservation = job.reservation { link.queue.giveBack(reservation, of: job.job) }
-        }
     }
 
     /// Discards all jobs, because their claims belong to other lanes now.
@@ -140,7 +139,7 @@ final class WaitingJobs {
         switch result {
         // In a drain the job is released with the lane's other claims.
         case .granted:
-            guard link.lane.isWorking else { return link.queue.giveBack(entry.question, of: job.job) }
+            guard link.lane.isWorking else { return }
             job.claimed.hasReservation = true
             append(intake.accept(job))
         case .duplicate: ledger.record(.duplicate, of: job)
@@ -154,16 +153,16 @@ final class WaitingJobs {
         var calls: [(limit: SharedRates.Limit, entries: [Int])] = []
         var places: [SharedRates.Limit: Int] = [:]
         for (index, entry) in batch.enumerated() {
-            if let place = places[entry.question] {
+            if let place = places[entry.question.limit] {
                 calls[place].entries.append(index)
             } else {
-                places[entry.question] = calls.count
-                calls.append((entry.question, [index]))
+                places[entry.question.limit] = calls.count
+                calls.append((entry.question.limit, [index]))
             }
         }
         let asked = AskedTurns(batch, calls: calls.count)
         for call in calls {
-            link.fleet.rates.reserve(call.entries.map { batch[$0].job.notifications }, of: call.limit) {
+            link.fleet.rates.take(call.entries.map { batch[$0].question.turn }, of: call.limit) {
                 [self, generation = link.queue.generation] result in
                 let waits = link.value(of: result, to: .turns, of: generation) { asked.isRefused = true }
                 for (entry, wait) in zip(call.entries, waits ?? []) { asked.waits[entry] = wait }
@@ -177,7 +176,7 @@ final class WaitingJobs {
         let areAnswered = asked.waits.map { $0 != nil }
         turns.recordAnswers(areAnswered)
         for (entry, wait) in zip(asked.entries, asked.waits) {
-            if let wait { turned(entry.job, entry.question, wait: wait) }
+            if let wait { turned(entry.job, entry.question.limit, wait: wait) }
         }
         if asked.isRefused {
             link.lane.afterRefusal { [self] in takeTurns() }
@@ -187,13 +186,10 @@ final class WaitingJobs {
         report()
     }
 
-    /// - Parameter wait: the milliseconds until the job may be sent.
+    /// - Parameter wait: 0 if the job may be sent now, or the milliseconds after which it asks again.
     private func turned(_ waiting: UnsentJob, _ limit: SharedRates.Limit, wait: Int) {
         // In a drain the job is released with the lane's other claims.
-        guard link.lane.isWorking else {
-            if let reservation = waiting.reservation { link.queue.giveBack(reservation, of: waiting.job) }
-            return
-        }
+        guard link.lane.isWorking else { return }
         var job = waiting
         let reason: Reason.Own
         switch limit {
@@ -207,15 +203,15 @@ final class WaitingJobs {
 
 /// The jobs for which turns are asked for together.
 private final class AskedTurns {
-    let entries: [Pending<SharedRates.Limit>.Entry]
-    /// The milliseconds until each job may be sent; `nil` without an answer.
+    let entries: [Pending<TurnQuestion>.Entry]
+    /// For each job 0 if it may be sent now, or the milliseconds after which it asks again; `nil` without an answer.
     var waits: [Int?]
     /// The number of unanswered calls.
     var unanswered: Int
     /// True if Redis has refused a call.
     var isRefused = false
 
-    init(_ entries: [Pending<SharedRates.Limit>.Entry], calls: Int) {
+    init(_ entries: [Pending<TurnQuestion>.Entry], calls: Int) {
         (self.entries, unanswered) = (entries, calls)
         waits = Array(repeating: nil, count: entries.count)
     }

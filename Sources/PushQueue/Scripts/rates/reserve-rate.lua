@@ -1,12 +1,9 @@
--- Reserves portions of a rate that all workers share: an app's, that of a limited campaign, or that of a `fair`.
+-- Reserves portions of an app's rate, which all workers share.
 --
--- KEYS  1 apps:<app>:rate, campaigns:<name>:rate or fair:<key>:rate
---                         HASH   `next_us` is the time up to which the rate is used up, us since 1970, `per_second` the
---                                rate of then, `reserved_us` the time of then, and `limited_at` its `since`
+-- KEYS  1 apps:<app>:rate HASH   `next_us` is the time up to which the rate is used up, us since 1970, `per_second` the
+--                                rate of then, and `reserved_us` the time of then
 -- ARGV  1 per second      notifications per second
---       2 since           the time of the limit's last change, ms: what was reserved for an earlier one does not count; 0 if it
---                         counts. Queues have the same limit from slightly different times
---       3 lifetime        the time for which the key is kept, ms; nothing is reserved further ahead
+--       2 lifetime        the time for which the key is kept, ms; nothing is reserved further ahead
 --       then any number of amounts: notifications that are sent together
 -- Reply { wait... }       ms from now until each amount can be sent
 --
@@ -14,8 +11,8 @@
 -- reserved in time is lost, except for the last tenth of a second. Run twice, the portions of the first run are wasted.
 
 local key = KEYS[1]
-local per_second, since, lifetime = unpack(ARGV, 1, 3)
-local FIRST_AMOUNT = 4
+local per_second, lifetime = unpack(ARGV, 1, 2)
+local FIRST_AMOUNT = 3
 local LATE_US = 100000
 
 local wrong = wrong_type({ [key] = 'hash' })
@@ -24,9 +21,8 @@ if wrong then
 end
 
 local now = now_us()
-local known = redis.call('HMGET', key, 'next_us', 'per_second', 'reserved_us', 'limited_at')
-local limited_at = tonumber(known[4] or 0) or 0
-local used = limited_at >= tonumber(since) and tonumber(known[1] or 0) or 0
+local known = redis.call('HMGET', key, 'next_us', 'per_second', 'reserved_us')
+local used = tonumber(known[1] or 0) or 0
 -- A clock that was set back must not delay anything.
 used = used - math.max(0, (tonumber(known[3] or 0) or 0) - now)
 local before = tonumber(known[2] or 0) or 0
@@ -45,6 +41,6 @@ for i = FIRST_AMOUNT, #ARGV do
 end
 write_when_full(key)
 redis.call('HSET', key, 'next_us', string.format('%.0f', start), 'per_second', per_second,
-    'reserved_us', string.format('%.0f', now), 'limited_at', string.format('%.0f', math.max(limited_at, since)))
+    'reserved_us', string.format('%.0f', now))
 redis.call('PEXPIRE', key, lifetime)
 return reply

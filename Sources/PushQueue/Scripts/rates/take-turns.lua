@@ -1,0 +1,72 @@
+-- Gives turns within a rate that all workers share, that of a limited campaign or of a `fair`, to jobs that can be sent now.
+--
+-- KEYS  1 campaigns:<name>:rate or fair:<key>:rate
+--                         HASH   `next_us` is the time up to which the rate is used up, us since 1970; `promised_us` the time
+--                                up to which jobs were told to come back, `late_us` that of those that came back in vain,
+--                                `asked_us` the time of the last call, and `limited_at` its `since`
+-- ARGV  1 per second      notifications per second
+--       2 since           the time of the limit's last change, ms: nothing counts from before it; 0 if it counts. Queues have the
+--                         same limit from slightly different times
+--       3 lifetime        the time for which the key is kept, ms
+--       then any number of (amount goes first): notifications that are sent together; `goes first` is 1 for an urgent job, and
+--                         for one that comes back at its time
+-- Reply { wait... }       for each amount 0 if it has its turn, or the ms after which its job asks again
+--
+-- Only a turn that is taken uses the rate: jobs that expire or are cancelled while they wait leave no gap. Jobs that come back
+-- are before new ones, so jobs get their turns about in the order in which they asked first. If those that were told to come
+-- back do not, new ones need not wait for them. Rate that is not used is lost, except for the last tenth of a second. Run
+-- twice, the turns of the first run are wasted.
+
+local key = KEYS[1]
+local per_second, since, lifetime = unpack(ARGV, 1, 3)
+local FIRST_AMOUNT = 4
+-- The time for which unused rate is kept, and by which a job that comes back may be early.
+local LATE_US, EARLY_US = 100000, 100000
+-- The time for which the rate is unused after which nobody waits for those that were told to come back.
+local IDLE_US = 500000
+
+local wrong = wrong_type({ [key] = 'hash' })
+if wrong then
+    return wrong
+end
+
+local now = now_us()
+local known = redis.call('HMGET', key, 'next_us', 'promised_us', 'late_us', 'asked_us', 'limited_at')
+local limited_at = math.max(0, bounded(known[5]))
+-- A clock that was set back must not delay anything.
+local back = math.max(0, bounded(known[4]) - now)
+local function time(text)
+    local value = limited_at >= tonumber(since) and bounded(text) or 0
+    value = value - back
+    return value <= now + lifetime * 1000 and value or 0
+end
+local next_us, promised, late = time(known[1]), time(known[2]), time(known[3])
+if next_us < now - IDLE_US then
+    promised, late = 0, 0
+end
+
+local reply = {}
+for i = FIRST_AMOUNT, #ARGV, 2 do
+    local length = ARGV[i] * 1000000 / per_second
+    local start = next_us > now - LATE_US and next_us or now
+    local goes_first = ARGV[i + 1] == '1'
+    local has_turn = goes_first and start <= now + EARLY_US
+        or not goes_first and start <= now and promised <= now and late <= now
+    local wait = 0
+    if has_turn then
+        next_us = start + length
+    elseif goes_first then
+        late = math.max(late, next_us, now)
+        wait, late = late - now, late + length
+    else
+        promised = math.max(promised, late, next_us, now)
+        wait, promised = promised - now, promised + length
+    end
+    reply[#reply + 1] = has_turn and 0 or math.max(1, math.min(math.ceil(wait / 1000), lifetime))
+end
+write_when_full(key)
+redis.call('HSET', key, 'next_us', string.format('%.0f', next_us), 'promised_us', string.format('%.0f', promised),
+    'late_us', string.format('%.0f', late), 'asked_us', string.format('%.0f', now),
+    'limited_at', string.format('%.0f', math.max(limited_at, since)))
+redis.call('PEXPIRE', key, lifetime)
+return reply
