@@ -15,7 +15,7 @@ protocol RateStore {
     typealias Completion<Value> = (Result<Value, QueueFailure>) -> Void
 
     func reserve(_ count: Int, of app: String, perSecond: Int, completion: @escaping Completion<Int64>)
-    func reserve(_ amounts: [Int], of limit: SharedRates.Limit, completion: @escaping Completion<[Int]>)
+    func take(_ turns: [SharedRates.Turn], of limit: SharedRates.Limit, completion: @escaping Completion<[Int]>)
 }
 
 /// The pauses of campaigns by their guards, in the audit log; see ``GuardAudit``.
@@ -187,7 +187,8 @@ final class Fleet {
     /// False while a look-up can find nothing.
     var mayFindTokens: Bool { invalidTokenCount != 0 || throttledTokenCount != 0 }
 
-    /// Looks up the tokens of jobs before they are sent. Those that APNs throttles are in ``throttles`` when it completes.
+    /// Looks up the tokens of jobs before they are sent. Those that APNs throttles are in ``throttles`` when it completes: both
+    /// sets are read first, which may be on different servers.
     /// - Parameters:
     ///   - now: Redis' time in milliseconds since 1970.
     ///   - completion: gets the invalid ones, in ascending order of their places.
@@ -195,17 +196,23 @@ final class Fleet {
         _ tokens: TokenList, now: @escaping () -> Int64,
         completion: @escaping (Result<[InvalidTokenSet.Found], QueueFailure>) -> Void
     ) {
-        if throttledTokenCount != 0 {
-            // On the same connection, so it is answered first.
+        var areThrottledKnown = throttledTokenCount == 0
+        var invalid: Result<[InvalidTokenSet.Found], QueueFailure>?
+        func complete() { if areThrottledKnown, let invalid { completion(invalid) } }
+        if !areThrottledKnown {
             store.throttledTokens.find(tokens) { [self] result in
                 refusals.record(.throttledTokens, result)
-                guard case .success(let found) = result else { return }
-                for (token, until) in found { throttles.recordReport(token, until: until, now: now()) }
+                if case .success(let found) = result {
+                    for (token, until) in found { throttles.recordReport(token, until: until, now: now()) }
+                }
+                areThrottledKnown = true
+                complete()
             }
         }
         store.invalidTokens.find(tokens) { [self] result in
             refusals.record(.lookUps, result)
-            completion(result)
+            invalid = result
+            complete()
         }
     }
 

@@ -28,9 +28,9 @@ final class Ledger {
     /// The time after which the end of a notification is written, even if others of its job have not ended. A crash
     /// forgets no older ones.
     var longestUnwritten = TimeAmount.milliseconds(900)
-    /// Jobs of which some notifications have ended and others have not, with the times of the first unwritten ends, the
-    /// oldest first. Most of them have been settled since.
-    private var unwritten = CircularBuffer<(job: JobID, tally: JobTally, since: NIODeadline)>()
+    /// By queue, jobs of which some notifications have ended and others have not, with the times of the first unwritten ends,
+    /// the oldest first. Most of them have been settled since.
+    private var unwritten: [CircularBuffer<(job: JobID, tally: JobTally, since: NIODeadline)>]
     /// True if the unwritten results of a job have reached ``Outbox/resultBytes``.
     private var hasManyResults = false
     private var log: NotificationLog
@@ -40,6 +40,7 @@ final class Ledger {
     init(_ lane: LaneContext, queues: [QueueContext]) {
         self.lane = lane
         self.queues = queues
+        unwritten = Array(repeating: CircularBuffer(), count: queues.count)
         log = NotificationLog(lane)
         let kept = queues.map(\.limits.results)
         resultsKept = kept.contains(.all) ? .all : kept.contains(.failures) ? .failures : .off
@@ -210,7 +211,7 @@ final class Ledger {
             lane.metrics.lostClaims += 1
             return
         }
-        guard !lane.jobs[id].isAbandoned else { return giveBackReservation(of: id, queue) }
+        guard !lane.jobs[id].isAbandoned else { return }
         guard lane.jobs[id].tally == nil else {
             guard let ended = ended(id) else { return }
             return outboxes[queue.id.index].settle(ended)
@@ -221,14 +222,6 @@ final class Ledger {
         }
         outboxes[queue.id.index].settleDelivered(
             lane.jobs[id].claim, campaign: lane.jobs[id].job?.campaignName, latency: latency(of: id))
-    }
-
-    /// Gives back the reservation of a job that is released.
-    private func giveBackReservation(of id: JobID, _ queue: QueueContext) {
-        guard let job = lane.jobs[id].job,
-            let reservation = queue.reservation(of: job, claim: lane.jobs[id].claim)
-        else { return }
-        queue.giveBack(reservation, of: job)
     }
 
     /// Returns the time from enqueueing until now, in milliseconds; `nil` if it must not be measured.
@@ -242,7 +235,7 @@ final class Ledger {
         if tally.results.count > 0, tally.results.size >= Outbox.resultBytes { hasManyResults = true }
         guard !tally.isWatched else { return }
         tally.isWatched = true
-        unwritten.append((id, tally, lane.now))
+        unwritten[lane.jobs[id].queue.index].append((id, tally, lane.now))
     }
 
     /// Returns the jobs with so many unwritten results that Redis would be busy for long if they were written together
@@ -250,7 +243,7 @@ final class Ledger {
     func jobsWithManyResults() -> [JobID] {
         guard hasManyResults else { return [] }
         hasManyResults = false
-        return unwritten.filter { next in
+        return unwritten.joined().filter { next in
             lane.jobs[next.job].tally === next.tally && next.tally.results.size >= Outbox.resultBytes
                 && outboxes[lane.jobs[next.job].queue.index].canSettlePart
         }.map(\.job)
@@ -258,15 +251,14 @@ final class Ledger {
 
     /// Returns the jobs of which some notifications ended so long ago that they must be written now.
     func overdueJobs() -> [JobID] {
-        guard let first = unwritten.first, lane.now - first.since >= longestUnwritten else { return [] }
         var jobs: [JobID] = []
-        while let next = unwritten.first, lane.now - next.since >= longestUnwritten {
-            // The entry may be another job's by now.
-            if lane.jobs[next.job].tally === next.tally {
-                guard outboxes[lane.jobs[next.job].queue.index].canSettlePart else { break }
-                jobs.append(next.job)
+        // The server of one queue keeps no other queue's answers.
+        for queue in unwritten.indices where outboxes[queue].canSettlePart {
+            while let next = unwritten[queue].first, lane.now - next.since >= longestUnwritten {
+                unwritten[queue].removeFirst()
+                // The entry may be another job's by now.
+                if lane.jobs[next.job].tally === next.tally { jobs.append(next.job) }
             }
-            unwritten.removeFirst()
         }
         return jobs
     }

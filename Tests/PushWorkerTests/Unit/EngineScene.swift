@@ -585,12 +585,11 @@ final class FakeQueue: QueueStore {
     }
 
     func release(
-        of configuration: ConfigurationDigest, ending reservations: [Reservation], endOf process: String?,
+        of configuration: ConfigurationDigest, endOf process: String?,
         completion: @escaping Completion<QueueConnection.Released>
     ) {
         reply(completion) { [self] in
             released = true
-            for reservation in reservations { free(String(buffer: reservation.id), String(buffer: reservation.origin)) }
             let count = held.count
             jobs += held.values
             held = [:]
@@ -656,6 +655,7 @@ final class FakeFleet: AppPauseStore, RateStore, GuardAuditStore, ProviderTokenS
     var turns: [Int] = []
     /// The limits of which turns were asked for.
     private(set) var limits: [SharedRates.Limit] = []
+    private(set) var lastAsked: [SharedRates.Turn] = []
     private(set) var recordedCampaigns: [StoppedCampaign] = []
     /// The fleet's provider token; without one, it accepts the token that a lane offers.
     var providerToken: String?
@@ -681,10 +681,11 @@ final class FakeFleet: AppPauseStore, RateStore, GuardAuditStore, ProviderTokenS
         later(completion) { [self] in rateWait }
     }
 
-    func reserve(_ amounts: [Int], of limit: SharedRates.Limit, completion: @escaping Completion<[Int]>) {
+    func take(_ asked: [SharedRates.Turn], of limit: SharedRates.Limit, completion: @escaping Completion<[Int]>) {
         likeQueues(completion) { [self] in
             limits.append(limit)
-            return amounts.map { _ in turns.isEmpty ? 0 : turns.removeFirst() }
+            lastAsked = asked
+            return asked.map { _ in turns.isEmpty ? 0 : turns.removeFirst() }
         }
     }
 
@@ -750,6 +751,7 @@ final class FakeThrottledTokens: ThrottledTokenStore {
     /// The times until which tokens must not be sent to.
     var ends: [String: Int64] = [:]
     private(set) var lookUps = 0
+    var lookUpTime = TimeAmount.milliseconds(1)
 
     init(_ fleet: FakeFleet) { self.fleet = fleet }
 
@@ -763,7 +765,7 @@ final class FakeThrottledTokens: ThrottledTokenStore {
 
     func find(_ tokens: TokenList, completion: @escaping Completion<[(token: ByteBuffer, until: Int64)]>) {
         lookUps += 1
-        fleet.later(completion) { [self] in
+        fleet.later(completion, in: lookUpTime) { [self] in
             tokens.asked.compactMap { token in
                 ends[String(buffer: token)].map { (token, $0) }
             }

@@ -210,6 +210,25 @@ struct FanOutTests {
         #expect(sizes.allSatisfy { $0 <= Self.maximumResults }, "\(sizes)")
     }
 
+    @Test("The server of one queue keeps no answers of other queues' jobs.")
+    func otherServer() throws {
+        let other = QueueConfiguration(keys: try QueueKeys(queue: "other"))
+        let scene = try EngineScene { $0.queues.append(other) }
+        scene.push(EngineScene.fanOut(["aa", "bb"]))
+        scene.stores.queues[1].jobs = [EngineScene.fanOut(["cc", "dd"])]
+        scene.lane.wake(QueueID(index: 1))
+        scene.run(.milliseconds(20))
+        #expect(scene.transport.submitted.count == 4)
+        scene.queue.isReady = false
+        scene.transport.answer(EngineScene.delivered, at: 0)
+        scene.transport.answer(EngineScene.delivered, at: 1)
+        scene.run(.milliseconds(1100))
+        #expect(scene.stores.queues[1].stats == ["delivered": 1])
+        scene.queue.isReady = true
+        scene.run(.milliseconds(200))
+        #expect(scene.queue.stats == ["delivered": 1])
+    }
+
     @Test("A lane that lost its lease writes no more parts")
     func lostLease() throws {
         scene.push(EngineScene.fanOut(Self.tokens))
