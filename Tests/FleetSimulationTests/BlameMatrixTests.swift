@@ -50,7 +50,8 @@ struct BlameMatrixTests {
         #expect(found.count == all)
     }
 
-    @Test("Good ones are submitted in time, and bad ones end as documented.", arguments: pairs + extremes)
+    @Test(
+        "Good ones are submitted in time, and bad ones end as documented.", arguments: pairs + extremes + [.saturated])
     func beside(_ plan: BlamePlan) throws {
         let mistakes = try FleetSimulation.mistakes(plan, on: try SimulatedServer())
         #expect(mistakes == [])
@@ -58,10 +59,23 @@ struct BlameMatrixTests {
 
     @Test(
         "An outage costs few requests, makes no dead letter, and ends soon.",
-        arguments: [.serviceUnavailable, .noReason, .silence, .badDeviceToken, .invalidProviderToken]
-            as [BlamePlan.Fault])
-    func outages(_ fault: BlamePlan.Fault) throws {
-        let mistakes = try FleetSimulation.mistakes(.outage(fault), on: try SimulatedServer())
+        arguments: [.serviceUnavailable, .noReason, .silence, .badDeviceToken, .invalidProviderToken].map {
+            BlamePlan.outage($0)
+        } + [
+            .partialOutage(.serviceUnavailable, accepted: 1), .partialOutage(.silence, accepted: 1),
+            .restart(.serviceUnavailable), .restart(.silence), .restart(.invalidProviderToken),
+            .outageInBatch(.serviceUnavailable, of: .badDeviceToken), .outageInBatch(.silence, of: .badDeviceToken),
+        ])
+    func outages(_ plan: BlamePlan) throws {
+        let mistakes = try FleetSimulation.mistakes(plan, on: try SimulatedServer())
+        #expect(mistakes == [])
+    }
+
+    @Test(
+        "A proxy that refuses all of one worker slows no other.",
+        arguments: [.invalidProviderToken, .forbidden, .noReason, .badGateway] as [BlamePlan.Fault])
+    func proxies(_ fault: BlamePlan.Fault) throws {
+        let mistakes = try FleetSimulation.mistakes(.proxy(fault), on: try SimulatedServer())
         #expect(mistakes == [])
     }
 }

@@ -99,6 +99,14 @@ struct BlamePlan: CustomStringConvertible, Sendable {
     var fleet: Fleet
     /// The end of all notifications for some time, from its beginning to its end in milliseconds.
     var outage: (fault: Fault, times: Range<Int64>)?
+    /// The percentage of notifications that are accepted all the same in the outage.
+    var acceptedInOutage = 0.0
+    /// True if no good notification comes from the outage's beginning on, except at its end.
+    var isQuietInOutage = false
+    /// The time at which all workers die and others start.
+    var restart: Int64?
+    /// True if the fault is that of the way of the first worker to APNs, which answers everything with it.
+    var isWorkerRefused = false
     /// The length of the run, in milliseconds.
     var length: Int64 = 20_000
     /// The maximum number of requests in flight of a lane.
@@ -107,6 +115,8 @@ struct BlamePlan: CustomStringConvertible, Sendable {
     var description: String {
         "\(fault) \(bad)\(hasCampaign ? " of a campaign" : "") beside \(good), \(fleet)"
             + (outage.map { ", \($0.fault) for all" } ?? "")
+            + (acceptedInOutage > 0 ? " but \(acceptedInOutage) %" : "") + (isQuietInOutage ? ", only retries" : "")
+            + (restart == nil ? "" : ", restart") + (isWorkerRefused ? ", for one worker" : "")
     }
 
     init(
@@ -126,16 +136,50 @@ struct BlamePlan: CustomStringConvertible, Sendable {
         plan.outage = (fault, 10_000..<70_000)
         return plan
     }
+
+    /// So many retries that all streams are in use.
+    static let saturated = BlamePlan(.serviceUnavailable, .thirtyPerSecond, length: 60_000, streams: 6)
+
+    /// An outage in which some are accepted.
+    static func partialOutage(_ fault: Fault, accepted percentage: Double, good: Good = .eightPerSecond) -> BlamePlan {
+        var plan = outage(fault, good: good)
+        plan.acceptedInOutage = percentage
+        return plan
+    }
+
+    /// An outage in which new workers find nothing but retries.
+    static func restart(_ fault: Fault) -> BlamePlan {
+        var plan = outage(fault)
+        (plan.restart, plan.isQuietInOutage) = (30_000, true)
+        plan.outage?.times = 5000..<70_000
+        return plan
+    }
+
+    /// An outage in the middle of a batch of bad notifications.
+    static func outageInBatch(_ fault: Fault, of bad: Fault) -> BlamePlan {
+        var plan = BlamePlan(bad, .thousand, hasCampaign: true, length: 100_000, streams: 40)
+        plan.outage = (fault, 2300..<62_300)
+        return plan
+    }
+
+    /// A proxy that refuses all of one worker.
+    static func proxy(_ fault: Fault) -> BlamePlan {
+        var plan = BlamePlan(fault, .once, .workers, length: 60_000)
+        plan.isWorkerRefused = true
+        return plan
+    }
 }
 
 extension BlamePlan {
     /// The milliseconds within which a good notification must be submitted; `nil` where it can't be told from bad ones,
     /// because nearly all of its group is bad.
     var limit: Int64? {
+        // Those that the refused worker claims are tried again.
+        guard !isWorkerRefused else { return 10_000 }
         guard !hasCampaign else { return 1000 }
         return switch (bad, good) {
-        // A job whose requests are never answered may hold all streams until their deadline.
-        case (.tenThousandTokens, _) where fault == .silence: nil
+        // Once such a job is refused as a whole, it is nearly all that the endpoint hears.
+        case (.tenThousandTokens, .perMinute): 10_000
         case (.once, _), (.fivePercent, _), (.tenThousandTokens, _), (_, .thousandPerSecond): 1000
         case (.thousand, .eightPerSecond): 10_000
         case (.eachSecond, .eightPerSecond), (.thirtyPerSecond, .eightPerSecond): 1000
@@ -183,15 +227,22 @@ extension BlameRun {
             !times.contains($0.at) && !(times.upperBound..<times.upperBound + 10_000).contains($0.at)
         }
         let late = measured.filter { $0.delay > slow ?? .max }
-        if !late.isEmpty {
+        // By chance it claims some of them again and again.
+        if late.count > (plan.isWorkerRefused ? goodCount / 25 : 0) {
             found.append("\(late.count) of \(goodCount) are late, by at most \(late.map(\.delay).max() ?? 0) ms")
         }
         if slow == 1000, waiting.count > 1 + goodCount / 50 { found.append("\(waiting.count) of \(goodCount) wait") }
-        if notReady > 0, !isOutage { found.append("it was not ready \(notReady) times") }
+        if notReady > 0, !isOutage, !plan.isWorkerRefused { found.append("it was not ready \(notReady) times") }
         let ended = ["dead", "invalid_token", "expired"].filter { counts[$0] ?? 0 > 0 }
         // The last answers before an outage vouch for some tokens.
         let vouched = plan.fault == .badDeviceToken && counts["invalid_token"] ?? 0 <= 16 * plan.fleet.lanes.count
-        let wrong = Set(ended).subtracting(!isOutage ? plan.ends : vouched ? ["invalid_token"] : [])
+        // The bad ones of a batch end as they would without an outage.
+        let isInBatch = isOutage && plan.outage?.fault != plan.fault
+        let otherDead = (counts["dead"] ?? 0) - (counts["dead:BadDeviceToken"] ?? 0)
+        if isInBatch, otherDead > 0 { found.append("the outage made \(otherDead) dead letters: \(counts)") }
+        let allowed =
+            plan.isWorkerRefused ? [] : !isOutage || isInBatch ? plan.ends : vouched ? ["invalid_token"] : []
+        let wrong = Set(ended).subtracting(allowed)
         if !wrong.isEmpty { found.append("ended as \(wrong): \(counts)") }
         if plan.hasCampaign, (counts["invalid_token"] ?? 0) > 16 * plan.fleet.lanes.count, plan.fault == .badDeviceToken
         {
@@ -200,7 +251,7 @@ extension BlameRun {
         if plan.isCulpritNamed, !records.contains(where: { $0.name == "bad" && $0.state == .slow }) {
             found.append("the campaign is not named")
         }
-        if plan.bad == .once, !isOutage, plan.endsSoon, plan.length >= 60_000, ended.isEmpty {
+        if plan.bad == .once, !isOutage, !plan.isWorkerRefused, plan.endsSoon, plan.length >= 60_000, ended.isEmpty {
             found.append("the bad one does not end")
         }
         if isOutage {
@@ -262,9 +313,12 @@ final class BlameRun {
             pushGood()
             observe()
         }
+        if let restart = plan.restart {
+            simulation.time.schedule(at: start + .milliseconds(restart)) { [self] in simulation.restartAll() }
+        }
         simulation.time.schedule(at: start + .seconds(2)) { [self] in
             switch plan.bad {
-            case .once: if plan.outage == nil { push(isBad: true) }
+            case .once: if plan.outage == nil, !plan.isWorkerRefused { push(isBad: true) }
             case .thousand: for _ in 0..<1000 { push(isBad: true) }
             case .tenThousandTokens: push(isBad: true, tokens: 10_000)
             case .eachSecond: pushBad(perSecond: 1)
@@ -293,6 +347,7 @@ final class BlameRun {
         simulation.time.schedule(in: interval(plan.good.perSecond)) { [self] in
             guard !isDone else { return }
             pushGood()
+            if plan.isQuietInOutage, plan.outage?.times.contains(elapsed) == true { return }
             push(isBad: plan.bad == .fivePercent && elapsed > 2000 && random.chance(5))
         }
     }
@@ -321,15 +376,20 @@ final class BlameRun {
 
     // MARK: APNs
 
-    func submitted(_ job: Int) {
+    func submitted(_ job: Int, by worker: SimulatedWorker?) {
         requests.append(elapsed)
+        // Where one way is refused, a notification must take another one.
+        if plan.isWorkerRefused, fault(ofJob: job, by: worker) != nil { return }
         guard let at = waiting.removeValue(forKey: job) else { return }
         delays.append(((at - start).nanoseconds / 1_000_000, (simulation.time.now - at).nanoseconds / 1_000_000))
     }
 
     /// Returns how a request for a job ends; `nil` if APNs accepts it.
-    func fault(ofJob job: Int) -> BlamePlan.Fault? {
-        if let outage = plan.outage, outage.times.contains(elapsed) { return outage.fault }
+    func fault(ofJob job: Int, by worker: SimulatedWorker?) -> BlamePlan.Fault? {
+        if let outage = plan.outage, outage.times.contains(elapsed), !random.chance(plan.acceptedInOutage) {
+            return outage.fault
+        }
+        if plan.isWorkerRefused { return worker === simulation.workers.first ? plan.fault : nil }
         return bad.contains(job) ? plan.fault : nil
     }
 

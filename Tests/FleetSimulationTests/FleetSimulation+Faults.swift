@@ -24,7 +24,14 @@ extension FleetSimulation {
         worker.loop.crash()
         redis.stopWaits(of: worker)
         auditSoon()
-        time.schedule(in: random.delay(200...3000)) { [self] in startWorker(lanes: random.pick(1...2)) }
+        time.schedule(in: random.delay(200...3000)) { [self] in
+            startWorker(lanes: blame == nil ? random.pick(1...2) : 1)
+        }
+    }
+
+    /// Ends all workers without warning, and starts as many others.
+    func restartAll() {
+        for worker in workers { end(worker) }
     }
 
     func resume(_ worker: SimulatedWorker) { if worker.loop.state == .stopped { time.resume(worker.loop) } }

@@ -99,6 +99,8 @@ final class FleetSimulation: @unchecked Sendable {
     private(set) var hasFaults = true
     private var isAuditDue = false
     var fleet = Fleet()
+    /// The scopes of all lanes, if a mutation shares them.
+    let sharedScopes: ScopeRegister?
     /// The run of a plan, if the options have one.
     private(set) var blame: BlameRun?
     private(set) var summary = ""
@@ -122,6 +124,7 @@ final class FleetSimulation: @unchecked Sendable {
         self.seed = seed
         self.options = options
         random = SimulatedRandom(seed: seed)
+        sharedScopes = options.mutation == .sharesScopes ? ScopeRegister() : nil
         latency = options.plan == nil ? 0...[2, 10, 60][random.pick(0...2)] : 0...2
         parts = (try SimulatedRedis(server, in: self), try SimulatedAPNS(self))
         try leaveProviderToken()

@@ -125,7 +125,7 @@ extension Mutation {
         switch self {
         case .constantStamp: 108
         case .reclaimIgnoresLease: 100
-        case .trustsOldFilters: 27
+        case .trustsOldFilters: 26
         case .claimsAnySize, .enforcesDeadlinesLate: 9
         case .claimGivesNumbersAgain, .countsMinutesAgain, .grantsRateEarly: 6
         case .confirmsFailedSettlements, .settlesOnlyWholeJobs, .skipsRecovery: 5

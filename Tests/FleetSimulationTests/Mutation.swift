@@ -88,6 +88,12 @@ enum Mutation: String, CaseIterable, Sendable {
     case concludesFromFew
     /// The probes of a slow scope have no pauses between them.
     case probesWithoutPauses
+    /// A slow scope sends no probe for an hour.
+    case probesTooLate
+    /// Jobs that failed take turns with those that have not.
+    case failedTakeTurns
+    /// All lanes of all workers have one judge.
+    case sharesScopes
     /// A failure of a notification that has failed before counts like a fresh one.
     case retriesAreWitnesses
     /// The scopes of campaigns are unknown.
@@ -102,7 +108,9 @@ enum Mutation: String, CaseIterable, Sendable {
         switch self {
         case .slowedByHalf: BlamePlan(.serviceUnavailable, .thirtyPerSecond)
         case .concludesFromFew: BlamePlan(.invalidProviderToken, .thirtyPerSecond)
-        case .probesWithoutPauses: .outage(.serviceUnavailable)
+        case .probesWithoutPauses, .probesTooLate: .outage(.serviceUnavailable)
+        case .failedTakeTurns: .saturated
+        case .sharesScopes: .proxy(.invalidProviderToken)
         case .retriesAreWitnesses: BlamePlan(.serviceUnavailable, .thousand, length: 60_000)
         case .hidesCampaigns: BlamePlan(.invalidProviderToken, .thousand, hasCampaign: true, streams: 20)
         case .everyFailureSpends: BlamePlan(.serviceUnavailable, .once, length: 60_000)
@@ -121,6 +129,10 @@ enum Mutation: String, CaseIterable, Sendable {
             for kind in scopes.rules.indices {
                 (scopes.rules[kind].first, scopes.rules[kind].longest) = (1, 1)
             }
+        case .probesTooLate:
+            for kind in scopes.rules.indices {
+                (scopes.rules[kind].first, scopes.rules[kind].longest) = (3_600_000, 3_600_000)
+            }
         default: break
         }
     }
@@ -128,7 +140,7 @@ enum Mutation: String, CaseIterable, Sendable {
     /// Changes a job that a lane has claimed.
     func change(_ body: ByteBuffer) -> ByteBuffer {
         switch self {
-        case .retriesAreWitnesses: body.replacing(#""error":{"#, by: #""other":{"#)
+        case .retriesAreWitnesses, .failedTakeTurns: body.replacing(#""error":{"#, by: #""other":{"#)
         case .hidesCampaigns: body.replacing(#","campaign":"bad""#, by: "")
         default: body
         }
@@ -186,11 +198,12 @@ enum Mutation: String, CaseIterable, Sendable {
                 "local attempt = (members.attempt or 1) + (spends and 1 or 0)",
                 "spends = false local attempt = members.attempt or 1"
             )
-        case .slowedByHalf, .concludesFromFew, .probesWithoutPauses, .retriesAreWitnesses, .hidesCampaigns:
+        case .slowedByHalf, .concludesFromFew, .probesWithoutPauses, .probesTooLate, .sharesScopes,
+            .failedTakeTurns, .retriesAreWitnesses,
+            .hidesCampaigns:
             nil
         case .settlesBeforeMarkingInvalid, .dropsResentSettlements, .skipsRecovery, .confirmsFailedSettlements,
             .confirmsRefusedSettlements, .goesByOwnClock, .forgetsThrottles, .hidesThrottles,
-
             .sendsUnsignedTokens, .ignoresFleetToken, .recoversOthersClaims, .reclaimsAtOnce, .settlesOnlyWholeJobs,
             .enforcesDeadlinesLate:
             nil

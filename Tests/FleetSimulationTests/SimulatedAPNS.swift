@@ -104,7 +104,7 @@ final class SimulatedTransport: Transport {
     /// Ends a request as a plan says.
     private func end(_ request: Request, _ blame: BlameRun) {
         guard request.isOpen, let job = simulation.ledger.job(ofNotification: request.notification) else { return }
-        switch blame.fault(ofJob: job.number) {
+        switch blame.fault(ofJob: job.number, by: lane.worker) {
         case nil: complete(request, .response(Response(status: 200)))
         case .silence: break
         case .cut:
@@ -287,7 +287,7 @@ final class SimulatedAPNS {
             "\(lane.name) sends the notification \(number - job.first) of the job \(job.number) for \(Self.apps[app])")
         lane.checks.submit(number, of: job, to: token, app: Self.apps[app])
         simulation.answerChecks.submitted(number, by: lane)
-        simulation.blame?.submitted(job.number)
+        simulation.blame?.submitted(job.number, by: lane.worker)
         checkFlight(number, job, lane)
         if let mistake = ledger.checkID(id.map { "\($0)" }, of: number), !simulation.redis.hasRolledBack {
             simulation.fail(mistake)

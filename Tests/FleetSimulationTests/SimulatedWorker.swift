@@ -45,7 +45,8 @@ final class SimulatedWorker {
                 configuration: configuration, index: index, eventLoop: loop,
                 logger: Logger(label: "simulation") { _ in SwiftLogNoOpLogHandler() }, issues: issues,
                 metrics: LaneMetrics(apps: apps.count, queues: configuration.queues.count, measuresTimes: false),
-                tokenFilters: tokenFilters, generator: SeededGenerator(seed: seeds.next()),
+                tokenFilters: tokenFilters, scopes: simulation.sharedScopes ?? ScopeRegister(),
+                generator: SeededGenerator(seed: seeds.next()),
                 wallClock: { [loop] in 1_800_000_000 + lead + Int64(loop.now.uptimeNanoseconds / 1_000_000_000) })
             simulation.options.mutation?.change(context.scopes.scopes)
             lanes.append(SimulatedLane(context, of: count, self, seed: seeds.next(), in: simulation))
@@ -338,9 +339,9 @@ private final class SimulatedQueueStore: QueueStore {
     }
 
     func release(
-        of configuration: ConfigurationDigest, ending reservations: [Reservation], endOf process: String?,
+        of configuration: ConfigurationDigest, endOf process: String?,
         completion: @escaping Completion<QueueConnection.Released>
-    ) { store.release(of: configuration, ending: reservations, endOf: process, completion: completion) }
+    ) { store.release(of: configuration, endOf: process, completion: completion) }
 
     func claims(completion: @escaping Completion<[ClaimID]>) {
         if mutation == .skipsRecovery { return completion(.success([])) }

@@ -118,6 +118,7 @@ extension WorkerReport {
         ScopeRecord(
             scope.scope, shown(scope.name), scope.state, app: scope.app.map(shown), reason: shown(scope.reason),
             detail: scope.detail.map(shown), status: scope.status.map { count($0) }, failures: count(scope.failures),
+            notifications: count(scope.notifications),
             since: Int64(count(Int(scope.since))), jobs: scope.jobs.prefix(ScopeRecord.maximumJobs).map(shown),
             othersDelivered: count(scope.othersDelivered))
     }

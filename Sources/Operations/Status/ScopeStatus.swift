@@ -15,6 +15,8 @@ package struct ScopeStatus: Encodable, Sendable, Equatable {
     package var status: Int?
     /// The number of failures since ``since``, the time of the first, in milliseconds since 1970.
     package var failures: Int
+    /// The number of notifications that failed or were accepted since then; 0 if it is unknown.
+    package var notifications: Int
     package var since: Int64
     /// The IDs of some jobs that failed.
     package var jobs: [String]
@@ -52,7 +54,10 @@ package struct ScopeStatus: Encodable, Sendable, Equatable {
                 scope: identity.scope, name: identity.name,
                 state: records.contains { $0.state == .slow } ? .slow : .suspected, apps: apps.sorted(),
                 reason: identity.reason, detail: last?.detail, status: last?.status,
-                failures: records.reduce(0) { $0 + $1.failures }, since: records.map(\.since).min() ?? 0,
+                failures: records.reduce(0) { $0 + $1.failures },
+                notifications: records.allSatisfy { $0.notifications > 0 }
+                    ? records.reduce(0) { $0 + $1.notifications } : 0,
+                since: records.map(\.since).min() ?? 0,
                 jobs: Array(Set(records.flatMap(\.jobs)).sorted().prefix(ScopeRecord.maximumJobs)),
                 othersDelivered: records.reduce(0) { $0 + $1.othersDelivered }, lanes: all.count,
                 lanesTotal: reports.count { report in
@@ -83,7 +88,7 @@ extension ScopeStatus {
         }
     }
 
-    /// The problem, such as `campaign spring: 500 tokens are of another environment (BadDeviceToken); 1,240 others of the app
+    /// The problem, such as `campaign spring: 500 of 500 tokens are of another environment (BadDeviceToken); 1,240 others of the app
     /// were delivered in that time`.
     var message: String {
         "\(scope.rawValue) \(name): \(failure)\(others)\(place)"
@@ -93,11 +98,17 @@ extension ScopeStatus {
         // Requests that wait have not failed yet.
         guard failures > 0 else { return "requests wait for long, and nothing is answered" }
         let areOne = failures == 1
+        let count = notifications >= failures ? "\(Words.number(failures)) of " : ""
+        let all = max(failures, notifications)
         if let ofTokens = Self.ofTokens[reason] {
-            return "\(Words.count(failures, "token")) \(areOne ? "is" : "are") \(ofTokens) (\(reason))"
+            return
+                "\(count)\(Words.count(count.isEmpty ? failures : all, "token")) \(areOne ? "is" : "are") \(ofTokens) (\(reason))"
         }
         // A job has one notification for each device.
-        let things = Words.count(failures, jobs.count == failures && scope != .job ? "job" : "notification")
+        let things =
+            count
+            + Words.count(
+                count.isEmpty ? failures : all, jobs.count == failures && scope != .job ? "job" : "notification")
         let examples =
             scope == .job || jobs.isEmpty
             ? "" : " (\(jobs.joined(separator: ", "))\(failures > jobs.count ? ", …" : ""))"

@@ -32,6 +32,8 @@ package struct ScopeRecord: Codable, Sendable, Equatable {
     package var status: Int?
     /// The number of failures since ``since``.
     package var failures: Int
+    /// The number of notifications that failed or were accepted since then; 0 if it is unknown.
+    package var notifications: Int
     /// The time of the first of these failures, in milliseconds since 1970 by Redis' clock.
     package var since: Int64
     /// The IDs of some jobs that failed, at most ``maximumJobs``.
@@ -41,7 +43,8 @@ package struct ScopeRecord: Codable, Sendable, Equatable {
 
     package init(
         _ scope: Scope, _ name: String, _ state: State, app: String? = nil, reason: String, detail: String? = nil,
-        status: Int? = nil, failures: Int, since: Int64, jobs: [String] = [], othersDelivered: Int = 0
+        status: Int? = nil, failures: Int, notifications: Int = 0, since: Int64, jobs: [String] = [],
+        othersDelivered: Int = 0
     ) {
         self.scope = scope
         self.name = name
@@ -51,13 +54,14 @@ package struct ScopeRecord: Codable, Sendable, Equatable {
         self.detail = detail
         self.status = status
         self.failures = failures
+        self.notifications = notifications
         self.since = since
         self.jobs = jobs
         self.othersDelivered = othersDelivered
     }
 
     package enum CodingKeys: String, CodingKey {
-        case scope, name, state, app, reason, detail, status, failures, since, jobs
+        case scope, name, state, app, reason, detail, status, failures, notifications, since, jobs
         case othersDelivered = "others_delivered"
     }
 }

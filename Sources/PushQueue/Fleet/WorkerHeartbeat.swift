@@ -104,7 +104,7 @@ extension ByteBuffer {
             writeShort(text)
         }
         if let status = scope.status { writeString(",\"status\":\(status)") }
-        writeString(",\"failures\":\(scope.failures),\"since\":\(scope.since)")
+        writeString(",\"failures\":\(scope.failures),\"notifications\":\(scope.notifications),\"since\":\(scope.since)")
         writeString(",\"others_delivered\":\(scope.othersDelivered),\"jobs\":[")
         for (index, job) in scope.jobs.prefix(ScopeRecord.maximumJobs).enumerated() {
             if index > 0 { writeString(",") }

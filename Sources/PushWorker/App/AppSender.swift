@@ -182,9 +182,29 @@ final class AppSender: GatewayDelegate {
         // Notifications that are sent apart from the rest hold it up only if they are many.
         let isolated = max(0, line.isolatedCount - Self.manyIsolated)
         var free = max(0, streams + ahead - line.unsubmitted - line.resendCount - isolated)
+        if free == 0 { free = capacityBesideMany }
         // As many as the rate allows in half a second; the rest stays in the queue.
         if let budget = rate.budget { free = min(free, max(0, max(1, budget.perSecond / 2) - line.unsubmitted)) }
         return isSlow ? min(free, max(0, Self.candidates - line.unsubmitted)) : free
+    }
+
+    /// The streams that jobs with many tokens leave to others. Without them, one job whose requests are never answered would
+    /// hold all streams until its deadlines.
+    private var streamsOfOthers: Int { transport.statistics.streamLimit / 8 }
+    /// The number of waiting jobs with many tokens up to which others are claimed.
+    private static let fewWithMany = 4
+
+    /// The number of notifications that the app could accept while all that is in its way are jobs with many tokens.
+    private var capacityBesideMany: Int {
+        guard transport.capacity > 0 else { return 0 }
+        var (next, many, unsubmitted) = (line.ready.fresh.first, 0, line.unsubmitted)
+        while let id = next, many <= Self.fewWithMany, lane.jobs[id].hasManyTokens {
+            many += 1
+            unsubmitted -= lane.jobs[id].unsubmitted
+            next = following(id)
+        }
+        guard (1...Self.fewWithMany).contains(many) else { return 0 }
+        return max(0, min(transport.capacity, streamsOfOthers) - unsubmitted)
     }
 
     /// True if the app has nothing to send, could send, and needs no frequent checks.
@@ -580,7 +600,7 @@ final class AppSender: GatewayDelegate {
     /// - Parameter leaves: ends or defers a job; returns false if the job stays in the line.
     private func filterLine(of queue: QueueContext, _ leaves: (JobID) -> Bool) {
         var jobs = line.ready
-        line.ready = Line()
+        line.ready = ReadyLine()
         while let id = jobs.removeFirst(in: lane.jobs) {
             if lane.jobs[id].queue == queue.id, leaves(id) { continue }
             line.ready.append(id, in: lane.jobs)
@@ -676,11 +696,13 @@ final class AppSender: GatewayDelegate {
             return true
         }
         let patience = isSlow ? Self.turnOfCandidate : Gate.patience
-        while let id = line.ready.first, now - lane.jobs[id].readySince > patience,
-            case .wait(let obstacle) = decide(id, now: now)
-        {
-            _ = line.ready.removeFirst(in: lane.jobs)
-            deferUnsubmitted(id, obstacle.reason, delay: deferral(of: id, obstacle))
+        for first in [\ReadyLine.fresh.first, \ReadyLine.failed.first] {
+            while let id = line.ready[keyPath: first], now - lane.jobs[id].readySince > patience,
+                case .wait(let obstacle) = decide(id, now: now)
+            {
+                line.ready.remove(id, in: lane.jobs)
+                deferUnsubmitted(id, obstacle.reason, delay: deferral(of: id, obstacle))
+            }
         }
     }
 
@@ -698,7 +720,9 @@ final class AppSender: GatewayDelegate {
         if kind > .group, line.ready.count <= Self.candidates, lane.isWaiting() {
             return lane.random(in: obstacle.deferral)
         }
-        return scopes.setAside(place(of: id)[kind], now: lane.now.milliseconds, share: lane.jitter)
+        return scopes.setAside(
+            place(of: id)[kind], age: ledger.queue(of: id).now - lane.jobs[id].firstSeen, now: lane.now.milliseconds,
+            share: lane.jitter)
     }
 
     /// Defers isolated notifications if no connection for them can be made, or those that have one get no answers.
@@ -869,49 +893,42 @@ final class AppSender: GatewayDelegate {
         gate.recordConnection(isUsable: isConnected, now: now)
         switch gate.obstacle(now: now) {
         case nil:
-            scopes.isQuiet ? dispatchReady(now: now) : isSlow ? dispatchProbes(now: now) : dispatchAround(now: now)
+            isSlow ? dispatchProbes(now: now) : dispatchReady(now: now)
         case .noConnection: transport.requestCapacity()
         case .paused, .blocked, .scope: break
         }
     }
 
-    /// Submits all that is ready.
+    /// Submits what is ready. Slow jobs and groups send one probe at a time, and the rest of them is set aside.
     private func dispatchReady(now: NIODeadline) {
-        var free = min(transport.capacity, rate.available(now: now))
-        while free > 0, let id = line.ready.removeFirst(in: lane.jobs) {
-            let submission = submit(id, atMost: min(Self.turn, free), now: now)
-            free -= submission.submitted
-            rate.spent(submission.submitted)
-            // Despite its capacity, for example because a connection was lost and the loss is not yet reported.
-            if submission.isRefused { break }
-        }
-        guard !line.ready.isEmpty else { return }
-        rate.reserve(waiting: line.unsubmitted)
-        // Jobs claimed ahead will have a stream soon, even if the pace has fallen since, so they need no other
-        // connection.
-        if transport.capacity == 0, line.unsubmitted > 2 * line.pace.ahead {
-            transport.requestCapacity()
-        }
-    }
-
-    /// Submits what is ready except for the jobs of slow jobs and groups, which send one probe at a time. The rest of these is
-    /// set aside.
-    private func dispatchAround(now: NIODeadline) {
-        var free = min(transport.capacity, rate.available(now: now))
-        while free > 0, let id = line.ready.removeFirst(in: lane.jobs) {
-            let decision = decide(id, now: now)
+        var (streams, allowed) = (transport.capacity, rate.available(now: now))
+        // The jobs with many tokens for which only streams of others are left.
+        var passed: [JobID] = []
+        while min(streams, allowed) > 0, let id = line.ready.removeFirst(in: lane.jobs) {
+            let decision = scopes.isQuiet ? .send : decide(id, now: now)
             if case .wait(let obstacle) = decision {
                 deferUnsubmitted(id, obstacle.reason, delay: deferral(of: id, obstacle))
                 continue
             }
+            let free = min(allowed, lane.jobs[id].hasManyTokens ? streams - streamsOfOthers : streams)
+            guard free > 0 else {
+                passed.append(id)
+                continue
+            }
             let submission = submit(id, atMost: decision == .probe ? 1 : min(Self.turn, free), now: now)
-            free -= submission.submitted
+            streams -= submission.submitted
+            allowed -= submission.submitted
             rate.spent(submission.submitted)
+            // Despite its capacity, for example because a connection was lost and the loss is not yet reported.
             if submission.isRefused { break }
         }
+        let isFull = transport.capacity == 0 || !passed.isEmpty
+        for id in passed.reversed() { line.ready.prepend(id, in: lane.jobs) }
         guard !line.ready.isEmpty else { return }
         rate.reserve(waiting: line.unsubmitted)
-        if transport.capacity == 0 { transport.requestCapacity() }
+        // Jobs claimed ahead will have a stream soon, even if the pace has fallen since, so they need no other
+        // connection.
+        if isFull, line.unsubmitted > 2 * line.pace.ahead { transport.requestCapacity() }
     }
 
     /// Submits probes of the app, its credential or its endpoint: fresh notifications, alternately the newest and the one
@@ -931,15 +948,10 @@ final class AppSender: GatewayDelegate {
     private func takeProbe(now: NIODeadline) -> JobID? {
         var candidates: [Scopes.Candidate] = []
         var ends: [(oldest: JobID, newest: JobID)] = []
-        var retry: JobID?
-        var (next, left) = (line.ready.first, Self.longestSearch)
+        var (next, left) = (line.ready.fresh.first, Self.longestSearch)
         while let id = next, left > 0 {
-            next = lane.jobs[id].next < 0 ? nil : JobID(index: lane.jobs[id].next)
+            next = following(id)
             left -= 1
-            guard lane.jobs[id].isFresh else {
-                if retry == nil, decide(id, now: now) == .probe { retry = id }
-                continue
-            }
             let (place, at) = (place(of: id), lane.jobs[id].readySince.milliseconds)
             if let known = candidates.firstIndex(where: { $0.place == place }) {
                 candidates[known].newest = at
@@ -949,13 +961,25 @@ final class AppSender: GatewayDelegate {
                 ends.append((id, id))
             }
         }
-        guard let (index, newest) = scopes.choose(candidates, now: now.milliseconds) else {
-            if let retry { line.ready.remove(retry, in: lane.jobs) }
-            return retry
+        let id: JobID
+        if let (index, newest) = scopes.choose(candidates, now: now.milliseconds) {
+            id = newest ? ends[index].newest : ends[index].oldest
+        } else {
+            (next, left) = (line.ready.failed.first, Self.longestSearch)
+            while let failed = next, left > 0, decide(failed, now: now) != .probe {
+                next = following(failed)
+                left -= 1
+            }
+            guard let next, left > 0 else { return nil }
+            id = next
         }
-        let id = newest ? ends[index].newest : ends[index].oldest
         line.ready.remove(id, in: lane.jobs)
         return id
+    }
+
+    /// The job after another one in their line.
+    private func following(_ id: JobID) -> JobID? {
+        lane.jobs[id].next < 0 ? nil : JobID(index: lane.jobs[id].next)
     }
 
     /// The result of an attempt to submit notifications of a job.
@@ -1275,11 +1299,22 @@ final class AppSender: GatewayDelegate {
         return Disposition.Facts(
             job: attempt.job, policy: lane.configuration.retry, jitter: lane.jitter, now: ledger.queue(of: id).now,
             firstSeen: lane.jobs[id].firstSeen,
-            hasEnd: rules.end(of: attempt.job, firstSeen: lane.jobs[id].firstSeen) != nil,
+            hasEnd: rules.end(of: attempt.job, firstSeen: lane.jobs[id].firstSeen) != nil, isWayGood: isWayGood(place),
             isEndpointSlow: scopes.isSlowOrSilent(endpointScope) || gate.pause != nil,
             isWorking: lane.isWorking, resends: Int(entry.resends), isolation: entry.isolation,
             hasOtherKey: !isKeyProved && entry.resends < Disposition.maximumResends
                 && credential.hasKey(otherThan: entry.key), finding: finding)
+    }
+
+    /// The number of failures in a row from which the lane's own way to APNs may be at fault.
+    private static let doubtful = 8
+
+    /// True if the lane has proofs of the credential and the endpoint among their last answers, so that what others
+    /// delivered in the meantime shows that a failure is a notification's own.
+    private func isWayGood(_ place: ScopePlace) -> Bool {
+        [place.credential, place.endpoint].allSatisfy { id in
+            id < 0 || !scopes.isSlowOrSilent(id) && scopes[id].fresh.failuresSinceProof < Self.doubtful
+        }
     }
 
     /// Returns what the lane concludes from an answer and earlier ones.

@@ -61,6 +61,8 @@ struct Disposition: Equatable {
         var firstSeen: Int64
         /// True if the notification expires at some time.
         var hasEnd = false
+        /// False if the last answers that this lane got prove neither the credential nor the endpoint.
+        var isWayGood = true
         /// True while nothing or little is sent to its endpoint.
         var isEndpointSlow = false
         /// False once the lane ends.
@@ -162,8 +164,10 @@ extension Disposition.Facts {
     }
 
     /// Retries a notification after a delay in milliseconds.
-    fileprivate func retry(_ reason: Reason, _ delay: Int64, isUncertain: Bool = false) -> Disposition {
-        retry(reason, .milliseconds(delay), isUncertain: isUncertain)
+    fileprivate func retry(
+        _ reason: Reason, _ delay: Int64, isUncertain: Bool = false, maximum: Int = .max
+    ) -> Disposition {
+        retry(reason, .milliseconds(delay), isUncertain: isUncertain, maximum: maximum)
     }
 
     /// Redis decides whether the failure spends an attempt, so that any lane decides alike, and ends a notification that has
@@ -173,15 +177,17 @@ extension Disposition.Facts {
         _ fault: Settlement.AttemptRule.Fault = .own, maximum: Int = .max
     ) -> Disposition {
         if isUncertain, job.onUncertain == .drop { return Disposition(.end(.dropped, reason)) }
-        let rule = Settlement.AttemptRule.judged(fault, maximum: min(maximum, maximumAttempts), expires: hasEnd)
+        // Deliveries of others show nothing if they went another way, as past the proxy of this worker.
+        let rule = Settlement.AttemptRule.judged(
+            isWayGood ? fault : .server, maximum: min(maximum, maximumAttempts), expires: hasEnd)
         return Disposition(.postpone(.retried, reason, delay, rule), isUncertain: isUncertain)
     }
 
     /// Retries a notification minutes apart, in case the fault ends. If it is the notification's own, it becomes a dead
-    /// letter after three attempts.
+    /// letter after three attempts. If this lane's own way to APNs may be at fault, another lane tries it sooner.
     fileprivate func retryRarely(_ reason: Reason) -> Disposition {
-        retry(
-            reason, .milliseconds(min(within(60_000...180_000), policy.cap)), maximum: Disposition.rareAttempts)
+        let delay = isWayGood ? min(within(60_000...180_000), policy.cap) : backoff(nil)
+        return retry(reason, delay, maximum: Disposition.rareAttempts)
     }
 
     /// Retries a notification after a failure that is hardly its own.

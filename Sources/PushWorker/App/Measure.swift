@@ -11,9 +11,12 @@ struct Measure {
     static let most = 200
     /// The age up to which they are.
     static let life: Int64 = 30_000
-    /// The number of last answers of a slow scope of which half must be proofs, or ``fewestProofs`` if there are so many.
+    /// The number of last answers of a slow scope of which half must be proofs.
     static let last = 20
-    static let fewestProofs = 2
+    /// The number of last answers of which few suffice, once there are so many. One good answer in a hundred, as in an outage,
+    /// hardly reaches that by chance.
+    static let longLast = 30
+    static let fewestProofs = 3
     /// The time after which another probe may go although the last one is not answered.
     static let patience: Int64 = 5000
 
@@ -46,12 +49,16 @@ struct Measure {
     /// The number of proofs so far.
     private(set) var proofs: UInt32 = 0
     /// The time of the last one.
-    private(set) var provedAt = Int64.min / 2
+    var provedAt: Int64 { max(provedByFreshAt, provedByRetryAt) }
+    private(set) var provedByFreshAt = Int64.min / 2
+    private var provedByRetryAt = Int64.min / 2
     private(set) var isSlow = false
     /// The time since which it is slow.
     private(set) var slowSince: Int64 = 0
+    /// The number of failures since the last proof before them.
+    private var failuresInRow = 0
     /// The number of failures since the last proof.
-    private(set) var failuresSinceProof = 0
+    var failuresSinceProof: Int { proofs == noted ? failuresInRow : 0 }
 
     private var entries: [Entry] = []
     /// The number of proofs that are in the entries, and of those that have been.
@@ -75,8 +82,20 @@ struct Measure {
     @inline(__always)
     mutating func recordProof(now: Int64) -> Bool {
         proofs &+= 1
-        provedAt = now
+        provedByFreshAt = now
         return isSlow ? recordProofWhileSlow(now: now) : false
+    }
+
+    /// Records that a notification that had failed proves the scope good. It counts among the answers only while the scope is
+    /// slow: failures of such notifications do not count either.
+    /// - Returns: true if the scope was slow, and is not any more.
+    mutating func recordProofByRetry(now: Int64) -> Bool {
+        proofs &+= 1
+        provedByRetryAt = now
+        guard !isSlow else { return recordProofWhileSlow(now: now) }
+        noted &+= 1
+        failuresInRow = 0
+        return false
     }
 
     private mutating func recordProofWhileSlow(now: Int64) -> Bool {
@@ -84,8 +103,11 @@ struct Measure {
         until = now
         pause = 0
         note(true)
-        let good = recent.nonzeroBitCount
-        guard good >= Self.last / 2 || recentCount == Self.last && good >= Self.fewestProofs else { return false }
+        let good = (recent & (1 << UInt32(Self.last) - 1)).nonzeroBitCount
+        guard
+            good >= Self.last / 2
+                || recentCount == Self.longLast && recent.nonzeroBitCount >= Self.fewestProofs
+        else { return false }
         self = ended()
         return true
     }
@@ -93,7 +115,7 @@ struct Measure {
     /// Records a failure that may concern the scope.
     /// - Returns: true if this made the scope slow.
     mutating func recordFailure(now: Int64, _ rules: Rules) -> Bool {
-        failuresSinceProof = proofs == noted ? failuresSinceProof + 1 : 1
+        failuresInRow = failuresSinceProof + 1
         guard !isSlow else {
             noted = proofs
             window = 1
@@ -101,7 +123,7 @@ struct Measure {
             return false
         }
         let run = Int(proofs &- noted)
-        if run > 0 { append(Entry(at: provedAt, proofs: min(run, Self.most))) }
+        if run > 0 { append(Entry(at: provedByFreshAt, proofs: min(run, Self.most))) }
         noted = proofs
         append(Entry(at: now, proofs: 0))
         trim(now: now)
@@ -111,8 +133,8 @@ struct Measure {
     }
 
     private mutating func note(_ isGood: Bool) {
-        recent = (recent << 1 | (isGood ? 1 : 0)) & (1 << UInt32(Self.last) - 1)
-        recentCount = min(recentCount + 1, Self.last)
+        recent = (recent << 1 | (isGood ? 1 : 0)) & (1 << UInt32(Self.longLast) - 1)
+        recentCount = min(recentCount + 1, Self.longLast)
     }
 
     private mutating func append(_ entry: Entry) {
@@ -153,13 +175,14 @@ struct Measure {
     mutating func forget() {
         entries = []
         (answers, good, noted) = (0, 0, proofs)
-        failuresSinceProof = 0
+        failuresInRow = 0
     }
 
     /// Returns the measure of a scope that is good again.
     private func ended() -> Measure {
         var other = Measure()
-        (other.proofs, other.provedAt, other.noted) = (proofs, provedAt, proofs)
+        (other.proofs, other.noted) = (proofs, proofs)
+        (other.provedByFreshAt, other.provedByRetryAt) = (provedByFreshAt, provedByRetryAt)
         return other
     }
 

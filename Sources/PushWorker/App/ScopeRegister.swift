@@ -99,18 +99,19 @@ final class ScopeRegister {
         let failing = scope.failing
         // One job of many that others are accepted beside is the culprit, not its group.
         if state == .suspected, kind == .campaign || kind == .topic, scope.fresh.failuresSinceProof == 0,
-            let job = failing?.jobs.first
+            let job = failing?.jobs.first, failing?.jobs.count == 1
         {
             (kind, name) = (.job, job)
         }
+        let isOneJob = kind == .job && scope.kind == .group
         let since =
             failing?.since ?? scopes.silentSince(id)
             ?? (scope.fresh.isSlow ? scope.fresh.slowSince : scope.retries.slowSince)
         return ScopeRecord(
             kind, name, state, app: app, reason: failing?.reason ?? Reason.Own.noAnswer.rawValue,
-            status: failing?.status, failures: failing?.count ?? 0, since: since + offset, jobs: failing?.jobs ?? [],
-            othersDelivered: kind == .job && scope.kind == .group
-                ? Int(scope.fresh.proofs) : scopes.othersDelivered(id))
+            status: failing?.status, failures: failing?.count ?? 0, notifications: isOneJob ? 0 : scopes.sent(id),
+            since: since + offset, jobs: failing?.jobs ?? [],
+            othersDelivered: isOneJob ? Int(scope.fresh.proofs) : scopes.othersDelivered(id))
     }
 
     /// True if nothing of an app was accepted since its last failure.

@@ -73,6 +73,8 @@ final class Scopes {
     static let dueInterval: Int64 = 10
     /// The first and the longest time for which such jobs are deferred.
     static let setAside: ClosedRange<Int64> = 1000...300_000
+    /// The age up to which a job that a wide scope sets aside returns soon: another lane may reach APNs on another way.
+    static let young: Int64 = 5000
     /// The least time without a probe after which a silence may have ended.
     static let silentPatience: Int64 = 15_000
     /// The interval of probes while nothing is answered.
@@ -116,7 +118,8 @@ final class Scopes {
         var since: Int64
         var last: Int64
         var jobs: [String] = []
-        /// The number of the wider scope's proofs when the failures began.
+        /// The number of the scope's proofs when the failures began, and of the wider scope's.
+        var proved: UInt32
         var provedBefore: UInt32
     }
 
@@ -260,9 +263,12 @@ final class Scopes {
             let id = place[kind]
             let wasSlow = scopes[Int(id)].isSlow
             let wasFreshSlow = scopes[Int(id)].fresh.isSlow
-            // An accepted retry is a proof for both.
-            _ = scopes[Int(id)].fresh.recordProof(now: now)
-            if !isFresh { _ = scopes[Int(id)].retries.recordProof(now: now) }
+            if isFresh {
+                _ = scopes[Int(id)].fresh.recordProof(now: now)
+            } else {
+                _ = scopes[Int(id)].fresh.recordProofByRetry(now: now)
+                _ = scopes[Int(id)].retries.recordProof(now: now)
+            }
             if wasFreshSlow, !scopes[Int(id)].fresh.isSlow {
                 changes.append(Change(scope: id, isSlow: false))
                 scopes[Int(id)].failing = nil
@@ -416,7 +422,7 @@ final class Scopes {
                     update(place[kind])
                 }
                 guard scopes[id].retries.isSlow else { continue }
-                let isProved = !scopes[id].fresh.isSlow && scopes[id].fresh.provedAt > now - Self.proofForRetries
+                let isProved = !scopes[id].fresh.isSlow && scopes[id].fresh.provedByFreshAt > now - Self.proofForRetries
                 guard isProved || scopes[id].retries.may(now: now) else { return .wait(kind) }
             }
             decision = .probe
@@ -500,13 +506,20 @@ final class Scopes {
     }
 
     /// Returns the milliseconds for which a job of a scope is set aside. At most a hundred of a scope are due per second.
-    /// - Parameter share: a random number from 0 to 1, evenly distributed.
-    func setAside(_ id: ScopeID, now: Int64, share: Double) -> Int64 {
+    /// - Parameters:
+    ///   - age: the milliseconds since the job was first seen.
+    ///   - share: a random number from 0 to 1, evenly distributed.
+    func setAside(_ id: ScopeID, age: Int64, now: Int64, share: Double) -> Int64 {
         let scope = scopes[Int(id)]
         let since = silent[id]?.since ?? (scope.fresh.isSlow ? scope.fresh.slowSince : scope.retries.slowSince)
-        let longest = min(max((now - since) / 2, Self.setAside.lowerBound), Self.setAside.upperBound)
-        let earliest = now + longest / 2 + Int64(Double(longest / 2) * share)
+        let returnsSoon = scope.kind > .group && age < Self.young
+        let longest =
+            returnsSoon
+            ? Self.setAside.lowerBound
+            : min(max((now - since) / 2, Self.setAside.lowerBound), Self.setAside.upperBound)
         scopes[Int(id)].usedAt = now
+        let earliest = now + longest / 2 + Int64(Double(longest / 2) * share)
+        guard !returnsSoon else { return earliest - now }
         scopes[Int(id)].lastDue = max(scope.lastDue + Self.dueInterval, earliest)
         return scopes[Int(id)].lastDue - now
     }
@@ -612,7 +625,8 @@ final class Scopes {
                 failing = known
             } else {
                 let wider = scopes[id].parent >= 0 ? scopes[Int(scopes[id].parent)].fresh.proofs : 0
-                failing = Failing(reason: reason, since: now, last: now, provedBefore: wider)
+                failing = Failing(
+                    reason: reason, since: now, last: now, proved: scopes[id].fresh.proofs, provedBefore: wider)
             }
             scopes[id].failing = nil
             failing.reason = reason
@@ -625,6 +639,12 @@ final class Scopes {
             }
             scopes[id].failing = failing
         }
+    }
+
+    /// The number of notifications of a scope that failed or were accepted since its failures began.
+    func sent(_ id: ScopeID) -> Int {
+        guard let failing = self[id].failing else { return 0 }
+        return failing.count + Int(self[id].fresh.proofs &- failing.proved)
     }
 
     /// The number of notifications of others that were accepted since the failures of a scope began.

@@ -4,7 +4,7 @@ import NIOCore
 /// The notifications of an app that are not in flight. No I/O.
 struct SendLine {
     /// Jobs with notifications that have not been submitted.
-    var ready = Line<JobID>()
+    var ready = ReadyLine()
     /// Notifications to resend at once, by ``Isolation``; see ``gatherResends(in:)``.
     var resends = [Line<FlightID>](repeating: Line(), count: Isolation.allCases.count)
     /// Notifications just returned by a shared connection, in the order in which they were sent.
@@ -39,6 +39,36 @@ struct SendLine {
         guard !returned.isEmpty else { return }
         resends[0].prepend(contentsOf: returned, in: table)
         returned = Line()
+    }
+}
+
+/// Jobs of an app that wait to be submitted. Those that failed before let the others go first, but for one turn of eight, as in
+/// a claim: those that fail again and again must not delay the others.
+struct ReadyLine {
+    private(set) var fresh = Line<JobID>()
+    private(set) var failed = Line<JobID>()
+    private var turn = 0
+
+    var isEmpty: Bool { fresh.isEmpty && failed.isEmpty }
+    var count: Int { fresh.count + failed.count }
+
+    private var takesFailed: Bool { !failed.isEmpty && (fresh.isEmpty || turn & 7 == 7) }
+
+    mutating func removeFirst(in jobs: Table<JobID, ActiveJob>) -> JobID? {
+        defer { turn &+= 1 }
+        return takesFailed ? failed.removeFirst(in: jobs) : fresh.removeFirst(in: jobs)
+    }
+
+    mutating func append(_ id: JobID, in jobs: Table<JobID, ActiveJob>) {
+        jobs[id].isFresh ? fresh.append(id, in: jobs) : failed.append(id, in: jobs)
+    }
+
+    mutating func prepend(_ id: JobID, in jobs: Table<JobID, ActiveJob>) {
+        jobs[id].isFresh ? fresh.prepend(id, in: jobs) : failed.prepend(id, in: jobs)
+    }
+
+    mutating func remove(_ id: JobID, in jobs: Table<JobID, ActiveJob>) {
+        jobs[id].isFresh ? fresh.remove(id, in: jobs) : failed.remove(id, in: jobs)
     }
 }
 

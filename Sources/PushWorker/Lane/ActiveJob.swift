@@ -51,6 +51,8 @@ struct ActiveJob: LinkedEntry {
     var groupScope: ScopeID = -1
     var addressScope: ScopeID = -1
     var jobScope: ScopeID = -1
+    /// True if it is a scope of its own.
+    var hasManyTokens: Bool { jobScope >= 0 }
     /// True until a notification of it has failed. A deferral is no failure.
     var isFresh = true
     /// The isolation in which its notifications are sent, because they may have been the cause of a lost connection.

@@ -58,7 +58,7 @@ final class LaneContext {
     let tokenFilters: TokenFilterSlot
     let jobs = Table<JobID, ActiveJob>()
     /// What the lane has heard of its apps, campaigns, credentials and endpoints.
-    let scopes = ScopeRegister()
+    let scopes: ScopeRegister
     var configuration: WorkerConfiguration
     /// The names of the lane's apps, by index.
     var appNames: [String] = []
@@ -76,7 +76,7 @@ final class LaneContext {
     init(
         configuration: WorkerConfiguration, index: Int, eventLoop: any EventLoop, logger: Logger, issues: IssueLog,
         metrics: LaneMetrics, spans: SpanQueue? = nil, tokenFilters: TokenFilterSlot = TokenFilterSlot(),
-        generator: any RandomNumberGenerator = SystemRandomNumberGenerator(),
+        scopes: ScopeRegister = ScopeRegister(), generator: any RandomNumberGenerator = SystemRandomNumberGenerator(),
         wallClock: @escaping @Sendable () -> Int64
     ) {
         self.configuration = configuration
@@ -87,6 +87,7 @@ final class LaneContext {
         self.metrics = metrics
         self.spans = spans
         self.tokenFilters = tokenFilters
+        self.scopes = scopes
         metrics.clock = { eventLoop.now }
         self.generator = generator
         self.wallClock = wallClock

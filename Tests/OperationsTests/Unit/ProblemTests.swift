@@ -63,10 +63,10 @@ struct ProblemTests {
         .init(.job, "order-7", .slow, app: "shop", reason: "400", status: 400, failures: 90, since: now - 7000),
         .init(
             .campaign, "bad", .slow, app: "shop", reason: "BadDeviceToken", status: 400, failures: 250,
-            since: now - 6000, jobs: ["b-1"], othersDelivered: 620),
+            notifications: 250, since: now - 6000, jobs: ["b-1"], othersDelivered: 620),
         .init(
             .topic, "com.example.other alert", .slow, app: "shop", reason: "TopicDisallowed", status: 400, failures: 70,
-            since: now - 5000, jobs: ["o-1", "o-2"], othersDelivered: 1),
+            notifications: 71, since: now - 5000, jobs: ["o-1", "o-2"], othersDelivered: 1),
         .init(
             .app, "shop", .slow, app: "shop", reason: "DeviceTokenNotForTopic", status: 400, failures: 60,
             since: now - 4000),
@@ -204,12 +204,12 @@ struct ProblemTests {
             ),
             (
                 "campaign_slow",
-                "campaign bad: 500 tokens are of another environment (BadDeviceToken); 1,240 others of the app were "
+                "campaign bad: 500 of 500 tokens are of another environment (BadDeviceToken); 1,240 others of the app were "
                     + "delivered in that time", "`apns-worker campaign cancel bad` ends it"
             ),
             (
                 "topic_slow",
-                "topic com.example.other alert: 70 notifications are answered 400 TopicDisallowed (o-1, o-2, …); 1 other of "
+                "topic com.example.other alert: 70 of 71 notifications are answered 400 TopicDisallowed (o-1, o-2, …); 1 other of "
                     + "the app was delivered in that time",
                 "check the topic of these jobs, and their push type; `apns-worker jobs show --id o-1 --id o-2` shows them"
             ),

@@ -36,8 +36,8 @@ struct Status: AsyncParsableCommand {
             replicas_in_step, writes_refused, error), queues (name, waiting, due, later, retrying, scheduled, deferred, claimed, dead, dead_bytes, cancelled, \
             oldest_age_ms, paused, workers, delivered_rate, today, dead_reasons, dead_sampled, fair (count, waiting_bytes, largest), error, unreachable), workers (name, host, pid, \
             version, state, not_ready, lanes, lanes_total, queues, started_at, updated_at, silence_ms, lateness_ms, failover_watch, in_flight, \
-            claimed, done, rate, lease_left_ms, redis), wrong_keys (key, found, expected), scopes (scope, name, state, apps, reason, detail, status, failures, since, jobs, \
-            others_delivered, lanes, lanes_total, workers, endpoints) and apps (name, endpoints, state, paused, connections, connecting, streams, \
+            claimed, done, rate, lease_left_ms, redis), wrong_keys (key, found, expected), scopes (scope, name, state, apps, reason, detail, status, failures, notifications, since, \
+            jobs, others_delivered, lanes, lanes_total, workers, endpoints) and apps (name, endpoints, state, paused, connections, connecting, streams, \
             stream_limit, lanes, failure); paused has reason, by, since and, where a probe ends it, until. Times are in \
             ms since 1970, durations in ms; unknown values are omitted.
             """)
