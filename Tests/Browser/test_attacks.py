@@ -288,13 +288,15 @@ class Attacker(unittest.TestCase):
     def test_fields_are_checked_as_those_of_the_commands(self):
         address = self.start()
         client = self.client(address)
-        form = {"form_token": client.form_token(), "queue": "default"}
+        form = {"form_token": client.form_token()}
         refused = [
             ("add-invalid-tokens", {"tokens": "abc"}), ("add-invalid-tokens", {"tokens": "０１２３"}),
             ("add-invalid-tokens", {"tokens": token("ab"), "reason": "has spaces"}),
             ("add-invalid-tokens", {"tokens": token("ab"), "reason": "x" * 256}),
             ("add-invalid-tokens", {"tokens": token("ab"), "environment": "a b"}),
-            ("pause-queue", {"reason": "x" * 201}), ("pause-queue", {"reason": "e" + "\u0301" * 2000}),
+            ("pause-queue", {"queue": "default", "reason": "x" * 201}),
+            ("pause-queue", {"queue": "default", "reason": "e" + "\u0301" * 2000}),
+            ("add-invalid-tokens", {"tokens": token("ab"), "queue": "default"}),
             ("cancel-campaign", {"campaign": "c", "reason": "x" * 100_000}),
         ]
         for action, fields in refused:

@@ -296,7 +296,7 @@ class Pages(Live):
 
     def test_a_cursor_that_no_page_had_is_a_mistake_of_the_request(self):
         self.browser.open("/jobs")
-        for path in ["jobs?place=retry&after=default|retry@x", "jobs?after=default|list@x", "dead-letters?after=default|x",
+        for path in ["jobs?state=retrying&after=default|retry@x", "jobs?after=default|list@x", "dead-letters?after=default|x",
                      "dead-letters?after=default|cancelled%20x"]:
             with self.subTest(path), self.assertRaises(urllib.error.HTTPError) as refused:
                 get_json(f"{self.address}/api/v1/{path}")

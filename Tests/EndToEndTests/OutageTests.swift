@@ -103,7 +103,7 @@ extension EndToEnd {
             let (redis, simulator) = try await startServers(rules: ["answer=Unregistered"])
             let settles = Mutex(false)
             let sent = Mutex("")
-            // The settlement script has thirteen keys, of which the lane's claims are the first. It also writes a lane's
+            // The settlement script has fifteen keys, of which the lane's claims are the first. It also writes a lane's
             // sums alone.
             let proxy = try await FaultProxy(to: redis.port) { bytes in
                 let all = sent.withLock { sent in
@@ -112,7 +112,7 @@ extension EndToEnd {
                 }
                 guard let token = all.range(of: "SADD") else { return }
                 if all[token.upperBound...].contains(
-                    /\r\n\$2\r\n13\r\n\$\d+\r\npush:\{default\}:claimed:(?s:.*?)\r\n(?:ack|end|report)\r\n/)
+                    /\r\n\$2\r\n15\r\n\$\d+\r\npush:\{default\}:claimed:(?s:.*?)\r\n(?:ack|end|report)\r\n/)
                 {
                     settles.withLock { $0 = true }
                 }

@@ -83,7 +83,7 @@ struct QueueContents {
         keys.filter { key in
             key.hasPrefix("push:{")
                 && ![
-                    ":stats:", ":minute:", ":next:", ":gauges", ":configurations", ":source", ":shares",
+                    ":stats:", ":minute:", ":next:", ":largest", ":gauges", ":configurations", ":source", ":shares",
                     ":deliveries", "{shared}",
                 ].contains { key.contains($0) }
         }

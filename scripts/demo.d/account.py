@@ -19,7 +19,7 @@ PREFIXES = {10: "0410", 110: "0410", 20: "0bad", 31: "0503", 80: "0503", 131: "0
             90: "00fb", 190: "00fb"}
 # The keys that may remain: no job, retry, claim, inbox, lease or paused app.
 MAY_STAY = re.compile(
-    r"push:(\{default\}:(configurations|source|deliveries|dead|dead-bytes|gauges|results|results-marks|next:.*|stats:[0-9-]+|minute:[0-9T:-]+)"
+    r"push:(\{default\}:(configurations|source|deliveries|dead|dead-bytes|gauges|largest|results|results-marks|next:.*|stats:[0-9-]+|minute:[0-9T:-]+)"
     r"|\{shared\}:(invalid-tokens(:facts|:changes|:details:[0-9a-f]{3})?|registrations|throttled-tokens|provider-token:.*))")
 
 

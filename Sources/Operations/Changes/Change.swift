@@ -128,8 +128,8 @@ package struct Desk: Sendable {
         throw ChangeRefusal(.unknown, subject, Self.unknown("app", app, known) + forceHint)
     }
 
-    /// Returns the doubt about the name of a campaign that no queue has counted: `nil` if one of the next jobs has it, or
-    /// if there is no other campaign, because one can be changed before it begins.
+    /// Returns the doubt about the name of a campaign that no queue has counted; `nil` if there is no other campaign, because
+    /// one can be changed before it begins.
     func doubt(aboutCampaign campaign: String, isStopped: () -> Bool) async throws -> String? {
         let names = try await CampaignStatus.names(in: queues, fleet, isStopped: isStopped)
         return names.isEmpty || names.contains(Name(campaign))

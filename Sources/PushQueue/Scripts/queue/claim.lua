@@ -242,8 +242,8 @@ if sorts then
     define_shares()
 end
 -- A producer may push larger jobs at any time. Each claim of the queue knows those that were claimed before.
-local known_largest = redis.pcall('GET', largest_key)
-known_largest = type(known_largest) == 'string' and string.match(known_largest, '^%d+$') and tonumber(known_largest)
+local largest_text = redis.pcall('GET', largest_key)
+local known_largest = type(largest_text) == 'string' and string.match(largest_text, '^%d+$') and tonumber(largest_text)
 local seen = known_largest and math.max(1, math.min(known_largest, 2 ^ 31)) or nil
 -- If all jobs that wait can be claimed, their order does not matter.
 if sorts and sorted_waiting == 0 then
@@ -358,7 +358,8 @@ end
 -- after 203 days; then the lane and the number differ.
 local stamp = string.format('%s%x', nonce, now_in_us % 2 ^ 44)
 local claims, number, buried, deferred = {}, first, 0, 0
-if largest and largest > (known_largest or 0) then
+-- A key of another type stays, for operators to see.
+if largest and largest > (known_largest or 0) and type(largest_text) ~= 'table' then
     -- The next power of two, so that it seldom changes.
     redis.call('SET', largest_key, string.format('%.0f', 2 ^ math.ceil(math.log(largest) / math.log(2))), 'PX', 86400000)
 end
