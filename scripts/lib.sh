@@ -69,6 +69,18 @@ need() {
     [ ${#missing[@]} -eq 0 ] || install_packages "${missing[@]}"
 }
 
+# need_localhost: has `localhost` resolve, which the installer of Debian writes and debootstrap does not.
+need_localhost() {
+    ! getent hosts localhost >/dev/null || return 0
+    $may_install || fail "localhost does not resolve: write '127.0.0.1 localhost' to /etc/hosts, or give --install"
+    note "Writing localhost to /etc/hosts"
+    if [ "$(id -u)" -eq 0 ]; then
+        printf '127.0.0.1 localhost\n' >>/etc/hosts
+    else
+        printf '127.0.0.1 localhost\n' | sudo tee -a /etc/hosts >/dev/null
+    fi
+}
+
 # missing_packages NEED...: prints the Debian packages of the missing ones, in one line.
 missing_packages() {
     local missing=() one kind name package installed='' not_found=''
