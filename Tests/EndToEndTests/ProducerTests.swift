@@ -27,7 +27,9 @@ extension EndToEnd {
             let path = Self.directory.appending(path: producer.rawValue).path
             let authority = try TestCertificates.path("ca.pem")
             // OpenSSL's variable, and that of Node.js.
-            var environment = ["REDIS_URL": url, "SSL_CERT_FILE": authority, "NODE_EXTRA_CA_CERTS": authority]
+            var environment = [
+                "LANG": "C.UTF-8", "REDIS_URL": url, "SSL_CERT_FILE": authority, "NODE_EXTRA_CA_CERTS": authority,
+            ]
             let command: [String]
             let workshop = FileManager.default.temporaryDirectory.appending(path: "producer-\(UUID().uuidString)")
             try FileManager.default.createDirectory(at: workshop, withIntermediateDirectories: true)
