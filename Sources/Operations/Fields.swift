@@ -33,7 +33,7 @@ package struct Fields: Sendable {
         fields.lazy.filter { $0.name == name && !$0.value.trimmed.isEmpty }.map(\.value)
     }
 
-    /// The value without surrounding white space, for one that is not a name.
+    /// The value of a field that is not a name, without surrounding white space.
     private func word(_ name: String) -> String? { self[name]?.trimmed }
 
     /// Returns the value as it was sent.

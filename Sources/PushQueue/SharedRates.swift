@@ -64,7 +64,7 @@ package final class SharedRates {
     package struct Turn: Sendable, Equatable {
         /// The number of its notifications.
         package var notifications: Int
-        /// True for an urgent job, and for one that comes back at the time that it was told.
+        /// True for an urgent job, and for one that asks again after its wait.
         package var goesFirst: Bool
 
         package init(notifications: Int, goesFirst: Bool) {

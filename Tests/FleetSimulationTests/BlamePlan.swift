@@ -99,7 +99,7 @@ struct BlamePlan: CustomStringConvertible, Sendable {
     var fleet: Fleet
     /// The end of all notifications for some time, from its beginning to its end in milliseconds.
     var outage: (fault: Fault, times: Range<Int64>)?
-    /// The percentage of notifications that are accepted all the same in the outage.
+    /// The percentage of notifications that APNs nevertheless accepts in the outage.
     var acceptedInOutage = 0.0
     /// True if no good notification comes from the outage's beginning on, except at its end.
     var isQuietInOutage = false

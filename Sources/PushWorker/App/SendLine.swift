@@ -42,8 +42,8 @@ struct SendLine {
     }
 }
 
-/// Jobs of an app that wait to be submitted. Those that failed before let the others go first, but for one turn of eight, as in
-/// a claim: those that fail again and again must not delay the others.
+/// Jobs of an app that wait to be submitted. Those that failed before let the others go first, except for one turn of eight, as
+/// in a claim: those that fail again and again must not delay the others.
 struct ReadyLine {
     private(set) var fresh = Line<JobID>()
     private(set) var failed = Line<JobID>()

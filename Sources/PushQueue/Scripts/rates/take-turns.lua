@@ -2,27 +2,27 @@
 --
 -- KEYS  1 campaigns:<name>:rate or fair:<key>:rate
 --                         HASH   `next_us` is the time up to which the rate is used up, us since 1970; `promised_us` the time
---                                up to which jobs were told to come back, `late_us` that of those that came back in vain,
+--                                up to which jobs wait, `late_us` that of those that have waited and had no turn,
 --                                `asked_us` the time of the last call, and `limited_at` its `since`
 -- ARGV  1 per second      notifications per second
 --       2 since           the time of the limit's last change, ms: nothing counts from before it; 0 if it counts. Queues have the
 --                         same limit from slightly different times
 --       3 lifetime        the time for which the key is kept, ms
 --       then any number of (amount goes first): notifications that are sent together; `goes first` is 1 for an urgent job, and
---                         for one that comes back at its time
+--                         for one that has waited
 -- Reply { wait... }       for each amount 0 if it has its turn, or the ms after which its job asks again
 --
--- Only a turn that is taken uses the rate: jobs that expire or are cancelled while they wait leave no gap. Jobs that come back
--- are before new ones, so jobs get their turns about in the order in which they asked first. If those that were told to come
--- back do not, new ones need not wait for them. Rate that is not used is lost, except for the last tenth of a second. Run
+-- Only a turn that is taken uses the rate: jobs that expire or are cancelled while they wait leave no gap. Jobs that have waited
+-- are before new ones, so jobs get their turns about in the order in which they asked first. If those that wait do not ask
+-- again, new ones need not wait for them. Rate that is not used is lost, except for the last tenth of a second. Run
 -- twice, the turns of the first run are wasted.
 
 local key = KEYS[1]
 local per_second, since, lifetime = unpack(ARGV, 1, 3)
 local FIRST_AMOUNT = 4
--- The time for which unused rate is kept, and by which a job that comes back may be early.
+-- The time for which unused rate is kept, and by which a job that has waited may be early.
 local LATE_US, EARLY_US = 100000, 100000
--- The time for which the rate is unused after which nobody waits for those that were told to come back.
+-- The time for which the rate is unused after which new jobs are not behind those that wait.
 local IDLE_US = 500000
 
 local wrong = wrong_type({ [key] = 'hash' })
