@@ -902,6 +902,8 @@ final class AppSender: GatewayDelegate {
     /// Submits what is ready. Slow jobs and groups send one probe at a time, and the rest of them is set aside.
     private func dispatchReady(now: NIODeadline) {
         var (streams, allowed) = (transport.capacity, rate.available(now: now))
+        // Asked once, and only if there are jobs with many tokens: it looks at each connection.
+        lazy var kept = streamsOfOthers
         // The jobs with many tokens for which only streams of others are left.
         var passed: [JobID] = []
         while min(streams, allowed) > 0, let id = line.ready.removeFirst(in: lane.jobs) {
@@ -910,7 +912,7 @@ final class AppSender: GatewayDelegate {
                 deferUnsubmitted(id, obstacle.reason, delay: deferral(of: id, obstacle))
                 continue
             }
-            let free = min(allowed, lane.jobs[id].hasManyTokens ? streams - streamsOfOthers : streams)
+            let free = min(allowed, lane.jobs[id].hasManyTokens ? streams - kept : streams)
             guard free > 0 else {
                 passed.append(id)
                 continue
