@@ -624,9 +624,8 @@ final class AppSender: GatewayDelegate {
         switch command.state {
         case .running: return false
         case .cancelled:
-            let isFanOut = lane.jobs[id].fanOut != nil
             let (count, tokens) = takeUnsubmitted(id)
-            ledger.recordCancelled(isFanOut ? tokens : [job.recipient ?? ByteBuffer()], of: id, target, command)
+            ledger.recordCancelled(recipients(of: id, tokens: tokens), of: id, target, command)
             ledger.close(count, of: id)
         case .paused:
             let delay = lane.random(in: RetryPolicy.campaignPause)

@@ -360,6 +360,8 @@ final class FakeQueue: QueueStore {
     /// The numbers of times to delivery that settlements added to the counters of campaigns.
     private(set) var times: [String: Int] = [:]
     private(set) var results = 0
+    /// The results of jobs that were settled one by one.
+    private(set) var resultTexts: [String] = []
     private(set) var holders: [String] = []
     /// The number of results in all settlements.
     private(set) var resultCount = 0
@@ -470,6 +472,7 @@ final class FakeQueue: QueueStore {
             let (packed, number) = (next(), Int(next()) ?? 0)
             precondition(packed.isEmpty == (number == 0), "\(number) results: \(packed)")
             resultCount += number
+            resultTexts.append(packed)
             if isFound, number > 0 { results += 1 }
             for _ in 0..<(Int(next()) ?? 0) {
                 let (name, amount) = (next(), Int(next()) ?? 0)

@@ -82,7 +82,7 @@ struct JobCommandTests {
     @Test("cancel the rest of a job with many tokens, which becomes one dead letter with those tokens")
     func fanOut() throws {
         scene.transport.streams = 3
-        let tokens = (0..<10).map { "\(100_000 + $0)" }
+        let tokens = (0..<10).map { "AB\(100_000 + $0)" }
         scene.push(EngineScene.fanOut(tokens, #""alert":"hi","campaign":"spring""#))
         scene.transport.streams = 0
         #expect(scene.transport.sent.count == 3)
@@ -93,8 +93,11 @@ struct JobCommandTests {
         scene.run()
         #expect(scene.transport.sent.count == 3)
         #expect(scene.stats["delivered"] == 3 && scene.stats["cancelled"] == 7)
-        #expect(scene.queue.dead.count == 1 && scene.queue.dead[0].members.contains(#""100009""#))
-        #expect(!scene.queue.dead[0].members.contains(#""100001""#))
+        #expect(scene.queue.dead.count == 1 && scene.queue.dead[0].members.contains(#""ab100009""#))
+        #expect(!scene.queue.dead[0].members.contains(#""ab100001""#))
+        // Their results have the tokens in the form of all results.
+        let results = scene.queue.resultTexts.joined()
+        #expect(results.contains("ab100009") && !results.contains("AB100009"), "\(results)")
         #expect(
             scene.queue.campaigns["spring"]?["cancelled"] == 7 && scene.queue.campaigns["spring"]?["delivered"] == 3)
         #expect(scene.queue.held.isEmpty)
