@@ -46,6 +46,8 @@ package struct QueueKeys: Sendable {
     /// ZSET of entries of `results` by the number of results up to them, by which old ones are removed; with their number
     /// (`added`).
     package let resultsMarks: String
+    /// HASH: consumer group → its position in `results`, from which a group that was lost continues; see `ResultGroup`.
+    package let resultsPositions: String
     /// STRING: about the size of the largest job that was claimed in the last day, in bytes, by which claims know how many
     /// jobs they can read at once.
     package let largest: String
@@ -148,6 +150,7 @@ package struct QueueKeys: Sendable {
         gauges = base + "gauges"
         results = base + "results"
         resultsMarks = base + "results-marks"
+        resultsPositions = base + "results-positions"
         largest = base + "largest"
         paused = base + "paused"
         workerInfo = base + "worker-info"
@@ -174,8 +177,8 @@ package struct QueueKeys: Sendable {
             (jobs, "list"), (retry, "zset"), (failed, "zset"), (sorted, "zset"), (shares, "hash"), (workers, "zset"),
             (inbox, "list"),
             (dead, "zset"), (deadBytes, "string"), (cancelled, "zset"), (cancelledBytes, "string"),
-            (gauges, "string"), (results, "stream"), (resultsMarks, "zset"), (largest, "string"), (paused, "string"),
-            (workerInfo, "hash"),
+            (gauges, "string"), (results, "stream"), (resultsMarks, "zset"), (resultsPositions, "hash"),
+            (largest, "string"), (paused, "string"), (workerInfo, "hash"),
             (configurations, "hash"), (jobCommands, "hash"), (campaigns, "zset"), (deliveries, "hash"),
             (source, "string"),
         ] + lanes.flatMap { [(claimed($0), "hash"), (next($0), "string")] }

@@ -12,6 +12,7 @@ extension EndToEnd {
                 let status: Int
                 let ids: [String?]
                 let entries: [String]
+                let at: Double
             }
 
             static let secret = "whsec_" + Data("a secret of some thirty-two bytes".utf8).base64EncodedString()
@@ -371,6 +372,130 @@ extension EndToEnd {
             process.send(SIGTERM)
             #expect(try await process.wait() == .exited(1))
             #expect(try pending == 3)
+        }
+
+        /// What follows from an answer; docs/results.md has the same table.
+        enum Meaning {
+            /// The receiver is gone, or refuses all results: the command ends, and skips none.
+            case closed
+            /// The result can't be accepted: it is parked, others are not.
+            case refused
+            /// The receiver accepts nothing now.
+            case unavailable
+            /// The receiver accepts nothing now, or not this result: it is parked only while others are accepted.
+            case failed
+        }
+
+        static let answers: [(status: Int, meaning: Meaning)] =
+            [401, 403, 404, 410].map { ($0, .closed) } + [400, 413, 415, 422].map { ($0, .refused) }
+            + [408, 425, 429].map { ($0, .unavailable) }
+            + [302, 402, 451, 500, 503].map { ($0, .failed) }
+
+        @Test("An answer is read by its meaning, and no result is skipped.", arguments: answers)
+        func answer(_ status: Int, _ meaning: Meaning) async throws {
+            let receiver = try await Receiver()
+            let process = try await listening(webhook(receiver, "--tries", "2", "--consumer", "one"))
+            try add(["first"])
+            try await eventually("the first is accepted") { try receiver.accepted == ["first"] }
+            // The receiver answers so to every request.
+            try receiver.behave("\(status)")
+            let ids = (0..<5).map { "\($0)" }
+            try add(ids)
+            if meaning == .closed {
+                #expect(try await process.wait() == .exited(1), "\(process.errors)")
+                #expect(process.errors.contains("refuses all results: it answered \(status); stopping"))
+                // It does not try again.
+                #expect(try receiver.requests.count == 2 && parked == 0)
+                try receiver.behave("200")
+                try await once(["--webhook", "http://127.0.0.1:\(receiver.port)/", "--consumer", "one"])
+                #expect(try receiver.accepted.sorted() == ids + ["first"] && pending == 0)
+                return
+            }
+            let tries = meaning == .unavailable ? 4 : 7
+            try await eventually("it was tried several times") { try receiver.requests.count >= tries }
+            #expect(try parked == 0 && !process.errors.contains("parked"), "\(process.errors)")
+            // One result is bad; the receiver accepts the others.
+            try receiver.behave(meaning == .unavailable ? "200" : "\(status):2")
+            let expected = Set(ids + ["first"]).subtracting(meaning == .unavailable ? [] : ["2"])
+            try await eventually("the others are accepted") { try Set(receiver.accepted).isSuperset(of: expected) }
+            try add(["last"])
+            try await eventually("the last is accepted, and the bad one parked") {
+                try receiver.accepted.contains("last") && pending == 0 && parked == (meaning == .unavailable ? 0 : 1)
+            }
+            try await expectEnd(process)
+        }
+
+        @Test(
+            "Retry-After is a number of seconds or a time.",
+            arguments: ["503 after 3", "429 after 3", "503 until 4", "429 until 4"])
+        func retryAfter(_ behaviour: String) async throws {
+            let receiver = try await Receiver(behaviour)
+            let process = try await listening(webhook(receiver))
+            try add(["a"])
+            try await eventually("it is handed over once") { try !receiver.requests.isEmpty }
+            try receiver.behave("200")
+            try await eventually("it is accepted") { try receiver.accepted == ["a"] }
+            let times = try receiver.requests.map(\.at)
+            #expect(times.count == 2 && times[1] - times[0] >= 3)
+            try await expectEnd(process)
+        }
+
+        enum Loss: String, CaseIterable { case group, stream, all }
+
+        @Test(
+            "After the loss of its group, a consumer continues after what it has handed over, also when it was not running.",
+            arguments: Loss.allCases, [false, true])
+        func lostGroup(_ loss: Loss, whileStopped isStopped: Bool) async throws {
+            let receiver = try await Receiver()
+            var process = try await listening(webhook(receiver, "--consumer", "one"))
+            try add(["first"])
+            try await eventually("the first is accepted and acknowledged") {
+                try receiver.accepted == ["first"] && pending == 0
+            }
+            try receiver.behave("503")
+            let (before, after) = ((0..<30).map { "before\($0)" }, (0..<50).map { "after\($0)" })
+            try add(before)
+            try await eventually("some are at hand") { try pending > 0 && receiver.requests.count > 1 }
+            if isStopped {
+                process.kill()
+                _ = try await process.wait()
+            }
+            switch loss {
+            case .group: try redis.run("XGROUP", "DESTROY", stream, "callbacks")
+            case .stream: try redis.run("DEL", stream)
+            case .all: try redis.run("FLUSHALL")
+            }
+            // A process that starts on an empty Redis has a new group.
+            if isStopped, loss == .all {
+                process = try await listening(webhook(receiver, "--consumer", "one"))
+                try add(after)
+            } else {
+                try add(after)
+                if isStopped { process = try await listening(webhook(receiver, "--consumer", "one")) }
+            }
+            try receiver.behave("200")
+            let expected = Set(loss == .group ? before + after : after)
+            try await eventually("all that the stream has are accepted") {
+                try Set(receiver.accepted).isSuperset(of: expected) && pending == 0
+            }
+            try await expectEnd(process)
+            if !isStopped {
+                // The results that a running process had at hand are not lost, and none is handed over twice.
+                #expect(try receiver.accepted.contains("before0"))
+                #expect(try Set(receiver.accepted).count == receiver.accepted.count)
+                #expect(
+                    process.errors.contains(
+                        loss == .group ? "was lost and continues" : "was lost, and so were entries of the stream"),
+                    "\(process.errors)")
+            }
+        }
+
+        @Test("A new group reports the entries that it does not hand over.")
+        func newGroup() async throws {
+            try add(["a", "b"])
+            let process = try callbacks(["--exec", "cat", "--once"])
+            #expect(try await process.wait() == .exited(0))
+            #expect(process.errors.contains("the stream has 2 entries before it, which --since hands over"))
         }
 
         @Test("a deleted stream and a restarted Redis are survived")

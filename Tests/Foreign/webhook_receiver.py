@@ -7,6 +7,9 @@ The file contains one word, which is read at each request:
   silent             the connection is closed without an answer
   bad:ID,...         422 for a request with a result of one of these jobs, else 200
   sick:ID,...        500 for a request with a result of one of these jobs, else 200
+  STATUS:ID,...      that status for a request with a result of one of these jobs, else 200
+  STATUS after N     that status, with Retry-After: N
+  STATUS until N     that status, with the time in N seconds as Retry-After
 
 Prints {"port":N} when it listens, then a line of JSON for each request.
 """
@@ -20,6 +23,7 @@ import ssl
 import sys
 import threading
 import time
+from email.utils import formatdate
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 arguments = argparse.ArgumentParser()
@@ -54,6 +58,7 @@ class Receiver(BaseHTTPRequestHandler):
             "ids": ids,
             "entries": [result["entry"] for result in results],
             "type": self.headers["Content-Type"],
+            "at": time.time(),
         }
         with printing:
             print(json.dumps(record), flush=True)
@@ -64,6 +69,11 @@ class Receiver(BaseHTTPRequestHandler):
             self.connection.close()
             return
         self.send_response(status)
+        words = behaviour.split()
+        if words[1:2] == ["after"]:
+            self.send_header("Retry-After", words[2])
+        if words[1:2] == ["until"]:
+            self.send_header("Retry-After", formatdate(time.time() + int(words[2]), usegmt=True))
         self.send_header("Content-Length", "100" if behaviour == "cut" else "2")
         self.end_headers()
         self.wfile.write(b"ok")
@@ -72,11 +82,11 @@ class Receiver(BaseHTTPRequestHandler):
 
     @staticmethod
     def status(behaviour, ids):
-        if behaviour.isdigit():
-            return int(behaviour)
+        if behaviour[:3].isdigit() and ":" not in behaviour:
+            return int(behaviour[:3])
         word, _, chosen = behaviour.partition(":")
         if set(chosen.split(",")) & set(ids):
-            return {"bad": 422, "sick": 500}.get(word, 200)
+            return {"bad": 422, "sick": 500}.get(word) or (int(word) if word.isdigit() else 200)
         return 200
 
     def log_message(self, *_):

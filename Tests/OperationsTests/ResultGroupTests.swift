@@ -17,7 +17,7 @@ struct ResultGroupTests {
 
     private func newGroup() async throws -> ResultGroup {
         let group = group("g")
-        _ = try await group.create(since: nil)
+        _ = try await group.open(since: nil)
         return group
     }
 
@@ -30,21 +30,82 @@ struct ResultGroupTests {
     @Test("is created once, from now on or from a time, even if the stream does not exist")
     func creation() async throws {
         let now = group("now")
-        #expect(try await now.create(since: nil))
-        #expect(try await !now.create(since: nil))
+        #expect(try await now.open(since: nil) == .new(skipped: 0))
+        #expect(try await now.open(since: nil) == .existing)
         try queue.redis.run("XADD", queue.keys.results, "5000-0", "id", "a")
         try queue.redis.run("XADD", queue.keys.results, "5000-1", "id", "b")
         try queue.redis.run("XADD", queue.keys.results, "5001-0", "id", "c")
         #expect(ids(try await now.take(10, waiting: nil)) == ["a", "b", "c"])
         let since = group("since")
-        #expect(try await since.create(since: 5000))
+        #expect(try await since.open(since: 5000) == .new(skipped: 0))
         #expect(ids(try await since.take(10, waiting: nil)) == ["a", "b", "c"])
         let later = group("later")
-        #expect(try await later.create(since: 5001))
+        #expect(try await later.open(since: 5001) == .new(skipped: 0))
         #expect(ids(try await later.take(10, waiting: 1)) == ["c"])
         let all = group("all")
-        #expect(try await all.create(since: 0))
+        #expect(try await all.open(since: 0) == .new(skipped: 0))
         #expect(try await all.take(2, waiting: nil).entries.count == 2)
+        #expect(try await group("none").open(since: nil) == .new(skipped: 3))
+    }
+
+    @Test("A lost group continues with the first entry that it has not handled, for any consumer.")
+    func continued() async throws {
+        for (name, destroysStream, remembers) in [
+            ("group", false, false), ("group", false, true), ("stream", true, false), ("stream", true, true),
+        ] {
+            let group = group("\(name) \(remembers)")
+            _ = try await group.open(since: nil)
+            try add(5)
+            let entries = try await group.take(3, waiting: nil).entries
+            var last = try await group.acknowledge([entries[0], entries[2]])
+            #expect(last.entry == entries[1] && !last.isHandled)
+            last = try await group.acknowledge([])
+            if destroysStream {
+                try queue.redis.run("DEL", queue.keys.results)
+            } else {
+                try queue.redis.run("XGROUP", "DESTROY", queue.keys.results, group.name)
+            }
+            await #expect(throws: RedisError.self) { _ = try await group.acknowledge([]) }
+            let before = try queue.redis.run("HGET", queue.keys.resultsPositions, group.name).text
+            #expect(before == "0 \(entries[1])")
+            // Later than the others, also on a fast machine.
+            let later = (Int(entries[2].prefix { $0 != "-" }) ?? 0) + 1000
+            for number in 0..<2 {
+                try queue.redis.run("XADD", queue.keys.results, "\(later)-\(number + 1)", "id", "\(number)")
+            }
+            let opening = try await group.open(since: nil, after: remembers ? last : nil)
+            let page = try await group.take(10, waiting: nil)
+            if destroysStream {
+                #expect(ids(page) == ["0", "1"])
+                guard case .restarted = opening else { Issue.record("\(opening)"); continue }
+            } else {
+                #expect(ids(page) == ["1", "2", "3", "4", "0", "1"])
+                guard case .continued = opening else { Issue.record("\(opening)"); continue }
+            }
+            // When all is handled, it continues after the last.
+            #expect(try await group.acknowledge(page.entries).isHandled)
+            try queue.redis.run("XGROUP", "DESTROY", queue.keys.results, group.name)
+            _ = try await group.open(since: nil)
+            #expect(try await group.take(10, waiting: nil).entries.isEmpty)
+            try queue.redis.run("DEL", queue.keys.results)
+        }
+    }
+
+    @Test("A group begins with the first entry if Redis was emptied, or its clock was set back.")
+    func restarted() async throws {
+        let group = try await newGroup()
+        try add(2)
+        let last = try await group.acknowledge(try await group.take(10, waiting: nil).entries)
+        #expect(last.isHandled && last.waiting ?? 0 == 0)
+        try queue.redis.run("DEL", queue.keys.results, queue.keys.resultsPositions)
+        #expect(try await group.open(since: nil, after: last) == .restarted(lost: last))
+        try add(1)
+        #expect(ids(try await group.take(10, waiting: nil)) == ["0"])
+        _ = try await group.acknowledge([])
+        try queue.redis.run("DEL", queue.keys.results)
+        try queue.redis.run("XADD", queue.keys.results, "5000-0", "id", "early")
+        guard case .restarted = try await group.open(since: nil) else { Issue.record("continued"); return }
+        #expect(ids(try await group.take(10, waiting: nil)) == ["early"])
     }
 
     @Test("delivers each entry to one consumer, until it is acknowledged or reclaimed")

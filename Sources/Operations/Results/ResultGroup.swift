@@ -23,7 +23,7 @@ package struct ResultGroup: Sendable {
 
     private let client: RedisClient
     private let keys: QueueKeys
-    private let group: String
+    package let name: String
     private let consumer: String
 
     /// - Parameters:
@@ -33,24 +33,83 @@ package struct ResultGroup: Sendable {
     package init(_ client: RedisClient, _ keys: QueueKeys, group: String, consumer: String) {
         self.client = client
         self.keys = keys
-        self.group = group
+        name = group
         self.consumer = consumer
     }
 
-    /// Creates the group and the stream if they do not exist.
-    /// - Parameter milliseconds: the time since 1970 from which on a new group gets results; `nil` for new results
-    ///   only.
-    /// - Returns: true if the group is new.
-    /// - Throws: `RedisError`.
-    package func create(since milliseconds: Int64?) async throws -> Bool {
-        // A group begins after the entry that it is created with.
-        let start = milliseconds.map { $0 > 0 ? "\($0 - 1)-\(UInt64.max)" : "0" } ?? "$"
-        do {
-            _ = try await client.call(RedisCommand("XGROUP", "CREATE", keys.results, group, start, "MKSTREAM"))
-            return true
-        } catch RedisError.server(let error) where error.prefix == "BUSYGROUP" {
-            return false
+    /// The beginning of a group that a consumer has opened.
+    package enum Opening: Sendable, Equatable {
+        /// It existed.
+        case existing
+        /// It is new, and gets none of this number of entries, which the stream has.
+        case new(skipped: Int)
+        /// It was lost, and continues after what it has handled.
+        case continued(Position)
+        /// It was lost with entries of the stream that it may not have handled, and begins with the first one that is left.
+        /// `lost` is its last position.
+        case restarted(lost: Position?)
+    }
+
+    /// A group's position in the stream.
+    package struct Position: Sendable, Equatable {
+        /// The group has handled all entries before this one.
+        package var entry: String
+        /// True if it has handled this one too.
+        package var isHandled: Bool
+        /// The number of entries that no consumer had read; `nil` if it is unknown.
+        package var waiting: Int?
+
+        /// The entry after which to create the group.
+        fileprivate var start: String {
+            let place = StoredResult.Place(entry, index: 0)
+            return isHandled ? entry : place.previousEntry
         }
+    }
+
+    /// Opens the group for this consumer, and creates it and the stream if they do not exist.
+    /// - Parameters:
+    ///   - milliseconds: the time since 1970 from which on a new group gets results; `nil` for new results only.
+    ///   - last: the last known position of a group that was lost; `nil` if this consumer had none.
+    /// - Throws: `RedisError`, or `QueueFailure/unexpectedReply(_:)`.
+    package func open(since milliseconds: Int64?, after last: Position? = nil) async throws -> Opening {
+        let recorded = try await client.call(RedisCommand("HGET", keys.resultsPositions, name)).root.string
+        let parts = recorded?.split(separator: " ") ?? []
+        let position = parts.count == 2 ? Position(entry: String(parts[1]), isHandled: parts[0] == "1") : last
+        let stream = try await stream()
+        // A group begins after the entry that it is created with.
+        var start = milliseconds.map { $0 > 0 ? "\($0 - 1)-\(UInt64.max)" : "0" } ?? "$"
+        var opening = Opening.new(skipped: milliseconds == nil ? stream.count : 0)
+        if let position {
+            // A stream whose newest entry is older is not the one that the group has read.
+            let isOlder = StoredResult.Place(stream.newest, index: 0) < StoredResult.Place(position.start, index: 0)
+            let first = StoredResult.Place(stream.first ?? StoredResult.beginning, index: 0)
+            let hasGap =
+                position.entry != StoredResult.beginning && first > StoredResult.Place(position.entry, index: 0)
+            start = isOlder ? "0" : position.start
+            opening = isOlder || hasGap ? .restarted(lost: last ?? position) : .continued(position)
+        }
+        do {
+            _ = try await client.call(RedisCommand("XGROUP", "CREATE", keys.results, name, start, "MKSTREAM"))
+        } catch RedisError.server(let error) where error.prefix == "BUSYGROUP" {
+            opening = .existing
+        }
+        return opening
+    }
+
+    /// Returns the ID of the newest entry that the stream ever had, that of its first entry, and the number of its entries.
+    private func stream() async throws -> (newest: String, first: String?, count: Int) {
+        // XINFO has an error without a code for a missing stream.
+        guard try await client.call(RedisCommand("EXISTS", keys.results)).root.number == 1 else {
+            return (StoredResult.beginning, nil, 0)
+        }
+        let fields = Array(try await client.call(RedisCommand("XINFO", "STREAM", keys.results)).root.children)
+        var (newest, first, count) = (StoredResult.beginning, String?.none, 0)
+        for (field, value) in zip(fields, fields.dropFirst()) {
+            if field.string == "last-generated-id" { newest = value.string ?? newest }
+            if field.string == "first-entry", value.count == 2 { first = value[0].string }
+            if field.string == "length" { count = value.number ?? count }
+        }
+        return (newest, first, count)
     }
 
     /// Reads entries that were not delivered to any consumer before.
@@ -59,7 +118,7 @@ package struct ResultGroup: Sendable {
     ///   - milliseconds: the maximum time to wait for the first of them; `nil` to return at once.
     /// - Throws: `RedisError`.
     package func take(_ count: Int, waiting milliseconds: Int?) async throws -> ResultPage {
-        var command = RedisCommand("XREADGROUP", "GROUP", group, consumer, "COUNT", "\(count)")
+        var command = RedisCommand("XREADGROUP", "GROUP", name, consumer, "COUNT", "\(count)")
         if let milliseconds {
             command.append("BLOCK")
             command.append(max(1, milliseconds))
@@ -74,17 +133,9 @@ package struct ResultGroup: Sendable {
     /// Returns the consumers that have pending entries.
     /// - Throws: `RedisError`.
     package func holders() async throws -> [String] {
-        let consumers = try await client.call(RedisCommand("XINFO", "CONSUMERS", keys.results, group)).root.children
-        // Each is an array of names and values.
-        return consumers.compactMap { consumer in
-            let fields = Array(consumer.children)
-            var (name, pending): (String?, Int?)
-            for (field, value) in zip(fields, fields.dropFirst()) {
-                if field.string == "name" { name = value.string }
-                if field.string == "pending" { pending = value.number }
-            }
-            return (pending ?? 0) > 0 ? name : nil
-        }
+        // The number of pending entries, the first, the last, and the number of each consumer.
+        let summary = try await client.call(RedisCommand("XPENDING", keys.results, name)).root
+        return summary.count == 4 ? summary[3].children.compactMap { $0.count == 2 ? $0[0].string : nil } : []
     }
 
     /// Lists pending entries, the oldest first.
@@ -97,7 +148,7 @@ package struct ResultGroup: Sendable {
     package func pending(
         of other: String? = nil, idle: Int = 0, after entry: String? = nil, count: Int
     ) async throws -> [Pending] {
-        var command = RedisCommand("XPENDING", keys.results, group)
+        var command = RedisCommand("XPENDING", keys.results, name)
         if idle > 0 {
             command.append("IDLE")
             command.append(idle)
@@ -134,7 +185,7 @@ package struct ResultGroup: Sendable {
             let found = try await ResultPage.read(from: entry, to: entry, count: 1, client, keys)
             if found.entries.isEmpty { dropped.append(entry) }
         }
-        try await acknowledge(dropped)
+        if !dropped.isEmpty { try await acknowledge(dropped) }
     }
 
     /// Renews entries that this consumer still works on, so that no other takes them over.
@@ -147,18 +198,22 @@ package struct ResultGroup: Sendable {
     }
 
     private func claim(_ entries: [String], idle: Int) -> RedisCommand {
-        var command = RedisCommand("XCLAIM", keys.results, group, consumer, "\(idle)")
+        var command = RedisCommand("XCLAIM", keys.results, name, consumer, "\(idle)")
         for entry in entries { command.append(entry) }
         return command
     }
 
     /// Acknowledges entries: the group has handled all of their results.
-    /// - Throws: `RedisError`.
-    package func acknowledge(_ entries: [String]) async throws {
-        guard !entries.isEmpty else { return }
-        var command = RedisCommand("XACK", keys.results, group)
-        for entry in entries { command.append(entry) }
-        _ = try await client.call(command)
+    /// - Returns: the group's position, which is recorded.
+    /// - Throws: `RedisError`, or `QueueFailure/unexpectedReply(_:)`.
+    @discardableResult
+    package func acknowledge(_ entries: [String]) async throws -> Position {
+        try await QueueScript.acknowledgeResults.run(client, [keys.results, keys.resultsPositions]) { command in
+            command.append(name)
+            for entry in entries { command.append(entry) }
+        } reading: {
+            Position(entry: $0.text(), isHandled: $0.number() == 1, waiting: $0.numberIfAny().map(Int.init))
+        }
     }
 
     // MARK: Parked results
@@ -168,9 +223,9 @@ package struct ResultGroup: Sendable {
     package func park(_ result: StoredResult) async throws {
         guard result.parkedAs == nil else { return }
         var command = RedisCommand(
-            "XADD", keys.parkedResults(group), "MAXLEN", "~", "\(Self.maximumParked)", "*", "entry", result.id)
-        for (name, value) in result.fields where name != "entry" && value.readableBytes > 0 {
-            command.append(name)
+            "XADD", keys.parkedResults(name), "MAXLEN", "~", "\(Self.maximumParked)", "*", "entry", result.id)
+        for (field, value) in result.fields where field != "entry" && value.readableBytes > 0 {
+            command.append(field)
             command.append(value)
         }
         _ = try await client.call(command)
@@ -182,7 +237,7 @@ package struct ResultGroup: Sendable {
     package func parked(after last: StoredResult? = nil, count: Int) async throws -> [StoredResult] {
         let start = last?.parkedAs.map { "(\($0)" } ?? "-"
         let reply = try await client.call(
-            RedisCommand("XRANGE", keys.parkedResults(group), start, "+", "COUNT", "\(count)"))
+            RedisCommand("XRANGE", keys.parkedResults(name), start, "+", "COUNT", "\(count)"))
         return reply.root.children.compactMap { element in
             guard let entry = ResultEntry(element) else { return nil }
             return StoredResult(parkedAs: entry.id, entry.fields)
@@ -194,7 +249,7 @@ package struct ResultGroup: Sendable {
     package func removeParked(_ results: [StoredResult]) async throws {
         let parked = results.compactMap(\.parkedAs)
         guard !parked.isEmpty else { return }
-        var command = RedisCommand("XDEL", keys.parkedResults(group))
+        var command = RedisCommand("XDEL", keys.parkedResults(name))
         for id in parked { command.append(id) }
         _ = try await client.call(command)
     }
@@ -203,6 +258,6 @@ package struct ResultGroup: Sendable {
     /// - Throws: `RedisError`.
     package func leave() async throws {
         guard try await pending(of: consumer, count: 1).isEmpty else { return }
-        _ = try await client.call(RedisCommand("XGROUP", "DELCONSUMER", keys.results, group, consumer))
+        _ = try await client.call(RedisCommand("XGROUP", "DELCONSUMER", keys.results, name, consumer))
     }
 }

@@ -69,6 +69,12 @@ package struct StoredResult: Sendable {
         /// The id of the entry.
         var entry: String { "\(milliseconds)-\(number)" }
 
+        /// The greatest id before that of the entry.
+        var previousEntry: String {
+            if number > 0 { return "\(milliseconds)-\(number - 1)" }
+            return milliseconds > 0 ? "\(milliseconds - 1)-\(UInt64.max)" : "0-0"
+        }
+
         package static func < (left: Place, right: Place) -> Bool {
             (left.milliseconds, left.number, left.index) < (right.milliseconds, right.number, right.index)
         }

@@ -1,6 +1,8 @@
+import APNS
 import NIOCore
 import NIOHTTP1
 import NIOPosix
+import Operations
 import PushWorker
 import Sockets
 import TLS
@@ -13,8 +15,11 @@ struct HTTPExchange: Sendable {
         var headers: HTTPHeaders
         var body: ByteBuffer
 
-        /// The pause in seconds that the server asks for, if it does and names it as a number.
-        var retryAfter: Int64? { headers.first(name: "Retry-After").flatMap { Int64($0) } }
+        /// The pause in seconds that the server asks for, as a number or by the time of its end.
+        var retryAfter: Int64? {
+            headers.first(name: "Retry-After").flatMap { RetryAfter.seconds($0.utf8, now: Moment.now / 1000) }
+                .map(Int64.init)
+        }
     }
 
     /// The reason for which there is no answer.

@@ -113,7 +113,7 @@ struct TraceExporter: Service {
         // The only statuses after which the specification lets a sender repeat a request.
         case 429, 502, 503, 504:
             return .unavailable(
-                "it answered \(answer.status)", seconds: answer.retryAfter.map { Int(min(max(0, $0), 300)) })
+                "it answered \(answer.status)", seconds: answer.retryAfter.map { Int(min($0, 300)) })
         default: return .refused("it answered \(answer.status)")
         }
     }

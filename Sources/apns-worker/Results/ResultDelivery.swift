@@ -7,7 +7,8 @@ import Redis
 ///
 /// A batch that the receiver does not accept is handed over again, with growing pauses. If the receiver answers but
 /// never accepts the batch, its results are handed over one by one, so that one bad result does not hold up the others.
-/// A result that is not accepted on its own either is parked.
+/// A result that is not accepted on its own either is parked. A receiver that refuses all results ends the process, and
+/// no result is skipped.
 ///
 /// Consumers share the stream's entries, each of which has the results of many notifications, and an entry is acknowledged
 /// once all of its results were accepted or parked. After a crash, the results of an entry that was handed over in part are
@@ -33,9 +34,24 @@ struct ResultDelivery {
     /// The maximum number of results that are handed over singly at a time.
     private static let maximumSingles = 1000
 
+    /// The end of a run.
+    enum Ending: Sendable {
+        /// All results were accepted.
+        case complete
+        /// Some were parked, or not accepted.
+        case incomplete
+        /// The receiver is gone, or refuses all results.
+        case closed
+    }
+
+    /// The receiver is gone, or refuses all results.
+    private struct ReceiverClosed: Error {}
+
     private struct Single {
         let result: StoredResult
         let since = ContinuousClock.now
+        /// True if the receiver answered last that it does not accept this result at any time.
+        var isRefused = false
         var tries = 0
         var due = ContinuousClock.now
         var backoff = Backoff()
@@ -62,8 +78,10 @@ struct ResultDelivery {
 
         mutating func forget(_ result: StoredResult) { failed.remove(result.id) }
 
-        /// Returns true if others were accepted while this result failed.
+        /// Returns true if the receiver refused this result and not several others too, or accepted others while this
+        /// one failed.
         func isAtFault(_ single: Single) -> Bool {
+            if single.isRefused { return failed.count < ResultDelivery.failuresInRow }
             guard let accepted else { return false }
             return isReceiverSound && accepted >= single.since
         }
@@ -83,6 +101,12 @@ struct ResultDelivery {
     private var blame = Blame()
     /// The entries that this consumer is working on, with the number of results that are left of each.
     private var held: [String: Int] = [:]
+    /// The entries that were handled and may not be acknowledged, because Redis did not answer or the group was lost.
+    private var unconfirmed: Set<String> = []
+    /// The entries that this consumer had when the group was lost. The group will have them read again.
+    private var lost: Set<String> = []
+    /// The group's last known position.
+    private var position: ResultGroup.Position?
     /// The time at which this consumer last confirmed that it is working on them.
     private var renewed = ContinuousClock.now
     /// The entries that were read last.
@@ -106,43 +130,63 @@ struct ResultDelivery {
         self.limits = limits
         self.since = since
         self.stop = stop
-        log = DeliveryLog(queue: queue, receiver: receiver.description)
+        log = DeliveryLog(queue: queue, group: group.name, receiver: receiver.description)
     }
 
     /// Works until it is stopped or, with ``Limits/once``, until no results are left.
     /// - Parameter retriesParked: true to begin with parked results.
-    /// - Returns: true if all results were accepted.
-    mutating func run(retriesParked: Bool) async throws -> Bool {
-        var (isNew, retriesParked) = (true, retriesParked)
-        while !stop.isStopped, !hasGivenUp {
+    mutating func run(retriesParked: Bool) async throws -> Ending {
+        var (isClosed, retriesParked) = (false, retriesParked)
+        while !stop.isStopped, !hasGivenUp, !isClosed {
             do {
-                if isNew {
-                    _ = try await group.create(since: since)
-                    isNew = false
-                }
+                if position == nil { try await open() }
                 if retriesParked {
                     try await retryParked()
                     retriesParked = false
                 }
-                let page = try await nextPage()
+                let page = try await recovering { try await $0.nextPage() }
                 if page.entries.isEmpty, limits.once, !mayHaveLeftovers { break }
-                hold(page)
-                try await deliver(page.results)
+                try await deliver(try await hold(page))
                 log.redisAnswers()
+            } catch is ReceiverClosed {
+                isClosed = true
             } catch let error as RedisError {
                 mayHaveLeftovers = true
                 held = [:]
-                // The stream, and with it the group, can be deleted at any time.
-                if case .server(let answer) = error, answer.prefix == "NOGROUP" { isNew = true }
                 if limits.once { throw error }
                 log.redisFails(error)
                 await pause(milliseconds: 1000)
             }
         }
         // A stopped consumer leaves its results to others, or to itself after a restart.
-        do { try await group.leave() } catch let error as RedisError { log.redisFails(error) }
+        do { try await recovering { try await $0.group.leave() } } catch let error as RedisError {
+            log.redisFails(error)
+        }
         log.finish()
-        return log.parked == 0 && held.isEmpty && !hasGivenUp
+        if isClosed { return .closed }
+        return log.parked == 0 && held.isEmpty && !hasGivenUp ? .complete : .incomplete
+    }
+
+    // MARK: The group
+
+    /// Opens the group, again if it was lost. The results at hand are handed over nevertheless.
+    private mutating func open() async throws {
+        log.opened(try await group.open(since: since, after: position))
+        lost = Set(held.keys).union(unconfirmed)
+        position = try await group.acknowledge([])
+    }
+
+    /// The errors of Redis for a group that is lost, and for one that was lost during a blocking read.
+    private static let lossCodes: Set = ["NOGROUP", "UNBLOCKED"]
+
+    /// Runs `body`, and again if the group was lost: the stream, and with it the group, can be deleted at any time.
+    private mutating func recovering<Value>(_ body: (inout Self) async throws -> Value) async throws -> Value {
+        do {
+            return try await body(&self)
+        } catch RedisError.server(let answer) where Self.lossCodes.contains(answer.prefix) {
+            try await open()
+            return try await body(&self)
+        }
     }
 
     // MARK: Results to hand over
@@ -189,10 +233,17 @@ struct ResultDelivery {
     }
 
     /// Records that this consumer is working on the entries of a page.
-    private mutating func hold(_ page: ResultPage) {
+    /// - Returns: the results that it does not have yet.
+    private mutating func hold(_ page: ResultPage) async throws -> [StoredResult] {
         if held.isEmpty { renewed = .now }
         if !page.entries.isEmpty { lastPage = page }
-        for result in page.results { held[result.entry, default: 0] += 1 }
+        lost.subtract(page.entries)
+        let handled = page.entries.filter(unconfirmed.contains)
+        if !handled.isEmpty { try await acknowledge(entries: handled) }
+        let known = Set(handled).union(held.keys)
+        let new = page.results.filter { !known.contains($0.entry) }
+        for result in new { held[result.entry, default: 0] += 1 }
+        return new
     }
 
     // MARK: Handing over
@@ -215,14 +266,14 @@ struct ResultDelivery {
     private mutating func deliverBatch(_ wanted: [StoredResult]) async throws -> Bool {
         var (failures, backoff) = (0, Backoff())
         while failures < Self.triesTogether {
-            let reception = await handOver(wanted)
+            let reception = try await handOver(wanted)
             switch reception {
             case .accepted:
                 try await acknowledge(wanted)
                 return true
             case .refused: failures = Self.triesTogether
             case .failed: failures = wanted.count == 1 ? Self.triesTogether : failures + 1
-            case .unreachable: break
+            case .unavailable, .closed: break
             }
             if case .refused = reception { break }
             guard try await rest(&backoff, after: reception) else { return false }
@@ -247,15 +298,15 @@ struct ResultDelivery {
             let next = left.map(\.due).min() ?? .now
             let wait = max(1, min(1000, Int((next - .now) / .milliseconds(1))))
             try await renewIfDue()
-            let more = try await group.take(
-                left.count < Self.maximumSingles ? pageSize : 1, waiting: limits.once ? nil : wait)
-            hold(more)
-            try await acknowledge(more.results.filter { !filter.matches($0) })
-            var wanted = more.results.filter(filter.matches)[...]
+            let count = left.count < Self.maximumSingles ? pageSize : 1
+            let more = try await recovering { try await $0.group.take(count, waiting: $0.limits.once ? nil : wait) }
+            let new = try await hold(more)
+            try await acknowledge(new.filter { !filter.matches($0) })
+            var wanted = new.filter(filter.matches)[...]
             while !wanted.isEmpty {
                 let batch = Array(wanted.prefix(limits.batch))
                 wanted = wanted.dropFirst(batch.count)
-                if await handOver(batch) == .accepted {
+                if try await handOver(batch) == .accepted {
                     try await acknowledge(batch)
                 } else {
                     left += (batch + wanted).map { Single(result: $0) }
@@ -279,8 +330,8 @@ struct ResultDelivery {
         let now = ContinuousClock.now
         for var single in left where single.due <= now {
             if stop.isStopped { return nil }
-            let reception = await handOver([single.result])
-            if case .unreachable = reception { return reception }
+            let reception = try await handOver([single.result])
+            if case .unavailable = reception { return reception }
             // A result may be parked and in an entry that was handed over in part before a crash.
             left.removeAll { $0.result.id == single.result.id && $0.result.parkedAs == single.result.parkedAs }
             if reception == .accepted {
@@ -289,14 +340,10 @@ struct ResultDelivery {
                 continue
             }
             single.tries += 1
-            var isRefused = false
-            if case .refused = reception {
-                isRefused = true
-            } else {
-                failuresInRow += 1
-                blame.fails(single)
-            }
-            if single.tries >= limits.tries, isRefused || blame.isAtFault(single) {
+            single.isRefused = reception.isRefusal
+            if !single.isRefused { failuresInRow += 1 }
+            blame.fails(single)
+            if single.tries >= limits.tries, blame.isAtFault(single) {
                 try await park(single.result, reception, tries: single.tries)
             } else {
                 single.due = .now + .milliseconds(reception.pause(minimum: single.backoff.next()))
@@ -308,8 +355,13 @@ struct ResultDelivery {
         return nil
     }
 
-    private mutating func handOver(_ results: [StoredResult]) async -> ResultReception {
+    /// - Throws: ``ReceiverClosed``.
+    private mutating func handOver(_ results: [StoredResult]) async throws -> ResultReception {
         let reception = await receiver.hand(over: ResultBatch(queue: queue, results: results))
+        if case .closed(let problem) = reception {
+            log.closed(problem)
+            throw ReceiverClosed()
+        }
         if let problem = reception.problem {
             log.failed(problem)
         } else {
@@ -327,7 +379,13 @@ struct ResultDelivery {
             held[result.entry] = left > 1 ? left - 1 : nil
             if left == 1 { complete.append(result.entry) }
         }
-        try await group.acknowledge(complete)
+        if !complete.isEmpty { try await acknowledge(entries: complete) }
+    }
+
+    private mutating func acknowledge(entries: [String]) async throws {
+        unconfirmed.formUnion(entries)
+        position = try await recovering { try await $0.group.acknowledge(entries) }
+        unconfirmed.subtract(entries.filter { !lost.contains($0) })
     }
 
     private mutating func park(_ result: StoredResult, _ reception: ResultReception, tries: Int) async throws {
@@ -359,7 +417,9 @@ struct ResultDelivery {
 
     private mutating func renewIfDue() async throws {
         guard ContinuousClock.now - renewed >= .milliseconds(renewal) else { return }
-        try await group.renew(Array(held.keys))
+        try await recovering { try await $0.group.renew(Array($0.held.keys)) }
+        // It also counts the entries that wait.
+        position = try await group.acknowledge([])
         renewed = .now
     }
 
@@ -393,6 +453,7 @@ private struct DeliveryLog {
     private static let interval = Duration.seconds(60)
 
     let queue: String
+    let group: String
     let receiver: String
     private var delivered = 0
     private(set) var parked = 0
@@ -400,10 +461,35 @@ private struct DeliveryLog {
     private var lastLine: ContinuousClock.Instant?
     private var isRedisFailing = false
 
-    init(queue: String, receiver: String) {
+    init(queue: String, group: String, receiver: String) {
         self.queue = queue
+        self.group = group
         self.receiver = receiver
     }
+
+    func opened(_ opening: ResultGroup.Opening) {
+        let action: String
+        switch opening {
+        case .existing, .new(skipped: 0): return
+        case .new(let skipped):
+            action = """
+                is new and begins with the next result; the stream has \(Self.entries(skipped)) before it, which --since hands \
+                over
+                """
+        case .continued(let position):
+            action =
+                "was lost and continues \(position.isHandled ? "after" : "with") \(position.entry), so nothing is skipped"
+        case .restarted(let lost):
+            let waiting = lost?.waiting.map(Self.entries) ?? "an unknown number"
+            action = """
+                was lost, and so were entries of the stream (\(waiting) unread when they were last counted); it continues with \
+                the first entry that is left
+                """
+        }
+        Terminal.note("queue \(queue): group \(group) \(action)\n")
+    }
+
+    private static func entries(_ count: Int) -> String { count == 1 ? "1 entry" : "\(Words.number(count)) entries" }
 
     mutating func accepted(_ count: Int) {
         delivered += count
@@ -421,6 +507,15 @@ private struct DeliveryLog {
         if let lastLine, ContinuousClock.now - lastLine < Self.interval { return }
         lastLine = .now
         Terminal.note("queue \(queue): \(receiver) does not accept results: \(problem); trying again\n")
+    }
+
+    func closed(_ problem: String) {
+        Terminal.note(
+            """
+            queue \(queue): \(receiver) refuses all results: \(problem); stopping. No result is skipped: start again when the \
+            receiver accepts them
+
+            """)
     }
 
     mutating func parked(_ entry: String, _ problem: String, tries: Int) {

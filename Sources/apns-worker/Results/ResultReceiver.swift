@@ -38,19 +38,27 @@ enum ResultReception: Sendable, Equatable {
     case refused(String)
     /// The receiver could not process the results now. `retryAfter` is the pause that it requested, in milliseconds.
     case failed(String, retryAfter: Int64? = nil)
-    /// The receiver could not be reached, so nothing is known about these results.
-    case unreachable(String)
+    /// The receiver processes no results now or could not be reached, so nothing is known about these.
+    case unavailable(String, retryAfter: Int64? = nil)
+    /// The receiver is gone, or refuses all results.
+    case closed(String)
+
+    /// True if the receiver does not accept these results at any time.
+    var isRefusal: Bool { if case .refused = self { true } else { false } }
 
     /// Returns the milliseconds to wait before the next try: the requested pause, if that is longer than the minimum.
     func pause(minimum milliseconds: Int64) -> Int64 {
-        if case .failed(_, let retryAfter?) = self { max(milliseconds, retryAfter) } else { milliseconds }
+        switch self {
+        case .failed(_, let retryAfter?), .unavailable(_, let retryAfter?): max(milliseconds, retryAfter)
+        default: milliseconds
+        }
     }
 
     /// The problem, in words that never include the contents of results.
     var problem: String? {
         switch self {
         case .accepted: nil
-        case .refused(let problem), .failed(let problem, _), .unreachable(let problem): problem
+        case .refused(let problem), .failed(let problem, _), .unavailable(let problem, _), .closed(let problem): problem
         }
     }
 }
@@ -76,7 +84,7 @@ struct CommandReceiver: ResultReceiver {
     func hand(over batch: ResultBatch) async -> ResultReception {
         let process = ExecCommand(command, variables: variables, patience: patience, stop: stop)
         await process.write(batch.lines, count: batch.results.count)
-        guard let end = await process.finish() else { return .unreachable("it did not start") }
+        guard let end = await process.finish() else { return .unavailable("it did not start") }
         // A command that succeeds without reading everything has what it needs.
         if end.status == 0 { return .accepted }
         return .failed(end.error ?? "it failed")

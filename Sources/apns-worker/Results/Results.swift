@@ -145,24 +145,26 @@ struct Results: AsyncParsableCommand {
         for keys in queues {
             Terminal.note("queue \(keys.queue): handing results to \(receiver), group \(group), consumer \(consumer)\n")
         }
-        let areAllAccepted = try await withThrowingTaskGroup(of: Bool.self) { tasks in
+        let endings = try await withThrowingTaskGroup(of: ResultDelivery.Ending.self) { tasks in
             for keys in queues {
                 tasks.addTask {
                     // A separate connection, because reading blocks it.
-                    var isGood = true
+                    var ending = ResultDelivery.Ending.incomplete
                     // If one queue's delivery can't continue, the others end too.
-                    defer { if !limits.once { stop.stop() } }
+                    defer { if !limits.once || ending == .closed { stop.stop() } }
                     try await CommandRedis(settings).withClient(for: keys.results) { client in
                         var delivery = ResultDelivery(
                             keys.queue, ResultGroup(client, keys, group: group, consumer: consumer), consumer: consumer,
                             to: receiver, filter: options.filter, limits: limits, since: since, stop: stop)
-                        isGood = try await delivery.run(retriesParked: callbacks.retryParked)
+                        ending = try await delivery.run(retriesParked: callbacks.retryParked)
                     }
-                    return isGood
+                    return ending
                 }
             }
-            return try await tasks.reduce(true) { $0 && $1 }
+            return try await tasks.reduce(into: []) { $0.append($1) }
         }
-        guard areAllAccepted || !limits.once else { throw ExitCode(1) }
+        if endings.contains(.closed) || limits.once && endings.contains(.incomplete) {
+            throw ExitCode(ExitStatus.attention.rawValue)
+        }
     }
 }

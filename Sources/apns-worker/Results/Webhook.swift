@@ -29,24 +29,30 @@ struct Webhook: ResultReceiver {
         do {
             return Self.reception(try await post.send(body, headers: headers))
         } catch let failure as HTTPExchange.Failure {
-            if case .unreachable = failure { return .unreachable("\(failure)") }
+            if case .unreachable = failure { return .unavailable("\(failure)") }
             return .failed("\(failure)")
         } catch {
-            return .unreachable("\(error)")
+            return .unavailable("\(error)")
         }
     }
 
+    /// The meaning of an answer. `CallbackTests` and docs/results.md have the same table.
     private static func reception(_ answer: HTTPExchange.Answer) -> ResultReception {
         let problem = "it answered \(answer.status)"
-        switch answer.status {
-        case 200..<300: return .accepted
-        case 300..<400: return .failed("\(problem); redirections are not followed")
-        // These statuses concern the sender, the URL or the rate, not the results.
-        case 401, 403, 404, 405, 407, 408, 409, 421, 425, 429: break
-        case 400..<500: return .refused(problem)
-        default: break
+        let retryAfter = answer.retryAfter.map { min($0, 3600) * 1000 }
+        return switch answer.status {
+        case 200..<300: .accepted
+        case 300..<400: .failed("\(problem); redirections are not followed")
+        // These results.
+        case 400, 413, 415, 422: .refused(problem)
+        // The URL or the sender, whatever the results are.
+        case 401, 403, 404, 410: .closed(problem)
+        // The rate, or the time.
+        case 408, 425, 429: .unavailable(problem, retryAfter: retryAfter)
+        // Anything: a server error, or a condition that may end, such as 402 or 451. Only results that fail while others
+        // are accepted are at fault.
+        default: .failed(problem, retryAfter: retryAfter)
         }
-        return .failed(problem, retryAfter: answer.retryAfter.map { min(max(0, $0), 3600) * 1000 })
     }
 
     /// Returns the identifier of a batch, which is the same for the same results, so that a receiver recognizes a
