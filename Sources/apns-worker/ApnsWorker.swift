@@ -50,6 +50,7 @@ struct ApnsWorker: AsyncParsableCommand {
         ProcessMemory.keepPrivate()
         // A parent that ignores it would hide how the programs of `--exec` end.
         signal(SIGCHLD, SIG_DFL)
+        Interruption.endProcess()
         let arguments = Array(CommandLine.arguments.dropFirst())
         DescriptorLimit.raise()
         if let problem = DescriptorLimit.problem {

@@ -7,15 +7,16 @@ import PushJob
 
 /// Reads the lines of standard input or of a file, which need not be UTF-8.
 final class LineReader {
-    private let stream: UnsafeMutablePointer<FILE>?
-    private var line: UnsafeMutablePointer<CChar>?
-    private var capacity = 0
-    private let closes: Bool
+    private static let chunk = 1 << 16
+
+    private let descriptor: Int32
+    private var buffer: [UInt8] = []
+    /// The index in `buffer` of the next line.
+    private var start = 0
 
     /// - Parameter descriptor: the input; closed at the end unless it is standard input.
     init(descriptor: Int32 = STDIN_FILENO) {
-        stream = fdopen(descriptor, "r")
-        closes = descriptor != STDIN_FILENO
+        self.descriptor = descriptor
     }
 
     /// Opens the file that `--from` names; `-` is standard input.
@@ -63,8 +64,7 @@ final class LineReader {
     }
 
     deinit {
-        free(line)
-        if closes, let stream { fclose(stream) }
+        if descriptor != STDIN_FILENO { close(descriptor) }
     }
 
     /// Returns all of standard input.
@@ -75,13 +75,43 @@ final class LineReader {
         return bytes
     }
 
-    /// Calls `body` with the next line, without its line feed; returns `nil` at the end.
+    /// Calls `body` with the next line, without its line feed; returns `nil` at the end, or when the process is asked to
+    /// stop.
     func next<Result>(_ body: (UnsafeRawBufferPointer) throws -> Result) rethrows -> Result? {
-        guard let stream else { return nil }
-        var length = getline(&line, &capacity, stream)
-        guard length >= 0, let line else { return nil }
-        if length > 0, line[length - 1] == 10 { length -= 1 }
-        return try body(UnsafeRawBufferPointer(start: line, count: length))
+        var searched = start
+        while true {
+            if let end = buffer[searched...].firstIndex(of: UInt8(ascii: "\n")) {
+                defer { start = end + 1 }
+                return try buffer[start..<end].withUnsafeBytes(body)
+            }
+            // Lines that were returned are removed.
+            searched = buffer.count - start
+            guard read() else { break }
+        }
+        guard !buffer.isEmpty, !Interruption.isRequested else { return nil }
+        defer { start = buffer.count }
+        return try buffer.withUnsafeBytes(body)
+    }
+
+    /// Removes the lines that were returned, and appends what can be read.
+    /// - Returns: false at the end, or when the process is asked to stop.
+    private func read() -> Bool {
+        buffer.removeFirst(start)
+        start = 0
+        var input = pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0)
+        let length = buffer.count
+        buffer.append(contentsOf: repeatElement(0, count: Self.chunk))
+        var count = -1
+        repeat {
+            guard poll(&input, 1, 100) != 0 else { continue }
+            count = buffer.withUnsafeMutableBytes { bytes in
+                Glibc.read(
+                    descriptor, UnsafeMutableRawBufferPointer(rebasing: bytes[length...]).baseAddress, Self.chunk)
+            }
+            if count < 0, errno != EINTR, errno != EAGAIN { break }
+        } while count < 0 && !Interruption.isRequested
+        buffer.removeLast(Self.chunk - max(0, count))
+        return count > 0
     }
 }
 

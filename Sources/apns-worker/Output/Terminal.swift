@@ -77,7 +77,8 @@ enum Confirmation {
     }
 }
 
-/// The request to stop, by SIGINT or SIGTERM, of a command that ends between two steps and then reports its progress.
+/// SIGINT and SIGTERM. They end every command at once, unless it traps them, or ends between two steps and then reports its
+/// progress.
 enum Interruption {
     fileprivate static let flag = Atomic(false)
 
@@ -87,6 +88,14 @@ enum Interruption {
     /// Records a request that was received in another way.
     static func request() { flag.store(true, ordering: .relaxed) }
 
+    /// Has the signals end the process, also the first one of a container, for which the kernel ignores signals without a
+    /// handler. Those that the parent ignores stay ignored.
+    static func endProcess() {
+        for number in [SIGINT, SIGTERM] where !isIgnored(number) {
+            signal(number) { end(signal: $0) }
+        }
+    }
+
     /// Records signals instead of letting them end the process. A second signal ends it.
     static func watch() {
         // The flag is initialized on first use, which must not happen in a signal handler.
@@ -95,11 +104,24 @@ enum Interruption {
             signal(number) { note(signal: $0) }
         }
     }
+
+    private static func isIgnored(_ number: Int32) -> Bool {
+        var action = sigaction()
+        guard sigaction(number, nil, &action) == 0 else { return false }
+        return unsafeBitCast(action.__sigaction_handler.sa_handler, to: Int.self) == 1
+    }
 }
 
 private func note(signal number: Int32) {
     Interruption.request()
+    signal(number) { end(signal: $0) }
+}
+
+private func end(signal number: Int32) {
+    // The first process of a container. For every other one the parent should learn which signal ended it.
+    if getpid() == 1 { _exit(128 + number) }
     signal(number, SIG_DFL)
+    raise(number)
 }
 
 /// A table whose columns are as wide as the widest cell of the first lines.
