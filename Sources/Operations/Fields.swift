@@ -170,7 +170,8 @@ package struct FieldMistake: Error, Sendable, CustomStringConvertible {
 
 extension Fields {
     /// The form of a time, for help texts and errors.
-    package static let timeForm = "a duration ago such as 10m or 7d, or a time: ISO 8601, or seconds since 1970"
+    package static let timeForm =
+        "a duration ago such as 10m or 7d, or a time: ISO 8601, or seconds or milliseconds since 1970"
 
     /// Returns a required field.
     package func required(_ name: String) throws(FieldMistake) -> String {

@@ -43,11 +43,12 @@ struct TestLetter {
 
 extension RedisServer {
     /// Writes dead letters, each with its own claim.
-    func bury(_ letters: [TestLetter], queue: String = "default") throws {
+    /// - Parameter kind: `dead` or `cancelled`.
+    func bury(_ letters: [TestLetter], queue: String = "default", as kind: String = "dead") throws {
         let connection = try connect()
         let now = Int64(Date().timeIntervalSince1970) * 1000
         for start in stride(from: 0, to: letters.count, by: 500) {
-            var command = ["ZADD", "push:{\(queue)}:dead"].map { Array($0.utf8) }
+            var command = ["ZADD", "push:{\(queue)}:\(kind)"].map { Array($0.utf8) }
             for (index, letter) in letters[start..<min(start + 500, letters.count)].enumerated() {
                 let at = now - letter.seconds * 1000
                 let id = letter.id.map { #","id":"\#($0)""# } ?? ""

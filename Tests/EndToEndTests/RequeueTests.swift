@@ -15,16 +15,86 @@ extension EndToEnd {
             return letter
         }
 
-        /// Flags, and the number of the mixed dead letters that they move; `nil` for wrong usage.
-        private static let agreements: [(flags: [String], moved: Int?)] = [
+        private static let cancelled: [TestLetter] = (0..<10).map { number in
+            let token = Data([0xFB, 0xFF, UInt8(number)] + [UInt8](repeating: 7, count: 29))
+            let text =
+                [
+                    token.base64EncodedString(), token.map { String(format: "%02X", $0) }.joined(),
+                    token.base64EncodedString().replacing("+", with: "-").replacing("/", with: "_").replacing(
+                        "=", with: ""),
+                ][number % 3]
+            return TestLetter(
+                reason: "Cancelled", id: "c-\(number)", members: #","campaign":"spring \#(number % 2)""#,
+                original: Array(TestJob.text(text, #""id":"c-\#(number)","campaign":"spring \#(number % 2)","#).utf8),
+                seconds: Int64(number) * 60)
+        }
+
+        /// Flags, and the number of the jobs that they move; `nil` for wrong usage. There are 60 mixed dead letters and 10
+        /// cancelled jobs, one of each for each minute. `KEY` is the key of `job-3`, and `T` and `U` before a form are the
+        /// times 20 and 10 minutes and a half ago.
+        private static let agreements: [(flags: [String], moved: Int?)] = filters + tokens + times
+
+        private static let filters: [(flags: [String], moved: Int?)] = [
             (["--all", "--yes"], 60), (["--all", "--dry-run"], 0), (["--all"], nil),
             (["--reason=BadPayload", "--reason", "UnknownApp", "--app", "one"], 20),
             (["--app", "two words", "--error", "it's \"so\"", "--keep-attempts"], 30),
             (["--token", "ABC10", "--error", "SHUTDOWN", "--id", "job-10", "--id", "job-11"], 1),
-            (["--since", "20m30s", "--first"], 21),
             (["--since", "50m30s", "--until", "10m30s", "--reason", "Bad*", "--limit", "7"], 7),
             (["--reason", "$(touch /tmp/x)`id`"], 0), (["--error", "'); redis.call('FLUSHALL') --"], 0),
+            (["--key", "KEY"], 1), (["--key", "KEY", "--reason", "BadPayload"], 0), (["--key", "12"], nil),
+            (["--key", "0123456789"], 0), (["--token", "abcdef01"], nil), (["--token", "abcdef…"], nil),
+            // The cancelled jobs.
+            (["--reason", "Cancelled"], 10), (["--reason", "Cancelled", "--reason", "BadTopic"], 30),
+            (["--reason", "Cancelled", "--reason", "BadTopic", "--limit", "25", "--first"], 25),
+            (["--reason", "Canc*"], 0), (["--campaign", "spring 0"], 0),
+            (["--campaign", "spring 0", "--reason", "Cancelled"], 5), (["--id", "c-3"], 1),
+            (["--id", "c-3", "--id", "job-10"], 2), (["--reason", "Cancelled", "--since", "4m30s"], 5),
+            (["--reason", "Cancelled", "--dry-run"], 0),
         ]
+
+        /// Each form of a token in a job is found by each other one.
+        private static let tokens: [(flags: [String], moved: Int?)] = (0..<3).flatMap { number in
+            let token = Data([0xFB, 0xFF, UInt8(number)] + [UInt8](repeating: 7, count: 29))
+            let digits = token.map { String(format: "%02x", $0) }.joined()
+            let spaced = "<\(digits.prefix(8)) \(digits.dropFirst(8))>"
+            let forms: [String] = [token.base64EncodedString(), digits, digits.uppercased(), spaced]
+            return forms.map { (flags: ["--token=" + $0], moved: 1) }
+        }
+
+        private static let times: [(flags: [String], moved: Int?)] = {
+            let valid = ["20m30s", "20m30s0ms", "Tiso", "Toffset", "Tspace", "Tseconds", "Tfraction", "Tms"]
+            let wrong = [
+                "soon", "1h1h", "5m1h", "1.5h", "-5m", "20m30", "2026-13-01T00:00:00Z", "2026-02-30T00:00Z",
+                "2026-01-01T00:00", "2026-01-01", "2026-01-01T24:00Z", "2026-01-01T00:00:00.Z", "2026-01-01T00:00+24",
+                "0123456789", "1795279247.", "99999999999999999", "36501d", " ",
+            ]
+            var rows: [(flags: [String], moved: Int?)] = []
+            for time in valid {
+                rows.append((["--since", time, "--first"], 21))
+                rows.append((["--until", time, "--error", "Shutdown"], 19))
+            }
+            rows.append((["--since", "Tiso", "--until", "Ums"], 10))
+            rows.append((["--since", "Ums", "--until", "Tiso"], nil))
+            return rows + wrong.map { (flags: ["--since", $0], moved: nil) }
+        }()
+
+        /// Returns a time in a form of the table.
+        private static func time(_ text: String) -> String {
+            guard let first = text.first, "TU".contains(first) else { return text }
+            let seconds = Date().timeIntervalSince1970.rounded(.down) - (first == "T" ? 1230 : 630)
+            let date = Date(timeIntervalSince1970: seconds)
+            let iso = date.formatted(.iso8601)
+            return switch text.dropFirst() {
+            case "iso": iso
+            case "offset":
+                date.addingTimeInterval(5400).formatted(.iso8601).replacing("Z", with: "+01:30")
+            case "space": iso.replacing("T", with: " ").replacing("Z", with: ",5-00")
+            case "seconds": "\(Int(seconds))"
+            case "fraction": "\(Int(seconds)).0625"
+            case "ms": "\(Int(seconds) * 1000)"
+            default: text
+            }
+        }
 
         @Test("both have the same effect on the same dead letters")
         func agreement() async throws {
@@ -34,23 +104,60 @@ extension EndToEnd {
                 for (tool, redis) in servers {
                     try redis.run("FLUSHALL")
                     try redis.bury(Self.mixed)
-                    let result = try await tool.run(flags, redis: redis)
+                    try redis.bury(Self.cancelled, as: "cancelled")
+                    var words = flags.map(Self.time)
+                    if let place = words.firstIndex(of: "KEY") {
+                        let listed = try await redis.apnsWorker(["dead", "list", "--id", "job-3", "--json"])
+                        words[place] = try #require(listed.objects.first?["key"] as? String)
+                    }
+                    let result = try await tool.run(words, redis: redis)
                     results.append((result, try QueueContents(redis)))
                 }
                 let (command, script) = (results[0], results[1])
                 let isNothing = moved == 0 && !flags.contains("--dry-run")
-                #expect(command.0.ending == .exited(moved == nil ? 64 : isNothing ? 1 : 0), "\(flags)")
-                #expect(command.0.ending == script.0.ending, "\(flags)")
+                #expect(
+                    command.0.ending == .exited(moved == nil ? 64 : isNothing ? 1 : 0), "\(flags) \(command.0.errors)")
+                #expect(command.0.ending == script.0.ending, "\(flags) \(script.0.errors)")
                 #expect(command.0.output == script.0.output, "\(flags)")
                 if moved != nil { #expect(command.0.errors == script.0.errors, "\(flags)") }
                 // The script runs slightly later, and jobs and dead letters contain both times.
                 #expect(command.1.jobs.map(Self.withoutTime) == script.1.jobs.map(Self.withoutTime), "\(flags)")
                 #expect(command.1.dead.map(\.original) == script.1.dead.map(\.original), "\(flags)")
                 #expect(command.1.counters == script.1.counters, "\(flags)")
-                #expect(command.1.jobs.count == moved ?? 0 && command.1.dead.count == 60 - (moved ?? 0), "\(flags)")
+                #expect(command.1.jobs.count == moved ?? 0 && command.1.dead.count == 70 - (moved ?? 0), "\(flags)")
                 let continued = command.1.jobs.count { String(decoding: $0, as: UTF8.self).contains(#""attempt":3,"#) }
                 #expect(continued == (flags.contains("--keep-attempts") ? moved : 0), "\(flags)")
             }
+        }
+
+        @Test("Ctrl-C ends the script while Redis does not answer.", arguments: [SIGINT, SIGTERM])
+        func hangingRedis(signal: Int32) async throws {
+            let redis = try RedisServer()
+            try redis.bury((0..<300).map { TestLetter.numbered($0) })
+            let process = try RequeueTool.script.start(["--all", "--yes", "--rate", "20"], redis: redis)
+            try await eventually("some are moved") { try QueueContents(redis).jobs.count >= 20 }
+            redis.pause()
+            defer { redis.resume() }
+            process.send(signal)
+            #expect(try await process.wait(within: .seconds(30)) == .exited(signal == SIGINT ? 130 : 143))
+            #expect(process.output.hasPrefix("requeued "), "\(process.output) \(process.errors)")
+        }
+
+        @Test("The script reads the password from the file that the URL names.")
+        func passwordFile() async throws {
+            let redis = try RedisServer(password: "s3cret@")
+            try redis.bury([.numbered(1)])
+            let folder = try ConfigurationTests.Folder()
+            let file = try folder.write("s3cret@\n", as: "pass word")
+            let path = file.replacing(" ", with: "%20")
+            let url = "redis://127.0.0.1:\(redis.port)?password_file=\(path)"
+            try await CommandLineTests.run(
+                ["--all", "--yes"], of: RequeueTool.scriptPath, environment: ["APNS_WORKER_REDIS_URL": url]
+            ).prints("requeued 1 job of queue default: 1 UnknownApp\n")
+            try await CommandLineTests.run(
+                ["--all", "--yes"], of: RequeueTool.scriptPath,
+                environment: ["APNS_WORKER_REDIS_URL": url + "-no"]
+            ).fails(1, "cannot be read")
         }
 
         private typealias Output = CommandLineTests.Output

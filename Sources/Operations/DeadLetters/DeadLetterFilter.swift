@@ -13,7 +13,7 @@ package struct DeadLetterFilter: Sendable, Equatable {
     package var apps: [String] = []
     /// Names of campaigns.
     package var campaigns: [String] = []
-    /// Device tokens in hex; case, spaces and angle brackets are ignored.
+    /// Device tokens, in hex or base64.
     package var tokens: [String] = []
     /// Texts that occur in the error or its detail, ignoring case; or the status.
     package var errors: [String] = []
@@ -36,8 +36,7 @@ package struct DeadLetterFilter: Sendable, Equatable {
         ids = try fields.texts("id")
         apps = try fields.texts("app")
         campaigns = try fields.texts("campaign")
-        // Producers write tokens in several ways, and dead letters keep what they wrote.
-        tokens = try fields.tokens().flatMap { TokenText.forms(ofHex: TokenText.normalized($0)) }
+        tokens = try fields.tokens()
         reasons = try fields.texts("reason")
         errors = try fields.texts("error")
         (since, until) = try fields.range(now: now)
@@ -46,7 +45,8 @@ package struct DeadLetterFilter: Sendable, Equatable {
     /// The same dead letters, without those that are added after a time.
     func bounded(by time: Int64) -> DeadLetterFilter {
         var bounded = self
-        bounded.until = min(until ?? time, time)
+        // A filter whose `until` is before its `since` is a mistake; one that begins later matches nothing.
+        bounded.until = max(min(until ?? time, time), since ?? 0)
         return bounded
     }
 

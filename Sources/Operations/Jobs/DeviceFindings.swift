@@ -48,7 +48,7 @@ package struct DeviceFindings {
         self.results += results.results.map { (keys.queue, $0) }
         searched += results.looked
         var only = DeadLetterFilter()
-        only.tokens = TokenText.forms(ofHex: token)
+        only.tokens = [token]
         var sweep = DeadLetterSweep(DeadLetters(client, keys), .list, only)
         sweep.newestFirst = true
         sweep.lower(limit)

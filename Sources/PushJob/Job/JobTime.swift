@@ -8,15 +8,19 @@ package enum JobTime {
     /// The last second of the year 9999.
     static let latestSecond: Int64 = 253_402_300_799
 
-    /// Parses seconds since 1970, with or without a fraction, or an ISO 8601 time.
+    /// Parses a time that an operator writes: seconds since 1970, with or without a fraction, an ISO 8601 time, or milliseconds
+    /// since 1970, as in the JSON of commands. They have at least 13 digits, and no seconds have as many.
     /// - Parameter text: the text.
-    /// - Returns: milliseconds since 1970, or nil if it is neither.
+    /// - Returns: milliseconds since 1970; `nil` for another text.
     package static func milliseconds(_ text: String) -> Int64? {
         var text = text
         return text.withUTF8 { characters in
             let bytes = UnsafeRawBufferPointer(characters)
             if let time = iso8601(bytes) { return time }
             guard let first = bytes.first, first &- UInt8(ascii: "0") < 10 else { return nil }
+            if bytes.count >= 13, bytes.allSatisfy({ $0 &- UInt8(ascii: "0") < 10 }) {
+                return JSONNumber.value(of: bytes, decimals: 0, exact: true).flatMap { range.contains($0) ? $0 : nil }
+            }
             var scanner = JSONScanner(bytes)
             guard (try? scanner.skipNumber()) != nil, scanner.offset == bytes.count else { return nil }
             return seconds(bytes)

@@ -14,10 +14,10 @@
 --         key X           its key: the first ten digits of the SHA-1 of its line
 --         id X, app X, campaign X
 --                         the member of its line, or else of the job
---         token X         one of the tokens of its line, or else of the job
+--         token X         one of the tokens of its line, or else of the job, in hex or base64
 --         error X         a part of its error or detail, in either case, or its status
---         since T         a dead letter since this time: 13 digits of ms since 1970 or, at the first call, a duration before now such as
---                         1h30m; the units are w, d, h, m, s and ms
+--         since T         a dead letter since this time: ISO 8601, ms since 1970 (13 digits or more), seconds since 1970 or, at the first
+--                         call, a duration before now such as 1h30m; the units are w, d, h, m, s and ms
 --         until T         a dead letter until this time
 --         newest 1        from the newest to the oldest; else from the oldest to the newest
 --         readable 1      only dead letters that can be requeued, as the action requeue does anyway
@@ -80,26 +80,101 @@ end
 
 -- The filters and options.
 
+local BASE64 = 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/'
+
+-- Returns a token in lower-case hex, as `TokenText.normalized` does: of hex, perhaps with spaces or angle brackets, or base64 of
+-- either alphabet.
 local function normal_token(token)
-    return (string.gsub(string.lower(token), '[ <>]', ''))
+    local plain = string.gsub(token, '[ <>]', '')
+    if not string.find(plain, '%X') then
+        return string.lower(plain)
+    end
+    local digits = string.gsub(string.gsub(string.gsub(plain, '=+$', ''), '-', '+'), '_', '/')
+    if string.find(digits, '[^%w+/]') then
+        return token
+    end
+    local hex, bits, count = {}, 0, 0
+    for digit in string.gmatch(digits, '.') do
+        bits, count = bits * 64 + string.find(BASE64, digit, 1, true) - 1, count + 6
+        if count >= 8 then
+            count = count - 8
+            hex[#hex + 1] = string.format('%02x', math.floor(bits / 2 ^ count))
+            bits = bits % 2 ^ count
+        end
+    end
+    return table.concat(hex)
 end
 
--- Returns the time, in ms, of a number of ms or of a duration before now; nil for another text.
-local UNITS = { w = 604800000, d = 86400000, h = 3600000, m = 60000, s = 1000, ms = 1 }
-local function time_of(text)
-    -- Fewer digits may be a time in seconds, which must not select everything.
-    if string.find(text, '^%d+$') and #text == 13 then
-        return tonumber(text)
+-- Returns the time, in ms, of an ISO 8601 text in the form that `JobTime` reads; nil for another text.
+local DAYS = { 31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31 }
+local function iso_time(text)
+    local year, month, day, hour, minute, rest = string.match(text, '^(%d%d%d%d)-(%d%d)-(%d%d)[Tt ](%d%d):(%d%d)(.*)$')
+    if not year then
+        return nil
     end
-    local total, rest = 0, text
-    while rest ~= '' do
-        local number, unit, more = string.match(rest, '^(%d+)(%a+)(.*)$')
-        if not number or #number > 12 or not UNITS[unit] then
+    local second, zone = string.match(rest, '^:(%d%d)(.*)$')
+    local fraction, after = string.match(zone or '', '^[.,](%d+)(.*)$')
+    zone = after or zone or rest
+    local offset = string.find(zone, '^[Zz]$') and 0
+    if not offset then
+        local sign, hours, minutes = string.match(zone, '^([+-])(%d%d):?(%d%d)$')
+        if not sign then
+            sign, hours = string.match(zone, '^([+-])(%d%d)$')
+        end
+        hours, minutes = tonumber(hours), tonumber(minutes or 0)
+        if not sign or hours > 23 or minutes > 59 then
             return nil
         end
-        total, rest = total + number * UNITS[unit], more
+        offset = (hours * 60 + minutes) * (sign == '-' and -1 or 1)
     end
-    return text ~= '' and now - total or nil
+    year, month, day, hour, minute, second = tonumber(year), tonumber(month), tonumber(day), tonumber(hour), tonumber(minute),
+        tonumber(second or 0)
+    local is_leap = year % 4 == 0 and (year % 100 ~= 0 or year % 400 == 0)
+    if not DAYS[month] or day < 1 or day > DAYS[month] + (is_leap and month == 2 and 1 or 0) or hour > 23 or minute > 59
+        or second > 60 then
+        return nil
+    end
+    -- A year that begins in March has its leap day at the end.
+    local shifted = month > 2 and year or year - 1
+    local days = shifted * 365 + math.floor(shifted / 4) - math.floor(shifted / 100) + math.floor(shifted / 400)
+        + math.floor((153 * ((month + 9) % 12) + 2) / 5) + day - 719469
+    local ms = ((days * 24 + hour) * 60 + minute - offset) * 60000 + second * 1000
+        + tonumber(string.sub((fraction or '') .. '000', 1, 3))
+    return ms
+end
+
+-- Returns the time, in ms, of a text as operators write it: ISO 8601, seconds or ms since 1970, or a duration before now; nil for
+-- another one. `Fields.time` reads the same.
+local UNITS = { { 'w', 604800000 }, { 'd', 86400000 }, { 'h', 3600000 }, { 'm', 60000 }, { 's', 1000 }, { 'ms', 1 } }
+local LATEST, LONGEST = 253402300799999, 36500 * 86400000
+local function time_of(text)
+    local seconds, decimals = string.match(text, '^(%d+)%.?(%d*)$')
+    local time = iso_time(text)
+    if seconds and #seconds >= 13 and seconds == text then
+        time = tonumber(text)
+    elseif seconds and not string.find(text, '^0%d') and not string.find(text, '%.$') then
+        time = tonumber(seconds) * 1000 + tonumber(string.sub(decimals .. '000', 1, 3))
+    end
+    if time then
+        return time >= 0 and time <= LATEST and time or nil
+    end
+    -- Each unit at most once, and the larger ones first.
+    local total, rest, next_unit = 0, text, 1
+    while rest ~= '' do
+        local number, name, more = string.match(rest, '^(%d+)(%a+)(.*)$')
+        local unit
+        for i = next_unit, #UNITS do
+            if UNITS[i][1] == name then
+                unit, next_unit = UNITS[i][2], i + 1
+                break
+            end
+        end
+        if not number or not unit then
+            return nil
+        end
+        total, rest = total + number * unit, more
+    end
+    return text ~= '' and total <= LONGEST and math.max(0, now - total) or nil
 end
 
 local wanted = {
@@ -112,16 +187,22 @@ for i = FIRST_OPTION, #ARGV, 2 do
         return refuse('a name without a value')
     elseif wanted[name] ~= nil then
         if name == 'token' then
+            if #value == 8 and not string.find(value, '%X') or string.find(value, '%.%.%.$') or string.find(value, '\226\128\166$') then
+                return refuse('token is the beginning of a token; a device token has 64 hex digits or more')
+            end
             value = normal_token(value)
         elseif name == 'error' or name == 'key' then
             value = string.lower(value)
+        end
+        if name == 'key' and (#value ~= 10 or string.find(value, '%X')) then
+            return refuse('key must be ten hex digits, as `dead list` shows it')
         end
         wanted[name] = wanted[name] or {}
         table.insert(wanted[name], value)
     elseif name == 'since' or name == 'until' then
         option[name] = time_of(value)
         if not option[name] then
-            return refuse(name .. ' must be 13 digits of milliseconds since 1970, or a duration such as 45s, 30m, 1h30m or 7d')
+            return refuse(name .. ' must be a duration ago such as 10m or 7d, or a time: ISO 8601, or seconds or milliseconds since 1970')
         end
     elseif name == 'instead' then
         option.instead = value
@@ -130,6 +211,10 @@ for i = FIRST_OPTION, #ARGV, 2 do
     else
         return refuse('no such filter')
     end
+end
+
+if option.since and option['until'] and option['until'] < option.since then
+    return refuse('nothing can match, because until is before since')
 end
 
 local function is_among(value, values)
@@ -314,6 +399,20 @@ local function take_out(campaign, ended)
     if type(redis.pcall('HGET', key, 'finished_at')) == 'string' then
         redis.call('HSET', key, 'reported', 1)
         redis.call('HDEL', key, 'finished_at')
+    end
+    -- Its guard counts from numbers that must not be above those of now, or it would not see what ends next.
+    local text = redis.pcall('HGET', key, 'guard')
+    local guard = type(text) == 'string' and decoded_object(text) or {}
+    if type(guard.base) == 'table' then
+        local all = 0
+        for _, outcome in ipairs({ 'delivered', 'invalid_token', 'expired', 'dropped', 'suppressed', 'dead', 'cancelled' }) do
+            all = all + bounded(redis.pcall('HGET', key, outcome))
+        end
+        for counter, number in pairs(guard.base) do
+            local sum = counter == 'ended' and all or bounded(redis.pcall('HGET', key, counter))
+            guard.base[counter] = math.min(bounded(number), sum)
+        end
+        redis.pcall('HSET', key, 'guard', cjson.encode(guard))
     end
 end
 
