@@ -197,6 +197,9 @@ struct AdmissionMiddleware: RouterMiddleware {
     /// The maximum size of a body in bytes: of an admitted visitor's, and of a stranger's.
     private static let (maximumBody, maximumLogin) = (1 << 20, 16 << 10)
 
+    /// The bytes of the bodies of visitors that are being read or processed, which take several times as much memory. Those of
+    /// strangers are small, and must not keep a visitor from logging in.
+    private let bodies = Shares(ofVisitor: 8 << 20, all: 32 << 20)
     let rules: Admission
     let users: UserFile?
     let sessions: Sessions
@@ -210,13 +213,16 @@ struct AdmissionMiddleware: RouterMiddleware {
         var context = context
         let head = Admission.Head(request, base: links.base)
         var newCookie: String?
+        // Of the body, until the request is processed.
+        var taken = 0
+        defer { if taken > 0 { bodies.giveBack(taken, for: context.visitor) } }
         switch await entry(head) {
         case .open:
-            if head.isPost { try await take(request, head, &context, from: nil) }
+            if head.isPost { try await take(request, head, &context, from: nil, &taken) }
         case .admitted(let visitor, let newSession):
             context.visitor = visitor
             newCookie = newSession.map { cookie($0, for: request) }
-            if head.isPost { try await take(request, head, &context, from: visitor) }
+            if head.isPost { try await take(request, head, &context, from: visitor, &taken) }
         case .login(let to): return .seeOther(links.path(["login"], [("to", to)]))
         case .noContent: return Response(status: .noContent)
         case .refused(let status, let problem): throw WebError(status, problem)
@@ -243,20 +249,37 @@ struct AdmissionMiddleware: RouterMiddleware {
     }
 
     /// Reads the body of a POST and checks that it comes from a page of this site.
+    /// - Parameter taken: the bytes that were taken of ``bodies``.
     private func take(
-        _ request: Request, _ head: Admission.Head, _ context: inout Context, from visitor: Visitor?
+        _ request: Request, _ head: Admission.Head, _ context: inout Context, from visitor: Visitor?,
+        _ taken: inout Int
     ) async throws {
-        var request = request
-        do {
-            context.body = try await request.collectBody(
-                upTo: visitor == nil ? Self.maximumLogin : Self.maximumBody)
-        } catch {
-            throw WebError(.contentTooLarge, "the request is larger than \(visitor == nil ? "16 KiB" : "1 MiB")")
+        let limit = visitor == nil ? Self.maximumLogin : Self.maximumBody
+        for try await part in request.body {
+            guard context.body.readableBytes + part.readableBytes <= limit else {
+                throw WebError(.contentTooLarge, "the request is larger than \(visitor == nil ? "16 KiB" : "1 MiB")")
+            }
+            if let visitor {
+                if let refusal = bodies.take(part.readableBytes, for: visitor) { throw Self.refused(refusal) }
+                taken += part.readableBytes
+            }
+            context.body.writeImmutableBuffer(part)
         }
         let isForm = request.headers[.contentType]?.hasPrefix("application/x-www-form-urlencoded") ?? false
         if isForm { context.form = Form(String(buffer: context.body)) }
         let sent = request.headers[HTTPField.Name("X-Form-Token")!] ?? (isForm ? context.form.raw("form_token") : "")
         if let refusal = rules.refusal(of: head, formToken: sent, visitor) { throw refusal }
+    }
+
+    private static func refused(_ refusal: Shares.Refusal) -> WebError {
+        switch refusal {
+        case .own:
+            WebError(
+                .tooManyRequests, "requests of the same sender with 8 MiB are in progress; send fewer at once",
+                retryAfter: 1)
+        case .all:
+            WebError(.serviceUnavailable, "requests with 32 MiB are in progress; try again later", retryAfter: 1)
+        }
     }
 
     /// Returns the header that gives a session to the browser.

@@ -292,33 +292,58 @@ extension PageRequest {
         "<label>Per second<input name=\"rate\" type=\"number\" min=\"1\" placeholder=\"unlimited\"></label>"
 }
 
-/// Limits the searches that go through whole queues, however long that takes: one visitor's must neither keep Redis
-/// busy nor keep others from theirs.
+/// Limits what visitors use at once: one visitor's share must not keep others from theirs.
+final class Shares: Sendable {
+    enum Refusal { case own, all }
+
+    private let (ofVisitor, all): (Int, Int)
+    private let used = Mutex<[String: Int]>([:])
+
+    /// - Parameters:
+    ///   - ofVisitor: the maximum for one visitor.
+    ///   - all: the maximum for all of them.
+    init(ofVisitor: Int, all: Int) { (self.ofVisitor, self.all) = (ofVisitor, all) }
+
+    /// Takes an amount for a visitor, before it is used.
+    /// - Returns: the limit that it would exceed, if any.
+    func take(_ amount: Int, for visitor: Visitor) -> Refusal? {
+        used.withLock { used in
+            let own = used[visitor.shareName, default: 0] + amount
+            if own > ofVisitor { return .own }
+            if used.values.reduce(amount, +) > all { return .all }
+            used[visitor.shareName] = own
+            return nil
+        }
+    }
+
+    func giveBack(_ amount: Int, for visitor: Visitor) {
+        used.withLock { used in
+            let rest = used[visitor.shareName, default: amount] - amount
+            used[visitor.shareName] = rest > 0 ? rest : nil
+        }
+    }
+}
+
+extension Visitor {
+    fileprivate var shareName: String { name ?? formToken }
+}
+
+/// Limits the searches that go through whole queues, however long that takes.
 final class WholeSearches: Sendable {
     /// The numbers of searches at once: of one visitor, and of all.
     static let (ofVisitor, all) = (4, 16)
 
-    private let running = Mutex<[String: Int]>([:])
+    private let running = Shares(ofVisitor: ofVisitor, all: all)
 
     /// Runs a search.
     /// - Throws: ``WebError`` if too many are running.
     func run<Found>(for visitor: Visitor, _ search: () async throws -> Found) async throws -> Found {
-        let name = visitor.name ?? visitor.formToken
-        try running.withLock { running in
-            let own = running[name, default: 0]
-            guard own < Self.ofVisitor, running.values.reduce(0, +) < Self.all else {
-                throw WebError(
-                    .tooManyRequests, "too many searches of whole queues are in progress; try again when one has ended",
-                    retryAfter: 5)
-            }
-            running[name] = own + 1
+        guard running.take(1, for: visitor) == nil else {
+            throw WebError(
+                .tooManyRequests, "too many searches of whole queues are in progress; try again when one has ended",
+                retryAfter: 5)
         }
-        defer {
-            running.withLock { running in
-                let rest = running[name, default: 1] - 1
-                running[name] = rest > 0 ? rest : nil
-            }
-        }
+        defer { running.giveBack(1, for: visitor) }
         return try await search()
     }
 }

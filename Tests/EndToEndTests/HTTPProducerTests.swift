@@ -206,6 +206,63 @@ extension EndToEnd {
             #expect(web.process.errors.contains("web_producer_limited"))
         }
 
+        @Test(
+            "The bytes of half-sent bodies are bounded, for each producer and in all, and other producers are served.")
+        func halfSent() async throws {
+            let redis = try RedisServer()
+            let rights = ["--role", "producer", "--queue", "default"]
+            let names = ["a", "b", "c", "d", "e", "f"]
+            let (web, tokens) = try await WebProcess.start(
+                redis.url, Dictionary(uniqueKeysWithValues: (names + ["shop"]).map { ($0, rights) }))
+            let port = try #require(web.address.split(separator: ":").last.flatMap { Int($0) })
+            let shop = try #require(tokens["shop"])
+            #expect(try await web.post(shop, TestJob.many(1)[0]).status == 202)
+            let half = String(repeating: "x", count: 1 << 19)
+            // Returns connections with half a body each.
+            func begin(_ name: String, _ count: Int) async throws -> [RawConnection] {
+                let token = try #require(tokens[name])
+                var connections: [RawConnection] = []
+                for _ in 0..<count {
+                    let connection = try RawConnection(port: port)
+                    let text =
+                        "POST /api/v1/jobs HTTP/1.1\r\nHost: 127.0.0.1:\(port)\r\nAuthorization: Bearer \(token)\r\n"
+                        + "Content-Length: \(1 << 20)\r\n\r\n\(half)"
+                    var rest = Substring(text)
+                    try await eventually("it is sent or refused") {
+                        connection.read()
+                        rest = rest.dropFirst(connection.send(String(rest)))
+                        return rest.isEmpty || connection.isClosed || !connection.received.isEmpty
+                    }
+                    connections.append(connection)
+                }
+                return connections
+            }
+            func count(_ status: Int, _ connections: [RawConnection]) -> Int {
+                for connection in connections { connection.read() }
+                return connections.count { $0.received.hasPrefix("HTTP/1.1 \(status) ") }
+            }
+            var own = try await begin("a", 60)
+            try await eventually("the producer is refused what exceeds its share") { count(429, own) >= 44 }
+            #expect(own.contains { $0.received.lowercased().contains("retry-after: 1\r\n") })
+            // Others are not.
+            #expect(try await web.post(shop, TestJob.many(1)[0]).status == 202)
+            var others: [RawConnection] = []
+            for name in names.dropFirst() { others += try await begin(name, 15) }
+            try await eventually("all are refused what exceeds the share of all") { count(503, others) > 0 }
+            let status = try String(contentsOfFile: "/proc/\(web.process.processIdentifier)/status", encoding: .utf8)
+            let resident = try #require(status.firstMatch(of: /VmHWM:\s+(\d+) kB/).flatMap { Int($0.1) })
+            #expect(resident < 256 << 10, "\(resident) KiB")
+            // A request that ends gives its share back.
+            (own, others) = ([], [])
+            try await eventually("the share is free again") {
+                let jobs = TestJob.many(1)[0]
+                for name in names {
+                    guard try await web.post(try #require(tokens[name]), jobs).status == 202 else { return false }
+                }
+                return true
+            }
+        }
+
         @Test("need one command of Redis for a request, and one more for a campaign")
         func commands() async throws {
             let redis = try RedisServer()

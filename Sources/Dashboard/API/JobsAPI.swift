@@ -35,29 +35,31 @@ final class JobsAPI: Sendable {
             throw WebError(.forbidden, "only operators and producers can enqueue jobs")
         }
         guard visitor.role == .producer, let name = visitor.name else { return try await enqueue(request, context) }
-        guard limits.withLock({ $0.mayAsk(name, now: .now()) }) else {
+        let credit = limits.withLock { $0.take(name, now: .now()) }
+        guard credit == .granted else {
+            if credit == .refusedFirst {
+                site.logger.warning(
+                    "too many requests of a producer have mistakes, so others are refused, too",
+                    metadata: ["event": "web_producer_limited", "user": "\(name.printable)"])
+            }
             throw WebError(
-                .tooManyRequests, "too many requests of \(name) had mistakes; fix them, or send fewer",
+                .tooManyRequests,
+                "too many requests of \(name) had mistakes, or are in progress; fix them, or send fewer",
                 retryAfter: Self.creditPause)
         }
+        var hasMistakes = false
+        defer { if !hasMistakes { limits.withLock { $0.giveBack(name, now: .now()) } } }
         do {
             let response = try await enqueue(request, context)
-            if response.status.kind == .clientError { recordRefusal(of: name) }
+            hasMistakes = response.status.kind == .clientError
             return response
         } catch let error as WebError {
-            if error.status.kind == .clientError, error.status != .tooManyRequests { recordRefusal(of: name) }
+            hasMistakes = error.status.kind == .clientError && error.status != .tooManyRequests
             throw error
         } catch let error as FieldMistake {
-            recordRefusal(of: name)
+            hasMistakes = true
             throw error
         }
-    }
-
-    private func recordRefusal(of producer: String) {
-        guard limits.withLock({ $0.recordRefusal(producer, now: .now()) }) else { return }
-        site.logger.warning(
-            "too many requests of a producer have mistakes, so others are refused, too",
-            metadata: ["event": "web_producer_limited", "user": "\(producer.printable)"])
     }
 
     // MARK: A request

@@ -2,7 +2,8 @@ import NIOCore
 
 /// Limits how often each producer can send requests with mistakes, which cost as much as others. No I/O.
 ///
-/// A producer has a credit of requests, which grows with time up to ``burst``, and each refused request takes one.
+/// A producer has a credit of requests, which grows with time up to ``burst``. Each request takes one before it is read, and gives
+/// it back if it has no mistakes.
 struct RefusalLimits {
     /// The number of refused requests at once, and their sustained number per second.
     static let (burst, perSecond) = (100.0, 10.0)
@@ -15,18 +16,27 @@ struct RefusalLimits {
 
     private var credits: [String: Credit] = [:]
 
-    /// Returns false while a producer has no credit.
-    func mayAsk(_ producer: String, now: NIODeadline) -> Bool { credit(producer, now).left >= 1 }
+    /// The answer to a request.
+    enum Answer { case granted, refused, refusedFirst }
 
-    /// Records that a request was refused.
-    /// - Returns: true if the producer has just used up its credit, for the first time since it had the whole.
-    mutating func recordRefusal(_ producer: String, now: NIODeadline) -> Bool {
+    /// Takes the credit for a request.
+    /// - Returns: `refused` while a producer has none, and `refusedFirst` for the first time since it had the whole.
+    mutating func take(_ producer: String, now: NIODeadline) -> Answer {
         var credit = credit(producer, now)
-        credit.left = max(0, credit.left - 1)
-        let isNews = credit.left < 1 && !credit.hasWarned
-        credit.hasWarned = credit.hasWarned || isNews
+        defer { credits[producer] = credit }
+        guard credit.left < 1 else {
+            credit.left -= 1
+            return .granted
+        }
+        defer { credit.hasWarned = true }
+        return credit.hasWarned ? .refused : .refusedFirst
+    }
+
+    /// Gives back the credit of a request without mistakes.
+    mutating func giveBack(_ producer: String, now: NIODeadline) {
+        var credit = credit(producer, now)
+        credit.left = min(Self.burst, credit.left + 1)
         credits[producer] = credit
-        return isNews
     }
 
     private func credit(_ producer: String, _ now: NIODeadline) -> Credit {

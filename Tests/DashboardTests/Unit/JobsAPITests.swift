@@ -53,24 +53,35 @@ struct RequestJobsTests {
 struct RefusalLimitsTests {
     private let begin = NIODeadline.uptimeNanoseconds(1_000_000_000)
 
-    @Test("ends after a hundred, and grows by ten per second; one producer's is not another's")
+    @Test("The credit ends after a hundred requests, and grows by ten per second; one producer's is not another's.")
     func credit() {
         var limits = RefusalLimits()
-        func refuse(at time: NIODeadline) -> Bool { limits.recordRefusal("shop", now: time) }
-        func mayAsk(_ name: String, at time: NIODeadline) -> Bool { limits.mayAsk(name, now: time) }
-        for number in 1...100 {
-            #expect(mayAsk("shop", at: begin))
-            #expect(refuse(at: begin) == (number == 100))
-        }
-        #expect(!mayAsk("shop", at: begin) && mayAsk("blog", at: begin))
-        #expect(!mayAsk("shop", at: begin + .milliseconds(99)))
+        for _ in 1...100 { #expect(limits.take("shop", now: begin) == .granted) }
+        #expect(limits.take("shop", now: begin) == .refusedFirst && limits.take("shop", now: begin) == .refused)
+        #expect(limits.take("blog", now: begin) == .granted)
+        #expect(limits.take("shop", now: begin + .milliseconds(99)) == .refused)
         let later = begin + .milliseconds(101)
-        #expect(mayAsk("shop", at: later))
+        #expect(limits.take("shop", now: later) == .granted)
         // It is reported once, until the credit is whole again.
-        #expect(!refuse(at: later) && !mayAsk("shop", at: later))
+        #expect(limits.take("shop", now: later) == .refused)
         let end = later + .seconds(11)
-        for number in 1...100 { #expect(refuse(at: end) == (number == 100)) }
-        #expect(!mayAsk("shop", at: end))
+        for _ in 1...100 { #expect(limits.take("shop", now: end) == .granted) }
+        #expect(limits.take("shop", now: end) == .refusedFirst)
+    }
+
+    @Test("A request without mistakes gives its credit back, and never more than it took.")
+    func giveBack() {
+        var limits = RefusalLimits()
+        for _ in 1...1000 {
+            #expect(limits.take("shop", now: begin) == .granted)
+            limits.giveBack("shop", now: begin)
+        }
+        // However many are in progress at once.
+        for _ in 1...100 { #expect(limits.take("shop", now: begin) == .granted) }
+        #expect(limits.take("shop", now: begin) != .granted)
+        for _ in 1...200 { limits.giveBack("shop", now: begin) }
+        for _ in 1...100 { #expect(limits.take("shop", now: begin) == .granted) }
+        #expect(limits.take("shop", now: begin) != .granted)
     }
 }
 
