@@ -27,7 +27,8 @@ struct ForgetDevicesTests {
         // Names, times and numbers. A campaign is the name of many jobs, and so is `fair`.
         "push:{default}:shares": false, "push:{default}:workers": false, "push:{default}:dead-bytes": false,
         "push:{default}:cancelled-bytes": false,
-        "push:{default}:gauges": false, "push:{default}:results-marks": false, "push:{default}:largest": false,
+        "push:{default}:gauges": false, "push:{default}:results-marks": false,
+        "push:{default}:results-positions": false, "push:{default}:largest": false,
         "push:{default}:paused": false,
         "push:{default}:worker-info": false, "push:{default}:configurations": false, "push:{default}:source": false,
         "push:{default}:campaigns": false, "push:{default}:deliveries": false, "push:{default}:next:<lane>": false,
@@ -118,6 +119,41 @@ struct ForgetDevicesTests {
                 source: .apns)
         }
         _ = try await scene.tokens.mark(invalid)
+    }
+
+    @Test("The notifications of removed jobs are taken out of their campaign's total, so that it can end")
+    func campaignTotal() async throws {
+        try await OperatorScene.with { scene in
+            let campaign = #""campaign":"sale","alert":"x"}"#
+            let (both, own) = (
+                #"{"tokens":["\#(Self.other)","\#(Self.token)"],"# + campaign, #"{"token":"\#(Self.token)","# + campaign
+            )
+            let innocent = #"{"token":"\#(Self.other)","# + campaign
+            try scene.push(both, own, innocent, own, #"{"token":"\#(Self.token)","alert":"x"}"#)
+            let later = "\(Int64(Date().timeIntervalSince1970 * 1000) + 3_600_000)"
+            let wrapped = #"{"apns_worker":1,"attempt":2,"tokens":["\#(Self.token)"],"job":\#(both)}"#
+            try scene.run("ZADD", "push:{default}:failed", later, wrapped)
+            try scene.run("ZADD", "push:{default}:sorted", "5", SortedJobsTests.member(own.utf8.count, own))
+            // A dead letter has ended, and counts on.
+            try scene.bury("letter", job: own)
+            try scene.run(
+                "HSET", "push:{default}:campaign:sale", "total", "10", "delivered", "2", "dead", "1", "open", "1")
+            try scene.run("ZADD", "push:{default}:campaigns", "5", "sale")
+            func total() throws -> String? { try scene.run("HGET", "push:{default}:campaign:sale", "total").text }
+            _ = try await scene.desk().perform(Self.change(Self.token))
+            #expect(try total() == "5")
+            // Another change removes nothing more.
+            _ = try await scene.desk().perform(Self.change(Self.token))
+            #expect(
+                try total() == "5" && scene.run("HEXISTS", "push:{default}:campaign:sale", "finished_at").number == 0)
+            // Without the last ones, the campaign has ended.
+            try scene.run("HDEL", "push:{default}:campaign:sale", "open")
+            _ = try await scene.desk().perform(Self.change(Self.other))
+            #expect(
+                try total() == "3" && scene.run("HEXISTS", "push:{default}:campaign:sale", "finished_at").number == 1)
+            let results = "\(try scene.run("XRANGE", "push:{default}:results", "-", "+"))"
+            #expect(results.ranges(of: "campaign_finished").count == 1, "\(results)")
+        }
     }
 
     @Test("each key of the documentation is known to have tokens or not, and those that have them are filled here")
@@ -297,10 +333,10 @@ struct ForgetDevicesTests {
             let values = [
                 (place: "0", value: ByteBuffer(string: OperatorScene.job("a")), rest: ByteBuffer(), results: 0)
             ]
-            for expected in [1, 0] {
-                let count = try await QueueScript.replaceValues(
+            for expected in [true, false] {
+                let replaced = try await QueueScript.replaceValues(
                     "list", keys.jobs, end: .right, most: 1, values, client)
-                #expect(count == expected)
+                #expect(replaced == [expected])
             }
             #expect(try scene.run("LLEN", keys.jobs).number == 5)
         }

@@ -127,6 +127,13 @@ package struct CampaignCounts: Sendable, Equatable {
         try await count("close", 0, name, client, keys)
     }
 
+    /// Takes notifications that were removed and will not end out of the total of a campaign, if it is known. If all others have
+    /// ended, it has finished now.
+    /// - Throws: `RedisError`.
+    static func takeOut(_ notifications: Int, of name: String, _ client: RedisClient, _ keys: QueueKeys) async throws {
+        try await count("remove", notifications, name, client, keys)
+    }
+
     /// Returns the numbers of notifications of jobs by campaign.
     package static func totals(of jobs: [ByteBuffer]) -> [ByteBuffer: Int] {
         var totals: [ByteBuffer: Int] = [:]

@@ -74,7 +74,7 @@ struct DeviceForgetting {
         var forgotten = Forgotten()
         for start in stride(from: 0, to: found.count, by: Self.batch) {
             let some = found[start...].prefix(Self.batch).map { ($0, rest($0)) }
-            let count = try await QueueScript.replaceValues(
+            let replaced = try await QueueScript.replaceValues(
                 kind, found[start].key, bytes: bytes, end: end, most: max(1, jobs.limits.maximumResults),
                 some.map { found, text in
                     (
@@ -82,7 +82,12 @@ struct DeviceForgetting {
                         text.rest ?? ByteBuffer(), text.results
                     )
                 }, jobs.client)
-            forgotten.count += count
+            forgotten.count += replaced.count(where: \.self)
+            if bytes == nil, kind == "list" || kind == "sorted" {
+                for ((found, text), isReplaced) in zip(some, replaced) where isReplaced {
+                    try await takeOut(found.value, text.rest)
+                }
+            }
             forgotten.gone += some.count { $0.1.rest == nil }
             // An estimate if some were no longer in place; that is rare, and so is a loss.
             forgotten.lost += some.reduce(0) { $0 + $1.1.lost }
@@ -91,13 +96,27 @@ struct DeviceForgetting {
     }
 }
 
+extension DeviceForgetting {
+    /// Takes the notifications that are not left of a waiting job out of the total of its campaign, which could not end
+    /// otherwise.
+    private func takeOut(_ job: ByteBuffer, _ rest: ByteBuffer?) async throws {
+        let before = CampaignCounts.totals(of: [SortedMember(job).job])
+        let after = CampaignCounts.totals(of: rest.map { [SortedMember($0).job] } ?? [])
+        for (campaign, number) in before {
+            let removed = number - (after[campaign] ?? 0)
+            guard removed > 0 else { continue }
+            try await CampaignCounts.takeOut(removed, of: String(buffer: campaign), jobs.client, jobs.keys)
+        }
+    }
+}
+
 extension QueueScript {
     /// Removes or replaces values of a key.
-    /// - Returns: the number of values that were still in place.
+    /// - Returns: for each value, true if it was still in place.
     static func replaceValues(
         _ kind: String, _ key: String, bytes: String? = nil, end: QueueKeys.Head = .left, most: Int = 1,
         _ values: [(place: String, value: ByteBuffer, rest: ByteBuffer, results: Int)], _ client: RedisClient
-    ) async throws -> Int {
+    ) async throws -> [Bool] {
         try await forget.run(client, [key] + (bytes.map { [$0] } ?? [])) { command in
             command.append(kind)
             command.append(end.rawValue)
@@ -109,7 +128,7 @@ extension QueueScript {
                 command.append(value.results)
             }
         } reading: { reply in
-            reply.number()
+            reply.text().utf8.map { $0 == UInt8(ascii: "1") }
         }
     }
 }

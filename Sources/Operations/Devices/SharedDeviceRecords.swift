@@ -51,11 +51,12 @@ struct SharedDeviceRecords {
         }
         let client = try await fleet.client(for: keys.invalidTokenChanges)
         try await announcements { found in
-            counts[.announcement, default: 0] += try await QueueScript.replaceValues(
+            let replaced = try await QueueScript.replaceValues(
                 "entries", keys.invalidTokenChanges,
                 found.map {
                     (place: $0.id, value: ByteBuffer(string: $0.name), rest: rest(of: $0.tokens), results: 0)
                 }, client)
+            counts[.announcement, default: 0] += replaced.count(where: \.self)
         }
         return counts.filter { $0.value > 0 }
     }

@@ -9,10 +9,11 @@
 --                         add    after some notifications were pushed
 --                         grow   the same, and opens the campaign: it is not known whether others follow
 --                         close  after the last one
---       3 notifications   for add and grow: their number
+--                         remove after some notifications were removed that will not end
+--       3 notifications   for add, grow and remove: their number
 -- Reply                   the total, '' if it is not known
 --
--- Run twice, `add` and `grow` count twice, and the others change nothing.
+-- Run twice, `add`, `grow` and `remove` count twice, and the others change nothing.
 
 local campaign, campaigns, results = unpack(KEYS)
 local name, action, notifications = unpack(ARGV)
@@ -29,8 +30,12 @@ end
 if action == 'add' or action == 'grow' then
     -- A total that is not a number, which another client has written, is left alone.
     redis.pcall('HINCRBY', campaign, 'total', notifications)
-elseif action == 'close' then
-    redis.call('HDEL', campaign, 'open')
+elseif action == 'close' or action == 'remove' then
+    if action == 'close' then
+        redis.call('HDEL', campaign, 'open')
+    elseif redis.pcall('HEXISTS', campaign, 'total') == 1 then
+        redis.pcall('HINCRBY', campaign, 'total', -notifications)
+    end
     -- All of its notifications may have ended already.
     finish_campaign(campaign, now, name, campaign_facts(campaign), results, UNLIMITED_RESULTS)
     write_results(results, UNLIMITED_RESULTS)

@@ -10,7 +10,7 @@
 --         value           list, sorted: the value; entries: the name of its field
 --         rest            what replaces it, '' for nothing: a value, an array of groups of results, or the tokens of the field
 --         n               the number of results of the array
--- Reply the number of values that were still in place
+-- Reply a digit for each value: 1 if it was still in place, else 0
 --
 -- An entry of a stream can't be changed. So the entry is deleted, and the rest becomes a new entry at the end, which readers see
 -- again. A value of a list is found where it is by now: producers may have pushed others to that end since it was read. Values
@@ -56,10 +56,11 @@ local function find(start, value)
     return nil
 end
 
-local found, freed, removed = 0, 0, 0
+local found, freed, removed = {}, 0, 0
 
 for i = FIRST_VALUE, #ARGV, ARGUMENTS do
     local place, value, rest, n = unpack(ARGV, i, i + ARGUMENTS - 1)
+    local is_found = false
     if kind == 'list' then
         local index = find(math.max(0, place - removed), value)
         if index and rest == '' then
@@ -71,7 +72,7 @@ for i = FIRST_VALUE, #ARGV, ARGUMENTS do
         elseif index then
             redis.call('LSET', values, index_on_left(index), rest)
         end
-        found = found + (index and 1 or 0)
+        is_found = index ~= nil
     elseif kind == 'sorted' then
         local score = redis.call('ZSCORE', values, value)
         if score then
@@ -79,16 +80,17 @@ for i = FIRST_VALUE, #ARGV, ARGUMENTS do
             if rest ~= '' then
                 redis.call('ZADD', values, score, rest)
             end
-            found, freed = found + 1, freed + #value - #rest
+            is_found, freed = true, freed + #value - #rest
         end
     elseif redis.call('XDEL', values, place) == 1 then
-        found = found + 1
+        is_found = true
         if rest ~= '' and kind == 'results' then
             add_results(values, max_results, rest, n)
         elseif rest ~= '' then
             announce_tokens(values, value, rest)
         end
     end
+    found[#found + 1] = is_found and 1 or 0
 end
 
 if kind == 'results' then
@@ -97,4 +99,4 @@ end
 if bytes_key and freed > 0 then
     subtract_dead_bytes(values, bytes_key, freed)
 end
-return found
+return table.concat(found)
