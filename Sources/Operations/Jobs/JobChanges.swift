@@ -19,6 +19,8 @@ package struct JobChanges {
         package var doubled = 0
         /// Dead letters that were evicted to stay within the limits.
         package var evicted = 0
+        /// A sentence for each campaign of moved jobs that could not be closed in the other queue.
+        package var unclosed: [String] = []
 
         /// Makes an empty tally.
         package init() {}
@@ -87,14 +89,12 @@ package struct JobChanges {
         portion: (Tally) async throws -> Int = { _ in .max }, isInterrupted: () -> Bool = { false },
         progress: (Tally) -> Void = { _ in }
     ) async throws {
-        do {
-            try await runRounds(portion, isInterrupted, progress)
-        } catch {
-            // The error that ended the work is the one to report.
-            try? await closeCampaigns()
-            throw error
+        let rounds: Result<Void, any Error>
+        do { rounds = .success(try await runRounds(portion, isInterrupted, progress)) } catch {
+            rounds = .failure(error)
         }
-        try await closeCampaigns()
+        await closeCampaigns()
+        try rounds.get()
     }
 
     private mutating func runRounds(
@@ -270,11 +270,18 @@ package struct JobChanges {
         }
     }
 
-    private mutating func closeCampaigns() async throws {
+    private mutating func closeCampaigns() async {
         guard let target else { return }
         let opened = campaigns.filter { $0.value == true }.keys
         campaigns = [:]
-        for name in opened { try await CampaignCounts.close(name.text, target.client, target.keys) }
+        for name in opened {
+            do {
+                try await CampaignCounts.close(name.text, target.client, target.keys)
+            } catch {
+                tally.unclosed.append(
+                    "campaign \(name) stays open in queue \(target.keys.queue), so its end is not recorded: \(error)")
+            }
+        }
     }
 
     // MARK: Sets
