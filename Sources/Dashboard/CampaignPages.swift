@@ -1,4 +1,5 @@
 import Operations
+import PrintableText
 import PushQueue
 import WebPages
 
@@ -16,7 +17,7 @@ struct CampaignsPage: DashboardPage {
                 "\(Words.number(outcomes.reduce(0) { $0 + (campaign.outcomes[$1.rawValue] ?? 0) }))"
             }
             return [
-                request.link(["campaigns", campaign.campaign], campaign.campaign), Self.state(campaign),
+                request.link(["campaigns", campaign.campaign], campaign.campaign.shown), Self.state(campaign),
                 Self.progress(campaign), count(.delivered), "\(campaign.deliveredPerSecond.map(Words.rate) ?? "–")",
                 "\(campaign.leftMs.map(Words.duration) ?? "–")", count(.invalidToken), count(.dead), count(.cancelled),
                 count(.expired, .dropped, .suppressed), "\(campaign.queue)", request.time(campaign.startedAt),
@@ -104,7 +105,7 @@ struct CampaignPage: DashboardPage {
             \(request.button("Its dead letters", ["dead"], [("campaign", name)]))</p>
             \(if: request.isOperator, Self.actions(name, found, request))
             """
-        return PageContent(title: "Campaign \(name)", main: main)
+        return PageContent(title: "Campaign \(name.shown)", main: main)
     }
 
     private static func actions(_ name: String, _ found: [CampaignStatus], _ request: PageRequest) -> HTML {

@@ -18,7 +18,7 @@ package struct Name: Sendable, Hashable, ExpressibleByStringLiteral, CustomStrin
     }
 
     /// The text for people. It is not read back.
-    package var description: String { text.printable }
+    package var description: String { text.shown }
 }
 
 extension Name: Comparable {

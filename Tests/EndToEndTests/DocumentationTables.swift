@@ -270,8 +270,8 @@ enum DocumentationTables {
             "jobs": keys.jobs, "retry": keys.retry, "failed": keys.failed, "sorted": keys.sorted, "shares": keys.shares,
             "workers": keys.workers, "inbox": keys.inbox, "dead": keys.dead,
             "deadBytes": keys.deadBytes, "cancelled": keys.cancelled, "cancelledBytes": keys.cancelledBytes,
-            "gauges": keys.gauges, "results": keys.results, "resultsMarks": keys.resultsMarks, "largest": keys.largest,
-            "paused": keys.paused,
+            "gauges": keys.gauges, "results": keys.results, "resultsMarks": keys.resultsMarks,
+            "resultsPositions": keys.resultsPositions, "largest": keys.largest, "paused": keys.paused,
             "parkedResults": keys.parkedResults("<group>"),
             "workerInfo": keys.workerInfo, "claimed": keys.claimed("<lane>"),
             "unique": String(buffer: keys.unique(.init(string: "<id>"))), "next": keys.next("<lane>"),
@@ -419,6 +419,14 @@ struct DocumentedCommand: Decodable {
     /// The subcommands that users see.
     var children: [DocumentedCommand] {
         (subcommands ?? []).filter { $0.commandName != "help" && $0.shouldDisplay != false }
+    }
+
+    /// The names of its options and arguments.
+    var names: Set<String> {
+        Set(
+            (arguments ?? []).flatMap {
+                ($0.names ?? []).map(\.name) + ($0.kind == "positional" ? [$0.valueName ?? ""] : [])
+            })
     }
 
     /// A table with a row for each command that does something.

@@ -1,5 +1,6 @@
 import Foundation
 import NIOCore
+import PrintableText
 import PushQueue
 import TestSupport
 import Testing
@@ -93,6 +94,68 @@ struct TwinNameTests {
                 _ = try await Self.perform(change, scene.desk())
                 #expect(try Self.everything(twin, scene) == others, "\(words)")
                 #expect(try Self.everything(name, scene) != own, "\(words)")
+            }
+        }
+    }
+
+    @Test(
+        "A change of a campaign with a twin names both, and a dashboard's or command's question does before",
+        arguments: pairs)
+    func named(name: String, twin: String) async throws {
+        try await OperatorScene.with(configured: ["default", "bulk"]) { scene in
+            for (words, change) in try Self.changes(name) where !change.campaigns.isEmpty {
+                try Self.fill(scene, [name])
+                #expect(try await scene.desk().twinNotes(of: change).isEmpty, "\(words)")
+                try Self.fill(scene, [name, twin])
+                let notes = try await scene.desk().twinNotes(of: change)
+                #expect(
+                    notes.count == 1 && notes[0].contains(name.shown) && notes[0].contains(twin.shown),
+                    "\(words): \(notes)")
+                #expect(name.shown.utf8.elementsEqual(twin.shown.utf8) == false)
+                let result = try await Self.perform(change, scene.desk())
+                #expect(result.notes.contains(notes[0]), "\(words)")
+            }
+            let named = try Self.changes(name).filter { !$0.change.campaigns.isEmpty }.map(\.words)
+            #expect(
+                named.filter { $0.hasSuffix("campaign") }.count == JobsChange.Kind.allCases.count
+                    + DeadLettersChange.Kind.allCases.count)
+            #expect(Set(["cancel", "pause", "limit", "guard"]).isSubset(of: named))
+        }
+    }
+
+    @Test("A copied command has the bytes of the name in every shell", arguments: ["/bin/bash", "/bin/dash"])
+    func pasted(shell: String) async throws {
+        let names =
+            Self.pairs.flatMap { [$0.0, $0.1] } + [
+                "it's", "'", "$(touch x)`id`\\", "-rf", "a\tb", "\u{202E}x",
+                // To Swift, each of these is one character that is neither a quotation mark nor a dash.
+                "a'\u{301}; echo pasted; '\u{301}", "-\u{301}x", "'\u{FE0F}",
+            ]
+        let queue = "a'\u{301}b"
+        let access = FleetAccess([(option: "--queue", variable: "X", text: queue)])
+        for name in names {
+            let isDashed = name.utf8.first == UInt8(ascii: "-")
+            let all: [(command: String, words: [String])] = [
+                (
+                    access.command(["campaign", "requeue"], name),
+                    isDashed
+                        ? ["campaign", "requeue", "--queue", queue, "--", name]
+                        : ["campaign", "requeue", name, "--queue", queue]
+                ),
+                (
+                    access.command(["jobs", "cancel"] + FleetAccess.option("--campaign", name)),
+                    ["jobs", "cancel"] + (isDashed ? ["--campaign=" + name] : ["--campaign", name]) + [
+                        "--queue", queue,
+                    ]
+                ),
+            ]
+            for (command, words) in all {
+                #expect(command.hasPrefix("apns-worker "))
+                let show = "printf '%s\\0' \(command.dropFirst("apns-worker ".count))\n"
+                let process = try ChildProcess(shell, [], input: Data(show.utf8))
+                #expect(try await process.wait() == .exited(0), "\(process.errors)")
+                let read = process.output.utf8.split(separator: 0).map(Array.init)
+                #expect(read == words.map { Array($0.utf8) }, "\(command)")
             }
         }
     }

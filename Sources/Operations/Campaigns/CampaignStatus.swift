@@ -136,7 +136,7 @@ package struct CampaignStatus: Encodable, Sendable {
     package func cells(now: Int64) -> [String] {
         let others = ended - [.delivered, .invalidToken, .dead, .cancelled].reduce(0) { $0 + count($1) }
         return [
-            campaign.printable, queue, stateText, total.map(Words.number) ?? "-", Words.number(count(.delivered)),
+            campaign.shown, queue, stateText, total.map(Words.number) ?? "-", Words.number(count(.delivered)),
             Words.number(count(.invalidToken)), Words.number(count(.dead)), Words.number(count(.cancelled)),
             Words.number(others), deliveredPerSecond.map(Words.rate) ?? "-", leftText,
             startedAt.map { Words.brief(now - $0) + " ago" } ?? "-",
@@ -152,7 +152,7 @@ package struct CampaignStatus: Encodable, Sendable {
 
     /// Returns all facts, one per line.
     package func page(now: Int64) -> [String] {
-        var lines = ["campaign \(campaign.printable), queue \(queue): \(state)"]
+        var lines = ["campaign \(campaign.shown), queue \(queue): \(state)"]
         if let stateSinceAt, state != "running" {
             lines[0] += " since \(Moment.text(stateSinceAt))" + (by.map { " by \($0)" } ?? "")
             if let reason { lines[0] += ": \(reason)" }

@@ -14,6 +14,8 @@ package struct CampaignChange: Change {
     /// With the end of a cancellation: the dead letters to requeue.
     private let requeue: DeadLettersChange?
 
+    package var campaigns: [String] { [campaign] }
+
     package var action: AuditEntry.Action {
         switch change {
         case .cancel: .cancelCampaign
@@ -67,7 +69,7 @@ package struct CampaignChange: Change {
         plan.detail = reason
         (plan.isCounted, plan.actsOnNothing) = (requeue != nil, true)
         plan.verb = requeue == nil ? "changed" : "requeued"
-        let place = "campaign \(campaign.printable) in \(desk.queues.briefly)"
+        let place = "campaign \(campaign.shown) in \(desk.queues.briefly)"
         if let requeue {
             plan.parts = try await requeue.plan(desk, progress).parts
             plan.at = try await desk.fleet.now(of: desk.queues)
@@ -99,7 +101,7 @@ package struct CampaignChange: Change {
         for (words, queues) in sentences {
             let first = result.parts.firstIndex { $0.queue == queues[0].queue }
             if let first {
-                result.parts[first].sentence = "campaign \(campaign.printable) in \(queues.briefly) \(words)"
+                result.parts[first].sentence = "campaign \(campaign.shown) in \(queues.briefly) \(words)"
             }
         }
         let reports = result.parts.compactMap { $0.report as? CampaignReport }

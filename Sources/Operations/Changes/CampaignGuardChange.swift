@@ -10,6 +10,7 @@ package struct CampaignGuardChange: Change {
     private let new: CampaignGuard?
 
     package var action: AuditEntry.Action { .guardCampaign }
+    package var campaigns: [String] { [campaign] }
 
     package static let fields = [
         Field("campaign", isRequired: true), Field("stop_if"), Field("min", .number), Field("off", .flag),
@@ -49,7 +50,7 @@ package struct CampaignGuardChange: Change {
                 var part = ChangePart(keys.queue, count: before != nil || new != nil ? 1 : 0)
                 isKnown = isKnown || wasKnown
                 part.sentence =
-                    "campaign \(campaign.printable) in queue \(keys.queue) "
+                    "campaign \(campaign.shown) in queue \(keys.queue) "
                     + (new.map {
                         "is paused if \($0.text), from \(Words.number($0.minimum)) notifications on"
                     } ?? (before == nil ? "has no guard" : "has no guard any more"))

@@ -69,7 +69,7 @@ package struct SendCampaign: Change {
         }
     }
 
-    private var subject: String { "campaign \(campaign.printable)" }
+    private var subject: String { "campaign \(campaign.shown)" }
 
     private func cursor(_ desk: Desk) async throws -> (cursor: CampaignCursor, keys: QueueKeys) {
         let keys = try await desk.fleet.queue(desk.onlyQueue()).keys

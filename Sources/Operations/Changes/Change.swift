@@ -10,6 +10,9 @@ package protocol Change: Sendable {
     /// The action for the audit log.
     var action: AuditEntry.Action { get }
 
+    /// The campaigns that it names.
+    var campaigns: [String] { get }
+
     /// Looks at what would change.
     /// - Parameter progress: gets the number of things found so far.
     /// - Throws: ``ChangeRefusal`` if it can't be done; `RedisError`.
@@ -18,6 +21,10 @@ package protocol Change: Sendable {
     /// Carries out a plan, and nothing beyond it.
     /// - Throws: ``ChangeRefusal`` or, if nothing was changed, `RedisError`.
     func apply(_ plan: ChangePlan, _ desk: Desk, _ control: ChangeControl) async throws -> ChangeResult
+}
+
+extension Change {
+    package var campaigns: [String] { [] }
 }
 
 /// Redis, the operator, and other things that changes need.
@@ -70,7 +77,9 @@ package struct Desk: Sendable {
         _ change: some Change, _ plan: ChangePlan, _ control: ChangeControl = ChangeControl()
     ) async throws -> ChangeResult {
         do {
-            let result = try await change.apply(plan, self, control)
+            var result = try await change.apply(plan, self, control)
+            let twins = try await twinNotes(of: change, isStopped: control.isStopped)
+            if !twins.isEmpty, !result.parts.isEmpty { result.parts[0].notes += twins }
             let error = result.error
             if error != nil || !result.hasNoEffect {
                 await record(
@@ -136,6 +145,19 @@ package struct Desk: Sendable {
             ? nil : Self.unknown("campaign", campaign, names.sorted().map(\.text))
     }
 
+    /// Returns a sentence for each campaign that looks like one that a change names, and is another one.
+    package func twinNotes(
+        of change: some Change, isStopped: @escaping @Sendable () -> Bool = { false }
+    ) async throws -> [String] {
+        guard !change.campaigns.isEmpty else { return [] }
+        let known = try await CampaignStatus.names(in: queues, fleet, isStopped: isStopped).sorted().map(\.text)
+        return change.campaigns.flatMap { name in
+            known.twins(of: name).map {
+                "campaign \"\($0.shown)\" looks like \"\(name.shown)\" and is another one, which this does not change"
+            }
+        }
+    }
+
     /// Calls `body` for each of the queues, for all at the same time: one that can't be reached delays no other.
     /// - Returns: the results, in the order of the queues.
     /// - Throws: the first error if there is nothing else; errors that are not Redis'.
@@ -160,11 +182,25 @@ package struct Desk: Sendable {
         return results.map { (queues[$0.0], $0.1) }
     }
 
+    /// Changes each of the queues, for all at the same time.
+    /// - Parameter key: the key that is written.
+    /// - Returns: the parts of the result; that of a queue that can't be written names the key.
+    func changeEach(
+        _ key: (QueueKeys) -> String, _ body: @escaping @Sendable (QueueKeys) async throws -> ChangePart
+    ) async throws -> [ChangePart] {
+        try await inEachQueue(body).map { keys, result in
+            switch result {
+            case .success(let part): part
+            case .failure(let error): .unwritten(keys, key(keys), error)
+            }
+        }
+    }
+
     /// Returns the message about an unknown name.
     package static func unknown(_ what: String, _ name: String, _ known: [String]) -> String {
-        let meant = name.nearest(of: known).map { "; did you mean \($0.printable)?" } ?? "."
-        let shown = known.prefix(20).map(\.printable).joined(separator: ", ") + (known.count > 20 ? ", …" : "")
-        return "unknown \(what) \(name.printable)\(meant) Known: \(shown)."
+        let meant = name.nearest(of: known).map { "; did you mean \($0.shown)?" } ?? "."
+        let shown = known.prefix(20).map(\.shown).joined(separator: ", ") + (known.count > 20 ? ", …" : "")
+        return "unknown \(what) \(name.shown)\(meant) Known: \(shown)."
     }
 
     private func record(

@@ -34,6 +34,8 @@ package struct DeadLettersChange: Change {
         requeue = .requeue(first: try fields.isSet("first"), keepsAttempts: try fields.isSet("keep_attempts"))
     }
 
+    package var campaigns: [String] { filter.campaigns }
+
     package var action: AuditEntry.Action { kind == .requeue ? .requeue : .deleteDeadLetters }
 
     private var noun: String { kind == .requeue ? "job" : "dead letter" }

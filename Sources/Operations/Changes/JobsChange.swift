@@ -53,6 +53,8 @@ package struct JobsChange: Change {
         }
     }
 
+    package var campaigns: [String] { filter.campaigns.map(\.text) }
+
     package var action: AuditEntry.Action {
         switch kind {
         case .cancel, .discard: .cancelJobs
@@ -198,6 +200,9 @@ package struct JobsChange: Change {
             part.notes = notes(tally)
         }
         try await changes.run(perSecond: rate, isInterrupted: control.isStopped) { progress($0.changed) }
+        if !changes.tally.unclosed.isEmpty {
+            part.error = "not all campaigns of the jobs were closed in the other queue"
+        }
     }
 
     private func sentence(of part: ChangePart) -> String {
@@ -224,7 +229,7 @@ package struct JobsChange: Change {
                 : nil,
             tally.evicted > 0
                 ? "\(Words.number(tally.evicted)) older dead letters were evicted to keep within the limits" : nil,
-        ].compactMap(\.self)
+        ].compactMap(\.self) + tally.unclosed
     }
 }
 

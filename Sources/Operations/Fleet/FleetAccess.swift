@@ -29,16 +29,19 @@ package struct FleetAccess: Sendable, Equatable {
     package func command(_ words: [String], _ name: String? = nil) -> String {
         var all = ["apns-worker"] + words
         // A name that begins with a dash would be read as an option.
-        if let name, !name.hasPrefix("-") { all.append(name) }
+        if let name, !Self.beginsWithDash(name) { all.append(name) }
         all += options
-        if let name, name.hasPrefix("-") { all += ["--", name] }
+        if let name, Self.beginsWithDash(name) { all += ["--", name] }
         return variables.map { "\($0)=${\($0):?} " }.joined() + all.map(Self.quoted).joined(separator: " ")
     }
 
     /// Returns an option with its value, which may begin with a dash.
     package static func option(_ option: String, _ value: String) -> [String] {
-        value.hasPrefix("-") ? ["\(option)=\(value)"] : [option, value]
+        beginsWithDash(value) ? ["\(option)=\(value)"] : [option, value]
     }
+
+    /// By the byte, as the parser of a command reads it: to Swift a dash before a combining mark is another character.
+    private static func beginsWithDash(_ word: String) -> Bool { word.utf8.first == UInt8(ascii: "-") }
 
     /// Returns a word for a shell. Producers choose names, so that one can contain anything.
     private static func quoted(_ word: String) -> String {
@@ -50,6 +53,7 @@ package struct FleetAccess: Sendable, Equatable {
             }
         return isPlain
             ? word
-            : "'" + word.split(separator: "'", omittingEmptySubsequences: false).joined(separator: "'\\''") + "'"
+            // By the byte, as the shell reads it.
+            : "'" + String(decoding: word.utf8.flatMap { $0 == 0x27 ? Array("'\\''".utf8) : [$0] }, as: UTF8.self) + "'"
     }
 }

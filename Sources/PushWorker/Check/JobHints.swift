@@ -11,7 +11,26 @@ enum JobHints {
     ///   - body: the text of the job.
     ///   - now: milliseconds since 1970.
     static func of(_ job: Job, _ body: ByteBuffer, as format: JobFormat, now: Int64) -> [Hint] {
-        unknownMembers(body, format) + ignored(job) + times(job, now: now) + expirations(job, now: now) + tokens(job)
+        unknownMembers(body, format) + ignored(job) + names(job) + times(job, now: now) + expirations(job, now: now)
+            + tokens(job)
+    }
+
+    /// Returns hints about names that can't be told apart from others by eye: they are compared by their bytes.
+    private static func names(_ job: Job) -> [Hint] {
+        let names: [(member: JobMember, field: JobField?)] = [
+            (.id, job.id), (.campaign, job.campaign), (.app, job.app), (.fair, job.fair),
+        ]
+        return names.compactMap { member, field in
+            guard let field else { return nil }
+            let name = String(buffer: job.text(field))
+            guard name.hasHiddenCharacters else { return nil }
+            return Hint(
+                .name,
+                """
+                its `\(member.name)` is "\(name.shown)", which looks like "\(name.seen)" and is another name; \
+                remove spaces at its ends and invisible characters, and write accents in the composed form (NFC)
+                """, subject: "\(member.name)")
+        }
     }
 
     /// Returns hints about members that resemble those of a job.

@@ -39,6 +39,8 @@ package struct Hint: Equatable, Sendable {
         case unknownMember = "unknown_member"
         /// A member of the job is ignored, because it is not valid.
         case ignoredMember = "ignored_member"
+        /// A name of the job looks like another one that is more probably meant.
+        case name
         /// A time of the job is hardly what was meant.
         case time
         case token

@@ -37,11 +37,14 @@ struct ChangeCommand {
             if plan.isEmpty, nothing != 0 { throw ExitCode(nothing) }
             return nil
         }
-        if asks(plan), let question = plan.question {
-            for note in plan.notes where !isConfirmed { Terminal.note(note + "\n") }
-            try Confirmation.demand(question, isGiven: isConfirmed)
+        let twins = isConfirmed ? [] : try await Self.mapping { try await desk.twinNotes(of: change) }
+        if asks(plan) || !twins.isEmpty {
+            for note in plan.notes + twins where !isConfirmed { Terminal.note(note + "\n") }
+            try Confirmation.demand(plan.question ?? "Change \(plan.subject.shown)?", isGiven: isConfirmed)
         }
         Interruption.watch()
+        // A command that waits afterwards ends at once.
+        defer { Interruption.endProcess() }
         let progress = Progress(plan.verb, of: plan.count, isShown: !isJSON && plan.isCounted)
         var control = ChangeControl()
         control.isStopped = { Interruption.isRequested }
@@ -60,8 +63,8 @@ struct ChangeCommand {
             Terminal.note("\(doubt) The change holds for jobs that come later.\n")
             throw ExitCode(ExitStatus.attention.rawValue)
         }
-        if Interruption.isRequested, plan.isCounted {
-            Terminal.note("\(plan.rest); repeat the command to continue\n")
+        if Interruption.isRequested {
+            if plan.isCounted { Terminal.note("\(plan.rest); repeat the command to continue\n") }
             throw ExitCode(130)
         }
         return result

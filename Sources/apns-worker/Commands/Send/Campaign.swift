@@ -58,9 +58,9 @@ struct CampaignOptions: ParsableArguments {
         let found = try await CampaignStatus.read(campaign, in: queues, fleet, &unread)
         unread.report()
         guard found.isEmpty else { return found }
-        let known = try await CampaignStatus.latest(20, in: queues, fleet, &unread).map(\.campaign.printable)
+        let known = try await CampaignStatus.latest(20, in: queues, fleet, &unread).map(\.campaign.shown)
         Terminal.note(
-            "no queue knows a campaign \(campaign.printable)"
+            "no queue knows a campaign \(campaign.shown)"
                 + (known.isEmpty
                     ? "; there are none\n" : "; the latest are \(known.prefix(10).joined(separator: ", "))\n"))
         throw ExitCode(1)

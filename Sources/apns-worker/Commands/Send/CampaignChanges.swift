@@ -11,6 +11,8 @@ struct CampaignChangeOptions: ParsableArguments {
 
     @Flag(help: "Exit with status 0 although no queue knows the campaign yet.") var force = false
 
+    @Flag(help: "Do not ask for confirmation.") var yes = false
+
     @Flag(help: "Print JSON: one object per queue.") var json = false
 
     func change(
@@ -35,9 +37,11 @@ struct CampaignChangeOptions: ParsableArguments {
     }
 
     /// Changes the campaign in all queues, or in those of `--queue`, and waits until workers have confirmed it.
-    /// - Parameter reversal: the command that reverses the change, and its purpose.
+    /// - Parameters:
+    ///   - asks: true to ask the question of the plan.
+    ///   - reversal: the command that reverses the change, and its purpose.
     func run(
-        _ make: (Int64) throws(FieldMistake) -> some Change, isConfirmed: Bool = true,
+        _ make: (Int64) throws(FieldMistake) -> some Change, asks: Bool = false,
         reversal: (purpose: String, command: [String])? = nil
     ) async throws {
         let settings = try options.fleet.settings()
@@ -45,7 +49,7 @@ struct CampaignChangeOptions: ParsableArguments {
             let found = try await fleet.queues()
             var desk = try Desk(fleet, found.keys, settings, isForced: force)
             desk.missingQueues = found.note
-            let command = ChangeCommand(isJSON: json, isConfirmed: isConfirmed)
+            let command = ChangeCommand(isJSON: json, isConfirmed: yes, asks: { asks && $0.question != nil })
             try await command.run(make(Moment.now), desk)
             if !json, let (purpose, words) = reversal {
                 let command = fleet.access.command(["campaign"] + words, options.campaign)
@@ -88,20 +92,18 @@ struct CampaignCancel: AsyncParsableCommand {
 
     @Flag(help: "Drop the jobs without keeping them as dead letters; this cannot be undone.") var discard = false
 
-    @Flag(help: "Do not ask for confirmation.") var yes = false
-
     private func made() throws -> (Int64) throws(FieldMistake) -> CampaignChange {
         try change.change(.cancel(discard: discard), [("discard", discard ? "1" : nil)])
     }
 
     func validate() throws {
         _ = try made()
-        try Confirmation.check(isGiven: yes)
+        try Confirmation.check(isGiven: change.yes)
     }
 
     func run() async throws {
         try await change.run(
-            made(), isConfirmed: yes, reversal: discard ? nil : ("To send it after all", ["requeue"]))
+            made(), asks: true, reversal: discard ? nil : ("To send it after all", ["requeue"]))
     }
 }
 

@@ -1,0 +1,276 @@
+import Foundation
+import TestSupport
+import Testing
+
+extension EndToEnd {
+    /// Names that look alike in the same queue: commands, pages and the API read and change only what they name.
+    @Suite("Twin names in commands, pages and the API")
+    struct TwinCommandTests {
+        private typealias Object = [String: Any]
+
+        private static let (own, twin) = (TestJob.token("0", 1), TestJob.token("1", 1))
+        private static let pairs = [("sale", "sale "), ("sale\u{200F}", "sale"), ("cafe\u{301}", "caf\u{E9}")]
+
+        /// The arguments of each command that takes a name; `NAME` is the name. Those of changes are confirmed.
+        private static let commands: [(command: String, arguments: [String], changes: Bool)] =
+            [
+                ("campaign pause", ["NAME", "--yes"], true), ("campaign resume", ["NAME", "--yes"], false),
+                ("campaign limit", ["NAME", "--per-second", "5", "--yes"], true),
+                ("campaign guard", ["NAME", "--stop-if", "dead>1%", "--yes"], true),
+                ("campaign cancel", ["NAME", "--yes"], true), ("campaign requeue", ["NAME", "--yes"], true),
+                ("campaign show", ["NAME"], false), ("campaign report", ["NAME"], false),
+                ("campaign send", ["NAME", "--job", "JOB", "--tokens", "TOKENS"], true),
+                ("enqueue", ["--id", "NAME", "--token", own, "--alert", "x"], true),
+                ("enqueue", ["--campaign", "NAME", "--token", own, "--alert", "x"], true),
+                ("enqueue", ["--fair", "NAME", "--token", own, "--alert", "x"], true),
+                ("enqueue", ["--app", "NAME", "--token", own, "--alert", "x"], true),
+                ("jobs show", ["--id", "NAME"], false), ("dead show", ["--id", "NAME"], false),
+                ("pause", ["--app", "NAME", "--force"], true), ("resume", ["--app", "NAME"], false),
+            ]
+            + ["id", "campaign", "app"].flatMap { filter -> [(String, [String], Bool)] in
+                let choice = ["--\(filter)", "NAME"]
+                return [
+                    ("jobs list", choice, false), ("jobs export", choice, false), ("dead list", choice, false),
+                    ("results", choice, false), ("jobs cancel", choice + ["--yes"], true),
+                    ("jobs run", choice + ["--yes"], true),
+                    ("jobs move", choice + ["--to-queue", "bulk", "--yes"], true),
+                    ("dead delete", choice + ["--yes"], true), ("requeue", choice + ["--yes"], true),
+                ]
+            }
+
+        /// Commands that take the name of an app from the settings, and none of a job.
+        private static let ofSettings: Set = ["feedback", "channels", "web-user"]
+
+        private static func job(_ name: String, _ token: String) -> String {
+            #"{"id":"\#(name)","campaign":"\#(name)","app":"\#(name)","fair":"\#(name)","token":"\#(token)","alert":"x"}"#
+        }
+
+        /// Returns the values of all members with names of campaigns, jobs and apps.
+        private static func names(_ value: Any) -> [String] {
+            if let list = value as? [Any] { return list.flatMap(names) }
+            return (value as? Object ?? [:]).flatMap { key, value in
+                if ["campaign", "id", "app"].contains(key), let name = value as? String {
+                    [name]
+                } else {
+                    names(value)
+                }
+            }
+        }
+
+        private struct Scene {
+            let redis = Result { try RedisServer() }
+            let connection: RedisTestConnection
+            let names: (own: String, twin: String)
+
+            init(_ own: String, _ twin: String) throws {
+                connection = try redis.get().connect()
+                names = (own, twin)
+            }
+
+            /// Writes a job of each name to each place, and the counters of its campaign.
+            func fill() throws {
+                try connection.run("FLUSHALL")
+                let now = Int64(Date().timeIntervalSince1970 * 1000)
+                try connection.run("RPUSH", "push:{bulk}:jobs", TestJob.text(TestJob.token("2", 1)))
+                for (name, token) in [(names.own, TwinCommandTests.own), (names.twin, TwinCommandTests.twin)] {
+                    let job = TwinCommandTests.job(name, token)
+                    try connection.run("RPUSH", "push:{default}:jobs", job)
+                    let wrapped = #"{"apns_worker":1,"attempt":2,"job":\#(job)}"#
+                    try connection.run("ZADD", "push:{default}:failed", "\(now + 3_600_000)", wrapped)
+                    for (set, reason) in [("dead", "X"), ("cancelled", "Cancelled")] {
+                        let head =
+                            #"{"v":1,"reason":"\#(reason)","at":\#(now - 1000),"claim":"w:\#(token)","attempts":2,"id":"\#(name)","campaign":"\#(name)","app":"\#(name)"}"#
+                        try connection.run("ZADD", "push:{default}:\(set)", "\(now - 1000)", head + "\n" + job)
+                    }
+                    try connection.run(
+                        "XADD", "push:{default}:results", "*", "results",
+                        #"[{"outcome":"dead","id":"\#(name)","campaign":"\#(name)","app":"\#(name)","notifications":[{"token":"\#(token)"}]}]"#
+                    )
+                    try connection.run(
+                        "HSET", "push:{default}:campaign:\(name)", "total", "9", "dead", "1", "cancelled", "1")
+                    try connection.run("ZADD", "push:{default}:campaigns", "\(now)", name)
+                }
+            }
+
+            /// Everything that Redis has of a name: values with its token, and keys and fields with its bytes.
+            func everything(_ name: String, _ token: String) throws -> [String] {
+                var found: [String] = []
+                for key in try connection.run("KEYS", "*").strings() where key != "push:{shared}:audit" {
+                    let value = "\(try connection.value(of: key))"
+                    let ends =
+                        [":campaign:", ":apps:"].contains { key.utf8.elementsEqual("push:{default}\($0)\(name)".utf8) }
+                        || key.utf8.elementsEqual("push:{shared}:apps:\(name):paused".utf8)
+                    if ends { found.append("\(key) \(value)") }
+                }
+                for queue in ["default", "bulk"] {
+                    for (words, command) in [
+                        ("list", ["LRANGE", "push:{\(queue)}:jobs", "0", "-1"]),
+                        ("failed", ["ZRANGE", "push:{\(queue)}:failed", "0", "-1", "WITHSCORES"]),
+                        ("sorted", ["ZRANGE", "push:{\(queue)}:sorted", "0", "-1"]),
+                        ("dead", ["ZRANGE", "push:{\(queue)}:dead", "0", "-1"]),
+                        ("cancelled", ["ZRANGE", "push:{\(queue)}:cancelled", "0", "-1"]),
+                    ] {
+                        let values = try connection.run(command.map { Array($0.utf8) }).strings()
+                        for (index, value) in values.enumerated() where value.contains(token) {
+                            let score = words == "failed" ? values[index + 1] : ""
+                            found.append("\(queue) \(words) \(value) \(score)")
+                        }
+                    }
+                    for kind in ["campaign", "id"] {
+                        let command = try connection.run("HGET", "push:{\(queue)}:job-commands", "\(kind):\(name)").text
+                        if let command { found.append("\(queue) \(kind) \(command)") }
+                    }
+                }
+                return found.sorted()
+            }
+        }
+
+        @Test("The table has each command with the name of a campaign, job or app.")
+        func complete() async throws {
+            func pairs(_ command: DocumentedCommand, _ parents: [String]) -> [String] {
+                let path = parents + [command.commandName]
+                guard command.children.isEmpty else { return command.children.flatMap { pairs($0, path) } }
+                let name = path.dropFirst().joined(separator: " ")
+                let options = command.names.intersection(["campaign", "id", "app", "fair"]).map { "\(name) \($0)" }
+                return options.isEmpty || Self.ofSettings.contains(path[1]) ? [] : options
+            }
+            let all = Set(pairs(try await DocumentedCommand.read("apns-worker"), []))
+            let known = Self.commands.map { command, arguments, _ in
+                let option = arguments[0] == "NAME" ? "campaign" : String(arguments[0].dropFirst(2))
+                return "\(command) \(option)"
+            }
+            #expect(all == Set(known), "\(all.symmetricDifference(known))")
+        }
+
+        @Test("A command changes and shows only what it names.", arguments: pairs)
+        func commands(own: String, twin: String) async throws {
+            let scene = try Scene(own, twin)
+            let redis = try scene.redis.get()
+            let folder = try ConfigurationTests.Folder()
+            let job = try folder.write(#"{"alert":"x"}"#, as: "job.json")
+            let tokens = try folder.write(Self.own + "\n", as: "tokens")
+            for (command, arguments, changes) in Self.commands {
+                try scene.fill()
+                let before = (own: try scene.everything(own, Self.own), twin: try scene.everything(twin, Self.twin))
+                #expect(before.own.count == 5 && before.twin.count == 5, "\(before)")
+                let words = arguments.map { $0 == "NAME" ? own : $0 == "JOB" ? job : $0 == "TOKENS" ? tokens : $0 }
+                let isShown = !changes && !["campaign resume", "resume"].contains(command)
+                let isJSON = isShown && command != "jobs export"
+                let result = try await redis.apnsWorker(
+                    command.split(separator: " ").map(String.init) + words + (isJSON ? ["--json"] : []))
+                #expect(result.ending == .exited(0) || command.hasSuffix("resume"), "\(command) \(words) \(result)")
+                #expect(try scene.everything(twin, Self.twin) == before.twin, "\(command) \(words)")
+                #expect(try (scene.everything(own, Self.own) != before.own) == changes, "\(command) \(words) \(result)")
+                guard isShown else { continue }
+                #expect(!result.output.contains(Self.twin), "\(command) \(words)")
+                guard isJSON, !command.hasSuffix("show") else { continue }
+                let shown = try result.objects.flatMap(Self.names)
+                #expect(
+                    !shown.isEmpty && shown.allSatisfy { $0.utf8.elementsEqual(own.utf8) },
+                    "\(command) \(words) \(result)")
+            }
+        }
+
+        @Test("A command on a campaign with a twin names both and asks.", arguments: pairs)
+        func asks(own: String, twin: String) async throws {
+            let scene = try Scene(own, twin)
+            let redis = try scene.redis.get()
+            try scene.fill()
+            let before = try scene.everything(own, Self.own)
+            for words in [
+                ["campaign", "pause", own], ["dead", "delete", "--campaign", own], ["requeue", "--campaign", own],
+            ] {
+                let result = try await redis.apnsWorker(words)
+                #expect(result.ending == .exited(64), "\(words) \(result)")
+                #expect(try scene.everything(own, Self.own) == before, "\(words)")
+            }
+            let asked = try await redis.apnsWorker(["campaign", "pause", own])
+            #expect(asked.errors.contains("looks like") && asked.errors.contains("⟨U+"), "\(asked)")
+            let done = try await redis.apnsWorker(["campaign", "pause", own, "--yes"])
+            #expect(done.ending == .exited(0) && done.errors.contains("looks like"), "\(done)")
+            // So does the producer get a hint.
+            let name = own.utf8.elementsEqual("sale".utf8) ? twin : own
+            let enqueue = ["enqueue", "--campaign", name, "--token", Self.own, "--alert", "x", "--strict"]
+            try await redis.apnsWorker(enqueue).fails(64, "looks like")
+            try await redis.apnsWorker(enqueue.dropLast()).succeeds()
+        }
+
+        @Test("The API and the pages change and show only what they name.", arguments: pairs)
+        func api(own: String, twin: String) async throws {
+            let scene = try Scene(own, twin)
+            let redis = try scene.redis.get()
+            try scene.fill()
+            let (web, users) = try await WebProcess.start(redis.url, ["ada": ["--role", "operator"]])
+            let token = try #require(users["ada"])
+            func ask(_ path: String, _ body: Object? = nil) async throws -> WebProcess.Answer {
+                let text = try body.map {
+                    String(decoding: try JSONSerialization.data(withJSONObject: $0), as: UTF8.self)
+                }
+                return try await web.answer(of: web.ask(token, path, text))
+            }
+            let description = try await ask("/api/v1/openapi.json").body
+            var actions: Set<String> = []
+            for (path, methods) in description["paths"] as? Object ?? [:]
+            where path.contains("/actions/") && !path.hasSuffix("-run") {
+                let members = ["post", "requestBody", "content", "application/json", "schema", "properties"]
+                let properties = members.reduce(methods as Any?) { ($0 as? Object)?[$1] }
+                for name in try #require(properties as? Object).keys where ["campaign", "id", "app"].contains(name) {
+                    actions.insert("\(path.split(separator: "/").last ?? "") \(name)")
+                }
+            }
+            var bodies: [(action: String, name: String, body: Object)] = [
+                ("pause-campaign", "campaign", [:]), ("resume-campaign", "campaign", [:]),
+                ("limit-campaign", "campaign", ["per_second": 5]),
+                ("guard-campaign", "campaign", ["stop_if": "dead>1%"]),
+                ("cancel-campaign", "campaign", ["yes": true]), ("requeue-campaign", "campaign", ["yes": true]),
+                ("pause-app", "app", ["force": true]), ("resume-app", "app", ["force": true]),
+                ("uncancel-jobs", "id", [:]),
+            ]
+            for name in ["campaign", "id", "app"] {
+                for kind in ["cancel", "discard", "run"] {
+                    bodies.append(("change-jobs", name, ["action": kind, "yes": true]))
+                }
+                bodies.append(
+                    ("change-jobs", name, ["action": "move", "to_queue": "bulk", "queue": "default", "yes": true]))
+                for kind in ["requeue", "delete"] {
+                    bodies.append(("change-dead-letters", name, ["action": kind, "yes": true]))
+                }
+            }
+            #expect(actions == Set(bodies.map { "\($0.action) \($0.name)" }), "\(actions)")
+            for (action, name, body) in bodies {
+                try scene.fill()
+                let before = (own: try scene.everything(own, Self.own), twin: try scene.everything(twin, Self.twin))
+                let answer = try await ask("/api/v1/actions/\(action)", body.merging([name: own]) { $1 })
+                #expect(
+                    answer.status == 200 || ["resume-campaign", "resume-app", "uncancel-jobs"].contains(action),
+                    "\(action) \(answer)")
+                if answer.status == 200, !action.hasPrefix("resume"), action != "uncancel-jobs" {
+                    try await eventually("\(action) \(body) has an effect") {
+                        try scene.everything(own, Self.own) != before.own
+                    }
+                }
+                #expect(try scene.everything(twin, Self.twin) == before.twin, "\(action) \(body)")
+            }
+            try scene.fill()
+            let encoded = own.utf8.map { String(format: "%%%02X", $0) }.joined()
+            for list in ["jobs", "dead-letters", "results"] {
+                for name in ["campaign", "id", "app"] {
+                    let answer = try await ask("/api/v1/\(list)?\(name)=\(encoded)")
+                    let shown = Self.names(answer.body)
+                    #expect(answer.status == 200 && !shown.isEmpty, "\(list) \(name) \(answer)")
+                    #expect(shown.allSatisfy { $0.utf8.elementsEqual(own.utf8) }, "\(list) \(name) \(shown)")
+                }
+            }
+            // What the forms and links of a page send back is the name.
+            for path in ["/campaigns/\(encoded)", "/jobs?campaign=\(encoded)", "/dead?campaign=\(encoded)"] {
+                let curl = try web.ask(token, path, nil)
+                _ = try await curl.wait()
+                let page = curl.output
+                #expect(page.hasPrefix("HTTP/1.1 200"), "\(path)")
+                let values = page.matches(of: /name="campaign"[^>]*value="([^"]*)"/).map { String($0.1) }
+                #expect(!values.isEmpty || path.hasPrefix("/dead"), "\(path)")
+                #expect(values.allSatisfy { $0.utf8.elementsEqual(own.utf8) }, "\(path) \(values)")
+            }
+        }
+    }
+}
