@@ -96,6 +96,30 @@ struct StopButtonTests {
         try await desk.perform(change)
     }
 
+    @Test("Pausing and resuming all queues does not stop at one that can't be read, and names that one")
+    func pauseOfAll() async throws {
+        for bad in ["a", "c"] {
+            try await OperatorScene.with { scene in
+                // A key of another type, which only the count of what is still sent needs.
+                try scene.run("SET", "push:{\(bad)}:retry", "x")
+                var desk = try scene.desk("a", "b", "c")
+                desk.isForced = true
+                let paused = try await desk.perform(PauseChange(Fields(), isOfApp: false))
+                #expect(paused.count == 3 && paused.error == nil)
+                let notes = paused.notes.filter { $0.contains("queue \(bad) is paused, but could not be read") }
+                #expect(notes.count == 1 && paused.notes.count == 1, "\(paused.notes)")
+                for queue in ["a", "b", "c"] {
+                    #expect(try scene.run("EXISTS", "push:{\(queue)}:paused").number == 1)
+                }
+                let resumed = try await desk.perform(ResumeChange(Fields(), isOfApp: false))
+                #expect(resumed.count == 3 && resumed.error == nil)
+                for queue in ["a", "b", "c"] {
+                    #expect(try scene.run("EXISTS", "push:{\(queue)}:paused").number == 0)
+                }
+            }
+        }
+    }
+
     @Test(
         "The number of commands until the last queue is stopped does not depend on the number of jobs",
         arguments: ["cancel", "pause", "limit", "guard"])

@@ -49,20 +49,24 @@ package struct PauseChange: Change {
             let keys = desk.fleet.sharedKeys
             let client = try await desk.fleet.client(for: keys.appPaused(app))
             let before = try await AppPauses.read(app, client, keys)
-            let pause = PauseRecord(reason: reason, since: try await since(before, desk), by: desk.person)
+            let pause = PauseRecord(reason: reason, since: try await since(before, client), by: desk.person)
             try await AppPauses.set(pause, of: app, client, keys)
             var part = PauseReport(app: app, paused: .init(pause), before: before.map { .init($0) }).part
             part.explanation = "Workers defer its jobs within a few seconds, without spending attempts."
             return ChangeResult([part])
         }
-        var result = ChangeResult([])
-        for keys in desk.queues {
-            let client = try await desk.fleet.client(for: keys.paused)
-            let before = try await QueuePause.readAny(client, keys)
-            var pause = PauseRecord(reason: reason, since: try await since(before, desk), by: desk.person)
-            pause.handsBack = handsBack
-            try await QueuePause.set(client, keys, pause)
-            var report = PauseReport(queue: keys.queue, paused: .init(pause), before: before.map { .init($0) })
+        return ChangeResult(try await desk.changeEach(\.paused) { try await pause($0, reason, desk) })
+    }
+
+    /// Pauses a queue, and then counts what its workers still send.
+    private func pause(_ keys: QueueKeys, _ reason: String, _ desk: Desk) async throws -> ChangePart {
+        let client = try await desk.fleet.client(for: keys.paused)
+        let before = try await QueuePause.readAny(client, keys)
+        var pause = PauseRecord(reason: reason, since: try await since(before, client), by: desk.person)
+        pause.handsBack = handsBack
+        try await QueuePause.set(client, keys, pause)
+        var report = PauseReport(queue: keys.queue, paused: .init(pause), before: before.map { .init($0) })
+        do {
             let source = try await desk.fleet.queue(keys, ignoresSettings: true)
             let found = try await QueueOverview.read(client, source.keys)
             let claimed = try await ClaimedNotifications.count(client, source, found)
@@ -70,15 +74,18 @@ package struct PauseChange: Change {
             report.waiting = found.waiting + found.due
             var part = report.part
             part.explanation = claimed.inWords(found, handsBack: handsBack)
-            result.parts.append(part)
+            return part
+        } catch let error as any RedisFailure {
+            var part = report.part
+            part.notes = ["queue \(keys.queue) is paused, but could not be read: \(error)"]
+            return part
         }
-        return result
     }
 
     /// Returns the beginning of a pause. A changed pause keeps its own; a new one begins now.
-    private func since(_ before: PauseRecord?, _ desk: Desk) async throws -> Int64 {
+    private func since(_ before: PauseRecord?, _ client: RedisClient) async throws -> Int64 {
         if let since = before?.since { return since }
-        return try await desk.fleet.now(of: desk.queues) / 1000 * 1000
+        return try await client.time() / 1000 * 1000
     }
 }
 
@@ -110,15 +117,15 @@ package struct ResumeChange: Change {
 
     package func apply(_ plan: ChangePlan, _ desk: Desk, _ control: ChangeControl) async throws -> ChangeResult {
         if let app { return try await resume(app, plan, desk, control) }
-        var result = ChangeResult([], hasNoEffect: true)
-        for keys in desk.queues {
-            let client = try await desk.fleet.client(for: keys.paused)
-            let before = try await QueuePause.readAny(client, keys)
-            let wasPaused = try await QueuePause.clear(client, keys)
-            if wasPaused { result.hasNoEffect = false }
-            result.parts.append(PauseReport(queue: keys.queue, before: before.map { .init($0) }).part(wasPaused))
-        }
-        if result.hasNoEffect { try await desk.checkExistence(of: desk.queues, plan.subject) }
+        var result = ChangeResult(
+            try await desk.changeEach(\.paused) { keys in
+                let client = try await desk.fleet.client(for: keys.paused)
+                let before = try await QueuePause.readAny(client, keys)
+                let wasPaused = try await QueuePause.clear(client, keys)
+                return PauseReport(queue: keys.queue, before: before.map { .init($0) }).part(wasPaused)
+            })
+        result.hasNoEffect = result.count == 0
+        if result.hasNoEffect, result.error == nil { try await desk.checkExistence(of: desk.queues, plan.subject) }
         return result
     }
 

@@ -72,7 +72,8 @@ struct Pause: AsyncParsableCommand {
             }
         }
         try await QueueChoice.withChanged(queue, all: all, flag: "--all", force: force) { fleet, queues in
-            try await command.run(change, Desk(fleet, queues, settings, isForced: force))
+            // All queues are those that were found.
+            try await command.run(change, Desk(fleet, queues, settings, isForced: force || all))
             for keys in queues { advise(.resumeQueue(keys.queue), fleet) }
         }
     }
