@@ -101,6 +101,8 @@ package enum RequestFailure: Error, Sendable, Equatable, CustomStringConvertible
     case goingAway(reason: String?)
     /// The server ended the stream with this HTTP/2 error code before answering.
     case reset(code: UInt32)
+    /// What the server sent on the stream breaks HTTP/2, so that none of it counts (RFC 9113 §8.1.1).
+    case malformed
     /// No answer arrived before the request's deadline.
     case timedOut
     /// The connection was lost, and no other request was in flight.
@@ -125,6 +127,7 @@ package enum RequestFailure: Error, Sendable, Equatable, CustomStringConvertible
         case .refusedStream: "the server refused the stream (REFUSED_STREAM)"
         case .goingAway(let reason): "the server closed the connection (GOAWAY\(reason.map { ", \($0)" } ?? ""))"
         case .reset(let code): "the server reset the stream with HTTP/2 error code \(code)"
+        case .malformed: "the server's answer breaks HTTP/2 (RFC 9113, section 8.1.1)"
         case .timedOut: "no answer in time"
         case .connectionLost(let why), .lostWithOthers(let why), .stale(let why): "the connection was lost: \(why)"
         case .unresponsive: "the connection was retired before the request could be written"
@@ -139,6 +142,7 @@ package enum RequestFailure: Error, Sendable, Equatable, CustomStringConvertible
         case refusedStream = "RefusedStream"
         case goingAway = "GoAway"
         case reset = "StreamReset"
+        case malformed = "MalformedAnswer"
         case timedOut = "NoAnswer"
         case connectionLost = "ConnectionLost"
         case lostWithOthers = "LostWithOthers"
@@ -154,6 +158,7 @@ package enum RequestFailure: Error, Sendable, Equatable, CustomStringConvertible
         case .refusedStream: .refusedStream
         case .goingAway: .goingAway
         case .reset: .reset
+        case .malformed: .malformed
         case .timedOut: .timedOut
         case .connectionLost, .stale: .connectionLost
         case .lostWithOthers: .lostWithOthers

@@ -183,6 +183,7 @@ enum DocumentationTables {
         case .goingAway:
             "APNs closed the connection and did not process this request. Sent again on another connection."
         case .reset: "APNs reset the stream. Uncertain: sent again or dropped, as `on_uncertain` says."
+        case .malformed: "The answer breaks HTTP (RFC 9113, section 8.1.1), so none of it counts. Uncertain."
         case .timedOut: "No answer within `request_timeout`. Uncertain."
         case .connectionLost:
             "The connection was lost before the answer, and no other request was in flight on it. Uncertain if the request had been "

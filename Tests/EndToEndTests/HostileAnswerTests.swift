@@ -188,26 +188,44 @@ extension EndToEnd {
             #expect(account.possibleDuplicates == 0 && queue.invalidTokens.isEmpty && queue.dead.isEmpty)
         }
 
-        @Test("that break HTTP fail only their own request, which is repeated under the same apns-id")
+        @Test("that break HTTP are none, however often they come: their notifications wait or are dropped as uncertain")
         func malformed() async throws {
+            let named = [["apns-id", "x"]]
             let answers: [String: Answer] = [
-                "a0": .status("0", times: 1), "a1": .status("000", times: 1), "a2": .status("2000", times: 1),
-                "a3": .status("abc", times: 1), "a4": .status("", times: 1), "a5": .status("-200", times: 1),
-                "a6": Answer(headers: [["apns-id", "x"]], times: 1),
-                "a7": .status("200", more: [[":status", "200"]], times: 1),
-                "a8": .status("200", more: [["connection", "close"]], times: 1),
-                "a9": .status("200", more: [["Apns-Id", "x"]], times: 1),
-                "b0": .status("200", "{}", more: [["content-length", "5"]], times: 1),
-                "b1": .status("200", "{}", more: [["content-length", "0"]], times: 1),
-                "b2": Answer(interim: [[":status", "101"]], times: 1),
+                "a0": .status("0"), "a1": .status("000"), "a2": .status("2000"), "a3": .status("abc"),
+                "a4": .status(""), "a5": .status("-200"), "a6": Answer(headers: named),
+                "a7": .status("200", more: named + [[":status", "400"]]),
+                "a8": .status("200", more: named + [["connection", "close"]]),
+                "a9": .status("200", more: named + [["Apns-Id", "x"]]),
+                "b0": .status("200", "{}", more: named + [["content-length", "5"]]),
+                "b1": .status("200", "{}", more: named + [["content-length", "0"]]),
+                "b2": Answer(interim: [[":status", "101"]]),
+                "b3": .status("200", more: named + [["content-length", "5"]]),
+                "b4": Answer(headers: [[":status", "200"]] + named, body: "{}", trailers: [[":status", "500"]]),
+                "b5": .status("410", Self.unregistered, more: [["X-Gone", "y"]]),
+                "b6": .status("400", #"{"reason":"BadDeviceToken"}"#, more: [["connection", "close"]]),
             ]
-            let scene = try await Scene(answers, options: ["--exit-when-done", "--request-timeout", "2000"])
+            let scene = try await Scene(answers, options: ["--results", "all"])
+            let names = answers.keys.sorted()
             try scene.redis.push(
-                TestJob.many(100, prefix: "00") + answers.keys.sorted().map { TestJob.text(TestJob.token($0, 1)) }
+                TestJob.many(100, prefix: "00") + names.map { TestJob.text(TestJob.token($0, 1)) }
+                    + names.map { TestJob.text(TestJob.token($0, 2), #""on_uncertain":"drop","#) }
                     + TestJob.many(100, prefix: "01"))
-            let (account, queue) = try await scene.finish()
-            #expect(account.delivered == answers.count + 200 && queue.dead.isEmpty && queue.invalidTokens.isEmpty)
-            #expect(account.possibleDuplicates <= answers.count)
+            try await eventually("each has been repeated") {
+                try scene.redis.counted("retried") >= 3 * names.count && scene.redis.counted("dropped") == names.count
+            }
+            let account = try await scene.worker.stop()
+            let queue = try QueueContents(scene.redis)
+            #expect(account.delivered == 200 && account.dropped == names.count && account.dead == 0)
+            #expect(account.invalidToken == 0 && queue.invalidTokens.isEmpty)
+            #expect(queue.retries.count == names.count)
+            for (body, _) in queue.retries {
+                #expect(String(decoding: body, as: UTF8.self).contains(#""reason":"MalformedAnswer""#))
+            }
+            let dropped = try storedResults(scene.redis).filter { $0["outcome"] == "dropped" }
+            #expect(dropped.count == names.count && dropped.allSatisfy { $0["reason"] == "MalformedAnswer" })
+            let seen = try await scene.server.stop()
+            #expect(seen.violations.isEmpty && seen.changedIDs == 0 && seen.distinct == 200 + 2 * names.count)
         }
 
         @Test("that do not come from APNs concern only their app; no job becomes a dead letter")

@@ -60,10 +60,9 @@ struct ControlExchange {
     private func answer(_ stream: ClosedStream) -> Result<Response, Failure> {
         let slot = session.streams.slots.pointer(stream.slot)
         if slot.pointee.isCut { return failure("it sent an answer larger than \(Self.maximumBodySize) bytes") }
-        guard stream.code == HTTP2ErrorCode.noError.rawValue, slot.pointee.status > 0 else {
-            return failure(
-                goAwayReason.map { "it closed the connection (\($0))" }
-                    ?? "it reset the request with HTTP/2 error code \(stream.code)")
+        guard stream.code == HTTP2ErrorCode.noError.rawValue, slot.pointee.status > 0, slot.isWhole else {
+            let failure = slot.pointee.failure == .malformed ? RequestFailure.malformed : .reset(code: stream.code)
+            return self.failure(goAwayReason.map { "it closed the connection (\($0))" } ?? failure.description)
         }
         return .success(
             Response(

@@ -34,8 +34,10 @@ extension HTTP2Connection {
     private func complete(_ index: Int32, code: UInt32) {
         let slot = session.streams.slots.pointer(index)
         guard slot.pointee.stream != 0 else { return }
+        // This side has cut a body that is too long, after valid header fields.
+        let isCut = slot.pointee.isCut && code == HTTP2ErrorCode.cancel.rawValue
         var result = state.ended(
-            stream: slot.pointee.stream, code: slot.pointee.isCut ? 0 : code, isWritten: slot.pointee.isWritten,
+            stream: slot.pointee.stream, code: isCut ? 0 : code, isWritten: slot.pointee.isWritten,
             cancelled: slot.pointee.failure, response: slot.response())
         let tag = slot.pointee.tag
         var refusal: String?
@@ -79,8 +81,7 @@ extension HTTP2Connection {
         let slot = session.streams.slots.pointer(index)
         let tag = slot.pointee.tag
         let result = state.lost(
-            stream: slot.pointee.stream, isWritten: slot.pointee.isWritten, status: slot.pointee.status,
-            failure: failure, why: why)
+            stream: slot.pointee.stream, isWritten: slot.pointee.isWritten, failure: failure, why: why)
         session.streams.release(index)
         owner?.connection(self, completed: tag, with: result)
     }

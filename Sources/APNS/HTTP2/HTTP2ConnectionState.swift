@@ -192,15 +192,15 @@ struct HTTP2ConnectionState {
     ///   - code: the HTTP/2 error code that the stream was closed with.
     ///   - isWritten: true if the whole request had been written.
     ///   - cancelled: the reason why this side cancelled the request, if it did.
-    ///   - response: the answer, if a status was received.
+    ///   - response: the answer, if a valid one was received.
     mutating func ended(
         stream: Int32, code: UInt32, isWritten: Bool, cancelled: RequestFailure?, response: @autoclosure () -> Response?
     ) -> RequestResult {
         inFlight -= 1
         gauge.requestEnded()
         // A server may answer and then reset the stream because it does not need the rest of the request (NO_ERROR, RFC
-        // 9113 §8.1; nginx does). With another code, an error's reason may have been cut off; only 200 needs none.
-        if let response = response(), code == HTTP2ErrorCode.noError.rawValue || response.status == 200 {
+        // 9113 §8.1; nginx does). With another code the answer is not whole, whatever its status.
+        if code == HTTP2ErrorCode.noError.rawValue, let response = response() {
             answers += 1
             serverErrorsInARow = response.status == 500 ? serverErrorsInARow + 1 : 0
             return .response(response)
@@ -211,18 +211,14 @@ struct HTTP2ConnectionState {
         return isWritten ? .uncertain(failure) : .notProcessed(failure)
     }
 
-    /// Returns the result of a request that was in flight when the connection ended.
-    /// - Parameters:
-    ///   - status: the answer's status, if it was received; 0 otherwise.
-    ///   - failure: the failure of a request that the server may have processed.
+    /// Returns the result of a request that was in flight when the connection ended. The part of an answer that has
+    /// arrived counts for nothing.
+    /// - Parameter failure: the failure of a request that the server may have processed.
     mutating func lost(
-        stream: Int32, isWritten: Bool, status: Int32, failure: RequestFailure? = nil, why: String
+        stream: Int32, isWritten: Bool, failure: RequestFailure? = nil, why: String
     ) -> RequestResult {
         inFlight -= 1
         gauge.requestEnded()
-        if status == 200 { return .response(Response(status: 200)) }
-        // A refusal whose reason was cut off: it is safe to resend, and the next answer has the reason.
-        if status != 0 { return .notProcessed(.connectionLost(why)) }
         if let goAway, stream > goAway.lastStream { return .notProcessed(.goingAway(reason: goAway.reason)) }
         guard isWritten else { return .notProcessed(.connectionLost(why)) }
         return .uncertain(failure ?? .connectionLost(why))

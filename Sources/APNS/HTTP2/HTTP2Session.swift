@@ -231,7 +231,10 @@ final class HTTP2Session {
         case .connection(let code, let text):
             complaint = complaint ?? text
             goAway(code)
-        case .stream(let code, let index): streams.reset(index, code, &control)
+        case .stream(let code, let index):
+            let slot = streams.slots.pointer(index)
+            slot.pointee.failure = slot.pointee.failure ?? .malformed
+            streams.reset(index, code, &control)
         case .flood(let text):
             complaint = complaint ?? text
             throw Flood()

@@ -116,7 +116,7 @@ struct HTTP2Streams: ~Copyable {
         var (count, index) = (0, slots.oldest)
         while index >= 0 {
             let slot = slots.pointer(index)
-            if slot.pointee.isWritten, slot.pointee.status == 0 { count += 1 }
+            if slot.pointee.isWritten, !slot.pointee.hasEnded { count += 1 }
             index = slot.pointee.next
         }
         return count
@@ -166,11 +166,7 @@ struct HTTP2Streams: ~Copyable {
     /// Completes an answer.
     private mutating func finish(_ index: Int32, _ control: inout ControlFrames) throws(HTTP2Violation) {
         let slot = slots.pointer(index)
-        let (length, status) = (slot.pointee.contentLength, slot.pointee.status)
-        // §8.1.1: content-length must be the length of the body, unless the status has no body.
-        guard length < 0 || length == slot.pointee.bodySize || status == 204 || status == 304 else {
-            throw .stream(.protocolError, slot: index)
-        }
+        guard slot.isWhole else { throw .stream(.protocolError, slot: index) }
         // §8.1: the server needs no more of the request.
         if !slot.pointee.isWritten { control.reset(slot.pointee.stream, .cancel) }
         close(index, code: .noError)

@@ -141,25 +141,27 @@ struct HeaderBlockReader: ~Copyable {
     ) -> Bool {
         block.hasOtherFields = true
         guard block.hasStatus || block.isTrailer, name.isFieldName, value.isFieldValue else { return false }
+        // Only the final response's fields are kept; those of others must be valid, too.
+        let isKept = !block.isInterim && !block.isTrailer
         switch name.count {
         case 2 where name.equals("te"): return value.equals("trailers")
-        case 7 where name.equals("apns-id"): slot.pointee.hasID = true
+        case 7 where isKept && name.equals("apns-id"): slot.pointee.hasID = true
         // §8.2.2: fields about an HTTP/1 connection.
         case 7 where name.equals("upgrade"), 10 where name.equals("connection"),
             10 where name.equals("keep-alive"), 16 where name.equals("proxy-connection"),
             17 where name.equals("transfer-encoding"):
             return false
-        case 11 where name.equals("retry-after"):
+        case 11 where isKept && name.equals("retry-after"):
             slot.pointee.retryAfter = RetryAfter.seconds(value) ?? -1
         case 14 where name.equals("content-length"):
             guard let length = value.decimal, slot.pointee.contentLength < 0 || slot.pointee.contentLength == length
             else {
                 return false
             }
-            if !block.isInterim { slot.pointee.contentLength = length }
-        case 14 where keepsUniqueIDs && name.equals("apns-unique-id"):
+            if isKept { slot.pointee.contentLength = length }
+        case 14 where isKept && keepsUniqueIDs && name.equals("apns-unique-id"):
             slot.pointee.uniqueID = APNSID(value)
-        case _ where fields != nil && !block.isInterim:
+        case _ where isKept && fields != nil:
             fields?[String(decoding: name, as: UTF8.self)] = String(decoding: value, as: UTF8.self)
         default: break
         }

@@ -48,10 +48,16 @@ struct RequestSlot {
 }
 
 extension UnsafeMutablePointer<RequestSlot> {
-    /// Returns the answer, if a status was received. A method of the pointer, because a method of the slot would copy
-    /// all of it.
+    /// True if the body is as long as `content-length` (RFC 9113 §8.1.1), unless the status has no body.
+    var isWhole: Bool {
+        let (length, status) = (pointee.contentLength, pointee.status)
+        return length < 0 || length == pointee.bodySize || status == 204 || status == 304
+    }
+
+    /// Returns the answer of a stream that ended without an error, if a status was received and its body is whole or was
+    /// cut by this side. A method of the pointer, because a method of the slot would copy all of it.
     func response() -> Response? {
-        guard pointee.status > 0 else { return nil }
+        guard pointee.status > 0, isWhole || pointee.isCut else { return nil }
         var response = Response(
             status: Int(pointee.status), body: pointee.body,
             retryAfter: pointee.retryAfter >= 0 ? Int(pointee.retryAfter) : nil)

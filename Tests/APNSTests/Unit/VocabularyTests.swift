@@ -77,7 +77,8 @@ struct VocabularyTests {
     func failures() {
         let all: [(RequestFailure, String)] = [
             (.refusedStream, "RefusedStream"), (.goingAway(reason: "Shutdown"), "GoAway"),
-            (.reset(code: 8), "StreamReset"), (.timedOut, "NoAnswer"), (.connectionLost("why"), "ConnectionLost"),
+            (.reset(code: 8), "StreamReset"), (.malformed, "MalformedAnswer"), (.timedOut, "NoAnswer"),
+            (.connectionLost("why"), "ConnectionLost"),
             (.lostWithOthers("why"), "LostWithOthers"), (.stale("why"), "ConnectionLost"),
         ]
         for (failure, word) in all {
