@@ -135,9 +135,14 @@ struct ChannelTests {
         let recorder = Recorder()
         try await withSimulator(topics: ["com.example.app"], recorder: recorder) { server in
             let (bare, storing) = (try await Self.create(0, on: server), try await Self.create(1, on: server))
-            for (channel, expiration) in [(bare, "0"), (storing, "0"), (storing, "1792800000")] {
-                let answer = try await Self.broadcast(channel: channel) { $0.set("apns-expiration", expiration) }
-                    .send(to: server)
+            // The spelling of the third is that of Apple's sample.
+            for (channel, expiration, type) in [
+                (bare, "0", "liveactivity"), (storing, "0", "liveactivity"), (storing, "1792800000", "Liveactivity"),
+            ] {
+                let answer = try await Self.broadcast(channel: channel) {
+                    $0.set("apns-expiration", expiration)
+                    $0.set("apns-push-type", type)
+                }.send(to: server)
                 #expect(answer.status == 200 && answer.body.isEmpty)
                 #expect(answer.headers["apns-request-id"] == anyID && answer.headers["apns-id"] == nil)
             }

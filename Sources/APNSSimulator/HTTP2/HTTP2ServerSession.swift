@@ -31,6 +31,68 @@ private struct AnnouncedLimits {
     }
 }
 
+/// The streams that the client has opened and that nghttp2 has forgotten, because it ignores HEADERS and DATA on them.
+private struct ClosedStreams {
+    private var highest: Int32 = -1
+    /// Streams that the client has passed over, which closes them (RFC 9113, section 5.1.1).
+    private var skipped: [ClosedRange<Int32>] = []
+    /// Streams that this side has reset: what was on the way is ignored (section 5.1).
+    private var reset: Set<Int32> = []
+
+    mutating func wasReset(_ stream: Int32) { reset.insert(stream) }
+
+    /// Checks a frame before nghttp2 reads it.
+    /// - Parameter isOpen: returns true if nghttp2 knows the stream, and so checks the frame.
+    /// - Returns: the code of the connection error that the frame is (sections 5.1 and 5.1.1); `nil` if it is none.
+    mutating func violation(of frame: FrameHeader, isOpen: () -> Bool) -> nghttp2_error_code? {
+        let isRequest = frame.kind == NGHTTP2_HEADERS.rawValue
+        guard isRequest || frame.kind == NGHTTP2_DATA.rawValue, frame.stream & 1 == 1 else { return nil }
+        guard frame.stream <= highest else {
+            if isRequest, frame.stream > highest + 2 { skipped.append(highest + 2...frame.stream - 2) }
+            if isRequest { highest = frame.stream }
+            return nil
+        }
+        guard !isOpen(), !reset.contains(frame.stream) else { return nil }
+        let isSkipped = skipped.contains { $0.contains(frame.stream) }
+        return isSkipped ? NGHTTP2_PROTOCOL_ERROR : NGHTTP2_STREAM_CLOSED
+    }
+}
+
+/// The kind and the stream of a frame.
+private struct FrameHeader {
+    var kind: UInt8
+    var stream: Int32
+}
+
+/// Finds the frames in the bytes of a client.
+private struct FrameScanner {
+    /// The bytes to skip before the next header; at first the preface (section 3.4).
+    private var rest = 24
+    private var header: [UInt8] = []
+
+    /// - Parameter found: called with each header, and the number of bytes before its frame.
+    mutating func scan<E: Error>(
+        _ bytes: UnsafeRawBufferPointer, _ found: (FrameHeader, _ start: Int) throws(E) -> Void
+    ) throws(E) {
+        var offset = 0
+        while offset < bytes.count {
+            let skipped = min(rest, bytes.count - offset)
+            rest -= skipped
+            offset += skipped
+            let missing = min(9 - header.count, bytes.count - offset)
+            guard rest == 0, missing > 0 else { return }
+            header += bytes[offset..<offset + missing]
+            offset += missing
+            guard header.count == 9 else { return }
+            rest = Int(header[0]) << 16 | Int(header[1]) << 8 | Int(header[2])
+            let stream = header[5...].reduce(0) { $0 << 8 | UInt32($1) } & UInt32(Int32.max)
+            let frame = FrameHeader(kind: header[3], stream: Int32(stream))
+            header.removeAll(keepingCapacity: true)
+            try found(frame, max(0, offset - 9))
+        }
+    }
+}
+
 /// The server's side of one HTTP/2 connection: bytes in and bytes out, no I/O.
 ///
 /// nghttp2 keeps an unretained pointer to this object and calls back only from ``receive(_:)`` and ``write(into:)``.
@@ -46,11 +108,17 @@ final class HTTP2ServerSession {
     private unowned(unsafe) let owner: SimulatedConnection
     private let credentials: ClientCredentials
     private var limits: AnnouncedLimits
+    private var closed = ClosedStreams()
+    private var scanner = FrameScanner()
+    /// True once this side has sent a GOAWAY: later streams are ignored.
+    private var isLeaving = false
     // Keeps every slot alive as long as the session, because nghttp2 has unretained pointers to those in use.
     private var slots: [StreamSlot] = []
     private var freeSlots: [StreamSlot] = []
     private var openStreams = 0
     private let records: Bool
+    /// True while a stream is closed because the client has reset it.
+    private var isResetting = false
     /// The slot whose headers are arriving; a header block is never interleaved with another stream's.
     private var headerSlot: StreamSlot?
 
@@ -104,7 +172,22 @@ final class HTTP2ServerSession {
 
     /// Processes bytes from the client.
     func receive(_ bytes: UnsafeRawBufferPointer) throws(Failure) {
-        guard let start = bytes.baseAddress?.assumingMemoryBound(to: UInt8.self) else { return }
+        var taken = 0
+        try scanner.scan(bytes) { (frame, start) throws(Failure) in
+            func isOpen() -> Bool { nghttp2_session_find_stream(session, frame.stream) != nil }
+            guard !isLeaving, closed.violation(of: frame, isOpen: isOpen) != nil else { return }
+            // The frames before it may open the stream.
+            try take(UnsafeRawBufferPointer(rebasing: bytes[taken..<max(taken, start)]))
+            taken = max(taken, start)
+            guard !isLeaving, let code = closed.violation(of: frame, isOpen: isOpen) else { return }
+            nghttp2_session_terminate_session(session, code.rawValue)
+            throw Failure(description: "a frame on the closed stream \(frame.stream)")
+        }
+        try take(UnsafeRawBufferPointer(rebasing: bytes[taken...]))
+    }
+
+    private func take(_ bytes: UnsafeRawBufferPointer) throws(Failure) {
+        guard let start = bytes.baseAddress?.assumingMemoryBound(to: UInt8.self), !bytes.isEmpty else { return }
         let result = nghttp2_session_mem_recv(session, start, bytes.count)
         guard result >= 0 else {
             throw Failure(description: String(cString: nghttp2_strerror(Int32(result))))
@@ -190,6 +273,7 @@ final class HTTP2ServerSession {
     /// Ends the connection once the streams up to `lastStream` have ended; later ones are closed at once.
     /// - Parameter reason: the reason in the debug data, as JSON; nil for no debug data.
     func goAway(lastStream: Int32, reason: String?) {
+        isLeaving = true
         let data = reason.map { Array("{\"reason\":\"\($0)\"}".utf8) } ?? []
         nghttp2_submit_goaway(
             session, UInt8(NGHTTP2_FLAG_NONE.rawValue), lastStream, NGHTTP2_NO_ERROR.rawValue, data, data.count)
@@ -235,7 +319,11 @@ final class HTTP2ServerSession {
 
     fileprivate func frameReceived(_ frame: UnsafePointer<nghttp2_frame>) {
         let header = frame.pointee.hd
-        if header.type == NGHTTP2_RST_STREAM.rawValue { owner.resetReceived() }
+        if header.type == NGHTTP2_RST_STREAM.rawValue {
+            // nghttp2 closes the stream next, if it is open.
+            isResetting = nghttp2_session_find_stream(session, header.stream_id) != nil
+            owner.resetReceived()
+        }
         if header.type == NGHTTP2_GOAWAY.rawValue { owner.goAwayReceived() }
         if header.type == NGHTTP2_SETTINGS.rawValue, header.flags & UInt8(NGHTTP2_FLAG_ACK.rawValue) != 0 {
             limits.acknowledged()
@@ -251,6 +339,8 @@ final class HTTP2ServerSession {
     }
 
     fileprivate func streamClosed(_ stream: Int32, errorCode: UInt32) {
+        if errorCode != 0, !isResetting { closed.wasReset(stream) }
+        isResetting = false
         guard let slot = slot(of: stream) else { return }
         openStreams -= 1
         owner.streamClosed(slot, errorCode: errorCode)

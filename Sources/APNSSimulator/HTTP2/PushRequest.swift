@@ -86,7 +86,10 @@ struct PushRequest {
                 priority.read(&hasDuplicates) { Self.priority(value) }
             }
         case 14 where name.equals("apns-push-type"):
-            pushType.read(&hasDuplicates) { PushType(bytes: UnsafeRawBufferPointer(value)) }
+            pushType.read(&hasDuplicates) {
+                // Apple's own sample of a broadcast has this spelling.
+                value.equals("Liveactivity") ? .liveactivity : PushType(bytes: UnsafeRawBufferPointer(value))
+            }
         case 15 where name.equals("apns-expiration"): expiration.read(&hasDuplicates) { Self.epoch(value) }
         case 15 where name.equals("apns-channel-id"):
             channelID.read(&hasDuplicates) { ChannelRegistry.isID(value) ? Array(value) : nil }
