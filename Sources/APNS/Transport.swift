@@ -35,6 +35,10 @@ package protocol Transport: AnyObject {
     /// The number of connections that could not be made, or failed before an answer, by error code.
     var failureCounts: [String: Int] { get }
 
+    /// The time after which a notification counts as accepted if the protocol does not acknowledge it; zero if each is
+    /// answered.
+    var confirmationTime: TimeAmount { get }
+
     /// Returns the number of notifications that can be submitted now; zero without a connection.
     /// - Parameter isolation: how they are kept apart from others, if the protocol needs that.
     func capacity(in isolation: Isolation) -> Int
@@ -72,6 +76,8 @@ package protocol Transport: AnyObject {
 }
 
 extension Transport {
+    /// Zero: each notification is answered.
+    package var confirmationTime: TimeAmount { .zero }
     /// The number of notifications that can be submitted now; zero without a connection.
     package var capacity: Int { capacity(in: .shared) }
     /// Opens another connection if allowed. Call this when notifications wait for capacity.

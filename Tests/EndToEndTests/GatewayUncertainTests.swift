@@ -43,21 +43,54 @@ extension EndToEnd {
             #expect(accepted.allSatisfy { $0.key.hasPrefix("a") || $0.value == 1 })
         }
 
+        /// Delivers jobs, of which some always end the connection, beside others that go on until those are dead.
+        private static func deliver(
+            _ jobs: [String], bad: Int, rules: [String], frame: String
+        ) async throws -> (good: Int, GatewayScene.Result) {
+            let scene = try await GatewayScene(rules: rules)
+            try scene.redis.push(jobs)
+            let worker = try scene.worker(confirmAfter: 400, options: ["--gateway-frame", frame])
+            // An attempt is spent only if others were accepted since the failure before.
+            let good = try await scene.redis.pushGoodOnes(until: "the bad ones are dead") {
+                try scene.queue().dead.count == bad
+            }
+            let account = try await worker.stop()
+            return (
+                good,
+                .init(
+                    worker: account, queue: try scene.queue(), simulator: try await scene.simulator.stop(),
+                    log: worker.log)
+            )
+        }
+
         @Test(
             "a notification that always ends the connection runs out of attempts, and those behind it are sent again",
             arguments: [("close,accept=false", "items"), ("8", "simple")])
         func attempts(answer: String, frame: String) async throws {
             let poison = TestJob.text(TestJob.token("e", 1), #""max_attempts":3,"#)
-            let result = try await GatewayScene.deliver(
-                TestJob.many(20, prefix: "a") + [poison] + TestJob.many(20, prefix: "b"),
-                rules: ["prefix=e,answer=\(answer)"], confirmAfter: 400, options: ["--gateway-frame", frame],
-                exactlyOnce: false)
-            #expect(result.worker.delivered == 40 && result.simulator.acceptedByToken.count == 40)
+            let (good, result) = try await Self.deliver(
+                TestJob.many(20, prefix: "a") + [poison] + TestJob.many(20, prefix: "b"), bad: 1,
+                rules: ["prefix=e,answer=\(answer)"], frame: frame)
+            #expect(result.worker.delivered == 40 + good && result.simulator.acceptedByToken.count == 40 + good)
             #expect(result.worker.dead == 1 && result.queue.invalidTokens.isEmpty)
-            #expect(frame == "items" || result.worker.possibleDuplicates >= 1)
+            #expect(result.worker.possibleDuplicates >= 1)
             let letter = try #require(result.queue.dead.first)
             #expect(letter.reason == "AttemptsExhausted" && letter.attempts == 3)
             #expect(letter.original == Array(poison.utf8))
+        }
+
+        @Test("of many that were lost together only those that end the connection alone run out of attempts")
+        func suspects() async throws {
+            // The simple frame has no packets: each bad token closes the connection.
+            let bad = (0..<3).map { TestJob.text(TestJob.token("e", $0), #""max_attempts":3,"#) }
+            let good = TestJob.many(27, prefix: "a", members: #""max_attempts":3,"#)
+            let jobs = good.prefix(5) + bad.prefix(1) + good[5..<12] + bad[1...] + good[12...]
+            let (others, result) = try await Self.deliver(
+                Array(jobs), bad: 3, rules: ["prefix=e,answer=8"], frame: "simple")
+            #expect(result.worker.delivered == 27 + others && result.worker.dead == 3)
+            #expect(Set(result.queue.dead.map(\.original)) == Set(bad.map { Array($0.utf8) }))
+            // Once with all others, once with few, and once alone.
+            #expect(result.simulator.acceptedByToken.values.allSatisfy { $0 <= 3 })
         }
 
         @Test("a gateway that stops reading is detected, and no unread notification is lost")

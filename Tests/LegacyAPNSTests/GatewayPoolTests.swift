@@ -232,7 +232,7 @@ struct GatewayPoolTests {
         let script: ScriptedGateway.Script = { peer, event in if case .item = event { peer.close() } }
         try await withGateway(script: script) { client, gateway in
             let first = try await results(client.send((0..<20).map { .example($0) }))
-            #expect(first.contains(.uncertain(.connectionLost("it was closed without an error packet"))))
+            #expect(first.contains(.uncertain(.lostWithOthers("it was closed without an error packet"))))
             for _ in 0..<3 { _ = try await client.send().get() }
             #expect(try await client.send().get() == .uncertain(.hungUp))
             let perConnection = Dictionary(grouping: gateway.items, by: \.connection).values.map(\.count)

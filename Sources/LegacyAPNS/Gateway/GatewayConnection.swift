@@ -168,12 +168,12 @@ package final class GatewayConnection: ChannelInboundHandler, PooledConnection {
         let made = findings.named != nil || progress > 0
         let discarded = RequestResult.notProcessed(made ? .discarded : .goingAway(reason: packet.status.name))
         for tag in findings.discarded { owner?.connection(self, completed: tag, with: discarded) }
-        for tag in findings.uncertain {
-            owner?.connection(
-                self, completed: tag, with: .uncertain(.connectionLost("the error packet names nothing that was sent")))
-        }
-        failure =
-            failure ?? APNSConnectionError.closedByPeer(endpoint, whileConnecting: false, reason: packet.status.name)
+        let why = "the error packet names nothing that was sent"
+        let failure = findings.uncertain.count > 1 ? RequestFailure.lostWithOthers(why) : .connectionLost(why)
+        for tag in findings.uncertain { owner?.connection(self, completed: tag, with: .uncertain(failure)) }
+        self.failure =
+            self.failure
+            ?? APNSConnectionError.closedByPeer(endpoint, whileConnecting: false, reason: packet.status.name)
         owner?.connection(self, answered: packet, progress: progress, findings: findings)
         if let context { closeChannel(context) }
     }

@@ -30,11 +30,15 @@ package final class GatewayPool: Transport {
     package var endpoint: APNSEndpoint { configuration.endpoint }
     /// The receiver of completions, and of further events if it is a ``GatewayDelegate``. Held strongly until ``close()``
     /// has completed.
-    package var delegate: (any TransportDelegate)?
+    package var delegate: (any TransportDelegate)? { didSet { for pool in isolated { pool.delegate = delegate } } }
     /// The error of the last connection that failed; `nil` once a connection has worked.
     package var lastFailure: (any Error)? { connections.failures.last }
     /// See `Transport/failureCounts`.
-    package var failureCounts: [String: Int] { connections.failures.counts }
+    package var failureCounts: [String: Int] {
+        isolated.reduce(connections.failures.counts) { $0.merging($1.connections.failures.counts, uniquingKeysWith: +) }
+    }
+    /// See `Transport/confirmationTime`.
+    package var confirmationTime: TimeAmount { confirmAfter }
 
     private let configuration: Configuration
     private let eventLoop: any EventLoop
@@ -43,13 +47,22 @@ package final class GatewayPool: Transport {
     private var adaptiveWindow = AdaptiveWindow()
     /// The time after its arrival from which a notification without an error packet counts as accepted.
     private var confirmAfter: TimeAmount
-    /// Consecutive connections that were accepted, and closed at the first notification.
+    /// Consecutive connections of this pool and its isolated ones that were accepted, and closed at the first notifications.
     private var hangUps = 0
+    /// The pools of isolated notifications, ``Isolation/withFew`` and ``Isolation/alone``; empty until there are some.
+    private var isolated: [GatewayPool] = []
+    /// The pool that has this one among its isolated pools.
+    private weak var parent: GatewayPool?
 
     /// The maximum to which ``GatewayOptions/confirmAfter`` is raised, unless it is configured to be longer.
     private static let longestConfirmation = TimeAmount.minutes(10)
     /// The number of ``hangUps`` from which the certificate is the likely cause.
     private static let patience = 3
+    /// The maximum number of notifications that share a connection with few others. Each of them must be confirmed alone
+    /// if one of them ends the connection.
+    private static let few = 16
+    /// The maximum number of connections of each isolation, and the longest pause before the next one.
+    private static let (maximumIsolated, longestPause) = (4, TimeAmount.seconds(1))
 
     /// Creates a pool. ``check(now:)`` opens its connections.
     package init(_ configuration: Configuration, eventLoop: any EventLoop, logger: Logger) {
@@ -62,9 +75,9 @@ package final class GatewayPool: Transport {
         connections.belong(to: self)
     }
 
-    /// The number of notifications that can be submitted now, in any isolation: the gateway names a notification that it
-    /// refuses.
-    package func capacity(in _: Isolation) -> Int {
+    /// The number of notifications that can be submitted now.
+    package func capacity(in isolation: Isolation) -> Int {
+        guard isolation == .shared else { return pool(isolation)?.capacity ?? 0 }
         guard
             !keepsOrder
                 || !connections.all.contains(where: { $0.state.phase == .draining && $0.state.window.count > 0 })
@@ -72,7 +85,7 @@ package final class GatewayPool: Transport {
         var capacity = 0
         for connection in connections.all { capacity += connection.state.capacity(limit: adaptiveWindow.limit) }
         guard hangUps > 0 else { return capacity }
-        // One at a time until one is accepted, because anything sent may be lost.
+        // One at a time until one is accepted, because anything sent may be lost; those that are isolated are few.
         return min(capacity, connections.all.contains { $0.state.window.count > 0 } ? 0 : 1)
     }
 
@@ -83,10 +96,17 @@ package final class GatewayPool: Transport {
     package var isDormant: Bool { connections.state.isDormant }
 
     /// The state of the connections. Its streams are the windows of unconfirmed notifications.
-    package var statistics: PoolStatistics { connections.statistics }
+    package var statistics: PoolStatistics {
+        var statistics = connections.statistics
+        for pool in isolated { statistics.streamsInUse += pool.connections.statistics.streamsInUse }
+        return statistics
+    }
 
     /// Sends a notification on the first connection that has capacity.
-    package func submit(_ notification: consuming Notification, tag: UInt64, in _: Isolation) -> Bool {
+    package func submit(_ notification: consuming Notification, tag: UInt64, in isolation: Isolation) -> Bool {
+        guard isolation == .shared else {
+            return pool(isolation)?.submit(consume notification, tag: tag, in: .shared) ?? false
+        }
         guard hangUps == 0 && !keepsOrder || capacity > 0,
             let connection = connections.all.first(where: { $0.state.capacity(limit: adaptiveWindow.limit) > 0 })
         else { return false }
@@ -102,7 +122,12 @@ package final class GatewayPool: Transport {
 
     /// Opens another connection if allowed. If the maximum is one, drains that connection if it is nearly full: what is
     /// left is too little to be worth a claim, so it would never fill.
-    package func requestCapacity(in _: Isolation) {
+    package func requestCapacity(in isolation: Isolation) {
+        guard isolation == .shared else {
+            if isolated.isEmpty, !connections.isClosing { isolated = [makePool(of: .withFew), makePool(of: .alone)] }
+            pool(isolation)?.requestCapacity(in: .shared)
+            return
+        }
         if keepsOrder, let full = connections.all.first(where: { $0.state.isNearlyFull && $0.state.sendsBarriers }) {
             return full.drain()
         }
@@ -119,6 +144,7 @@ package final class GatewayPool: Transport {
     /// Sends a bad item on each connection, to learn the outcomes of what was sent.
     package func flushConfirmations() {
         for connection in connections.all where connection.state.window.count > 0 { connection.drain() }
+        for pool in isolated { pool.flushConfirmations() }
     }
 
     /// Confirms notifications by age, closes connections that are silent, worn out or superfluous, and opens others.
@@ -133,21 +159,27 @@ package final class GatewayPool: Transport {
         }
         connections.superfluous(now: now)?.drain()
         connections.open(now: now)
+        for pool in isolated { pool.check(now: now) }
     }
 
     /// See `Transport/stoodStill(for:now:)`.
     package func stoodStill(for time: TimeAmount, now: NIODeadline) {
         for connection in connections.all { connection.stoodStill(for: time, now: now) }
+        for pool in isolated { pool.stoodStill(for: time, now: now) }
     }
 
     /// Does nothing: the gateway has no provider tokens.
     package func setProviderToken(_: String?) {}
 
     /// Sets the trust and the certificate of connections made from now on.
-    package func setTLS(_ tls: TLSContext) { connections.configuration.tls = tls }
+    package func setTLS(_ tls: TLSContext) {
+        connections.configuration.tls = tls
+        for pool in isolated { pool.connections.configuration.tls = tls }
+    }
 
     /// Drains all connections, and opens others.
     package func replaceConnections(reason: String) {
+        for pool in isolated { pool.replaceConnections(reason: reason) }
         guard !connections.isClosing, !connections.all.isEmpty else { return }
         logger.info(
             "replacing connections to the gateway: \(reason)",
@@ -165,14 +197,53 @@ package final class GatewayPool: Transport {
     package func retireConnections(reason: String) { replaceConnections(reason: reason) }
 
     /// Finds out the outcomes of what was sent, and closes all connections.
-    package func close() -> EventLoopFuture<Void> { connections.close() }
+    package func close() -> EventLoopFuture<Void> {
+        for pool in isolated where !connections.isClosing {
+            pool.close().assumeIsolated().whenComplete { [self] _ in
+                isolated.removeAll { $0 === pool }
+                connections.finishClosing()
+            }
+        }
+        return connections.close()
+    }
 
     /// Closes all connections at once; unconfirmed notifications complete as uncertain.
-    package func closeNow() { connections.closeNow() }
+    package func closeNow() {
+        _ = close()
+        for pool in isolated { pool.closeNow() }
+        connections.closeNow()
+    }
+}
+
+// MARK: Isolation
+
+extension GatewayPool {
+    private func pool(_ isolation: Isolation) -> GatewayPool? {
+        switch isolation {
+        case .shared: self
+        case .withFew: isolated.first
+        case .alone: isolated.last
+        }
+    }
+
+    private func makePool(of isolation: Isolation) -> GatewayPool {
+        var own = configuration
+        own.connections = connections.configuration
+        own.minimumConnections = 0
+        own.maximumConnections = min(own.maximumConnections, Self.maximumIsolated)
+        own.reconnect.longest = max(own.reconnect.first, Self.longestPause)
+        own.options.windowCount = isolation == .alone ? 1 : min(own.options.windowCount, Self.few)
+        // Its connections are expected to be lost; the sender logs which notifications are the cause.
+        var quiet = logger
+        quiet.logLevel = .critical
+        let pool = GatewayPool(own, eventLoop: eventLoop, logger: quiet)
+        (pool.delegate, pool.parent, pool.confirmAfter) = (delegate, self, confirmAfter)
+        return pool
+    }
 }
 
 extension GatewayPool: PoolOwner {
-    package var canClose: Bool { true }
+    package var canClose: Bool { isolated.isEmpty }
 
     package func makeConnection() -> GatewayConnection {
         let options = configuration.options
@@ -207,7 +278,7 @@ extension GatewayPool: PoolOwner {
 
 extension GatewayPool: GatewayConnectionOwner {
     private func worked() {
-        hangUps = 0
+        main.hangUps = 0
         connections.worked()
     }
 
@@ -233,6 +304,7 @@ extension GatewayPool: GatewayConnectionOwner {
         let before = confirmAfter
         confirmAfter = max(before, min(max(before + before, .seconds(1)), Self.longestConfirmation))
         for connection in connections.all { connection.confirm(after: confirmAfter) }
+        for pool in isolated { pool.confirmAfter = confirmAfter }
         logger.error(
             """
             the gateway dropped notifications that counted as delivered, because its error packet came later than \
@@ -247,16 +319,28 @@ extension GatewayPool: GatewayConnectionOwner {
             .gateway(dropped: findings.lost, refusing: findings.lateToken, with: packet.status)
     }
 
+    private var main: GatewayPool { parent ?? self }
+
+    /// True if others than this connection have sent what may still be accepted.
+    private func hasUnconfirmed(besides connection: GatewayConnection) -> Bool {
+        connections.all.contains { $0 !== connection && $0.state.window.count > 0 }
+            || isolated.contains { $0.hasUnconfirmed(besides: connection) }
+    }
+
+    /// What was not alone in the window need not be the cause. Where others may still be accepted, the certificate need not
+    /// be either.
     func uncertainResult(of connection: GatewayConnection) -> RequestResult {
+        let why = "it was closed without an error packet"
+        let window = connection.state.window
+        if window.count > 1 { adaptiveWindow.refused(progress: Int(window.first) - 1, now: eventLoop.now) }
         let isHangUp =
             connection.state.phase == .open && !connection.state.isProven && !connection.isGivenUp
             && !connections.isClosing
-        guard isHangUp else {
-            return .uncertain(.connectionLost("it was closed without an error packet"))
+        if isHangUp { main.hangUps += 1 }
+        if isHangUp, main.hangUps >= Self.patience, !main.hasUnconfirmed(besides: connection) {
+            return .uncertain(.hungUp)
         }
-        hangUps += 1
-        return .uncertain(
-            hangUps >= Self.patience ? .hungUp : .connectionLost("it was closed without an error packet"))
+        return .uncertain(window.count > 1 ? .lostWithOthers(why) : .connectionLost(why))
     }
 
     func connectionClosed(_ connection: GatewayConnection, error: any Error) { connections.closed(connection, error) }

@@ -726,7 +726,8 @@ final class AppSender: GatewayDelegate {
 
     /// Defers isolated notifications if no connection for them can be made, or those that have one get no answers.
     private func deferIsolated(now: NIODeadline) {
-        guard line.isolatedCount > 0, now - line.isolatedMoved > Gate.patience else { return }
+        let patience = Gate.patience + transport.confirmationTime
+        guard line.isolatedCount > 0, now - line.isolatedMoved > patience else { return }
         let reason = Reason(RequestFailure.lostWithOthers("its next connection is not ready yet"))
         filterResends { flight in
             guard inFlight[flight].isolation != .shared else { return false }
