@@ -33,6 +33,8 @@ package struct DeviceToken: Hashable, Sendable {
         case foreign(Service)
         case oddNumberOfDigits(Int)
         case tooLong(digits: Int)
+        /// White space divides it from another one.
+        case several
 
         /// The problem and its position; never the token itself.
         package var description: String {
@@ -43,6 +45,7 @@ package struct DeviceToken: Hashable, Sendable {
                 "the device token has \(decoration.rawValue) at \(offset); send its hex digits alone"
             case .foreign(let service): "the device token is \(service.rawValue)"
             case .oddNumberOfDigits(let digits): "the device token has an odd number of hex digits (\(digits))"
+            case .several: "the text has more than one device token; write each on a line of its own"
             case .tooLong(let digits):
                 "the device token has \(digits) hex digits, more than \(DeviceToken.maximumDigits)"
             }
@@ -55,6 +58,7 @@ package struct DeviceToken: Hashable, Sendable {
         case separator = "a separator"
         case quote = "a quotation mark"
         case prefix = "the prefix 0x"
+        case base64 = "base64 of hex digits"
         /// `{length = 32, bytes = 0x1234 … abcd}`: most of the digits are missing.
         case dataDescription = "the description of a Data object, which does not contain the whole token,"
     }
@@ -101,7 +105,8 @@ package struct DeviceToken: Hashable, Sendable {
         }
     }
 
-    /// Reads a token as people store it: spaces, `<` and `>` are removed, and digits are lower-cased. Base64 of 32 to
+    /// Reads a token as people store it: white space is removed, and `<` and `>` around it, and digits are lower-cased. White space
+    /// that divides a whole token from anything else is an error. Base64 of 32 to
     /// 1,024 bytes is accepted too, in either alphabet and with or without padding, if at least eight of its characters
     /// are not hex digits; with fewer, it counts as a hex token with typing errors.
     /// - Parameter text: the token's characters.
@@ -160,15 +165,31 @@ package struct DeviceToken: Hashable, Sendable {
         return true
     }
 
-    private static func normalized(_ text: ByteBuffer) throws(Invalid) -> ByteBuffer {
+    /// The number of digits of a whole token of a device.
+    private static let wholeDigits = 64
+    /// The number of characters that 32 bytes have in base64, without and with padding.
+    private static let wholeBase64 = 43...44
+
+    private static func isSpace(_ byte: UInt8) -> Bool { byte == 0x20 || 0x09...0x0D ~= byte }
+
+    private static func normalized(_ spaced: ByteBuffer) throws(Invalid) -> ByteBuffer {
+        let words = spaced.readableBytesView.split(whereSeparator: isSpace)
+        let text = words.count == 1 ? ByteBuffer(bytes: words[0]) : spaced
         if let service = Service(text) { throw .foreign(service) }
-        if let bytes = base64(text) { return bytes }
+        let joined = words.count == 1 ? text : ByteBuffer(bytes: words.joined())
+        if let hex = base64(joined) {
+            guard words.count == 1 || !words.contains(where: { wholeBase64 ~= $0.count }) else { throw .several }
+            guard !isTextOfDigits(hex) else { throw .decorated(.base64, offset: 0) }
+            return hex
+        }
+        let opened = words.joined().count { $0 == UInt8(ascii: "<") }
+        if opened > 1 || words.count > 1 && words.contains(where: { $0.count >= wholeDigits }) { throw .several }
         var digits = ByteBuffer()
         digits.reserveCapacity(min(text.readableBytes, maximumDigits))
         var count = 0
         for (offset, byte) in text.readableBytesView.enumerated() {
             switch byte {
-            case 0x20, 0x3C, 0x3E: continue
+            case _ where isSpace(byte), 0x3C, 0x3E: continue
             case 0x30...0x39, 0x61...0x66: count += 1
             case 0x41...0x46: count += 1
             default: throw Self.invalid(byte, at: offset, in: text)
@@ -179,6 +200,18 @@ package struct DeviceToken: Hashable, Sendable {
         guard count <= maximumDigits else { throw .tooLong(digits: count) }
         guard count % 2 == 0 else { throw .oddNumberOfDigits(count) }
         return digits
+    }
+
+    /// True for the hex digits of bytes that are hex digits themselves.
+    private static func isTextOfDigits(_ hex: ByteBuffer) -> Bool {
+        let digits = Array(hex.readableBytesView)
+        return stride(from: 0, to: digits.count - 1, by: 2).allSatisfy { index in
+            switch digits[index] {
+            case UInt8(ascii: "3"): digits[index + 1] < UInt8(ascii: "a")
+            case UInt8(ascii: "4"), UInt8(ascii: "6"): UInt8(ascii: "1")...UInt8(ascii: "6") ~= digits[index + 1]
+            default: false
+            }
+        }
     }
 
     private static func invalid(_ byte: UInt8, at offset: Int, in text: ByteBuffer) -> Invalid {

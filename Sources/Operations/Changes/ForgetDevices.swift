@@ -27,7 +27,7 @@ package struct ForgetDevices: Change {
     /// - Parameter token: returns the hex of a device token; `nil` if it is not one.
     package init(_ fields: Fields, token: (String) -> String?) throws(FieldMistake) {
         try fields.check(Self.fields)
-        let texts = fields.raw("tokens").split(whereSeparator: \.isWhitespace).map(String.init)
+        let texts = TokenText.divided(fields.raw("tokens"))
         guard !texts.isEmpty else { throw FieldMistake { "\($0("tokens")) is missing" } }
         var tokens: [String] = []
         for text in texts {

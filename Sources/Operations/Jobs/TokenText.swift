@@ -2,9 +2,22 @@ import PushJob
 
 /// Device tokens as producers write them.
 package enum TokenText {
-    /// Returns a token in lower-case hex. The text is hex, perhaps with spaces or angle brackets, or base64.
+    /// Returns the tokens of a text, as they are written: one per line, and several on a line if white space divides whole tokens, or
+    /// if they are written as `<abababab abababab …>`.
+    package static func divided(_ text: String) -> [String] {
+        text.split(whereSeparator: \.isNewline).flatMap { line -> [Substring] in
+            let words = line.split(whereSeparator: \.isWhitespace)
+            if line.contains("<") { return line.split(separator: ">").filter { $0.contains { !$0.isWhitespace } } }
+            return words.contains { $0.utf8.count >= TokenMatches.whole / 2 } ? words : words.isEmpty ? [] : [line]
+        }.map { String($0).trimmed }
+    }
+
+    /// Returns a token in lower-case hex. The text is hex, perhaps with white space or angle brackets, or base64; a text with several
+    /// tokens is returned as it is.
     package static func normalized(_ text: String) -> String {
-        let plain = text.utf8.filter { $0 != 0x20 && $0 != 0x3C && $0 != 0x3E }
+        let words = text.utf8.split { $0 == 0x20 || 0x09...0x0D ~= $0 }
+        if words.count > 1, words.contains(where: { $0.count >= TokenMatches.whole }) { return text }
+        let plain = words.joined().filter { $0 != 0x3C && $0 != 0x3E }
         let isHex = plain.allSatisfy { $0 &- 0x30 < 10 || ($0 | 0x20) &- 0x61 < 6 }
         if isHex { return String(decoding: plain, as: UTF8.self).lowercased() }
         guard let bytes = base64(plain) else { return text }

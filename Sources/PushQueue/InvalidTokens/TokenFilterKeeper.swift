@@ -6,8 +6,9 @@ import Redis
 ///
 /// Tokens that are added to either are announced in a stream of bounded length. The keeper reads the whole set once, then only the
 /// stream. It reads the set again if it has missed something: the stream was cut, a shard has grown without an
-/// announcement because another program uses `SADD`, the set has outgrown the filter or has another number of shards, or an hour
-/// has passed. Until then, and whenever Redis does not answer, the filter is not current, and lanes ask Redis.
+/// announcement because another program uses `SADD`, or the set has outgrown the filter or has another number of shards. It also reads it
+/// again from time to time, the more rarely the longer that takes: a shard that has not grown may have lost as many tokens as another program
+/// has added. Until then, and whenever Redis does not answer, the filter is not current, and lanes ask Redis.
 ///
 /// Not thread-safe. Use it only on the clients' event loop.
 package final class TokenFilterKeeper {
@@ -18,7 +19,8 @@ package final class TokenFilterKeeper {
     /// The time without a look-up after which it stops.
     private static let patience = TimeAmount.seconds(10)
     /// The time after which the set is read again, because removed tokens leave their bits, and because an addition
-    /// without an announcement can hide behind a removal.
+    /// without an announcement can hide behind a removal: so much for each token and each reply, but at least ``minimumAge``.
+    private static let (agePerToken, agePerReply) = (Int64(700_000), Int64(10_000_000))
     private static let maximumAge = TimeAmount.hours(1)
     /// The minimum time between two readings of the set, as a multiple of the time of one.
     private static let pause = 10
@@ -33,6 +35,8 @@ package final class TokenFilterKeeper {
         let filter: TokenFilter
         var followed: Followed
         let began: NIODeadline
+        /// The time in nanoseconds after which the set is read again.
+        var age: Int64 = 0
         /// The keys that are left to read, the last one first, and the cursor in it.
         var keys: [String]
         var cursor = "0"
@@ -71,6 +75,7 @@ package final class TokenFilterKeeper {
     private let slot: TokenFilterSlot
     private let eventLoop: any EventLoop
     private let maximumBytes: Int
+    private let minimumAge: TimeAmount
     private var state = State.empty
     /// Counts states, so that an answer to a question of an earlier one is not applied.
     private var generation = 0
@@ -78,7 +83,8 @@ package final class TokenFilterKeeper {
     /// The time of the next question.
     private var due = NIODeadline.distantPast
     private var wantedAt: NIODeadline?
-    private var filledAt = NIODeadline.distantPast
+    /// The time from which the set is read again.
+    private var wornAt = NIODeadline.distantPast
     private var notBefore = NIODeadline.distantPast
     /// The number of times that the set was read.
     package private(set) var fillings = 0
@@ -86,7 +92,12 @@ package final class TokenFilterKeeper {
     /// - Parameters:
     ///   - set: the set, which other users share.
     ///   - maximumBytes: the maximum size of the filter; 0 for none.
-    package init(set: InvalidTokenSet, slot: TokenFilterSlot, eventLoop: any EventLoop, maximumBytes: Int) {
+    ///   - minimumAge: the minimum time after which the set is read again.
+    package init(
+        set: InvalidTokenSet, slot: TokenFilterSlot, eventLoop: any EventLoop, maximumBytes: Int,
+        minimumAge: TimeAmount = .seconds(15)
+    ) {
+        self.minimumAge = minimumAge
         self.set = set
         self.slot = slot
         self.eventLoop = eventLoop
@@ -103,7 +114,7 @@ package final class TokenFilterKeeper {
         case .empty: if now >= notBefore { begin() }
         case .filling(let filling): fill(filling)
         case .following(let filter, let followed):
-            let isWorn = now - filledAt > Self.maximumAge || followed.count > filter.capacity
+            let isWorn = now >= wornAt || followed.count > filter.capacity
             if isWorn, now >= notBefore { begin() } else { follow(filter, followed) }
         }
     }
@@ -198,6 +209,8 @@ package final class TokenFilterKeeper {
                 filling.filter.insert(token)
                 if isThrottled { filling.followed.throttled += 1 }
             }
+            filling.age += TokenFilterKeeper.agePerReply
+            filling.age += TokenFilterKeeper.agePerToken * Int64(reply.root[1].count)
             filling.cursor = next
             if next == "0" { filling.keys.removeLast() }
             enter(.filling(filling))
@@ -209,8 +222,9 @@ package final class TokenFilterKeeper {
     /// Uses the filter, which is filled, once the stream has been read.
     private func follow(_ filling: Filling) {
         let now = eventLoop.now
-        filledAt = now
-        notBefore = now + .nanoseconds((now - filling.began).nanoseconds * Int64(Self.pause))
+        let time = (now - filling.began).nanoseconds
+        wornAt = now + min(max(.nanoseconds(filling.age), minimumAge), Self.maximumAge)
+        notBefore = now + .nanoseconds(time * Int64(Self.pause))
         enter(.following(filling.filter, filling.followed))
         slot.replace(with: filling.filter)
         run()

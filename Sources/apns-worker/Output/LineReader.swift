@@ -3,6 +3,7 @@ import ArgumentParser
 import FoundationEssentials
 import Glibc
 import NIOCore
+import Operations
 import PushJob
 
 /// Reads the lines of standard input or of a file, which need not be UTF-8.
@@ -52,12 +53,12 @@ final class LineReader {
         var (number, tokens): (Int, [String]) = (0, [])
         while let line = lines.next({ String(decoding: $0, as: UTF8.self) }) {
             number += 1
-            let text = line.filter { !$0.isWhitespace }
-            guard !text.isEmpty else { continue }
-            do {
-                tokens.append(String(buffer: try DeviceToken(text).hex))
-            } catch {
-                throw ValidationError("\(option) \(path), line \(number): \(error); nothing was removed")
+            for text in TokenText.divided(line) {
+                do {
+                    tokens.append(String(buffer: try DeviceToken(text).hex))
+                } catch {
+                    throw ValidationError("\(option) \(path), line \(number): \(error); nothing was removed")
+                }
             }
         }
         return tokens

@@ -77,7 +77,7 @@ struct DeviceTokenTests {
         arguments: [
             ("", DeviceToken.Invalid.empty), ("  <> ", .empty), ("abc", .oddNumberOfDigits(3)),
             ("<a b c>", .oddNumberOfDigits(3)), ("abcdxx", .notHexadecimal(offset: 4)),
-            ("abcd\u{0}f", .notHexadecimal(offset: 4)), ("ab\ncd", .notHexadecimal(offset: 2)),
+            ("abcd\u{0}f", .notHexadecimal(offset: 4)), ("ab\u{1}cd", .notHexadecimal(offset: 2)),
             ("ab/../cd", .notHexadecimal(offset: 2)), ("äb", .notHexadecimal(offset: 0)),
             (String(repeating: "a", count: 2049), .tooLong(digits: 2049)),
             (String(repeating: "A", count: 2050), .tooLong(digits: 2050)),
@@ -95,12 +95,39 @@ struct DeviceTokenTests {
         #expect(throws: DeviceToken.Invalid.decorated(decoration, offset: offset)) { try DeviceToken(text) }
     }
 
+    /// `abababab abababab …`
+    private static let groups = Array(repeating: "abababab", count: 8).joined(separator: " ")
+    private static let (one, other) = (String(repeating: "ab", count: 32), String(repeating: "cd", count: 32))
+    private static let base64 = "q6urq6urq6urq6urq6urq6urq6urq6urq6urq6urq6s="
+
+    @Test(
+        "may have white space at its ends, between groups of digits, and in base64",
+        arguments: [
+            " \(one)", "\n\t\(one)\r\n", groups, "<\(groups)>", " < \(groups) >\n", base64, "\n\(base64)\t",
+            "\(base64.prefix(20))\r\n\(base64.dropFirst(20))",
+        ])
+    func whiteSpace(text: String) throws { #expect(try DeviceToken(text) == DeviceToken(Self.one)) }
+
+    @Test(
+        "is not made of two, or of one and something else",
+        arguments: [
+            "\(one) \(other)", "\(one)\t\(other)", "\(one)\r\(other)\r", "<\(groups)> <\(groups)>", "\(one) 2026",
+            "\(base64) \(base64.dropLast())", "\(one) \(one)",
+        ])
+    func several(text: String) { #expect(throws: DeviceToken.Invalid.self) { try DeviceToken(text) } }
+
+    @Test("is not base64 of its own digits")
+    func encodedTwice() {
+        let text = Data(Self.one.utf8).base64EncodedString()
+        #expect(throws: DeviceToken.Invalid.decorated(.base64, offset: 0)) { try DeviceToken(text) }
+    }
+
     @Test("accepts exactly the hexadecimal characters, for each of the 256 bytes")
     func everyByte() {
         for byte in UInt8.min...UInt8.max {
             let text = ByteBuffer(bytes: [0x61, byte, 0x62, 0x63])
             let isDigit = "0123456789abcdefABCDEF".utf8.contains(byte)
-            let isStripped = " <>".utf8.contains(byte)
+            let isStripped = " <>\t\n\u{0B}\u{0C}\r".utf8.contains(byte)
             do {
                 let token = try DeviceToken(text)
                 #expect(isDigit, "byte \(byte)")
