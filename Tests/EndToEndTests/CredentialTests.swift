@@ -143,7 +143,9 @@ extension EndToEnd {
             #expect(worker.log.contains("expires in"), "\(worker.log)")
         }
 
-        @Test("a replaced certificate is used, and working connections stay")
+        @Test(
+            "a replaced certificate is used for new requests, and a file that can't be used is a problem until it is replaced"
+        )
         func replaced() async throws {
             let (redis, workshop) = (try RedisServer(), try OpenSSLWorkshop())
             try workshop.certificate("one", subject: "/UID=com.example.app/CN=One")
@@ -162,14 +164,22 @@ extension EndToEnd {
             try await worker.logs("credential_replaced")
             try redis.push(TestJob.many(50, prefix: "b"))
             try await redis.has(100)
-            #expect(try await simulator.account().connections == 1)
-            // An invalid certificate is logged, and the previous one stays.
+            // The idle connection was replaced, because it had presented the other certificate.
+            #expect(try await simulator.account().connections == 2)
+            // With an invalid certificate the previous one stays.
             try workshop.write("nothing".utf8, to: "current.pem")
             try await worker.logs("credential_unusable")
+            func isProblem() async throws -> Bool {
+                try await FleetView(redis.url).kinds.contains("credential_wrong default")
+            }
+            try await eventually("it is a problem") { try await isProblem() }
             try redis.push(TestJob.many(50, prefix: "c"))
             try await redis.has(150)
+            #expect(try await isProblem())
+            try put("one")
+            try await eventually("the problem has ended") { try await !isProblem() }
             _ = try await worker.stop()
-            #expect(try await simulator.stop().connections == 1)
+            #expect(try await simulator.stop().connections == 3)
         }
 
         @Test(

@@ -19,6 +19,7 @@ extension WorkerReport {
             var failure: String?
             var token_issued_at: Int64?
             var certificate_expires_at: Int64?
+            var credential_problem: String?
         }
 
         struct Obstacle: Decodable {
@@ -109,6 +110,7 @@ extension WorkerReport {
             read.failure = app.failure.map(Self.shown)
             read.tokenIssuedAt = app.token_issued_at.map { Int64(Self.count(Int($0))) }
             read.certificateExpiresAt = app.certificate_expires_at.map { Int64(Self.count(Int($0))) }
+            read.credentialProblem = app.credential_problem.map(Self.shown)
             return read
         }
         moreApps = Self.count(form.more_apps)

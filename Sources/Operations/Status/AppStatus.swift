@@ -46,6 +46,8 @@ package struct AppStatus: Encodable, Sendable {
     package var tokenIssuedAt: Int64?
     /// The time until which the certificate is valid, if the app has one.
     package var certificateExpiresAt: Int64?
+    /// The error of its credential, or of a file that should replace it and can't.
+    package var credentialProblem: String?
 
     /// Returns the apps that lanes report, sorted by their names.
     /// - Parameters:
@@ -73,6 +75,7 @@ package struct AppStatus: Encodable, Sendable {
             app.failure = lanes.compactMap(\.failure).first
             app.tokenIssuedAt = lanes.compactMap(\.tokenIssuedAt).min()
             app.certificateExpiresAt = lanes.compactMap(\.certificateExpiresAt).min()
+            app.credentialProblem = lanes.compactMap(\.credentialProblem).first
             app.state = State(of: lanes)
             apps[name] = app
         }

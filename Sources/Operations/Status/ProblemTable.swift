@@ -812,6 +812,21 @@ extension Problem {
                         + "than an hour")
             }
         },
+        Kind(
+            "credential_wrong", .apps, .warning,
+            "the credential of an app, or the file that should replace it, can't be used",
+            hint: "replace the file that the message names; workers read it again within seconds",
+            action: """
+                `apns-worker status` names the file or certificate, and the error. Replace it: workers read it again within seconds, and use \
+                it for new requests. Until then they keep the previous one.
+                """
+        ) { diagnosis in
+            diagnosis.status.apps.compactMap { app in
+                // The certificate of a blocked app is a problem of its own.
+                guard let problem = app.credentialProblem, app.blocked == nil else { return nil }
+                return Finding(.app(app.name), "the credential of app \(app.name): \(problem)", [.check])
+            }
+        },
         certificate(
             "certificate_expires", .warning, days: 21, below: 7,
             action: """

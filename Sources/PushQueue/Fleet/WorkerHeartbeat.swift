@@ -124,6 +124,10 @@ extension ByteBuffer {
         if let at = app.tokenIssuedAt { writeString(",\"token_issued_at\":\(at)") }
         if let at = app.certificateExpiresAt { writeString(",\"certificate_expires_at\":\(at)") }
         if app.state != .sending { writeString(",\"state\":\"\(app.state.rawValue)\"") }
+        if let problem = app.credentialProblem {
+            writeString(",\"credential_problem\":")
+            writeShort(problem)
+        }
         if let pause = app.pause {
             writeString(",\"pause\":")
             writeShort(pause)

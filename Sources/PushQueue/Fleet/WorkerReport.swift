@@ -56,11 +56,13 @@ package struct WorkerReport: Sendable, Equatable {
         package var tokenIssuedAt: Int64?
         /// The time until which the certificate is valid, in milliseconds since 1970.
         package var certificateExpiresAt: Int64?
+        /// The error of the credential in use, or of a file that should replace it and can't.
+        package var credentialProblem: String?
 
         /// Makes an empty record.
         package init() {}
 
-        var hasProblem: Bool { state != .sending || failure != nil }
+        var hasProblem: Bool { state != .sending || failure != nil || credentialProblem != nil }
     }
 
     /// A problem that keeps the lane from its work.

@@ -54,6 +54,8 @@ final class AppSender: GatewayDelegate {
     private var triedAgainAt = NIODeadline.distantPast
     /// The time of the first job since the last proof of the endpoint and the credential.
     private var unprovedSince = Int64.min / 2
+    /// The error of the credential, or of a file that should replace it.
+    private var credentialProblem: String?
     /// The time of the last recorded job.
     private var workedAt = Int64.min / 2
 
@@ -335,7 +337,8 @@ final class AppSender: GatewayDelegate {
         report.state = state
         report.pause = (gate.block ?? gate.pause)?.explanation
         report.tokenIssuedAt = credential.providerToken.map { $0.issuedAt * 1000 }
-        report.certificateExpiresAt = configuration.credential.certificateEnd.map { $0 * 1000 }
+        report.certificateExpiresAt = credential.certificateEnd.map { $0 * 1000 }
+        report.credentialProblem = credentialProblem
         if statistics.usable == 0, !transport.isDormant { report.failure = transport.lastFailure.map { "\($0)" } }
         return report
     }
@@ -400,14 +403,12 @@ final class AppSender: GatewayDelegate {
         old.close().assumeIsolated().whenComplete { [self] _ in retiring.removeAll { $0 === old } }
     }
 
-    /// Switches to another credential. Working connections stay open, except those that carry tokens of another key or
-    /// whose certificate APNs has refused.
+    /// Switches to another credential. Working connections stay open if they carry tokens of the same key; a certificate was presented
+    /// when they were made.
     func replaceCredential(_ new: AppConfiguration.Credential, _ tls: TLSContext) {
         transport.setTLS(tls)
         let isRefused = credentialScopes.contains { scopes[$0].failing != nil }
-        // Connections with tokens of another key must close. A certificate was presented at connection time and remains
-        // valid.
-        if credential.keyIDs != new.tokenSources.map(\.keyID) || isRefused || gate.block != nil {
+        if new.tokenSources.isEmpty || credential.keyIDs != new.tokenSources.map(\.keyID) || isRefused {
             transport.replaceConnections(reason: "another credential")
         }
         credential = AppCredential(new, jitter: lane.random(in: 0...300))
@@ -416,6 +417,13 @@ final class AppSender: GatewayDelegate {
         if new.tokenSources.isEmpty { transport.setProviderToken(nil) }
         tokens.keep()
         forgetScopes()
+    }
+
+    /// Adopts the error of the credential, or that there is none any more.
+    func recordCredential(problem: String?) {
+        guard problem != credentialProblem else { return }
+        credentialProblem = problem
+        lane.reportSoon()
     }
 
     /// Adopts an operator's pause, or its end.

@@ -317,6 +317,11 @@ final class Lane: LoopBound, @unchecked Sendable {
         }
     }
 
+    /// Records the error of an app's credential, or that there is none any more. Safe to call from any thread.
+    func recordCredential(of app: String, problem: String?) {
+        eventLoop.execute { [self] in sender(named: app)?.recordCredential(problem: problem) }
+    }
+
     /// Switches to another configuration. Submitted notifications finish on the old connections; others are sent on the
     /// new ones. Safe to call from any thread.
     /// - Parameters:

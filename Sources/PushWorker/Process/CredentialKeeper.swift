@@ -13,6 +13,10 @@ struct CredentialKeeper {
         var watch: SecretWatch
         var credential: AppConfiguration.Credential
         var reportedAt: Int64
+        /// The error of a file that should replace the credential, and could not be used.
+        var refusal: String?
+        /// True if that was found out only when it was put into use, so that the file's contents are no longer read.
+        var isRefusedInUse = false
     }
 
     private var kept: [Kept] = []
@@ -36,7 +40,11 @@ struct CredentialKeeper {
     /// - Parameters:
     ///   - now: seconds since 1970.
     ///   - replace: puts a credential of an app into use, and its authorities.
-    mutating func look(now: Int64, replace: (AppConfiguration, AppConfiguration.Credential) throws -> Void) {
+    ///   - record: gets the error of an app's credential, or `nil` if there is none, whenever that was found out.
+    mutating func look(
+        now: Int64, replace: (AppConfiguration, AppConfiguration.Credential) throws -> Void,
+        record: (_ app: String, _ problem: String?) -> Void
+    ) {
         redis?.look(now: now)
         for index in kept.indices {
             var app = kept[index].app
@@ -46,13 +54,17 @@ struct CredentialKeeper {
                 kept[index].watch.canChange
                 ? kept[index].watch.renew { (try plan.make(from: $0), plan.trust(from: $0)) } : .unchanged
             switch renewal {
-            case .unchanged: break
+            case .unchanged:
+                if kept[index].refusal != nil, !kept[index].isRefusedInUse, kept[index].watch.isInUse {
+                    (kept[index].refusal, kept[index].reportedAt) = (nil, .min)
+                }
             case .renewed((let credential, let trust)):
                 do {
                     app.trust = trust ?? app.trust
                     try replace(app, credential)
                     kept[index].app = app
                     kept[index].credential = credential
+                    (kept[index].refusal, kept[index].isRefusedInUse) = (nil, false)
                     kept[index].reportedAt = .min
                     logger.notice(
                         "using the changed credential", metadata: metadata(app, event: "credential_replaced"))
@@ -60,20 +72,26 @@ struct CredentialKeeper {
                     logger.error(
                         "the changed credential cannot be used; keeping the previous one: \(error)",
                         metadata: metadata(app, event: "credential_refused"))
+                    kept[index].refusal = "the changed file cannot be used: \(error)"
+                    (kept[index].isRefusedInUse, kept[index].reportedAt) = (true, .min)
                 }
             case .failed(let error):
                 logger.error(
                     "the changed credential is unusable; keeping the previous one: \(error)",
                     metadata: metadata(app, event: "credential_unusable"))
+                kept[index].refusal = "the changed file cannot be used: \(error)"
+                (kept[index].isRefusedInUse, kept[index].reportedAt) = (false, .min)
             }
             if kept[index].reportedAt == .min || now - kept[index].reportedAt >= CertificateWatch.reportInterval {
                 kept[index].reportedAt = now
-                report(kept[index], app, now: now)
+                let errors = report(kept[index], app, now: now)
+                record(app.name, kept[index].refusal ?? errors.first)
             }
         }
     }
 
-    private func report(_ kept: Kept, _ app: AppConfiguration, now: Int64) {
+    /// - Returns: the errors of the credential in use.
+    private func report(_ kept: Kept, _ app: AppConfiguration, now: Int64) -> [String] {
         let reports = kept.plan.report(
             kept.credential, topics: [app.topic] + app.otherTopics, endpoint: app.endpoint, now: now)
         var logged: Set<String> = []
@@ -86,6 +104,7 @@ struct CredentialKeeper {
             logger.log(
                 level: level, "\(finding.sentence)", metadata: metadata(app, event: "credential_problem"))
         }
+        return reports.flatMap(\.findings).filter { $0.severity == .error }.map(\.sentence)
     }
 
     private func metadata(_ app: AppConfiguration, event: String) -> Logger.Metadata {

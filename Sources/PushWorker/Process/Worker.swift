@@ -172,10 +172,15 @@ package final class Worker: Service, LoopBound {
             let generation = reloads.load(ordering: .acquiring)
             var keeper = CredentialKeeper(configuration.apps, redis: configuration.redisClient.tls, logger: logger)
             repeat {
-                keeper.look(now: wallClock()) { app, credential in
-                    let tls = try app.tlsContext(for: credential)
-                    for lane in lanes { lane.replaceCredential(of: app.name, with: credential, tls) }
-                }
+                keeper.look(
+                    now: wallClock(),
+                    replace: { app, credential in
+                        let tls = try app.tlsContext(for: credential)
+                        for lane in lanes { lane.replaceCredential(of: app.name, with: credential, tls) }
+                    },
+                    record: { app, problem in
+                        for lane in lanes { lane.recordCredential(of: app, problem: problem) }
+                    })
                 // A changed file is in use after two looks. A cancelled sleep ends the loop.
                 try? await Task.sleep(for: CertificateWatch.interval)
             } while !Task.isCancelled && generation == reloads.load(ordering: .acquiring)

@@ -33,6 +33,9 @@ package struct SecretWatch: Sendable {
         sources.contains { if case .file = $0 { true } else { false } }
     }
 
+    /// True if the sources were last found as they are in use.
+    package var isInUse: Bool { state.isInUse }
+
     /// Reads the sources, and rebuilds the credential if they have changed.
     /// - Parameter build: makes the credential from the contents, in the order of ``sources``.
     package mutating func renew<Credential>(_ build: ([[UInt8]]) throws -> Credential) -> Renewal<Credential> {

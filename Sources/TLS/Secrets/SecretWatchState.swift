@@ -41,6 +41,9 @@ struct SecretWatchState: Sendable {
         return .unreadable
     }
 
+    /// True if the sources were last found as they are in use.
+    var isInUse: Bool { lastSeen == inUse && reported == nil }
+
     /// Accepts the contents that were seen last: they are in use from now on.
     mutating func accept() {
         inUse = lastSeen ?? inUse

@@ -123,6 +123,7 @@ struct ProblemTests {
             app("blocked") { ($0.state, $0.blocked) = (.blocked, "the certificate is for another topic") },
             app("old") { ($0.tokenIssuedAt, $0.certificateExpiresAt) = (now - 3_400_000, now + 10 * 86_400_000) },
             app("older") { $0.certificateExpiresAt = now + 3 * 86_400_000 },
+            app("stale") { $0.credentialProblem = "the changed file cannot be used: it is empty" },
         ]
         status.scopes = ScopeStatus.scopes([
             report("w1", "shop") { $0.scopes = scopes },
