@@ -74,7 +74,7 @@ extension EndToEnd {
             for row in rows { #expect(row.agrees, "\(row.item): \(row.answer), expected: \(row.expected)") }
             #expect(rows.count > 50)
             let account = try await simulator.stop()
-            #expect(account.requests <= 64 && account.accepted == 0)
+            #expect(account.requests <= 70 && account.accepted == 0)
 
             let report = process.output
             for secret in ["ABC123DEFG", "TEAM123456", "com.example", "localhost", "127.0.0.1", ":\(simulator.port)"] {
