@@ -214,22 +214,32 @@ struct DevicePage: DashboardPage {
 
     private func card(_ findings: DeviceFindings, _ request: PageRequest) -> HTML {
         let record = findings.record
-        func text(_ value: ByteBuffer?) -> HTML? { value.map { "\($0.text)" } }
         let throttled = record.throttledUntil.flatMap { $0 > findings.now ? $0 : nil }
-        let reason = record.invalid?.reason?.text
-        let facts = Elements.facts([
-            ("Token", "<span class=\"mono\">\(request.token(findings.token))</span>"),
-            ("Invalid", record.invalid == nil ? Elements.label("no", .good) : Elements.label("yes", .bad)),
-            ("Since", record.invalid?.at.map { request.time($0) }),
-            ("Reason", reason.map { Self.explained($0, request) }),
-            ("Topic", text(record.invalid?.topic)), ("Environment", text(record.invalid?.environment)),
-            ("Reported by", text(record.invalid?.source)),
+        let marks = record.marks.flatMap { mark -> [(name: HTML, value: HTML?)] in
+            let details = mark.details
+            let place = [details.topic, details.environment].compactMap { $0?.text }.joined(separator: ", ")
+            return [
+                ("Invalid for", place.isEmpty ? "all topics" : "\(place)"),
+                ("Since", details.at.map { request.time($0) }),
+                ("Reason", details.reason.map { Self.explained($0.text, request) }),
+                ("Reported by", details.source.map { "\($0.text)" }),
+            ]
+        }
+        let isInvalid: HTML =
+            !record.sets.isEmpty
+            ? Elements.label("yes", .bad)
+            : marks.isEmpty ? Elements.label("no", .good) : Elements.label("only for other topics", .warning)
+        let token: (name: HTML, value: HTML?) = (
+            "Token", "<span class=\"mono\">\(request.token(findings.token))</span>"
+        )
+        let others: [(name: HTML, value: HTML?)] = [
             ("Throttled", throttled.map { "until \(request.time($0))" } ?? "no"),
             ("Registered", record.registeredAt.map { request.time($0) } ?? "not recorded"),
             ("Simulator", request.inboxLink(token: findings.token)),
-        ])
+        ]
+        let facts = Elements.facts([token, (name: "Invalid", value: isInvalid)] + marks + others)
         let remove: HTML =
-            record.invalid == nil
+            record.marks.isEmpty
             ? ""
             : request.form(
                 "remove-invalid-tokens", [("token", findings.token)],

@@ -113,10 +113,11 @@ struct DeviceTimeline {
                     at: until, word: "throttle ends", tone: .warning,
                     text: "APNs refused too many requests to this device; its jobs wait until then"))
         }
-        if let invalid = record.invalid {
+        for mark in record.marks {
+            let invalid = mark.details
             let facts = [
                 invalid.source.map { "reported by \($0.text)" }, invalid.topic.map { "topic \($0.text)" },
-                invalid.environment?.text,
+                invalid.environment?.text, mark.set.name == nil ? "only for this topic" : nil,
             ].compactMap(\.self)
             entries.append(
                 Entry(
@@ -151,7 +152,7 @@ struct DeviceTimeline {
         case "suppressed": "It was not sent, because the token was known to be invalid"
         case "dropped": "It was not sent again, because its job says so, or because it is a duplicate"
         case "dead": "It can't be delivered as it is; the job is kept as a dead letter"
-        case "marked invalid": "The token is in the set of invalid tokens, so nothing is sent to it"
+        case "marked invalid": "Nothing is sent to the token for this topic"
         default: nil
         }
     }
@@ -165,9 +166,14 @@ struct DeviceTimeline {
         func sentence(_ text: String, _ tone: Elements.Tone) -> (String, Elements.Tone) {
             ([text, jobs].filter { !$0.isEmpty }.joined(separator: " "), tone)
         }
-        if let invalid = findings.record.invalid {
-            let reason = invalid.reason.map { ": \($0.text)" } ?? ""
-            return sentence("Invalid\(Words.since(invalid.at, now: now))\(reason). Nothing is sent to it.", .bad)
+        if let mark = findings.record.marks.first(where: { !$0.set.isEmpty }) {
+            let reason = mark.details.reason.map { ": \($0.text)" } ?? ""
+            let since = Words.since(mark.details.at, now: now)
+            let end = mark.set == .sandbox ? " in the sandbox" : ""
+            return sentence("Invalid\(since)\(reason). Nothing is sent to it\(end).", .bad)
+        }
+        if let topic = findings.record.marks.compactMap(\.details.topic).first {
+            return sentence("Invalid only for another topic: \(topic.text).", .warning)
         }
         if let until = findings.record.throttledUntil, until > now {
             return sentence("APNs throttles it for another \(Words.duration(until - now)).", .warning)

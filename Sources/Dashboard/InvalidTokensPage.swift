@@ -91,7 +91,7 @@ struct InvalidTokensPage: DashboardPage {
             + [
                 .init("Token", .key), .init("Since", .key), .init("Reason", .key, priority: 2),
                 .init("Source", .key, priority: 2), .init("Environment", .key, priority: 2),
-                .init("Topic", .key, priority: 2),
+                .init("Topic", .key, priority: 2), .init("Set", .key, priority: 2),
             ]
         let rows = part.rows.map { listed -> [HTML] in
             let token = String(buffer: listed.token)

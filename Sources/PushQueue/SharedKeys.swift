@@ -8,13 +8,14 @@ package struct SharedKeys: Sendable {
     /// shard.
     static func hasTag(_ name: String) -> Bool { name == tag || name.hasPrefix("\(tag).") }
 
-    /// SET of invalid device tokens, lower-case hex.
+    /// SET of the device tokens that are invalid for the own topic of an app, lower-case hex. With `:sandbox` behind it, those of the
+    /// sandbox; with `:other`, tokens that are invalid only for other topics.
     package let invalidTokens: String
-    /// HASH: 5 bytes of an invalid token's SHA-1 → the details in 10 bytes: `at` (invalid since, by APNs, in ms since
+    /// HASH: 5 bytes of an invalid token's SHA-1 → its marks, each of 10 bytes: `at` (invalid since, by APNs, in ms since
     /// 1970, 6 bytes), the day on which it was marked (since 1970, 2 bytes) and the number of its facts (2 bytes). There
     /// are 4,096 keys, by the first three hex digits of the SHA-1; this is their name up to the last colon.
     package let invalidTokenDetails: String
-    /// HASH: number of facts → JSON with `reason`, `topic`, `environment` and `source`.
+    /// HASH: number of facts → JSON with `reason`, `topic`, `environment`, `source` and `set`.
     package let invalidTokenFacts: String
     /// STREAM: the last changes of the set, for the filters of processes: `added`, tokens with commas between them, or
     /// `removed`, a number.
@@ -54,7 +55,8 @@ package struct SharedKeys: Sendable {
     /// - Parameter apps: the names of apps.
     package func schema(apps: [String]) -> [(key: String, type: String)] {
         [
-            (invalidTokens, "set"), (invalidTokenFacts, "hash"), (invalidTokenChanges, "stream"),
+            (invalidTokens, "set"), (invalidTokens + ":sandbox", "set"), (invalidTokens + ":other", "set"),
+            (invalidTokenFacts, "hash"), (invalidTokenChanges, "stream"),
             (invalidTokenDivision, "string"), (registrations, "hash"), (throttledTokens, "zset"), (audit, "stream"),
         ] + apps.flatMap { [(appPaused($0), "string"), (appResumed($0), "string"), (appRate($0), "hash")] }
     }

@@ -48,7 +48,7 @@ extension EndToEnd {
             }
             let object = try #require(try await stage.objects(["device", token, "--json"]).first)
             #expect(object["token"] as? String == token && object["throttled_until"] as? Int == 4_000_000_000_000)
-            #expect((object["invalid"] as? [String: Any])?["reason"] as? String == "Unregistered")
+            #expect((object["invalid"] as? [[String: Any]])?.map { $0["reason"] as? String } == ["Unregistered"])
             #expect(object["registered_at"] as? Int == 1_795_279_247_000)
             let results = try #require(object["results"] as? [[String: Any]])
             #expect(results.first?["status"] as? Int == 410 && (results.first?["at"] as? Int ?? 0) > 1_700_000_000_000)

@@ -143,8 +143,8 @@ extension EndToEnd {
             #expect(tokens.errors.hasSuffix(" invalid tokens\n"))
             let csv = try await Self.invalid(["list", "--format", "csv", "--environment", "sandbox"], redis.url).output
             let rows = csv.components(separatedBy: "\r\n")
-            #expect(rows[0] == "token,since,reason,source,environment,topic" && Set(rows).count == 1502)
-            #expect(rows[1].hasSuffix(#",BadDeviceToken,apns,sandbox,"com.""example"",x""#))
+            #expect(rows[0] == "token,since,reason,source,environment,topic,set" && Set(rows).count == 1502)
+            #expect(rows[1].hasSuffix(#",BadDeviceToken,apns,sandbox,"com.""example"",x","#))
 
             let path = redis.directory.appending(path: "tokens.ndjson").path
             let written = try await Self.invalid(["list", "--format", "ndjson", "--output", path], redis.url)

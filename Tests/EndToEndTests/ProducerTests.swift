@@ -23,7 +23,9 @@ extension EndToEnd {
         }
 
         /// Runs a producer with the libraries from Debian's packages.
-        private func run(_ producer: Producer, _ url: String, _ arguments: [String]) async throws -> String {
+        private func run(_ producer: Producer, _ url: String, _ arguments: [String], _ more: [String: String] = [:])
+            async throws -> String
+        {
             let path = Self.directory.appending(path: producer.rawValue).path
             let authority = try TestCertificates.path("ca.pem")
             // OpenSSL's variable, and that of Node.js.
@@ -55,7 +57,8 @@ extension EndToEnd {
                 environment["NODE_PATH"] = "/usr/share/nodejs"
                 command = ["/usr/bin/node", copy]
             }
-            let process = try ChildProcess(command[0], command.dropFirst() + arguments, environment: environment)
+            let process = try ChildProcess(
+                command[0], command.dropFirst() + arguments, environment: environment.merging(more) { $1 })
             let ending = try await process.wait()
             try #require(ending == .exited(0), "\(process.errors)\(process.output)")
             return process.output
@@ -98,8 +101,28 @@ extension EndToEnd {
             #expect((whole["payload"] as? [String: Any])?["order"] as? Int == 1742)
             #expect(Set(received.compactMap { $0["token"] as? String }).count == 101)
 
-            try redis.run("SADD", "push:{shared}:invalid-tokens", Self.token.lowercased())
-            #expect(try await run(producer, redis.url, [Self.token]) == "enqueued 102 jobs; the token is invalid\n")
+            let token = Self.token.lowercased()
+            let shard = (Int(token.prefix(4), radix: 16) ?? 0) * 16 >> 16
+            let divided = "push:{shared.16.\(shard)}:invalid-tokens"
+            let digit = token.dropFirst(4).prefix(1)
+            let answers = [
+                ("push:{shared}:invalid-tokens", "", "production"),
+                ("push:{shared}:invalid-tokens:sandbox", "", "sandbox"),
+                ("\(divided):\(digit)", "16", "production"), ("\(divided):sandbox:\(digit)", "16", "sandbox"),
+            ]
+            for (set, shards, environment) in answers {
+                try redis.run("FLUSHALL")
+                if !shards.isEmpty { try redis.run("SET", "push:{shared}:invalid-tokens:division", shards) }
+                try redis.run("SADD", set, token)
+                for asked in ["production", "sandbox"] {
+                    let output = try await run(producer, redis.url, [Self.token], ["APNS_ENVIRONMENT": asked])
+                    let isKnown = asked == environment
+                    #expect(
+                        output
+                            == "enqueued 102 jobs; the token is \(isKnown ? "invalid" : "not known to be invalid")\n",
+                        "\(set), \(asked)")
+                }
+            }
         }
 
         @Test("honour the URL's database, user, password and TLS", arguments: Producer.allCases)

@@ -40,7 +40,82 @@ extension EndToEnd {
             #expect(account.delivered == 300 + 20 + 2 && account.dead == 20 && account.invalidToken == 0)
             #expect(simulated.requests == 322)
             #expect(Set(simulated.acceptedByToken.keys).isSuperset(of: others[..<2]))
-            #expect(queue.invalidTokens.subtracting(others) == Set(tokens))
+            // APNs has accepted two of the others for the app's topic.
+            #expect(queue.invalidTokens == Set(tokens + others[2...]))
+        }
+
+        private static func members(_ redis: RedisServer, _ suffix: String = "") throws -> Set<String> {
+            Set(try redis.run("SMEMBERS", "push:{shared}:invalid-tokens" + suffix).strings())
+        }
+
+        @Test("get pushes for the topic of the app after a refusal for another topic")
+        func otherTopics() async throws {
+            let devices = (0..<20).map { TestJob.token("aa", $0) }
+            let (redis, simulator) = try await startServers(
+                simulator: devices.flatMap { ["--device", "token=\($0),topic=com.example.app"] })
+            let calls = #""push_type":"voip","#
+            let refused = Array(devices.prefix(5))
+            // Good ones first: a refusal is believed beside them.
+            try redis.push(TestJob.many(60, prefix: "bb", members: calls) + devices.map { TestJob.text($0) })
+            let first = try WorkerProcess(redis, simulator, ["--exit-when-done"])
+            #expect(try await first.finish().delivered == 80)
+            try redis.push(TestJob.many(60, prefix: "bc", members: calls) + refused.map { TestJob.text($0, calls) })
+            let second = try await WorkerProcess(redis, simulator, ["--exit-when-done"]).finish()
+            #expect(second.delivered == 60 && second.invalidToken == 5)
+            #expect(try Self.members(redis).isEmpty && Self.members(redis, ":other") == Set(refused))
+            // The alerts are sent, and the calls are not.
+            try redis.push(devices.map { TestJob.text($0) } + refused.map { TestJob.text($0, calls) })
+            let third = try await WorkerProcess(redis, simulator, ["--exit-when-done"]).finish()
+            #expect(third.delivered == 20 && third.suppressed == 5)
+            let environment = ["APNS_WORKER_REDIS_URL": redis.url]
+            let exported = try await CommandLineTests.run(["invalid", "export"], environment: environment)
+            #expect(exported.output.isEmpty)
+            let listed = try await CommandLineTests.run(["invalid", "list", "--json"], environment: environment)
+            #expect(listed.output.split(separator: "\n").count == 5 && !listed.output.contains(#""set""#))
+            let shown = try await CommandLineTests.run(["device", refused[0]], environment: environment)
+            #expect(shown.output.contains("com.example.app.voip") && shown.output.contains("only for this topic"))
+            _ = try await simulator.stop()
+        }
+
+        @Test("leave the set when APNs accepts them for the app's topic, although another app's mark stays")
+        func accepted() async throws {
+            let (redis, simulator) = try await startServers()
+            let tokens = (0..<30).map { TestJob.token("aa", $0) }
+            let environment = ["APNS_WORKER_REDIS_URL": redis.url]
+            _ = try await CommandLineTests.run(
+                ["invalid", "add", "--topic", "com.example.other"] + tokens, environment: environment)
+            #expect(try Self.members(redis) == Set(tokens))
+            try redis.push([TestJob.fanOut(Array(tokens.prefix(10)))] + tokens.dropFirst(10).map { TestJob.text($0) })
+            let account = try await WorkerProcess(redis, simulator, ["--exit-when-done"]).finish()
+            #expect(account.delivered == 30 && account.suppressed == 0)
+            #expect(try Self.members(redis).isEmpty && Self.members(redis, ":other") == Set(tokens))
+            _ = try await simulator.stop()
+        }
+
+        @Test(
+            "a registration that is later than the refusal counts, and one that is ahead of Redis' clock counts as now")
+        func registrations() async throws {
+            let now = Int(Date().timeIntervalSince1970)
+            let (old, ahead) = (TestJob.token("aa", 1), TestJob.token("aa", 2))
+            let (redis, simulator) = try await startServers(
+                simulator: [old, ahead].flatMap {
+                    ["--device", "token=\($0),topic=com.example.app,state=unregistered,since=\((now - 86_400) * 1000)"]
+                })
+            let good = TestJob.many(20, prefix: "bb")
+            for members in [#""registered_at":\#(now - 60),"#, ""] {
+                try redis.push(good + [TestJob.text(old, members)])
+                let account = try await WorkerProcess(redis, simulator, ["--exit-when-done"]).finish()
+                #expect(account.delivered == 20 && account.invalidToken == 1 && account.suppressed == 0)
+                #expect(try Self.members(redis).isEmpty)
+            }
+            try redis.push(good + [TestJob.text(ahead, #""registered_at":\#(now + 315_360_000),"#)])
+            let account = try await WorkerProcess(redis, simulator, ["--exit-when-done"]).finish()
+            #expect(account.delivered == 20 && account.invalidToken == 1)
+            let environment = ["APNS_WORKER_REDIS_URL": redis.url]
+            let added = try await CommandLineTests.run(["invalid", "add", ahead], environment: environment)
+            #expect(added.output == "added 1 token\n")
+            #expect(try Self.members(redis) == [ahead])
+            _ = try await simulator.stop()
         }
 
         @Test("a set that cannot be read delays nothing and is logged")

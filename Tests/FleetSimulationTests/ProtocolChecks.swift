@@ -1,5 +1,6 @@
 import APNS
 import NIOCore
+import PushQueue
 
 @testable import PushQueue
 @testable import PushWorker
@@ -240,6 +241,9 @@ final class LaneChecks {
     private var throttles: [String: Throttle] = [:]
     /// The claim times of jobs that had already been cancelled, by the job's number.
     private var cancelled: [Int: Int64] = [:]
+    /// The tokens that the lane has found in the set, and those that APNs has accepted since, until they are removed.
+    private var foundInSet: Set<String> = []
+    private var removals: Set<String> = []
     /// The tokens that had been invalid for a second when their jobs were claimed, by the job's number.
     private var invalid: [Int: Set<String>] = [:]
     private var failedLookUp = NIODeadline.distantPast
@@ -266,6 +270,7 @@ final class LaneChecks {
             // Those of several apps are invalid for one of them.
             let known = job.tokens.filter {
                 claimedAt - (simulation.fleet.markedInvalid[$0] ?? .max) > 1000 && !$0.hasPrefix("dd")
+                    && !$0.hasPrefix("cc")
             }
             invalid[number] = known.isEmpty ? nil : Set(known)
         }
@@ -280,6 +285,24 @@ final class LaneChecks {
     func hasLease(of job: SimulatedJob) -> Bool {
         receptions[job.number]?.holders.allSatisfy { simulation.checks.hasLease(job.queue, $0) } ?? true
     }
+
+    /// Records the tokens that a look-up found in the set of the environment.
+    func found(_ tokens: [InvalidTokenSet.Found]) {
+        for token in tokens where token.sets.contains(.production) { foundInSet.insert(String(buffer: token.token)) }
+    }
+
+    /// Records that APNs has accepted a token.
+    /// - Returns: true if the lane knows that it is in the set.
+    func accepted(_ token: String) -> Bool {
+        guard foundInSet.remove(token) != nil else { return false }
+        removals.insert(token)
+        return true
+    }
+
+    /// Records that the lane takes a token out of the set.
+    func removed(_ token: String) { removals.remove(token) }
+
+    func awaitsRemoval(of token: String) -> Bool { removals.contains(token) }
 
     /// Records that Redis did not answer a look-up of tokens: their jobs are sent.
     func couldNotLookUp() { failedLookUp = now }

@@ -315,6 +315,14 @@ final class SimulatedAPNS {
         if inFlight[number] === lane { inFlight[number] = nil }
         if case .response(let response) = result, response.status == 200, let job = ledger.job(ofNotification: number) {
             simulation.answerChecks.received(number, of: job, by: lane)
+            let token = job.tokens[number - job.first]
+            if lane.checks.accepted(token) {
+                // An acceptance takes the token out of the set, which it is in at most until its next delivery.
+                time.schedule(in: .seconds(1)) { [simulation] in
+                    guard lane.worker?.loop.state == .running, lane.checks.awaitsRemoval(of: token) else { return }
+                    simulation.fail("\(lane.name) left the token \(token) in the set, although APNs accepts it")
+                }
+            }
         }
         switch result {
         case .notProcessed: ledger.refused(number)
@@ -349,6 +357,7 @@ final class SimulatedAPNS {
             answer(.response(Response(status: reason.status, reason: reason, retryAfter: retryAfter)), delay)
         }
         if let reason = ledger.refusal(of: token) { return refuse(reason) }
+        if SimulationLedger.isForeign(token, to: app) { return refuse(.deviceTokenNotForTopic) }
         if simulation.hasFaults, let refusal = refusals[app], time.now < refusal.until { return refuse(refusal.reason) }
         guard simulation.hasFaults, simulation.options.faults.contains(.apns) else {
             return accept(number, delay, answer)

@@ -58,6 +58,11 @@ struct SimulatedJob {
             job.uniqueID = id
             job.tokens = (0..<random.pick(1...2)).map { token(number, $0) }
             members += #","id":"\#(id)","unique_for":"30d""#
+        // A device of one app that gets another app's notifications, too.
+        case _ where random.chance(30):
+            job.tokens = [
+                "cccccccc000\(random.pick(0...2))000\(random.pick(0...9))" + String(repeating: "b", count: 48)
+            ]
         default: job.tokens = ["dddddddd0000000\(random.pick(0...4))" + String(repeating: "b", count: 48)]
         }
         if kind < 670, random.chance(20) {

@@ -466,13 +466,21 @@ private final class SimulatedFleet: AppPauseStore, ProviderTokenStore, InvalidTo
 
     func find(_ tokens: TokenList, completion: @escaping Completion<[InvalidTokenSet.Found]>) {
         store.invalidTokens.find(tokens) { [lane] result in
-            if case .failure = result { lane.checks.couldNotLookUp() }
+            switch result {
+            case .success(let found): lane.checks.found(found)
+            case .failure: lane.checks.couldNotLookUp()
+            }
             completion(result)
         }
     }
 
     func register(_ devices: [InvalidTokenSet.Registration], completion: @escaping Completion<Void>) {
         store.invalidTokens.register(devices, completion: completion)
+    }
+
+    func remove(_ removals: [InvalidTokenSet.Removal], completion: @escaping Completion<Int>) {
+        for removal in removals { lane.checks.removed(String(buffer: removal.token)) }
+        store.invalidTokens.remove(removals, completion: completion)
     }
 }
 

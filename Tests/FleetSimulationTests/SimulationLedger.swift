@@ -121,7 +121,7 @@ final class SimulationLedger {
 
     private static func index(of token: some StringProtocol, in job: SimulatedJob) -> Int? {
         if job.tokens.count == 1 { return job.tokens[0] == token ? 0 : nil }
-        if token.hasPrefix("dd") || token.hasPrefix("ee") { return job.tokens.firstIndex { $0 == token } }
+        if ["cc", "dd", "ee"].contains(token.prefix(2)) { return job.tokens.firstIndex { $0 == token } }
         guard let index = Int(token.dropFirst(8).prefix(8), radix: 16), index < job.tokens.count else { return nil }
         return job.tokens[index] == token ? index : nil
     }
@@ -191,7 +191,9 @@ final class SimulationLedger {
     /// cancelled.
     private static func unexpected(_ body: ByteBuffer, _ job: SimulatedJob) -> String? {
         let text = String(buffer: body)
-        let reasons = ["AttemptsExhausted", "Poison", "BadDeviceToken"] + (job.campaign == nil ? [] : ["Cancelled"])
+        let reasons =
+            ["AttemptsExhausted", "Poison", "BadDeviceToken", "DeviceTokenNotForTopic"]
+            + (job.campaign == nil ? [] : ["Cancelled"])
         return reasons.contains { text.hasPrefix(#"{"v":1,"reason":"\#($0)""#) }
             ? nil : "the good job \(job.number) became a dead letter: \(text.prefix(300))"
     }
@@ -242,11 +244,17 @@ final class SimulationLedger {
             if others.contains(where: { $0 != job.number && isKnown(jobs[$0]) }) { return nil }
             if refused[token] == nil { return "all jobs with the id \(id) have ended as duplicates" }
         }
+        if Self.isForeign(token, to: job.app) { return nil }
         guard refused[token] != nil else {
             return "the notification \(index) of the job \(job.number) is nowhere, and was not sent: \(job.body)"
         }
         guard let invalid, !invalid.contains(token) else { return nil }
         return "the job \(job.number) was settled, and its invalid token is not in the set: \(job.body)"
+    }
+
+    /// True for the token of a device that belongs to another app.
+    static func isForeign(_ token: String, to app: Int) -> Bool {
+        token.hasPrefix("cc") && token.dropFirst(11).first != Character("\(app)")
     }
 
     /// True if a job is somewhere, or has ended other than as a duplicate.

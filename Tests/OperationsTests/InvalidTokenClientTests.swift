@@ -64,7 +64,7 @@ struct InvalidTokenClientTests {
                 ]
                 #expect(counts == [3, 0, 0])
             }
-            #expect(try queue.redis.run("SCARD", queue.sharedKeys.invalidTokens) == 7)
+            #expect(try queue.redis.run("SCARD", queue.sharedKeys.invalidTokens + ":sandbox") == 7)
             #expect(try queue.storedInvalidTokens().detailsCount() == 7)
         }
     }

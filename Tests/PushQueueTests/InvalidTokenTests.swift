@@ -38,7 +38,7 @@ struct InvalidTokenTests {
         }
     }
 
-    @Test("a token's facts are JSON, whatever the reason and the topic; a time is cut to what fits")
+    @Test("a token's facts are JSON, whatever the reason and the topic; a time ahead counts as now")
     func hostile() async throws {
         try await withQueue { queue in
             let tokens: [String: Int64] = ["aa": -7, "bb": .max, "cc": 1 << 48 - 1]
@@ -51,7 +51,9 @@ struct InvalidTokenTests {
             let facts = try queue.redis.run("HVALS", queue.sharedKeys.invalidTokenFacts).elements ?? []
             #expect(try facts.count == 1 && jsonObject(ByteBuffer(bytes: try #require(facts.first).bytes)))
             let details = try queue.storedInvalidTokens().details()
-            #expect(details.mapValues(\.at) == ["aa": 0, "bb": 1 << 48 - 1, "cc": 1 << 48 - 1])
+            let now = Int64(Date().timeIntervalSince1970 * 1000)
+            #expect(details["aa"]?.at == 0 && details.count == 3)
+            #expect(try ["bb", "cc"].allSatisfy { now - (try #require(details[$0]).at) < 60_000 })
             #expect(details.values.allSatisfy { $0.facts.source == "feedback" && $0.facts.reason == "\"}\n\\" })
         }
     }
@@ -207,7 +209,8 @@ struct InvalidTokenTests {
             (second.reason, second.source) = (first.reason, first.source)
             #expect(found.map(\.place) == [1, 2, 4, 5, 6])
             #expect(found.map(\.token) == [1, 2, 4, 5, 6].map { candidates[$0] })
-            #expect(found.map(\.details) == [first, second, .init(), .init(), first])
+            #expect(found.map(\.details) == [[first], [second], [], [], [first]])
+            #expect(found.map(\.sets) == [.production, .sandbox, .production, .production, .production])
             let count = try await withCheckedThrowingContinuation { continuation in
                 loop.execute { set.value.count { continuation.resume(with: $0) } }
             }
@@ -218,6 +221,155 @@ struct InvalidTokenTests {
             #expect(withdrawn == 4)
             #expect(try queue.redis.run("SMEMBERS", keys.invalidTokens).elements?.compactMap(\.text) == ["cc"])
             #expect(try queue.storedInvalidTokens().detailsCount() == 1)
+        }
+    }
+
+    private func mark(
+        _ at: Int64, topic: String = "com.example.app", environment: String? = "production", isOwn: Bool = true,
+        registeredAt: Int64? = nil
+    ) -> InvalidToken {
+        var mark = InvalidToken(
+            token: ByteBuffer(string: "aa"), at: at, reason: "BadDeviceToken", topic: ByteBuffer(string: topic),
+            environment: environment, source: .apns)
+        (mark.isOfOwnTopic, mark.registeredAt) = (isOwn, registeredAt)
+        return mark
+    }
+
+    /// A set, the names of the three sets of Redis in which the token `aa` is, and what is found about it.
+    private struct Scene {
+        let queue: TestQueue
+        let set: NIOLoopBoundBox<InvalidTokenSet>
+
+        init(_ queue: TestQueue) {
+            self.queue = queue
+            set = .makeBoxSendingValue(
+                InvalidTokenSet(client: queue.client, keys: queue.sharedKeys, maximumAge: 0),
+                eventLoop: queue.client.eventLoop)
+        }
+
+        func call<Value: Sendable>(
+            _ body: @escaping @Sendable (InvalidTokenSet, @escaping InvalidTokenSet.Completion<Value>) -> Void
+        ) async throws -> Value {
+            try await withCheckedThrowingContinuation { continuation in
+                queue.client.eventLoop.execute { [set] in body(set.value) { continuation.resume(with: $0) } }
+            }
+        }
+
+        func mark(_ token: InvalidToken) async throws -> InvalidToken.Marking {
+            try await call { $0.mark([token], completion: $1) }[0]
+        }
+
+        func remove(_ reason: InvalidTokenSet.Removal.Reason, _ environment: String?, _ topic: String?) async throws
+            -> Int
+        {
+            try await call {
+                $0.remove(
+                    [
+                        .init(
+                            ByteBuffer(string: "aa"), reason, environment: environment.map { ByteBuffer(string: $0) },
+                            topic: topic.map { ByteBuffer(string: $0) })
+                    ], completion: $1)
+            }
+        }
+
+        func sets() throws -> [String] {
+            try ["", ":sandbox", ":other"].filter {
+                try queue.redis.run("SISMEMBER", queue.sharedKeys.invalidTokens + $0, "aa") == 1
+            }
+        }
+
+        func invalidSince(_ topic: String, _ environment: String = "production") async throws -> Int64? {
+            let list = TokenList([ByteBuffer(string: "aa")])
+            let found = try await call { $0.find(list, completion: $1) }
+            return found.first?.invalidSince(
+                topic: ByteBuffer(string: topic), environment: ByteBuffer(string: environment))
+        }
+    }
+
+    @Test("a refusal for another topic concerns only that topic, and an acceptance takes the token out")
+    func topics() async throws {
+        try await withQueue { queue in
+            let scene = Scene(queue)
+            let (app, voip) = ("com.example.app", "com.example.app.voip")
+            let first = try await scene.mark(mark(5, topic: voip, isOwn: false))
+            #expect(first == .added)
+            #expect(try await scene.mark(mark(5, topic: voip, isOwn: false)) == .known)
+            #expect(try scene.sets() == [":other"])
+            #expect(try await scene.invalidSince(voip) == 5)
+            #expect(try await scene.invalidSince(app) == nil)
+            // Another app, whose own topic it is not valid for.
+            #expect(try await scene.mark(mark(6, topic: "com.example.other")) == .added)
+            #expect(try scene.sets() == [""])
+            #expect(try await scene.invalidSince(app) == nil)
+            #expect(try await scene.invalidSince("com.example.other") == 6)
+            #expect(try await scene.remove(.accepted, "production", app) == 1)
+            #expect(try scene.sets() == [":other"])
+            #expect(try await scene.invalidSince(voip) == 5)
+            #expect(try await scene.invalidSince("com.example.other") == 6)
+            #expect(try await scene.remove(.accepted, "production", app) == 0)
+            // It is invalid for the own topic of an app again.
+            #expect(try await scene.mark(mark(7)) == .added)
+            #expect(try scene.sets() == [""])
+            #expect(try await scene.invalidSince(app) == 7)
+            #expect(try await scene.remove(.mark, "production", app) == 1)
+            // The other app's mark is left.
+            #expect(try scene.sets() == [""])
+            #expect(try await scene.invalidSince(app) == nil)
+            #expect(try await scene.remove(.all, nil, nil) == 1)
+            #expect(try scene.sets() == [])
+            #expect(try queue.storedInvalidTokens().detailsCount() == 0)
+        }
+    }
+
+    @Test("production and the sandbox have sets of their own")
+    func environments() async throws {
+        try await withQueue { queue in
+            let scene = Scene(queue)
+            let app = "com.example.app"
+            _ = try await scene.mark(mark(5, environment: "sandbox"))
+            #expect(try scene.sets() == [":sandbox"])
+            #expect(try await scene.invalidSince(app) == nil)
+            #expect(try await scene.invalidSince(app, "sandbox") == 5)
+            _ = try await scene.mark(mark(6))
+            #expect(try scene.sets() == ["", ":sandbox"])
+            #expect(try await scene.remove(.accepted, "sandbox", app) == 1)
+            #expect(try scene.sets() == [""])
+            #expect(try await scene.invalidSince(app) == 6)
+            #expect(try await scene.invalidSince(app, "sandbox") == nil)
+            // Without an environment it is that of the set.
+            _ = try await scene.mark(mark(8, topic: "com.example.x", environment: nil))
+            #expect(try await scene.invalidSince("com.example.x", "localhost:1") == 8)
+            #expect(try await scene.invalidSince("com.example.x", "sandbox") == nil)
+        }
+    }
+
+    @Test("of mark and registration the later holds, and a time ahead of Redis' clock counts as now")
+    func registrations() async throws {
+        try await withQueue { queue in
+            let scene = Scene(queue)
+            let far = Int64(4_102_444_800_000)
+            func recorded() throws -> Int64? {
+                try queue.redis.run("HGET", queue.sharedKeys.registrations, "aa").text.flatMap { Int64($0) }
+            }
+            // A job's own registration counts like one that is recorded.
+            #expect(try await scene.mark(mark(5, registeredAt: 6)) == .registeredSince)
+            #expect(try recorded() == 6)
+            #expect(try scene.sets() == [])
+            #expect(try await scene.mark(mark(5)) == .registeredSince)
+            #expect(try await scene.mark(mark(7, registeredAt: 6)) == .added)
+            let before = Int64(Date().timeIntervalSince1970 * 1000)
+            try await scene.call { $0.register([.init(token: ByteBuffer(string: "aa"), at: far)], completion: $1) }
+            let now = try #require(try recorded())
+            #expect(now >= before - 5000 && now < far)
+            #expect(try scene.sets() == [])
+            #expect(try await scene.mark(mark(5)) == .registeredSince)
+            #expect(try await scene.mark(mark(far)) == .added)
+            // A producer has written it.
+            try queue.redis.run("HSET", queue.sharedKeys.registrations, "aa", "\(far)")
+            #expect(try await scene.mark(mark(now, topic: "x")) == .registeredSince)
+            let written = try #require(try recorded())
+            #expect(written < far)
+            #expect(try await scene.mark(mark(InvalidToken.now, topic: "x")) == .added)
         }
     }
 

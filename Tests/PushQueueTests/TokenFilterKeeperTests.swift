@@ -19,14 +19,13 @@ struct TokenFilterKeeperTests {
         private let box: NIOLoopBoundBox<(keeper: TokenFilterKeeper, reader: TokenFilterSlot.Reader)>
         private let runs: RepeatedTask
 
-        init(_ queue: TestQueue, maximumBytes: Int = 1 << 20) {
+        init(_ queue: TestQueue, maximumBytes: Int = 1 << 20, minimumAge: TimeAmount = .hours(1)) {
             (client, keys) = (queue.client, queue.sharedKeys)
             let (loop, client, slot) = (queue.client.eventLoop, queue.client, slot)
             self.loop = loop
             let keeper = TokenFilterKeeper(
                 set: InvalidTokenSet(client: client, keys: queue.sharedKeys, maximumAge: 0), slot: slot,
-                eventLoop: loop,
-                maximumBytes: maximumBytes)
+                eventLoop: loop, maximumBytes: maximumBytes, minimumAge: minimumAge)
             let box = NIOLoopBoundBox.makeBoxSendingValue(
                 (keeper: keeper, reader: TokenFilterSlot.Reader(slot)), eventLoop: loop)
             self.box = box
@@ -202,6 +201,46 @@ struct TokenFilterKeeperTests {
                 return try await scene.isCurrent()
             }
             #expect(try await scene.fillings > 1)
+        }
+    }
+
+    @Test("finds tokens that another program adds while it, or an operator, removes as many", arguments: [1, 2])
+    func hidden(shards: Int) async throws {
+        try await withQueue { queue in
+            if shards > 1 { try queue.redis.run("SET", queue.sharedKeys.invalidTokenDivision, "\(shards)") }
+            let scene = Scene(queue, minimumAge: .milliseconds(100))
+            func key(_ token: String) -> String {
+                let shard = queue.sharedKeys.shard(
+                    TokenDivision.shard(of: ByteBuffer(string: token), among: shards), of: shards)
+                return shard.isShard ? "\(shard.tokens):\(token.dropFirst(4).prefix(1))" : shard.tokens
+            }
+            let (old, new) = (
+                (0..<40).map { String(format: "aa%06x", $0) }, (0..<40).map { String(format: "aa%06x", $0 + 999) }
+            )
+            try await scene.add(old)
+            try await eventually("it is current") { try await scene.isCurrent() }
+            for (gone, added) in zip(old.prefix(20), new) {
+                _ = try queue.redis.run(
+                    "EVAL", "redis.call('SREM', KEYS[1], ARGV[1]) return redis.call('SADD', KEYS[2], ARGV[2])", "2",
+                    key(gone), key(added), gone, added)
+            }
+            try await scene.withdraw(Array(old.suffix(20)))
+            for token in new.suffix(20) { try queue.redis.run("SADD", key(token), token) }
+            try await eventually("the filter is current, and has all") {
+                for token in new { guard try await scene.mayFind(token) else { return false } }
+                return try await scene.isCurrent()
+            }
+        }
+    }
+
+    @Test("has tokens that are invalid only in the sandbox, or for another topic")
+    func otherSets() async throws {
+        try await withQueue { queue in
+            let scene = Scene(queue)
+            try queue.redis.run("SADD", queue.sharedKeys.invalidTokens + ":sandbox", "aa")
+            try queue.redis.run("SADD", queue.sharedKeys.invalidTokens + ":other", "ab")
+            try await eventually("it is current") { try await scene.isCurrent() }
+            for token in ["aa", "ab"] { #expect(try await scene.mayFind(token)) }
         }
     }
 

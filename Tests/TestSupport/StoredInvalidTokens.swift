@@ -36,10 +36,13 @@ package struct StoredInvalidTokens {
         (self.connection, self.set) = (connection, set)
     }
 
-    /// The details of the members that have readable ones, by token.
+    /// The details of the members of all sets that have one mark, by token.
     package func details() throws -> [String: StoredInvalidToken] {
         var found: [String: StoredInvalidToken] = [:]
-        for token in try connection.run("SMEMBERS", set).elements?.compactMap(\.text) ?? [] {
+        let members = try ["", ":sandbox", ":other"].flatMap {
+            try connection.run("SMEMBERS", set + $0).elements?.compactMap(\.text) ?? []
+        }
+        for token in members {
             let place = Self.place(of: token)
             let value: [UInt8]
             switch try connection.run([[UInt8]("HGET".utf8), key(place.part), place.field]) {

@@ -30,6 +30,31 @@ type Job struct {
 	Custom     map[string]any `json:"custom,omitempty"`
 }
 
+// setOf returns the set that has a token if it is invalid for the app's topic. `invalid reshard` divides it by the first digits.
+func setOf(connection redis.Conn, token, environment string) string {
+	name := "invalid-tokens"
+	if environment == "sandbox" {
+		name = "invalid-tokens:sandbox"
+	}
+	division, err := redis.String(connection.Do("GET", "push:{shared}:invalid-tokens:division"))
+	if err == redis.ErrNil {
+		division = "1"
+	} else if err != nil {
+		log.Fatal(err)
+	}
+	shards, first := int64(1), int64(0)
+	if _, err := fmt.Sscan(division, &shards); err != nil {
+		log.Fatal(err)
+	}
+	if shards == 1 {
+		return "push:{shared}:" + name
+	}
+	if _, err := fmt.Sscanf(token[:4], "%x", &first); err != nil {
+		log.Fatal(err)
+	}
+	return fmt.Sprintf("push:{shared.%d.%d}:%s:%c", shards, first*shards>>16, name, token[4])
+}
+
 func main() {
 	token := argument(1, "00fc13adff785122b4ad28809a3420982341241421348097878e577c991de8f0")
 	text := argument(2, "Grüße aus Köln")
@@ -72,8 +97,9 @@ func main() {
 	}
 	enqueue(connection, many...)
 
-	// Tokens in this set get no pushes until the device registers again.
-	isInvalid, err := redis.Bool(connection.Do("SISMEMBER", "push:{shared}:invalid-tokens", strings.ToLower(token)))
+	// Tokens in the set of their environment get no pushes until the device registers again.
+	token = strings.ToLower(token)
+	isInvalid, err := redis.Bool(connection.Do("SISMEMBER", setOf(connection, token, os.Getenv("APNS_ENVIRONMENT")), token))
 	if err != nil {
 		log.Fatal(err)
 	}

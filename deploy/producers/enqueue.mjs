@@ -44,8 +44,18 @@ const jobs = Array.from({ length: 100 }, (_, n) =>
 );
 await redis.rPush(JOBS, jobs);
 
-// Tokens in this set get no pushes until the device registers again.
-const isInvalid = await redis.sIsMember("push:{shared}:invalid-tokens", token.toLowerCase());
+// Returns the set that has a token if it is invalid for the app's topic. `invalid reshard` divides it by the first digits.
+async function setOf(token, environment) {
+  const name = environment === "sandbox" ? "invalid-tokens:sandbox" : "invalid-tokens";
+  const shards = parseInt((await redis.get("push:{shared}:invalid-tokens:division")) ?? "1", 10);
+  if (shards === 1) return `push:{shared}:${name}`;
+  const shard = Math.floor((parseInt(token.slice(0, 4), 16) * shards) / 65536);
+  return `push:{shared.${shards}.${shard}}:${name}:${token[4]}`;
+}
+
+// Tokens in the set of their environment get no pushes until the device registers again.
+const lower = token.toLowerCase();
+const isInvalid = await redis.sIsMember(await setOf(lower, process.env.APNS_ENVIRONMENT ?? "production"), lower);
 console.log(`enqueued 102 jobs; ${isInvalid ? "the token is invalid" : "the token is not known to be invalid"}`);
 
 await redis.quit();

@@ -55,8 +55,21 @@ for ($n = 0; $n < 100; $n++) {
 }
 $redis->rPush(JOBS, ...$jobs);
 
-// Tokens in this set get no pushes until the device registers again.
-if ($redis->sIsMember('push:{shared}:invalid-tokens', strtolower($token))) {
+// Returns the set that has a token if it is invalid for the app's topic. `invalid reshard` divides it by the first digits.
+function setOf(string $token, string $environment, Redis $redis): string
+{
+    $name = $environment === 'sandbox' ? 'invalid-tokens:sandbox' : 'invalid-tokens';
+    $shards = (int) $redis->get('push:{shared}:invalid-tokens:division');
+    if ($shards <= 1) {
+        return "push:{shared}:$name";
+    }
+    $shard = hexdec(substr($token, 0, 4)) * $shards >> 16;
+    return "push:{shared.$shards.$shard}:$name:$token[4]";
+}
+
+// Tokens in the set of their environment get no pushes until the device registers again.
+$token = strtolower($token);
+if ($redis->sIsMember(setOf($token, getenv('APNS_ENVIRONMENT') ?: 'production', $redis), $token)) {
     echo "enqueued 102 jobs; the token is invalid\n";
 } else {
     echo "enqueued 102 jobs; the token is not known to be invalid\n";

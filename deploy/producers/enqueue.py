@@ -40,8 +40,20 @@ jobs = [
 ]
 connection.rpush(JOBS, *map(json.dumps, jobs))
 
-# Tokens in this set get no pushes until the device registers again.
-if connection.sismember("push:{shared}:invalid-tokens", token.lower()):
+
+def set_of(token, environment):
+    """The set that has a token if it is invalid for the app's topic. `invalid reshard` divides it by the first digits."""
+    name = "invalid-tokens:sandbox" if environment == "sandbox" else "invalid-tokens"
+    shards = int((connection.get("push:{shared}:invalid-tokens:division") or b"1").split()[0])
+    if shards == 1:
+        return "push:{shared}:" + name
+    shard = int(token[:4].ljust(4, "0"), 16) * shards >> 16
+    return f"push:{{shared.{shards}.{shard}}}:{name}:{token[4:5] or '0'}"
+
+
+# Tokens in the set of their environment get no pushes until the device registers again.
+token = token.lower()
+if connection.sismember(set_of(token, os.environ.get("APNS_ENVIRONMENT", "production")), token):
     print("enqueued 102 jobs; the token is invalid")
 else:
     print("enqueued 102 jobs; the token is not known to be invalid")

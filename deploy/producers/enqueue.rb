@@ -37,8 +37,18 @@ jobs = (0...100).map do |n|
 end
 redis.rpush(JOBS, jobs)
 
-# Tokens in this set get no pushes until the device registers again.
-if redis.sismember("push:{shared}:invalid-tokens", token.downcase)
+# Returns the set that has a token if it is invalid for the app's topic. `invalid reshard` divides it by the first digits.
+def set_of(token, environment, redis)
+  name = environment == "sandbox" ? "invalid-tokens:sandbox" : "invalid-tokens"
+  shards = redis.get("push:{shared}:invalid-tokens:division").to_i
+  return "push:{shared}:#{name}" if shards <= 1
+
+  "push:{shared.#{shards}.#{token[0, 4].to_i(16) * shards >> 16}}:#{name}:#{token[4]}"
+end
+
+# Tokens in the set of their environment get no pushes until the device registers again.
+token = token.downcase
+if redis.sismember(set_of(token, ENV.fetch("APNS_ENVIRONMENT", "production"), redis), token)
   puts "enqueued 102 jobs; the token is invalid"
 else
   puts "enqueued 102 jobs; the token is not known to be invalid"

@@ -28,8 +28,19 @@ jq -nrj --arg token "$token" --arg text "$text" --arg jobs "$jobs" '
     | "*3\r\n" + ("RPUSH" | bulk) + ($jobs | bulk) + bulk' |
     redis --pipe >/dev/null
 
-# Tokens in this set get no pushes until the device registers again.
-if [ "$(redis SISMEMBER 'push:{shared}:invalid-tokens' "$(printf %s "$token" | tr A-F a-f)")" = 1 ]; then
+# Tokens in the set of their environment get no pushes until the device registers again. `invalid reshard` divides the set by the
+# first digits of tokens.
+token=$(printf %s "$token" | tr A-F a-f)
+name=invalid-tokens
+[ "${APNS_ENVIRONMENT:-production}" != sandbox ] || name=invalid-tokens:sandbox
+shards=$(redis GET 'push:{shared}:invalid-tokens:division' | cut -d ' ' -f 1)
+if [ "${shards:-1}" = 1 ]; then
+    set="push:{shared}:$name"
+else
+    digit=$(printf %s "$token" | cut -c 5)
+    set="push:{shared.$shards.$((0x$(printf %.4s "$token") * shards >> 16))}:$name:$digit"
+fi
+if [ "$(redis SISMEMBER "$set" "$token")" = 1 ]; then
     echo "enqueued 102 jobs; the token is invalid"
 else
     echo "enqueued 102 jobs; the token is not known to be invalid"

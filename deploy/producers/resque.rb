@@ -17,6 +17,18 @@ Resque.push("push", class: "PushJob", args: [{
   id: "order-1742-shipped", token: token, alert: text, enqueued_at: Time.now.to_f
 }])
 
-# Tokens in this set get no pushes until the device registers again. A separate connection, because Resque's adds `resque:`.
-invalid = Redis.new(url: ENV.fetch("REDIS_URL", "redis://127.0.0.1:6379")).sismember("push:{shared}:invalid-tokens", token.downcase)
+# Returns the set that has a token if it is invalid for the app's topic. `invalid reshard` divides it by the first digits.
+def set_of(token, environment, redis)
+  name = environment == "sandbox" ? "invalid-tokens:sandbox" : "invalid-tokens"
+  shards = redis.get("push:{shared}:invalid-tokens:division").to_i
+  return "push:{shared}:#{name}" if shards <= 1
+
+  "push:{shared.#{shards}.#{token[0, 4].to_i(16) * shards >> 16}}:#{name}:#{token[4]}"
+end
+
+# Tokens in the set of their environment get no pushes until the device registers again. A separate connection, because Resque's
+# adds `resque:`.
+token = token.downcase
+redis = Redis.new(url: ENV.fetch("REDIS_URL", "redis://127.0.0.1:6379"))
+invalid = redis.sismember(set_of(token, ENV.fetch("APNS_ENVIRONMENT", "production"), redis), token)
 puts invalid ? "enqueued 1 job; the token is invalid" : "enqueued 1 job; the token is not known to be invalid"

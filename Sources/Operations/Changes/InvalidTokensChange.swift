@@ -20,7 +20,7 @@ package struct AddInvalidTokens: Change {
         _ fields: Fields, now: Int64, environment: (String) -> String, token: (String) -> String?
     ) throws(FieldMistake) {
         try fields.check(Self.fields)
-        let texts = fields.raw("tokens").split(whereSeparator: \.isWhitespace).map(String.init)
+        let texts = TokenText.divided(fields.raw("tokens"))
         guard !texts.isEmpty else { throw FieldMistake { "\($0("tokens")) is missing" } }
         let template = try InvalidToken(imported: fields, now: now, environment: environment)
         reason = template.reason
@@ -83,7 +83,8 @@ package struct RemoveInvalidTokens: Change {
     package init(_ fields: Fields, now: Int64) throws(FieldMistake) {
         try fields.check(Self.fields)
         filter = try InvalidTokenFilter(fields, now: now)
-        let tokens = try fields.tokens().map(TokenText.normalized)
+        var seen: Set<String> = []
+        let tokens = try fields.tokens().map(TokenText.normalized).filter { seen.insert($0).inserted }
         named = tokens.isEmpty ? nil : tokens.map { ByteBuffer(string: $0) }
         if named != nil, !filter.isEmpty {
             throw FieldMistake { "\($0("token")) and filters cannot be combined" }
@@ -105,6 +106,13 @@ package struct RemoveInvalidTokens: Change {
         }
     }
 
+    /// Returns the marks to remove: each that matches a filter, and one of each token if all tokens are removed.
+    private func chosen(_ found: [InvalidTokenSet.Listed]) -> [InvalidTokenSet.Listed] {
+        guard filter.isEmpty else { return found }
+        var seen: Set<ByteBuffer> = []
+        return found.filter { seen.insert($0.token).inserted }
+    }
+
     package func plan(_ desk: Desk, _ progress: @Sendable (Int) -> Void) async throws -> ChangePlan {
         let client = try desk.invalid()
         var (plan, part) = (ChangePlan(words), ChangePart())
@@ -112,6 +120,7 @@ package struct RemoveInvalidTokens: Change {
         plan.at = try await desk.fleet.now()
         if named == nil {
             try await client.sweep(filter) { found in
+                let found = chosen(found)
                 for token in found {
                     part.groups[token.details.reason.map { String(buffer: $0) } ?? "unknown", default: 0] += 1
                 }
@@ -142,8 +151,13 @@ package struct RemoveInvalidTokens: Change {
             if named == nil {
                 try await client.sweep(filter) { found in
                     // Tokens that were added after the count stay; of most, the time is known.
-                    let counted = found.filter { $0.details.at ?? 0 <= plan.at }.prefix(plan.count - part.count)
-                    part.count += try await client.withdraw(counted.map(\.token))
+                    let counted = chosen(found.filter { $0.details.at ?? 0 <= plan.at }).prefix(plan.count - part.count)
+                    part.count += try await client.remove(
+                        counted.map { mark in
+                            .init(
+                                mark.token, filter.isEmpty ? .all : .mark, environment: mark.details.environment,
+                                topic: mark.details.topic)
+                        })
                     control.progress(part.count)
                     return part.count < plan.count && !control.isStopped()
                 }

@@ -60,6 +60,12 @@ package final class InvalidTokenClient: LoopBound {
         }
     }
 
+    /// See `InvalidTokenSet/badRegistrations(among:completion:)`.
+    /// - Throws: `QueueFailure`.
+    func badRegistrations(among shards: Int) async throws(QueueFailure) -> String? {
+        try await call { $0.badRegistrations(among: shards, completion: $1) }
+    }
+
     /// See `InvalidTokenSet/find(_:completion:)`.
     /// - Throws: `QueueFailure`.
     package func find(_ tokens: TokenList) async throws(QueueFailure) -> [InvalidTokenSet.Found] {
@@ -90,33 +96,33 @@ package final class InvalidTokenClient: LoopBound {
         try await call { $0.probe(completion: $1) }
     }
 
-    /// See `InvalidTokenSet/scan(after:count:withDetails:beginning:completion:)`.
+    /// See `InvalidTokenSet/scan(after:count:withDetails:sets:beginning:skipsUnread:completion:)`.
     /// - Throws: `QueueFailure`.
     package func scan(
-        after cursor: String?, count: Int = 500, withDetails: Bool, beginning: String = ""
+        after cursor: String?, count: Int = 500, withDetails: Bool, sets: TokenSets = .all, beginning: String = ""
     ) async throws(QueueFailure) -> InvalidTokenSet.Page {
         try await call {
-            $0.scan(after: cursor, count: count, withDetails: withDetails, beginning: beginning, completion: $1)
+            $0.scan(
+                after: cursor, count: count, withDetails: withDetails, sets: sets, beginning: beginning, completion: $1)
         }
     }
 
-    /// See `InvalidTokenSet/scan(after:count:withDetails:beginning:completion:)`.
+    /// See `InvalidTokenSet/scan(after:count:withDetails:sets:beginning:skipsUnread:completion:)`.
     /// - Parameter unread: gets the shards that can't be read. Other functions need all of them.
     /// - Throws: `QueueFailure`, if the set is not divided; or another error.
     package func scan(
-        after cursor: String?, count: Int = 500, withDetails: Bool, beginning: String = "", _ unread: inout UnreadParts
+        after cursor: String?, count: Int = 500, withDetails: Bool, sets: TokenSets = .all, _ unread: inout UnreadParts
     ) async throws -> InvalidTokenSet.Page {
         let page = try await call {
             $0.scan(
-                after: cursor, count: count, withDetails: withDetails, beginning: beginning, skipsUnread: true,
-                completion: $1)
+                after: cursor, count: count, withDetails: withDetails, sets: sets, skipsUnread: true, completion: $1)
         }
         if let (shard, failure) = page.unread { try unread.record(failure, of: shard) }
         return page
     }
 
-    /// Reads all tokens that match.
-    /// - Parameter page: gets the matching tokens of each part; returns `false` to stop.
+    /// Reads all marks that match.
+    /// - Parameter page: gets the matching marks of each part; returns `false` to stop.
     /// - Throws: `QueueFailure`, or an error of `page`.
     package func sweep(
         _ filter: InvalidTokenFilter, _ page: ([InvalidTokenSet.Listed]) async throws -> Bool
@@ -125,14 +131,15 @@ package final class InvalidTokenClient: LoopBound {
         try await sweep(filter, skipsUnread: false, &unread, page)
     }
 
-    /// Reads all tokens that match, in the shards that can be read.
+    /// Reads all marks that match, in the shards that can be read.
     /// - Parameters:
+    ///   - withDetails: false for the tokens only, if the filter is empty.
     ///   - unread: gets the other shards.
-    ///   - page: gets the matching tokens of each part; returns `false` to stop.
+    ///   - page: gets the matching marks of each part; returns `false` to stop.
     /// - Throws: the first error if no shard can be read, or an error of `page`.
     package func sweep(
-        _ filter: InvalidTokenFilter, withDetails: Bool = true, skipsUnread: Bool = true, _ unread: inout UnreadParts,
-        _ page: ([InvalidTokenSet.Listed]) async throws -> Bool
+        _ filter: InvalidTokenFilter, withDetails: Bool = true, sets: TokenSets = .all, skipsUnread: Bool = true,
+        _ unread: inout UnreadParts, _ page: ([InvalidTokenSet.Listed]) async throws -> Bool
     ) async throws {
         var (cursor, isRead) = (String?.none, false)
         repeat {
@@ -140,14 +147,20 @@ package final class InvalidTokenClient: LoopBound {
             let describes = withDetails || !filter.isEmpty
             let found =
                 skipsUnread
-                ? try await scan(after: cursor, withDetails: describes, &unread)
-                : try await scan(after: cursor, withDetails: describes)
+                ? try await scan(after: cursor, withDetails: describes, sets: sets, &unread)
+                : try await scan(after: cursor, withDetails: describes, sets: sets)
             isRead = isRead || found.unread == nil
             let fitting = filter.isEmpty ? found.tokens : found.tokens.filter { filter.fits($0.details) }
             guard try await page(fitting) else { return }
             cursor = found.cursor
         } while cursor != nil
         if !isRead { try unread.throwFirst() }
+    }
+
+    /// See `InvalidTokenSet/remove(_:completion:)`.
+    /// - Throws: `QueueFailure`.
+    package func remove(_ removals: [InvalidTokenSet.Removal]) async throws(QueueFailure) -> Int {
+        try await call { $0.remove(removals, completion: $1) }
     }
 
     /// See `InvalidTokenSet/withdraw(_:completion:)`.

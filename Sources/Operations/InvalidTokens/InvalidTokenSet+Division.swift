@@ -89,7 +89,7 @@ extension InvalidTokenSet {
             }
             form(changing: former).find(TokenList(found)) { [self] result in
                 guard let stored = Self.value(result, completion) else { return }
-                form(changing: next).add(stored) { completion($0.map { _ in (cursor, stored.count) }) }
+                form(changing: next).copy(stored) { completion($0.map { _ in (cursor, stored.count) }) }
             }
         }
     }

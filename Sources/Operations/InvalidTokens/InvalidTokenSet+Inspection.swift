@@ -15,7 +15,7 @@ package struct InvalidTokenCursor: Sendable {
         (self.shards, self.key, self.cursor) = (shards, key, cursor)
     }
 
-    /// Parses a cursor, such as `48` of a set that is not divided, or `16.3.48`; `nil` for other texts.
+    /// Parses a cursor, such as `48` in the first key of a set that is not divided, or `16.3.48`; `nil` for other texts.
     package init?(_ text: String) {
         let words = text.split(separator: ".", omittingEmptySubsequences: false).map(String.init)
         guard words.count == 1 || words.count == 3, let last = words.last, UInt64(last) != nil else { return nil }
@@ -28,24 +28,35 @@ package struct InvalidTokenCursor: Sendable {
         self.init(shards: shards, key: key, cursor: last)
     }
 
-    package var text: String { shards == 1 ? cursor : "\(shards).\(key).\(cursor)" }
+    package var text: String { shards == 1 && key == 0 ? cursor : "\(shards).\(key).\(cursor)" }
 }
 
 /// Functions for operators who inspect and repair the set.
 extension InvalidTokenSet {
-    /// A token that is in the set.
+    /// A mark of a token that is in one of the sets.
     package struct Listed: Sendable, Equatable {
         /// The token as it is stored.
         package var token: ByteBuffer
-        /// The known facts about it.
-        package var details: InvalidTokenDetails
+        /// The known facts about the mark; none if they were not read, or if another program added the token.
+        package var details = InvalidTokenDetails()
+        /// The set that other programs read and that the token is in because of the mark; empty if there is none, or if it was not read.
+        package var set: TokenSets = []
+
+        /// Returns the marks of a token; one without details if it has none.
+        static func marks(of found: Found) -> [Listed] {
+            let own = found.sets.intersection(.own)
+            guard !found.marks.isEmpty else { return [Listed(token: found.token, set: own)] }
+            return found.details.map { details in
+                Listed(token: found.token, details: details, set: own.intersection(details.set))
+            }
+        }
     }
 
     /// A part of the set.
     package struct Page: Sendable {
         /// The cursor of the next part; `nil` after the last.
         package var cursor: String?
-        /// Any number of tokens, in no particular order.
+        /// Any number of tokens, in no particular order; with details each of their marks.
         package var tokens: [Listed]
         /// The shard of which a key could not be read, and the error. The page then has no tokens, and the next one begins
         /// after that key.
@@ -58,25 +69,16 @@ extension InvalidTokenSet {
     ///   - cursor: the cursor of the previous part; `nil` for the first.
     ///   - count: the approximate number of tokens.
     ///   - withDetails: true to read their details, too.
+    ///   - sets: the sets to read.
     ///   - beginning: at least four hex digits with which the tokens begin; empty for all tokens. Pages can be empty.
+    ///   - skipsUnread: true for a ``Page/unread`` instead of a failure if a key of a divided set can't be read.
     package func scan(
-        after cursor: String?, count: Int, withDetails: Bool, beginning: String = "",
-        completion: @escaping Completion<Page>
-    ) {
-        scan(
-            after: cursor, count: count, withDetails: withDetails, beginning: beginning, skipsUnread: false,
-            completion: completion)
-    }
-
-    /// Reads a part of the set, as the function above.
-    /// - Parameter skipsUnread: true for a ``Page/unread`` instead of a failure if a key of a divided set can't be read.
-    package func scan(
-        after cursor: String?, count: Int, withDetails: Bool, beginning: String, skipsUnread: Bool,
-        completion: @escaping Completion<Page>
+        after cursor: String?, count: Int, withDetails: Bool, sets: TokenSets = .all, beginning: String = "",
+        skipsUnread: Bool = false, completion: @escaping Completion<Page>
     ) {
         form { [self] result in
             guard let shards = Self.value(result, completion)?.shards else { return }
-            let keysOfShard = keys.shard(0, of: shards).sets.count
+            let keysOfShard = keys.shard(0, of: shards).keys(of: sets).count
             // Tokens that begin alike are in one shard.
             let shard =
                 beginning.isEmpty
@@ -87,26 +89,26 @@ extension InvalidTokenSet {
             // The cursor may be one of another number of shards.
             if place.shards != shards { place = first }
             scan(
-                place, until: end, beginning, count: count, withDetails: withDetails,
+                place, until: end, sets, beginning, count: count, withDetails: withDetails,
                 skipsUnread: skipsUnread && shards > 1, completion: completion)
         }
     }
 
     /// - Parameter end: the number of the key before which the search ends.
     private func scan(
-        _ place: InvalidTokenCursor, until end: Int, _ beginning: String, count: Int, withDetails: Bool,
-        skipsUnread: Bool, completion: @escaping Completion<Page>
+        _ place: InvalidTokenCursor, until end: Int, _ sets: TokenSets, _ beginning: String, count: Int,
+        withDetails: Bool, skipsUnread: Bool, completion: @escaping Completion<Page>
     ) {
-        let keysOfShard = keys.shard(0, of: place.shards).sets.count
+        let keysOfShard = keys.shard(0, of: place.shards).keys(of: sets).count
         let shard = min(place.key / keysOfShard, place.shards - 1)
-        let sets = keys.shard(shard, of: place.shards).sets
+        let names = keys.shard(shard, of: place.shards).keys(of: sets)
         let completion: Completion<Page> = { result in
             guard skipsUnread, case .failure(let failure) = result else { return completion(result) }
             let next = InvalidTokenCursor(shards: place.shards, key: place.key + 1)
             let name = "shard \(shard + 1) of \(place.shards) of the invalid tokens"
             completion(.success(Page(cursor: next.key < end ? next.text : nil, tokens: [], unread: (name, failure))))
         }
-        let key = sets[place.key % keysOfShard]
+        let key = names[place.key % keysOfShard]
         var command = RedisCommand("SSCAN", key, place.cursor, "COUNT", "\(count)")
         if !beginning.isEmpty {
             command.append("MATCH")
@@ -121,23 +123,24 @@ extension InvalidTokenSet {
             // Shards can have empty sets.
             if found.isEmpty, !isLast, beginning.isEmpty {
                 return scan(
-                    next, until: end, beginning, count: count, withDetails: withDetails, skipsUnread: skipsUnread,
-                    completion: completion)
+                    next, until: end, sets, beginning, count: count, withDetails: withDetails,
+                    skipsUnread: skipsUnread, completion: completion)
             }
-            let page = Page(
-                cursor: isLast ? nil : next.text, tokens: found.map { Listed(token: $0, details: .init()) })
+            let page = Page(cursor: isLast ? nil : next.text, tokens: found.map { Listed(token: $0) })
             guard withDetails else { return completion(.success(page)) }
-            describe(page, completion)
+            // A token that is in several sets is listed with the first.
+            let earlier = TokenSets.all(before: key, of: keys.shard(shard, of: place.shards)).intersection(sets)
+            describe(page, skipping: earlier, completion)
         }
     }
 
-    private func describe(_ page: Page, _ completion: @escaping Completion<Page>) {
+    private func describe(_ page: Page, skipping earlier: TokenSets, _ completion: @escaping Completion<Page>) {
         find(TokenList(page.tokens.map(\.token))) { result in
             completion(
                 result.map { found in
-                    var page = page
-                    for token in found { page.tokens[token.place].details = token.details }
-                    return page
+                    var described = page
+                    described.tokens = found.filter { $0.sets.isDisjoint(with: earlier) }.flatMap(Listed.marks)
+                    return described
                 })
         }
     }
@@ -154,6 +157,37 @@ extension InvalidTokenSet {
                     })
             }
         }
+    }
+
+    /// The number of registrations of a sample.
+    private static let sample = 100
+    /// A time in milliseconds since 1970 from which it can't be one in seconds.
+    private static let firstMillisecond: Int64 = 100_000_000_000
+
+    /// Finds registrations that are not as documented, in a sample of one shard: programs write them, too.
+    /// - Parameter completion: gets what is wrong with how many of them; `nil` if none is wrong.
+    func badRegistrations(among shards: Int, completion: @escaping Completion<String?>) {
+        let shard = keys.shard(.random(in: 0..<shards), of: shards)
+        let key = shard.registrationHashes.randomElement() ?? shard.registrations
+        clients.send(RedisCommand("HRANDFIELD", key, "\(Self.sample)", "WITHVALUES"), for: key) { result in
+            completion(
+                result.mapError(QueueFailure.redis).map { reply in
+                    let pairs = reply.root.children.map { $0.string ?? "" }
+                    var (count, found) = (0, "")
+                    for index in stride(from: 0, to: pairs.count - 1, by: 2) {
+                        guard let wrong = Self.mistake(pairs[index], pairs[index + 1]) else { continue }
+                        (count, found) = (count + 1, wrong)
+                    }
+                    return count == 0
+                        ? nil : "\(found) (\(count) of \(Words.count(pairs.count / 2, "sampled registration")))"
+                })
+        }
+    }
+
+    private static func mistake(_ token: String, _ time: String) -> String? {
+        guard TokenText.isToken(token), token == token.lowercased() else { return "a token is not lower-case hex" }
+        guard let at = Int64(time) else { return "a time is not a number" }
+        return at < firstMillisecond ? "a time is not in milliseconds since 1970" : nil
     }
 
     /// Reads a reply of SSCAN or HSCAN; passes a failure on.

@@ -3,10 +3,10 @@ import NIOCore
 import PrintableText
 import PushQueue
 
-/// An invalid token in the output of commands.
+/// A mark of an invalid token in the output of commands.
 package struct InvalidTokenLine {
-    package static let titles = ["TOKEN", "SINCE", "REASON", "SOURCE", "ENVIRONMENT", "TOPIC"]
-    package static let members = ["token", "since", "reason", "source", "environment", "topic"]
+    package static let titles = ["TOKEN", "SINCE", "REASON", "SOURCE", "ENVIRONMENT", "TOPIC", "SET"]
+    package static let members = ["token", "since", "reason", "source", "environment", "topic", "set"]
 
     private let listed: InvalidTokenSet.Listed
 
@@ -16,7 +16,7 @@ package struct InvalidTokenLine {
         let details = listed.details
         return [
             listed.token, details.at.map { ByteBuffer(string: Moment.text($0)) }, details.reason, details.source,
-            details.environment, details.topic,
+            details.environment, details.topic, listed.set.name.map { ByteBuffer(string: $0) },
         ]
     }
 
@@ -59,7 +59,28 @@ package struct InvalidTokenLine {
     }
 }
 
-/// Selects invalid tokens by their details.
+extension InvalidTokenSet.Listed {
+    /// Returns each token of some marks once, if it is in a set that other programs read because of one of them.
+    package static func tokens(of marks: [Self], in filter: InvalidTokenFilter) -> [Self] {
+        // Without a filter the marks were not read, and those of a token follow one another.
+        var last: ByteBuffer?
+        return marks.filter { mark in
+            guard filter.isEmpty || !mark.set.isDisjoint(with: filter.ownSets), mark.token != last else { return false }
+            last = mark.token
+            return true
+        }
+    }
+}
+
+extension TokenSets {
+    /// The names of the sets that other programs read; `nil` for none.
+    package var name: String? {
+        let names = [(TokenSets.production, "production"), (.sandbox, "sandbox")].filter { contains($0.0) }.map(\.1)
+        return names.isEmpty ? nil : names.joined(separator: " ")
+    }
+}
+
+/// Selects invalid tokens by the details of their marks.
 package struct InvalidTokenFilter: Equatable {
     package var topics: [String] = []
     package var reasons: [String] = []
@@ -94,6 +115,11 @@ package struct InvalidTokenFilter: Equatable {
     }
 
     package var isEmpty: Bool { self == InvalidTokenFilter() }
+
+    /// The sets that other programs read in its environments: production's unless it names some.
+    package var ownSets: TokenSets {
+        environments.isEmpty ? .production : TokenSets(environments.map { .of(ByteBuffer(string: $0)) })
+    }
 
     /// Returns true if the details match; unknown ones match nothing.
     package func fits(_ details: InvalidTokenDetails) -> Bool {

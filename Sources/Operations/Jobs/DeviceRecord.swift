@@ -5,8 +5,8 @@ import Redis
 
 /// The records that the fleet shares about one device token.
 package struct DeviceRecord: Sendable {
-    /// The details of an invalid token; `nil` for a token that is not in the set.
-    package var invalid: InvalidTokenDetails?
+    /// Its marks: the topics and environments for which it is invalid.
+    package var marks: [InvalidTokenSet.Listed] = []
     /// The time until which APNs throttles the token, in milliseconds since 1970.
     package var throttledUntil: Int64?
     /// The time of the device's last known registration, in milliseconds since 1970.
@@ -23,7 +23,7 @@ package struct DeviceRecord: Sendable {
         let invalidTokens = try await InvalidTokenClient.reading(fleet)
         let bytes = ByteBuffer(string: token)
         var record = DeviceRecord()
-        record.invalid = try await invalidTokens.find(TokenList([bytes])).first?.details
+        record.marks = try await invalidTokens.find(TokenList([bytes])).flatMap(InvalidTokenSet.Listed.marks)
         record.registeredAt = try await invalidTokens.registration(of: bytes)
         let client = try await fleet.client(for: keys.throttledTokens)
         let throttled = try await client.call(RedisCommand("ZSCORE", keys.throttledTokens, token)).root.string
@@ -33,19 +33,26 @@ package struct DeviceRecord: Sendable {
 
     private struct Invalid: Encodable {
         let at: Int64?
-        let reason, topic, environment, source: String?
+        let reason, topic, environment, source, set: String?
     }
+
+    /// The sets that other programs read and that it is in.
+    package var sets: TokenSets { TokenSets(marks.map(\.set)) }
 
     /// The members of a JSON object; none for what is unknown.
     var members: [String] {
         get throws {
             var members: [String] = []
-            if let invalid {
+            if !marks.isEmpty {
                 func text(_ value: ByteBuffer?) -> String? { value.map { String(buffer: $0) } }
-                let details = Invalid(
-                    at: invalid.at, reason: text(invalid.reason), topic: text(invalid.topic),
-                    environment: text(invalid.environment), source: text(invalid.source))
-                members.append("\"invalid\":\(try JSONLine.text(details))")
+                let all = try marks.map { mark in
+                    let invalid = mark.details
+                    return try JSONLine.text(
+                        Invalid(
+                            at: invalid.at, reason: text(invalid.reason), topic: text(invalid.topic),
+                            environment: text(invalid.environment), source: text(invalid.source), set: mark.set.name))
+                }
+                members.append("\"invalid\":[\(all.joined(separator: ","))]")
             }
             if let throttledUntil { members.append("\"throttled_until\":\(throttledUntil)") }
             if let registeredAt { members.append("\"registered_at\":\(registeredAt)") }

@@ -19,6 +19,8 @@ package struct FleetStatus: Encodable, Sendable {
     package var sharedError: String?
     /// The unfinished change of the number of shards of the invalid tokens.
     package var resharding: TokenDivision?
+    /// What is wrong with registrations of devices that a program has written.
+    package var badRegistrations: String?
     /// The error of a server that could not be searched for queues.
     package var searchError: String?
     package var queues: [QueueStatus] = []

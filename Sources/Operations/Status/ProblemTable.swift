@@ -159,6 +159,19 @@ extension Problem {
             }
         },
         Kind(
+            "bad_registrations", .redis, .warning, "registrations of devices can't be read",
+            hint: "write tokens in lower-case hex, and milliseconds since 1970",
+            action: """
+                [Write them as documented](invalid-tokens.md): the token in lower-case hex, the time in milliseconds since 1970. Others have \
+                no effect.
+                """
+        ) { diagnosis in
+            let status = diagnosis.status
+            return (status.badRegistrations.map { [$0] } ?? []).map {
+                Finding(.shared(status.prefix), "registrations of devices can't be read: \($0)")
+            }
+        },
+        Kind(
             "large_key", .redis, .warning, "a key is too large to be moved to another server",
             hint: "make it smaller before slots are moved: docs/redis.md says how for each key",
             action: "[Make it smaller](redis.md#large-keys) before slots are moved."

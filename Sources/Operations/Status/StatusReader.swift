@@ -81,6 +81,7 @@ package struct StatusReader: Sendable {
             let division = try await tokens.division()
             if division.incomplete != nil { status.resharding = division }
             status.invalidTokens = try await tokens.count(among: division.shards)
+            status.badRegistrations = try await tokens.badRegistrations(among: division.shards)
         } catch QueueFailure.redis(.server(let answer)) {
             status.notes.append("the invalid tokens cannot be counted: \(answer.message)")
         } catch QueueFailure.redis(let error) {

@@ -23,7 +23,7 @@ package struct InvalidToken: Sendable, Equatable {
 
     /// Lower-case hex digits.
     package var token: ByteBuffer
-    /// The time since which it is invalid, in milliseconds since 1970.
+    /// The time since which it is invalid, in milliseconds since 1970. One that is ahead of Redis' clock counts as now.
     package var at: Int64
     /// APNs' reason.
     package var reason: String
@@ -33,6 +33,15 @@ package struct InvalidToken: Sendable, Equatable {
     package var environment: String?
     /// The source of the report.
     package var source: Source
+    /// False if the topic is not the own one of an app, but follows from a push type or is a job's. The token then does not enter the
+    /// sets that other programs read.
+    package var isOfOwnTopic = true
+    /// The time of the device's last registration, if the job has it, in milliseconds since 1970: if it is later, the token is
+    /// not marked.
+    package var registeredAt: Int64?
+
+    /// A time that is ahead of every clock.
+    package static let now = Int64(1) << 52
 
     /// Makes a record; see the properties for formats and units.
     package init(
@@ -59,7 +68,7 @@ package struct InvalidToken: Sendable, Equatable {
             json.writeString(",\"environment\":")
             json.writeJSONString(environment)
         }
-        json.writeString(",\"source\":\"\(source.rawValue)\"}")
+        json.writeString(",\"source\":\"\(source.rawValue)\"\(isOfOwnTopic ? "" : ",\"set\":\"other\"")}")
         return json
     }
 

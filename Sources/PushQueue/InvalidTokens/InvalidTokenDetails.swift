@@ -1,7 +1,40 @@
 import NIOCore
 import PushJob
 
-/// The known facts about an invalid token.
+/// The sets that an invalid token can be in; see the script part `invalid-tokens`.
+package struct TokenSets: OptionSet, Sendable, Hashable {
+    package let rawValue: Int
+
+    package init(rawValue: Int) { self.rawValue = rawValue }
+
+    /// Tokens that are invalid for the own topic of an app, in production or on another server than the sandbox.
+    package static let production = TokenSets(rawValue: 1)
+    /// Tokens that are invalid for the own topic of an app in the sandbox.
+    package static let sandbox = TokenSets(rawValue: 2)
+    /// Tokens that are invalid only for other topics.
+    package static let other = TokenSets(rawValue: 4)
+    /// The sets that other programs read.
+    package static let own: TokenSets = [.production, .sandbox]
+
+    package static let all: TokenSets = [.production, .sandbox, .other]
+
+    /// The sets in the order in which they are read, with what is added to the names of their keys.
+    static let named: [(set: TokenSets, suffix: String)] = [
+        (.production, ""), (.sandbox, ":sandbox"), (.other, ":other"),
+    ]
+
+    /// Returns the sets that are read before that with a key.
+    package static func all(before key: String, of shard: TokenShard) -> TokenSets {
+        TokenSets(named.map(\.set).prefix { !shard.keys(of: $0).contains(key) })
+    }
+
+    /// Returns the set for the own topics of apps in an environment.
+    package static func of(_ environment: ByteBuffer) -> TokenSets {
+        environment == ByteBuffer(string: "sandbox") ? .sandbox : .production
+    }
+}
+
+/// The known facts about a mark: that a token is invalid for a topic in an environment.
 ///
 /// Any client of Redis may have written them. Unreadable facts count as unknown; the token is invalid nevertheless.
 package struct InvalidTokenDetails: Sendable, Equatable {
@@ -15,6 +48,8 @@ package struct InvalidTokenDetails: Sendable, Equatable {
     package var reason: ByteBuffer?
     /// The source of the report: see ``InvalidToken/Source``.
     package var source: ByteBuffer?
+    /// True if the topic is the own one of an app.
+    package var isOfOwnTopic = true
 
     /// Makes details in which nothing is known.
     package init() {}
@@ -48,6 +83,7 @@ package struct InvalidTokenDetails: Sendable, Equatable {
                 if name.isEqual(to: "environment") { environment = Self.text(string, bytes, value) }
                 if name.isEqual(to: "reason") { reason = Self.text(string, bytes, value) }
                 if name.isEqual(to: "source") { source = Self.text(string, bytes, value) }
+                if name.isEqual(to: "set") { isOfOwnTopic = false }
             } else {
                 try scanner.skipValue()
             }
@@ -55,6 +91,15 @@ package struct InvalidTokenDetails: Sendable, Equatable {
         }
         try scanner.finish()
     }
+
+    /// True if the token is invalid for a topic in an environment. A mark without an environment is for that of the token's set.
+    func covers(topic: ByteBuffer?, environment: ByteBuffer, in sets: TokenSets) -> Bool {
+        if let own = self.topic, own != topic { return false }
+        return self.environment.map { $0 == environment } ?? sets.contains(.of(environment))
+    }
+
+    /// The set that a token with this mark enters.
+    package var set: TokenSets { isOfOwnTopic ? .of(environment ?? ByteBuffer()) : .other }
 
     private static func text(
         _ string: JSONString, _ bytes: UnsafeRawBufferPointer, _ value: ByteBuffer

@@ -8,24 +8,87 @@ package final class InvalidTokenSet {
     /// The completion of a call: its value, or the failure.
     package typealias Completion<Value> = (Result<Value, QueueFailure>) -> Void
 
-    /// A token that is in the set, with its details as they are stored.
+    /// A token that is invalid for some topic, with its marks as they are stored.
     package struct Found: Sendable, Equatable {
+        /// A mark of a token.
+        package struct Mark: Sendable, Equatable {
+            /// The time since which the token is invalid, in milliseconds since 1970.
+            package var at: Int64
+            /// The day on which it was marked, since 1970.
+            package var day: Int64
+            /// The other facts as JSON; empty for none.
+            package var facts: ByteBuffer
+
+            package init(at: Int64, day: Int64 = 0, facts: ByteBuffer) {
+                (self.at, self.day, self.facts) = (at, day, facts)
+            }
+
+            /// The known facts about it.
+            package var details: InvalidTokenDetails { InvalidTokenDetails(at: at, facts: facts) }
+        }
+
         /// Its index among the tokens that were looked up, from 0.
         package var place: Int
         package var token: ByteBuffer
-        /// The time since which it is invalid, in milliseconds since 1970; `nil` if unknown.
-        package var at: Int64?
-        /// The day on which it was marked, since 1970; `nil` if unknown.
-        package var day: Int64?
-        /// The other facts as JSON; empty for none.
-        package var facts: ByteBuffer
+        /// The sets that it is in.
+        package var sets: TokenSets
+        /// The time of its device's last registration, in milliseconds since 1970; `nil` if unknown.
+        package var registeredAt: Int64?
+        /// None if another program added it.
+        package var marks: [Mark]
 
-        package init(place: Int = 0, token: ByteBuffer, at: Int64?, day: Int64? = nil, facts: ByteBuffer) {
-            (self.place, self.token, self.at, self.day, self.facts) = (place, token, at, day, facts)
+        package init(
+            place: Int = 0, token: ByteBuffer, sets: TokenSets = .production, registeredAt: Int64? = nil,
+            marks: [Mark] = []
+        ) {
+            (self.place, self.token, self.sets, self.registeredAt, self.marks) = (
+                place, token, sets, registeredAt, marks
+            )
         }
 
-        /// The known facts about it.
-        package var details: InvalidTokenDetails { InvalidTokenDetails(at: at, facts: facts) }
+        /// The known facts about its marks.
+        package var details: [InvalidTokenDetails] { marks.map(\.details) }
+
+        /// Returns the time since which it is invalid for a topic in an environment, in milliseconds since 1970; 0 if that is not known,
+        /// `nil` if it is not.
+        package func invalidSince(topic: ByteBuffer?, environment: ByteBuffer) -> Int64? {
+            if marks.isEmpty { return sets.contains(.of(environment)) ? 0 : nil }
+            return details.filter { $0.covers(topic: topic, environment: environment, in: sets) }
+                .map { $0.at ?? 0 }.max()
+        }
+    }
+
+    /// A removal of marks.
+    package struct Removal: Sendable, Equatable {
+        /// What is removed.
+        package enum Reason: String, Sendable {
+            /// Everything.
+            case all
+            /// Older marks: the device registered at this time.
+            case registered
+            /// The mark for the topic and environment; and the token leaves the environment's set, because APNs has accepted the own
+            /// topic of an app.
+            case accepted
+            /// The mark for the topic and environment.
+            case mark
+        }
+
+        /// Lower-case hex.
+        package var token: ByteBuffer
+        package var reason: Reason
+        /// Milliseconds since 1970.
+        package var registeredAt: Int64?
+        package var environment: ByteBuffer?
+        package var topic: ByteBuffer?
+
+        /// Makes a removal; see the properties for formats and units.
+        package init(
+            _ token: ByteBuffer, _ reason: Reason, registeredAt: Int64? = nil, environment: ByteBuffer? = nil,
+            topic: ByteBuffer? = nil
+        ) {
+            (self.token, self.reason, self.registeredAt) = (token, reason, registeredAt)
+            (self.environment, self.topic) = (environment, topic)
+        }
     }
 
     /// The default time for which tokens are kept, in milliseconds.
@@ -180,14 +243,16 @@ package final class InvalidTokenSet {
         }
     }
 
-    /// Adds tokens with their details, except tokens whose devices have registered since. Newer details are kept. Works
+    /// Marks tokens, except those whose devices have registered since. A newer mark for the same topic and environment is kept. Works
     /// on a Redis whose memory is full.
     /// - Parameters:
     ///   - marked: at most a few thousand tokens.
     ///   - completion: gets the result for each token, in their order. After a failure, all can be marked again; those
     ///     that were added before it are then ``InvalidToken/Marking/known``.
     package func mark(_ marked: [InvalidToken], completion: @escaping Completion<[InvalidToken.Marking]>) {
-        let tokens = marked.map { Found(token: $0.token, at: $0.at, facts: $0.facts) }
+        let tokens = marked.map {
+            TokenForm.Addition(token: $0.token, at: $0.at, facts: $0.facts, registeredAt: $0.registeredAt)
+        }
         call(
             { [self] (result: Result<[InvalidToken.Marking], QueueFailure>) in
                 guard case .success = result else { return completion(result) }
@@ -216,16 +281,18 @@ package final class InvalidTokenSet {
     /// Removes tokens from the set because their devices have registered again, and records the registrations. Works on
     /// a Redis whose memory is full.
     package func register(_ registered: [Registration], completion: @escaping Completion<Void>) {
-        remove(registered.map { ($0.token, $0.at) }) { completion($0.map { _ in }) }
+        remove(registered.map { Removal($0.token, .registered, registeredAt: $0.at) }) { completion($0.map { _ in }) }
     }
 
-    /// Removes tokens that should not be in the set. Works on a Redis whose memory is full.
-    /// - Parameter completion: gets the number of tokens that were in the set.
+    /// Removes everything about tokens. Works on a Redis whose memory is full.
+    /// - Parameter completion: gets the number of tokens that were in a set.
     package func withdraw(_ withdrawn: [ByteBuffer], completion: @escaping Completion<Int>) {
-        remove(withdrawn.map { ($0, nil) }, completion: completion)
+        remove(withdrawn.map { Removal($0, .all) }, completion: completion)
     }
 
-    private func remove(_ removed: [(token: ByteBuffer, registeredAt: Int64?)], completion: @escaping Completion<Int>) {
+    /// Removes marks, and tokens without marks from their sets. Works on a Redis whose memory is full.
+    /// - Parameter completion: gets the number of tokens, or marks, that were removed.
+    package func remove(_ removed: [Removal], completion: @escaping Completion<Int>) {
         guard !removed.isEmpty else { return completion(.success(0)) }
         call(completion) { form, completion in form.remove(removed, completion: completion) }
     }

@@ -84,8 +84,15 @@ package struct TokenShard: Sendable {
 
     private static let digits = "0123456789abcdef".map { String($0) }
 
-    /// The keys of the sets.
-    package var sets: [String] { isShard ? Self.digits.map { "\(tokens):\($0)" } : [tokens] }
+    /// The keys of the sets: those that other programs read, and then those of tokens that are invalid only for other topics.
+    package var sets: [String] { keys(of: .all) }
+
+    /// Returns the keys of some of the sets.
+    package func keys(of sets: TokenSets) -> [String] {
+        TokenSets.named.filter { sets.contains($0.set) }.flatMap { _, suffix in
+            isShard ? Self.digits.map { "\(tokens)\(suffix):\($0)" } : [tokens + suffix]
+        }
+    }
 
     /// The keys of the hashes of registrations.
     package var registrationHashes: [String] {

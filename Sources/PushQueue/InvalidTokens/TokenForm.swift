@@ -80,7 +80,7 @@ package struct TokenForm {
         _ candidates: TokenList, in shard: TokenShard, _ completion: @escaping Completion<[Found]>
     ) {
         clients.run(
-            .findInvalidTokens, [shard.tokens, shard.details, shard.facts], if: check,
+            .findInvalidTokens, [shard.tokens, shard.details, shard.facts, shard.registrations], if: check,
             arguments: { command in
                 command.append(candidates.bytes)
                 command.append(shard.isShard ? 1 : 0)
@@ -96,10 +96,14 @@ package struct TokenForm {
             let index = reply.number()
             if candidates.place(of: index) == nil { reply.refuse() }
             indexes.append(index)
-            found.append(
-                Found(
-                    place: candidates.place(of: index) ?? 0, token: ByteBuffer(), at: reply.numberIfAny(),
-                    day: reply.numberIfAny(), facts: reply.bytes()))
+            var one = Found(
+                place: candidates.place(of: index) ?? 0, token: ByteBuffer(), sets: TokenSets(rawValue: reply.number()),
+                registeredAt: reply.numberIfAny())
+            for _ in 0..<min(reply.number(), reply.count) where !reply.isAtEnd {
+                one.marks.append(
+                    Found.Mark(at: Int64(reply.number()), day: Int64(reply.number()), facts: reply.bytes()))
+            }
+            found.append(one)
         }
         let tokens = candidates.tokens(at: indexes)
         if tokens.count != found.count { reply.refuse() }
@@ -109,9 +113,37 @@ package struct TokenForm {
 
     // MARK: Writing
 
-    /// Adds tokens, except tokens whose devices have registered since. Newer details are kept.
-    /// - Parameter completion: gets the result for each token, in their order.
-    package func add(_ tokens: [Found], completion: @escaping Completion<[InvalidToken.Marking]>) {
+    /// A mark to add.
+    package struct Addition: Sendable {
+        /// Lower-case hex.
+        var token: ByteBuffer
+        /// The time since which it is invalid, in milliseconds since 1970; `nil` for a token without a mark.
+        var at: Int64?
+        /// The other facts as JSON; empty for none.
+        var facts = ByteBuffer()
+        /// The day on which it was marked, since 1970; `nil` for today.
+        var day: Int64?
+        /// The sets that the token enters; `nil` if that follows from the facts.
+        var sets: TokenSets?
+        /// A registration that is perhaps not recorded, in milliseconds since 1970.
+        var registeredAt: Int64?
+    }
+
+    /// Adds tokens as they were found in another form.
+    package func copy(_ found: [Found], completion: @escaping Completion<[InvalidToken.Marking]>) {
+        let additions = found.flatMap { one in
+            one.marks.isEmpty
+                ? [Addition(token: one.token, sets: one.sets)]
+                : one.marks.map {
+                    Addition(token: one.token, at: $0.at, facts: $0.facts, day: $0.day, sets: one.sets)
+                }
+        }
+        add(additions, completion: completion)
+    }
+
+    /// Adds marks, except those of tokens whose devices have registered since. Newer ones are kept.
+    /// - Parameter completion: gets the result for each, in their order.
+    package func add(_ tokens: [Addition], completion: @escaping Completion<[InvalidToken.Marking]>) {
         var groups = groups(tokens.map(\.token))
         // Without tokens it only checks the keys.
         if groups.isEmpty { groups = [(keys.shard(0, of: shards), [])] }
@@ -131,20 +163,25 @@ package struct TokenForm {
     }
 
     private func add(
-        _ tokens: [Found], to shard: TokenShard, _ completion: @escaping Completion<[InvalidToken.Marking]>
+        _ tokens: [Addition], to shard: TokenShard, _ completion: @escaping Completion<[InvalidToken.Marking]>
     ) {
         clients.run(
             .addInvalidTokens,
             [shard.tokens, shard.registrations, shard.details, shard.facts] + changes(of: shard), if: check,
-            expecting: tokens.count * 4,
+            expecting: tokens.count * 6,
             arguments: { [maximumAge] command in
                 command.append(maximumAge)
                 command.append(shard.isShard ? 1 : 0)
+                func append(_ number: Int64?) {
+                    if let number { command.append(Int(number)) } else { command.append("") }
+                }
                 for token in tokens {
                     command.append(token.token)
-                    if let at = token.at { command.append(Int(at)) } else { command.append("") }
+                    append(token.at)
                     command.append(token.facts)
-                    if let day = token.day { command.append(Int(day)) } else { command.append("") }
+                    append(token.day)
+                    append(token.sets.map { Int64($0.rawValue) })
+                    append(token.registeredAt)
                 }
             },
             completion: completion
@@ -154,29 +191,27 @@ package struct TokenForm {
         }
     }
 
-    /// Removes tokens.
-    /// - Parameters:
-    ///   - removed: the tokens, and the times of their devices' registrations in milliseconds since 1970, which are
-    ///     recorded; `nil` for none.
-    ///   - completion: gets the number of tokens that were in the form.
-    package func remove(
-        _ removed: [(token: ByteBuffer, registeredAt: Int64?)], completion: @escaping Completion<Int>
-    ) {
+    /// Removes marks, and tokens without marks.
+    /// - Parameter completion: gets the number of tokens, or marks, that were removed.
+    package func remove(_ removed: [InvalidTokenSet.Removal], completion: @escaping Completion<Int>) {
         ShardClients.join(
             groups(removed.map(\.token)), completion: { completion($0.map { $0.reduce(0, +) }) },
             { (group: Group, completion: @escaping Completion<Int>) in
                 let shard = group.shard
                 clients.run(
                     .removeInvalidTokens,
-                    [shard.tokens, shard.registrations, shard.details] + changes(of: shard), if: check,
-                    expecting: group.indexes.count * 2,
+                    [shard.tokens, shard.registrations, shard.details, shard.facts] + changes(of: shard), if: check,
+                    expecting: group.indexes.count * 5,
                     arguments: { [maximumAge] command in
                         command.append(maximumAge)
                         command.append(shard.isShard ? 1 : 0)
                         for index in group.indexes {
-                            let (token, registeredAt) = removed[index]
-                            command.append(token)
-                            if let registeredAt { command.append(Int(registeredAt)) } else { command.append("") }
+                            let removal = removed[index]
+                            command.append(removal.token)
+                            command.append(removal.reason.rawValue)
+                            if let at = removal.registeredAt { command.append(Int(at)) } else { command.append("") }
+                            command.append(removal.environment ?? ByteBuffer())
+                            command.append(removal.topic ?? ByteBuffer())
                         }
                     },
                     completion: completion, reading: { $0.number() })

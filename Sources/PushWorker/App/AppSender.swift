@@ -1209,7 +1209,7 @@ final class AppSender: GatewayDelegate {
         scopes.recordBadToken(token.hashValue, at: place)
         guard scopes.judgeToken(at: place, now: lane.now.milliseconds) == .believed else { return }
         let invalid = InvalidToken(
-            token: token, at: lane.wallClock() * 1000, reason: reason.code.text, topic: rules.topic,
+            token: token, at: InvalidToken.now, reason: reason.code.text, topic: rules.topic,
             environment: configuration.environment, source: .gateway)
         fleet.store.invalidTokens.mark([invalid]) { [self] in fleet.recordWrite(.invalidTokens, $0) }
     }
@@ -1235,6 +1235,9 @@ final class AppSender: GatewayDelegate {
             if inFlight[flight].isSecondTry { secondTryAccepted() }
             if !fleet.throttles.isEmpty {
                 fleet.throttles.recordEnd(token(of: flight), now: ledger.queue(of: id).now)
+            }
+            if !fleet.doubted.isEmpty, address(of: id).topic == configuration.topic {
+                fleet.recordAcceptance(token(of: flight), topic: rules.topic, environment: rules.environment)
             }
             ledger.record(
                 .delivered, status: result.status, of: id, to: recipient(of: flight), wasSent: true,
@@ -1464,12 +1467,13 @@ final class AppSender: GatewayDelegate {
         let now = ledger.queue(of: id).now
         let latest = max(Self.firstYear, now + Self.clockDifference)
         let at = since.flatMap { (Self.firstYear...latest).contains($0) ? $0 : nil } ?? now
-        ledger.record(
-            invalid: InvalidToken(
-                token: attempt.token, at: at, reason: reason.code.text,
-                topic: ByteBuffer(string: address(of: id).topic),
-                environment: configuration.environment, source: configuration.usesGateway ? .gateway : .apns),
-            reason, status: attempt.status, of: id)
+        let topic = ByteBuffer(string: address(of: id).topic)
+        var invalid = InvalidToken(
+            token: attempt.token, at: at, reason: reason.code.text, topic: topic,
+            environment: configuration.environment, source: configuration.usesGateway ? .gateway : .apns)
+        invalid.isOfOwnTopic = topic == rules.topic
+        invalid.registeredAt = attempt.job.registeredAt
+        ledger.record(invalid: invalid, reason, status: attempt.status, of: id)
     }
 
     // MARK: Resending

@@ -92,10 +92,9 @@ enum JobHints {
     static func times(_ job: Job, now: Int64) -> [Hint] {
         var hints: [Hint] = []
         func add(_ member: JobMember, _ detail: String) { hints.append(Hint(.time, detail, subject: "\(member.name)")) }
-        if let made = job.enqueuedAt, made > now + Job.clockTolerance {
-            add(
-                .enqueuedAt,
-                "its `enqueued_at` is \(text(made)), which is ahead of the clock of Redis; it counts as now")
+        for (member, time) in [(JobMember.enqueuedAt, job.enqueuedAt), (.registeredAt, job.registeredAt)] {
+            guard let time, time > now + Job.clockTolerance else { continue }
+            add(member, "its `\(member.name)` is \(text(time)), which is ahead of the clock of Redis; it counts as now")
         }
         if let sendAt = job.sendAt {
             if sendAt > now + JobTime.farAhead {

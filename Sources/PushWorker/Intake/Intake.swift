@@ -208,7 +208,7 @@ final class Intake {
             for: job, identity: identity, firstSeen: firstSeen, readsMistakes: readsMistakes
         ) { hints.append($0) }
         if job.otherNames != 0 { hints += hintLog.suggestions(for: job, queue) }
-        if let made = job.enqueuedAt, made > now &+ Job.clockTolerance, hintLog.isLookingClosely() {
+        if max(job.enqueuedAt ?? 0, job.registeredAt ?? 0) > now &+ Job.clockTolerance, hintLog.isLookingClosely() {
             hints += JobHints.times(job, now: now)
         }
         if case .after = job.expiration, job.enqueuedAt == nil { ledger.recordUndatedExpiration() }
@@ -363,17 +363,19 @@ final class Intake {
     ) -> (positions: [Int], registered: [InvalidTokenSet.Registration]) {
         let app = senders[lane.jobs[id].app.index].rules
         let topic = lane.jobs[id].fanOut?.template.topic ?? lane.jobs[id].notification?.topic
-        let registeredAt = lane.jobs[id].job?.registeredAt
+        // A time that is ahead of Redis' clock counts as now.
+        let registeredAt = lane.jobs[id].job?.registeredAt.map { min($0, ledger.queue(of: id).now) }
         var (positions, registered): ([Int], [InvalidTokenSet.Registration]) = ([], [])
         for hit in hits {
-            let details = hit.details
             // A token belongs to one topic in one environment; one that is invalid elsewhere may be valid here.
-            if let other = details.topic, other != topic { continue }
-            if let other = details.environment, other != app.environment { continue }
-            if let registeredAt, registeredAt > details.at ?? 0 {
-                registered.append(.init(token: hit.token, at: registeredAt))
-            } else {
+            let since = hit.invalidSince(topic: topic, environment: app.environment)
+            let latest = max(registeredAt ?? 0, hit.registeredAt ?? 0)
+            if let since, latest <= since {
                 positions.append(hit.place - firstToken)
+            } else if since != nil {
+                registered.append(.init(token: hit.token, at: latest))
+            } else if topic == app.topic, hit.sets.contains(.of(app.environment)) {
+                fleet.doubt(hit.token)
             }
         }
         return (positions, registered)

@@ -52,6 +52,7 @@ protocol InvalidTokenStore {
     func mark(_ tokens: [InvalidToken], completion: @escaping Completion<[InvalidToken.Marking]>)
     func find(_ tokens: TokenList, completion: @escaping Completion<[InvalidTokenSet.Found]>)
     func register(_ devices: [InvalidTokenSet.Registration], completion: @escaping Completion<Void>)
+    func remove(_ removals: [InvalidTokenSet.Removal], completion: @escaping Completion<Int>)
 }
 
 extension AppPauses: AppPauseStore {}
@@ -132,6 +133,10 @@ final class Fleet {
     private var throttledTokenCount: Int?
     /// The device tokens of the lane's jobs that APNs throttles.
     var throttles = TokenThrottles()
+    /// Tokens that are sent to for the own topic of an app, although they are in the set that other programs read: another app's mark.
+    private(set) var doubted: Set<ByteBuffer> = []
+    /// The maximum number of them. One that is forgotten is found again before its next notification.
+    private static let maximumDoubted = 10_000
     private var tokenFilter: TokenFilterSlot.Reader
     private let lane: LaneContext
     private var readAt = NIODeadline.distantPast
@@ -213,6 +218,20 @@ final class Fleet {
             refusals.record(.lookUps, result)
             invalid = result
             complete()
+        }
+    }
+
+    /// Records that a token is in the set, and is sent to for the own topic of an app nevertheless.
+    func doubt(_ token: ByteBuffer) {
+        if doubted.count >= Self.maximumDoubted { doubted.removeAll() }
+        doubted.insert(token)
+    }
+
+    /// Takes a token out of the set of an environment, because it was accepted for the own topic of an app.
+    func recordAcceptance(_ token: ByteBuffer, topic: ByteBuffer, environment: ByteBuffer) {
+        guard doubted.remove(token) != nil else { return }
+        store.invalidTokens.remove([.init(token, .accepted, environment: environment, topic: topic)]) { [self] in
+            recordWrite(.lookUps, $0)
         }
     }
 

@@ -54,7 +54,7 @@ struct DeviceTimelineTests {
             var details = InvalidTokenDetails()
             details.at = now - invalid.ago
             (details.reason, details.source) = (ByteBuffer(string: invalid.reason), ByteBuffer(string: "apns"))
-            record.invalid = details
+            record.marks = [InvalidTokenSet.Listed(token: ByteBuffer(), details: details, set: .production)]
         }
         record.throttledUntil = throttled.map { now + $0 }
         record.registeredAt = registered.map { now - $0 }

@@ -94,6 +94,7 @@ struct ProblemTests {
         (status.sharedError, status.searchError) = ("timed out", "timed out")
         status.resharding = TokenDivision(shards: 16, incomplete: 1, since: now - 60_000)
         status.wrongKeys = [WrongKey(key: "push:{q}:dead", found: "string", expected: "hash")]
+        status.badRegistrations = "a time is not in milliseconds since 1970 (1 of 1 sampled registration)"
         status.largeKeys = [LargeKey(key: "push:{q}:jobs", bytes: 500 << 20, limit: 512 << 20)]
         status.queues = [
             queue("unreadable") { $0.error = "LOADING" },

@@ -650,6 +650,7 @@ final class FakeFleet: AppPauseStore, RateStore, GuardAuditStore, ProviderTokenS
     var resumed: Set<String> = []
     private(set) lazy var throttledTokens = FakeThrottledTokens(self)
     private(set) var registered: [InvalidTokenSet.Registration] = []
+    private(set) var removed: [InvalidTokenSet.Removal] = []
     private(set) var lookUps = 0
     var lookUpTime = TimeAmount.milliseconds(1)
     /// The milliseconds until a reserved portion of a rate may be used.
@@ -735,7 +736,12 @@ final class FakeFleet: AppPauseStore, RateStore, GuardAuditStore, ProviderTokenS
             tokens.asked.enumerated().compactMap { index, token in
                 guard let place = tokens.place(of: index), let known = invalid.first(where: { $0.token == token })
                 else { return nil }
-                return .init(place: place, token: token, at: known.at, facts: known.facts)
+                let marks = invalid.filter { $0.token == token }.map {
+                    InvalidTokenSet.Found.Mark(at: $0.at, facts: $0.facts)
+                }
+                return .init(
+                    place: place, token: token, sets: known.environment == "sandbox" ? .sandbox : .production,
+                    marks: marks)
             }
         }
     }
@@ -743,6 +749,11 @@ final class FakeFleet: AppPauseStore, RateStore, GuardAuditStore, ProviderTokenS
     func register(_ devices: [InvalidTokenSet.Registration], completion: @escaping Completion<Void>) {
         registered += devices
         later(completion) {}
+    }
+
+    func remove(_ removals: [InvalidTokenSet.Removal], completion: @escaping Completion<Int>) {
+        removed += removals
+        later(completion) { removals.count }
     }
 }
 

@@ -1,39 +1,42 @@
--- Adds tokens to the set of invalid ones, with their details, except tokens whose devices have registered since.
--- Removes some of the tokens that were added, and of the registrations that were recorded, too long ago.
+-- Marks tokens as invalid, except for devices that have registered since. Of mark and registration the later holds; a time that is ahead of
+-- Redis' clock counts as now. Removes some of the marks that were made, and of the registrations that were recorded, too long ago.
 --
 -- KEYS  1 invalid-tokens           SET; of a shard, the beginning of the keys of its sets; see the part invalid-tokens
 --       2 registrations            HASH token -> when its device last registered (ms since 1970); of a shard, the beginning of such keys
 --       3 invalid-tokens:details   the beginning of the keys of details
 --       4 invalid-tokens:facts     HASH number -> JSON
 --       5 invalid-tokens:changes   STREAM; not for a shard
--- ARGV  1 max age                  ms for which tokens are kept; 0 to keep them forever
+-- ARGV  1 max age                  ms for which marks are kept; 0 to keep them forever
 --       2 is shard                 1 or 0
---       then (token at facts day)...
+--       then (token at facts day sets registered_at)...
 --                                  lower-case hex, since when it is invalid (ms since 1970; '' if nothing is known about it), a JSON object
---                                  of the other facts, and the day on which it was marked (since 1970; '' for today)
--- Reply { outcome... }             for each: 1 added, 0 was in the set already, -1 its device has registered since
+--                                  of the other facts, the day on which it was marked (since 1970; '' for today), the sum of the sets that
+--                                  it is in ('' if that follows from the facts), and a registration that may not be recorded ('' for none)
+-- Reply { outcome... }             for each: 1 it was not marked like this, 0 it was, -1 its device has registered since
 --
--- Details replace only older ones: feedback arrives late. Run twice, the second run changes nothing and replies 0
--- instead of 1.
+-- A mark replaces only an older one for the same topic and environment: feedback arrives late. Run twice, the second run changes nothing
+-- and replies 0 instead of 1.
 
 local set, registrations, details, facts, changes = unpack(KEYS)
 local max_age, is_shard = tonumber(ARGV[1]), ARGV[2] == '1'
-local FIRST_TOKEN, MEMBERS = 3, 4
+local FIRST_TOKEN, MEMBERS = 3, 6
 -- The largest time and day that details can hold.
 local LATEST, LAST_DAY = 2 ^ 48 - 1, 65535
 
-local wrong = wrong_type({ [facts] = 'hash' })
-    or not is_shard and wrong_type({ [set] = 'set', [registrations] = 'hash', [changes] = 'stream' })
+local wrong = SETS.wrong_form(set, registrations, facts, changes, is_shard)
 if wrong then
     return wrong
 end
 
 local now = now_ms()
 local outcomes = {}
--- The state after this call, by token, as far as it is known: a token can occur twice.
-local is_member, known_at, places = {}, {}, {}
--- Tokens to add; the numbers of facts, and the facts to write by their numbers; details to write, by token.
-local added, numbers, new_facts, described = {}, {}, {}, {}
+-- The tokens of this call, which can occur twice: their sets and marks before it and after it.
+local states = {}
+-- The registrations to write, by token.
+local registered = {}
+-- The numbers of facts by their texts, and the facts to write by their numbers.
+local numbers, new_facts = {}, {}
+local stored_scope, given_scopes = MARKS.scopes_in(facts), {}
 
 -- Returns the number of facts, which follows from their text. 0 if it and the next ones have other facts.
 local function number_of(text)
@@ -53,43 +56,88 @@ local function number_of(text)
     return numbers[text]
 end
 
+-- Returns the scope of a mark that is stored or will be.
+local function scope(number)
+    return new_facts[number] and MARKS.scope_of(new_facts[number]) or stored_scope(number)
+end
+
+-- Adds a mark to those of a token, or replaces an older one. Returns true if none was like this.
+local function add_mark(marks, at, text, day)
+    local own = given_scopes[text]
+    local place
+    for index, mark in ipairs(marks) do
+        if scope(mark.facts).text == own.text then
+            place = index
+        end
+    end
+    local is_new = not place
+    if place and at <= marks[place].at then
+        return false
+    end
+    if not place and #marks == MARKS.maximum then
+        place = 1
+        for index, mark in ipairs(marks) do
+            place = mark.at < marks[place].at and index or place
+        end
+    end
+    marks[place or #marks + 1] = {
+        at = math.max(0, math.min(at, LATEST)),
+        day = math.min(day or math.floor(now / MS_PER_DAY), LAST_DAY),
+        facts = number_of(text),
+    }
+    return is_new
+end
+
+-- Returns the sum of a token's sets with more. Those that are invalid for an own topic are not among the others.
+local function entered(sets, more)
+    local sum = 0
+    for _, one in ipairs(SETS.all) do
+        sum = sum + ((SETS.has(sets, one[2]) or SETS.has(more, one[2])) and one[2] or 0)
+    end
+    return sum > SETS.other and sum - SETS.other or sum
+end
+
 -- Decides about the tokens whose arguments are from `first` to `last`. Returns an error reply if a key has another type.
 local function decide(first, last)
     local tokens = {}
     for index = first, last, MEMBERS do
         tokens[#tokens + 1] = ARGV[index]
     end
-    local members, wrong_set = ask('SMISMEMBER', set, tokens, is_shard)
-    local registered, wrong_hash = ask('HMGET', registrations, tokens, is_shard)
+    local sums, wrong_set = SETS.of(set, tokens, is_shard)
+    local recorded, wrong_hash = ask('HMGET', registrations, tokens, is_shard)
     if wrong_set or wrong_hash then
         return wrong_set or wrong_hash
     end
     for place, token in ipairs(tokens) do
         local index = first + (place - 1) * MEMBERS
         local at, text, day = tonumber(ARGV[index + 1]), ARGV[index + 2], tonumber(ARGV[index + 3])
-        local registered_at = tonumber(registered[place] or nil)
-        if at and registered_at and registered_at > at then
+        local known = registered[token] or tonumber(recorded[place] or nil)
+        local latest = math.min(math.max(known or -math.huge, tonumber(ARGV[index + 5]) or -math.huge), now)
+        if latest > -math.huge and latest ~= known then
+            registered[token] = latest
+        end
+        if not states[token] then
+            local marks, failure = MARKS.at(place_of_details(details, token))
+            if failure then
+                return failure
+            end
+            local sum = sums[place] or 0
+            -- Marks of a token that is in no set are left over: another program has removed it. One without marks is invalid for all
+            -- topics already.
+            states[token] = { was = sum, sets = sum, marks = sum > 0 and marks or {}, is_bare = sum > 0 and #marks == 0 }
+        end
+        local state = states[token]
+        if at and latest > at then
             outcomes[#outcomes + 1] = -1
         else
-            if is_member[token] == nil then
-                local key, field = place_of_details(details, token)
-                local known, _, _, failure = details_at(key, field)
-                if failure then
-                    return failure
-                end
-                is_member[token], known_at[token] = members[place] == 1, known or -math.huge
-                places[token] = { key, field }
+            given_scopes[text] = given_scopes[text] or MARKS.scope_of(text)
+            local sets = entered(state.sets, tonumber(ARGV[index + 4]) or given_scopes[text].set)
+            local is_new = sets ~= state.sets
+            state.sets = sets
+            if at and add_mark(state.marks, math.min(at, now), text, day) then
+                is_new = is_new or not state.is_bare
             end
-            outcomes[#outcomes + 1] = is_member[token] and 0 or 1
-            if not is_member[token] then
-                is_member[token] = true
-                added[#added + 1] = token
-            end
-            if at and at > known_at[token] then
-                known_at[token] = at
-                described[token] = struct.pack('>I6I2I2', math.max(0, math.min(at, LATEST)),
-                    math.min(day or math.floor(now / MS_PER_DAY), LAST_DAY), number_of(text))
-            end
+            outcomes[#outcomes + 1] = is_new and 1 or 0
         end
     end
 end
@@ -102,14 +150,18 @@ for first = FIRST_TOKEN, #ARGV, MEMBERS * CHUNK do
 end
 
 write_when_full(facts)
-for key, group in pairs(by_key(set, added, is_shard)) do
-    call_in_chunks('SADD', key, group.tokens)
+for token, at in pairs(registered) do
+    redis.call('HSET', key_of(registrations, token, is_shard), token, string.format('%d', at))
 end
 for number, text in pairs(new_facts) do
     redis.call('HSET', facts, number, text)
 end
-for token, value in pairs(described) do
-    redis.call('HSET', places[token][1], places[token][2], value)
+local removed = 0
+for token, state in pairs(states) do
+    if state.sets > 0 then
+        removed = removed + math.max(0, SETS.move(set, details, token, state.was, state.sets, state.marks, is_shard))
+    end
 end
-announce_removed(changes, remove_old(set, details, registrations, max_age > 0 and now - max_age, is_shard))
+local oldest = max_age > 0 and now - max_age
+announce_removed(changes, removed + remove_old(set, details, facts, registrations, oldest, is_shard))
 return outcomes

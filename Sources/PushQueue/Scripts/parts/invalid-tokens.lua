@@ -3,15 +3,27 @@
 -- The set can be divided into shards, each in a slot of its own. In a shard, the set and the hash of registrations are sixteen keys
 -- each, by the fifth digit of the token, so that none of them blocks Redis for long when it is moved to another server.
 --
--- The details of a token are a field of one of 4,096 small hashes, which Redis stores as compact lists:
+-- A token is invalid for a topic in an environment: each such fact is a mark. Other programs read only that a token is in a set, so
+-- there are three:
+--   <set>            tokens that are invalid for the own topic of an app, in production or on another server than the sandbox
+--   <set>:sandbox    the same in the sandbox
+--   <set>:other      tokens that have marks and are in neither: they are invalid only for other topics, such as that of VoIP
+-- A member without marks was added by another program, and is invalid for all topics of its set's environment.
+--
+-- The marks of a token are a field of one of 4,096 small hashes, which Redis stores as compact lists:
 --   key    <details>:<the first 3 digits of the token's SHA-1>
---   field  the 5 bytes after them: two of a few million tokens hardly ever share a place, and would only share their details
---   value  10 bytes, big-endian: invalid since (ms since 1970, 6 bytes), marked on (days since 1970, 2 bytes), facts (2 bytes)
--- `facts` is a HASH number -> JSON, because few values are different: `reason`, `topic`, `environment` and `source`. 0 stands for
--- none.
+--   field  the 5 bytes after them: two of a few million tokens hardly ever share a place, and would only share their marks
+--   value  10 bytes for each mark, big-endian: invalid since (ms since 1970, 6 bytes), marked on (days since 1970, 2 bytes), facts
+--          (2 bytes)
+-- `facts` is a HASH number -> JSON, because few values are different: `reason`, `topic`, `environment`, `source`, and `set` with the
+-- value `other` if the topic is not the own one of an app. 0 stands for none.
 
 local MS_PER_DAY = 86400000
-local DETAILS_SIZE = 10
+-- Tables, because Lua limits the number of local variables. `size` is that of a mark; more marks than the maximum would not fit into 64
+-- bytes, the largest value of a compact list, so the oldest is dropped.
+local MARKS = { size = 10, maximum = 6 }
+-- The sets, and the number by which each is counted in the sum of a token's sets.
+local SETS = { all = { { '', 1 }, { ':sandbox', 2 }, { ':other', 4 } }, production = 1, sandbox = 2, other = 4 }
 -- The numbers that are tried for facts whose own number has other facts.
 local TRIES = 16
 
@@ -22,18 +34,91 @@ local function place_of_details(details, token)
         struct.pack('>I4I1', tonumber(string.sub(digest, 4, 11), 16), tonumber(string.sub(digest, 12, 13), 16))
 end
 
--- Returns the details at a place: invalid since, the day on which the token was marked, and the number of its facts; all nil for
--- none, or if another program wrote something else. As a fourth value, an error reply if the key has another type.
-local function details_at(key, field)
+-- Returns the marks at a place: `at`, `day`, and the number of their `facts`; none if another program wrote something else. As a second
+-- value, an error reply if the key has another type.
+function MARKS.at(key, field)
     local value = redis.pcall('HGET', key, field)
     if type(value) == 'table' then
-        return nil, nil, nil, wrong_type({ [key] = 'hash' }) or value
+        return nil, wrong_type({ [key] = 'hash' }) or value
     end
-    if not value or #value ~= DETAILS_SIZE then
-        return nil, nil, nil, nil
+    local marks = {}
+    if value and #value % MARKS.size == 0 then
+        for first = 1, #value, MARKS.size do
+            local at, day, facts = struct.unpack('>I6I2I2', value, first)
+            marks[#marks + 1] = { at = at, day = day, facts = facts }
+        end
     end
-    local at, day, facts = struct.unpack('>I6I2I2', value)
-    return at, day, facts, nil
+    return marks, nil
+end
+
+-- Writes the marks of a token.
+function MARKS.write(key, field, marks)
+    local packed = {}
+    for index, mark in ipairs(marks) do
+        packed[index] = struct.pack('>I6I2I2', mark.at, mark.day, mark.facts)
+    end
+    if #packed == 0 then
+        redis.call('HDEL', key, field)
+    else
+        redis.call('HSET', key, field, table.concat(packed))
+    end
+end
+
+function MARKS.scope_text(environment, topic)
+    return environment .. '\n' .. topic
+end
+
+-- Returns the scope of facts, in which two marks of a token differ, and the set that a token with them is in.
+function MARKS.scope_of(text)
+    local known = decoded_object(text)
+    local function member(name)
+        return type(known[name]) == 'string' and known[name] or ''
+    end
+    local set = member('set') == 'other' and SETS.other or member('environment') == 'sandbox' and SETS.sandbox or SETS.production
+    return { text = MARKS.scope_text(member('environment'), member('topic')), set = set }
+end
+
+-- Returns a function that returns the scope of facts by their number.
+function MARKS.scopes_in(facts)
+    local scopes = {}
+    return function(number)
+        scopes[number] = scopes[number] or MARKS.scope_of(redis.call('HGET', facts, number) or '')
+        return scopes[number]
+    end
+end
+
+function SETS.has(sets, set)
+    return math.floor(sets / set) % 2 == 1
+end
+
+-- Returns the sets of a token that has some marks left. It enters none that it was not in: APNs may have accepted it since.
+function SETS.left(sets, marks, scope)
+    local left = 0
+    for _, one in ipairs(SETS.all) do
+        for _, mark in ipairs(marks) do
+            if SETS.has(sets, one[2]) and scope(mark.facts).set == one[2] then
+                left = left + one[2]
+                break
+            end
+        end
+    end
+    return left > 0 and left or SETS.other
+end
+
+-- Returns an error reply if a key of a form that is not divided has another type than it should; nil for a shard, whose keys are checked
+-- when they are asked.
+function SETS.wrong_form(set, registrations, facts, changes, is_shard)
+    local types = { [facts] = 'hash' }
+    if not is_shard then
+        types[registrations] = 'hash'
+        if changes then
+            types[changes] = 'stream'
+        end
+        for _, one in ipairs(SETS.all) do
+            types[set .. one[1]] = 'set'
+        end
+    end
+    return wrong_type(types)
 end
 
 -- The number of keys that a set or hash of a shard consists of, by a digit of the token.
@@ -77,6 +162,28 @@ local function ask(command, base, tokens, is_shard)
     return answers, nil
 end
 
+-- Returns the sums of the sets that tokens are in, by their places in the list; nil for a token that is in none. As a second value, an
+-- error reply if a key has another type.
+function SETS.of(set, tokens, is_shard)
+    local sums = {}
+    for _, one in ipairs(SETS.all) do
+        local key = set .. one[1]
+        -- Most fleets have only the first.
+        if is_shard or redis.call('EXISTS', key) == 1 then
+            local members, failure = ask('SMISMEMBER', key, tokens, is_shard)
+            if failure then
+                return nil, failure
+            end
+            for place, is_member in ipairs(members) do
+                if is_member == 1 then
+                    sums[place] = (sums[place] or 0) + one[2]
+                end
+            end
+        end
+    end
+    return sums, nil
+end
+
 -- The number of entries that the stream of changes has at least.
 local CHANGES = 2000
 
@@ -93,30 +200,34 @@ local function announce_removed(changes, removed)
     end
 end
 
--- Removes members of a set, which were found to be sets, and their details. Returns the number of members.
-local function remove_tokens(set, details, tokens, is_shard)
-    local removed = 0
-    for _, token in ipairs(tokens) do
-        removed = removed + redis.call('SREM', key_of(set, token, is_shard), token)
-        redis.call('HDEL', place_of_details(details, token))
+-- Moves a token from its sets to others, and writes its marks. Returns by how many sets it is in fewer.
+function SETS.move(set, details, token, sets, next_sets, marks, is_shard)
+    local fewer = 0
+    for _, one in ipairs(SETS.all) do
+        local was, is = SETS.has(sets, one[2]), SETS.has(next_sets, one[2])
+        if was ~= is then
+            redis.call(was and 'SREM' or 'SADD', key_of(set .. one[1], token, is_shard), token)
+            fewer = fewer + (was and 1 or -1)
+        end
     end
-    return removed
+    local key, field = place_of_details(details, token)
+    MARKS.write(key, field, marks)
+    return fewer
 end
 
--- Removes some of the tokens that were marked, and of the registrations that were recorded, before a time (ms since 1970), if any.
--- Returns the number of tokens.
+-- Removes some of the marks that were made, and of the registrations that were recorded, before a time (ms since 1970), if any.
+-- Returns by how many sets tokens are in fewer.
 --
 -- They are found the way Redis finds expired keys: a few are sampled at random, and more while many of them are too old. So they
 -- remain a small part, and no call takes long.
-local function remove_old(set, details, registrations, oldest, is_shard)
+local function remove_old(set, details, facts, registrations, oldest, is_shard)
     if not oldest then
         return 0
     end
     local removed = 0
-    if is_shard then
-        local part = string.format(':%x', now_us() % PARTS)
-        set, registrations = set .. part, registrations .. part
-    end
+    -- The samples are of one of a shard's parts, which has the keys of a set that is not divided.
+    local part = is_shard and string.format(':%x', now_us() % PARTS) or ''
+    local scope = MARKS.scopes_in(facts)
     -- The size of a sample, the number of old ones in it that leads to another round, and the maximum number of rounds.
     local SAMPLE, MANY, ROUNDS = 10, 3, 50
     local function remove(sample)
@@ -126,21 +237,37 @@ local function remove_old(set, details, registrations, oldest, is_shard)
             end
         end
     end
-    -- With a negative count, each is chosen independently, at a cost that does not depend on the number of members.
-    remove(function()
-        local old = {}
-        for _, token in ipairs(redis.pcall('SRANDMEMBER', set, -SAMPLE)) do
-            local _, day = details_at(place_of_details(details, token))
-            if day and day < math.floor(oldest / MS_PER_DAY) then
-                old[#old + 1] = token
+    -- Returns true if the token had old marks.
+    local function forget_old(token)
+        local marks = MARKS.at(place_of_details(details, token)) or {}
+        local left = {}
+        for _, mark in ipairs(marks) do
+            if mark.day >= math.floor(oldest / MS_PER_DAY) then
+                left[#left + 1] = mark
             end
         end
-        removed = removed + remove_tokens(set, details, old)
-        return #old
-    end)
+        if #left == #marks then
+            return false
+        end
+        local sets = SETS.of(set, { token }, is_shard)
+        sets = sets and sets[1] or 0
+        removed = removed + SETS.move(
+            set, details, token, sets, #left > 0 and SETS.left(sets, left, scope) or 0, left, is_shard)
+        return true
+    end
+    -- With a negative count, each is chosen independently, at a cost that does not depend on the number of members.
+    for _, one in ipairs(SETS.all) do
+        remove(function()
+            local old = 0
+            for _, token in ipairs(redis.pcall('SRANDMEMBER', set .. one[1] .. part, -SAMPLE)) do
+                old = old + (forget_old(token) and 1 or 0)
+            end
+            return old
+        end)
+    end
     remove(function()
         local old = {}
-        local sample = redis.pcall('HRANDFIELD', registrations, -SAMPLE, 'WITHVALUES')
+        local sample = redis.pcall('HRANDFIELD', registrations .. part, -SAMPLE, 'WITHVALUES')
         for i = 1, #sample, 2 do
             local at = tonumber(sample[i + 1])
             if at and at < oldest then
@@ -148,7 +275,7 @@ local function remove_old(set, details, registrations, oldest, is_shard)
             end
         end
         if #old > 0 then
-            redis.call('HDEL', registrations, unpack(old))
+            redis.call('HDEL', registrations .. part, unpack(old))
         end
         return #old
     end)

@@ -38,7 +38,7 @@ struct DeviceShow: AsyncParsableCommand {
             Of a token that is shortened, as logs and pages show it, eight digits are enough: it must be the beginning of only \
             one of those in Redis.
 
-            With --json it prints one object: token, invalid (at, reason, topic, environment, source), throttled_until, \
+            With --json it prints one object: token, invalid (an array of at, reason, topic, environment, source, set), throttled_until, \
             registered_at, results, results_searched, jobs and dead_letters. Times are in ms since 1970; unknown members are \
             omitted.
             """)
@@ -128,7 +128,8 @@ struct DeviceExportCommand: AsyncParsableCommand {
 extension DeviceFindings {
     var page: String {
         var page = "TOKEN       \(token)\n"
-        page += "invalid     \(invalid)\n"
+        page += record.marks.isEmpty ? "invalid     no\n" : ""
+        for mark in record.marks { page += "invalid     \(Self.text(mark, now: now))\n" }
         let throttled = record.throttledUntil.flatMap { $0 > now ? $0 : nil }
         page +=
             "throttled   " + (throttled.map { "until \(Moment.text($0)), \(Words.duration($0 - now))" } ?? "no") + "\n"
@@ -154,13 +155,14 @@ extension DeviceFindings {
         return page
     }
 
-    private var invalid: String {
-        guard let details = record.invalid else { return "no" }
+    private static func text(_ mark: InvalidTokenSet.Listed, now: Int64) -> String {
+        let details = mark.details
         let since = details.at.map { "since \(Moment.text($0)), \(Moment.age(now - $0)) ago" } ?? "yes"
         let environment = details.environment.map { "at \(String(buffer: $0))" }
         let parts = [
             details.reason.map { String(buffer: $0) }, details.topic.map { "for \(String(buffer: $0))" }, environment,
             details.source.map { "reported by \(String(buffer: $0))" },
+            mark.set.name.map { "in the set of \($0)" } ?? "only for this topic",
         ]
         let facts = parts.compactMap { $0 }.joined(separator: ", ").printable
         return facts.isEmpty ? since : "\(since): \(facts)"

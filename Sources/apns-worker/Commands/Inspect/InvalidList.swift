@@ -17,11 +17,14 @@ struct InvalidList: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "list", abstract: "List invalid tokens with their details, in no particular order.",
         discussion: """
-            To delete the tokens in your own database, export all of them:
+            A token has a line for each topic and environment for which it is invalid. SET is the set that other programs read and that it is \
+            in because of that; it has none for topics that are not the own one of an app, such as that of VoIP.
 
-              apns-worker invalid list --format csv --output invalid.csv
+            To delete the tokens in your own database, export those of an environment:
 
-            If workers add and remove tokens in the meantime, some may be listed twice; no token that stays in the set is \
+              apns-worker invalid list --format tokens --environment production --output invalid.txt
+
+            The format tokens prints only tokens in that environment's set (default: production's). If workers add and remove tokens in the meantime, some may be listed twice; no token that stays in the set is \
             omitted.
             """)
 
@@ -29,7 +32,7 @@ struct InvalidList: AsyncParsableCommand {
 
     @OptionGroup(title: "Filters") var options: InvalidTokenOptions
 
-    @Option(help: "table; tokens, one per line; ndjson or csv, with their details. (default: table)")
+    @Option(help: "table; tokens, those in a set, one per line; ndjson or csv, with their details. (default: table)")
     var format: InvalidListing.Format?
 
     @Option(help: "An output file, written atomically. (default: standard output)") var output: String?
@@ -70,7 +73,7 @@ struct InvalidList: AsyncParsableCommand {
     }
 
     private struct Count: Encodable {
-        let reason, source, environment, topic: String
+        let reason, source, environment, topic, set: String
         let count: Int
     }
 
@@ -86,17 +89,18 @@ struct InvalidList: AsyncParsableCommand {
         if json {
             for (group, count) in sorted {
                 let parts = group.split(separator: "\t", omittingEmptySubsequences: false).map(String.init)
-                guard parts.count == 4 else { continue }
+                guard parts.count == 5 else { continue }
                 print(
                     try JSONLine.text(
-                        Count(reason: parts[0], source: parts[1], environment: parts[2], topic: parts[3], count: count))
-                )
+                        Count(
+                            reason: parts[0], source: parts[1], environment: parts[2], topic: parts[3], set: parts[4],
+                            count: count)))
             }
         } else if !sorted.isEmpty {
             let rows = sorted.map { group, count in
                 ["\(count)"] + group.split(separator: "\t", omittingEmptySubsequences: false).map(String.init)
             }
-            let titles = ["COUNT", "REASON", "SOURCE", "ENVIRONMENT", "TOPIC"]
+            let titles = ["COUNT"] + InvalidTokenLine.titles.dropFirst(2)
             let table = Table(titles, rows)
             for row in [titles] + rows { print(table.line(row)) }
         }
@@ -152,7 +156,11 @@ struct InvalidListing {
         let maximum = limit ?? (format == .table ? 50 : .max)
         var (written, hasMore, table) = (0, false, Table?.none)
         if format == .csv { try output.write(InvalidTokenLine.members.joined(separator: ",") + "\r\n") }
-        try await client.sweep(filter, withDetails: format != .tokens, &unread) { tokens in
+        let isOfTokens = format == .tokens
+        try await client.sweep(
+            filter, withDetails: !isOfTokens, sets: isOfTokens ? filter.ownSets : .all, &unread
+        ) { marks in
+            let tokens = isOfTokens ? InvalidTokenSet.Listed.tokens(of: marks, in: filter) : marks
             let chosen = tokens.prefix(maximum - written)
             hasMore = tokens.count > chosen.count
             written += chosen.count

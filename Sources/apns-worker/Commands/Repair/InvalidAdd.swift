@@ -18,7 +18,7 @@ struct InvalidAdd: AsyncParsableCommand {
 
             Lines that are not device tokens are reported with their numbers and skipped; the exit status is then 1. Repeating \
             the command is harmless. Without --topic a token is invalid for all topics, and without --environment in all \
-            environments. A device that has registered since (`registered_at` of its jobs) is sent to again.
+            environments except the sandbox. A device that has registered since (`registered_at` of its jobs) is sent to again.
             """)
 
     @OptionGroup(title: "Redis") var redis: RedisOptions
@@ -33,7 +33,8 @@ struct InvalidAdd: AsyncParsableCommand {
 
     @Option(
         help:
-            "Environment in which the tokens are invalid: production, sandbox, or the host and port of another server.")
+            "Environment in which the tokens are invalid: production, sandbox, or the host and port of another server. (default: all except the sandbox)"
+    )
     var environment: String?
 
     @Option(help: "Time at which the tokens became invalid: ISO 8601, or seconds since 1970. (default: now)")
@@ -90,18 +91,18 @@ struct InvalidAdd: AsyncParsableCommand {
             var number = 0
             while !Interruption.isRequested, let line = lines() {
                 number += 1
-                let text = line.filter { !$0.isWhitespace }
-                guard !text.isEmpty else { continue }
-                var invalid = template
-                do {
-                    invalid.token = try DeviceToken(text).hex
-                } catch {
-                    tally.refused += 1
-                    Terminal.note("\(token.isEmpty ? "line" : "token") \(number): \(error)\n")
-                    continue
+                for text in TokenText.divided(line) {
+                    var invalid = template
+                    do {
+                        invalid.token = try DeviceToken(text).hex
+                    } catch {
+                        tally.refused += 1
+                        Terminal.note("\(token.isEmpty ? "line" : "token") \(number): \(error)\n")
+                        continue
+                    }
+                    batch.append(invalid)
                 }
-                batch.append(invalid)
-                if batch.count == Self.batch { try await write(&batch, client, &tally) }
+                if batch.count >= Self.batch { try await write(&batch, client, &tally) }
             }
             try await write(&batch, client, &tally)
             if tally.added > 0 {
