@@ -44,32 +44,37 @@ extension StringProtocol {
 }
 
 extension StringProtocol {
-    /// Returns the number of bytes to insert, remove, replace or swap with their neighbour to change one text into the
-    /// other.
-    package func editDistance(to other: some StringProtocol) -> Int {
-        let (one, two) = (Array(utf8), Array(other.utf8))
-        var beforeLast: [Int] = []
-        var last = Array(0...two.count)
-        for (i, byte) in one.enumerated() {
-            var row = [i + 1]
-            for (j, otherByte) in two.enumerated() {
-                var best = Swift.min(last[j + 1] + 1, row[j] + 1, last[j] + (byte == otherByte ? 0 : 1))
-                if i > 0, j > 0, byte == two[j - 1], one[i - 1] == otherByte {
-                    best = Swift.min(best, beforeLast[j - 1] + 1)
-                }
-                row.append(best)
-            }
-            (beforeLast, last) = (last, row)
-        }
-        return last[two.count]
-    }
-
     /// Returns the name that a mistyped one probably means; `nil` if none is similar enough.
     package func nearest(of names: some Sequence<String>) -> String? {
-        let limit = Swift.max(1, utf8.count / 3)
-        let own = lowercased()
-        return names.map { (name: $0, distance: own.editDistance(to: $0.lowercased())) }
-            .filter { $0.distance <= limit }.min { $0.distance < $1.distance }?.name
+        let own = Array(lowercased().utf8)
+        // A longer text is no name, and comparing it would take as long as it is.
+        guard own.count <= 60 else { return nil }
+        let limit = Swift.min(Swift.max(1, own.count / 3), 4)
+        return names.compactMap { name in
+            own.editDistance(to: Array(name.lowercased().utf8), atMost: limit).map { (name: name, distance: $0) }
+        }
+        .min { $0.distance < $1.distance }?.name
+    }
+}
+
+extension [UInt8] {
+    /// Returns the number of bytes to insert, remove, replace or swap with their neighbour to change these into others;
+    /// `nil` if they are more than `limit`. The time grows fourfold with each that is allowed: at most 4.
+    package func editDistance(to other: [UInt8], atMost limit: Int) -> Int? {
+        (0...limit).first { Self.isNear(self[...], other[...], within: $0) }
+    }
+
+    private static func isNear(_ one: ArraySlice<UInt8>, _ two: ArraySlice<UInt8>, within limit: Int) -> Bool {
+        guard abs(one.count - two.count) <= limit else { return false }
+        var (one, two) = (one, two)
+        while let byte = one.first, byte == two.first { (one, two) = (one.dropFirst(), two.dropFirst()) }
+        if one.isEmpty || two.isEmpty { return true }
+        if limit == 0 { return false }
+        let (oneRest, twoRest) = (one.dropFirst(), two.dropFirst())
+        let isSwapped = one.first == twoRest.first && two.first == oneRest.first
+        return isNear(oneRest, twoRest, within: limit - 1) || isNear(oneRest, two, within: limit - 1)
+            || isNear(one, twoRest, within: limit - 1)
+            || isSwapped && isNear(oneRest.dropFirst(), twoRest.dropFirst(), within: limit - 1)
     }
 }
 

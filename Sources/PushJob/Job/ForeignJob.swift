@@ -2,7 +2,11 @@ import PrintableText
 
 /// Names that were probably meant by others: misspelled, or of other libraries and services.
 package enum MemberName {
-    private static let jobMembers = JobMember.allCases.map { "\($0.name)" }
+    /// The maximum number of names of one object that are compared with the known ones: of thousands, nobody reads the
+    /// hints.
+    package static let maximumCompared = 100
+
+    private static let jobMembers = Known(JobMember.allCases.map { "\($0.name)" })
 
     /// Names used by other libraries and services, in lower case without separators.
     private static let others: [String: JobMember] = [
@@ -27,22 +31,35 @@ package enum MemberName {
     /// Returns the name of the member of a job that was probably meant.
     /// - Parameter isObject: true if its value is an object.
     package static func jobMember(like name: String, isObject: Bool) -> String? {
-        guard !jobMembers.contains(name) else { return nil }
+        guard !jobMembers.names.contains(name) else { return nil }
         // Other libraries have the whole payload there.
         if isObject, plain(name) == "message" { return "payload" }
         return nearest(to: name, among: jobMembers) { plain in others[plain].map { "\($0.name)" } }
     }
 
+    /// Names to which others are compared, and the same without case and separators.
+    struct Known: Sendable {
+        let names: [String]
+        fileprivate let plain: [[UInt8]]
+
+        init(_ names: [String]) {
+            self.names = names
+            plain = names.map { Array(MemberName.plain($0).utf8) }
+        }
+    }
+
     /// Returns the most similar of some names.
-    static func nearest(to name: String, among known: [String], _ other: (String) -> String? = { _ in nil }) -> String?
-    {
+    static func nearest(to name: String, among known: Known, _ other: (String) -> String? = { _ in nil }) -> String? {
         guard name.utf8.count <= 40 else { return nil }
-        let plain = plain(name)
-        if let same = known.first(where: { Self.plain($0) == plain }) { return same }
-        if let other = other(plain) { return other }
+        let text = plain(name)
+        let plain = Array(text.utf8)
+        if let same = known.plain.firstIndex(of: plain) { return known.names[same] }
+        if let other = other(text) { return other }
         // Short names have too many neighbours with other meanings.
-        let allowed = plain.utf8.count >= 8 ? 2 : plain.utf8.count >= 4 ? 1 : 0
-        let near = known.map { (plain.editDistance(to: Self.plain($0)), $0) }.filter { $0.0 <= allowed }
+        let allowed = plain.count >= 8 ? 2 : plain.count >= 4 ? 1 : 0
+        let near = zip(known.plain, known.names).compactMap { other, name in
+            plain.editDistance(to: other, atMost: allowed).map { ($0, name) }
+        }
         return near.min { $0 < $1 }?.1
     }
 
@@ -180,17 +197,20 @@ enum ForeignJob {
     }
 
     /// Returns the names of a job's members, with the kinds of their values.
+    /// - Parameters:
+    ///   - limit: the maximum number of members that are returned; those after them are not read.
+    ///   - isIncluded: whether a member is returned.
     static func members(
-        _ bytes: UnsafeRawBufferPointer, in document: Range<Int>
+        _ bytes: UnsafeRawBufferPointer, in document: Range<Int>, atMost limit: Int = MemberName.maximumCompared,
+        where isIncluded: (String) -> Bool = { _ in true }
     ) throws(JSONError) -> [(name: String, kind: JSONKind?)] {
         var members: [(name: String, kind: JSONKind?)] = []
         var scanner = JSONScanner(bytes, in: document)
         try scanner.begin()
         var more = try scanner.enterObject()
-        while more {
-            let name = try scanner.name()
-            let text = JSONText.string(name, in: bytes)
-            members.append((text, JSONKind(first: scanner.next)))
+        while more, members.count < limit {
+            let name = JSONText.string(try scanner.name(), in: bytes)
+            if isIncluded(name) { members.append((name, JSONKind(first: scanner.next))) }
             try scanner.skipValue()
             more = try scanner.nextMember()
         }

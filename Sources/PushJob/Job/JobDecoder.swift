@@ -114,14 +114,14 @@ package struct JobDecoder {
         }
     }
 
-    /// Returns the members of a job that are not the worker's, sorted by name. Many are the producer's own.
+    /// Returns the members of a job that are not the worker's, sorted by name: the first
+    /// ``MemberName/maximumCompared``. Many are the producer's own.
     package static func otherMembers(of body: ByteBuffer, as format: JobFormat) -> [(name: String, isObject: Bool)] {
         guard let document = document(of: body, as: format) else { return [] }
         let members = document.withUnsafeReadableBytes { bytes in
-            try? ForeignJob.members(bytes, in: 0..<bytes.count)
+            try? ForeignJob.members(bytes, in: 0..<bytes.count) { !memberNames.contains($0) }
         }
-        return (members ?? []).filter { !memberNames.contains($0.name) }.map { ($0.name, $0.kind == .object) }
-            .sorted { $0.0 < $1.0 }
+        return (members ?? []).map { ($0.name, $0.kind == .object) }.sorted { $0.0 < $1.0 }
     }
 
     private static let memberNames = Set(JobMember.allCases.map { "\($0.name)" })

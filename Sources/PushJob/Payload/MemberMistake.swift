@@ -80,7 +80,7 @@ package struct MemberMistake: Equatable, Sendable, CustomStringConvertible {
 
     /// Describes a member that is not one of those that are documented.
     static func unknown(
-        _ name: JSONString, in path: String, among known: [String], _ scanner: JSONScanner
+        _ name: JSONString, in path: String, among known: MemberName.Known, _ scanner: JSONScanner
     ) -> MemberMistake {
         let text = JSONText.string(name, in: scanner.bytes)
         let meant = MemberName.nearest(to: text, among: known).map { "; did you mean `\($0)`?" }

@@ -4,6 +4,10 @@ import NIOCore
 ///
 /// The first reading only notices that there are mistakes: most jobs have none.
 package enum MistakeFinder {
+    private static let membersInAPS = Dictionary(
+        uniqueKeysWithValues: PayloadMember.inAPS.map { ("\($0.name)", $0) })
+    private static let namesInAPS = MemberName.Known(PayloadMember.inAPS.map { "\($0.name)" })
+
     // MARK: Payloads
 
     /// Returns the mistakes in a payload; none if it is not an object of JSON.
@@ -37,7 +41,7 @@ package enum MistakeFinder {
             var inner: [MemberMistake] = []
             apsMembers.formUnion(
                 try walk(scanner, "aps", &inner) { (name, scanner) throws(JSONError) in
-                    guard let member = PayloadMember.inAPS.first(where: { "\($0.name)" == name }) else { return nil }
+                    guard let member = membersInAPS[name] else { return nil }
                     return mistakes(in: member.value, "aps.\(name)", .payload, scanner)
                 })
             return inner
@@ -75,7 +79,8 @@ package enum MistakeFinder {
         }
     }
 
-    /// Steps over an object's members, and adds their mistakes and those of repeated names.
+    /// Steps over an object's members, and adds their mistakes and those of repeated names, but no more names than
+    /// ``MemberName/maximumCompared``.
     /// - Parameter read: returns the mistakes of a value; `nil` for a name that is not known.
     /// - Returns: the names.
     private static func walk(
@@ -88,12 +93,13 @@ package enum MistakeFinder {
         while more {
             let name = try scanner.name()
             let text = JSONText.string(name, in: scanner.bytes)
-            if !names.insert(text).inserted { mistakes.append(.repeated(name, in: path, scanner)) }
+            let isNew = names.insert(text).inserted
+            let mayName = mistakes.count < MemberName.maximumCompared
+            if !isNew, mayName { mistakes.append(.repeated(name, in: path, scanner)) }
             if let found = try read(text, scanner) {
-                mistakes += found
-            } else {
-                mistakes.append(
-                    .unknown(name, in: path, among: PayloadMember.inAPS.map { "\($0.name)" }, scanner))
+                if mayName { mistakes += found }
+            } else if mayName {
+                mistakes.append(.unknown(name, in: path, among: namesInAPS, scanner))
             }
             try scanner.skipValue()
             more = try scanner.nextMember()
@@ -157,9 +163,10 @@ package enum MistakeFinder {
     ) throws(JSONError) -> [MemberMistake] {
         var found: [MemberMistake] = []
         var seen: PayloadParts = []
+        let known = MemberName.Known(PayloadPart.allCases.filter(parts.contains).map { $0.name(in: dialect) })
         var scanner = scanner
         var more = try scanner.enterObject()
-        while more {
+        while more, found.count < MemberName.maximumCompared {
             let name = try scanner.name()
             let part = JSONText.withCharacters(of: name, in: scanner.bytes) {
                 PayloadPart.named($0, among: parts, in: dialect)
@@ -169,7 +176,6 @@ package enum MistakeFinder {
                 seen.insert(part)
                 found += mistakes(in: part.value, "\(path).\(part.name(in: dialect))", dialect, scanner)
             } else {
-                let known = PayloadPart.allCases.filter(parts.contains).map { $0.name(in: dialect) }
                 found.append(.unknown(name, in: path, among: known, scanner))
             }
             try scanner.skipValue()
@@ -197,6 +203,8 @@ package enum MistakeFinder {
         var scanner = scanner
         guard scanner.next == UInt8(ascii: "\""), let text = try? scanner.string() else { return nil }
         let found = JSONText.string(text, in: scanner.bytes)
-        return MemberName.nearest(to: found, among: choices.map { "\($0)" }).map { "; did you mean \"\($0)\"?" }
+        return MemberName.nearest(to: found, among: MemberName.Known(choices.map { "\($0)" })).map {
+            "; did you mean \"\($0)\"?"
+        }
     }
 }

@@ -99,9 +99,13 @@ package struct JobCheck {
                         + (refusal.why.detail ?? "")
                         + (plan.notifications.isEmpty ? "" : "; the others would be sent"))
             }
+            let further = plan.refusedCount - plan.refused.count
+            let others =
+                further == 0
+                ? [] : [CheckVerdict(.failure, name, "\(further) further tokens would become dead letters")]
             let facts = plan.notifications.isEmpty ? [] : explanation.facts.map { CheckVerdict(.ok, name, $0) }
             let unlikely = explanation.warnings.map { CheckVerdict(.warning, name, $0) }
-            return (facts + refused + warnings(plan.hints) + unlikely + hints, plan)
+            return (facts + refused + others + warnings(plan.hints) + unlikely + hints, plan)
         } catch {
             return ([Self.dead(name, error)] + hints, nil)
         }

@@ -9,8 +9,10 @@ package struct JobPlan: Sendable {
     package var app: Int
     /// The notifications that would be sent.
     package var notifications: [Notification] = []
-    /// The tokens that would become dead letters while others are sent: their positions, from 1, and the reasons.
+    /// The first tokens that would become dead letters while others are sent: their positions, from 1, and the reasons.
     var refused: [(place: Int, why: Reason)] = []
+    /// The number of all of them.
+    var refusedCount = 0
     /// The requirements of Apple's that the job does not meet and that APNs does not check.
     var hints: [Hint] = []
 
@@ -36,7 +38,8 @@ package struct JobPlan: Sendable {
                 notification.apnsID = APNSID(jobID: identity, token: notification.deviceToken.hex)
                 notifications.append(notification)
             } catch {
-                refused.append((distinct.position, error))
+                refusedCount += 1
+                if refused.count < MemberName.maximumCompared { refused.append((distinct.position, error)) }
             }
         }
     }
