@@ -1,5 +1,8 @@
+import Foundation
 import NIOCore
+import NIOPosix
 import Redis
+import Synchronization
 import TLS
 import TestSupport
 import Testing
@@ -75,6 +78,30 @@ struct RedisTLSTests {
             _ = try await client.call(RedisCommand("SET", "{queue}", "2"))
             #expect(try new.run("GET", "{queue}").text == "2")
             #expect(try await place(of: client) == .host("127.0.0.1", port: new.tlsPort ?? 0))
+        }
+    }
+
+    @Test("reads certificates and passwords in another thread, because their file system may hang")
+    func filesOffTheLoop() async throws {
+        let workshop = try OpenSSLWorkshop()
+        let certificate = try Array(Data(contentsOf: URL(filePath: TestCertificates.path("ca.pem"))))
+        try workshop.write(Array("hunter2".utf8), to: "password")
+        try workshop.write(certificate, to: "ca.pem")
+        let url = "rediss://localhost:\(port)?password_file=\(workshop.path("password"))"
+        let readers = Mutex<[Bool]>([])
+        var configuration = RedisClientConfiguration()
+        configuration.tls = try Renewable([.file(workshop.path("ca.pem"))]) { contents in
+            readers.withLock { $0.append(MultiThreadedEventLoopGroup.currentEventLoop == nil) }
+            var tls = TLSClientConfiguration()
+            tls.trust = .pem(contents[0])
+            return try TLSContext.client(tls)
+        }
+        try workshop.write(certificate + Array("\n".utf8), to: "ca.pem")
+        try await eventually("the changed file is read again") {
+            try await withClient(url, configuration) { client in
+                _ = try await client.call(RedisCommand("PING"))
+            }
+            return readers.withLock { $0.count > 1 && $0.dropFirst().allSatisfy(\.self) }
         }
     }
 

@@ -32,7 +32,8 @@ struct RedisConnector {
     }
 
     /// Connects. Resolves the name and reads the files of the password and the certificates each time, so that
-    /// failovers by DNS, new passwords and new certificates take effect.
+    /// failovers by DNS, new passwords and new certificates take effect. Another thread reads them: the file system may be
+    /// a network's.
     ///
     /// - Parameters:
     ///   - timeout: the timeout for connecting, and again for logging in.
@@ -42,16 +43,31 @@ struct RedisConnector {
         completion: @escaping (Result<RedisConnection, RedisError>) -> Void
     ) {
         eventLoop.preconditionInEventLoop()
-        let handshake: RedisHandshake
-        do throws(RedisError) {
-            handshake = RedisHandshake(
-                endpoint: try endpoint.withPasswordRead(), clientName: configuration.clientName)
-        } catch {
-            return completion(.failure(error))
+        guard endpoint.access.passwordFile != nil || tls?.sources.isEmpty == false else {
+            return connect(to: endpoint, tls?.current, timeout: timeout, completion: completion)
         }
+        NIOThreadPool.singleton.runIfActive(eventLoop: eventLoop) { [tls] in
+            Result { () throws(RedisError) in (try endpoint.withPasswordRead(), tls?.current) }
+        }.assumeIsolated().whenComplete { result in
+            switch result {
+            case .success(.success((let endpoint, let context))):
+                connect(to: endpoint, context, timeout: timeout, completion: completion)
+            case .success(.failure(let error)): completion(.failure(error))
+            case .failure(let error):
+                completion(.failure(.connect(address: endpoint.address, reason: "its secrets were not read: \(error)")))
+            }
+        }
+    }
+
+    /// - Parameter endpoint: with its password read.
+    private func connect(
+        to endpoint: RedisEndpoint, _ context: TLSContext?, timeout: TimeAmount,
+        completion: @escaping (Result<RedisConnection, RedisError>) -> Void
+    ) {
         let completion = NIOLoopBound(completion, eventLoop: eventLoop)
-        let steps = NIOLoopBound(handshake, eventLoop: eventLoop)
-        open(endpoint, timeout: timeout).assumeIsolated().whenComplete { result in
+        let steps = NIOLoopBound(
+            RedisHandshake(endpoint: endpoint, clientName: configuration.clientName), eventLoop: eventLoop)
+        open(endpoint, context, timeout: timeout).assumeIsolated().whenComplete { result in
             switch result {
             case .success(let connection):
                 let address = connection.remoteAddress
@@ -76,8 +92,10 @@ struct RedisConnector {
         }
     }
 
-    private func open(_ endpoint: RedisEndpoint, timeout: TimeAmount) -> EventLoopFuture<RedisConnection> {
-        let (address, location, tls) = (endpoint.address, endpoint.location, self.tls?.current)
+    private func open(
+        _ endpoint: RedisEndpoint, _ tls: TLSContext?, timeout: TimeAmount
+    ) -> EventLoopFuture<RedisConnection> {
+        let (address, location) = (endpoint.address, endpoint.location)
         let bootstrap = ClientBootstrap(group: eventLoop)
             .resolver(AddressMemory.shared.resolver(on: eventLoop))
             .connectTimeout(timeout)

@@ -47,7 +47,7 @@ package final class Renewable<Value: Sendable>: Sendable {
             State(value: try make(contents), watch: SecretWatch(sources, inUse: contents), lookedAt: .now()))
     }
 
-    /// The value, made from the files as they are now.
+    /// The value, made from the files as they are now. Reading them blocks the thread.
     package var current: Value {
         state.withLockedValue { state in
             look(&state, now: .now())
