@@ -13,7 +13,7 @@ import figures
 import report
 from programs import Failed, Program, Refused, Unavailable
 
-FIGURES = ("limit", "worker", "fanout", "lookup", "large", "trickle", "instructions")
+FIGURES = ("limit", "worker", "fanout", "lookup", "large", "trickle", "looking", "instructions")
 # The figure that --against cannot compare, because it is of another program.
 NOT_COMPARED = {"limit"}
 
@@ -28,6 +28,7 @@ def arguments():
   lookup   worker with a million invalid tokens in Redis, none of them a job's, once it has read them
   large    the time for which a claim and a settlement block Redis, with jobs of up to 6.7 MB
   trickle  three jobs per second on each of sixteen queues, and as many on one queue
+  looking  what ten open pages and `status` each second take of Redis, with 50,000 retries of 68 kB and two million jobs
   instructions   of limit, worker and fanout in user space per notification: by `perf stat`, or by callgrind without permission
 The first four are measured twice: with a server that answers at once, and with one that answers after 20±5 ms, out of order.
 
@@ -102,6 +103,8 @@ class Bench:
             plan += [(f"large.{name}", "", with_mix(mix)) for name, mix in figures.LARGE.items()]
         if "trickle" in only:
             plan += [(f"trickle.{name}", "", with_queues(number)) for name, number in figures.TRICKLE.items()]
+        if "looking" in only:
+            plan.append(("looking", "", figures.looking))
         if "instructions" in only:
             names = ("worker", "fanout") if self.bin_against else ("limit", "worker", "fanout")
             plan += [(f"instructions.{name}", "", with_counter(name)) for name in names]

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import socket
 import threading
 import time
 from statistics import median
@@ -10,7 +11,7 @@ from statistics import median
 from counters import counter_type
 from programs import Failed, Program, Refused, await_true
 from resp import Redis, RedisError
-from servers import RedisServer, Simulator
+from servers import RedisServer, Simulator, accepts, free_port
 from workload import PREFIX, Queue, payload
 
 STREAMS = 500
@@ -322,6 +323,70 @@ class Pings:
         if self.error:
             raise Failed(f"PING: {self.error}")
         return self.worst_ms
+
+
+# The pages that are open.
+OPEN_PAGES = ("/", "/", "/queues", "/queues/default", "/campaigns", "/apps", "/workers", "/redis", "/jobs", "/dead")
+RETRY_BYTES = 68_000
+
+
+def looking(bench, _):
+    """What a dashboard with ten open pages and `status` each second take of Redis, with 50,000 retries of 68 kB and two
+    million jobs that wait: 3.5 GB."""
+    redis = RedisServer(bench)
+    share = 100 if bench.is_quick else 1
+    Queue(redis.client).push(2_000_000 // share)
+    redis.client("EVAL", RETRIES, 1, PREFIX + "failed", 50_000 // share, RETRY_BYTES)
+    port = free_port()
+    web = Program("web", [f"{bench.measured}/apns-worker", "web", "--port", port, "--redis", redis.url], bench.client_cores,
+                  bench.directory)
+    await_true(lambda: accepts(port), "the dashboard is open")
+    pages = [Page(port, path) for path in OPEN_PAGES]
+    await_true(lambda: all(page.bytes for page in pages), "all pages are open")
+    before, written, began = redis.client.cpu_us(), redis.client.written(), time.monotonic()
+    while (seconds := time.monotonic() - began) < bench.trickle_seconds:
+        status = Program("status", [f"{bench.measured}/apns-worker", "status", "--redis", redis.url], bench.client_cores,
+                         bench.directory)
+        status.wait(30)
+        time.sleep(max(0, began + seconds + 1 - time.monotonic()))
+    used, written = redis.client.cpu_us() - before, redis.client.written() - written
+    for page in pages:
+        page.close()
+    web.stop()
+    redis.stop()
+    return {"redis_percent": used / seconds / 10_000, "redis_kb_per_second": written / seconds / 1000}
+
+
+RETRIES = """
+local time = redis.call('TIME')
+local body = string.rep('a', ARGV[2])
+for number = 1, ARGV[1] do
+    redis.call('ZADD', KEYS[1], (time[1] + 3600) * 1000 + number, '{"apns_worker":1,"attempt":2,"error":{"reason":"Shutdown",' ..
+        '"at":' .. time[1] .. '000},"job":{"campaign":"news","alert":"' .. body .. '","token":"' ..
+        string.format('%064x', number) .. '"}}')
+end
+"""
+
+
+class Page:
+    """An open page of the dashboard, which follows its changes."""
+
+    def __init__(self, port, path):
+        self.bytes = 0
+        self.connection = socket.create_connection(("127.0.0.1", port))
+        request = f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nAccept: text/event-stream\r\n\r\n"
+        self.connection.sendall(request.encode())
+        threading.Thread(target=self.read, daemon=True).start()
+
+    def read(self):
+        try:
+            while found := self.connection.recv(65536):
+                self.bytes += len(found)
+        except OSError:
+            pass
+
+    def close(self):
+        self.connection.close()
 
 
 def instructions(bench, name):

@@ -59,6 +59,8 @@ def goals(values):
     for name, large in figures.get("large", {}).items():
         goal("large", name, "99 % of settlements up to 10 ms", large["settlement_p99_ms"]["median"], 10, "ms")
         goal("large", name, "claims up to 5 ms + 1 ms per 100 kB", large["of_limit"]["median"], 1, "× limit")
+    for looking in figures.get("looking", {}).values():
+        goal("looking", "", "under 1 % of a core of Redis", looking["redis_percent"]["median"], 1, "%")
     peaks = [metrics["peak_kib"]["max"] for name in ("worker", "fanout") for metrics in figures.get(name, {}).values()]
     if peaks:
         goal("memory", "", "under 32 MiB with one lane", max(peaks) / 1024, MEMORY_LIMIT_KIB / 1024, "MiB")
@@ -89,6 +91,9 @@ def table(heading, values, left_out):
         lines.append(f"{'trickle, ' + name:<33}{spread(metrics['cpu_us'], 0)} µs per job, Redis "
                      f"{spread(metrics['redis_cpu_us'], 0)} µs, {metrics['redis_commands']['median']:.2f} commands and "
                      f"{metrics['redis_reads']['median']:.2f} reads")
+    for metrics in figures.get("looking", {}).values():
+        lines.append(f"{'looking':<33}{spread(metrics['redis_percent'], 2)} % of a core of Redis, "
+                     f"{spread(metrics['redis_kb_per_second'], 0)} kB a second")
     for name, metrics in figures.get("instructions", {}).items():
         lines.append(f"{'instructions, ' + name:<33}{spread(metrics['instructions'], 0)} per notification")
     lines += [f"{name:<24}left out: {reason.splitlines()[0].rstrip(':')}" for name, reason in left_out.items()]

@@ -57,6 +57,10 @@ class Redis:
         info = self.info("cpu")
         return 1e6 * (float(info["used_cpu_user"]) + float(info["used_cpu_sys"]))
 
+    def written(self):
+        """Returns the bytes that Redis has sent to all clients."""
+        return int(self.info("stats")["total_net_output_bytes"])
+
     def others_calls(self):
         """The number of commands that other clients and their scripts have called."""
         own = self.commands
