@@ -65,6 +65,57 @@ extension EndToEnd {
         }
 
         @Test(
+            "in a Cluster a node that hangs keeps the answers of its own queue only: a death then repeats nothing of others"
+        )
+        func hangingNode() async throws {
+            let cluster = try await RedisCluster(
+                nodeTimeout: 600_000, arguments: ["--cluster-require-full-coverage", "no"])
+            // One queue on each node; one of them has what the fleet shares, too.
+            let queues = try cluster.nodes.map { node in
+                try #require(
+                    try (0..<100).map { "q\($0)" }.first {
+                        try cluster.owner(ofSlot: cluster.slot(of: "push:{\($0)}:jobs")) === node
+                    })
+            }
+            // Long enough to stop a node before the first answer.
+            let simulator = try await SimulatorProcess(options: ["--delay", "3s"])
+            func worker(_ options: String...) throws -> WorkerProcess {
+                try WorkerProcess(
+                    redis: cluster.url, endpoint: simulator.port,
+                    options: ["--queue", queues.joined(separator: ",")] + options)
+            }
+            let count = 100
+            for hanging in cluster.nodes.indices {
+                let worker = try worker()
+                for (index, node) in cluster.nodes.enumerated() {
+                    try node.push(TestJob.many(count, prefix: "\(hanging)\(index)"), queue: queues[index])
+                }
+                try await eventually("APNs has them all") {
+                    let tokens = try await simulator.account().acceptedByToken.keys
+                    return tokens.count { $0.hasPrefix("\(hanging)") } == 3 * count
+                }
+                cluster.nodes[hanging].pause()
+                for (index, node) in cluster.nodes.enumerated() where index != hanging {
+                    try await eventually("what queue \(index) has been answered is written") {
+                        try QueueContents(node, queue: queues[index]).claims == 0
+                    }
+                }
+                worker.process.kill()
+                cluster.nodes[hanging].resume()
+            }
+            _ = try await worker("--exit-when-done").finish()
+            for (index, node) in cluster.nodes.enumerated() {
+                let contents = try QueueContents(node, queue: queues[index])
+                #expect(contents.isSettled && contents.count("delivered") == 3 * count, "\(contents.counters)")
+            }
+            for (token, accepted) in try await simulator.stop().acceptedByToken {
+                // The round's hanging queue is the one whose number repeats.
+                let isOfHangingNode = token.first == token.dropFirst().first
+                #expect(accepted == 1 || isOfHangingNode && accepted == 2, "\(token): \(accepted)")
+            }
+        }
+
+        @Test(
             "in a Cluster the set of invalid tokens is divided while workers wait and moved while one sends, and no token is sent to again"
         )
         func shards() async throws {
