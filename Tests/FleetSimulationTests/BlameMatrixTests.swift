@@ -78,4 +78,13 @@ struct BlameMatrixTests {
         let mistakes = try FleetSimulation.mistakes(.proxy(fault), on: try SimulatedServer())
         #expect(mistakes == [])
     }
+
+    @Test(
+        "A credential that is refused only on old connections is used on a younger one.",
+        arguments: [.oneLane, .workers] as [BlamePlan.Fleet])
+    func stuckConnections(_ fleet: BlamePlan.Fleet) throws {
+        let mistakes = try FleetSimulation.mistakes(
+            .stuckConnections(.invalidProviderToken, fleet), on: try SimulatedServer())
+        #expect(mistakes == [])
+    }
 }

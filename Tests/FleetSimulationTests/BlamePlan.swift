@@ -107,6 +107,10 @@ struct BlamePlan: CustomStringConvertible, Sendable {
     var restart: Int64?
     /// True if the fault is that of the way of the first worker to APNs, which answers everything with it.
     var isWorkerRefused = false
+    /// The time from which APNs answers everything with the fault on connections that were opened before.
+    var stuckConnectionsFrom: Int64?
+    /// True if the faults are of the way to APNs, and no notification is bad.
+    var isOfWay: Bool { isWorkerRefused || stuckConnectionsFrom != nil }
     /// The length of the run, in milliseconds.
     var length: Int64 = 20_000
     /// The maximum number of requests in flight of a lane.
@@ -117,6 +121,7 @@ struct BlamePlan: CustomStringConvertible, Sendable {
             + (outage.map { ", \($0.fault) for all" } ?? "")
             + (acceptedInOutage > 0 ? " but \(acceptedInOutage) %" : "") + (isQuietInOutage ? ", only retries" : "")
             + (restart == nil ? "" : ", restart") + (isWorkerRefused ? ", for one worker" : "")
+            + (stuckConnectionsFrom == nil ? "" : ", on old connections")
     }
 
     init(
@@ -168,14 +173,21 @@ struct BlamePlan: CustomStringConvertible, Sendable {
         plan.isWorkerRefused = true
         return plan
     }
+
+    /// A credential that APNs refuses on the connections that are open.
+    static func stuckConnections(_ fault: Fault, _ fleet: Fleet = .oneLane) -> BlamePlan {
+        var plan = BlamePlan(fault, .once, fleet, length: 60_000)
+        plan.stuckConnectionsFrom = 10_000
+        return plan
+    }
 }
 
 extension BlamePlan {
     /// The milliseconds within which a good notification must be submitted; `nil` where it can't be told from bad ones,
     /// because nearly all of its group is bad.
     var limit: Int64? {
-        // Those that the refused worker claims are tried again.
-        guard !isWorkerRefused else { return 10_000 }
+        // Those that are refused on their way are tried again.
+        guard !isOfWay else { return 10_000 }
         guard !hasCampaign else { return 1000 }
         return switch (bad, good) {
         // Once such a job is refused as a whole, it is nearly all that the endpoint hears.
@@ -241,7 +253,7 @@ extension BlameRun {
         let otherDead = (counts["dead"] ?? 0) - (counts["dead:BadDeviceToken"] ?? 0)
         if isInBatch, otherDead > 0 { found.append("the outage made \(otherDead) dead letters: \(counts)") }
         let allowed =
-            plan.isWorkerRefused ? [] : !isOutage || isInBatch ? plan.ends : vouched ? ["invalid_token"] : []
+            plan.isOfWay ? [] : !isOutage || isInBatch ? plan.ends : vouched ? ["invalid_token"] : []
         let wrong = Set(ended).subtracting(allowed)
         if !wrong.isEmpty { found.append("ended as \(wrong): \(counts)") }
         if plan.hasCampaign, (counts["invalid_token"] ?? 0) > 16 * plan.fleet.lanes.count, plan.fault == .badDeviceToken
@@ -251,7 +263,7 @@ extension BlameRun {
         if plan.isCulpritNamed, !records.contains(where: { $0.name == "bad" && $0.state == .slow }) {
             found.append("the campaign is not named")
         }
-        if plan.bad == .once, !isOutage, !plan.isWorkerRefused, plan.endsSoon, plan.length >= 60_000, ended.isEmpty {
+        if plan.bad == .once, !isOutage, !plan.isOfWay, plan.endsSoon, plan.length >= 60_000, ended.isEmpty {
             found.append("the bad one does not end")
         }
         if isOutage {
@@ -318,7 +330,7 @@ final class BlameRun {
         }
         simulation.time.schedule(at: start + .seconds(2)) { [self] in
             switch plan.bad {
-            case .once: if plan.outage == nil, !plan.isWorkerRefused { push(isBad: true) }
+            case .once: if plan.outage == nil, !plan.isOfWay { push(isBad: true) }
             case .thousand: for _ in 0..<1000 { push(isBad: true) }
             case .tenThousandTokens: push(isBad: true, tokens: 10_000)
             case .eachSecond: pushBad(perSecond: 1)
@@ -376,20 +388,24 @@ final class BlameRun {
 
     // MARK: APNs
 
-    func submitted(_ job: Int, by worker: SimulatedWorker?) {
+    /// - Parameter opened: the time at which the request's connection was opened.
+    func submitted(_ job: Int, by worker: SimulatedWorker?, opened: NIODeadline) {
         requests.append(elapsed)
         // Where one way is refused, a notification must take another one.
-        if plan.isWorkerRefused, fault(ofJob: job, by: worker) != nil { return }
+        if plan.isOfWay, fault(ofJob: job, by: worker, opened: opened) != nil { return }
         guard let at = waiting.removeValue(forKey: job) else { return }
         delays.append(((at - start).nanoseconds / 1_000_000, (simulation.time.now - at).nanoseconds / 1_000_000))
     }
 
     /// Returns how a request for a job ends; `nil` if APNs accepts it.
-    func fault(ofJob job: Int, by worker: SimulatedWorker?) -> BlamePlan.Fault? {
+    func fault(ofJob job: Int, by worker: SimulatedWorker?, opened: NIODeadline) -> BlamePlan.Fault? {
         if let outage = plan.outage, outage.times.contains(elapsed), !random.chance(plan.acceptedInOutage) {
             return outage.fault
         }
         if plan.isWorkerRefused { return worker === simulation.workers.first ? plan.fault : nil }
+        if let time = plan.stuckConnectionsFrom {
+            return elapsed >= time && opened < start + .milliseconds(time) ? plan.fault : nil
+        }
         return bad.contains(job) ? plan.fault : nil
     }
 

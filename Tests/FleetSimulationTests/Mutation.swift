@@ -94,6 +94,8 @@ enum Mutation: String, CaseIterable, Sendable {
     case failedTakeTurns
     /// All lanes of all workers have one judge.
     case sharesScopes
+    /// A refused credential is tried again on the connections that are open.
+    case triesOldConnections
     /// A failure of a notification that has failed before counts like a fresh one.
     case retriesAreWitnesses
     /// The scopes of campaigns are unknown.
@@ -111,6 +113,7 @@ enum Mutation: String, CaseIterable, Sendable {
         case .probesWithoutPauses, .probesTooLate: .outage(.serviceUnavailable)
         case .failedTakeTurns: .saturated
         case .sharesScopes: .proxy(.invalidProviderToken)
+        case .triesOldConnections: .stuckConnections(.invalidProviderToken)
         case .retriesAreWitnesses: BlamePlan(.serviceUnavailable, .thousand, length: 60_000)
         case .hidesCampaigns: BlamePlan(.invalidProviderToken, .thousand, hasCampaign: true, streams: 20)
         case .everyFailureSpends: BlamePlan(.serviceUnavailable, .once, length: 60_000)
@@ -199,8 +202,7 @@ enum Mutation: String, CaseIterable, Sendable {
                 "spends = false local attempt = members.attempt or 1"
             )
         case .slowedByHalf, .concludesFromFew, .probesWithoutPauses, .probesTooLate, .sharesScopes,
-            .failedTakeTurns, .retriesAreWitnesses,
-            .hidesCampaigns:
+            .failedTakeTurns, .retriesAreWitnesses, .triesOldConnections, .hidesCampaigns:
             nil
         case .settlesBeforeMarkingInvalid, .dropsResentSettlements, .skipsRecovery, .confirmsFailedSettlements,
             .confirmsRefusedSettlements, .goesByOwnClock, .forgetsThrottles, .hidesThrottles,

@@ -14,6 +14,8 @@ final class SimulatedTransport: Transport {
         let token: String
         let isolation: Isolation
         let sentAt: NIODeadline
+        /// The time at which its connection was opened.
+        let opened: NIODeadline
         /// The time at which the lane gives up, unless it has the answer by then.
         var deadline: NIODeadline
         var isOpen = true
@@ -21,10 +23,10 @@ final class SimulatedTransport: Transport {
 
         init(
             _ tag: UInt64, _ notification: Int, _ token: String, _ isolation: Isolation, sentAt: NIODeadline,
-            deadline: NIODeadline
+            opened: NIODeadline, deadline: NIODeadline
         ) {
             (self.tag, self.notification, self.token, self.isolation) = (tag, notification, token, isolation)
-            (self.sentAt, self.deadline) = (sentAt, deadline)
+            (self.sentAt, self.opened, self.deadline) = (sentAt, opened, deadline)
         }
     }
 
@@ -41,6 +43,8 @@ final class SimulatedTransport: Transport {
     private var providerToken: String?
     private var requests: [Request] = []
     private var limit = 20
+    /// The time at which the shared connection was opened.
+    private var opened: NIODeadline
     private var answeredAt = NIODeadline.distantPast
     private var isConnected = true
     private var closing: EventLoopPromise<Void>?
@@ -51,6 +55,7 @@ final class SimulatedTransport: Transport {
 
     init(app: Int, _ lane: SimulatedLane, _ loop: SimulatedLoop, in simulation: FleetSimulation) {
         (self.app, self.lane, self.loop, self.simulation) = (app, lane, loop, simulation)
+        opened = loop.now
         if let plan = simulation.options.plan { limit = plan.streams }
     }
 
@@ -81,12 +86,14 @@ final class SimulatedTransport: Transport {
     func submit(_ notification: consuming APNS.Notification, tag: UInt64, in isolation: Isolation) -> Bool {
         guard capacity(in: isolation) > 0, !refusesOne() else { return false }
         let token = String(buffer: notification.deviceToken.hex)
+        // A connection apart is opened for what needs it.
+        let opened = isolation == .shared || simulation.options.mutation == .triesOldConnections ? opened : loop.now
         guard
             let number = simulation.apns.submitted(
-                token, notification.payload, id: notification.apnsID, app: app, by: lane)
+                token, notification.payload, id: notification.apnsID, app: app, by: lane, opened: opened)
         else { return true }
         let request = Request(
-            tag, number, token, isolation, sentAt: loop.now, deadline: loop.now + Self.requestTimeout)
+            tag, number, token, isolation, sentAt: loop.now, opened: opened, deadline: loop.now + Self.requestTimeout)
         requests.append(request)
         if let blame = simulation.blame {
             time.schedule(in: random.delay(10...60), on: loop) { [self] in end(request, blame) }
@@ -104,7 +111,7 @@ final class SimulatedTransport: Transport {
     /// Ends a request as a plan says.
     private func end(_ request: Request, _ blame: BlameRun) {
         guard request.isOpen, let job = simulation.ledger.job(ofNotification: request.notification) else { return }
-        switch blame.fault(ofJob: job.number, by: lane.worker) {
+        switch blame.fault(ofJob: job.number, by: lane.worker, opened: request.opened) {
         case nil: complete(request, .response(Response(status: 200)))
         case .silence: break
         case .cut:
@@ -202,8 +209,10 @@ final class SimulatedTransport: Transport {
     }
 
     func setTLS(_: TLSContext) {}
-    func replaceConnections(reason: String) {}
-    func retireConnections(reason: String) {}
+    func replaceConnections(reason: String) { retireConnections(reason: reason) }
+    func retireConnections(reason: String) {
+        if simulation.options.mutation != .triesOldConnections { opened = loop.now }
+    }
 
     func close() -> EventLoopFuture<Void> {
         let promise = closing ?? loop.makePromise(of: Void.self)
@@ -274,7 +283,9 @@ final class SimulatedAPNS {
 
     /// Records and checks a request.
     /// - Returns: the notification's number.
-    func submitted(_ token: String, _ payload: ByteBuffer, id: APNSID?, app: Int, by lane: SimulatedLane) -> Int? {
+    func submitted(
+        _ token: String, _ payload: ByteBuffer, id: APNSID?, app: Int, by lane: SimulatedLane, opened: NIODeadline
+    ) -> Int? {
         guard let (job, number) = ledger.notification(token, payload) else {
             simulation.fail("APNs gets a notification that no producer has pushed: \(token)")
             return nil
@@ -287,7 +298,7 @@ final class SimulatedAPNS {
             "\(lane.name) sends the notification \(number - job.first) of the job \(job.number) for \(Self.apps[app])")
         lane.checks.submit(number, of: job, to: token, app: Self.apps[app])
         simulation.answerChecks.submitted(number, by: lane)
-        simulation.blame?.submitted(job.number, by: lane.worker)
+        simulation.blame?.submitted(job.number, by: lane.worker, opened: opened)
         checkFlight(number, job, lane)
         if let mistake = ledger.checkID(id.map { "\($0)" }, of: number), !simulation.redis.hasRolledBack {
             simulation.fail(mistake)
