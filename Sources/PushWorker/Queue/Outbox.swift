@@ -11,8 +11,9 @@ final class Outbox {
     static let resultBytes = 1 << 18
     /// The bytes of copied jobs at which a batch is written: its script blocks Redis for some milliseconds.
     private static let batchBytes = 1 << 20
-    /// The time after its first claim at which a batch is written.
-    private static let batchDelay = TimeAmount.milliseconds(10)
+    /// The time after its first claim at which a batch is written. A busy lane claims within that time, and writes the batch
+    /// with the claim.
+    private static let batchDelay = TimeAmount.milliseconds(20)
     /// The maximum number of invalid tokens per write, unless the last job has more; the tokens of one job are not
     /// divided.
     private static let tokensBatch = 2000
@@ -46,6 +47,8 @@ final class Outbox {
     private var settlement = Settlement()
     private var unconfirmed = UnconfirmedSettlements()
     private let flushSoon: SoonTask
+    /// The time at which the current batch is written at the latest.
+    private var flushAt = NIODeadline.distantFuture
     /// The due time of the first retry in ``settlement``.
     private var nextRetry = NIODeadline.distantFuture
     /// The number of parts of jobs that were settled. They number the claims of what is left: after a rollback, a job is
@@ -153,12 +156,20 @@ final class Outbox {
         {
             return flush()
         }
-        guard !flushSoon.isScheduled else { return }
-        flushSoon.schedule(in: Self.batchDelay) { [self] in flush() }
+        if flushAt == .distantFuture { flushAt = link.lane.now + Self.batchDelay }
+        if !flushSoon.isScheduled { scheduleFlush() }
+    }
+
+    private func scheduleFlush() {
+        flushSoon.schedule(in: flushAt - link.lane.now) { [self] in
+            // A claim may have written the batch for which this was scheduled.
+            if flushAt > link.lane.now { if flushAt < .distantFuture { scheduleFlush() } } else { flush() }
+        }
     }
 
     /// Writes all unwritten settlements.
     func flush() {
+        flushAt = .distantFuture
         writeInvalidTokens()
         guard !settlement.isEmpty, link.store.isReady else { return }
         if link.lane.now - countsWrittenAt >= Self.countsInterval { settlement.minute = takeCounts() }

@@ -90,6 +90,7 @@ struct MixedFleetTests {
         #expect(scene.transport.sent.count == 2)
         scene.queue.otherConfigurations = [Self.other]
         scene.push(job)
+        scene.run()
         #expect(scene.transport.sent.count == 2 && scene.stats["deferred"] == 1)
     }
 
