@@ -378,7 +378,9 @@ enum DocumentationTables {
             return seen.joined(separator: ", ")
         }
         let types = (schema["type"] as? [String]) ?? [schema["type"] as? String].compactMap { $0 }
-        var text = types.filter { $0 != "null" }.joined(separator: " or ")
+        // The only array of some is PHP's empty one, which stands for an empty object.
+        let isObject = schema["maxItems"] as? Int == 0
+        var text = types.filter { $0 != "null" && !(isObject && $0 == "array") }.joined(separator: " or ")
         if text == "integer", let least = schema["minimum"], let most = schema["maximum"], "\(most)".count < 8 {
             text = "\(least) to \(most)"
         }

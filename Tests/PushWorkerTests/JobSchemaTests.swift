@@ -100,9 +100,10 @@ struct JobSchemaTests {
         (.keepResult, ["true", "false", "1", #""x""#, "null", "{}"], []),
         (.fair, [#""tenant-17""#, #""""#, "1", "null", "{}"], []),
         (.fairPerSecond, ["1", "1000000", "5.0"], ["0", "1000001", "1.5", #""1""#, "true", "-1", "[]"]),
+        (.environment, [#""sandbox""#, #""Production""#, #""staging""#, "1", "null", "{}"], []),
         (.urgent, ["true", "false", "1", #""x""#, "null", "{}"], []),
         (.labels, [#"{"user":"4711"}"#, "{}", "[]", "1", #"{"a":1}"#], []),
-        (.payload, ["{}", #"{"aps":{"alert":"x"}}"#], ["[]", #""{}""#, "1", "true"]),
+        (.payload, ["{}", "[]", #"{"aps":{"alert":"x"}}"#], ["[1]", #""{}""#, "1", "true"]),
         (.sendAt, times.good, times.bad), (.registeredAt, times.good, times.bad), (.enqueuedAt, times.good, times.bad),
         (.maxAttempts, ["1", "1000", "5.0"], ["0", "1001", "1.5", #""1""#, "true", "-1"]),
         (.onUncertain, [#""resend""#, #""drop""#], [#""Drop""#, #""""#, "true", "1"]),
@@ -135,11 +136,11 @@ struct JobSchemaTests {
         (.interruptionLevel, [#""passive""#, #""time-sensitive""#], [#""loud""#, "1"]),
         (.relevanceScore, ["0", "1", "0.5"], ["1.5", "-0.1", #""1""#, "true"]), (.staleDate, times.good, times.bad),
         (.timestamp, times.good, times.bad), (.dismissalDate, times.good, times.bad),
-        (.contentState, ["{}", #"{"a":[1]}"#], ["[]", #""{}""#]), (.attributes, ["{}"], ["1"]),
+        (.contentState, ["{}", "[]", #"{"a":[1]}"#], ["[1]", #""{}""#]), (.attributes, ["{}"], ["1"]),
         (.event, [#""start""#, #""update""#, #""end""#], [#""stop""#, "1"]),
         (.inputPushChannel, [#""YQ==""#], [#""""#, #""é""#]),
         (.urlArguments, [#"["a"]"#, "[]"], [#""a""#, "[1]", "{}"]), (.mdm, [#""M""#], [#""""#, "1"]),
-        (.custom, ["{}", #"{"a":{"aps":1}}"#], ["[]", #"{"aps":{}}"#, #""x""#]),
+        (.custom, ["{}", "[ ]", #"{"a":{"aps":1}}"#], ["[1]", #"{"aps":{}}"#, #""x""#]),
     ]
 
     private static let times = (

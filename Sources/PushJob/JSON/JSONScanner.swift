@@ -267,6 +267,15 @@ extension JSONScanner {
         }
     }
 
+    /// Steps over an empty array, as PHP writes an empty object, if there is one.
+    mutating func skipEmptyArray() throws(JSONError) -> Bool {
+        guard next == UInt8(ascii: "[") else { return false }
+        var probe = self
+        guard try !probe.enterArray() else { return false }
+        self = probe
+        return true
+    }
+
     /// Steps over a value.
     /// - Returns: the string, if it is one.
     mutating func stringIfAny() throws(JSONError) -> JSONString? {

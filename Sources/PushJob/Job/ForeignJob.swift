@@ -21,7 +21,9 @@ package enum MemberName {
         "apnspriority": .priority, "data": .custom, "userinfo": .custom, "extra": .custom, "customdata": .custom,
         "custompayload": .custom, "payloadextra": .custom, "message": .alert, "title": .alert,
         "body": .alert, "contents": .alert, "notification": .alert,
-        "apnscollapseid": .collapseID, "collapsekey": .collapseID, "at": .sendAt, "sendafter": .sendAt,
+        "apnscollapseid": .collapseID, "apnsid": .apnsID, "apnsenvironment": .environment,
+        "development": .environment, "production": .environment, "sandbox": .environment,
+        "collapsekey": .collapseID, "at": .sendAt, "sendafter": .sendAt,
         "deliverafter": .sendAt, "retries": .maxAttempts, "maxretries": .maxAttempts, "retrylimit": .maxAttempts,
         "idempotencykey": .id, "jobid": .id, "notifid": .id, "channelid": .channel,
         "newsstandavailable": .contentAvailable,
@@ -31,20 +33,40 @@ package enum MemberName {
     /// Returns the name of the member of a job that was probably meant.
     /// - Parameter isObject: true if its value is an object.
     package static func jobMember(like name: String, isObject: Bool) -> String? {
-        guard !jobMembers.names.contains(name) else { return nil }
+        guard !jobMembers.all.contains(name) else { return nil }
         // Other libraries have the whole payload there.
         if isObject, plain(name) == "message" { return "payload" }
         return nearest(to: name, among: jobMembers) { plain in others[plain].map { "\($0.name)" } }
     }
 
+    /// Returns the member that a name in the settings of another system stands for, such as `apns-priority`, if it
+    /// chooses where or how a push goes.
+    /// - Parameter isHeader: true to accept only names of APNs' headers: others are an app's own data.
+    package static func setting(_ name: String, isHeader: Bool) -> JobMember? {
+        guard name.utf8.count <= 40 else { return nil }
+        let plain = plain(name)
+        guard !isHeader || plain.hasPrefix("apns") else { return nil }
+        let member = others[plain] ?? ownSettings[plain]
+        return member.flatMap { settings.contains($0) ? $0 : nil }
+    }
+
+    private static let ownSettings = Dictionary(uniqueKeysWithValues: settings.map { (plain("\($0.name)"), $0) })
+    private static let settings: Set<JobMember> = [
+        .topic, .pushType, .priority, .expiration, .collapseID, .apnsID, .environment,
+    ]
+
     /// Names to which others are compared, and the same without case and separators.
     struct Known: Sendable {
         let names: [String]
+        fileprivate let all: Set<String>
         fileprivate let plain: [[UInt8]]
+        fileprivate let places: [[UInt8]: Int]
 
         init(_ names: [String]) {
             self.names = names
+            all = Set(names)
             plain = names.map { Array(MemberName.plain($0).utf8) }
+            places = Dictionary(zip(plain, names.indices)) { first, _ in first }
         }
     }
 
@@ -53,10 +75,11 @@ package enum MemberName {
         guard name.utf8.count <= 40 else { return nil }
         let text = plain(name)
         let plain = Array(text.utf8)
-        if let same = known.plain.firstIndex(of: plain) { return known.names[same] }
+        if let same = known.places[plain] { return known.names[same] }
         if let other = other(text) { return other }
         // Short names have too many neighbours with other meanings.
         let allowed = plain.count >= 8 ? 2 : plain.count >= 4 ? 1 : 0
+        guard allowed > 0 else { return nil }
         let near = zip(known.plain, known.names).compactMap { other, name in
             plain.editDistance(to: other, atMost: allowed).map { ($0, name) }
         }
@@ -196,13 +219,48 @@ enum ForeignJob {
         return nil
     }
 
+    /// The objects in which other systems have the settings of a push, in lower case.
+    private static let containers: Set<String> = ["headers", "apns", "ios", "android", "webpush", "options", "message"]
+    /// Their objects that an app gets as data.
+    private static let data: Set<String> = ["payload", "data", "notification", "custom"]
+
+    /// Returns the members in the objects of other systems that choose where or how a push goes, and that no worker
+    /// reads, with what they stand for.
+    static func settings(
+        _ bytes: UnsafeRawBufferPointer, in document: Range<Int>
+    ) throws(JSONError) -> [(path: String, member: JobMember)] {
+        var found: [(path: String, member: JobMember)] = []
+        func walk(_ object: JSONScanner, _ path: String, isData: Bool, depth: Int) throws(JSONError) {
+            var scanner = object
+            var more = try scanner.enterObject()
+            while more, found.count < MemberName.maximumCompared {
+                let name = JSONText.string(try scanner.name(), in: bytes)
+                let lower = name.lowercased()
+                if depth > 0, let member = MemberName.setting(name, isHeader: isData) {
+                    found.append((path + name, member))
+                } else if scanner.next == UInt8(ascii: "{"), depth < 4,
+                    containers.contains(lower) || depth > 0 && data.contains(lower)
+                {
+                    try walk(
+                        scanner, "\(path)\(name).", isData: isData || data.contains(lower), depth: depth + 1)
+                }
+                try scanner.skipValue()
+                more = try scanner.nextMember()
+            }
+        }
+        var scanner = JSONScanner(bytes, in: document)
+        try scanner.begin()
+        try walk(scanner, "", isData: false, depth: 0)
+        return found
+    }
+
     /// Returns the names of a job's members, with the kinds of their values.
     /// - Parameters:
     ///   - limit: the maximum number of members that are returned; those after them are not read.
     ///   - isIncluded: whether a member is returned.
     static func members(
         _ bytes: UnsafeRawBufferPointer, in document: Range<Int>, atMost limit: Int = MemberName.maximumCompared,
-        where isIncluded: (String) -> Bool = { _ in true }
+        where isIncluded: (String, _ first: UInt8?) -> Bool = { _, _ in true }
     ) throws(JSONError) -> [(name: String, kind: JSONKind?)] {
         var members: [(name: String, kind: JSONKind?)] = []
         var scanner = JSONScanner(bytes, in: document)
@@ -210,7 +268,7 @@ enum ForeignJob {
         var more = try scanner.enterObject()
         while more, members.count < limit {
             let name = JSONText.string(try scanner.name(), in: bytes)
-            if isIncluded(name) { members.append((name, JSONKind(first: scanner.next))) }
+            if isIncluded(name, scanner.next) { members.append((name, JSONKind(first: scanner.next))) }
             try scanner.skipValue()
             more = try scanner.nextMember()
         }

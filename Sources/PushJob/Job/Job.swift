@@ -106,6 +106,7 @@ package struct Job: Sendable {
         if traits.contains(.ignoredKeepResult) { members.append(.keepResult) }
         if traits.contains(.ignoredFair) { members.append(.fair) }
         if traits.contains(.ignoredUrgent) { members.append(.urgent) }
+        if traits.contains(.ignoredEnvironment) { members.append(.environment) }
         if traits.contains(.ignoredTraceparent) || traceparent != nil && trace == nil { members.append(.traceparent) }
         return members
     }
@@ -129,6 +130,12 @@ package struct Job: Sendable {
 
     /// True if the job is sent before the others that wait in its queue.
     package var isUrgent: Bool { traits.contains(.urgent) }
+
+    /// True if the job says that it is for an app in production; it may say both.
+    package var isForProduction: Bool { traits.contains(.production) }
+
+    /// True if the job says that it is for an app in the sandbox.
+    package var isForSandbox: Bool { traits.contains(.sandbox) }
 
     /// The trace that the job belongs to, if its `traceparent` is a valid one.
     package var trace: TraceParent? { traceparent.flatMap { TraceParent(text($0)) } }
@@ -187,7 +194,7 @@ package struct Job: Sendable {
     // MARK: The payload
 
     /// True if ``payload(limit:)`` must make the payload; else ``payload`` is sent, byte for byte.
-    package var makesPayload: Bool { !traits.isDisjoint(with: [.shortForms, .truncate]) }
+    package var makesPayload: Bool { !traits.isDisjoint(with: [.shortForms, .truncate, .emptyPayload]) }
 
     /// Returns the payload to send: a slice of the job as it was written or, for a job with short forms and if the
     /// alert's body must be shortened, a new buffer. It is made again on each call.
@@ -197,6 +204,7 @@ package struct Job: Sendable {
     /// - Throws: ``JobError/payloadTooLong(excess:limit:)`` for a job with `truncate` that cannot be made to fit.
     package func payload(limit: Int) throws(JobError) -> ByteBuffer {
         guard makesPayload else { return bytes(payload) }
+        if traits.contains(.emptyPayload) { return ByteBuffer(string: "{}") }
         let whole = traits.contains(.shortForms) ? try composed() : bytes(payload)
         guard traits.contains(.truncate), whole.readableBytes > limit else { return whole }
         return try PayloadShortener.shorten(whole, to: limit)
@@ -216,6 +224,7 @@ package struct Job: Sendable {
     /// shows to be mistakes, although APNs accepts them. The payload is read again.
     package var mistakes: [MemberMistake] {
         guard facts.mayHaveMistakes else { return [] }
+        if traits.contains(.emptyPayload) { return MistakeFinder.mistakes(inPayload: ByteBuffer(string: "{}")) }
         return body.withUnsafeReadableBytes { bytes in
             do throws(JSONError) {
                 return traits.contains(.shortForms)

@@ -119,9 +119,24 @@ package struct JobDecoder {
     package static func otherMembers(of body: ByteBuffer, as format: JobFormat) -> [(name: String, isObject: Bool)] {
         guard let document = document(of: body, as: format) else { return [] }
         let members = document.withUnsafeReadableBytes { bytes in
-            try? ForeignJob.members(bytes, in: 0..<bytes.count) { !memberNames.contains($0) }
+            try? ForeignJob.members(bytes, in: 0..<bytes.count) { name, first in
+                // Such as `"sandbox":true`, which the reader understands.
+                let isEnvironment =
+                    first == UInt8(ascii: "t") && MemberName.setting(name, isHeader: false) == .environment
+                return !memberNames.contains(name) && !isEnvironment
+            }
         }
         return (members ?? []).map { ($0.name, $0.kind == .object) }.sorted { $0.0 < $1.0 }
+    }
+
+    /// Returns the members in the objects of other systems that choose where or how a push goes, such as
+    /// `apns.headers.apns-priority`, with what to write instead.
+    package static func foreignSettings(of body: ByteBuffer, as format: JobFormat) -> [(
+        path: String, member: JobMember
+    )] {
+        document(of: body, as: format)?.withUnsafeReadableBytes { bytes in
+            try? ForeignJob.settings(bytes, in: 0..<bytes.count)
+        } ?? []
     }
 
     private static let memberNames = Set(JobMember.allCases.map { "\($0.name)" })

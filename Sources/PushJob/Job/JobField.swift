@@ -77,4 +77,24 @@ struct JobTraits: OptionSet, Sendable {
     static let ignoredFair = JobTraits(rawValue: 1024)
     /// There is an `urgent` that is not valid.
     static let ignoredUrgent = JobTraits(rawValue: 2048)
+    /// The job is for an app in production.
+    static let production = JobTraits(rawValue: 4096)
+    /// The job is for an app in the sandbox.
+    static let sandbox = JobTraits(rawValue: 8192)
+    /// There is an `environment` that is not valid.
+    static let ignoredEnvironment = JobTraits(rawValue: 16384)
+    /// The payload is an empty array, as PHP writes an empty object.
+    static let emptyPayload = JobTraits(rawValue: 32768)
+}
+
+extension JobTraits {
+    /// The trait for an environment, in this project's words or those of other systems, in any case.
+    init?(environment text: UnsafeRawBufferPointer) {
+        guard text.count <= 11 else { return nil }
+        switch String(decoding: text, as: UTF8.self).lowercased() {
+        case "production", "prod": self = .production
+        case "sandbox", "development", "dev": self = .sandbox
+        default: return nil
+        }
+    }
 }

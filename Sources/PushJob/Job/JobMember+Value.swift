@@ -19,6 +19,7 @@ extension JobMember {
         case .uniqueFor: "a duration from one second to 30 days, such as \"45s\", \"1h30m\" or \"7d\""
         case .channel: PayloadValue.channelID.expectation(in: .job)
         case .collapseDuplicates, .truncate, .keepResult, .urgent: "true or false"
+        case .environment: "\"production\" or \"sandbox\""
         case .fairPerSecond: "an integer from 1 to 1000000"
         case .traceparent:
             "a W3C traceparent such as 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -35,7 +36,7 @@ extension JobMember {
     var kinds: Set<JSONKind> {
         switch self {
         case .id, .token, .app, .topic, .pushType, .collapseID, .apnsID, .onUncertain, .uniqueFor, .channel,
-            .traceparent, .campaign, .fair:
+            .traceparent, .campaign, .fair, .environment:
             [.text]
         case .tokens: [.array]
         case .priority, .maxAttempts, .fairPerSecond: [.number]

@@ -54,6 +54,8 @@ package enum JobMember: UInt8, CaseIterable, Sendable {
     case fairPerSecond
     /// True to send the job before the others that wait in its queue.
     case urgent
+    /// The environment of the app to send through.
+    case environment
 
     // The short forms, in their order in a composed payload.
 
@@ -136,6 +138,7 @@ package enum JobMember: UInt8, CaseIterable, Sendable {
         case .fair: "fair"
         case .fairPerSecond: "fair_per_second"
         case .urgent: "urgent"
+        case .environment: "environment"
         case .alert: "alert"
         case .badge: "badge"
         case .sound: "sound"
@@ -233,7 +236,7 @@ package enum JobMember: UInt8, CaseIterable, Sendable {
             case UInt8(ascii: "c"): candidate = .collapseID
             case UInt8(ascii: "t"): candidate = .traceparent
             case UInt8(ascii: "k"): candidate = .keepResult
-            default: candidate = .enqueuedAt
+            default: candidate = name[2] == UInt8(ascii: "v") ? .environment : .enqueuedAt
             }
         case 12: candidate = name[0] == UInt8(ascii: "m") ? .maxAttempts : .onUncertain
         case 13: candidate = name[0] == UInt8(ascii: "r") ? .registeredAt : .contentState

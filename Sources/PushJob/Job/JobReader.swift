@@ -50,7 +50,7 @@ struct JobReader {
                     }
                 }
             } else {
-                job.otherNames ^= JSONText.withCharacters(of: name, in: scanner.bytes) { $0.nameHash }
+                readOther(name, into: &job)
                 try scanner.skipValue()
             }
             more = try scanner.nextMember()
@@ -60,6 +60,19 @@ struct JobReader {
             job.facts.compose(hasAPS: !job.traits.contains(.mdm) || shortForms & Self.apsBits != 0)
         }
         return brokenRule(of: job)
+    }
+
+    /// Records a name that is no member's, unless it chooses an environment in the words of other systems: `"sandbox":true`.
+    /// False says nothing: many encoders write what was not chosen.
+    private func readOther(_ name: JSONString, into job: inout Job) {
+        let (hash, environment) = JSONText.withCharacters(of: name, in: scanner.bytes) { name in
+            (name.nameHash, JobTraits(environment: name))
+        }
+        if let environment, scanner.next == UInt8(ascii: "t") {
+            job.traits.insert(environment)
+        } else {
+            job.otherNames ^= hash
+        }
     }
 
     private static let apsBits = JobMember.apsMembers.reduce(0 as UInt64) { $0 | 1 &<< UInt64($1.rawValue) }
@@ -162,8 +175,15 @@ struct JobReader {
     ) throws(JSONError) -> Bool {
         switch member {
         case .payload:
-            guard scanner.next == UInt8(ascii: "{") else { return false }
             let start = scanner.offset
+            guard scanner.next == UInt8(ascii: "{") else {
+                guard try scanner.skipEmptyArray() else { return false }
+                job.traits.insert(.emptyPayload)
+                job.facts.mayHaveMistakes = true
+                job.payload = JobField(start..<scanner.offset)
+                hasPayload = true
+                return true
+            }
             if let memory, shortForms == 0 {
                 try memory.read(&scanner, &job.facts)
             } else {
@@ -229,8 +249,17 @@ struct JobReader {
         case .fair: job.fair = try name(else: .ignoredFair, &job.traits)
         case .keepResult: try readFlag(.keepResult, else: .ignoredKeepResult, &job.traits)
         case .urgent: try readFlag(.urgent, else: .ignoredUrgent, &job.traits)
+        case .environment:
+            if let text = try scanner.stringIfAny(),
+                let environment = JSONText.withCharacters(of: text, in: scanner.bytes, { JobTraits(environment: $0) })
+            {
+                job.traits.insert(environment)
+            } else {
+                job.traits.insert(.ignoredEnvironment)
+            }
         case .labels:
             let start = scanner.offset
+            if try scanner.skipEmptyArray() { return true }
             let areValid = try JobLabels.skip(&scanner)
             if areValid {
                 job.labels = JobField(start..<scanner.offset)
@@ -288,6 +317,7 @@ struct JobReader {
     /// Steps over an object without a member `aps`.
     private mutating func readCustom(into job: inout Job) throws(JSONError) -> Bool {
         let start = scanner.offset
+        if try scanner.skipEmptyArray() { return true }
         guard scanner.next == UInt8(ascii: "{") else { return false }
         guard let hasMDM = try job.facts.readCustom(&scanner) else { return false }
         if hasMDM { customMDM = start }

@@ -33,7 +33,7 @@ package enum MistakeFinder {
         var isMDM = false
         let all = try walk(payload, "payload", &found) { (name, scanner) throws(JSONError) in
             if name == "mdm", scanner.next == UInt8(ascii: "\"") { isMDM = true }
-            guard name == "aps" else { return [] }
+            guard name == "aps" else { return headers(name, "payload", scanner) }
             hasAPS = true
             guard scanner.next == UInt8(ascii: "{") else {
                 return [.value("aps", "an object", kinds: [.object], scanner)]
@@ -66,8 +66,27 @@ package enum MistakeFinder {
             return []
         }
         guard let custom else { return [] }
-        all = try walk(custom, "custom", &found) { (_, _) in [] }
+        all = try walk(custom, "custom", &found) { (name, scanner) in headers(name, "custom", scanner) }
         return found + misplaced(all.subtracting(present.map { $0.replacing("_", with: "-") }), in: "custom", custom)
+    }
+
+    /// Returns the mistakes of a member beside `aps` that is a header of APNs, or an object of these: the app would get it
+    /// as data.
+    private static func headers(_ name: String, _ path: String, _ scanner: JSONScanner) -> [MemberMistake] {
+        func mistake(_ name: String, _ path: String) -> MemberMistake? {
+            MemberName.setting(name, isHeader: true).map { member in
+                MemberMistake(
+                    kind: .unknown, path: path, offset: scanner.offset,
+                    sentence:
+                        "has \(MemberName.quoted(name)), which the app gets as data; write `\(member.name)` in the job")
+            }
+        }
+        if name.lowercased() == "headers", scanner.next == UInt8(ascii: "{") {
+            let document = scanner.offset..<scanner.end
+            let names = (try? ForeignJob.members(scanner.bytes, in: document)) ?? []
+            return names.compactMap { mistake($0.name, "\(path).headers") }
+        }
+        return mistake(name, path).map { [$0] } ?? []
     }
 
     /// Returns the mistakes of names that belong into `aps` and are beside it.
@@ -126,10 +145,23 @@ package enum MistakeFinder {
             switch (member, JSONKind(first: scanner.next)) {
             case (.token, .array): "; use `tokens` for several"
             case (.tokens, .text): "; use `token` for one"
+            case (.priority, .text): priorityAdvice(scanner)
             default: ""
             }
         return MemberMistake(
             kind: .value, path: name, offset: mistake.offset, sentence: mistake.sentence + advice)
+    }
+
+    /// Returns what to write instead of a priority in the words of FCM and others.
+    private static func priorityAdvice(_ scanner: JSONScanner) -> String {
+        var scanner = scanner
+        guard let text = try? scanner.string() else { return "" }
+        return switch JSONText.string(text, in: scanner.bytes).lowercased() {
+        case "high", "urgent", "immediate": "; write 10"
+        case "normal": "; write 5"
+        case "low": "; write 1"
+        default: ""
+        }
     }
 
     /// Returns the mistakes of a value: at least one unless it is valid or absent.

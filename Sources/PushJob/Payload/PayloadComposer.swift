@@ -95,6 +95,8 @@ struct PayloadComposer {
         case .time: output.writeJSONInteger((try JobTime.read(&scanner) ?? 0) / 1000)
         case .alert where scanner.next == UInt8(ascii: "{"): try writeShortest(&scanner)
         case .sound where scanner.next == UInt8(ascii: "{"): try writeParts(.sound, &scanner)
+        // An empty array, as PHP writes an empty object.
+        case .object where scanner.next == UInt8(ascii: "["): output.writeStaticString("{}")
         default: try copyValue(at: start)
         }
     }
@@ -162,7 +164,7 @@ struct PayloadComposer {
     /// Copies the members of an object.
     private mutating func copyMembers(ofObjectAt start: Int, after separator: StaticString) throws(JSONError) {
         var scanner = JSONScanner(bytes, in: start..<bytes.count)
-        guard try scanner.enterObject() else { return }
+        guard scanner.next == UInt8(ascii: "{"), try scanner.enterObject() else { return }
         scanner = JSONScanner(bytes, in: start..<bytes.count)
         try scanner.skipValue()
         output.writeStaticString(separator)

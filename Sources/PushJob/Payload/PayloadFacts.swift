@@ -158,6 +158,7 @@ package struct PayloadFacts: Equatable, Sendable {
         let member = JSONText.withCharacters(of: name, in: scanner.bytes) { name -> PayloadMember? in
             if name.isEqual(to: "mdm") { return .mdm }
             if name.isEqual(to: "container-identifier") { return .containerIdentifier }
+            if name.mayBeHeader { mayHaveMistakes = true }
             return PayloadMember(inAPS: name)
         }
         if let member, member == .mdm || member == .containerIdentifier {
@@ -235,6 +236,15 @@ package struct PayloadFacts: Equatable, Sendable {
 
     /// The maximum number of bytes that ``fillingTimestamp(in:_:)`` adds.
     package static let longestTimestamp = 25
+}
+
+extension UnsafeRawBufferPointer {
+    /// True for a name such as `apns-priority` or `headers`.
+    fileprivate var mayBeHeader: Bool {
+        count == 7 && self[0] | 0x20 == UInt8(ascii: "h")
+            || count > 6 && self[3] | 0x20 == UInt8(ascii: "s")
+                && self[0] | 0x20 == UInt8(ascii: "a") && self[1] | 0x20 == UInt8(ascii: "p")
+    }
 }
 
 /// The names of an object's members, to notice one that occurs twice. Two numbers instead of the names: a repeated name

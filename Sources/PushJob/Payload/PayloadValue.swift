@@ -148,6 +148,7 @@ extension PayloadValue {
         case .interruptionLevel: return try Self.readChoice(&scanner, Self.interruptionLevels)
         case .event: return try Self.readChoice(&scanner, Self.events)
         case .object:
+            if dialect == .job, try scanner.skipEmptyArray() { return .valid }
             guard scanner.next == UInt8(ascii: "{") else { return .invalid }
             // It is one level deeper in a payload than in a job.
             try scanner.skipValue(levelsDown: dialect == .job ? 1 : 0)

@@ -36,17 +36,24 @@ enum JobHints {
     /// Returns hints about members that resemble those of a job.
     static func unknownMembers(_ body: ByteBuffer, _ format: JobFormat) -> [Hint] {
         let members = JobDecoder.otherMembers(of: body, as: format)
-        return members.compactMap { member in
-            if member.name == "aps" {
-                return Hint(
-                    .unknownMember, "it has `aps` at the top level, where it is ignored; move it into `payload`",
-                    subject: "aps")
-            }
-            guard let meant = MemberName.jobMember(like: member.name, isObject: member.isObject) else { return nil }
-            return Hint(
-                .unknownMember, "unknown member \(MemberName.quoted(member.name)); did you mean `\(meant)`?",
-                subject: MemberName.quoted(member.name))
+        let settings = JobDecoder.foreignSettings(of: body, as: format).map { setting in
+            Hint(
+                .unknownMember,
+                "`\(setting.path)` is not read where it is; if it is meant for this push, write the job's own "
+                    + "`\(setting.member.name)`", subject: setting.path)
         }
+        return settings
+            + members.compactMap { member in
+                if member.name == "aps" {
+                    return Hint(
+                        .unknownMember, "it has `aps` at the top level, where it is ignored; move it into `payload`",
+                        subject: "aps")
+                }
+                guard let meant = MemberName.jobMember(like: member.name, isObject: member.isObject) else { return nil }
+                return Hint(
+                    .unknownMember, "unknown member \(MemberName.quoted(member.name)); did you mean `\(meant)`?",
+                    subject: MemberName.quoted(member.name))
+            }
     }
 
     /// Returns hints about members that are ignored.

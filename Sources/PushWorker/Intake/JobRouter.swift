@@ -26,6 +26,7 @@ struct JobRouter {
     ///   of a job with a topic that it does not list.
     /// - Throws: the reason for which no app accepts the job.
     func route(_ job: Job, othersRouteAlike: Bool = true) throws(Reason) -> AppID {
+        let open = job.isForProduction || job.isForSandbox ? try openApps(for: job) : self.open
         if let field = job.app {
             let name = job.text(field)
             guard let index = open.first(where: { apps[$0].name == name }) else {
@@ -41,5 +42,30 @@ struct JobRouter {
         if let index = open.first(where: { apps[$0].hasTopic(topic) }) { return AppID(index: index) }
         if open.count == 1, othersRouteAlike { return AppID(index: open[0]) }
         throw Reason(.unknownApp, detail: "this worker has no app with the job's `topic`")
+    }
+
+    /// Returns the apps for the environment that a job names. One of another server, such as a simulator, has none.
+    /// - Throws: a reason that names the app that the job would have without it, if that is for the other environment.
+    private func openApps(for job: Job) throws(Reason) -> [Int] {
+        let other = ByteBuffer(string: job.isForProduction ? "sandbox" : "production")
+        let isContradictory = job.isForProduction && job.isForSandbox
+        let fitting = open.filter { index in
+            let environment = apps[index].environment
+            return environment != other && !(isContradictory && environment == ByteBuffer(string: "production"))
+        }
+        let named = open.filter { index in
+            job.app.map { job.text($0) == apps[index].name } ?? job.topic.map { apps[index].hasTopic(job.text($0)) }
+                ?? true
+        }
+        if let index = named.first, !named.contains(where: fitting.contains) {
+            let said =
+                isContradictory ? "production and the sandbox" : job.isForProduction ? "production" : "the sandbox"
+            let app = apps[index].configuration
+            throw Reason(
+                .unknownApp,
+                detail: "the job is for \(said), and the app \(app.name) is for \(app.environment); correct its "
+                    + "`environment`, or configure an app for it")
+        }
+        return fitting
     }
 }

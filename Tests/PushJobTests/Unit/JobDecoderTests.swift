@@ -218,7 +218,7 @@ struct JobDecoderTests {
                     #""1h1h""#, #""2592001s""#, #""30d1s""#, #""31d""#, #""5w""#, #""99999999999999999999w""#,
                 ]
             ),
-            (.payload, ["[]", #""{}""#, "5", "true"]), (.token, ["5", "[]", #"["ab"]"#, "{}"]),
+            (.payload, ["[1]", #""{}""#, "5", "true"]), (.token, ["5", "[]", #"["ab"]"#, "{}"]),
             (.tokens, ["[]", #""ab""#, "[5]", #"["ab",null]"#, #"["ab",["cd"]]"#, "{}", "5"]),
             (.channel, ["5", #""""#, #""a b""#, #""a.b""#, #""\u00e9""#, "[]", "true"]),
             (.truncate, ["1", "0", #""true""#, "{}"]), (.collapseDuplicates, ["1", #""yes""#, "[]"]),
@@ -331,7 +331,7 @@ struct JobDecoderTests {
     @Test("no description contains a part of the job")
     func secrets() {
         let bodies = [
-            #"{"token":5,"payload":{"s":"hunter2"}}"#, #"{"token":"hunter2","payload":[]}"#, #"{"token":"hunter2","#,
+            #"{"token":5,"payload":{"s":"hunter2"}}"#, #"{"token":"hunter2","payload":[1]}"#, #"{"token":"hunter2","#,
             #"{"token":"hunter2","token":"hunter2"}"#, #"{"topic":"hunter2 hunter2","token":"hunter2"}"#, "hunter2",
             #""hunter2""#,
         ]

@@ -43,7 +43,7 @@ struct JobEncoderTests {
         "refuses a payload that is not one JSON object",
         arguments: [
             ("", "MalformedJSON"), ("{", "MalformedJSON"), (#"{},"token":"cd""#, "MalformedJSON"),
-            (#"{}},{"#, "MalformedJSON"), ("[]", "InvalidMember"), ("null", "MissingPayload"), ("5", "InvalidMember"),
+            (#"{}},{"#, "MalformedJSON"), ("[1]", "InvalidMember"), ("null", "MissingPayload"), ("5", "InvalidMember"),
         ])
     func payloads(payload: String, reason: String) {
         let error = #expect(throws: JobError.self) {

@@ -48,7 +48,7 @@ struct PayloadFactsTests {
         case .time: ##"{"$ref":"#/$defs/time"}"##
         case .interruptionLevel, .event:
             #"{"enum":[\#((value.choices ?? []).map { "\"\($0)\"" }.joined(separator: ",")),null]}"#
-        case .object: #"{"type":["object","null"]}"#
+        case .object: #"{"type":["object","array","null"],"maxItems":0}"#
         case .texts: ##"{"$ref":"#/$defs/texts"}"##
         case .alert: ##"{"$ref":"#/$defs/alert"}"##
         case .localizedText: ##"{"$ref":"#/$defs/localizable"}"##

@@ -63,7 +63,7 @@ struct ShortFormTests {
         (.filterCriteria, [(#""f""#, #""f""#)]),
         (
             .staleDate, [("0", "0"), ("1900000000.9", "1900000000"), (#""2030-01-31T14:00:00+02:00""#, "1896091200")]
-        ), (.contentState, [("{}", "{}"), (#"{ "a" : [1,{}] }"#, #"{ "a" : [1,{}] }"#)]),
+        ), (.contentState, [("{}", "{}"), ("[ ]", "{}"), (#"{ "a" : [1,{}] }"#, #"{ "a" : [1,{}] }"#)]),
         (.timestamp, [("1.9e9", "1900000000")]),
         (.event, [(#""start""#, #""start""#), (#""update""#, #""update""#), (#""end""#, #""end""#)]),
         (.dismissalDate, [("1663177260", "1663177260")]),
@@ -96,11 +96,11 @@ struct ShortFormTests {
         (.interruptionLevel, [#""""#, #""Passive""#, #""timeSensitive""#, "1"]),
         (.relevanceScore, ["1e999", #""1""#, "true", "-1e999"]),
         (.staleDate, ["-1", "1700000000000", #""soon""#, #""2030-01-31T12:00:00""#, "true"]),
-        (.timestamp, [#""""#, "{}"]), (.dismissalDate, ["-0.5"]), (.contentState, ["[]", #""{}""#, "1"]),
-        (.attributes, ["[]"]), (.attributesType, [#""""#, "5"]), (.mdm, [#""""#, "{}", "5"]),
+        (.timestamp, [#""""#, "{}"]), (.dismissalDate, ["-0.5"]), (.contentState, ["[1]", #""{}""#, "1"]),
+        (.attributes, ["[[]]"]), (.attributesType, [#""""#, "5"]), (.mdm, [#""""#, "{}", "5"]),
         (.inputPushChannel, [#""""#, #""a b""#, "5"]), (.event, [#""""#, #""Start""#, #""stop""#, "1"]),
         (.urlArguments, [#""a""#, "[1]", "{}", #"[["a"]]"#]),
-        (.custom, ["[]", #""x""#, "1", #"{"aps":1}"#, #"{"a":1,"\u0061ps":null}"#]),
+        (.custom, ["[1]", #""x""#, "1", #"{"aps":1}"#, #"{"a":1,"\u0061ps":null}"#]),
     ]
 
     @Test("each becomes the member of aps that Apple calls by the same name with hyphens", arguments: good)

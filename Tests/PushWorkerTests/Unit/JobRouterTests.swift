@@ -69,6 +69,43 @@ struct JobRouterTests {
         #expect(error?.code.text == reason)
     }
 
+    @Test(
+        "a job that names an environment goes to the app of that environment, or nowhere",
+        arguments: [
+            (#""topic":"com.example.shop","environment":"production""#, 0, nil),
+            (#""topic":"com.example.shop","environment":"Sandbox""#, 1, nil),
+            (#""topic":"com.example.shop","sandbox":true"#, 1, nil),
+            (#""topic":"com.example.shop","development":true,"production":false"#, 1, nil),
+            (#""topic":"com.example.shop","production":true"#, 0, nil),
+            (#""topic":"com.example.shop","environment":"staging""#, 0, nil), (#""sandbox":true"#, 1, nil),
+            (#""app":"test","environment":"sandbox""#, 1, nil), (#""app":"local","environment":"sandbox""#, 2, nil),
+            (#""app":"shop","environment":"sandbox""#, nil, "for the sandbox, and the app shop is for production"),
+            (#""app":"test","production":true"#, nil, "for production, and the app test is for sandbox"),
+            (
+                #""app":"shop","production":true,"sandbox":true"#, nil,
+                "for production and the sandbox, and the app shop"
+            ),
+            (#""topic":"com.example.other","sandbox":true"#, nil, "no app with the job's `topic`"),
+        ] as [(String, Int?, String?)])
+    func environments(_ members: String, app: Int?, words: String?) throws {
+        let apps = [("shop", "shop", APNSEndpoint.production), ("test", "shop", .sandbox), ("local", "local", nil)]
+            .map { name, topic, endpoint in
+                var app = AppConfiguration(
+                    name: name, topic: "com.example.\(topic)", credential: .providerTokens([]))
+                app.endpoint = endpoint ?? APNSEndpoint(host: "localhost", port: 2197)
+                return RoutedApp(app)
+            }
+        // The only app that has no other environment comes last, and is not chosen without a topic.
+        let router = JobRouter(members == #""sandbox":true"# ? Array(apps[..<2]) : apps)
+        let job = try job(members + #","payload":{}"#)
+        guard let words else {
+            #expect(try router.route(job).index == app)
+            return
+        }
+        let error = #expect(throws: Reason.self) { try router.route(job) }
+        #expect(error?.code.text == "UnknownApp" && error?.detail?.contains(words) == true, "\(error?.detail ?? "")")
+    }
+
     @Test("the push type's suffix is added to the app's topic and to the job's own")
     func topics() throws {
         let voip = #""push_type":"voip","payload":{}"#
