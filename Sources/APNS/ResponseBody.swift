@@ -25,10 +25,14 @@ struct ResponseBody: Decodable, Equatable {
         guard body.readableBytes > 0, body.readableBytes <= Self.maximumSize else { return nil }
         if let exact = body.withUnsafeReadableBytes(Self.exact) {
             self = exact
-            return
+        } else {
+            guard let decoded = try? JSONDecoder().decode(Self.self, from: Data(body.readableBytesView)) else {
+                return nil
+            }
+            self = decoded
         }
-        guard let decoded = try? JSONDecoder().decode(Self.self, from: Data(body.readableBytesView)) else { return nil }
-        self = decoded
+        // One word with white space around it is that word.
+        if !isWord { reason = String(reason.drop { $0.isWhitespace }.reversed().drop { $0.isWhitespace }.reversed()) }
     }
 
     private enum CodingKeys: String, CodingKey {

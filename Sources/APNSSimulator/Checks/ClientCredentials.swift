@@ -60,6 +60,9 @@ struct TopicFacts: Sendable, Equatable {
         grant.scope.topics.map { topics in names.contains { topics.contains($0) } } ?? true
     }
 
+    /// True for the topic of a Wallet pass or order.
+    var isOfWallet: Bool { name.hasPrefix("pass.") || name.hasPrefix("order.") }
+
     /// Returns true if the topic has the suffix of the push type in Apple's table.
     func ends(for type: PushType) -> Bool { name.hasSuffix(type.topicSuffix) }
 }

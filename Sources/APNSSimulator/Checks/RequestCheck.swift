@@ -47,7 +47,12 @@ enum RequestCheck {
         // A missing type counts as `alert` (assumed; Apple requires the header for watchOS 6 and later).
         if case .bad = request.pushType { throw Refusal(.invalidPushType) }
         // Apple: "Always use priority 5. Using priority 10 is an error." Without a priority it passes (assumed).
-        if request.pushType.value == .background, request.priority.value == 10 { throw Refusal(.badPriority) }
+        // APNs has been observed to accept it for Wallet passes, and orders are sent like them.
+        if request.pushType.value == .background, request.priority.value == 10,
+            request.topic.value?.isOfWallet != true
+        {
+            throw Refusal(.badPriority)
+        }
         if case .bad = request.collapseID { throw Refusal(.badCollapseID) }
     }
 

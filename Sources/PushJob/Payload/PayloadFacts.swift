@@ -32,6 +32,7 @@ package struct PayloadFacts: Equatable, Sendable {
         package static let messageIndex = Members(.messageIndex)
         package static let mdm = Members(.mdm)
         package static let containerIdentifier = Members(.containerIdentifier)
+        package static let urlArguments = Members(.urlArguments)
 
         /// The members that a device shows or plays.
         package static let visible: Members = [.alert, .badge, .sound]
@@ -108,7 +109,8 @@ package struct PayloadFacts: Equatable, Sendable {
                     // Most values, without the rest.
                     let text = try scanner.string()
                     named.insert(Members(member))
-                    valid.insert(Members(member))
+                    // An empty sound is not played.
+                    if member != .sound || !text.range.isEmpty { valid.insert(Members(member)) }
                     if member == .alert { showsText = !text.range.isEmpty }
                 } else {
                     var trial = scanner
@@ -211,6 +213,29 @@ package struct PayloadFacts: Equatable, Sendable {
     private static func isWide(_ scanner: JSONScanner, at start: Int) throws(JSONError) -> Bool {
         var again = JSONScanner(scanner.bytes, in: start..<scanner.offset)
         return try again.finiteNumber().map { !(0...1).contains($0) } ?? false
+    }
+
+    /// Returns a time in the `aps` of a payload of these facts, in seconds since 1970.
+    package func time(_ member: PayloadMember, in payload: ByteBuffer) -> Int64? {
+        guard let apsStart, valid.contains(Members(member)) else { return nil }
+        return payload.withUnsafeReadableBytes { bytes in
+            // It was validated when the job was read.
+            try? Self.time(member, JSONScanner(bytes, in: Int(apsStart)..<bytes.count))
+        }
+    }
+
+    private static func time(_ member: PayloadMember, _ aps: JSONScanner) throws(JSONError) -> Int64? {
+        var scanner = aps
+        var more = try scanner.enterObject()
+        while more {
+            let name = try scanner.name()
+            if JSONText.withCharacters(of: name, in: scanner.bytes, { PayloadMember(inAPS: $0) }) == member {
+                return try scanner.number().flatMap { JobTime.seconds($0) }.map { $0 / 1000 }
+            }
+            try scanner.skipValue()
+            more = try scanner.nextMember()
+        }
+        return nil
     }
 
     // MARK: Filling in

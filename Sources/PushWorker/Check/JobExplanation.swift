@@ -19,7 +19,7 @@ struct JobExplanation {
     var facts: [String] {
         guard let first = plan.notifications.first else { return [] }
         var facts = [destination, headers(first), payload(first), time(first), identity(first)]
-        if let collapseID = first.collapseID, gateway == nil {
+        if let collapseID = first.collapseID, gateway == nil, job.channel == nil {
             let source = job.collapseID != nil ? "" : ", derived from its id (`collapse_duplicates`)"
             facts.append(
                 "collapse id \(String(buffer: collapseID))\(source): a device shows only the last notification with it")
@@ -33,7 +33,10 @@ struct JobExplanation {
 
     /// Warnings about members of the job for which the app's transport has no field.
     var omitted: [String] {
-        guard let gateway else { return [] }
+        guard let gateway else {
+            return job.channel != nil && (job.collapseID != nil || job.collapsesDuplicates)
+                ? ["a broadcast has no collapse ID: its `collapse_id` is omitted"] : []
+        }
         var identifiers: [String] = []
         if job.collapseID != nil { identifiers.append("`collapse_id`") }
         if job.collapsesDuplicates { identifiers.append("`collapse_duplicates`") }

@@ -17,6 +17,9 @@ package struct Hint: Equatable, Sendable {
         case liveActivityContentState = "live_activity_content_state"
         case liveActivityStart = "live_activity_start"
         case liveActivityInput = "live_activity_input"
+        case liveActivitySound = "live_activity_sound"
+        case liveActivityTime = "live_activity_time"
+        case websiteArguments = "website_arguments"
         case contentChanged = "content_changed"
         case contentChangedPushType = "content_changed_push_type"
         case mdm
@@ -97,8 +100,41 @@ enum NotificationRules {
         /// The job's own priority; `nil` if it has none.
         var priority: UInt8?
         var isOnChannel = false
-        /// True if the topic is that of a Wallet pass, whose payload is empty.
-        var isPass = false
+        var topic = Topic.app
+        /// The time at which it is sent, in seconds since 1970.
+        var second: Int64 = 0
+
+        /// True if its payload is not that of an app, so that the rules for those say nothing.
+        var isOfNoApp: Bool { topic != .app && topic != .website && pushType != .mdm }
+    }
+
+    /// What a topic names.
+    enum Topic {
+        case app
+        /// A Wallet pass or order: `pass.` or `order.` and an identifier chosen by the owner. Its payload is empty.
+        ///
+        /// Source: Apple, "Adding a web service to update passes": "use the pass type identifier as the topic, and an
+        /// empty JSON dictionary for the payload"; "Implementing the Wallet Orders web service" says the same.
+        case wallet
+        /// A website in Safari: `web.` and its identifier.
+        case website
+        /// A service of Apple's, such as mail, calendars and device management: `com.apple.…`.
+        case service
+
+        init(_ topic: ByteBuffer) {
+            self = topic.withUnsafeReadableBytes { name in
+                func begins(_ start: StaticString) -> Bool {
+                    UnsafeRawBufferPointer(rebasing: name.prefix(start.utf8CodeUnitCount)).isEqual(to: start)
+                }
+                // Most topics, without the rest.
+                switch name.first {
+                case UInt8(ascii: "p") where begins("pass."), UInt8(ascii: "o") where begins("order."): return .wallet
+                case UInt8(ascii: "w") where begins("web."): return .website
+                case UInt8(ascii: "c") where begins("com.apple."): return .service
+                default: return .app
+                }
+            }
+        }
     }
 
     /// Returns the maximum size of the payload in bytes.
@@ -110,14 +146,6 @@ enum NotificationRules {
     /// notification. A broadcast must have the header.
     static func priority(_ given: UInt8?, _ pushType: PushType, isOnChannel: Bool) -> UInt8? {
         given ?? (pushType == .background ? 5 : isOnChannel ? 10 : nil)
-    }
-
-    /// True if a topic is that of a Wallet pass: `pass.` and an identifier chosen by the owner.
-    ///
-    /// Source: Apple, "Adding a web service to update passes": "use the pass type identifier as the topic, and an empty
-    /// JSON dictionary for the payload".
-    static func isPass(_ topic: ByteBuffer) -> Bool {
-        topic.withUnsafeReadableBytes { UnsafeRawBufferPointer(rebasing: $0.prefix(5)).isEqual(to: "pass.") }
     }
 
     /// Checks a notification and completes its payload.
@@ -147,8 +175,8 @@ enum NotificationRules {
             payload = filled
             hasTimestamp = true
         }
-        guard !subject.isPass else { return }
-        try check(facts, hasTimestamp: hasTimestamp, subject, report)
+        guard !subject.isOfNoApp else { return }
+        try check(facts, payload, hasTimestamp: hasTimestamp, subject, report)
     }
 
     private static func checkHeaders(
@@ -165,7 +193,7 @@ enum NotificationRules {
         switch (subject.pushType, subject.priority) {
         // Apple, "Sending notification requests to APNs": "Always use priority 5. Using priority 10 is an error." APNs
         // has been observed to accept it for Wallet passes.
-        case (.background, 10) where !subject.isPass:
+        case (.background, 10) where subject.topic != .wallet:
             throw Reason(
                 APNSReason.badPriority,
                 detail: "a background notification must have priority 5, because APNs refuses 10; "
@@ -183,13 +211,22 @@ enum NotificationRules {
     }
 
     private static func check(
-        _ facts: PayloadFacts, hasTimestamp: Bool, _ subject: Subject, _ report: (Hint) throws(Reason) -> Void
+        _ facts: PayloadFacts, _ payload: ByteBuffer, hasTimestamp: Bool, _ subject: Subject,
+        _ report: (Hint) throws(Reason) -> Void
     ) throws(Reason) {
         if facts.hasWideScore, subject.pushType != .liveactivity {
             try report(
                 Hint(.relevanceScore, "`aps.relevance-score` must be from 0 to 1, except that of a Live Activity"))
         }
         switch subject.pushType {
+        // Apple, "Pushing notifications to Safari" ("Configuring Safari Push Notifications"): "The url-args array must
+        // be included". Safari drops a notification without it.
+        case .alert where subject.topic == .website && !facts.named.contains(.urlArguments):
+            try report(
+                Hint(
+                    .websiteArguments,
+                    "a notification for a website needs `url-args`, an array of strings, in its `aps`: Safari drops it "
+                        + "without them"))
         case .alert: if let hint = alert(facts) { try report(hint) }
         case .background: if let hint = background(facts) { try report(hint) }
         case .liveactivity:
@@ -200,7 +237,8 @@ enum NotificationRules {
                     detail: "a Live Activity cannot be started on a `channel`; start it on each device, by its "
                         + "push-to-start token, with the channel's id as `input-push-channel`")
             }
-            if let hint = liveActivity(facts, hasTimestamp: hasTimestamp) { try report(hint) }
+            let hint = liveActivity(facts, hasTimestamp: hasTimestamp) ?? liveActivityTimes(facts, payload, subject)
+            if let hint { try report(hint) }
         case .widgets, .controls:
             // Apple, "Updating widgets with WidgetKit push notifications" and "Updating controls locally and remotely".
             if !facts.named.contains(.contentChanged) {
@@ -242,7 +280,9 @@ enum NotificationRules {
     // `mutable-content` "Modifying content in newly delivered notifications": the extension is only called for an alert
     // that is shown. Payloads without `aps` and alerts of the wrong type have hints of their own.
     private static func alert(_ facts: PayloadFacts) -> Hint? {
-        guard !facts.showsText, facts.hasAPS, facts.named.isDisjoint(with: [.badge, .sound, .contentChanged]),
+        let isSilent = facts.named.contains(.sound) && !facts.valid.contains(.sound)
+        guard !facts.showsText, facts.hasAPS, facts.named.isDisjoint(with: [.badge, .contentChanged]),
+            isSilent || !facts.named.contains(.sound),
             facts.valid.contains(.alert) || !facts.named.contains(.alert)
         else { return nil }
         let detail =
@@ -250,6 +290,9 @@ enum NotificationRules {
                 "`mutable-content` needs an `alert` with a text: without one, the app's extension is not called"
             } else if facts.named.contains(.alert) {
                 "its `alert` has no text: nothing is shown without `title` or `body`"
+            } else if isSilent {
+                "its `sound` is empty, and it has no `alert` or `badge`: nothing is shown or played; for a background "
+                    + "notification omit `sound`"
             } else if facts.named.contains(.contentAvailable) {
                 "an alert without `alert`, `badge` or `sound` shows nothing; for a background notification omit "
                     + "`push_type`"
@@ -302,11 +345,43 @@ enum NotificationRules {
         if !missing.isEmpty {
             return Hint(.liveActivityStart, "to start a Live Activity, `aps` needs \(missing) too")
         }
+        if facts.valid.contains(.alert), !facts.showsText {
+            return Hint(.liveActivityStart, "a Live Activity does not start without a text in its `alert`")
+        }
         guard facts.named.isSuperset(of: [.inputPushToken, .inputPushChannel]) else { return nil }
         return Hint(
             .liveActivityInput,
             "a Live Activity is updated by its token or by a channel: use either `input-push-token` or "
                 + "`input-push-channel`")
+    }
+
+    /// The maximum age of a Live Activity's `timestamp` in seconds: it is active for eight hours.
+    private static let timestampAge: Int64 = 28_800
+
+    // The same page: "the stale-date […] represents the date at which a Live Activity becomes stale", and "the system
+    // ignores" updates that are older than the last by their `timestamp`. On iPhones, an update with a `stale-date` that
+    // has passed is never shown.
+    private static func liveActivityTimes(_ facts: PayloadFacts, _ payload: ByteBuffer, _ subject: Subject) -> Hint? {
+        if facts.named.contains(.sound) {
+            return Hint(
+                .liveActivitySound,
+                "a Live Activity's `sound` has its place in the `alert`; in `aps` it is not played")
+        }
+        let tolerance = Job.clockTolerance / 1000
+        if let stale = facts.time(.staleDate, in: payload), facts.event != .end, stale < subject.second {
+            return Hint(.liveActivityTime, "its `stale-date` has passed: no device shows the update")
+        }
+        guard let time = facts.time(.timestamp, in: payload) else { return nil }
+        if time < subject.second - timestampAge {
+            return Hint(
+                .liveActivityTime,
+                "its `timestamp` is over eight hours old; write the current time, or a device ignores what is older than "
+                    + "the last update")
+        }
+        return time > subject.second + tolerance
+            ? Hint(
+                .liveActivityTime,
+                "its `timestamp` is in the future: a device ignores later updates with an earlier one") : nil
     }
 
     // Apple, Device Management, "Sending MDM commands to a device": "only include the PushMagic string as the value of

@@ -94,9 +94,9 @@ final class RoutedApp {
         }
         let subject = NotificationRules.Subject(
             pushType: pushType, priority: given, isOnChannel: isOnChannel,
-            isPass: (pushType == .background || pushType == .alert) && NotificationRules.isPass(topic))
+            topic: NotificationRules.Topic(topic), second: max(firstSeen, job.sendAt ?? 0) / 1000)
         try NotificationRules.check(subject, job.facts, &payload, second: firstSeen / 1000, report: note)
-        if job.facts.mayHaveMistakes, readsMistakes || isStrict, !subject.isPass {
+        if job.facts.mayHaveMistakes, readsMistakes || isStrict, !subject.isOfNoApp {
             for mistake in job.mistakes where pushType.tellsOf(mistake) { try note(Hint(mistake)) }
         }
         if readsMistakes, job.topic != nil, let hint = suffixHint(topic, pushType) { report(hint) }
@@ -244,12 +244,21 @@ extension RoutedApp {
                 "its `topic` ends in \(type.topicSuffix), as for push type \(type.rawValue), but it is sent as "
                     + "\(pushType.rawValue); set `push_type`")
         }
-        // The suffix was added to another spelling of it.
+        if text.contains("*") {
+            return Hint(.topicSuffix, "its `topic` has a wildcard, which APNs does not know; write the whole bundle ID")
+        }
+        if text.wholeMatch(of: /[A-Z0-9]{10}\.[^.]+\..+/) != nil {
+            return Hint(.topicSuffix, "its `topic` begins with a team ID; write the bundle ID alone")
+        }
         let suffix = pushType.topicSuffix
-        guard !suffix.isEmpty, lower.hasSuffix(suffix + suffix), !text.hasSuffix(suffix + suffix) else { return nil }
+        guard !suffix.isEmpty, lower.hasSuffix(suffix + suffix) else { return nil }
+        let isTwice = text.hasSuffix(suffix + suffix)
         return Hint(
-            .topicSuffix, "its `topic` has another spelling of \(suffix), which was added to it; write it in lower case"
-        )
+            .topicSuffix,
+            isTwice
+                ? "its `topic` has the ending \(suffix) twice"
+                // The suffix was added to another spelling of it.
+                : "its `topic` has another spelling of \(suffix), which was added to it; write it in lower case")
     }
 }
 

@@ -86,8 +86,8 @@ struct JobTruthTests {
     @Test(
         "sends jobs that violate rules for apps and devices only, and logs each rule once",
         arguments: [
-            #""payload":{"aps":{}},"push_type":"background""#, #""event":"end","timestamp":1,"priority":1"#,
-            #""payload":{"aps":{"event":"stop","timestamp":1}},"push_type":"liveactivity""#,
+            #""payload":{"aps":{}},"push_type":"background""#, #""event":"end","timestamp":1800003600,"priority":1"#,
+            #""payload":{"aps":{"event":"stop","timestamp":1800003600}},"push_type":"liveactivity""#,
             #""alert":"x","push_type":"widgets""#, #""payload":{},"push_type":"mdm""#,
         ])
     func hints(members: String) throws {

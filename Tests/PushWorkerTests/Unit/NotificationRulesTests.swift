@@ -11,16 +11,20 @@ struct NotificationRulesTests {
     /// Returns the verdict of the rules on a notification: the refusal, otherwise the first hint. Mistakes in single
     /// members come after the rules of its type.
     private static func verdict(
-        _ type: PushType, _ payload: String, priority: UInt8? = nil, isOnChannel: Bool = false, isPass: Bool = false
+        _ type: PushType, _ payload: String, priority: UInt8? = nil, isOnChannel: Bool = false,
+        topic: String = "com.example.app", second: Int64 = 7
     ) -> (refusal: Reason?, hint: Hint?, payload: String) {
         let subject = NotificationRules.Subject(
-            pushType: type, priority: priority, isOnChannel: isOnChannel, isPass: isPass)
+            pushType: type, priority: priority, isOnChannel: isOnChannel,
+            topic: NotificationRules.Topic(ByteBuffer(string: topic)), second: second)
         var buffer = ByteBuffer(string: payload)
         var first: Hint?
         do throws(Reason) {
             let job = try read(payload)
             try NotificationRules.check(subject, job.facts, &buffer, second: 7) { first = first ?? $0 }
-            for mistake in job.mistakes where type.tellsOf(mistake) && !isPass { first = first ?? Hint(mistake) }
+            for mistake in job.mistakes where type.tellsOf(mistake) && !subject.isOfNoApp {
+                first = first ?? Hint(mistake)
+            }
             return (nil, first, String(buffer: buffer))
         } catch { return (error, first, String(buffer: buffer)) }
     }
@@ -160,15 +164,58 @@ struct NotificationRulesTests {
         }
     }
 
-    @Test("a Wallet pass has an empty payload, at any priority")
-    func passes() {
-        #expect(NotificationRules.isPass(ByteBuffer(string: "pass.com.example.x")))
-        #expect(!NotificationRules.isPass(ByteBuffer(string: "com.example.pass.x")))
+    @Test(
+        "Wallet passes and orders have an empty payload, at any priority",
+        arguments: ["pass.com.example.x", "order.com.example.x"])
+    func wallet(topic: String) {
         for payload in ["{}", #"{"aps":{}}"#] {
-            let verdict = Self.verdict(.background, payload, priority: 10, isPass: true)
-            #expect(verdict.refusal == nil && verdict.hint == nil)
+            for type in [PushType.background, .alert] {
+                let verdict = Self.verdict(type, payload, priority: 10, topic: topic)
+                #expect(verdict.refusal == nil && verdict.hint == nil)
+            }
         }
         #expect(Self.verdict(.background, "{}").hint == nil)
+        #expect(Self.verdict(.background, #"{"aps":{}}"#, priority: 10, topic: "com.example.pass.x").refusal != nil)
+    }
+
+    @Test("a website needs `url-args`; Apple's own services have payloads of their own")
+    func otherTopics() {
+        let alert = #"{"aps":{"alert":{"title":"x"}}}"#
+        #expect(Self.verdict(.alert, alert, topic: "web.com.example").hint?.rule == .websiteArguments)
+        let whole = #"{"aps":{"alert":{"title":"x"},"url-args":["a"]}}"#
+        #expect(Self.verdict(.alert, whole, topic: "web.com.example").hint == nil)
+        #expect(Self.verdict(.alert, alert, topic: "com.web.example").hint == nil)
+        let mail = #"{"aps":{"account-id":"A","m":["B"]}}"#
+        #expect(Self.verdict(.alert, mail, topic: "com.apple.mail.XServer.1").hint == nil)
+        #expect(Self.verdict(.alert, mail).hint != nil)
+        #expect(Self.verdict(.mdm, "{}", topic: "com.apple.mgmt.External.1").hint?.rule == .mdm)
+    }
+
+    @Test(
+        "what no device shows of a Live Activity is a hint",
+        arguments: [
+            (#"{"event":"update","content-state":{},"timestamp":1000000,"stale-date":999999}"#, .liveActivityTime),
+            (#"{"event":"update","content-state":{},"timestamp":1000000,"stale-date":1000001}"#, nil),
+            (#"{"event":"end","timestamp":1000000,"stale-date":1,"dismissal-date":1}"#, nil),
+            (#"{"event":"update","content-state":{},"timestamp":970000}"#, .liveActivityTime),
+            (#"{"event":"update","content-state":{},"timestamp":972000}"#, nil),
+            (#"{"event":"update","content-state":{},"timestamp":1000301}"#, .liveActivityTime),
+            (#"{"event":"update","content-state":{},"timestamp":1000300}"#, nil),
+            (#"{"event":"update","content-state":{},"sound":"s"}"#, .liveActivitySound),
+            (
+                #"{"event":"start","content-state":{},"attributes-type":"T","attributes":{},"alert":{}}"#,
+                .liveActivityStart
+            ),
+        ] as [(String, Hint.Rule?)])
+    func unseen(aps: String, rule: Hint.Rule?) {
+        #expect(Self.verdict(.liveactivity, #"{"aps":\#(aps)}"#, second: 1_000_000).hint?.rule == rule)
+    }
+
+    @Test("an empty sound is not played")
+    func emptySound() {
+        let verdict = Self.verdict(.alert, #"{"aps":{"content-available":1,"sound":""}}"#)
+        #expect(verdict.hint?.rule == .alertShowsNothing && verdict.hint?.detail.contains("`sound` is empty") == true)
+        #expect(Self.verdict(.alert, #"{"aps":{"alert":"x","sound":""}}"#).hint == nil)
     }
 
     @Test(
@@ -179,7 +226,6 @@ struct NotificationRulesTests {
             (.voip, "{}"), (.complication, "{}"), (.location, "{}"), (.pushtotalk, #"{"aps":{}}"#),
             (.background, #"{"aps":{"content-available":1,"category":"c","mutable-content":1},"x":{"alert":"y"}}"#),
             (.liveactivity, #"{"aps":{"event":"end","timestamp":1}}"#),
-            (.liveactivity, start(#","alert":{},"attributes-type":"T","attributes":{}"#)),
             (.widgets, #"{"aps":{"content-changed":1,"alert":"x"}}"#),
         ])
     func unwise(type: PushType, payload: String) {
@@ -212,7 +258,7 @@ struct NotificationRulesTests {
             (#""token":"ab","payload":{"aps":{"content-available":1}}"#, .background),
             (#""token":"ab","mdm":"x""#, .mdm),
             (#""channel":"ab","event":"update","content_state":{},"timestamp":1"#, .liveactivity),
-            (#""token":"ab","event":"end","timestamp":"2030-01-31T12:00:00Z""#, .liveactivity),
+            (#""token":"ab","event":"end","timestamp":"1970-01-01T00:00:07Z""#, .liveactivity),
             (#""token":"ab","payload":{"aps":{"event":"end","timestamp":1}}"#, .liveactivity),
             (#""token":"ab","payload":{"mdm":"x"}"#, .mdm),
             (#""token":"ab","content_changed":1,"topic":"a.push-type.widgets""#, .widgets),
