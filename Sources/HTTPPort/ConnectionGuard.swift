@@ -100,7 +100,8 @@ final class RequestWatch: ChannelDuplexHandler, RemovableChannelHandler {
 }
 
 /// Closes the connections of HTTP/1.0 clients after the answer, unless they ask to keep them (RFC 9112 §9.3): they read to
-/// the end of the connection.
+/// the end of the connection. Asks clients for the body that they hold back until then (RFC 9110 §10.1.1): some of them wait
+/// a second, others for ever.
 final class OldClients: ChannelDuplexHandler {
     typealias InboundIn = HTTPServerRequestPart
     typealias OutboundIn = HTTPServerResponsePart
@@ -111,6 +112,10 @@ final class OldClients: ChannelDuplexHandler {
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {
         if case .head(let head) = unwrapInboundIn(data) {
             closes = head.version.major == 1 && head.version.minor == 0 && !head.isKeepAlive
+            if head.version.minor > 0, head.headers["expect"].contains(where: { $0.lowercased() == "100-continue" }) {
+                let answer = HTTPResponseHead(version: head.version, status: .continue)
+                context.writeAndFlush(wrapOutboundOut(.head(answer)), promise: nil)
+            }
         }
         context.fireChannelRead(data)
     }

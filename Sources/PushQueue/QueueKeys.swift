@@ -194,6 +194,10 @@ package struct QueueKeys: Sendable {
     /// HASH of a lane's claims: `<number>.<stamp>` → job.
     package func claimed(_ worker: String) -> String { "\(base)claimed:\(worker)" }
 
+    /// STRING: the digest of the jobs of a producer's request; expires after a day.
+    /// - Parameter name: a digest of its `Idempotency-Key`.
+    package func request(_ name: String) -> String { "\(base)request:\(name)" }
+
     /// STRING: the origin of the job with `unique_for` that has reserved the id. It ends with a job that was not sent.
     /// - Parameter id: a producer's id. It can hold any bytes, because the prefix already has the hash tag.
     package func unique(_ id: ByteBuffer) -> ByteBuffer {

@@ -27,6 +27,29 @@ struct JobPushTests {
         }
     }
 
+    @Test("push a request's jobs once, and nothing for another request with its name")
+    func requests() async throws {
+        try await OperatorScene.with { scene in
+            let keys = try QueueKeys()
+            let client = try await scene.fleet.client(for: keys.jobs)
+            func push(_ name: String, _ digest: String, maximum: Int? = nil) async throws -> JobPush.Outcome {
+                try await JobPush.push(
+                    Self.jobs(1...2), client, keys, maximumLength: maximum,
+                    request: .init(name: name, digest: digest, seconds: 60))
+            }
+            #expect(try await push("a", "x") == .pushed)
+            #expect(try await push("a", "x") == .repeated)
+            // What was pushed stays so, also if the list is too long now.
+            #expect(try await push("a", "x", maximum: 1) == .repeated)
+            #expect(try await push("a", "y") == .otherRequest)
+            // What was refused was not used.
+            #expect(try await push("b", "x", maximum: 1) == .listIsTooLong(length: 2))
+            #expect(try await push("b", "y") == .pushed)
+            #expect(try scene.redis.run("LLEN", keys.jobs).number == 4)
+            #expect(try (50...60).contains(scene.redis.run("TTL", keys.request("a")).number ?? 0))
+        }
+    }
+
     @Test("push nothing onto a list that has reached its maximum length")
     func maximum() async throws {
         try await OperatorScene.with { scene in

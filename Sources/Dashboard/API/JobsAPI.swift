@@ -34,6 +34,7 @@ final class JobsAPI: Sendable {
         guard visitor.role != .viewer else {
             throw WebError(.forbidden, "only operators and producers can enqueue jobs")
         }
+        try Self.checkCoding(request)
         guard visitor.role == .producer, let name = visitor.name else { return try await enqueue(request, context) }
         let credit = limits.withLock { $0.take(name, now: .now()) }
         guard credit == .granted else {
@@ -86,8 +87,8 @@ final class JobsAPI: Sendable {
         accepted.reserveCapacity(jobs.items.count)
         var refused = RefusedJobs(unit: jobs.unit)
         var hints = HintList()
-        for item in jobs.items {
-            terms.id = key.map { Self.id(visitor.name ?? "", keys.queue, $0, item.number) }
+        for (index, item) in jobs.items.enumerated() {
+            terms.id = key.map { Self.id(visitor.name ?? "", keys.queue, $0, index + 1) }
             switch site.source.prepare(item.text, place.source, terms) {
             case .failure(let refusal): refused.append(item.number, refusal.message)
             case .success(let job):
@@ -104,7 +105,14 @@ final class JobsAPI: Sendable {
         var answer = EnqueuedAnswer(
             queue: keys.queue, enqueued: accepted.count, ids: accepted.map(\.id), hints: hints.kinds,
             notes: place.state.notes)
-        if let note = try await push(accepted.map(\.body), place.client, keys, visitor) { answer.notes.append(note) }
+        let request = key.map { key in
+            JobPush.Request(
+                name: Digest.sha256("\(visitor.name ?? "")\n\(key)").prefix(16).hex, digest: jobs.digest,
+                seconds: Self.uniqueFor)
+        }
+        if let note = try await push(accepted.map(\.body), request, place.client, keys, visitor) {
+            answer.notes.append(note)
+        }
         return .json(bytes: try answer.json().utf8, status: .accepted)
     }
 
@@ -144,7 +152,19 @@ final class JobsAPI: Sendable {
         return key
     }
 
-    /// Returns the ID of a job without one: the same for the same number in each request with the same key.
+    /// Refuses a body that is not plain: it would be read as something else.
+    private static func checkCoding(_ request: Request) throws {
+        if let coding = request.headers[.contentEncoding], coding.lowercased() != "identity" {
+            throw WebError(
+                .unsupportedMediaType, "the body is encoded (\(coding.printable)); send it without Content-Encoding")
+        }
+        if let coding = request.headers[.transferEncoding], coding.lowercased() != "chunked" {
+            throw WebError(.notImplemented, "the transfer coding \(coding.printable) is not supported; use chunked")
+        }
+    }
+
+    /// Returns the ID of a job without one: the same for the same place in each request with the same key, however its lines
+    /// are divided.
     private static func id(_ user: String, _ queue: String, _ key: String, _ number: Int) -> String {
         // No part but the last can contain a line feed.
         Digest.sha256("\(user)\n\(queue)\n\(number)\n\(key)").prefix(12).hex
@@ -153,19 +173,27 @@ final class JobsAPI: Sendable {
     /// Pushes jobs.
     /// - Returns: a note, if the jobs are enqueued but something else failed.
     private func push(
-        _ jobs: [ByteBuffer], _ client: RedisClient, _ keys: QueueKeys, _ visitor: Visitor
+        _ jobs: [ByteBuffer], _ request: JobPush.Request?, _ client: RedisClient, _ keys: QueueKeys, _ visitor: Visitor
     ) async throws -> String? {
         do {
             let maximum = visitor.producer?.maximumQueueLength
             let outcome: JobPush.Outcome
             do {
-                outcome = try await JobPush.push(jobs, client, keys, maximumLength: maximum)
+                outcome = try await JobPush.push(jobs, client, keys, maximumLength: maximum, request: request)
             } catch RedisError.notConnected {
                 // Nothing was sent. Waiting for the connection beforehand would take each request to its event loop and back.
                 let ready = try await site.source.fleet.client(for: keys.jobs)
-                outcome = try await JobPush.push(jobs, ready, keys, maximumLength: maximum)
+                outcome = try await JobPush.push(jobs, ready, keys, maximumLength: maximum, request: request)
             }
-            if case .listIsTooLong(let length) = outcome {
+            switch outcome {
+            case .pushed: break
+            case .repeated: return nil
+            case .otherRequest:
+                throw WebError(
+                    .unprocessableContent,
+                    "this Idempotency-Key was used for other jobs; nothing was enqueued. Use a new key for each request"
+                )
+            case .listIsTooLong(let length):
                 throw WebError(
                     .tooManyRequests,
                     "queue \(keys.queue) has \(Words.count(length, "waiting job")); nothing was enqueued",

@@ -41,6 +41,16 @@ struct RequestJobs {
         }
     }
 
+    /// The digest of the jobs, however they are divided: as lines, with empty ones between them, or as an array.
+    var digest: String {
+        var text = ByteBuffer()
+        for item in items {
+            text.writeImmutableBuffer(item.text)
+            text.writeStaticString("\n")
+        }
+        return Digest.sha256(String(buffer: text)).prefix(16).hex
+    }
+
     private mutating func readArray(_ scanner: inout JSONScanner, _ body: ByteBuffer) throws(JSONError) {
         var more = try scanner.enterArray()
         while more {

@@ -1,27 +1,41 @@
--- Pushes jobs at the tail of a list: all of them or, if too many wait, none.
+-- Pushes jobs at the tail of a list: all of them or, if too many wait, none. A request with a name pushes them once.
 --
 -- KEYS  1 list            LIST   jobs
 --       2 sorted          ZSET   jobs that wait, in the order in which they are sent
+--       3 request         STRING the digest of the jobs of the request with this name; only for a request with a name
 -- ARGV  1 command         RPUSH, or LPUSH if the head of the list is its right end
 --       2 maximum         the number of waiting jobs from which nothing is pushed; empty for none
+--       3 digest          of the jobs
+--       4 seconds         the time for which the request is known
 --       then the jobs
 -- Reply { pushed, length }
---       pushed            the number of jobs that were pushed: all or 0
+--       pushed            the number of jobs that were pushed: all or 0; -1 if the same request had pushed them, -2 if another
+--                         one has this name
 --       length            the number of jobs of both before the push
 --
--- If memory is full, Redis refuses the first write of the script, so nothing is pushed. Run twice, it pushes the jobs twice.
+-- If memory is full, Redis refuses the first write of the script, so nothing is pushed. Run twice without a name, it pushes
+-- the jobs twice.
 
-local list, sorted, command, maximum = KEYS[1], KEYS[2], ARGV[1], tonumber(ARGV[2])
-local jobs = { unpack(ARGV, 3) }
+local list, sorted, request = unpack(KEYS)
+local command, maximum, digest, seconds = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4]
+local jobs = { unpack(ARGV, 5) }
 
-local wrong = wrong_type({ [list] = 'list', [sorted] = 'zset' })
+local wrong = wrong_type(request and { [list] = 'list', [sorted] = 'zset', [request] = 'string' }
+    or { [list] = 'list', [sorted] = 'zset' })
 if wrong then
     return wrong
 end
 
 local length = redis.call('LLEN', list) + redis.call('ZCARD', sorted)
+local known = request and redis.call('GET', request)
+if known then
+    return { known == digest and -1 or -2, length }
+end
 if maximum and length >= maximum then
     return { 0, length }
 end
 call_in_chunks(command, list, jobs)
+if request then
+    redis.call('SET', request, digest, 'EX', seconds)
+end
 return { #jobs, length }
