@@ -139,10 +139,14 @@ struct TableParser {
     private var delimiter = UInt8(ascii: ",")
     /// The number of the wanted column, from 0; `nil` before the end of the header.
     private var wanted: Int?
+    /// The number of the header's columns.
+    private var width = 0
     /// The beginning of the header, or of the wanted field.
     private var pending: [UInt8] = []
     private var isInQuotes = false
     private var isTooLong = false
+    /// True after a quotation mark in the middle of a field: one before it was not closed, or not meant as one.
+    private var isBroken = false
     private var place = Place.start
     private var column = 0
     /// True for a line without any character.
@@ -198,6 +202,7 @@ struct TableParser {
                     column &+= 1
                     place = .start
                 } else {
+                    if place == .afterQuote, byte > 0x20 { isBroken = true }
                     keep(byte, wanted)
                     place = .plain
                 }
@@ -222,13 +227,20 @@ struct TableParser {
     }
 
     private mutating func finishRecord(_ wanted: Int, _ body: ListParser.Body) throws {
-        let (line, columns, isBlank, isTooLong) = (recordLine, column, isBlank, isTooLong)
+        let (line, columns, isBlank, isTooLong, isBroken) = (recordLine, column, isBlank, isTooLong, isBroken)
+        // The last line may have no line feed.
+        let last = max(line, self.line - 1)
         (recordLine, column, place, self.isBlank, self.isTooLong) = (self.line, 0, .start, true, false)
+        self.isBroken = false
         defer { pending.removeAll(keepingCapacity: true) }
         if isBlank { return }
+        guard !isBroken else {
+            let lines = last > line ? "; it hides the lines to \(last)" : ""
+            return try body(.refused("a quotation mark does not end with its field\(lines)"), line)
+        }
         if isTooLong { return try body(.refused("its token has more than \(longestField) bytes"), line) }
-        guard columns >= wanted else {
-            return try body(.refused("it has \(columns + 1) of the header's columns, and no \(name.printable)"), line)
+        guard columns + 1 == width else {
+            return try body(.refused("it has \(columns + 1) columns, and the header \(width)"), line)
         }
         try pending.withUnsafeBytes { try body(.token($0.trimmed), line) }
     }
@@ -244,7 +256,10 @@ struct TableParser {
             let known = names.prefix(20).map(\.printable).joined(separator: ", ")
             throw TokenListFailure("it has no column \(name.printable)\(meant ?? "; its header is: \(known)")")
         }
-        wanted = index
+        guard names.count(where: { $0 == name }) == 1 else {
+            throw TokenListFailure("it has several columns \(name.printable); name each of them differently")
+        }
+        (wanted, width) = (index, names.count)
         pending.removeAll(keepingCapacity: true)
     }
 

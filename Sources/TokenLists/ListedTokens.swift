@@ -13,6 +13,8 @@ package final class ListedTokens {
     package let tokens: UniqueTokens
     /// The number of lines that are not tokens.
     package private(set) var refused = 0
+    /// The number of tokens that are shorter than Apple's, such as user IDs of another column, and the first one's line.
+    package private(set) var short: (count: Int, line: Int) = (0, 0)
 
     /// Reads a list.
     /// - Parameters:
@@ -27,7 +29,7 @@ package final class ListedTokens {
         func read(_ entry: ListParser.Entry, _ line: Int) throws {
             switch entry {
             case .token(let text):
-                if try add(text) { return }
+                if try add(text) { return noteLength(text.count, line) }
                 // It is written in another way, such as base64.
                 let token: DeviceToken
                 do throws(DeviceToken.Invalid) {
@@ -37,6 +39,7 @@ package final class ListedTokens {
                     return refusal(Refusal(line: line, problem: "\(error)"))
                 }
                 _ = try token.hex.withUnsafeReadableBytes { try add($0) }
+                noteLength(token.hex.readableBytes, line)
             case .refused(let problem):
                 refused += 1
                 refusal(Refusal(line: line, problem: problem))
@@ -49,6 +52,13 @@ package final class ListedTokens {
         }
         try parser.finish(read)
         try tokens.finish()
+    }
+
+    /// The least number of digits of Apple's tokens.
+    private static let usualDigits = 64
+
+    private func noteLength(_ digits: Int, _ line: Int) {
+        if digits < Self.usualDigits { short = (short.count + 1, short.count == 0 ? line : short.line) }
     }
 
     /// Adds a token of hex digits.

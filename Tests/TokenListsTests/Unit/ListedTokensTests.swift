@@ -15,19 +15,24 @@ struct ListedTokensTests {
     }
 
     private static func read(_ list: Data, _ format: TokenListFormat = .lines) throws -> Read {
+        var refused: [Int] = []
+        let listed = try listed(list, format) { refused.append($0.line) }
+        var tokens: [String] = []
+        while let token = try listed.tokens.next() { tokens.append(hex(token)) }
+        #expect(tokens.count == listed.tokens.count && refused.count == listed.refused)
+        return Read(tokens: tokens, refused: refused, repeated: listed.tokens.repeated)
+    }
+
+    private static func listed(
+        _ list: Data, _ format: TokenListFormat = .lines, refusal: (ListedTokens.Refusal) -> Void = { _ in }
+    ) throws -> ListedTokens {
         let directory = FileManager.default.temporaryDirectory.path
         let descriptor = try ScratchFile.open(in: directory)
         let file = FileHandle(fileDescriptor: descriptor, closeOnDealloc: false)
         try file.write(contentsOf: list)
         try file.seek(toOffset: 0)
-        var refused: [Int] = []
-        let listed = try ListedTokens(ListInput(descriptor: descriptor, closes: true), format, in: directory) {
-            refused.append($0.line)
-        }
-        var tokens: [String] = []
-        while let token = try listed.tokens.next() { tokens.append(hex(token)) }
-        #expect(tokens.count == listed.tokens.count && refused.count == listed.refused)
-        return Read(tokens: tokens, refused: refused, repeated: listed.tokens.repeated)
+        return try ListedTokens(
+            ListInput(descriptor: descriptor, closes: true), format, in: directory, refusal: refusal)
     }
 
     private static func read(_ list: String, _ format: TokenListFormat = .lines) throws -> Read {
@@ -174,6 +179,25 @@ struct ListedTokensTests {
         #expect(try Self.read(list, .column("token")) == Read(tokens: ["ab", "cd"], refused: [4, 5, 6, 7]))
     }
 
+    @Test(
+        "A row that does not fit the header yields no other column's value.",
+        arguments: [
+            ("id,token\n1,2,ab\n3,cd\n", [2]), ("token,id\nab\ncd,1\n", [2]), ("id,token\n1,\"x\"y\n2,cd\n", [2]),
+            // The first mark hides the next line.
+            ("name,token\n\"Smith,ab\n\"Jones\",ef\nBrown,cd\n", [2]),
+        ])
+    func misfits(_ list: String, refused: [Int]) throws {
+        #expect(try Self.read(list, .column("token")) == Read(tokens: ["cd"], refused: refused))
+    }
+
+    @Test("Tokens that are shorter than Apple's are counted.")
+    func short() throws {
+        let whole = String(repeating: "ab", count: 32)
+        let base64 = Data(repeating: 7, count: 32).base64EncodedString()
+        let list = try Self.listed(Data("\(whole)\n4711\n\(base64)\n\(whole.dropLast(2))\nzz\n".utf8))
+        #expect(list.short.count == 2 && list.short.line == 2 && list.refused == 1)
+    }
+
     @Test("JSON lines are read by a member, and lines without it are refused.")
     func json() throws {
         let list = """
@@ -206,6 +230,7 @@ struct ListedTokensTests {
         Self.expectFailure("UTF-16", Data([0xFF, 0xFE, 0x61, 0x00]))
         Self.expectFailure("did you mean token?", Data("id,token\n1,ab".utf8), .column("tokn"))
         Self.expectFailure("its header is: a, b", Data("a,b\n1,ab".utf8), .column("registration"))
+        Self.expectFailure("several columns token", Data("token,id,token\n1,2,ab".utf8), .column("token"))
         Self.expectFailure("begins in line 3", Data("id,token\n1,ab\n2,\"cd\n3,ef\n".utf8), .column("token"))
     }
 

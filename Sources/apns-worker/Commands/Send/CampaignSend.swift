@@ -81,7 +81,7 @@ struct CampaignSend: AsyncParsableCommand {
             "Maximum wait for the outcomes of the canary after it was enqueued, unless fewer than --min have ended. (default: 2m)"
     ) var wait: String?
 
-    @Flag(help: "Send nothing if the job has likely mistakes, or a line is not a token.") var strict = false
+    @Flag(help: "Send nothing if the job has likely mistakes, or a line is not a whole token.") var strict = false
 
     @Flag(help: "Read the list and check the job, and print the number of jobs without enqueueing them.")
     var dryRun = false
@@ -170,7 +170,12 @@ struct CampaignSend: AsyncParsableCommand {
         let text = try jobText()
         let template: JobTemplate
         do {
-            template = try JobTemplate(text, campaign: campaign, sendAt: sendAt())
+            let time = try sendAt()
+            // A command that continues an interrupted one has the same time.
+            if let time, time < Moment.now {
+                Terminal.note("the time of --at has passed: the jobs are sent at once\n")
+            }
+            template = try JobTemplate(text, campaign: campaign, sendAt: time)
         } catch let mistake as JobTemplate.Mistake {
             throw ValidationError("--job \(job): \(mistake)")
         }
@@ -287,6 +292,12 @@ struct CampaignSend: AsyncParsableCommand {
         if strict, refused > 0 {
             throw CommandFailure(
                 .attention, "\(Words.count(refused, "line")) of the list have no device token; nothing was enqueued")
+        }
+        if list.short.count > 0 {
+            let what = "\(Words.count(list.short.count, "token")) of the list, the first in line \(list.short.line)"
+            let problem = "\(what), have fewer than 64 digits, which Apple's have; is it the right column?"
+            if strict { throw CommandFailure(.attention, "\(problem) Nothing was enqueued") }
+            Terminal.note(problem + "\n")
         }
         if list.tokens.repeated > 0 {
             Terminal.note(
