@@ -48,7 +48,7 @@ extension EndToEnd {
             #expect(try waiting() == 4)
         }
 
-        @Test("with an encoded body are refused with what is wrong")
+        @Test("with an encoded body are refused, with the reason")
         func codings() async throws {
             let job = TestJob.text(TestJob.token("a", 1))
             for coding in ["gzip", "br", "deflate, gzip"] {
