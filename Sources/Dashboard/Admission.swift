@@ -255,15 +255,20 @@ struct AdmissionMiddleware: RouterMiddleware {
         _ taken: inout Int
     ) async throws {
         let limit = visitor == nil ? Self.maximumLogin : Self.maximumBody
-        for try await part in request.body {
-            guard context.body.readableBytes + part.readableBytes <= limit else {
-                throw WebError(.contentTooLarge, "the request is larger than \(visitor == nil ? "16 KiB" : "1 MiB")")
+        do {
+            for try await part in request.body {
+                guard context.body.readableBytes + part.readableBytes <= limit else {
+                    throw WebError(
+                        .contentTooLarge, "the request is larger than \(visitor == nil ? "16 KiB" : "1 MiB")")
+                }
+                if let visitor {
+                    if let refusal = bodies.take(part.readableBytes, for: visitor) { throw Self.refused(refusal) }
+                    taken += part.readableBytes
+                }
+                context.body.writeImmutableBuffer(part)
             }
-            if let visitor {
-                if let refusal = bodies.take(part.readableBytes, for: visitor) { throw Self.refused(refusal) }
-                taken += part.readableBytes
-            }
-            context.body.writeImmutableBuffer(part)
+        } catch let error where !(error is WebError || error is CancellationError) {
+            throw WebError(.badRequest, "the body of the request is damaged or incomplete")
         }
         let isForm = request.headers[.contentType]?.hasPrefix("application/x-www-form-urlencoded") ?? false
         if isForm { context.form = Form(String(buffer: context.body)) }
