@@ -243,7 +243,9 @@ extension BlameRun {
         if late.count > (plan.isWorkerRefused ? goodCount / 25 : 0) {
             found.append("\(late.count) of \(goodCount) are late, by at most \(late.map(\.delay).max() ?? 0) ms")
         }
-        if slow == 1000, waiting.count > 1 + goodCount / 50 { found.append("\(waiting.count) of \(goodCount) wait") }
+        if slow == 1000 || plan.stuckConnectionsFrom != nil, waiting.count > 1 + goodCount / 50 {
+            found.append("\(waiting.count) of \(goodCount) wait")
+        }
         if notReady > 0, !isOutage, !plan.isWorkerRefused { found.append("it was not ready \(notReady) times") }
         let ended = ["dead", "invalid_token", "expired"].filter { counts[$0] ?? 0 > 0 }
         // The last answers before an outage vouch for some tokens.
