@@ -23,7 +23,8 @@ struct ForgetDevicesTests {
         "push:{default}:claimed:<lane>": true, "push:{default}:dead": true, "push:{default}:cancelled": true,
         "push:{default}:results": true, "push:{default}:results-parked:<group>": true,
         // The ids that producers choose can contain one.
-        "push:{default}:unique:<id>": true, "push:{default}:job-commands": true,
+        "push:{default}:request:<digest>": false, "push:{default}:unique:<id>": true,
+        "push:{default}:job-commands": true,
         // Names, times and numbers. A campaign is the name of many jobs, and so is `fair`.
         "push:{default}:shares": false, "push:{default}:workers": false, "push:{default}:dead-bytes": false,
         "push:{default}:cancelled-bytes": false,
