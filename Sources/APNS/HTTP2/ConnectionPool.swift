@@ -8,7 +8,7 @@ import TLS
 ///
 /// Not thread-safe: call everything on the event loop, on which the pool calls back. Call ``check(now:)`` several times
 /// per second: it enforces deadlines, pings silent servers, and opens connections when they are due.
-package final class ConnectionPool: Transport {
+package final class ConnectionPool: IsolatingPool {
     /// The settings of a pool.
     package typealias Configuration = HTTP2PoolConfiguration
 
@@ -16,12 +16,6 @@ package final class ConnectionPool: Transport {
     package var endpoint: APNSEndpoint { configuration.endpoint }
     /// The receiver of completions. Held strongly until ``close()`` has completed.
     package var delegate: (any TransportDelegate)? { didSet { for pool in isolated { pool.delegate = delegate } } }
-    /// The error of the last connection that failed; `nil` once a connection has worked.
-    package var lastFailure: (any Error)? { connections.failures.last }
-    /// See ``Transport/failureCounts``.
-    package var failureCounts: [String: Int] {
-        isolated.reduce(connections.failures.counts) { $0.merging($1.connections.failures.counts, uniquingKeysWith: +) }
-    }
     /// The state of the answers to its requests.
     var answerState: AnswerDrought.State {
         // A server that can no longer be reached is another problem.
@@ -32,10 +26,9 @@ package final class ConnectionPool: Transport {
     let configuration: Configuration
     let eventLoop: any EventLoop
     let logger: Logger
-    let connections: PoolConnections<ConnectionPool>
+    package let connections: PoolConnections<ConnectionPool>
     private let ids: ConnectionIDs
-    /// The pools of isolated notifications, ``Isolation/withFew`` and ``Isolation/alone``; empty until there are some.
-    private(set) var isolated: [ConnectionPool] = []
+    package var isolated: [ConnectionPool] = []
     var answers = AnswerWatch()
     /// The tags of requests that were accepted, and are returned because there was no connection to send them on.
     var toGiveBack: [UInt64] = []
@@ -144,9 +137,7 @@ package final class ConnectionPool: Transport {
 
     /// Opens another connection if allowed. Call this when notifications wait and no stream is free.
     package func requestCapacity(in isolation: Isolation) {
-        if isolated.isEmpty, isolation != .shared, !connections.isClosing {
-            isolated = [makePool(of: .withFew), makePool(of: .alone)]
-        }
+        if isolation != .shared { isolate() }
         pool(isolation)?.connections.openAnother(now: eventLoop.now)
     }
 
@@ -176,31 +167,11 @@ package final class ConnectionPool: Transport {
         }
         for pool in isolated { pool.stoodStill(for: time, now: now) }
     }
-
-    /// Finishes the requests in flight and closes all connections.
-    package func close() -> EventLoopFuture<Void> {
-        for pool in isolated where !connections.isClosing {
-            pool.close().assumeIsolated().whenComplete { [self] _ in
-                isolated.removeAll { $0 === pool }
-                connections.finishClosing()
-            }
-        }
-        return connections.close()
-    }
-
-    /// Closes all connections at once; requests in flight complete as lost.
-    package func closeNow() {
-        _ = close()
-        for pool in isolated { pool.closeNow() }
-        connections.closeNow()
-    }
 }
 
 // MARK: Connections
 
-extension ConnectionPool: PoolOwner {
-    package var canClose: Bool { isolated.isEmpty }
-
+extension ConnectionPool {
     package func makeConnection() -> HTTP2Connection {
         var limits = configuration.limits
         limits.lifetime = configuration.connections.age(jitter: .random(in: 0..<1))
@@ -287,15 +258,7 @@ extension ConnectionPool: HTTP2ConnectionOwner {
 // MARK: Isolation
 
 extension ConnectionPool {
-    private func pool(_ isolation: Isolation) -> ConnectionPool? {
-        switch isolation {
-        case .shared: self
-        case .withFew: isolated.first
-        case .alone: isolated.last
-        }
-    }
-
-    private func makePool(of isolation: Isolation) -> ConnectionPool {
+    package func makePool(of isolation: Isolation) -> ConnectionPool {
         var own = configuration
         own.connections = connections.configuration
         // Its connections are expected to be lost; the sender logs which notifications are the cause.

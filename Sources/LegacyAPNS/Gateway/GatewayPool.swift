@@ -25,32 +25,25 @@ extension RequestResult {
 /// item. Its error packet reveals at once what would otherwise take ``GatewayOptions/confirmAfter``; further
 /// notifications use the next connection. So notifications are sent nearly in order, and exactly in order if the
 /// maximum is one connection, because they then wait.
-package final class GatewayPool: Transport {
+package final class GatewayPool: IsolatingPool {
     /// The gateway.
     package var endpoint: APNSEndpoint { configuration.endpoint }
     /// The receiver of completions, and of further events if it is a ``GatewayDelegate``. Held strongly until ``close()``
     /// has completed.
     package var delegate: (any TransportDelegate)? { didSet { for pool in isolated { pool.delegate = delegate } } }
-    /// The error of the last connection that failed; `nil` once a connection has worked.
-    package var lastFailure: (any Error)? { connections.failures.last }
-    /// See `Transport/failureCounts`.
-    package var failureCounts: [String: Int] {
-        isolated.reduce(connections.failures.counts) { $0.merging($1.connections.failures.counts, uniquingKeysWith: +) }
-    }
     /// See `Transport/confirmationTime`.
     package var confirmationTime: TimeAmount { confirmAfter }
 
     private let configuration: Configuration
     private let eventLoop: any EventLoop
     private let logger: Logger
-    private let connections: PoolConnections<GatewayPool>
+    package let connections: PoolConnections<GatewayPool>
     private var adaptiveWindow = AdaptiveWindow()
     /// The time after its arrival from which a notification without an error packet counts as accepted.
     private var confirmAfter: TimeAmount
     /// Consecutive connections of this pool and its isolated ones that were accepted, and closed at the first notifications.
     private var hangUps = 0
-    /// The pools of isolated notifications, ``Isolation/withFew`` and ``Isolation/alone``; empty until there are some.
-    private var isolated: [GatewayPool] = []
+    package var isolated: [GatewayPool] = []
     /// The pool that has this one among its isolated pools.
     private weak var parent: GatewayPool?
 
@@ -124,7 +117,7 @@ package final class GatewayPool: Transport {
     /// left is too little to be worth a claim, so it would never fill.
     package func requestCapacity(in isolation: Isolation) {
         guard isolation == .shared else {
-            if isolated.isEmpty, !connections.isClosing { isolated = [makePool(of: .withFew), makePool(of: .alone)] }
+            isolate()
             pool(isolation)?.requestCapacity(in: .shared)
             return
         }
@@ -195,38 +188,12 @@ package final class GatewayPool: Transport {
 
     /// Same as ``replaceConnections(reason:)``, which already stops sending on the old connections.
     package func retireConnections(reason: String) { replaceConnections(reason: reason) }
-
-    /// Finds out the outcomes of what was sent, and closes all connections.
-    package func close() -> EventLoopFuture<Void> {
-        for pool in isolated where !connections.isClosing {
-            pool.close().assumeIsolated().whenComplete { [self] _ in
-                isolated.removeAll { $0 === pool }
-                connections.finishClosing()
-            }
-        }
-        return connections.close()
-    }
-
-    /// Closes all connections at once; unconfirmed notifications complete as uncertain.
-    package func closeNow() {
-        _ = close()
-        for pool in isolated { pool.closeNow() }
-        connections.closeNow()
-    }
 }
 
 // MARK: Isolation
 
 extension GatewayPool {
-    private func pool(_ isolation: Isolation) -> GatewayPool? {
-        switch isolation {
-        case .shared: self
-        case .withFew: isolated.first
-        case .alone: isolated.last
-        }
-    }
-
-    private func makePool(of isolation: Isolation) -> GatewayPool {
+    package func makePool(of isolation: Isolation) -> GatewayPool {
         var own = configuration
         own.connections = connections.configuration
         own.minimumConnections = 0
@@ -242,9 +209,7 @@ extension GatewayPool {
     }
 }
 
-extension GatewayPool: PoolOwner {
-    package var canClose: Bool { isolated.isEmpty }
-
+extension GatewayPool {
     package func makeConnection() -> GatewayConnection {
         let options = configuration.options
         var limits = GatewayConnectionState.Limits()
