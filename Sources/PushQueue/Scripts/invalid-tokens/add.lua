@@ -99,19 +99,14 @@ end
 
 -- Decides about the tokens whose arguments are from `first` to `last`. Returns an error reply if a key has another type.
 local function decide(first, last)
-    local tokens = {}
-    for index = first, last, MEMBERS do
-        tokens[#tokens + 1] = ARGV[index]
+    local stored, wrong_key = SETS.read(set, registrations, first, last, MEMBERS, is_shard)
+    if not stored then
+        return wrong_key
     end
-    local sums, wrong_set = SETS.of(set, tokens, is_shard)
-    local recorded, wrong_hash = ask('HMGET', registrations, tokens, is_shard)
-    if wrong_set or wrong_hash then
-        return wrong_set or wrong_hash
-    end
-    for place, token in ipairs(tokens) do
+    for place, token in ipairs(stored.tokens) do
         local index = first + (place - 1) * MEMBERS
         local at, text, day = tonumber(ARGV[index + 1]), ARGV[index + 2], tonumber(ARGV[index + 3])
-        local known = registered[token] or tonumber(recorded[place] or nil)
+        local known = registered[token] or stored.registered[place]
         local latest = math.min(math.max(known or -math.huge, tonumber(ARGV[index + 5]) or -math.huge), now)
         if latest > -math.huge and latest ~= known then
             registered[token] = latest
@@ -121,7 +116,7 @@ local function decide(first, last)
             if failure then
                 return failure
             end
-            local sum = sums[place] or 0
+            local sum = stored.sums[place] or 0
             -- Marks of a token that is in no set are left over: another program has removed it. One without marks is invalid for all
             -- topics already.
             states[token] = { was = sum, sets = sum, marks = sum > 0 and marks or {}, is_bare = sum > 0 and #marks == 0 }

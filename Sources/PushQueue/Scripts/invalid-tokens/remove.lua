@@ -58,16 +58,12 @@ local function apply(state, why, at, environment, topic)
 end
 
 for first = FIRST_TOKEN, #ARGV, MEMBERS * CHUNK do
-    local tokens = {}
-    for index = first, math.min(first + MEMBERS * CHUNK - 1, #ARGV), MEMBERS do
-        tokens[#tokens + 1] = ARGV[index]
+    local last = math.min(first + MEMBERS * CHUNK - 1, #ARGV)
+    local stored, wrong_key = SETS.read(set, registrations, first, last, MEMBERS, is_shard)
+    if not stored then
+        return wrong_key
     end
-    local sums, wrong_set = SETS.of(set, tokens, is_shard)
-    local recorded, wrong_hash = ask('HMGET', registrations, tokens, is_shard)
-    if wrong_set or wrong_hash then
-        return wrong_set or wrong_hash
-    end
-    for place, token in ipairs(tokens) do
+    for place, token in ipairs(stored.tokens) do
         local index = first + (place - 1) * MEMBERS
         local why, at = ARGV[index + 1], math.min(tonumber(ARGV[index + 2]) or 0, now)
         if not states[token] then
@@ -75,9 +71,10 @@ for first = FIRST_TOKEN, #ARGV, MEMBERS * CHUNK do
             if failure then
                 return failure
             end
-            states[token] = { was = sums[place] or 0, sets = sums[place] or 0, marks = marks }
+            local sum = stored.sums[place] or 0
+            states[token] = { was = sum, sets = sum, marks = marks }
         end
-        local known = registered_at[token] or tonumber(recorded[place] or nil) or -math.huge
+        local known = registered_at[token] or stored.registered[place] or -math.huge
         local latest = math.max(at, math.min(known, now))
         if why == 'registered' and latest ~= known then
             registered_at[token] = latest

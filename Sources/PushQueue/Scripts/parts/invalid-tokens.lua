@@ -184,6 +184,25 @@ function SETS.of(set, tokens, is_shard)
     return sums, nil
 end
 
+-- Reads the tokens that are the first of each `members` arguments of the script from `first` to `last`. Returns them, the sums of their
+-- sets, and when their devices last registered (ms since 1970); nil and an error reply if a key has another type.
+function SETS.read(set, registrations, first, last, members, is_shard)
+    local tokens = {}
+    for index = first, last, members do
+        tokens[#tokens + 1] = ARGV[index]
+    end
+    local sums, wrong_set = SETS.of(set, tokens, is_shard)
+    local recorded, wrong_hash = ask('HMGET', registrations, tokens, is_shard)
+    if wrong_set or wrong_hash then
+        return nil, wrong_set or wrong_hash
+    end
+    local registered = {}
+    for place in ipairs(tokens) do
+        registered[place] = tonumber(recorded[place] or nil)
+    end
+    return { tokens = tokens, sums = sums, registered = registered }, nil
+end
+
 -- The number of entries that the stream of changes has at least.
 local CHANGES = 2000
 
