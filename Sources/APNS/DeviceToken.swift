@@ -165,8 +165,8 @@ package struct DeviceToken: Hashable, Sendable {
         return true
     }
 
-    /// The number of digits of a whole token of a device.
-    private static let wholeDigits = 64
+    /// The least number of digits of a whole token of Apple's.
+    package static let wholeDigits = 64
     /// The number of characters that 32 bytes have in base64, without and with padding.
     private static let wholeBase64 = 43...44
 

@@ -54,11 +54,8 @@ package final class ListedTokens {
         try tokens.finish()
     }
 
-    /// The least number of digits of Apple's tokens.
-    private static let usualDigits = 64
-
     private func noteLength(_ digits: Int, _ line: Int) {
-        if digits < Self.usualDigits { short = (short.count + 1, short.count == 0 ? line : short.line) }
+        if digits < DeviceToken.wholeDigits { short = (short.count + 1, short.count == 0 ? line : short.line) }
     }
 
     /// Adds a token of hex digits.

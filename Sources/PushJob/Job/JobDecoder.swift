@@ -114,29 +114,30 @@ package struct JobDecoder {
         }
     }
 
-    /// Returns the members of a job that are not the worker's, sorted by name: the first
-    /// ``MemberName/maximumCompared``. Many are the producer's own.
-    package static func otherMembers(of body: ByteBuffer, as format: JobFormat) -> [(name: String, isObject: Bool)] {
-        guard let document = document(of: body, as: format) else { return [] }
-        let members = document.withUnsafeReadableBytes { bytes in
-            try? ForeignJob.members(bytes, in: 0..<bytes.count) { name, first in
+    /// Names in a job that no worker reads.
+    package struct ForeignNames {
+        /// The members that are not the worker's, sorted by name: the first ``MemberName/maximumCompared``. Many are the
+        /// producer's own.
+        package fileprivate(set) var members: [(name: String, isObject: Bool)] = []
+        /// The members in the objects of other systems that choose where or how a push goes, such as
+        /// `apns.headers.apns-priority`, with the job's own members for them.
+        package fileprivate(set) var settings: [(path: String, member: JobMember)] = []
+    }
+
+    /// Returns the names in a job that no worker reads; none of a text that is not JSON, which is another mistake.
+    package static func foreignNames(of body: ByteBuffer, as format: JobFormat) -> ForeignNames {
+        var names = ForeignNames()
+        document(of: body, as: format)?.withUnsafeReadableBytes { bytes in
+            let members = try? ForeignJob.members(bytes, in: 0..<bytes.count) { name, first in
                 // Such as `"sandbox":true`, which the reader understands.
                 let isEnvironment =
                     first == UInt8(ascii: "t") && MemberName.setting(name, isHeader: false) == .environment
                 return !memberNames.contains(name) && !isEnvironment
             }
+            names.members = (members ?? []).map { ($0.name, $0.kind == .object) }.sorted { $0.0 < $1.0 }
+            names.settings = (try? ForeignJob.settings(bytes, in: 0..<bytes.count)) ?? []
         }
-        return (members ?? []).map { ($0.name, $0.kind == .object) }.sorted { $0.0 < $1.0 }
-    }
-
-    /// Returns the members in the objects of other systems that choose where or how a push goes, such as
-    /// `apns.headers.apns-priority`, with what to write instead.
-    package static func foreignSettings(of body: ByteBuffer, as format: JobFormat) -> [(
-        path: String, member: JobMember
-    )] {
-        document(of: body, as: format)?.withUnsafeReadableBytes { bytes in
-            try? ForeignJob.settings(bytes, in: 0..<bytes.count)
-        } ?? []
+        return names
     }
 
     private static let memberNames = Set(JobMember.allCases.map { "\($0.name)" })

@@ -15,7 +15,7 @@ enum JobHints {
             + tokens(job)
     }
 
-    /// Returns hints about names that can't be told apart from others by eye: they are compared by their bytes.
+    /// Returns hints about names that look like others: they are compared by their bytes.
     private static func names(_ job: Job) -> [Hint] {
         let names: [(member: JobMember, field: JobField?)] = [
             (.id, job.id), (.campaign, job.campaign), (.app, job.app), (.fair, job.fair),
@@ -35,15 +35,15 @@ enum JobHints {
 
     /// Returns hints about members that resemble those of a job.
     static func unknownMembers(_ body: ByteBuffer, _ format: JobFormat) -> [Hint] {
-        let members = JobDecoder.otherMembers(of: body, as: format)
-        let settings = JobDecoder.foreignSettings(of: body, as: format).map { setting in
+        let names = JobDecoder.foreignNames(of: body, as: format)
+        let settings = names.settings.map { setting in
             Hint(
                 .unknownMember,
                 "`\(setting.path)` is not read where it is; if it is meant for this push, write the job's own "
                     + "`\(setting.member.name)`", subject: setting.path)
         }
         return settings
-            + members.compactMap { member in
+            + names.members.compactMap { member in
                 if member.name == "aps" {
                     return Hint(
                         .unknownMember, "it has `aps` at the top level, where it is ignored; move it into `payload`",
@@ -132,7 +132,7 @@ enum JobHints {
         let fields = job.tokens.map { Array($0) } ?? job.token.map { [$0] } ?? []
         for field in fields {
             do throws(DeviceToken.Invalid) {
-                guard try DeviceToken(job.text(field)).hex.readableBytes < 64 else { continue }
+                guard try DeviceToken(job.text(field)).hex.readableBytes < DeviceToken.wholeDigits else { continue }
             } catch {
                 // It is reported as an error.
                 continue
@@ -140,7 +140,7 @@ enum JobHints {
             return hints + [
                 Hint(
                     .token,
-                    "a token has \(job.text(field).readableBytes) characters; Apple's have at least 64. Is it complete?"
+                    "a token has \(job.text(field).readableBytes) characters; Apple's have at least \(DeviceToken.wholeDigits). Is it complete?"
                 )
             ]
         }
