@@ -8,28 +8,6 @@ import Testing
 /// A connection on a channel without a socket, so that every write can be counted.
 @Suite("A connection's writes")
 struct CoalescingTests {
-    private final class Owner: HTTP2ConnectionOwner {
-        var completed: [UInt64] = []
-        var closed = 0
-        var error: (any Error)?
-        let newestConnection = 0
-
-        func connectionChanged(_ connection: HTTP2Connection) {}
-        func connectionWearsOut(_ connection: HTTP2Connection) {}
-        func connectionIsStale(_ connection: HTTP2Connection) {}
-        func connectionIsRefused(_ connection: HTTP2Connection, reason: String) {}
-        func connection(
-            _ connection: HTTP2Connection, didNotAnswer apnsID: APNSID?, deadline: NIODeadline, isRefusal: Bool
-        ) {}
-        func connection(_ connection: HTTP2Connection, completed tag: UInt64, with result: RequestResult) {
-            completed.append(tag)
-        }
-        func connectionClosed(_ connection: HTTP2Connection, error: any Error) {
-            closed += 1
-            self.error = error
-        }
-    }
-
     private final class FlushCounter: ChannelOutboundHandler {
         typealias OutboundIn = ByteBuffer
         var writes = 0
@@ -53,9 +31,9 @@ struct CoalescingTests {
     }
 
     private func withConnection(
-        _ body: (HTTP2Connection, EmbeddedChannel, FlushCounter, Owner) throws -> Void
+        _ body: (HTTP2Connection, EmbeddedChannel, FlushCounter, RecordingOwner) throws -> Void
     ) throws {
-        let owner = Owner()
+        let owner = RecordingOwner()
         let counter = FlushCounter()
         let connection = HTTP2Connection(id: 0, endpoint: .sandbox, limits: .init(), owner: owner)
         let channel = EmbeddedChannel()

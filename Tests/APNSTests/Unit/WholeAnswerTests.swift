@@ -9,28 +9,11 @@ import Testing
 /// an error (RFC 9113 §8.1, §8.1.1). `:status` alone counts for nothing.
 @Suite("An answer")
 struct WholeAnswerTests {
-    private final class Owner: HTTP2ConnectionOwner {
-        var results: [UInt64: RequestResult] = [:]
-        let newestConnection = 0
-
-        func connectionChanged(_ connection: HTTP2Connection) {}
-        func connectionWearsOut(_ connection: HTTP2Connection) {}
-        func connectionIsStale(_ connection: HTTP2Connection) {}
-        func connectionIsRefused(_ connection: HTTP2Connection, reason: String) {}
-        func connection(
-            _ connection: HTTP2Connection, didNotAnswer apnsID: APNSID?, deadline: NIODeadline, isRefusal: Bool
-        ) {}
-        func connection(_ connection: HTTP2Connection, completed tag: UInt64, with result: RequestResult) {
-            results[tag] = result
-        }
-        func connectionClosed(_ connection: HTTP2Connection, error: any Error) {}
-    }
-
     /// Sends three requests, on streams 1, 3 and 5. The server answers stream 3, sends these bytes, answers stream 5, and
     /// closes the connection.
     /// - Returns: the results by stream.
     private static func results(_ bytes: [UInt8]) throws -> [UInt64: RequestResult] {
-        let owner = Owner()
+        let owner = RecordingOwner()
         let connection = HTTP2Connection(id: 0, endpoint: .sandbox, limits: .init(), owner: owner)
         let channel = EmbeddedChannel()
         try channel.pipeline.syncOperations.addHandler(connection)
