@@ -99,10 +99,10 @@ final class RequestWatch: ChannelDuplexHandler, RemovableChannelHandler {
     }
 }
 
-/// Closes the connections of HTTP/1.0 clients after the answer, unless they ask to keep them (RFC 9112 §9.3): they read to
-/// the end of the connection. Asks clients for the body that they hold back until then (RFC 9110 §10.1.1): some of them wait
-/// a second, others for ever.
-final class OldClients: ChannelDuplexHandler {
+/// Does what some clients wait for. Those of HTTP/1.0 read to the end of the connection, which is closed after the answer
+/// unless they ask to keep it (RFC 9112 §9.3). Others hold their body back until they are asked for it (RFC 9110 §10.1.1),
+/// some of them for ever.
+final class ClientExpectations: ChannelDuplexHandler {
     typealias InboundIn = HTTPServerRequestPart
     typealias OutboundIn = HTTPServerResponsePart
     typealias OutboundOut = HTTPServerResponsePart

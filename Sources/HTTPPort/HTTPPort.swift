@@ -114,7 +114,7 @@ private struct GuardedChannel: ServerChildChannel {
         return http.setup(channel: channel, logger: logger).flatMapThrowing { value in
             let pipeline = channel.pipeline.syncOperations
             let decoder = try pipeline.handler(type: ByteToMessageHandler<HTTPRequestDecoder>.self)
-            try pipeline.addHandler(OldClients(), position: .after(decoder))
+            try pipeline.addHandler(ClientExpectations(), position: .after(decoder))
             return value
         }
     }

@@ -3,7 +3,7 @@ import TestSupport
 import Testing
 
 extension EndToEnd {
-    /// How many bytes of large jobs leave Redis when somebody looks.
+    /// The bytes of large jobs that leave Redis when somebody looks.
     @Suite("Looking costs little")
     struct LookingTests {
         private static let count = 100

@@ -39,10 +39,10 @@ struct JobPushTests {
             }
             #expect(try await push("a", "x") == .pushed)
             #expect(try await push("a", "x") == .repeated)
-            // What was pushed stays so, also if the list is too long now.
+            // A request that was pushed stays so, also if the list is too long now.
             #expect(try await push("a", "x", maximum: 1) == .repeated)
             #expect(try await push("a", "y") == .otherRequest)
-            // What was refused was not used.
+            // The name of a refused request is still unused.
             #expect(try await push("b", "x", maximum: 1) == .listIsTooLong(length: 2))
             #expect(try await push("b", "y") == .pushed)
             #expect(try scene.redis.run("LLEN", keys.jobs).number == 4)

@@ -108,7 +108,7 @@ enum NotificationRules {
         var isOfNoApp: Bool { topic != .app && topic != .website && pushType != .mdm }
     }
 
-    /// What a topic names.
+    /// The kinds of things that topics name.
     enum Topic {
         case app
         /// A Wallet pass or order: `pass.` or `order.` and an identifier chosen by the owner. Its payload is empty.

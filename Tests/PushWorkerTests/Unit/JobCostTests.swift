@@ -5,7 +5,7 @@ import Testing
 
 @testable import PushWorker
 
-/// What a job may cost a lane before and after it is sent: jobs that are extreme in one dimension cost, per byte, at
+/// The cost of a job for a lane, before and after it is sent: jobs that are extreme in one dimension cost, per byte, at
 /// most ten times what plain ones cost. The processor's time of the thread is counted, which other load does not change
 /// by much.
 @Suite("The cost of a job", .serialized)
