@@ -30,11 +30,6 @@ package final class AddressMemory: Sendable {
         }
     }
 
-    /// Records the addresses that did not accept a connection of TCP, which are not better than one that did.
-    package func failed(_ error: any Error, now: NIODeadline = .now()) {
-        for failure in (error as? NIOConnectionError)?.connectionErrors ?? [] { failed(failure.target, now: now) }
-    }
-
     /// Records that a connection to an address works.
     package func worked(_ address: SocketAddress?) {
         guard let address else { return }
@@ -56,14 +51,24 @@ package final class AddressMemory: Sendable {
         return good.isEmpty ? addresses : good
     }
 
-    /// Returns a resolver for one connection.
-    /// - Parameter resolver: the resolver whose answers are used; `nil` for the system's.
-    package func resolver(
-        on eventLoop: any EventLoop, using resolver: (any Resolver & Sendable)? = nil
-    ) -> any Resolver & Sendable {
-        let resolver = resolver ?? SystemResolver(on: eventLoop)
-        guard !failures.withLockedValue(\.isEmpty) else { return resolver }
-        return ChoosingResolver(self, on: eventLoop, using: resolver)
+    /// Connects with TCP, on the event loop, to an address that has not failed lately.
+    ///
+    /// If none of those accepts a connection, it tries all, once. So a host whose only good address was left out is
+    /// reached, and if it fails again, the error is that of the address that accepts connections.
+    /// - Parameters:
+    ///   - resolver: the resolver whose answers are used; `nil` for the system's.
+    ///   - attempt: connects with a resolver.
+    package func connect<Connected: Sendable>(
+        on eventLoop: any EventLoop, using resolver: (any Resolver & Sendable)? = nil,
+        _ attempt: @escaping (any Resolver & Sendable) -> EventLoopFuture<Connected>
+    ) -> EventLoopFuture<Connected> {
+        let choosing = ChoosingResolver(self, on: eventLoop, using: resolver ?? SystemResolver(on: eventLoop))
+        return attempt(choosing).assumeIsolated().flatMapError { [self] error in
+            // An address that refuses is not better than one that accepted.
+            for failure in (error as? NIOConnectionError)?.connectionErrors ?? [] { failed(failure.target) }
+            guard choosing.hasLeftOut else { return eventLoop.makeFailedFuture(error) }
+            return attempt(resolver ?? SystemResolver(on: eventLoop))
+        }.nonisolated()
     }
 }
 
@@ -77,6 +82,10 @@ private final class ChoosingResolver: Resolver, LoopBound {
         (v4: EventLoopFuture<[SocketAddress]>, v6: EventLoopFuture<[SocketAddress]>)?
     >(
         nil)
+    private let leftOut = NIOLockedValueBox(false)
+
+    /// Whether an address was left out.
+    var hasLeftOut: Bool { leftOut.withLockedValue { $0 } }
 
     init(_ memory: AddressMemory, on eventLoop: any EventLoop, using inner: any Resolver & Sendable) {
         self.memory = memory
@@ -112,8 +121,10 @@ private final class ChoosingResolver: Resolver, LoopBound {
     ) -> EventLoopFuture<[SocketAddress]> {
         // Without an answer of one kind, only the addresses of the other count.
         let others = others.flatMapErrorThrowing { _ in [] }
-        return own.and(others).map { [memory] own, others in
-            let chosen = Set(memory.choice(of: own + others))
+        return own.and(others).map { [memory, leftOut] own, others in
+            let all = own + others
+            let chosen = Set(memory.choice(of: all))
+            if all.contains(where: { !chosen.contains($0) }) { leftOut.withLockedValue { $0 = true } }
             return own.filter(chosen.contains)
         }
     }

@@ -46,33 +46,59 @@ struct AddressMemoryTests {
         func cancelQueries() {}
     }
 
-    @Test("chooses among the answers for IPv4 and IPv6 together")
-    func resolver() async throws {
-        let memory = AddressMemory()
+    /// Connects by a name with the addresses 127.0.0.1 and ::1 to a port at which one of them listens.
+    /// - Returns: the addresses that each attempt was given, and what was reached.
+    private static func connect(
+        _ memory: AddressMemory, _ listening: [String], failed: [String]
+    ) async throws -> (attempts: [[String]], reached: String?) {
         let eventLoop = MultiThreadedEventLoopGroup.singleton.next()
-        let (v4, v6) = (try Self.address(1), try Self.address(101))
-        memory.failed(v6)
-        for inner in [[v6], []] {
-            let resolver = memory.resolver(on: eventLoop, using: Fixed(eventLoop: eventLoop, v4: [v4], v6: inner))
-            // NIO asks for both at once.
-            let second = resolver.initiateAAAAQuery(host: "h", port: 443)
-            #expect(try await resolver.initiateAQuery(host: "h", port: 443).get() == [v4])
-            if inner.isEmpty {
-                await #expect(throws: SocketAddressError.self) { try await second.get() }
-            } else {
-                #expect(try await second.get().isEmpty)
-            }
+        let servers = ServerBootstrap(group: eventLoop)
+        var port = 0
+        var open: [any Channel] = []
+        for host in listening {
+            open.append(try await servers.bind(host: host, port: port).get())
+            port = open[0].localAddress?.port ?? 0
         }
+        // A port at which nobody listens.
+        if open.isEmpty {
+            let channel = try await servers.bind(host: "127.0.0.1", port: 0).get()
+            port = channel.localAddress?.port ?? 0
+            try await channel.close()
+        }
+        let address = { [port] (host: String) in try SocketAddress(ipAddress: host, port: port) }
+        for host in failed { memory.failed(try address(host)) }
+        let resolver = Fixed(eventLoop: eventLoop, v4: [try address("127.0.0.1")], v6: [try address("::1")])
+        let attempts = NIOLockedValueBox<[[String]]>([])
+        let channel = try? await eventLoop.flatSubmit { [port] in
+            memory.connect(on: eventLoop, using: resolver) { chosen in
+                // NIO asks for both at once.
+                chosen.initiateAAAAQuery(host: "h", port: port).and(chosen.initiateAQuery(host: "h", port: port))
+                    .flatMap { v6, v4 in
+                        attempts.withLockedValue { $0.append((v6 + v4).compactMap(\.ipAddress)) }
+                        return ClientBootstrap(group: eventLoop).resolver(chosen).connect(host: "h", port: port)
+                    }
+            }
+        }.get()
+        let reached = channel?.remoteAddress?.ipAddress
+        for channel in open + [channel].compactMap({ $0 }) { try await channel.close() }
+        return (attempts.withLockedValue { $0 }, reached)
     }
 
-    @Test("asks the system's resolver, whether or not an address has failed", arguments: [false, true])
-    func system(hasFailed: Bool) async throws {
-        let memory = AddressMemory()
-        if hasFailed { memory.failed(try Self.address(1)) }
-        let resolver = memory.resolver(on: MultiThreadedEventLoopGroup.singleton.next())
-        _ = resolver.initiateAAAAQuery(host: "localhost", port: 4242)
-        let found = try await resolver.initiateAQuery(host: "localhost", port: 4242).get()
-        #expect(found.map(\.ipAddress) == ["127.0.0.1"] && found.first?.port == 4242)
+    @Test(
+        "tries an address that was left out at once if no other accepts a connection",
+        arguments: [
+            ([], ["127.0.0.1"], [["::1", "127.0.0.1"]], "127.0.0.1"),
+            (["127.0.0.1"], ["127.0.0.1", "::1"], [["::1"]], "::1"),
+            (["127.0.0.1"], ["127.0.0.1"], [["::1"], ["::1", "127.0.0.1"]], "127.0.0.1"),
+            (["::1"], ["127.0.0.1"], [["127.0.0.1"]], "127.0.0.1"),
+            (["127.0.0.1", "::1"], ["127.0.0.1"], [["::1", "127.0.0.1"]], "127.0.0.1"),
+            (["127.0.0.1"], [], [["::1"], ["::1", "127.0.0.1"]], nil),
+            ([], [], [["::1", "127.0.0.1"]], nil),
+        ] as [([String], [String], [[String]], String?)])
+    func leftOut(failed: [String], listening: [String], attempts: [[String]], reached: String?) async throws {
+        let result = try await Self.connect(AddressMemory(), listening, failed: failed)
+        #expect(result.attempts == attempts)
+        #expect(result.reached == reached)
     }
 
     @Test("completes no lookup on an event loop that has ended, however late the system answers")

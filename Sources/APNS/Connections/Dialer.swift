@@ -31,19 +31,16 @@ package struct Dialer {
     package func connect(
         on eventLoop: any EventLoop, _ tune: (ClientBootstrap) -> ClientBootstrap = { $0 }
     ) -> EventLoopFuture<any Channel> {
-        tune(
+        let bootstrap = tune(
             ClientBootstrap(group: eventLoop)
-                .resolver(AddressMemory.shared.resolver(on: eventLoop, using: resolver))
                 .connectTimeout(timeout)
                 .channelOption(.tcpOption(.tcp_nodelay), value: 1)
                 // A second read that finds nothing costs as much as the first; if more data has arrived, the event loop
                 // returns to it at once.
                 .channelOption(.maxMessagesPerRead, value: 1)
         )
-        .connect(host: proxy?.host ?? endpoint.host, port: proxy?.port ?? endpoint.port)
-        .flatMapErrorThrowing { error in
-            AddressMemory.shared.failed(error)
-            throw error
+        return AddressMemory.shared.connect(on: eventLoop, using: resolver) { [proxy, endpoint] resolver in
+            bootstrap.resolver(resolver).connect(host: proxy?.host ?? endpoint.host, port: proxy?.port ?? endpoint.port)
         }
     }
 

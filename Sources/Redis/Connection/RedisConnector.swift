@@ -86,7 +86,6 @@ struct RedisConnector {
                     }
                 }
             case .failure(let error):
-                AddressMemory.shared.failed(error)
                 completion.value(.failure(connectError(for: error, address: endpoint.address)))
             }
         }
@@ -97,7 +96,6 @@ struct RedisConnector {
     ) -> EventLoopFuture<RedisConnection> {
         let (address, location) = (endpoint.address, endpoint.location)
         let bootstrap = ClientBootstrap(group: eventLoop)
-            .resolver(AddressMemory.shared.resolver(on: eventLoop))
             .connectTimeout(timeout)
             .channelOption(.socketOption(.so_keepalive), value: 1)
             .channelInitializer { channel in
@@ -112,11 +110,14 @@ struct RedisConnector {
         let channel =
             switch location {
             case .host(let host, let port):
-                bootstrap.channelOption(.tcpOption(.tcp_nodelay), value: 1)
-                    .channelOption(.tcpOption(.keepaliveIdle), value: 15)
-                    .channelOption(.tcpOption(.keepaliveInterval), value: 5)
-                    .channelOption(.tcpOption(.keepaliveCount), value: 3)
-                    .connect(host: host, port: port)
+                AddressMemory.shared.connect(on: eventLoop) { resolver in
+                    bootstrap.resolver(resolver)
+                        .channelOption(.tcpOption(.tcp_nodelay), value: 1)
+                        .channelOption(.tcpOption(.keepaliveIdle), value: 15)
+                        .channelOption(.tcpOption(.keepaliveInterval), value: 5)
+                        .channelOption(.tcpOption(.keepaliveCount), value: 3)
+                        .connect(host: host, port: port)
+                }
             case .unixSocket(let path):
                 bootstrap.connect(unixDomainSocketPath: path)
             }
