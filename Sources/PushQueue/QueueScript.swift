@@ -91,9 +91,7 @@ package enum ClockSource: Sendable, Equatable {
 /// A file of functions that scripts share, in the folder `parts`. A script is sent after the parts whose names it or one
 /// of these parts contains, so no list of dependencies is kept, and Redis compiles and runs little that is not used.
 struct ScriptPart {
-    let text: [UInt8]
-    /// All names and numbers in its code, and the words of its strings.
-    private let words: Set<ArraySlice<UInt8>>
+    let text: ScriptText
     /// The names that it defines for the files after it.
     private let names: Set<ArraySlice<UInt8>>
 
@@ -108,32 +106,83 @@ struct ScriptPart {
     ].map(ScriptPart.init)
 
     private init(_ text: [UInt8]) {
-        self.text = text
-        words = Self.words(of: Self.code(text))
+        self.text = ScriptText(text)
         // The names of a definition end at `=`, at `(` or with the line. All are in its first line.
-        let definitions = Self.code(text).filter { $0.starts(with: "local ".utf8) }
-        names = Self.words(of: definitions.map { $0.prefix { !"=(".utf8.contains($0) } })
+        let definitions = ScriptText.code(text).filter { $0.starts(with: "local ".utf8) }
+        names = ScriptText.words(of: definitions.map { $0.prefix { !"=(".utf8.contains($0) } })
             .subtracting(["local", "function"].map { ArraySlice($0.utf8) })
     }
 
     /// Returns the parts that a script needs, and its text.
     static func before(_ text: [UInt8], clock: ClockSource) -> [UInt8] {
-        var words = words(of: code(text))
-        var needed: [ScriptPart] = []
-        for part in all.reversed() where !part.names.isDisjoint(with: words) {
-            needed.append(part)
-            words.formUnion(part.words)
+        clock.part + composed(ScriptText(text), after: [])
+    }
+
+    /// Returns the parts that a text needs beyond those that it follows, and the text.
+    private static func composed(_ text: ScriptText, after given: Set<Int>) -> [UInt8] {
+        let needed = needed(by: text.words, after: given)
+        let known = given.union(needed)
+        return needed.flatMap { inserted(into: all[$0].text, after: known) } + inserted(into: text, after: known)
+    }
+
+    /// Returns a text, with the parts of functions in these.
+    private static func inserted(into text: ScriptText, after known: Set<Int>) -> [UInt8] {
+        text.pieces.flatMap { piece in
+            piece.isFunction ? composed(ScriptText(outside: piece.text), after: known) : Array(piece.text)
         }
-        return clock.part + needed.reversed().flatMap(\.text) + text
+    }
+
+    /// Returns the indices of the parts that define these words, and of those that they need themselves.
+    private static func needed(by words: Set<ArraySlice<UInt8>>, after given: Set<Int>) -> [Int] {
+        var words = words
+        var needed: [Int] = []
+        for (index, part) in all.enumerated().reversed()
+        where !given.contains(index) && !part.names.isDisjoint(with: words) {
+            needed.append(index)
+            words.formUnion(part.text.words)
+        }
+        return needed.reversed()
+    }
+}
+
+/// The text of a script or a part. A function in it can have parts of its own, after the comment ``marker``: they are defined only
+/// when it runs, because each definition takes time in each call of a script.
+struct ScriptText {
+    static let marker = "    -- The parts that only this function needs.\n"
+
+    let bytes: [UInt8]
+    /// The text in pieces: a function from its marker to its end, or what is between two.
+    let pieces: [(text: ArraySlice<UInt8>, isFunction: Bool)]
+    /// All names and numbers in the code outside of these functions, and the words of its strings.
+    let words: Set<ArraySlice<UInt8>>
+
+    init(_ text: [UInt8]) {
+        var pieces: [(text: ArraySlice<UInt8>, isFunction: Bool)] = []
+        var rest = text[...]
+        while let marker = rest.firstRange(of: Array(Self.marker.utf8)) {
+            let end = rest[marker.upperBound...].firstRange(of: Array("\nend\n".utf8))?.lowerBound ?? rest.endIndex
+            pieces += [(rest[..<marker.upperBound], false), (rest[marker.upperBound..<end], true)]
+            rest = rest[end...]
+        }
+        self.init(pieces + [(rest, false)])
+    }
+
+    /// A text without such functions.
+    init(outside text: ArraySlice<UInt8>) { self.init([(text, false)]) }
+
+    private init(_ pieces: [(text: ArraySlice<UInt8>, isFunction: Bool)]) {
+        self.pieces = pieces
+        bytes = Array(pieces.map(\.text).joined())
+        words = Self.words(of: Self.code(Array(pieces.filter { !$0.isFunction }.map(\.text).joined())))
     }
 
     /// Returns the lines that are not comments.
-    private static func code(_ text: [UInt8]) -> [ArraySlice<UInt8>] {
+    static func code(_ text: [UInt8]) -> [ArraySlice<UInt8>] {
         text.split(separator: UInt8(ascii: "\n"))
             .filter { line in !line.drop { $0 == UInt8(ascii: " ") }.starts(with: "--".utf8) }
     }
 
-    private static func words(of lines: [ArraySlice<UInt8>]) -> Set<ArraySlice<UInt8>> {
+    static func words(of lines: [ArraySlice<UInt8>]) -> Set<ArraySlice<UInt8>> {
         Set(
             lines.joined(separator: [UInt8(ascii: " ")]).split { byte in
                 switch byte {

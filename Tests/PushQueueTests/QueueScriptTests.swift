@@ -26,7 +26,7 @@ struct QueueScriptTests {
 
     @Test("scripts use everything that the shared parts define")
     func uses() {
-        let parts = ScriptPart.all.flatMap(\.text)
+        let parts = ScriptPart.all.flatMap(\.text.bytes)
         var lines: [Substring: Int] = [:]
         for line in Self.code(parts) + Self.all.flatMap({ Self.code($0.text) }) {
             // Of `state.pause`, only `state` is a name.
@@ -84,6 +84,20 @@ struct QueueScriptTests {
         #expect(String(decoding: QueueScript.claim.source, as: UTF8.self).contains("function define_shares"))
     }
 
+    @Test("a function's own parts are defined in it, before what uses them, and not at the top again")
+    func partsOfFunctions() throws {
+        for (script, function, own) in [
+            (QueueScript.claim, "local function end_too_large(", "    local function add_to_campaign("),
+            (.settle, "local function define_others(", "    local function add_to_campaign("),
+        ] {
+            let source = String(decoding: script.source, as: UTF8.self)
+            let start = try #require(source.range(of: function)), marker = ScriptText.marker
+            #expect(source[start.upperBound...].contains(marker + "-- "))
+            #expect(source.ranges(of: own.trimmingPrefix("    ")).count == 1)
+            #expect(source.ranges(of: own.trimmingPrefix("    ")).allSatisfy { $0.lowerBound > start.lowerBound })
+        }
+    }
+
     @Test("keys and arguments have names: scripts index only those of which there is any number", arguments: all)
     func names(script: QueueScript) {
         for line in Self.code(script.text) where line.contains(/(KEYS|ARGV)\[\d/) {
@@ -107,7 +121,8 @@ struct QueueScriptTests {
         let source = String(decoding: script.reading(.key("clock")).source, as: UTF8.self)
         #expect(!source.contains("'TIME'"))
         #expect(
-            source.contains("the clock is not set") && source.hasSuffix(String(decoding: script.text, as: UTF8.self)))
+            source.contains("the clock is not set")
+                && source.hasSuffix(String(decoding: ScriptText(script.text).pieces.last?.text ?? [], as: UTF8.self)))
     }
 
     @Test("the same random numbers make the same stamps, except for the time, of a size that Swift keeps in place")

@@ -11,7 +11,7 @@ local MOST_AT_ONCE, PROBED_TWICE = 64, 16
 -- no more.
 --   read     returns the jobs at two indexes and between them, counted from 0, in their order
 --   largest  the size of the largest job that is known, or nil
--- Returns the jobs, the size of the largest, and true if there are no more.
+-- Returns the jobs, the size of the largest, true if there are no more, and the size of all.
 local function read_portions(read, limit, max_bytes, largest)
     local jobs, number, bytes = {}, 0, 0
     local portion = largest and MOST_AT_ONCE or 1
@@ -38,21 +38,22 @@ local function read_portions(read, limit, max_bytes, largest)
                 largest = size
             end
             if bytes >= max_bytes then
-                return jobs, largest, false
+                return jobs, largest, false, bytes
             end
         end
         if #some < n then
-            return jobs, largest, true
+            return jobs, largest, true, bytes
         end
         portion = math.min(2 * portion, MOST_AT_ONCE)
     end
-    return jobs, largest, false
+    return jobs, largest, false, bytes
 end
 
 -- Returns the job that probably waits for longest; '' without jobs, or if it is larger than `limit` bytes. That is the one that
 -- came first among the next 16 sorted jobs, without the urgent ones if there are others; else the head of the list.
 --   index   the index of the list's head, 0 or -1
 local function longest_waiting(jobs, index, sorted, limit)
+    -- The parts that only this function needs.
     local oldest, least = nil, nil
     for _, first in ipairs({ '(-1', '-inf' }) do
         local some = oldest and {} or read_portions(function(start, stop)

@@ -74,9 +74,12 @@ local jobs, retry, failed, claimed, inbox, workers, paused, dead, dead_bytes, st
 local lane, join, lease, limit, first, nonce, max_job_bytes, max_bytes, max_dead, max_dead_age, max_dead_bytes, head,
     max_results, idle_lease, known_version, configuration, sort, uptime, members, source_value =
         unpack(ARGV)
+local first_text = first
 limit, first, max_job_bytes, max_bytes = tonumber(limit), tonumber(first), tonumber(max_job_bytes), tonumber(max_bytes)
 local now_in_us = now_us()
 local now = math.floor(now_in_us / 1000)
+-- Formatting a number costs more than most commands.
+local now_text = string.format('%d', now)
 
 -- The lease is renewed even if another key is of the wrong type. An idle poll calls few commands, because a large fleet
 -- makes hundreds of polls per second.
@@ -91,11 +94,11 @@ end
 write_when_full(workers)
 local held = redis.pcall('HLEN', claimed)
 held = type(held) == 'number' and held or -1
-redis.call('ZADD', workers, now + (limit == 0 and held == 0 and idle_lease or lease), lane)
+redis.call('ZADD', workers, string.format('%d', now + (limit == 0 and held == 0 and idle_lease or lease)), lane)
 
 -- A random one of the ten that expired first: a lane that can't be reclaimed must not shield the others.
 local expired = ''
-if redis.call('ZCOUNT', workers, '-inf', '(' .. now) > 0 then
+if redis.call('ZCOUNT', workers, '-inf', '(' .. now_text) > 0 then
     local first_expired = redis.call('ZRANGEBYSCORE', workers, '-inf', '(' .. now, 'LIMIT', 0, 10)
     expired = first_expired[1 + now_in_us % #first_expired]
 end
@@ -214,8 +217,8 @@ if limit == 0 then
 end
 
 local moved_waiting, fresh_waiting = redis.pcall('LLEN', inbox), redis.pcall('LLEN', jobs)
-local due_waiting = redis.pcall('ZCOUNT', retry, '-inf', now)
-local failed_waiting = first_failed_due() == 0 and redis.pcall('ZCOUNT', failed, '-inf', now) or 0
+local due_waiting = redis.pcall('ZCOUNT', retry, '-inf', now_text)
+local failed_waiting = first_failed_due() == 0 and redis.pcall('ZCOUNT', failed, '-inf', now_text) or 0
 -- Usually 0: then fresh jobs are in the list only.
 local sorts = sort == '1' or redis.call('EXISTS', shares, sorted) > 0
 local sorted_waiting = sorts and redis.pcall('ZCARD', sorted) or 0
@@ -284,13 +287,17 @@ local function take(from, space)
     if most < 1 or space < 1 then
         return
     end
-    local found, size = read_portions(function(start, stop)
+    local found, size, _, read = read_portions(function(start, stop)
         return from.read(from.kept + start, from.kept + stop)
     end, most, space, largest)
     largest = size
-    for i = 1, #found do
-        kept = kept + 1
-        taken[kept], bytes = found[i], bytes + #found[i]
+    if kept == 0 then
+        taken, kept, bytes = found, #found, read
+    else
+        for i = 1, #found do
+            taken[kept + i] = found[i]
+        end
+        kept, bytes = kept + #found, bytes + read
     end
     for i = 1, from.bodies and #found or 0 do
         from.bodies[#from.bodies + 1] = found[i]
@@ -357,7 +364,7 @@ end
 -- At most 15 bytes: the worker keeps a string of that size in place, without a reference to count. The time comes again
 -- after 203 days; then the lane and the number differ.
 local stamp = string.format('%s%x', nonce, now_in_us % 2 ^ 44)
-local claims, number, buried, deferred = {}, first, 0, 0
+local claims, number, too_large = {}, first, nil
 -- A key of another type stays, for operators to see.
 if largest and largest > (known_largest or 0) and type(largest_text) ~= 'table' then
     -- The next power of two, so that it seldom changes.
@@ -366,33 +373,53 @@ end
 local others = other_configurations()
 reply[10] = others
 
--- The steps that are left to find members of jobs that are too large, and their notifications by campaign.
-local steps, by_campaign = 5000, {}
-
--- Ends a job that is too large, or defers it.
---   i  its number among the jobs that were taken
-local function end_too_large(body, i)
-    local _, original, wrapped = unwrap(body)
-    local text = carried(wrapped)
-    local campaign, notifications
+-- Ends jobs that are too large, or defers them. Few claims have one.
+--   bodies  the jobs by their number among those that were taken
+local function end_too_large(bodies)
+    -- The parts that only this function needs.
     define_members()
-    campaign, notifications, steps = job_facts(original, wrapped, steps)
-    local claim = string.format('%s:%d.%s:%d', lane, first, stamp, i)
-    local refused = undecided(wrapped, others, configuration)
-    if refused then
-        local head = deferred_head(wrapped, now, claim, 'JobTooLarge', refused)
-        redis.call('ZADD', has_failed(body) and failed or retry, now + configuration_pause(wrapped, now),
-            head .. original .. '}')
-        is_failed_due_known = false
-        deferred = deferred + notifications
-        return
+    -- The steps that are left to find members of these jobs; their notifications, in all and by campaign.
+    local steps, buried, deferred, by_campaign = 5000, 0, 0, {}
+    for i, body in pairs(bodies) do
+        local _, original, wrapped = unwrap(body)
+        local campaign, notifications
+        campaign, notifications, steps = job_facts(original, wrapped, steps)
+        local claim = string.format('%s:%d.%s:%d', lane, first, stamp, i)
+        local refused = undecided(wrapped, others, configuration)
+        if refused then
+            local head = deferred_head(wrapped, now, claim, 'JobTooLarge', refused)
+            redis.call('ZADD', has_failed(body) and failed or retry, now + configuration_pause(wrapped, now),
+                head .. original .. '}')
+            is_failed_due_known = false
+            deferred = deferred + notifications
+        else
+            local detail = string.format('the job has %d bytes, more than max_job_bytes (%d)', #body, max_job_bytes)
+            bury(dead, dead_bytes, now, claim, 'JobTooLarge',
+                ',"attempts":0,"detail":"' .. detail .. '"' .. carried(wrapped), original)
+            add_dead_results(results, tonumber(max_results), wrapped, 'JobTooLarge')
+            buried = buried + notifications
+            if campaign then
+                by_campaign[campaign] = (by_campaign[campaign] or 0) + notifications
+            end
+        end
     end
-    local detail = string.format('the job has %d bytes, more than max_job_bytes (%d)', #body, max_job_bytes)
-    bury(dead, dead_bytes, now, claim, 'JobTooLarge', ',"attempts":0,"detail":"' .. detail .. '"' .. text, original)
-    add_dead_results(results, tonumber(max_results), wrapped, 'JobTooLarge')
-    buried = buried + notifications
-    if campaign then
-        by_campaign[campaign] = (by_campaign[campaign] or 0) + notifications
+    if deferred > 0 then
+        count(stats, now, 'deferred', deferred)
+        count(stats, now, 'deferred:JobTooLarge', deferred)
+        add_to_minute(minutes, now, { 'deferred:JobTooLarge', deferred })
+    end
+    if buried > 0 then
+        -- A guard applies with the next settlement.
+        for name, n in pairs(by_campaign) do
+            add_to_campaign(campaigns, campaign_prefix, now, name, { dead = n, ['dead:JobTooLarge'] = n }, results, max_results)
+        end
+        -- The entry about a campaign that has finished is kept whatever the setting.
+        write_results(results, tonumber(max_results) == 0 and UNLIMITED_RESULTS or max_results)
+        count(stats, now, 'dead', buried)
+        count(stats, now, 'dead:JobTooLarge', buried)
+        add_to_minute(minutes, now, { 'dead', buried })
+        reply[5] = trim_dead(dead, dead_bytes, stats, now,
+            { count = tonumber(max_dead), age = tonumber(max_dead_age), bytes = tonumber(max_dead_bytes) })
     end
 end
 
@@ -401,7 +428,8 @@ local tens, digits, suffix = '', { [0] = '0', '1', '2', '3', '4', '5', '6', '7',
 for i = 1, kept do
     local body = taken[i]
     if #body > max_job_bytes then
-        end_too_large(body, i)
+        too_large = too_large or {}
+        too_large[i] = body
     else
         local n = number - first + 1
         local digit = number % 10
@@ -416,26 +444,11 @@ end
 if #claims > 0 then
     call_in_chunks('HSET', claimed, claims)
     -- Kept for longer than a network can delay a command.
-    redis.call('SET', next_key, string.format('%d %d %s', number, first, stamp), 'PX', 3600000)
+    redis.call('SET', next_key, string.format('%d %s %s', number, first_text, stamp), 'PX', 3600000)
     reply[7] = stamp
 end
-if deferred > 0 then
-    count(stats, now, 'deferred', deferred)
-    count(stats, now, 'deferred:JobTooLarge', deferred)
-    add_to_minute(minutes, now, { 'deferred:JobTooLarge', deferred })
-end
-if buried > 0 then
-    -- A guard applies with the next settlement.
-    for name, n in pairs(by_campaign) do
-        add_to_campaign(campaigns, campaign_prefix, now, name, { dead = n, ['dead:JobTooLarge'] = n }, results, max_results)
-    end
-    -- The entry about a campaign that has finished is kept whatever the setting.
-    write_results(results, tonumber(max_results) == 0 and UNLIMITED_RESULTS or max_results)
-    count(stats, now, 'dead', buried)
-    count(stats, now, 'dead:JobTooLarge', buried)
-    add_to_minute(minutes, now, { 'dead', buried })
-    reply[5] = trim_dead(dead, dead_bytes, stats, now,
-        { count = tonumber(max_dead), age = tonumber(max_dead_age), bytes = tonumber(max_dead_bytes) })
+if too_large then
+    end_too_large(too_large)
 end
 reply[3] = (fresh_waiting > fresh.kept or moved_waiting > moved.kept) and 0 or until_due()
 return reply

@@ -86,8 +86,6 @@ local claimed, retry, dead, dead_bytes, stats, results, campaigns, campaign_pref
 local lane, max_dead, max_dead_age, max_dead_bytes, max_results, max_result_age = unpack(ARGV, 1, 6)
 local now = now_ms()
 local settled, lost, evicted = 0, 0, 0
--- The sets that have new members, each with the key of its length.
-local buried = {}
 
 local FIRST_ACTION = 7
 local first_action = ARGV[FIRST_ACTION]
@@ -123,53 +121,210 @@ local function ended(n, own)
     settled, lost = settled + own, lost + n - own
 end
 
--- Adds the results and counts that begin at an argument, if they are those of a claim that was found. Returns the index
--- after them.
-local function add_facts(place, found)
-    local array, n, first = ARGV[place], tonumber(ARGV[place + 1]), place + 3
-    local last = first + 2 * ARGV[place + 2] - 1
-    if found then
-        if n > 0 then
-            add_results(results, max_results, array, n)
-        end
-        for pair = first, last, 2 do
-            add(ARGV[pair], tonumber(ARGV[pair + 1]))
-        end
-    end
-    return last + 1
-end
-
--- Returns the job of a claim, false for one that is not the lane's own. Every copy of a large job takes some ms, so one of which
--- several parts go different ways is read once.
-local last_claim, last_body
-local function body_of(claim)
-    if claim ~= last_claim then
-        last_claim, last_body = claim, redis.call('HGET', claimed, claim)
-    end
-    return last_body
-end
-
--- The whole of a job is not copied.
-local function original_of(body, start, length)
-    if tonumber(length) == #body then
-        return body
-    end
-    return string.sub(body, start + 1, start + length)
-end
-
--- Adds a job that waits until it is due.
-local function postpone(due, job)
-    redis.call('ZADD', has_failed(job) and failed or retry, due, job)
-end
-
 -- The arguments of the action `minute`.
 local minutes, jobs, sorted, inbox, oldest, sums, delivered
 
--- The notifications without an attempt left, for the reply; and the numbers of those that failed for the first time, by the
--- field of their group.
-local exhausted, first_failures = {}, {}
--- The claim of the last action `fail` that found no attempt left.
-local exhausted_claim
+-- The notifications without an attempt left, and the campaigns that were stopped, for the reply.
+local exhausted, stopped = {}, {}
+
+local act, finish
+
+-- Defines the actions that are neither acknowledgements nor sums, and what follows at the end. Most settlements need none of it, and
+-- each definition takes time in each call of a script.
+local function define_others()
+    -- The parts that only this function needs.
+    -- The sets that have new members, each with the key of its length.
+    local buried = {}
+    -- The numbers of notifications that failed for the first time, by the field of their group.
+    local first_failures = {}
+    -- The claim of the last action `fail` that found no attempt left.
+    local exhausted_claim
+
+    -- Adds the results and counts that begin at an argument, if they are those of a claim that was found. Returns the index
+    -- after them.
+    local function add_facts(place, found)
+        local array, n, first = ARGV[place], tonumber(ARGV[place + 1]), place + 3
+        local last = first + 2 * ARGV[place + 2] - 1
+        if found then
+            if n > 0 then
+                add_results(results, max_results, array, n)
+            end
+            for pair = first, last, 2 do
+                add(ARGV[pair], tonumber(ARGV[pair + 1]))
+            end
+        end
+        return last + 1
+    end
+
+    -- Returns the job of a claim, false for one that is not the lane's own. Every copy of a large job takes some ms, so one of which
+    -- several parts go different ways is read once.
+    local last_claim, last_body
+    local function body_of(claim)
+        if claim ~= last_claim then
+            last_claim, last_body = claim, redis.call('HGET', claimed, claim)
+        end
+        return last_body
+    end
+
+    -- The whole of a job is not copied.
+    local function original_of(body, start, length)
+        if tonumber(length) == #body then
+            return body
+        end
+        return string.sub(body, start + 1, start + length)
+    end
+
+    -- Adds a job that waits until it is due.
+    local function postpone(due, job)
+        redis.call('ZADD', has_failed(job) and failed or retry, due, job)
+    end
+
+    -- Carries out the action at an index. Returns the index of the next one; nil for an unknown action.
+    function act(action, at)
+        if action == 'report' then
+            local outcome, array, n = ARGV[at + 1], ARGV[at + 2], tonumber(ARGV[at + 3])
+            local first, last, gone, own = at + 4, at + 3 + n, {}, n
+            -- Reading each and removing all together costs replicas and the append-only file less than removing each.
+            for i = first, last do
+                if redis.call('HEXISTS', claimed, ARGV[i]) == 0 then
+                    gone[i - first + 1], own = true, own - 1
+                end
+            end
+            for start = first, last, CHUNK do
+                redis.call('HDEL', claimed, unpack(ARGV, start, math.min(start + CHUNK - 1, last)))
+            end
+            ended(n, own)
+            add(outcome, own)
+            if own > 0 then
+                -- The results are not divided into strings, each of which would cost as much as its claim.
+                add_results(results, max_results, own < n and without_results(array, gone) or array, own)
+            end
+            at = last + 1
+        elseif action == 'end' then
+            local own = redis.call('HDEL', claimed, ARGV[at + 1])
+            last_claim = nil
+            ended(1, own)
+            at = add_facts(at + 2, own == 1)
+        elseif action == 'keep' then
+            local claim, rest, head, start, length = unpack(ARGV, at + 1, at + 5)
+            local body = body_of(claim)
+            ended(1, body and 1 or 0)
+            if body then
+                redis.call('HDEL', claimed, claim)
+                last_claim = nil
+                redis.call('HSET', claimed, rest, head .. original_of(body, start, length) .. '}')
+            end
+            at = add_facts(at + 6, body)
+        elseif action == 'split' then
+            local claim, prefix, share, cut, cut_length, start, length, pieces = unpack(ARGV, at + 1, at + 8)
+            local first, last = at + 9, at + 8 + 2 * pieces
+            local body = body_of(claim)
+            if body then
+                local finish = share ~= '' and redis.pcall('HGET', shares, share)
+                if type(finish) == 'string' then
+                    redis.pcall('HSET', shares, share, string.format('%.0f', math.max(0, bounded(finish) - #body)))
+                end
+                local original = string.sub(body, start + 1, cut) .. string.sub(body, cut + cut_length + 1, start + length)
+                for pair = first, last, 2 do
+                    local token_start, tokens = ARGV[pair], ARGV[pair + 1]
+                    if token_start ~= '-' then
+                        tokens = string.sub(body, token_start + 1, token_start + tokens)
+                    end
+                    local piece = (pair - first) / 2 + 1
+                    postpone(now, string.format('%s,"claim":"%s:%s/%d","tokens":[%s],"job":%s}',
+                        prefix, lane, claim, piece, tokens, original))
+                end
+            end
+            at = last + 1
+        elseif action == 'retry' then
+            local claim, delay, head, start, length = unpack(ARGV, at + 1, at + 5)
+            local body = body_of(claim)
+            if body then
+                local job, due = head .. original_of(body, start, length) .. '}', tonumber(string.sub(delay, 2))
+                if string.sub(delay, 1, 1) == '+' then
+                    due = now + due
+                end
+                postpone(due, job)
+            end
+            at = at + 6
+        elseif action == 'fail' then
+            local claim, rule, reason, n, delay, head, start, length, group, app, members, array, m = unpack(ARGV, at + 1, at + 13)
+            local body = body_of(claim)
+            if body then
+                n, m = tonumber(n), tonumber(m)
+                local counts = attempt_counts(campaign and campaign_prefix .. campaign, campaign and by_campaign[campaign],
+                    deliveries, group, app)
+                local attempt, is_last, is_first, facts = judge_failure(body, rule, now, counts)
+                if is_first and campaign then
+                    add('failed', n)
+                elseif is_first then
+                    first_failures[group] = (first_failures[group] or 0) + n
+                end
+                if is_last then
+                    bury(dead, dead_bytes, now, lane .. ':' .. claim, 'AttemptsExhausted', members,
+                        original_of(body, start, length))
+                    buried[dead] = dead_bytes
+                    add('dead', n)
+                    add('dead:AttemptsExhausted', n)
+                    if m > 0 then
+                        add_results(results, max_results, array, m)
+                    end
+                    exhausted[#exhausted + 1], exhausted[#exhausted + 2] = app, n
+                    exhausted_claim = claim
+                else
+                    postpone(now + delay, failed_head(head, attempt, facts) .. original_of(body, start, length) .. '}')
+                    add('retried', n)
+                    add('retried:' .. reason, n)
+                end
+            end
+            at = at + 14
+        elseif action == 'dead' then
+            local claim, reason, members, start, length = unpack(ARGV, at + 1, at + 5)
+            local body = body_of(claim)
+            if body then
+                local set, set_bytes = dead, dead_bytes
+                if reason == 'Cancelled' then
+                    set, set_bytes = cancelled, cancelled_bytes
+                end
+                -- Several dead letters of one claim differ in their members.
+                bury(set, set_bytes, now, lane .. ':' .. claim, reason, members, original_of(body, start, length))
+                buried[set] = set_bytes
+            end
+            at = at + 6
+        elseif action == 'free' then
+            local claim, id, origin, always = unpack(ARGV, at + 1, at + 4)
+            if (always == '1' or claim == exhausted_claim) and redis.call('HEXISTS', claimed, claim) == 1 then
+                free_id(unique_prefix .. id, origin)
+            end
+            at = at + 5
+        else
+            return nil
+        end
+        return at
+    end
+
+    -- Writes what follows from the actions.
+    function finish()
+        for set, set_bytes in pairs(buried) do
+            evicted = evicted + trim_dead(set, set_bytes, stats, now,
+                { count = tonumber(max_dead), age = tonumber(max_dead_age), bytes = tonumber(max_dead_bytes) })
+        end
+        for name, counts in pairs(by_campaign) do
+            local reason = add_to_campaign(campaigns, campaign_prefix, now, name, counts, results, max_results, job_commands,
+                times and times[name])
+            if reason then
+                stopped[#stopped + 1], stopped[#stopped + 2] = name, reason
+            end
+        end
+        write_results(results, max_results)
+        for group, n in pairs(first_failures) do
+            add_to_deliveries(deliveries, { 'failed:' .. group, n })
+        end
+        if delivered then
+            add_to_deliveries(deliveries, delivered)
+        end
+    end
+end
 
 -- The index of the action; its arguments follow.
 local at = FIRST_ACTION
@@ -191,122 +346,6 @@ while at <= #ARGV do
         ended(n, own)
         add(outcome, own)
         at = last + 1
-    elseif action == 'report' then
-        local outcome, array, n = ARGV[at + 1], ARGV[at + 2], tonumber(ARGV[at + 3])
-        local first, last, gone, own = at + 4, at + 3 + n, {}, n
-        -- Reading each and removing all together costs replicas and the append-only file less than removing each.
-        for i = first, last do
-            if redis.call('HEXISTS', claimed, ARGV[i]) == 0 then
-                gone[i - first + 1], own = true, own - 1
-            end
-        end
-        for start = first, last, CHUNK do
-            redis.call('HDEL', claimed, unpack(ARGV, start, math.min(start + CHUNK - 1, last)))
-        end
-        ended(n, own)
-        add(outcome, own)
-        if own > 0 then
-            -- The results are not divided into strings, each of which would cost as much as its claim.
-            add_results(results, max_results, own < n and without_results(array, gone) or array, own)
-        end
-        at = last + 1
-    elseif action == 'end' then
-        local own = redis.call('HDEL', claimed, ARGV[at + 1])
-        last_claim = nil
-        ended(1, own)
-        at = add_facts(at + 2, own == 1)
-    elseif action == 'keep' then
-        local claim, rest, head, start, length = unpack(ARGV, at + 1, at + 5)
-        local body = body_of(claim)
-        ended(1, body and 1 or 0)
-        if body then
-            redis.call('HDEL', claimed, claim)
-            last_claim = nil
-            redis.call('HSET', claimed, rest, head .. original_of(body, start, length) .. '}')
-        end
-        at = add_facts(at + 6, body)
-    elseif action == 'split' then
-        local claim, prefix, share, cut, cut_length, start, length, pieces = unpack(ARGV, at + 1, at + 8)
-        local first, last = at + 9, at + 8 + 2 * pieces
-        local body = body_of(claim)
-        if body then
-            local finish = share ~= '' and redis.pcall('HGET', shares, share)
-            if type(finish) == 'string' then
-                redis.pcall('HSET', shares, share, string.format('%.0f', math.max(0, bounded(finish) - #body)))
-            end
-            local original = string.sub(body, start + 1, cut) .. string.sub(body, cut + cut_length + 1, start + length)
-            for pair = first, last, 2 do
-                local token_start, tokens = ARGV[pair], ARGV[pair + 1]
-                if token_start ~= '-' then
-                    tokens = string.sub(body, token_start + 1, token_start + tokens)
-                end
-                local piece = (pair - first) / 2 + 1
-                postpone(now, string.format('%s,"claim":"%s:%s/%d","tokens":[%s],"job":%s}',
-                    prefix, lane, claim, piece, tokens, original))
-            end
-        end
-        at = last + 1
-    elseif action == 'retry' then
-        local claim, delay, head, start, length = unpack(ARGV, at + 1, at + 5)
-        local body = body_of(claim)
-        if body then
-            local job, due = head .. original_of(body, start, length) .. '}', tonumber(string.sub(delay, 2))
-            if string.sub(delay, 1, 1) == '+' then
-                due = now + due
-            end
-            postpone(due, job)
-        end
-        at = at + 6
-    elseif action == 'fail' then
-        local claim, rule, reason, n, delay, head, start, length, group, app, members, array, m = unpack(ARGV, at + 1, at + 13)
-        local body = body_of(claim)
-        if body then
-            n, m = tonumber(n), tonumber(m)
-            local counts = attempt_counts(campaign and campaign_prefix .. campaign, campaign and by_campaign[campaign],
-                deliveries, group, app)
-            local attempt, is_last, is_first, facts = judge_failure(body, rule, now, counts)
-            if is_first and campaign then
-                add('failed', n)
-            elseif is_first then
-                first_failures[group] = (first_failures[group] or 0) + n
-            end
-            if is_last then
-                bury(dead, dead_bytes, now, lane .. ':' .. claim, 'AttemptsExhausted', members,
-                    original_of(body, start, length))
-                buried[dead] = dead_bytes
-                add('dead', n)
-                add('dead:AttemptsExhausted', n)
-                if m > 0 then
-                    add_results(results, max_results, array, m)
-                end
-                exhausted[#exhausted + 1], exhausted[#exhausted + 2] = app, n
-                exhausted_claim = claim
-            else
-                postpone(now + delay, failed_head(head, attempt, facts) .. original_of(body, start, length) .. '}')
-                add('retried', n)
-                add('retried:' .. reason, n)
-            end
-        end
-        at = at + 14
-    elseif action == 'dead' then
-        local claim, reason, members, start, length = unpack(ARGV, at + 1, at + 5)
-        local body = body_of(claim)
-        if body then
-            local set, set_bytes = dead, dead_bytes
-            if reason == 'Cancelled' then
-                set, set_bytes = cancelled, cancelled_bytes
-            end
-            -- Several dead letters of one claim differ in their members.
-            bury(set, set_bytes, now, lane .. ':' .. claim, reason, members, original_of(body, start, length))
-            buried[set] = set_bytes
-        end
-        at = at + 6
-    elseif action == 'free' then
-        local claim, id, origin, always = unpack(ARGV, at + 1, at + 4)
-        if (always == '1' or claim == exhausted_claim) and redis.call('HEXISTS', claimed, claim) == 1 then
-            free_id(unique_prefix .. id, origin)
-        end
-        at = at + 5
     elseif action == 'minute' then
         minutes, jobs, sorted, inbox, oldest = unpack(ARGV, at + 1, at + 5)
         local last = at + 6 + 2 * ARGV[at + 6]
@@ -315,34 +354,31 @@ while at <= #ARGV do
         delivered = { unpack(ARGV, last + 2, last_sum) }
         at = last_sum + 1
     else
-        return redis.error_reply('ERR settle: unknown action ' .. tostring(action))
+        if not act then
+            define_others()
+        end
+        at = act(action, at)
+        if not at then
+            return redis.error_reply('ERR settle: unknown action ' .. tostring(action))
+        end
     end
-end
-for set, set_bytes in pairs(buried) do
-    evicted = evicted + trim_dead(set, set_bytes, stats, now,
-        { count = tonumber(max_dead), age = tonumber(max_dead_age), bytes = tonumber(max_dead_bytes) })
 end
 for field, amount in pairs(total) do
     count(stats, now, field, amount)
 end
-local stopped = {}
-for name, counts in pairs(by_campaign) do
-    local reason = add_to_campaign(campaigns, campaign_prefix, now, name, counts, results, max_results, job_commands,
-        times and times[name])
-    if reason then
-        stopped[#stopped + 1], stopped[#stopped + 2] = name, reason
-    end
-end
-write_results(results, max_results)
 -- The claims show that the sums were not added before: a second run finds none.
 if minutes and (settled > 0 or lost == 0) then
     sample_backlog(minutes, now, jobs, sorted, inbox, { retry, failed })
     note_oldest(minute_key(minutes, now), tonumber(oldest))
     add_to_minute(minutes, now, sums)
-    add_to_deliveries(deliveries, delivered)
+else
+    delivered = nil
 end
-for group, n in pairs(first_failures) do
-    add_to_deliveries(deliveries, { 'failed:' .. group, n })
+if act or delivered or next(by_campaign) then
+    if not act then
+        define_others()
+    end
+    finish()
 end
 -- About once per second: Redis drops blocks of old results. Last, because it would be allowed if its memory is full.
 if minutes and tonumber(max_result_age) > 0 then
