@@ -101,13 +101,17 @@ final class RequestWatch: ChannelDuplexHandler, RemovableChannelHandler {
 
 /// Does what some clients wait for. Those of HTTP/1.0 read to the end of the connection, which is closed after the answer
 /// unless they ask to keep it (RFC 9112 §9.3). Others hold their body back until they are asked for it (RFC 9110 §10.1.1),
-/// some of them for ever.
+/// some of them for ever. A client that keeps a connection learns from the last answer of a port that stops that it must open
+/// another, elsewhere (RFC 9112 §9.6); else its next request may be lost.
 final class ClientExpectations: ChannelDuplexHandler {
     typealias InboundIn = HTTPServerRequestPart
     typealias OutboundIn = HTTPServerResponsePart
     typealias OutboundOut = HTTPServerResponsePart
 
+    private let table: PortTable
     private var closes = false
+
+    init(_ table: PortTable) { self.table = table }
 
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {
         if case .head(let head) = unwrapInboundIn(data) {
@@ -121,12 +125,14 @@ final class ClientExpectations: ChannelDuplexHandler {
     }
 
     func write(context: ChannelHandlerContext, data: NIOAny, promise: EventLoopPromise<Void>?) {
-        guard closes else { return context.write(data, promise: promise) }
+        guard closes || table.isStopping else { return context.write(data, promise: promise) }
         switch unwrapOutboundIn(data) {
-        case .head(var head):
+        case .head(var head) where head.status != .continue:
+            closes = true
             head.headers.replaceOrAdd(name: "Connection", value: "close")
             context.write(wrapOutboundOut(.head(head)), promise: promise)
-        case .body: context.write(data, promise: promise)
+        case .head, .body: context.write(data, promise: promise)
+        case .end where !closes: context.write(data, promise: promise)
         case .end:
             context.write(data, promise: promise)
             context.flush()

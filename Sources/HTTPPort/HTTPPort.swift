@@ -25,6 +25,8 @@ package struct HTTPPort: Sendable {
     package let port: Int
     private let services: ServiceGroup
     private let running: Task<Void, any Error>
+    private let eventLoop: any EventLoop
+    private let table: NIOLoopBound<PortTable>
 
     /// The timeout of requests in flight when the port is stopped.
     private static let grace = Duration.seconds(2)
@@ -69,7 +71,10 @@ package struct HTTPPort: Sendable {
             }
         }
         do {
-            for try await port in ports { return HTTPPort(port: port, services: services, running: running) }
+            for try await port in ports {
+                return HTTPPort(
+                    port: port, services: services, running: running, eventLoop: eventLoop, table: table)
+            }
         } catch {
             throw HTTPPortFailure(
                 description: "the \(name) cannot be \(host):\(port): \(ConnectFailure.reason(error)). "
@@ -80,6 +85,7 @@ package struct HTTPPort: Sendable {
 
     /// Answers the requests in flight, then closes the port.
     package func stop() async throws {
+        try await eventLoop.submit { [table] in table.value.isStopping = true }.get()
         await services.triggerGracefulShutdown()
         try await running.value
     }
@@ -111,10 +117,10 @@ private struct GuardedChannel: ServerChildChannel {
         } catch {
             return channel.eventLoop.makeFailedFuture(error)
         }
-        return http.setup(channel: channel, logger: logger).flatMapThrowing { value in
+        return http.setup(channel: channel, logger: logger).flatMapThrowing { [table] value in
             let pipeline = channel.pipeline.syncOperations
             let decoder = try pipeline.handler(type: ByteToMessageHandler<HTTPRequestDecoder>.self)
-            try pipeline.addHandler(ClientExpectations(), position: .after(decoder))
+            try pipeline.addHandler(ClientExpectations(table.value), position: .after(decoder))
             return value
         }
     }

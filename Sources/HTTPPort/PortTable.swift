@@ -11,6 +11,8 @@ final class PortTable {
     private var guards: [ObjectIdentifier: ConnectionGuard] = [:]
     private var sweep: Scheduled<Void>?
     private var reportedAt: NIODeadline?
+    /// True once the port answers only the requests in flight.
+    var isStopping = false
 
     /// The interval at which deadlines are checked.
     private static let interval = TimeAmount.milliseconds(500)

@@ -290,4 +290,23 @@ struct HTTPPortTests {
         }
         #expect(try #require(dripper).hasEnded())
     }
+
+    @Test("answers a request in flight when it stops, and says that the connection ends")
+    func lastAnswer() async throws {
+        let gate = Gate()
+        try await withPort(gate: gate) { port in
+            let connection = try RawConnection(port: port.port)
+            Self.ask(connection, "/held")
+            try await eventually("the request is held") { await gate.waiting == 1 }
+            let stopping = Task { try await port.stop() }
+            try await eventually("no other connection is accepted") {
+                (try? RawConnection(port: port.port))?.hasEnded() ?? true
+            }
+            await gate.open()
+            try await eventually("the connection ends") { connection.hasEnded() }
+            #expect(connection.received.lowercased().contains("connection: close"), "\(connection.received)")
+            #expect(connection.received.hasSuffix("held\n") && !connection.isReset)
+            try await stopping.value
+        }
+    }
 }
