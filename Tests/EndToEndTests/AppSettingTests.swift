@@ -182,6 +182,27 @@ extension EndToEnd {
                 }, "\(worker.log)")
         }
 
+        @Test(
+            "the name of a key's file gives its ID, also that of a copy, and a key for another service is named",
+            arguments: [
+                ("AuthKey_ABC123DEFG.p8", nil), ("AuthKey_ABC123DEFG (1).p8", nil), ("APNsAuthKey_ABC123DEFG.p8", nil),
+                ("AuthKey_ABC123DEFG copy.p8", nil), ("AuthKey_short.p8", "needs its ID"), ("key.p8", "needs its ID"),
+                ("SubscriptionKey_ABC123DEFG.p8", "is a key for in-app purchases by its name"),
+            ] as [(String, String?)])
+        func keyNames(name: String, problem: String?) async throws {
+            let folder = try ConfigurationTests.Folder()
+            let key = try String(contentsOfFile: TestCertificates.path("AuthKey_ABC123DEFG.p8"), encoding: .utf8)
+            let file = try folder.write(key, as: name)
+            let config = try await CommandLineTests.run(
+                ["config", "--json"],
+                environment: [
+                    "APNS_WORKER_TOPIC": "com.example.app", "APNS_WORKER_TEAM_ID": "TEAM123456",
+                    "APNS_WORKER_KEY": file,
+                ])
+            #expect((config.ending == .exited(0)) == (problem == nil), "\(config.errors)")
+            if let problem { #expect(config.errors.contains(problem), "\(config.errors)") }
+        }
+
         @Test("apps of two teams never share a connection, which APNs would refuse")
         func teams() async throws {
             let other = try TestCertificates.path("server-key.pem")

@@ -225,6 +225,11 @@ struct AppSettings {
             // The common ID is that of the common key, if there is one.
             let isOfOther = ownsKey && !isOwn(id) && isCommon(.key, .keyBase64)
             let given = isOfOther ? nil : text(id)
+            if Self.isOfAnotherService(source) {
+                throw invalid(
+                    "\(source) is a key for in-app purchases by its name; APNs needs the file AuthKey_….p8 of a key with Apple Push "
+                        + "Notifications service")
+            }
             guard let keyID = given ?? Self.keyID(inNameOf: source) else {
                 throw invalid("the signing key \(source) needs its ID: \(id.flag ?? "") or \(variable(id))")
             }
@@ -258,13 +263,15 @@ struct AppSettings {
         return value(key).map { .bytes(Array($0.text.utf8), name: $0.place.description) }
     }
 
-    /// Returns the key ID in a file name: Apple names the file `AuthKey_<key ID>.p8`.
+    /// Returns the key ID in a file name: Apple names the file `AuthKey_<key ID>.p8`, and browsers number its copies.
     private static func keyID(inNameOf source: SecretSource) -> String? {
-        guard case .file(let path) = source else { return nil }
-        guard let file = path.split(separator: "/").last, file.hasPrefix("AuthKey_"), file.hasSuffix(".p8") else {
-            return nil
-        }
-        let id = file.dropFirst("AuthKey_".count).dropLast(".p8".count)
-        return id.count == 10 ? String(id) : nil
+        guard case .file(let path) = source, let file = path.split(separator: "/").last else { return nil }
+        return file.wholeMatch(of: /(?:APNs)?AuthKey_([A-Z0-9]{10})(?: ?\([0-9]+\)| copy)?\.p8/).map { String($0.1) }
+    }
+
+    /// True for a file that Apple's developer site names for another service.
+    private static func isOfAnotherService(_ source: SecretSource) -> Bool {
+        guard case .file(let path) = source else { return false }
+        return path.split(separator: "/").last?.hasPrefix("SubscriptionKey_") == true
     }
 }
