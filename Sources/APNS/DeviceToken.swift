@@ -91,9 +91,8 @@ package struct DeviceToken: Hashable, Sendable {
 
         /// An instance ID, a colon, and a part that begins with APA91b; formerly, that part alone.
         static func isFirebase(_ text: ByteBufferView) -> Bool {
-            if text.starts(with: "APA91".utf8) { return true }
-            guard let colon = text.firstIndex(of: UInt8(ascii: ":")) else { return false }
-            return text.count > 100 || text[(colon + 1)...].starts(with: "APA91".utf8)
+            let start = text.firstIndex(of: UInt8(ascii: ":")).map { $0 + 1 } ?? text.startIndex
+            return text[start...].starts(with: "APA91".utf8)
         }
 
         private static func isUUID(_ text: ByteBufferView) -> Bool {

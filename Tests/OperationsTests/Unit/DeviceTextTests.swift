@@ -130,3 +130,29 @@ struct DeviceTextTests {
         #expect(text("[]").rest == nil && text("").rest == nil && text("{x").rest == nil)
     }
 }
+
+@Suite("Device tokens as people write them")
+struct TokenTextTests {
+    private static let one = String(repeating: "ab", count: 32), other = String(repeating: "cd", count: 32)
+    private static let base64 = "q6urq6urq6urq6urq6urq6urq6urq6urq6urq6urq6s="
+
+    @Test(
+        "a text is divided at lines, and between whole tokens",
+        arguments: [
+            ("", []), (" \n\t\r\n", []), (one, [one]), (" \(one) ", [one]), ("\(one)\n\(other)\r\n", [one, other]),
+            ("\(one) \(other)", [one, other]), ("\(one)\t\(other)\u{A0}\(one)", [one, other, one]),
+            ("<\(one)> <\(other)>", ["<\(one)", "<\(other)"]),
+            ("<abababab abababab>", ["<abababab abababab"]), ("abababab abababab", ["abababab abababab"]),
+            (base64, [base64]), ("\(base64) \(one)", [base64, one]),
+        ] as [(String, [String])])
+    func divided(text: String, tokens: [String]) { #expect(TokenText.divided(text) == tokens) }
+
+    @Test(
+        "a token is its hex digits, however it is written; several are left as they are",
+        arguments: [
+            (one, one), (one.uppercased(), one), (" \(one)\n", one), ("<\(one)>", one), ("<\(one)", one),
+            (base64, one), (String(base64.dropLast()), one), ("abababab abababab", "abababababababab"),
+            ("\(one) \(other)", "\(one) \(other)"), ("ab:cd", "ab:cd"),
+        ])
+    func normalized(text: String, token: String) { #expect(TokenText.normalized(text) == token) }
+}
