@@ -71,8 +71,6 @@ extension Claimed {
             command: reply.textIfAny().flatMap { WorkerCommand($0) }, stamp: reply.text(), held: reply.number(),
             commands: JobCommands(hash: reply.children()),
             otherConfigurations: Set(reply.children().compactMap { $0.string.flatMap { ConfigurationDigest($0) } }),
-            bodies: [])
-        bodies.reserveCapacity(reply.count)
-        while !reply.isAtEnd { bodies.append(reply.bytes()) }
+            bodies: reply.allBytes())
     }
 }

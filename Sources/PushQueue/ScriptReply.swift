@@ -63,6 +63,15 @@ package struct ScriptReply {
     /// Reads a string.
     package mutating func bytes() -> ByteBuffer { read(\.bytes) ?? ByteBuffer() }
 
+    /// Reads all strings that are left.
+    package mutating func allBytes() -> [ByteBuffer] {
+        guard let all = elements.takeBytes() else {
+            refuse()
+            return []
+        }
+        return all
+    }
+
     /// Reads a string, or null.
     package mutating func bytesOrNull() -> ByteBuffer? {
         let element = next()

@@ -120,6 +120,21 @@ package struct RESPReply: Sendable {
             defer { index = Int(reply.nodes[index].end) }
             return Element(reply: reply, index: index)
         }
+
+        /// Takes the bytes of all children that are left; `nil` if one has none. Without an element for each, whose copies
+        /// would cost as much as the bytes.
+        package mutating func takeBytes() -> [ByteBuffer]? {
+            var all: [ByteBuffer] = []
+            all.reserveCapacity(left)
+            while left > 0 {
+                let node = reply.nodes[index]
+                guard node.kind.hasBytes, let bytes = reply.arena.getSlice(at: node.value, length: Int(node.length))
+                else { return nil }
+                all.append(bytes)
+                (index, left) = (Int(node.end), left - 1)
+            }
+            return all
+        }
     }
 }
 
