@@ -21,7 +21,11 @@ final class QueueContext {
     /// The configurations of other living workers that differ from it, at the time of the last claim with jobs.
     var otherConfigurations: Set<ConfigurationDigest> = []
     /// The operators' commands about its jobs.
-    var commands = JobCommands()
+    var commands = JobCommands() {
+        didSet { hasCommands = !commands.isEmpty }
+    }
+    /// True if there is a command. A flag of its own, because each job asks, and copying the commands costs.
+    private(set) var hasCommands = false
     /// The number of notifications that were already in flight when the last change of commands cancelled them.
     var cancelledInFlight = 0
     /// True if the queue's pause requires the return of its unsubmitted jobs, at the time of the last claim.
