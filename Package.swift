@@ -56,9 +56,9 @@ let package = Package(
         .target(
             name: "Redis",
             dependencies: ["CHiredis", "PrintableText", "Sockets", "TLS", nioCore, nioPosix, logging]),
-        .target(name: "APNS", dependencies: ["COpenSSL", "Sockets", "TLS", nioCore, nioPosix, logging]),
+        .target(name: "APNS", dependencies: ["COpenSSL", "PushJob", "Sockets", "TLS", nioCore, nioPosix, logging]),
         // Protocols that Apple has shut down and private gateways offer: the binary gateway and the feedback service.
-        .target(name: "LegacyAPNS", dependencies: ["APNS", "Sockets", "TLS", nioCore, nioPosix, logging]),
+        .target(name: "LegacyAPNS", dependencies: ["APNS", "PushJob", "Sockets", "TLS", nioCore, nioPosix, logging]),
         // Lists of device tokens: lines, CSV and JSON lines, without repetitions, in a bounded memory.
         .target(
             name: "TokenLists",
@@ -151,7 +151,7 @@ let package = Package(
                 "WebPages",
                 logging, nioCore, nioPosix,
             ]),
-        .testTarget(name: "WebPagesTests", dependencies: ["WebPages"]),
+        .testTarget(name: "WebPagesTests", dependencies: ["PushJob", "WebPages"]),
         .testTarget(
             name: "TLSTests", dependencies: ["COpenSSL", "Sockets", "TLS", "TestSupport", nioPosix, nioEmbedded]),
         .testTarget(
@@ -160,7 +160,8 @@ let package = Package(
         .testTarget(
             name: "APNSTests",
             dependencies: [
-                "APNS", "CNghttp2", "PoolProbe", "Sockets", "TLS", "TestSupport", logging, nioCore, nioEmbedded,
+                "APNS", "CNghttp2", "PoolProbe", "PushJob", "Sockets", "TLS", "TestSupport", logging, nioCore,
+                nioEmbedded,
                 nioPosix,
             ],
             exclude: ["Fuzzing/Corpus", "Fuzzing/HPACKCorpus"]),
@@ -206,8 +207,8 @@ let package = Package(
         .testTarget(
             name: "APNSSimulatorTests",
             dependencies: [
-                "APNS", "APNSSimulator", "HTTPPort", "LegacyAPNS", "PrintableText", "Sockets", "TLS", "TestSupport",
-                "apns-simulator", nioCore, nioPosix,
+                "APNS", "APNSSimulator", "HTTPPort", "LegacyAPNS", "PrintableText", "PushJob", "Sockets", "TLS",
+                "TestSupport", "apns-simulator", nioCore, nioPosix,
             ]),
         .testTarget(
             name: "EndToEndTests",

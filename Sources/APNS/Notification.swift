@@ -1,4 +1,5 @@
 import NIOCore
+import PushJob
 
 /// One notification for one device, or for all subscribers of a channel: it becomes one HTTP/2 request.
 ///

@@ -1,6 +1,7 @@
 import APNS
 import APNSSimulator
 import Foundation
+import PushJob
 import TLS
 import TestSupport
 import Testing
@@ -143,7 +144,7 @@ struct RequestCheckTests {
     func pushTypes(_ type: PushType) async throws {
         try await withSimulator { server in
             let answer = try await Push {
-                $0.set("apns-push-type", type.rawValue)
+                $0.set("apns-push-type", type.name)
                 $0.set("apns-topic", "com.example.app" + type.topicSuffix)
                 $0.set("apns-priority", "5")
             }.send(to: server)

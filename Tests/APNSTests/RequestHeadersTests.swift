@@ -1,5 +1,6 @@
 import NIOCore
 import NIOPosix
+import PushJob
 import TestSupport
 import Testing
 
@@ -147,7 +148,7 @@ struct RequestHeadersTests {
     @Test("name each push type")
     func pushTypes() async throws {
         let names = try await values("apns-push-type", of: examples(PushType.allCases) { $0.pushType = $1 })
-        #expect(names == PushType.allCases.map(\.rawValue))
+        #expect(names == PushType.allCases.map(\.name))
     }
 
     @Test("write numbers as decimal digits, including the smallest and the largest")

@@ -26,6 +26,7 @@ enum DocumentationTables {
         case "queue-keys": try queueKeys()
         case "shared-keys": try sharedKeys()
         case "members": try members(shortForms: false)
+        case "push-types": pushTypes
         case "short-forms": try members(shortForms: true)
         case "payload-members":
             table(
@@ -56,6 +57,31 @@ enum DocumentationTables {
     // MARK: Problems
 
     /// The runbook: all problems, by the part of the fleet that has them.
+    private static var pushTypes: String {
+        func names(_ members: PayloadFacts.Members) -> String {
+            PayloadMember.allCases.filter { members.contains(.init($0)) }.map { "`\($0.name)`" }.joined(separator: ", ")
+        }
+        return table(
+            [
+                "Push type", "Suffix of the topic", "Needs", "Must not have", "Bytes", "With a certificate",
+                "Source (Apple)",
+            ],
+            PushType.allCases.map { type in
+                let row = type.row
+                let needs = [
+                    names(row.required),
+                    row.requiredUnlessEnded.isEmpty ? "" : "until it ends \(names(row.requiredUnlessEnded))",
+                    row.requiredToStart.isEmpty ? "" : "to start \(names(row.requiredToStart))",
+                ].filter { !$0.isEmpty }.joined(separator: "; ")
+                return [
+                    "`\(row.name)`", type.hasTopicSuffix ? "`\(row.topicSuffix)`" : "", needs,
+                    row.excludesAPS ? "`aps`" : names(row.excluded), "\(row.maximumPayloadSize)",
+                    row.needsKey ? "no" : "yes",
+                    "\(row.source)",
+                ]
+            })
+    }
+
     private static var problems: String {
         Problem.Kind.Part.allCases.map { part in
             let rows = Problem.table.filter { $0.part == part }.map { kind in

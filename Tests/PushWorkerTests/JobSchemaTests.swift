@@ -40,7 +40,7 @@ struct JobSchemaTests {
         }
         let definitions = try #require(schema["$defs"] as? [String: [String: Any]])
         let types = try #require(definitions["known_push_type"]?["enum"] as? [Any]).compactMap { $0 as? String }
-        #expect(Set(types) == Set(PushType.allCases.map(\.rawValue)))
+        #expect(Set(types) == Set(PushType.allCases.map(\.name)))
     }
 
     private static let values: [(member: JobMember, good: [String], bad: [String])] = [

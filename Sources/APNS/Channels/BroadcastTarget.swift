@@ -1,4 +1,5 @@
 import NIOCore
+import PushJob
 
 /// The target of a broadcast: a channel of an app.
 ///
@@ -79,8 +80,8 @@ package struct BundleID: Hashable, Sendable, CustomStringConvertible {
     /// Apple allows letters, digits, hyphens and dots ("CFBundleIdentifier"). Underscores are harmless in a path and
     /// accepted too. Any other character could change the path.
     package init(topic: String) throws(Invalid) {
-        let suffix = PushType.liveactivity.topicSuffix
-        let text = topic.hasSuffix(suffix) ? String(topic.dropLast(suffix.count)) : topic
+        let (bundle, type) = PushType.parts(ofTopic: topic)
+        let text = type == .liveactivity ? bundle : topic
         let isPlain = text.utf8.allSatisfy { byte in
             byte &- 0x30 < 10 || (byte | 0x20) &- 0x61 < 26 || byte == 0x2D || byte == 0x2E || byte == 0x5F
         }

@@ -1,3 +1,4 @@
+import PushJob
 import TLS
 
 /// Findings about a credential, made before it is used and periodically while it is in use.
@@ -90,9 +91,11 @@ package struct CredentialReport: Sendable, Equatable {
     /// period; `nil` if it may.
     ///
     /// Source: Apple, "Sending notification requests to APNs": "If a push topic for a specific push type isn't listed, you
-    /// can't use the certificate", and "the location push type supports only token-based authentication".
+    /// can't use the certificate".
     package static func refusal(_ certificate: APNSCertificate, _ topic: String, _ type: PushType) -> String? {
-        if type == .location { return "\(name(certificate)) can't send location pushes; they need a signing key" }
+        if type.row.needsKey {
+            return "\(name(certificate)) can't send notifications of push type \(type.name), which need a signing key"
+        }
         guard certificate.listsTopics else { return nil }
         return mismatch(certificate, topic)
     }

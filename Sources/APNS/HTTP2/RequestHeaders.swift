@@ -1,4 +1,5 @@
 import NIOCore
+import PushJob
 
 /// The header fields of a request, in the order in which they are sent.
 ///
@@ -46,7 +47,7 @@ enum RequestHeaders {
                 encoder.writeRepeated(.pushType, $0.bindMemory(to: UInt8.self), &writer)
             }
         } else if let type = slot.pointee.notification?.pushType {
-            encoder.writeRepeated(.pushType, type.headerValue.bytes, &writer)
+            encoder.writeRepeated(.pushType, type.row.name.bytes, &writer)
         }
         if let priority = slot.pointee.notification?.priority {
             encoder.writeRepeated(.priority, text(priority: priority).bytes, &writer)
@@ -72,7 +73,7 @@ enum RequestHeaders {
             encoder.write(.channelID, $0.bindMemory(to: UInt8.self), &writer)
         }
         let type = slot.pointee.notification?.pushType ?? .alert
-        encoder.writeRepeated(.pushType, type.headerValue.bytes, &writer)
+        encoder.writeRepeated(.pushType, type.row.name.bytes, &writer)
         encoder.writeRepeated(.priority, text(priority: slot.pointee.notification?.priority ?? 10).bytes, &writer)
         encoder.write(slot.pointee.notification?.expiration ?? 0, &writer)
         if let requestID = slot.pointee.notification?.apnsID { encoder.write(.requestID, requestID, &writer) }

@@ -1,5 +1,6 @@
 import APNS
 import FoundationEssentials
+import PushJob
 
 /// Handles broadcasts and the management of their channels: performs APNs' checks, in its order, and makes the answers.
 ///
@@ -41,7 +42,7 @@ struct ChannelResponder {
         if request.hasDuplicates { throw Refusal(.duplicateHeaders) }
         try RequestCheck.authorize(request, credentials)
         // "Ensure that no push type suffix is added to the bundle ID."
-        if topic.ends(for: .liveactivity) { throw Refusal(.topicDisallowed) }
+        if PushType.liveactivity.ends(topic.name) { throw Refusal(.topicDisallowed) }
         guard topic.isListed, credentials.certificate == nil || topic.isOfCertificate else {
             throw Refusal(.topicMismatch)
         }
@@ -64,7 +65,7 @@ struct ChannelResponder {
         let id = try Self.channelID(request)
         switch request.pushType {
         case .absent: throw Refusal(.missingPushType)
-        case .value(.liveactivity): break
+        case .value(let type) where type == .liveactivity: break
         case .bad, .value: throw Refusal(.invalidPushType)
         }
         guard case .value(let expiration) = request.expiration else { throw Refusal(.badExpirationDate) }

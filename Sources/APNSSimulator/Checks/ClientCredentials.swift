@@ -1,5 +1,6 @@
 import APNS
 import Glibc
+import PushJob
 import TLS
 
 /// A client's push certificate.
@@ -44,9 +45,9 @@ struct TopicFacts: Sendable, Equatable {
         isListed = listed.isEmpty
         isOfCertificate = certificate?.listedTopics?.contains(topic) ?? false
         names = [topic]
-        for type in PushType.allCases where topic.hasSuffix(type.topicSuffix) {
+        for type in PushType.allCases where type.ends(topic) {
             // An app can push to its bundle identifier and to all topics derived from it.
-            let bundle = String(topic.dropLast(type.topicSuffix.count))
+            let bundle = String(topic.dropLast(type.row.topicSuffix.utf8CodeUnitCount))
             if listed.contains(bundle) || listed.contains(topic) { isListed = true }
             if let certificate, certificate.listedTopics == nil, [bundle, topic].contains(certificate.topic) {
                 isOfCertificate = true
@@ -62,9 +63,6 @@ struct TopicFacts: Sendable, Equatable {
 
     /// True for the topic of a Wallet pass or order.
     var isOfWallet: Bool { name.hasPrefix("pass.") || name.hasPrefix("order.") }
-
-    /// Returns true if the topic has the suffix of the push type in Apple's table.
-    func ends(for type: PushType) -> Bool { name.hasSuffix(type.topicSuffix) }
 }
 
 extension UInt8 {

@@ -1,4 +1,5 @@
 import APNS
+import PushJob
 
 /// APNs' checks of a request, in its order.
 ///
@@ -46,9 +47,9 @@ enum RequestCheck {
         if case .bad = request.priority { throw Refusal(.badPriority) }
         // A missing type counts as `alert` (assumed; Apple requires the header for watchOS 6 and later).
         if case .bad = request.pushType { throw Refusal(.invalidPushType) }
-        // Apple: "Always use priority 5. Using priority 10 is an error." Without a priority it passes (assumed).
-        // APNs has been observed to accept it for Wallet passes, and orders are sent like them.
-        if request.pushType.value == .background, request.priority.value == 10,
+        // Without a priority it passes (assumed). APNs has been observed to accept any for Wallet passes, and orders are sent
+        // like them.
+        if let refused = request.pushType.value?.row.refusedPriority, request.priority.value == Int(refused),
             request.topic.value?.isOfWallet != true
         {
             throw Refusal(.badPriority)
@@ -60,14 +61,14 @@ enum RequestCheck {
         guard case .value(let topic) = request.topic else {
             // A certificate replaces the header, but only for the certificate's own topic.
             guard hasCertificate else { return .missingTopic }
-            return request.pushType.value?.topicSuffix.isEmpty ?? true ? nil : .missingTopic
+            return request.pushType.value?.hasTopicSuffix ?? false ? .missingTopic : nil
         }
         guard topic.isWellFormed else { return .badTopic }
         // Assumed: a wrong suffix is BadTopic, not TopicDisallowed.
-        if let type = request.pushType.value, !topic.ends(for: type) { return .badTopic }
+        if let type = request.pushType.value, !type.ends(topic.name) { return .badTopic }
         guard topic.isListed, !hasCertificate || topic.isOfCertificate else { return .topicDisallowed }
-        // Apple: location supports only token-based authentication. The reason is assumed.
-        if hasCertificate, request.pushType.value == .location { return .topicDisallowed }
+        // The reason is assumed.
+        if hasCertificate, request.pushType.value?.row.needsKey == true { return .topicDisallowed }
         // Assumed: a topic that the key is not for is TopicDisallowed.
         if case .value(.success(let grant)) = request.authorization, !topic.isFor(grant) { return .topicDisallowed }
         return nil
@@ -77,7 +78,7 @@ enum RequestCheck {
     private static func payload(_ request: borrowing PushRequest, isObject: () -> Bool) -> APNSReason? {
         guard request.bodyLength > 0 else { return .payloadEmpty }
         let type = request.pushType.value ?? .alert
-        guard request.bodyLength <= type.maximumPayloadSize else { return .payloadTooLarge }
+        guard request.bodyLength <= type.row.maximumPayloadSize else { return .payloadTooLarge }
         return isObject() ? nil : .payloadEmpty
     }
 }

@@ -1,4 +1,5 @@
 import APNS
+import PushJob
 
 /// A request whose headers have already been reduced to what the checks need.
 struct PushRequest {

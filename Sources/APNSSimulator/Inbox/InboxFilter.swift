@@ -1,4 +1,5 @@
 import Hummingbird
+import PushJob
 import WebPages
 
 /// The notifications that a page of the inbox shows.
@@ -30,7 +31,7 @@ struct InboxFilter: Sendable {
     static let pageSize = 50
 
     static let pushTypes: [(value: String, title: String)] =
-        [("", "any")] + PushKind.allCases.filter { $0 != .unknown }.map { ($0.rawValue, $0.rawValue) }
+        [("", "any")] + PushType.allCases.map { ($0.name, $0.name) }
 
     init() {}
 
@@ -54,7 +55,7 @@ struct InboxFilter: Sendable {
         {
             return false
         }
-        if !pushType.isEmpty, notification.preview.kind.rawValue != pushType { return false }
+        if !pushType.isEmpty, notification.preview.kind.name != pushType { return false }
         switch answer {
         case "": break
         case "accepted": if !notification.accepted { return false }

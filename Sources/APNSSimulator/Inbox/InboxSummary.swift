@@ -1,3 +1,4 @@
+import PushJob
 import WebPages
 
 /// The number of pushes with an answer.
@@ -28,11 +29,11 @@ struct DeviceSummary {
         guard notification.accepted else { return }
         accepted += 1
         guard let topic = notification.topic else { return }
-        let app = PushKind.bundle(ofTopic: topic)
+        let app = PushType.parts(ofTopic: topic).bundle
         apps.insert(app)
         guard badges[app] == nil, Self.mayHaveBadge(notification) else { return }
         let preview = notification.preview
-        if [.alert, .background, .unknown].contains(preview.kind), let badge = preview.badge { badges[app] = badge }
+        if [.alert, .background, .other].contains(preview.kind), let badge = preview.badge { badges[app] = badge }
     }
 
     /// False if the payload certainly has no badge, which is much faster to find out than the badge.

@@ -158,7 +158,7 @@ extension ReceivedNotification {
     /// Returns true if a search for a text finds the notification. Case does not matter.
     func contains(_ text: String) -> Bool {
         let wanted = text.lowercased()
-        let names = [token, channel, topic, apnsID, pushType ?? preview.kind.rawValue]
+        let names = [token, channel, topic, apnsID, pushType ?? preview.kind.name]
         return names.contains { $0?.lowercased().contains(wanted) ?? false } || PayloadText.contains(text, in: payload)
     }
 

@@ -1,5 +1,6 @@
 import APNS
 import NIOCore
+import PushJob
 
 /// Finds notifications that the binary gateway can't carry, before sending: its frames have no field for topics, push
 /// types, channels or identifiers.
@@ -20,10 +21,10 @@ package enum GatewayRules {
                 "the binary gateway does not support channels; send the job through an app whose transport is http2"
             )
         }
-        guard isKnown(pushType) else {
+        guard pushType.row.isOfGateway else {
             return (
                 .invalidPushType,
-                "the binary gateway does not support push type \(pushType.rawValue); send the job through an app whose "
+                "the binary gateway does not support push type \(pushType.name); send the job through an app whose "
                     + "transport is http2"
             )
         }
@@ -56,12 +57,4 @@ package enum GatewayRules {
     /// Returns the `apns-expiration` of a job that specifies none, in seconds since 1970. The gateway interprets an
     /// absent one as "do not store"; over HTTP/2 APNs stores such a notification for 30 days.
     package static func expiration(firstSeen: Int64) -> Int64 { firstSeen / 1000 + 30 * 86_400 }
-
-    /// True for push types that the protocol supported, which are identified by the payload or the certificate.
-    private static func isKnown(_ pushType: PushType) -> Bool {
-        switch pushType {
-        case .alert, .background, .voip, .complication, .fileprovider, .mdm: true
-        case .accessory, .controls, .liveactivity, .location, .other, .pushtotalk, .widgets: false
-        }
-    }
 }

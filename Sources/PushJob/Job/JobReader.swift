@@ -158,7 +158,7 @@ struct JobReader {
             let string = JSONString(range: type.range, hasEscapes: type.hasEscapes)
             return JSONText.withCharacters(of: string, in: scanner.bytes) { $0.isEqual(to: "liveactivity") }
         }
-        return job.kind == .liveActivity
+        return job.inferredPushType == .liveactivity
     }
 
     @inline(__always)

@@ -66,6 +66,22 @@ package struct PayloadFacts: Equatable, Sendable {
 
     init() {}
 
+    /// Reads the bytes of a payload; without facts if they are no object, `nil` if they are no JSON.
+    package init?(_ payload: [UInt8]) {
+        var facts = PayloadFacts()
+        let isJSON = payload.withUnsafeBytes { bytes in
+            do throws(JSONError) {
+                try JSONScanner.validate(bytes)
+                var scanner = JSONScanner(bytes)
+                scanner.skipWhitespace()
+                if scanner.next == UInt8(ascii: "{") { try facts.readPayload(&scanner) }
+                return true
+            } catch { return false }
+        }
+        guard isJSON else { return nil }
+        self = facts
+    }
+
     // MARK: Reading
 
     /// Reads a payload as a producer wrote it.

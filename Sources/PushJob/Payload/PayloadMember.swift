@@ -68,6 +68,25 @@ package enum PayloadMember: UInt8, CaseIterable, Sendable {
         }
     }
 
+    /// How a time compares with the time of sending.
+    package enum Clock: Equatable, Sendable {
+        /// It is the time of sending, and at most so many hours old.
+        case now(hours: Int64)
+        /// It is later, unless the activity ends.
+        case ahead
+    }
+
+    /// The rule for its time, if there is one. "the stale-date […] represents the date at which a Live Activity becomes stale":
+    /// on iPhones, an update whose `stale-date` has passed is never shown. The system ignores updates whose `timestamp` is
+    /// older than that of the last; an activity is active for eight hours.
+    package var clock: Clock? {
+        switch self {
+        case .timestamp: .now(hours: 8)
+        case .staleDate: .ahead
+        default: nil
+        }
+    }
+
     /// True if its value can be any string.
     @inline(__always)
     var canBeText: Bool {

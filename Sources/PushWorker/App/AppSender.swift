@@ -47,7 +47,7 @@ final class AppSender: GatewayDelegate {
     /// By the index of the key; one for a certificate.
     private var credentialScopes: [ScopeID] = []
     /// The scopes of the topics and push types of jobs that name neither topic nor campaign.
-    private var addresses = [ScopeID](repeating: -1, count: PushType.count)
+    private var addresses = [ScopeID](repeating: -1, count: PushType.rows.count)
     /// The newest connection when APNs last refused one or a credential, and the time of the refusal.
     private var refused: (newest: Int, at: NIODeadline)?
     /// The time at which a second try was last made on a connection of its own.
@@ -98,7 +98,7 @@ final class AppSender: GatewayDelegate {
         let proxy = configuration.proxy.map { " through \($0)" } ?? ""
         endpointScope = lane.scopes.id(.endpoint, named: "\(configuration.endpoint)\(proxy)", now: now)
         credentialScopes = credential.names.map { lane.scopes.id(.credential, named: $0, now: now) }
-        addresses = [ScopeID](repeating: -1, count: PushType.count)
+        addresses = [ScopeID](repeating: -1, count: PushType.rows.count)
         scopes.join(app: scope, credentials: Set(credentialScopes), endpoint: endpointScope)
     }
 
@@ -110,12 +110,12 @@ final class AppSender: GatewayDelegate {
         let now = lane.jobs[id].readySince.milliseconds
         let address: ScopeID
         if lane.jobs[id].topicSource == .job {
-            address = lane.scopes.address(topic, pushType.rawValue, of: scope, now: now)
+            address = lane.scopes.address(topic, pushType, of: scope, now: now)
         } else if addresses[pushType.place] >= 0 {
             address = addresses[pushType.place]
             scopes.recordUse(address, now: now)
         } else {
-            address = lane.scopes.address(topic, pushType.rawValue, of: scope, now: now)
+            address = lane.scopes.address(topic, pushType, of: scope, now: now)
             addresses[pushType.place] = address
         }
         var group = address
@@ -502,11 +502,11 @@ final class AppSender: GatewayDelegate {
     /// Returns the topic and push type with which a job's notifications are sent.
     func address(of id: JobID) -> (topic: String, type: String) {
         if let template = lane.jobs[id].fanOut?.template {
-            return (String(buffer: template.topic), template.pushType.rawValue)
+            return (String(buffer: template.topic), template.pushType.name)
         }
         do throws(Reason) {
             if let notification = try notification(ofJob: id) {
-                return (String(buffer: notification.topic), notification.pushType.rawValue)
+                return (String(buffer: notification.topic), notification.pushType.name)
             }
         } catch {
             // The app's configuration has changed since the job was accepted.
@@ -566,7 +566,7 @@ final class AppSender: GatewayDelegate {
 
     /// Ends or defers the unsubmitted notifications of a queue's jobs that operators have cancelled or paused.
     func applyCommands(of queue: QueueContext) {
-        if !queue.commands.isEmpty {
+        if queue.hasCommands {
             for flight in inFlight.entries where flight.job.index >= 0 && isCancelled(flight.job, of: queue) {
                 queue.cancelledInFlight += 1
             }
@@ -626,7 +626,7 @@ final class AppSender: GatewayDelegate {
     /// - Returns: false if the job may be sent.
     private func applyCommand(to id: JobID) -> Bool {
         let queue = ledger.queue(of: id)
-        guard !queue.commands.isEmpty, lane.isWorking, let job = lane.jobs[id].job,
+        guard queue.hasCommands, lane.isWorking, let job = lane.jobs[id].job,
             let (target, command) = queue.commands.command(for: job)
         else { return false }
         switch command.state {
@@ -1204,7 +1204,7 @@ final class AppSender: GatewayDelegate {
         dropped += count
         // The notification counts as delivered already; all that remains is to stop sending to the token.
         guard let token, case .tokenSuspect(let reason) = Verdict(.refused(status), topic: .app) else { return }
-        let address = lane.scopes.address(rules.topic, PushType.alert.rawValue, of: scope, now: lane.now.milliseconds)
+        let address = lane.scopes.address(rules.topic, .alert, of: scope, now: lane.now.milliseconds)
         let place = ScopePlace(group: address, app: scope, endpoint: endpointScope)
         scopes.recordBadToken(token.hashValue, at: place)
         guard scopes.judgeToken(at: place, now: lane.now.milliseconds) == .believed else { return }
@@ -1355,7 +1355,7 @@ final class AppSender: GatewayDelegate {
     /// True if APNs has accepted the app's topic without the suffix of a push type.
     private var isPlainTopicAccepted: Bool {
         PushType.allCases.contains { type in
-            guard type.topicSuffix.isEmpty, addresses[type.place] >= 0 else { return false }
+            guard !type.hasTopicSuffix, addresses[type.place] >= 0 else { return false }
             return scopes[addresses[type.place]].accepted > 0
         }
     }
@@ -1484,7 +1484,7 @@ final class AppSender: GatewayDelegate {
         guard lane.isWorking else { return abandon(attempt.flight) }
         if counts { inFlight[attempt.flight].resends += 1 }
         let queue = ledger.queue(of: attempt.id)
-        if !queue.commands.isEmpty, queue.commands.command(for: attempt.job)?.command.state == .cancelled {
+        if queue.hasCommands, queue.commands.command(for: attempt.job)?.command.state == .cancelled {
             return cancelResend(attempt.flight)
         }
         ledger.recordResent(reason, of: attempt.id)

@@ -21,6 +21,8 @@ final class ScopeRegister {
     private var wideNames: [ScopeID: String] = [:]
     /// The last group that was looked up: jobs of a campaign follow one another.
     private var last: (key: Key, id: ScopeID)?
+    /// The last address that was looked up: most jobs of an app have the same. Its name is made once.
+    private var lastAddress: (topic: ByteBuffer, pushType: PushType, app: ScopeID, id: ScopeID)?
 
     /// Returns the scope of an app, a credential or an endpoint.
     func id(_ kind: ScopeKind, named name: String, now: Int64) -> ScopeID {
@@ -37,10 +39,17 @@ final class ScopeRegister {
     }
 
     /// Returns the scope of a topic and push type of an app.
-    func address(_ topic: ByteBuffer, _ pushType: String, of app: ScopeID, now: Int64) -> ScopeID {
+    func address(_ topic: ByteBuffer, _ pushType: PushType, of app: ScopeID, now: Int64) -> ScopeID {
+        if let last = lastAddress, last.app == app, last.pushType == pushType, last.topic == topic {
+            scopes.recordUse(last.id, now: now)
+            return last.id
+        }
         var name = topic
-        name.writeString(" (\(pushType))")
-        return narrow(Key(scope: .topic, app: app, name: name), .group, parent: app, now: now)
+        name.writeString(" (\(pushType.name))")
+        let id = narrow(Key(scope: .topic, app: app, name: name), .group, parent: app, now: now)
+        // A copy, because the topic is a part of a claim.
+        lastAddress = (ByteBuffer(bytes: topic.readableBytesView), pushType, app, id)
+        return id
     }
 
     /// Returns the scope of a job with many tokens.
@@ -59,7 +68,10 @@ final class ScopeRegister {
             scopes.recordUse(id, now: now)
         } else {
             let (new, forgotten) = scopes.add(kind, parent: parent, now: now)
-            if let forgotten, let old = keys.removeValue(forKey: forgotten) { ids[old] = nil }
+            if let forgotten {
+                if let old = keys.removeValue(forKey: forgotten) { ids[old] = nil }
+                if lastAddress?.id == forgotten { lastAddress = nil }
+            }
             (ids[key], keys[new], id) = (new, key, new)
         }
         last = (key, id)

@@ -71,7 +71,7 @@ package struct JobCheck {
     /// Returns an error if a job's unknown push type resembles a known one. Otherwise it may be new.
     private static func mistypedPushType(of job: Job) -> String? {
         let type = job.pushType.map { String(buffer: job.text($0)) } ?? ""
-        let known = PushType.allCases.map(\.rawValue).filter { $0 != "other" }
+        let known = PushType.allCases.map(\.name)
         return type.nearest(of: known).map { "unknown push type \(type); did you mean \($0)?" }
     }
 

@@ -93,7 +93,7 @@ struct JobExplanation {
 
     private func headers(_ notification: Notification) -> String {
         let topic = "topic \(String(buffer: notification.topic)) (\(job.topic != nil ? "the job's" : "the app's"))"
-        let type = "push type \(notification.pushType.rawValue) (\(pushTypeSource))"
+        let type = "push type \(notification.pushType.name) (\(pushTypeSource))"
         let priority =
             switch (notification.priority, job.priority) {
             case _ where gateway.map { $0.frame != .items } ?? false: "no priority; the frame has no field for it"
@@ -106,14 +106,14 @@ struct JobExplanation {
 
     private var pushTypeSource: String {
         guard job.pushType == nil else { return "the job's" }
-        return switch job.kind {
-        case .alert: "default, without `push_type`"
-        case .background: "inferred: content-available, and nothing to show"
-        case .liveActivity:
-            job.channel != nil ? "inferred: it has a `channel`" : "inferred: it has `event` or `content_state`"
-        case .mdm: "inferred: it has `mdm`"
-        case .widgets, .controls: "inferred: `content-changed`, and the topic's suffix"
-        case .widgetOrControl: "default, without `push_type`; `content-changed` is for both widgets and controls"
+        switch job.inferredPushType {
+        case nil: return "default, without `push_type`; `content-changed` is for both widgets and controls"
+        case .alert: return "default, without `push_type`"
+        case .background: return "inferred: content-available, and nothing to show"
+        case .liveactivity:
+            return job.channel != nil ? "inferred: it has a `channel`" : "inferred: it has `event` or `content_state`"
+        case .mdm: return "inferred: it has `mdm`"
+        default: return "inferred: `content-changed`, and the topic's suffix"
         }
     }
 

@@ -71,7 +71,7 @@ final class Intake {
 
     private func accept(_ job: Job, _ claimed: ClaimedJob, _ queue: QueueContext) -> Prerequisite? {
         if job.fair != nil || job.isUrgent { queue.recordSorted(now: lane.now) }
-        let command = queue.commands.isEmpty ? nil : queue.commands.command(for: job)
+        let command = queue.hasCommands ? queue.commands.command(for: job) : nil
         if let (target, command) = command, let end = end(under: target, command) {
             ledger.record(end, of: unsent(job, claimed, queue))
             return nil
@@ -221,7 +221,7 @@ final class Intake {
         lane.jobs[id].firstSeen = firstSeen
         lane.jobs[id].app = appID
         lane.jobs[id].topicSource =
-            job.topic != nil ? .job : notification.pushType.topicSuffix.isEmpty ? .app : .pushType
+            job.topic != nil ? .job : notification.pushType.hasTopicSuffix ? .pushType : .app
         lane.jobs[id].keepsResult = job.keepsResult
         lane.jobs[id].isOnChannel = job.channel != nil
         lane.jobs[id].hasCampaign = job.campaign != nil

@@ -8,24 +8,16 @@ import PushQueue
 package struct Hint: Equatable, Sendable {
     /// The kinds of mistakes, as the log names them.
     package enum Rule: String, CaseIterable, Sendable {
-        case backgroundContentAvailable = "background_content_available"
-        case backgroundAlert = "background_alert"
+        /// A member that the push type or the topic needs is missing.
+        case requiredMember = "required_member"
+        /// A member must not be in a payload of this push type.
+        case excludedMember = "excluded_member"
+        case priority
         case alertShowsNothing = "alert_shows_nothing"
-        case liveActivityPriority = "live_activity_priority"
-        case liveActivityEvent = "live_activity_event"
-        case liveActivityTimestamp = "live_activity_timestamp"
-        case liveActivityContentState = "live_activity_content_state"
-        case liveActivityStart = "live_activity_start"
         case liveActivityInput = "live_activity_input"
-        case liveActivitySound = "live_activity_sound"
-        case liveActivityTime = "live_activity_time"
-        case websiteArguments = "website_arguments"
-        case contentChanged = "content_changed"
+        /// A time in the payload, compared with the clock.
+        case payloadTime = "payload_time"
         case contentChangedPushType = "content_changed_push_type"
-        case mdm
-        case mdmAPS = "mdm_aps"
-        case containerIdentifier = "container_identifier"
-        case accessory
         case relevanceScore = "relevance_score"
         /// A member of the payload has a value that Apple does not allow.
         case payloadValue = "payload_value"
@@ -84,7 +76,7 @@ package struct Hint: Equatable, Sendable {
 
     /// The reason of the dead letter if the app is strict.
     var reason: Reason {
-        Reason(rule == .liveActivityPriority ? .apns(.badPriority) : .own(.badPayload), detail: detail)
+        Reason(rule == .priority ? .apns(.badPriority) : .own(.badPayload), detail: detail)
     }
 }
 
@@ -103,6 +95,11 @@ enum NotificationRules {
         var topic = Topic.app
         /// The time at which it is sent, in seconds since 1970.
         var second: Int64 = 0
+
+        /// What it is, as the subject of a sentence.
+        var kind: String {
+            topic == .website ? "a notification for a website" : "a notification of push type \(pushType.name)"
+        }
 
         /// True if its payload is not that of an app, so that the rules for those say nothing.
         var isOfNoApp: Bool { topic != .app && topic != .website && pushType != .mdm }
@@ -139,13 +136,13 @@ enum NotificationRules {
 
     /// Returns the maximum size of the payload in bytes.
     static func sizeLimit(_ pushType: PushType, isOnChannel: Bool) -> Int {
-        isOnChannel ? PushType.maximumBroadcastSize : pushType.maximumPayloadSize
+        isOnChannel ? PushType.maximumBroadcastSize : pushType.row.maximumPayloadSize
     }
 
     /// Returns the `apns-priority` to send. APNs assumes 10 if there is none, which is an error for a background
     /// notification. A broadcast must have the header.
     static func priority(_ given: UInt8?, _ pushType: PushType, isOnChannel: Bool) -> UInt8? {
-        given ?? (pushType == .background ? 5 : isOnChannel ? 10 : nil)
+        given ?? pushType.row.priority ?? (isOnChannel ? 10 : nil)
     }
 
     /// Checks a notification and completes its payload.
@@ -165,7 +162,7 @@ enum NotificationRules {
             throw Reason(
                 APNSReason.payloadTooLarge,
                 detail: "the payload has \(payload.readableBytes) bytes; APNs accepts \(limit) "
-                    + (subject.isOnChannel ? "on a channel" : "for push type \(subject.pushType.rawValue)")
+                    + (subject.isOnChannel ? "on a channel" : "for push type \(subject.pushType.name)")
                     + "; shorten it, or set the job's `truncate` to have the alert's body shortened")
         }
         var hasTimestamp = facts.named.contains(.timestamp)
@@ -187,26 +184,26 @@ enum NotificationRules {
             throw Reason(
                 APNSReason.invalidPushType,
                 detail:
-                    "a notification for a `channel` is of push type liveactivity, not \(subject.pushType.rawValue); "
+                    "a notification for a `channel` is of push type liveactivity, not \(subject.pushType.name); "
                     + "omit the job's `push_type`, or send to a `token`")
         }
-        switch (subject.pushType, subject.priority) {
-        // Apple, "Sending notification requests to APNs": "Always use priority 5. Using priority 10 is an error." APNs
-        // has been observed to accept it for Wallet passes.
-        case (.background, 10) where subject.topic != .wallet:
+        guard let priority = subject.priority else { return }
+        let row = subject.pushType.row
+        // APNs has been observed to accept it for Wallet passes.
+        if priority == row.refusedPriority, subject.topic != .wallet {
             throw Reason(
                 APNSReason.badPriority,
-                detail: "a background notification must have priority 5, because APNs refuses 10; "
+                detail:
+                    "a notification of push type \(row.name) must not have priority \(priority), which APNs refuses; "
                     + "set the job's `priority` to 5 or omit it")
-        // Apple, "Starting and updating Live Activities with ActivityKit push notifications": "Set the value for the
-        // apns-priority header field to 5 or 10." For channels, "Sending broadcast push notification requests to APNs"
-        // lists 1 as well.
-        case (.liveactivity, 1) where !subject.isOnChannel:
+        }
+        // For channels, "Sending broadcast push notification requests to APNs" lists it.
+        if priority == row.unwantedPriority, !subject.isOnChannel {
             try report(
                 Hint(
-                    .liveActivityPriority,
-                    "Apple requires priority 5 or 10 for a Live Activity, and the job's `priority` is 1"))
-        default: break
+                    .priority,
+                    "Apple requires priority 5 or 10 for push type \(row.name), and the job's `priority` is \(priority)"
+                ))
         }
     }
 
@@ -218,17 +215,9 @@ enum NotificationRules {
             try report(
                 Hint(.relevanceScore, "`aps.relevance-score` must be from 0 to 1, except that of a Live Activity"))
         }
+        if let hint = members(facts, subject, hasTimestamp: hasTimestamp) { return try report(hint) }
         switch subject.pushType {
-        // Apple, "Pushing notifications to Safari" ("Configuring Safari Push Notifications"): "The url-args array must
-        // be included". Safari drops a notification without it.
-        case .alert where subject.topic == .website && !facts.named.contains(.urlArguments):
-            try report(
-                Hint(
-                    .websiteArguments,
-                    "a notification for a website needs `url-args`, an array of strings, in its `aps`: Safari drops it "
-                        + "without them"))
         case .alert: if let hint = alert(facts) { try report(hint) }
-        case .background: if let hint = background(facts) { try report(hint) }
         case .liveactivity:
             // "You can't use broadcast push notifications to start a Live Activity."
             if subject.isOnChannel, facts.event == .start {
@@ -237,43 +226,43 @@ enum NotificationRules {
                     detail: "a Live Activity cannot be started on a `channel`; start it on each device, by its "
                         + "push-to-start token, with the channel's id as `input-push-channel`")
             }
-            let hint = liveActivity(facts, hasTimestamp: hasTimestamp) ?? liveActivityTimes(facts, payload, subject)
-            if let hint { try report(hint) }
-        case .widgets, .controls:
-            // Apple, "Updating widgets with WidgetKit push notifications" and "Updating controls locally and remotely".
-            if !facts.named.contains(.contentChanged) {
-                try report(
-                    Hint(
-                        .contentChanged,
-                        "a notification for widgets or controls needs `content-changed` true in its `aps`"))
-            }
-        case .mdm: if let hint = mdm(facts) { try report(hint) }
-        case .fileprovider:
-            // Apple, "Using push notifications to signal changes".
-            if !facts.named.contains(.containerIdentifier) {
-                try report(
-                    Hint(
-                        .containerIdentifier,
-                        "a notification of push type fileprovider needs `container-identifier`, a string, beside `aps`")
-                )
-            }
-        case .accessory:
-            // Apple, "Accessory notifications".
-            let missing = names([.encryptedData, .sessionIdentifier, .keyID, .messageIndex], missingIn: facts)
-            if !missing.isEmpty {
-                try report(Hint(.accessory, "a notification of push type accessory needs \(missing) in its `aps`"))
-            }
-        case .complication, .location, .other, .pushtotalk, .voip: break
+            if let hint = liveActivity(facts) ?? time(facts, payload, subject) { try report(hint) }
+        default: break
         }
     }
 
-    /// Returns the names of members that a payload lacks, as a list; empty if it has all.
-    private static func names(_ members: PayloadFacts.Members, missingIn facts: PayloadFacts) -> String {
-        let missing = PayloadMember.allCases.filter {
-            members.contains(.init($0)) && !facts.named.contains(.init($0))
-        }.map { "`\($0.name)`" }
-        guard missing.count > 1, let last = missing.last else { return missing.first ?? "" }
-        return missing.dropLast().joined(separator: ", ") + " and " + last
+    /// Returns the hint about a member that a payload lacks, or that must not be in it.
+    private static func members(_ facts: PayloadFacts, _ subject: Subject, hasTimestamp: Bool) -> Hint? {
+        let row = subject.pushType.row
+        var required = row.required
+        // A wrong event is reported as a wrong value. The last state may be kept at the end: Apple only recommends a final one.
+        if let event = facts.event, event != .end { required.formUnion(row.requiredUnlessEnded) }
+        if facts.event == .start { required.formUnion(row.requiredToStart) }
+        if hasTimestamp { required.remove(.timestamp) }
+        // Apple, "Configuring Safari Push Notifications": "The url-args array must be included". Safari drops a notification
+        // without it.
+        if subject.topic == .website, subject.pushType == .alert { required.insert(.urlArguments) }
+        let missing = required.subtracting(facts.named)
+        if !missing.isEmpty {
+            let names = missing.names
+            let place = missing.isDisjoint(with: .besideAPS) ? "in its `aps`" : "at the top of its payload"
+            let value = missing.only.map { ", which must be \($0.value.expectation(in: .payload))" } ?? ""
+            let without = row.without.utf8CodeUnitCount > 0 ? "; without it, \(row.without)" : ""
+            return Hint(
+                .requiredMember,
+                "\(subject.kind) needs \(names.joined(by: "and")) \(place)\(value)\(without)",
+                subject: names.joined(separator: " "))
+        }
+        if row.excludesAPS, facts.hasAPS {
+            return Hint(
+                .excludedMember, "\(subject.kind) must not have `aps` in its payload; remove it", subject: "aps")
+        }
+        let excluded = facts.named.intersection(row.excluded)
+        guard !excluded.isEmpty else { return nil }
+        return Hint(
+            .excludedMember,
+            "\(subject.kind) must not have \(excluded.names.joined(by: "or")) in its `aps`: \(row.instead)",
+            subject: excluded.names.joined(separator: " "))
     }
 
     // Apple, "Generating a remote notification": the keys that show an alert, play a sound or set a badge; for
@@ -302,51 +291,12 @@ enum NotificationRules {
         return Hint(.alertShowsNothing, detail)
     }
 
-    // Apple, "Pushing background updates to your App": "an aps dictionary that includes only the content-available key
-    // […] must not contain any keys that would trigger user interactions". A payload without `aps` is exempt: a Wallet
-    // pass's is empty.
-    private static func background(_ facts: PayloadFacts) -> Hint? {
-        guard facts.hasAPS else { return nil }
-        guard facts.named.contains(.contentAvailable) else {
-            return Hint(
-                .backgroundContentAvailable,
-                "a background notification needs `content-available` 1 in its `aps`; without it, no app is woken")
-        }
-        guard facts.named.isDisjoint(with: .visible) else {
-            return Hint(
-                .backgroundAlert,
-                "a background notification must not have `alert`, `badge` or `sound` in its `aps`; "
-                    + "remove them, or send it as push type alert")
-        }
-        return nil
-    }
-
-    // Apple, "Starting and updating Live Activities with ActivityKit push notifications", "Construct the ActivityKit
-    // remote push notification payload" and "Construct the payload that starts a Live Activity". Wrong values have
-    // hints of their own.
-    private static func liveActivity(_ facts: PayloadFacts, hasTimestamp: Bool) -> Hint? {
-        guard facts.named.contains(.event) else {
-            return Hint(.liveActivityEvent, #"a Live Activity's `event` in `aps` must be "start", "update" or "end""#)
-        }
-        guard hasTimestamp else {
-            return Hint(
-                .liveActivityTimestamp,
-                "a Live Activity's `timestamp` in `aps` must be the current time in whole seconds since 1970; "
-                    + "if omitted, it is filled in")
-        }
-        // A wrong event is reported as a wrong value. The last state may be kept at the end: Apple only recommends a final one.
-        if let event = facts.event, event != .end, !facts.named.contains(.contentState) {
-            return Hint(
-                .liveActivityContentState,
-                "a Live Activity that starts or is updated needs `content-state`, an object, in its `aps`")
-        }
+    // Apple, "Starting and updating Live Activities with ActivityKit push notifications", "Construct the payload that starts a
+    // Live Activity".
+    private static func liveActivity(_ facts: PayloadFacts) -> Hint? {
         guard facts.event == .start else { return nil }
-        let missing = names([.alert, .attributesType, .attributes], missingIn: facts)
-        if !missing.isEmpty {
-            return Hint(.liveActivityStart, "to start a Live Activity, `aps` needs \(missing) too")
-        }
         if facts.valid.contains(.alert), !facts.showsText {
-            return Hint(.liveActivityStart, "a Live Activity does not start without a text in its `alert`")
+            return Hint(.alertShowsNothing, "a Live Activity does not start without a text in its `alert`")
         }
         guard facts.named.isSuperset(of: [.inputPushToken, .inputPushChannel]) else { return nil }
         return Hint(
@@ -355,56 +305,42 @@ enum NotificationRules {
                 + "`input-push-channel`")
     }
 
-    /// The maximum age of a Live Activity's `timestamp` in seconds: it is active for eight hours.
-    private static let timestampAge: Int64 = 28_800
-
-    // The same page: "the stale-date […] represents the date at which a Live Activity becomes stale", and "the system
-    // ignores" updates that are older than the last by their `timestamp`. On iPhones, an update with a `stale-date` that
-    // has passed is never shown.
-    private static func liveActivityTimes(_ facts: PayloadFacts, _ payload: ByteBuffer, _ subject: Subject) -> Hint? {
-        if facts.named.contains(.sound) {
-            return Hint(
-                .liveActivitySound,
-                "a Live Activity's `sound` has its place in the `alert`; in `aps` it is not played")
+    /// Returns the hint about a time because of which no device shows the notification, or later ones.
+    private static func time(_ facts: PayloadFacts, _ payload: ByteBuffer, _ subject: Subject) -> Hint? {
+        for member in PayloadMember.allCases {
+            guard let clock = member.clock, let time = facts.time(member, in: payload) else { continue }
+            let why: String? =
+                switch clock {
+                case .ahead where facts.event != .end && time < subject.second: "has passed: no device shows the update"
+                case .now(let hours) where time < subject.second - hours * 3600:
+                    "is over \(hours) hours old; write the current time, or a device ignores what is older than the last "
+                        + "update"
+                case .now where time > subject.second + Job.clockTolerance / 1000:
+                    "is in the future: a device ignores later updates with an earlier one"
+                default: nil
+                }
+            if let why { return Hint(.payloadTime, "its `\(member.name)` \(why)", subject: "\(member.name)") }
         }
-        let tolerance = Job.clockTolerance / 1000
-        if let stale = facts.time(.staleDate, in: payload), facts.event != .end, stale < subject.second {
-            return Hint(.liveActivityTime, "its `stale-date` has passed: no device shows the update")
-        }
-        guard let time = facts.time(.timestamp, in: payload) else { return nil }
-        if time < subject.second - timestampAge {
-            return Hint(
-                .liveActivityTime,
-                "its `timestamp` is over eight hours old; write the current time, or a device ignores what is older than "
-                    + "the last update")
-        }
-        return time > subject.second + tolerance
-            ? Hint(
-                .liveActivityTime,
-                "its `timestamp` is in the future: a device ignores later updates with an earlier one") : nil
-    }
-
-    // Apple, Device Management, "Sending MDM commands to a device": "only include the PushMagic string as the value of
-    // the mdm key […] This is the complete message. Don't include an aps key".
-    private static func mdm(_ facts: PayloadFacts) -> Hint? {
-        if !facts.named.contains(.mdm) {
-            return Hint(.mdm, "a notification of push type mdm needs `mdm`, the device's push magic, in its payload")
-        }
-        return facts.hasAPS
-            ? Hint(.mdmAPS, "a notification of push type mdm must not have `aps` in its payload; remove it") : nil
+        return nil
     }
 }
 
-extension PushType {
-    /// Returns the push type of a job that specifies none.
-    static func inferred(for kind: Job.Kind) -> PushType {
-        switch kind {
-        case .alert, .widgetOrControl: .alert
-        case .background: .background
-        case .liveActivity: .liveactivity
-        case .mdm: .mdm
-        case .widgets: .widgets
-        case .controls: .controls
-        }
+extension PayloadFacts.Members {
+    static let besideAPS: Self = [.mdm, .containerIdentifier]
+
+    private var all: [PayloadMember] { PayloadMember.allCases.filter { contains(.init($0)) } }
+
+    /// The member, if it is the only one.
+    fileprivate var only: PayloadMember? { all.count == 1 ? all[0] : nil }
+
+    /// Their names, in the order of the table.
+    fileprivate var names: [String] { all.map { "`\($0.name)`" } }
+}
+
+extension [String] {
+    /// Returns the names as a list, such as "a, b and c".
+    fileprivate func joined(by word: String) -> String {
+        guard count > 1, let last else { return first ?? "" }
+        return dropLast().joined(separator: ", ") + " \(word) " + last
     }
 }

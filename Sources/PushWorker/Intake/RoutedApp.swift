@@ -28,7 +28,7 @@ final class RoutedApp {
         let topic = ByteBuffer(string: configuration.topic)
         self.topic = topic
         otherTopics = Dictionary(
-            uniqueKeysWithValues: PushType.allCases.filter { !$0.topicSuffix.isEmpty }.map { type in
+            uniqueKeysWithValues: PushType.allCases.filter(\.hasTopicSuffix).map { type in
                 (type, type.topic(topic))
             })
         let bare = ([configuration.topic] + configuration.otherTopics).map(ByteBuffer.init(string:))
@@ -51,12 +51,12 @@ final class RoutedApp {
         guard let certificate, topic != self.topic,
             let refusal = CredentialReport.refusal(certificate, String(buffer: topic), type)
         else { return }
-        throw Reason(.certificateNotForTopic, detail: "push type \(type.rawValue): \(refusal)")
+        throw Reason(.certificateNotForTopic, detail: "push type \(type.name): \(refusal)")
     }
 
     /// Returns the topic of a job that specifies none. Without the suffix that its push type needs, APNs would refuse
     /// it with an error that counts as the app's fault, and one job would pause all others.
-    func topic(for type: PushType) -> ByteBuffer { type.topicSuffix.isEmpty ? topic : otherTopics[type] ?? topic }
+    func topic(for type: PushType) -> ByteBuffer { type.hasTopicSuffix ? otherTopics[type] ?? topic : topic }
 
     /// True if a topic in a job is the app's, with or without the suffix of a push type.
     func hasTopic(_ named: ByteBuffer) -> Bool { named == topic || topics.contains(named) }
@@ -144,11 +144,8 @@ final class RoutedApp {
 
     /// True for push types that make a device ring.
     private func isCall(_ job: Job) -> Bool {
-        guard let field = job.pushType, field.hasEscapes || field.length == 4 || field.length == 10 else {
-            return false
-        }
-        let text = job.text(field).readableBytesView
-        return text.elementsEqual("voip".utf8) || text.elementsEqual("pushtotalk".utf8)
+        guard let field = job.pushType else { return false }
+        return job.text(field).withUnsafeReadableBytes { PushType(bytes: $0)?.row.rings ?? false }
     }
 
     // MARK: Parts
@@ -203,21 +200,19 @@ final class RoutedApp {
         of job: Job, _ report: (Hint) throws(Reason) -> Void
     ) throws(Reason) -> (PushType, UnknownPushType?) {
         guard let field = job.pushType else {
-            let kind = job.kind
-            if kind == .widgetOrControl {
-                try report(
-                    .init(
-                        .contentChangedPushType,
-                        "`content-changed` is for both widgets and controls: set the job's `push_type`; without it the "
-                            + "notification is sent as push type alert"))
-            }
-            return (.inferred(for: kind), nil)
+            if let type = job.inferredPushType { return (type, nil) }
+            try report(
+                .init(
+                    .contentChangedPushType,
+                    "`content-changed` is for both widgets and controls: set the job's `push_type`; without it the "
+                        + "notification is sent as push type alert"))
+            return (.alert, nil)
         }
         let text = job.text(field)
         if let type = text.withUnsafeReadableBytes({ PushType(bytes: $0) }) { return (type, nil) }
         // An unknown push type's topic suffix is unknown too, so the job must specify the topic.
         guard job.topic != nil, let unknown = UnknownPushType(text) else {
-            let known = PushType.allCases.map(\.rawValue).joined(separator: ", ")
+            let known = PushType.allCases.map(\.name).joined(separator: ", ")
             throw Reason(
                 APNSReason.invalidPushType,
                 detail:
@@ -238,11 +233,11 @@ extension RoutedApp {
         let text = String(buffer: topic)
         let lower = text.lowercased()
         for type in PushType.allCases
-        where type != pushType && !type.topicSuffix.isEmpty && lower.hasSuffix(type.topicSuffix) {
+        where type != pushType && type.hasTopicSuffix && lower.hasSuffix(type.topicSuffix) {
             return Hint(
                 .topicSuffix,
-                "its `topic` ends in \(type.topicSuffix), as for push type \(type.rawValue), but it is sent as "
-                    + "\(pushType.rawValue); set `push_type`")
+                "its `topic` ends in \(type.topicSuffix), as for push type \(type.name), but it is sent as "
+                    + "\(pushType.name); set `push_type`")
         }
         if text.contains("*") {
             return Hint(.topicSuffix, "its `topic` has a wildcard, which APNs does not know; write the whole bundle ID")
@@ -259,19 +254,6 @@ extension RoutedApp {
                 ? "its `topic` has the ending \(suffix) twice"
                 // The suffix was added to another spelling of it.
                 : "its `topic` has another spelling of \(suffix), which was added to it; write it in lower case")
-    }
-}
-
-extension PushType {
-    /// True if a mistake in a payload concerns this type. Some payloads are read only by the app, which may have members
-    /// of its own in `aps`.
-    func tellsOf(_ mistake: MemberMistake) -> Bool {
-        switch self {
-        case .alert: true
-        case .background, .liveactivity, .widgets, .controls: mistake.kind != .noAPS
-        case .accessory, .complication, .fileprovider, .location, .mdm, .other, .pushtotalk, .voip:
-            mistake.kind != .unknown && mistake.kind != .noAPS
-        }
     }
 }
 

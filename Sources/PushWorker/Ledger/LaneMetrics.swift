@@ -1,5 +1,6 @@
 import APNS
 import NIOCore
+import PushJob
 import PushQueue
 import Telemetry
 
@@ -94,7 +95,7 @@ final class LaneMetrics {
     }
 
     private func reserve(apps wanted: Int) {
-        let width = queues * PushType.count
+        let width = queues * PushType.rows.count
         let larger = UnsafeMutablePointer<Int>.allocate(capacity: wanted * width)
         larger.initialize(repeating: 0, count: wanted * width)
         larger.update(from: delivered, count: apps * width)
@@ -110,12 +111,12 @@ final class LaneMetrics {
     @inline(__always)
     func series(app: Int, queue: Int, pushType: PushType) -> UInt32 {
         if app >= apps { reserve(apps: max(app + 1, apps * 2)) }
-        return UInt32((app * queues + queue) * PushType.count + pushType.place)
+        return UInt32((app * queues + queue) * PushType.rows.count + pushType.place)
     }
 
     @inline(__always)
     func countDelivered(_ series: UInt32) {
-        precondition(Int(series) < apps * queues * PushType.count, "no such series")
+        precondition(Int(series) < apps * queues * PushType.rows.count, "no such series")
         delivered[Int(series)] &+= 1
     }
 
@@ -137,7 +138,7 @@ final class LaneMetrics {
     /// The counts of all notifications, including delivered ones.
     var notifications: [Key: Int] {
         var all = others
-        for series in 0..<apps * queues * PushType.count where delivered[series] > 0 {
+        for series in 0..<apps * queues * PushType.rows.count where delivered[series] > 0 {
             let (app, queue, pushType) = place(of: series)
             all[Key(app: app, queue: queue, pushType: pushType, fate: .ended(.delivered), reason: "")] =
                 delivered[series]
@@ -146,11 +147,11 @@ final class LaneMetrics {
     }
 
     /// Returns the push type of a series.
-    func pushType(of series: UInt32) -> String { PushType.label(at: place(of: Int(series)).pushType) }
+    func pushType(of series: UInt32) -> String { PushType.rows[place(of: Int(series)).pushType].name.description }
 
     private func place(of series: Int) -> (app: Int, queue: Int, pushType: Int) {
-        let row = series / PushType.count
-        return (row / queues, row % queues, series % PushType.count)
+        let row = series / PushType.rows.count
+        return (row / queues, row % queues, series % PushType.rows.count)
     }
 
     // MARK: The history
@@ -166,11 +167,11 @@ final class LaneMetrics {
     private func history(ofQueue queue: Int, _ names: [String]) -> MinuteCounts {
         var counts = MinuteCounts()
         for app in 0..<apps {
-            let first = (app * queues + queue) * PushType.count
-            for series in first..<first + PushType.count where delivered[series] > 0 {
+            let first = (app * queues + queue) * PushType.rows.count
+            for series in first..<first + PushType.rows.count where delivered[series] > 0 {
                 counts.outcomes[.delivered] += delivered[series]
                 guard app < names.count else { continue }
-                let group = DeliveryGroup(app: names[app], pushType: PushType.label(at: series - first))
+                let group = DeliveryGroup(app: names[app], pushType: PushType.rows[series - first].name.description)
                 counts.deliveries[group, default: 0] += delivered[series]
             }
         }
@@ -268,34 +269,5 @@ final class LaneMetrics {
         guard since >= 0 else { return nil }
         _ = time()
         return Int(clamping: milliseconds + clocks[queue] - since)
-    }
-}
-
-extension PushType {
-    /// The number of push types. Not a stored constant, whose initialization would be checked on each access.
-    static var count: Int { 13 }
-
-    /// Returns the name of the push type at an index in tables.
-    static func label(at place: Int) -> String {
-        (allCases.indices.contains(place) ? allCases[place] : .other).rawValue
-    }
-
-    /// The index of the push type in tables.
-    var place: Int {
-        switch self {
-        case .alert: 0
-        case .background: 1
-        case .complication: 2
-        case .controls: 3
-        case .fileprovider: 4
-        case .liveactivity: 5
-        case .location: 6
-        case .mdm: 7
-        case .pushtotalk: 8
-        case .voip: 9
-        case .widgets: 10
-        case .accessory: 11
-        case .other: 12
-        }
     }
 }

@@ -1,6 +1,7 @@
 import APNS
 import Logging
 import NIOCore
+import PushJob
 import PushQueue
 import Telemetry
 
@@ -109,7 +110,7 @@ actor MetricsCollector {
     /// - Parameter place: -1 for notifications that were never created.
     private static func label(ofPushType place: Int) -> String {
         guard place >= 0 else { return "" }
-        return PushType.label(at: place)
+        return PushType.rows[place].name.description
     }
 
     private func writeCounters(_ reports: [LaneReport]) {

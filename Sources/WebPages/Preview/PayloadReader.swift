@@ -22,8 +22,10 @@ struct PayloadReader {
     /// The problem with the payload as a whole; `nil` if it is an object.
     private let problem: String?
     let aps: JSONTree?
+    private let payloadFacts: PayloadFacts?
 
     init(_ payload: [UInt8]) {
+        payloadFacts = PayloadFacts(payload)
         guard !payload.isEmpty else {
             (root, problem, aps) = (nil, "The payload is empty.", nil)
             return
@@ -44,8 +46,6 @@ struct PayloadReader {
         return true
     }
 
-    private var isVisible: Bool { has("alert") || has("badge") || has("sound") }
-
     /// Returns true for 1, and for `true` as some libraries write it.
     private func isOn(_ name: String) -> Bool {
         switch aps?[name] {
@@ -55,13 +55,10 @@ struct PayloadReader {
         }
     }
 
-    func kind(pushType: String?, topic: String?) -> PushKind {
-        if let pushType { return PushKind(rawValue: pushType) ?? .unknown }
-        if let kind = PushKind.of(topic: topic) { return kind }
-        if root?["mdm"] != nil, aps == nil { return .mdm }
-        if has("event"), has("content-state") || has("timestamp") { return .liveactivity }
-        if isOn("content-changed"), !isVisible { return .widgets }
-        return isOn("content-available") && !isVisible ? .background : .alert
+    func kind(pushType: String?, topic: String?) -> PushType {
+        if let pushType { return PushType(pushType) ?? .other }
+        if let type = PushType.parts(ofTopic: topic ?? "").type { return type }
+        return payloadFacts.map { $0.pushType(topic: nil) ?? .widgets } ?? .alert
     }
 
     var badge: Int64? { aps?["badge"]?.integer }
@@ -105,22 +102,10 @@ struct PayloadReader {
     // MARK: Silence
 
     /// Returns the reason why a device shows no banner; `nil` if it shows one.
-    func silence(_ kind: PushKind, pushType: String?) -> String? {
+    func silence(_ kind: PushType, pushType: String?) -> String? {
         if let problem { return problem }
-        switch kind {
-        case .accessory: return "No banner: forwarded to an accessory's app."
-        case .background: return "No banner: the app runs in the background, when the system permits it."
-        case .complication: return "No banner: updates a complication on the watch."
-        case .controls: return "No banner: the system reloads the app's controls."
-        case .fileprovider: return "No banner: signals a change to the file provider."
-        case .location: return "No banner: asks the app's extension for the location."
-        case .mdm: return "No banner: the device contacts its MDM server."
-        case .pushtotalk: return "No banner: the Push to Talk app plays or shows a participant."
-        case .voip: return "No banner: the app reports an incoming call."
-        case .widgets: return "No banner: the system reloads the app's widgets."
-        case .liveactivity: return nil
-        case .alert, .unknown: return alert == nil ? noAlert : nil
-        }
+        if let silence = kind.row.silence { return "No banner: \(silence)." }
+        return kind != .liveactivity && alert == nil ? noAlert : nil
     }
 
     private var noAlert: String {
@@ -150,7 +135,7 @@ struct PayloadReader {
     }
 
     /// Returns the facts that a banner does not show.
-    func facts(_ kind: PushKind) -> [Fact] {
+    func facts(_ kind: PushType) -> [Fact] {
         var facts: [Fact] = []
         func add(_ name: String, _ value: String?) {
             if let value { facts.append(Fact(name: name, value: value)) }

@@ -7,7 +7,7 @@ import PushJob
 /// Source: Apple, "Generating a remote notification" and, for Live Activities, "Starting and updating Live Activities
 /// with ActivityKit push notifications".
 package struct PushPreview: Sendable {
-    package let kind: PushKind
+    package let kind: PushType
     /// The app's name as derived from the topic, such as `Shop`.
     package let appName: String
     /// The number on the app's icon; `nil` if the notification does not change it.
@@ -50,7 +50,7 @@ package struct PushPreview: Sendable {
 
     /// Returns the last part of the bundle identifier, as words.
     private static func appName(_ topic: String?) -> String {
-        let name = PushKind.bundle(ofTopic: topic ?? "")
+        let name = PushType.parts(ofTopic: topic ?? "").bundle
         let words = (name.split(separator: ".").last ?? "").split { $0 == "-" || $0 == "_" }
         let text = words.map { $0.prefix(1).uppercased() + $0.dropFirst() }.joined(separator: " ")
         return text.isEmpty ? "App" : String(text.prefix(60))
@@ -79,7 +79,7 @@ package struct PushPreview: Sendable {
     /// escaped.
     /// - Parameter limit: the maximum number of characters of the alert's texts.
     package func summary(atMost limit: Int = 60) -> String {
-        var words = [kind == .unknown ? pushType ?? "unknown" : kind.rawValue]
+        var words = [kind == .other ? pushType ?? "unknown" : kind.name]
         if let event { words.append(String(event.prefix(20))) }
         if let alert {
             let text = [alert.title, alert.subtitle, alert.body].compactMap(\.self).filter { !$0.isEmpty }
@@ -180,5 +180,7 @@ extension PushPreview {
     }
 
     /// The display name of the kind, or an unknown push type.
-    package var title: String { kind.title ?? pushType.map { String($0.prefix(40)) } ?? "unknown" }
+    package var title: String {
+        kind == .other ? pushType.map { String($0.prefix(40)) } ?? "unknown" : "\(kind.row.title)"
+    }
 }

@@ -6,45 +6,6 @@ import Testing
 @Suite("Apple's vocabulary")
 struct VocabularyTests {
     @Test(
-        "has the topic's suffix for each push type",
-        arguments: [
-            ("alert", ""), ("background", ""), ("mdm", ""), ("voip", ".voip"), ("complication", ".complication"),
-            ("fileprovider", ".pushkit.fileprovider"), ("location", ".location-query"),
-            ("liveactivity", ".push-type.liveactivity"), ("pushtotalk", ".voip-ptt"),
-            ("widgets", ".push-type.widgets"), ("controls", ".push-type.controls"),
-            ("accessory", ".push-type.accessory"),
-        ])
-    func pushTypes(name: String, suffix: String) throws {
-        let type = try #require(name.utf8CString.withUnsafeBytes { PushType(bytes: .init(rebasing: $0.dropLast())) })
-        #expect(type.rawValue == name)
-        #expect(type.topicSuffix == suffix)
-        #expect(type.maximumPayloadSize == (name == "voip" ? 5120 : 4096))
-    }
-
-    @Test("the suffix is added to a topic that lacks it, and other topics are unchanged", arguments: PushType.allCases)
-    func topics(type: PushType) {
-        let bare = ByteBuffer(string: "com.example.app")
-        let whole = type.topic(bare)
-        #expect(String(buffer: whole) == "com.example.app" + type.topicSuffix)
-        #expect(type.topic(whole) == whole)
-        // A slice in the middle of a larger buffer, as a job's topic is.
-        var slice = ByteBuffer(string: "x" + type.topicSuffix + "com.example.appy")
-        slice.moveReaderIndex(forwardBy: 1 + type.topicSuffix.utf8.count)
-        slice.moveWriterIndex(to: slice.writerIndex - 1)
-        #expect(type.topic(slice) == whole)
-        #expect(String(buffer: type.topic(ByteBuffer(string: "a"))) == "a" + type.topicSuffix)
-        let other: PushType = type == .voip ? .pushtotalk : .voip
-        #expect(
-            String(buffer: type.topic(other.topic(bare))) == "com.example.app" + other.topicSuffix + type.topicSuffix)
-    }
-
-    @Test("has no other push types", arguments: ["", "Alert", "alert ", "alerts", "ale", "voip\u{0}"])
-    func otherPushTypes(name: String) {
-        #expect(PushType.allCases.count == 12)
-        #expect(Array(name.utf8).withUnsafeBytes { PushType(bytes: $0) } == nil)
-    }
-
-    @Test(
         "has the status of each reason",
         arguments: [
             (

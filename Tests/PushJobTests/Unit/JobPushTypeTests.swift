@@ -15,8 +15,8 @@ struct JobPushTypeTests {
         ])
     func background(payload: String) throws { #expect(try Self.kind(payload) == .background) }
 
-    private static func kind(_ payload: String) throws -> Job.Kind {
-        try decodeJob(#"{"token":"ab","payload":\#(payload)}"#).kind
+    private static func kind(_ payload: String) throws -> PushType? {
+        try decodeJob(#"{"token":"ab","payload":\#(payload)}"#).inferredPushType
     }
 
     /// Payloads with anything to show, or without members.
@@ -34,31 +34,31 @@ struct JobPushTypeTests {
     @Test(
         "short forms determine the kind of notification",
         arguments: [
-            (#""alert":"x""#, Job.Kind.alert), (#""content_available":true"#, .background),
+            (#""alert":"x""#, PushType?.some(.alert)), (#""content_available":true"#, .background),
             (#""content_available":1,"custom":{"a":1}"#, .background), (#""content_available":false"#, .alert),
             (#""content_available":1,"alert":"x""#, .alert), (#""badge":0,"content_available":1"#, .alert),
             (#""sound":"x","content_available":1"#, .alert), (#""alert":null,"content_available":1"#, .background),
-            (#""event":"end""#, .liveActivity), (#""content_state":{},"alert":"x""#, .liveActivity),
+            (#""event":"end""#, .liveactivity), (#""content_state":{},"alert":"x""#, .liveactivity),
             (#""mdm":"magic""#, .mdm), (#""custom":{"aps-like":1}"#, .alert), (#""timestamp":1"#, .alert),
             // Members of a payload count only in the payload.
             (#""content-available":1,"aps":{"content-available":1},"payload":{}"#, .alert),
         ])
-    func shortForms(members: String, kind: Job.Kind) throws {
-        #expect(try decodeJob(shortJob(members)).kind == kind)
+    func shortForms(members: String, kind: PushType?) throws {
+        #expect(try decodeJob(shortJob(members)).inferredPushType == kind)
     }
 
     /// Payloads of other kinds, and payloads that are similar to those.
-    static let others: [(String, Job.Kind)] = [
-        (#"{"aps":{"event":"update","content-state":{},"timestamp":1}}"#, .liveActivity),
-        (#"{"aps":{"timestamp":1,"event":"end"}}"#, .liveActivity),
-        (#"{"aps":{"event":"start","content-state":{},"alert":"x"}}"#, .liveActivity),
-        (#"{"aps":{"ev\u0065nt":"end","timestamp":1}}"#, .liveActivity),
-        (#"{"x":1,"aps":{"event":"end","timestamp":1}}"#, .liveActivity),
+    static let others: [(String, PushType?)] = [
+        (#"{"aps":{"event":"update","content-state":{},"timestamp":1}}"#, .liveactivity),
+        (#"{"aps":{"timestamp":1,"event":"end"}}"#, .liveactivity),
+        (#"{"aps":{"event":"start","content-state":{},"alert":"x"}}"#, .liveactivity),
+        (#"{"aps":{"ev\u0065nt":"end","timestamp":1}}"#, .liveactivity),
+        (#"{"x":1,"aps":{"event":"end","timestamp":1}}"#, .liveactivity),
         (#"{"aps":{"event":"end"}}"#, .alert), (#"{"aps":{"event":"tap","timestamp":1}}"#, .alert),
         (#"{"aps":{"alert":"x","content-state":{}}}"#, .alert),
-        (#"{"aps":{"event":"Update","content-state":{},"timestamp":1}}"#, .liveActivity),
+        (#"{"aps":{"event":"Update","content-state":{},"timestamp":1}}"#, .liveactivity),
         (#"{"aps":{"event":"tap","alert":"x","content-state":{}}}"#, .alert),
-        (#"{"aps":{"content-changed":true}}"#, .widgetOrControl),
+        (#"{"aps":{"content-changed":true}}"#, nil),
         (#"{"aps":{"content-changed":true,"alert":"x"}}"#, .alert),
         (#"{"event":"end","timestamp":1,"aps":{}}"#, .alert),
         (#"{"mdm":"magic"}"#, .mdm), (#"{ "mdm" : "magic" }"#, .mdm), (#"{"mdm":1}"#, .alert),
@@ -68,9 +68,11 @@ struct JobPushTypeTests {
 
     @Test(
         "a payload determines the kind of notification, if it is certain",
-        arguments: alerts.map { ($0, Job.Kind.alert) } + others)
-    func payloads(payload: String, kind: Job.Kind) throws { #expect(try Self.kind(payload) == kind) }
+        arguments: alerts.map { ($0, PushType?.some(.alert)) } + others)
+    func payloads(payload: String, kind: PushType?) throws { #expect(try Self.kind(payload) == kind) }
 
     @Test("a job for a channel is for Live Activities")
-    func channel() throws { #expect(try decodeJob(#"{"channel":"ab","payload":{}}"#).kind == .liveActivity) }
+    func channel() throws {
+        #expect(try decodeJob(#"{"channel":"ab","payload":{}}"#).inferredPushType == .liveactivity)
+    }
 }

@@ -89,7 +89,7 @@ struct GatewayRulesTests {
         ]
         let isNew = [.accessory, .controls, .liveactivity, .location, .pushtotalk, .widgets].contains(type)
         let refusal = refusal(
-            #""push_type":"\#(type.rawValue)","payload":\#(payloads[type] ?? #"{"aps":{"alert":"x"}}"#)"#)
+            #""push_type":"\#(type.name)","payload":\#(payloads[type] ?? #"{"aps":{"alert":"x"}}"#)"#)
         #expect((refusal?.code.text == "InvalidPushType") == isNew)
         #expect((refusal == nil) == !isNew)
     }

@@ -37,9 +37,15 @@ struct JobCheckTests {
     @Test("warns of Apple's requirements, which a strict app refuses")
     func strict() {
         let members = #""payload":{"aps":{"alert":"x"}},"push_type":"background""#
-        #expect(warnings(members).contains { $0.contains("needs `content-available` 1") })
+        #expect(
+            warnings(members).contains {
+                $0.contains("needs `content-available` in its `aps`, which must be the number 1")
+            })
         let verdicts = verdicts(members, Self.app { $0.strictPayloads = true })
-        #expect(verdicts.contains { $0.level == .failure && $0.sentence.contains("BadPayload: a background") })
+        #expect(
+            verdicts.contains {
+                $0.level == .failure && $0.sentence.contains("BadPayload: a notification of push type background")
+            })
         // An unknown push type is not a mistake.
         let new = #""alert":"x","push_type":"hologram","topic":"com.example.shop.hologram""#
         #expect(warnings(new, Self.app { $0.strictPayloads = true }).contains { $0.contains("push type hologram") })

@@ -115,7 +115,7 @@ struct JobRouterTests {
         #expect(text(try notification(#""app":"shop","payload":{}"#).topic) == "com.example.shop")
         let accessory = try notification(#""app":"shop","push_type":"accessory","payload":{"aps":{"keyID":"k"}}"#)
         #expect(text(accessory.topic) == "com.example.shop.push-type.accessory")
-        #expect(accessory.pushType.rawValue == "accessory")
+        #expect(accessory.pushType.name == "accessory")
     }
 
     @Test("with collapse_duplicates each job has its own collapse ID, the same at each attempt")

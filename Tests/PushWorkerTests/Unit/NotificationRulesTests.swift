@@ -66,7 +66,7 @@ struct NotificationRulesTests {
             let isRefused = type == .background && priority == 10
             #expect(verdict.refusal?.code.text == (isRefused ? "BadPriority" : nil))
             let isHinted = type == .liveactivity && priority == 1
-            #expect(verdict.hint?.rule == (isHinted ? .liveActivityPriority : nil))
+            #expect(verdict.hint?.rule == (isHinted ? .priority : nil))
             #expect(verdict.payload == payload)
         }
     }
@@ -79,7 +79,7 @@ struct NotificationRulesTests {
         let refusal = try #require(Self.refusal(type, Self.payload(type, bytes: limit + 1)))
         #expect(refusal.code.text == "PayloadTooLarge")
         #expect(
-            refusal.detail?.contains("has \(limit + 1) bytes; APNs accepts \(limit) for push type \(type.rawValue)")
+            refusal.detail?.contains("has \(limit + 1) bytes; APNs accepts \(limit) for push type \(type.name)")
                 == true)
     }
 
@@ -105,19 +105,19 @@ struct NotificationRulesTests {
     @Test(
         "a payload without what its type needs gets a hint that names it",
         arguments: [
-            (PushType.background, #"{"aps":{}}"#, Hint.Rule.backgroundContentAvailable),
-            (.background, #"{"aps":{"content-available":0}}"#, .backgroundContentAvailable),
-            (.background, #"{"aps":{"content-available":1,"alert":"x"}}"#, .backgroundAlert),
-            (.background, #"{"aps":{"content-available":1,"badge":0}}"#, .backgroundAlert),
-            (.background, #"{"aps":{"content-available":1,"sound":""}}"#, .backgroundAlert),
-            (.liveactivity, "{}", .liveActivityEvent),
+            (PushType.background, #"{"aps":{}}"#, Hint.Rule.requiredMember),
+            (.background, #"{"aps":{"content-available":0}}"#, .requiredMember),
+            (.background, #"{"aps":{"content-available":1,"alert":"x"}}"#, .excludedMember),
+            (.background, #"{"aps":{"content-available":1,"badge":0}}"#, .excludedMember),
+            (.background, #"{"aps":{"content-available":1,"sound":""}}"#, .excludedMember),
+            (.liveactivity, "{}", .requiredMember),
             (.liveactivity, #"{"aps":{"event":"stop","timestamp":1,"content-state":{}}}"#, .payloadValue),
             (.liveactivity, #"{"aps":{"event":"end","timestamp":"1"}}"#, .payloadValue),
             (.liveactivity, #"{"aps":{"event":"update","timestamp":1700000000000,"content-state":{}}}"#, .payloadValue),
-            (.liveactivity, #"{"aps":{"event":"update","timestamp":1}}"#, .liveActivityContentState),
-            (.liveactivity, start(""), .liveActivityStart),
-            (.liveactivity, start(#","alert":"x""#), .liveActivityStart),
-            (.liveactivity, start(#","alert":"x","attributes-type":"T""#), .liveActivityStart),
+            (.liveactivity, #"{"aps":{"event":"update","timestamp":1}}"#, .requiredMember),
+            (.liveactivity, start(""), .requiredMember),
+            (.liveactivity, start(#","alert":"x""#), .requiredMember),
+            (.liveactivity, start(#","alert":"x","attributes-type":"T""#), .requiredMember),
             (.liveactivity, start(whole + #","input-push-token":1,"input-push-channel":"YQ==""#), .liveActivityInput),
             (.alert, #"{"aps":{}}"#, .alertShowsNothing), (.alert, #"{"aps":{"thread-id":"x"}}"#, .alertShowsNothing),
             (.alert, #"{"aps":{"mutable-content":1}}"#, .alertShowsNothing),
@@ -129,13 +129,14 @@ struct NotificationRulesTests {
             (.alert, #"{"aps":{"alert":"x","badge":1,"badge":2}}"#, .payloadRepeat),
             (.alert, #"{"aps":{"alert":"x","relevance-score":5}}"#, .relevanceScore),
             (.alert, "{}", .payloadWithoutAPS),
-            (.accessory, #"{"aps":{}}"#, .accessory), (.accessory, #"{"aps":{"keyID":"x"}}"#, .accessory),
+            (.accessory, #"{"aps":{}}"#, .requiredMember), (.accessory, #"{"aps":{"keyID":"x"}}"#, .requiredMember),
             (.voip, #"{"aps":{"badge":"1"}}"#, .payloadValue),
-            (.widgets, #"{"aps":{}}"#, .contentChanged), (.widgets, "{}", .contentChanged),
-            (.controls, #"{"aps":{"content-changed":false}}"#, .contentChanged),
-            (.mdm, #"{"aps":{}}"#, .mdm), (.mdm, #"{"mdm":5}"#, .mdm), (.mdm, "{}", .mdm),
-            (.mdm, #"{"mdm":"x","aps":{}}"#, .mdmAPS),
-            (.fileprovider, #"{"aps":{"container-identifier":"x"}}"#, .containerIdentifier),
+            (.widgets, #"{"aps":{}}"#, .requiredMember), (.widgets, "{}", .requiredMember),
+            (.controls, #"{"aps":{"content-changed":false}}"#, .requiredMember),
+            (.mdm, #"{"aps":{}}"#, .requiredMember), (.mdm, #"{"mdm":5}"#, .requiredMember),
+            (.mdm, "{}", .requiredMember),
+            (.mdm, #"{"mdm":"x","aps":{}}"#, .excludedMember),
+            (.fileprovider, #"{"aps":{"container-identifier":"x"}}"#, .requiredMember),
         ])
     func hints(type: PushType, payload: String, rule: Hint.Rule) throws {
         let verdict = Self.verdict(type, payload)
@@ -174,37 +175,37 @@ struct NotificationRulesTests {
                 #expect(verdict.refusal == nil && verdict.hint == nil)
             }
         }
-        #expect(Self.verdict(.background, "{}").hint == nil)
+        #expect(Self.verdict(.background, "{}").hint?.rule == .requiredMember)
         #expect(Self.verdict(.background, #"{"aps":{}}"#, priority: 10, topic: "com.example.pass.x").refusal != nil)
     }
 
     @Test("a website needs `url-args`; Apple's own services have payloads of their own")
     func otherTopics() {
         let alert = #"{"aps":{"alert":{"title":"x"}}}"#
-        #expect(Self.verdict(.alert, alert, topic: "web.com.example").hint?.rule == .websiteArguments)
+        #expect(Self.verdict(.alert, alert, topic: "web.com.example").hint?.rule == .requiredMember)
         let whole = #"{"aps":{"alert":{"title":"x"},"url-args":["a"]}}"#
         #expect(Self.verdict(.alert, whole, topic: "web.com.example").hint == nil)
         #expect(Self.verdict(.alert, alert, topic: "com.web.example").hint == nil)
         let mail = #"{"aps":{"account-id":"A","m":["B"]}}"#
         #expect(Self.verdict(.alert, mail, topic: "com.apple.mail.XServer.1").hint == nil)
         #expect(Self.verdict(.alert, mail).hint != nil)
-        #expect(Self.verdict(.mdm, "{}", topic: "com.apple.mgmt.External.1").hint?.rule == .mdm)
+        #expect(Self.verdict(.mdm, "{}", topic: "com.apple.mgmt.External.1").hint?.rule == .requiredMember)
     }
 
     @Test(
         "what no device shows of a Live Activity is a hint",
         arguments: [
-            (#"{"event":"update","content-state":{},"timestamp":1000000,"stale-date":999999}"#, .liveActivityTime),
+            (#"{"event":"update","content-state":{},"timestamp":1000000,"stale-date":999999}"#, .payloadTime),
             (#"{"event":"update","content-state":{},"timestamp":1000000,"stale-date":1000001}"#, nil),
             (#"{"event":"end","timestamp":1000000,"stale-date":1,"dismissal-date":1}"#, nil),
-            (#"{"event":"update","content-state":{},"timestamp":970000}"#, .liveActivityTime),
+            (#"{"event":"update","content-state":{},"timestamp":970000}"#, .payloadTime),
             (#"{"event":"update","content-state":{},"timestamp":972000}"#, nil),
-            (#"{"event":"update","content-state":{},"timestamp":1000301}"#, .liveActivityTime),
+            (#"{"event":"update","content-state":{},"timestamp":1000301}"#, .payloadTime),
             (#"{"event":"update","content-state":{},"timestamp":1000300}"#, nil),
-            (#"{"event":"update","content-state":{},"sound":"s"}"#, .liveActivitySound),
+            (#"{"event":"update","content-state":{},"sound":"s"}"#, .excludedMember),
             (
                 #"{"event":"start","content-state":{},"attributes-type":"T","attributes":{},"alert":{}}"#,
-                .liveActivityStart
+                .alertShowsNothing
             ),
         ] as [(String, Hint.Rule?)])
     func unseen(aps: String, rule: Hint.Rule?) {
@@ -266,7 +267,7 @@ struct NotificationRulesTests {
         ])
     func ofJobs(members: String, type: PushType) throws {
         let job = try JobDecoder.decode(ByteBuffer(string: "{\(members)}"))
-        #expect(PushType.inferred(for: job.kind) == type)
+        #expect(job.inferredPushType == type)
         let isOnChannel = job.channel != nil
         let payload = try job.payload(limit: NotificationRules.sizeLimit(type, isOnChannel: isOnChannel))
         let verdict = Self.verdict(type, String(buffer: payload), isOnChannel: isOnChannel)

@@ -1,3 +1,4 @@
+import PushJob
 import Testing
 
 @testable import WebPages
@@ -102,7 +103,7 @@ import Testing
         ])
     func silent(type: String, payload: String, words: String) {
         let silent = preview(payload, type: type)
-        #expect(silent.kind.rawValue == type)
+        #expect(silent.kind.name == type)
         #expect(silent.silence?.contains(words) == true, "\(silent.silence ?? "")")
         #expect(silent.html().text.contains("banner silent"))
     }
@@ -110,7 +111,7 @@ import Testing
     @Test(
         "Without a push type the topic and the payload determine the kind",
         arguments: [
-            ("com.example.app.voip", "{}", PushKind.voip), ("com.example.app.voip-ptt", "{}", .pushtotalk),
+            ("com.example.app.voip", "{}", PushType.voip), ("com.example.app.voip-ptt", "{}", .pushtotalk),
             ("com.example.app.push-type.liveactivity", "{}", .liveactivity),
             ("com.example.app", #"{"mdm":"x"}"#, .mdm),
             ("com.example.app", #"{"aps":{"event":"end","content-state":{}}}"#, .liveactivity),
@@ -118,7 +119,7 @@ import Testing
             ("com.example.app", #"{"aps":{"content-available":1,"sound":"x"}}"#, .alert),
             ("com.example.app", #"{"aps":{"content-changed":true}}"#, .widgets), ("", "null", .alert),
         ])
-    func kinds(topic: String, payload: String, kind: PushKind) {
+    func kinds(topic: String, payload: String, kind: PushType) {
         #expect(preview(payload, topic: topic).kind == kind)
         #expect(preview(payload, topic: topic).appName == "App")
     }

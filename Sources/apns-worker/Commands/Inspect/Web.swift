@@ -272,7 +272,7 @@ struct ServedDashboard: Service {
         let (verdicts, plan) = JobCheck.of(job, apps, format: queue.format, now: Moment.now)
         let preview = plan?.notifications.first.map { notification in
             PushPreview(
-                payload: Array(notification.payload.readableBytesView), pushType: notification.pushType.rawValue,
+                payload: Array(notification.payload.readableBytesView), pushType: notification.pushType.name,
                 topic: String(buffer: notification.topic), priority: notification.priority.map { Int($0) },
                 expiration: notification.expiration, collapseID: notification.collapseID.map { String(buffer: $0) })
         }
