@@ -16,6 +16,8 @@ struct Visitor: Sendable, Equatable {
     var producer: ProducerRights?
     /// The value that forms must send back, which protects against requests forged by other sites.
     var formToken = ""
+    /// True if a proxy has authenticated the visitor, who therefore has no login here.
+    var isOfProxy = false
 
     /// The name in pauses, cancellations and the audit log.
     var by: String { name.map { "\($0) (web)" } ?? "web" }
@@ -41,11 +43,28 @@ struct WebContext: RequestContext {
 
 /// Decides who may make a request, from its head. No I/O.
 ///
-/// With users, a visitor logs in with a password and gets a session, or sends a token with each request. Without users,
-/// everyone who can reach the port is admitted; such a port must be on a loopback address. The dashboard's pages and
-/// its API have the same rules.
+/// With users, a visitor logs in with a password and gets a session, or sends a token with each request, or is named by a
+/// trusted proxy with each request. Without users, everyone who can reach the port is admitted; such a port must be on a
+/// loopback address. The dashboard's pages and its API have the same rules.
 struct Admission: Sendable {
     static let cookie = "apns-worker-session"
+
+    /// The user whom a trusted proxy names in a request.
+    enum ProxyUser: Sendable, Equatable {
+        /// No trusted proxy sent the request, or proxies name no users here.
+        case unused
+        case named(String)
+        /// The proxy sent no name, or several.
+        case unnamed
+
+        /// - Parameter values: those of the header; a client's own may be among several.
+        init(_ values: [String]) {
+            // A comma separates several values in one line.
+            let isName = values.first?.utf8.allSatisfy { $0 > 0x20 && $0 < 0x7F && $0 != 0x2C } ?? false
+            self =
+                values.count == 1 && isName && (1...128).contains(values[0].utf8.count) ? .named(values[0]) : .unnamed
+        }
+    }
 
     /// The head of a request, as far as it matters here.
     struct Head: Sendable {
@@ -64,6 +83,7 @@ struct Admission: Sendable {
         var session = ""
         /// True for a stream of updates.
         var isStream = false
+        var proxyUser = ProxyUser.unused
 
         var isAPI: Bool { path.hasPrefix("/api/") }
 
@@ -92,6 +112,9 @@ struct Admission: Sendable {
     let hasUsers: Bool
     let isReadOnly: Bool
     let viewersSeeContent: Bool
+    /// True to admit users whom a proxy names and the file does not, as viewers: no user of the file has fewer rights, so a
+    /// line that is lost gives its user no more.
+    var admitsUnlisted = false
     /// The allowed names in `Host` without users; with users the cookie protects against DNS rebinding.
     let foreign: ForeignRequests
 
@@ -108,12 +131,19 @@ struct Admission: Sendable {
             guard visitor.role != .producer || head.enqueuesJobs else {
                 return .refused(.forbidden, "a producer's token is only for POST /api/v1/jobs")
             }
-            let needsSession = !hasUsers && !Sessions.isValue(head.session)
+            // Without a login, the value in the cookie is only for forms.
+            let needsSession = (!hasUsers || visitor.isOfProxy) && !Sessions.isValue(head.session)
             guard needsSession else { return .admitted(visitor, newSession: nil) }
             let new = Sessions.value()
             var admitted = visitor
             admitted.formToken = Self.formToken(new)
             return .admitted(admitted, newSession: new)
+        }
+        switch head.proxyUser {
+        case .unused: break
+        case .named(let name): return .refused(.forbidden, "the file of users does not have \(name)")
+        case .unnamed:
+            return .refused(.unauthorized, "the proxy names no user in the header of --user-header, or several")
         }
         if head.path == "/login" { return .open }
         if head.isAPI { return .refused(.unauthorized, "missing or unknown token; send Authorization: Bearer …") }
@@ -128,11 +158,18 @@ struct Admission: Sendable {
         var visitor: Visitor
         if !hasUsers {
             visitor = Visitor(role: .operator, seesContent: true, formToken: Self.formToken(head.session))
+        } else if case .named(let name) = head.proxyUser {
+            guard let role = users[name]?.role ?? (admitsUnlisted && !users.isEmpty ? .viewer : nil) else { return nil }
+            visitor = Visitor(name: name, role: role, seesContent: false, formToken: Self.formToken(head.session))
+            visitor.isOfProxy = true
         } else if let token = head.bearer {
             guard let user = users.user(token: token) else { return nil }
             visitor = Visitor(name: user.name, role: user.role, seesContent: false, producer: user.producer)
         } else {
-            guard let session, let user = users[session.name], user.fingerprint == session.user else { return nil }
+            // A session would let a user past the login of the proxy.
+            guard head.proxyUser == .unused, let session, let user = users[session.name],
+                user.fingerprint == session.user
+            else { return nil }
             visitor = Visitor(
                 name: user.name, role: user.role, seesContent: false, formToken: Self.formToken(head.session))
         }
@@ -168,8 +205,9 @@ struct Admission: Sendable {
 }
 
 extension Admission.Head {
-    /// The token of a program.
+    /// The token of a program. Proxies add tokens of their own to the requests of users whom they name.
     var bearer: String? {
+        if case .named = proxyUser { return nil }
         guard let authorization, authorization.lowercased().hasPrefix("bearer ") else { return nil }
         return authorization.dropFirst(7).trimmed
     }
@@ -206,12 +244,15 @@ struct AdmissionMiddleware: RouterMiddleware {
     let links: Links
     /// True if the dashboard's own port has TLS.
     let hasTLS: Bool
+    let proxies: TrustedProxies
+    /// The header in which they name users.
+    let userHeader: HTTPField.Name?
 
     func handle(
         _ request: Request, context: Context, next: (Request, Context) async throws -> Response
     ) async throws -> Response {
         var context = context
-        let head = Admission.Head(request, base: links.base)
+        let head = head(of: request, from: context.peer)
         var newCookie: String?
         // Of the body, until the request is processed.
         var taken = 0
@@ -232,8 +273,17 @@ struct AdmissionMiddleware: RouterMiddleware {
         return response
     }
 
+    /// Returns the head of a request.
+    /// - Parameter peer: the address of the connection's other end. Only a trusted proxy can name the user.
+    func head(of request: Request, from peer: String) -> Admission.Head {
+        var head = Admission.Head(request, base: links.base)
+        if let userHeader, proxies.contains(peer) { head.proxyUser = .init(request.headers[values: userHeader]) }
+        return head
+    }
+
     private func entry(_ head: Admission.Head) async -> Admission.Entry {
-        let isByCookie = users != nil && head.bearer == nil && head.path != "/login" && !head.isOpen
+        let isByCookie =
+            users != nil && head.proxyUser == .unused && head.bearer == nil && head.path != "/login" && !head.isOpen
         let session = isByCookie ? await sessions.find(head.session) : nil
         let entry = rules.entry(head, users?.current ?? .none, session: session)
         guard session != nil else { return entry }

@@ -87,7 +87,7 @@ package struct Dashboard: Service {
             }
             // A browser asks for no more.
             guard page.isLive(pageRequest.query) else { return Response(status: .noContent) }
-            let head = Admission.Head(request, base: site.links.base)
+            let head = site.admission.head(of: request, from: context.peer)
             return site.live.response {
                 guard let visitor = await site.admission.visitor(of: head) else { return nil }
                 var pageRequest = pageRequest
@@ -146,11 +146,14 @@ final class LoginPages: Sendable {
     init(site: Site) { self.site = site }
 
     func add(to routes: RouterGroup<WebContext>) {
-        routes.get("/login") { [self] request, _ in
-            Response.page(page(to: Form(request.uri.query ?? "")["to"]))
+        routes.get("/login") { [self] request, context in
+            guard !context.visitor.isOfProxy else { return Response.seeOther(site.links.path([])) }
+            return Response.page(page(to: Form(request.uri.query ?? "")["to"]))
         }
         routes.post("/login") { [self] request, context in
-            guard let users = site.configuration.users?.current else { return Response.seeOther(site.links.path([])) }
+            guard let users = site.configuration.users?.current, !context.visitor.isOfProxy else {
+                return Response.seeOther(site.links.path([]))
+            }
             return try await logIn(request, context.form, users, from: site.client(of: request, context))
         }
         routes.post("/logout") { [site] request, _ in

@@ -1,4 +1,5 @@
 import HTTPPort
+import HTTPTypes
 import NIOCore
 import Operations
 import PushJob
@@ -19,6 +20,10 @@ package struct DashboardConfiguration: Sendable {
     package var users: UserFile?
     /// The proxies that say who their clients are.
     package var proxies: TrustedProxies
+    /// The header in which they name the user who has logged in to them; `nil` if none do.
+    private(set) var userHeader: HTTPField.Name?
+    /// True to admit users whom they name and ``users`` does not, as viewers.
+    package var admitsUnlisted = false
     /// True to refuse all changes.
     package var isReadOnly = false
     /// True to show tokens and payloads to viewers.
@@ -28,6 +33,13 @@ package struct DashboardConfiguration: Sendable {
     package var inbox: String?
 
     package init(proxies: TrustedProxies) { self.proxies = proxies }
+
+    /// Lets ``proxies`` name users in a header.
+    /// - Returns: false if the text is not a name of a header.
+    package mutating func nameUsers(in header: String) -> Bool {
+        userHeader = HTTPField.Name(header)
+        return userHeader != nil
+    }
 }
 
 /// The data sources of the dashboard, and what its actions need.

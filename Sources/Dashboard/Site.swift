@@ -30,10 +30,10 @@ final class Site: Sendable {
         admission = AdmissionMiddleware(
             rules: Admission(
                 hasUsers: configuration.users != nil, isReadOnly: configuration.isReadOnly,
-                viewersSeeContent: configuration.viewersSeeContent,
+                viewersSeeContent: configuration.viewersSeeContent, admitsUnlisted: configuration.admitsUnlisted,
                 foreign: ForeignRequests(names: configuration.hostNames)),
             users: configuration.users, sessions: Sessions(source.fleet, logger: logger), links: links,
-            hasTLS: configuration.tls != nil)
+            hasTLS: configuration.tls != nil, proxies: configuration.proxies, userHeader: configuration.userHeader)
     }
 
     /// Returns the address of a request's client.
@@ -123,6 +123,8 @@ final class Site: Sendable {
         guard let name = visitor.name else {
             return configuration.isReadOnly ? "<span class=\"account\">read-only</span>" : ""
         }
+        // The proxy's own page ends its login.
+        if visitor.isOfProxy { return "<span class=\"account\">\(name) (\(visitor.role.rawValue))</span>" }
         return """
             <form class="account" method="post" action="\(links.path(["logout"]))">\(formToken(visitor))\
             <span>\(name) (\(visitor.role.rawValue))</span><button class="small">Log out</button></form>

@@ -68,6 +68,7 @@ package struct ProducerRights: Sendable, Equatable {
 ///     ada     operator  scrypt$16384$8$1$…$…
 ///     graph   viewer    token$9f86d081884c7d65…
 ///     shop    producer  token$60303ae22b998861… queue=default app=shop
+///     grace   operator  proxy
 ///
 /// `apns-worker web-user` generates the lines.
 package struct Users: Sendable, Equatable {
@@ -88,6 +89,8 @@ package struct Users: Sendable, Equatable {
 
     enum Credential: Sendable, Equatable {
         case password(PasswordHash)
+        /// The login of a trusted proxy, which names the user in each request.
+        case proxy
         /// The SHA-256 of a token for programs. Tokens are random, so the hash need not be slow.
         case token(hash: [UInt8])
     }
@@ -128,7 +131,7 @@ package struct Users: Sendable, Equatable {
 
     var isEmpty: Bool { users.isEmpty }
 
-    /// Returns a user who can log in with a password.
+    /// Returns a user who is not a program.
     subscript(name: String) -> User? { users.first { $0.name == name && !$0.isProgram } }
 
     /// Returns the user of a token.
@@ -158,7 +161,7 @@ extension Users.User {
         guard let credential = Users.Credential(words[2]) else {
             throw Users.Malformed(description: "the credential was not made by `apns-worker web-user`")
         }
-        if role == .producer, case .password = credential {
+        guard role != .producer || credential.isToken else {
             throw Users.Malformed(description: "a producer has a token, not a password")
         }
         self.init(
@@ -167,8 +170,7 @@ extension Users.User {
             fingerprint: Digest.sha256(words.joined(separator: " ")).hex)
     }
 
-    /// True for a token.
-    fileprivate var isProgram: Bool { if case .token = credential { true } else { false } }
+    fileprivate var isProgram: Bool { credential.isToken }
 }
 
 /// Checks passwords, one at a time, on a thread other than those that answer requests: a check takes about 50 ms, and
@@ -237,7 +239,16 @@ actor PasswordChecks {
 }
 
 extension Users.Credential {
+    /// The word of ``proxy`` in a line.
+    fileprivate static let proxyWord = "proxy"
+
+    fileprivate var isToken: Bool { if case .token = self { true } else { false } }
+
     fileprivate init?(_ text: Substring) {
+        if text == Self.proxyWord {
+            self = .proxy
+            return
+        }
         let parts = text.split(separator: "$", omittingEmptySubsequences: false)
         switch parts.first {
         case "token":
@@ -265,6 +276,9 @@ extension Users.Credential {
 
 /// Generates credentials for a file of ``Users``.
 package enum NewCredential {
+    /// The credential of a user whom a proxy logs in.
+    package static let proxy = Users.Credential.proxyWord
+
     /// Returns the credential for a password.
     package static func password(_ password: String) -> String { Users.Credential.line(password: password) }
 

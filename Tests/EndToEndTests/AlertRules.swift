@@ -1,9 +1,9 @@
 import Foundation
 import Operations
 
-/// The rules of deploy/prometheus/alerts.yaml, as the table of problems describes them.
+/// The rules of deploy/helm/apns-worker/files/alerts.yaml, as the table of problems describes them.
 enum AlertRules {
-    static let path = "prometheus/alerts.yaml"
+    static let path = "helm/apns-worker/files/alerts.yaml"
 
     static var text: String {
         let groups = Problem.Kind.Part.allCases.map { part in
@@ -18,10 +18,9 @@ enum AlertRules {
             # step, and `problem` the kind in `apns-worker status --json`. docs/operating.md has all of them, docs/observing.md the metrics.
             #
             # increase() ignores the first value of a series. A new worker may count jobs before its first scrape, so some rules also
-            # use the counter itself while the process is young.
+            # use the counter itself while the process is young. Deployments with different Redis servers need different labels `job`.
             #
-            #   promtool check rules deploy/prometheus/alerts.yaml
-            #   promtool test rules deploy/prometheus/alerts.test.yaml
+            #   promtool check rules deploy/helm/apns-worker/files/alerts.yaml
             groups:
               - name: apns-worker
                 interval: 30s

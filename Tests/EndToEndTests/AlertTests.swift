@@ -4,7 +4,7 @@ import TestSupport
 import Testing
 
 extension EndToEnd {
-    /// The rules of deploy/prometheus/alerts.yaml, with the metrics of real workers.
+    /// The rules of deploy/helm/apns-worker/files/alerts.yaml, with the metrics of real workers.
     ///
     /// Each scene brings a worker into the state of an alert. promtool then gets the worker's page from before for some
     /// minutes, the pages of the state, the last of these for as long as the rule requires, and finally the page from
@@ -425,7 +425,7 @@ extension EndToEnd.AlertTests {
         let metrics: Set<String>
 
         init() throws {
-            let rules = try DeployFolder.yaml("prometheus/alerts.yaml").list("groups/0/rules")
+            let rules = try DeployFolder.yaml(AlertRules.path).list("groups/0/rules")
             var (delays, metrics): ([String: Int], Set<String>) = ([:], [])
             for rule in rules {
                 let name = try rule.text("alert")
@@ -611,7 +611,7 @@ extension EndToEnd.AlertTests {
 
         private var file: String {
             """
-            rule_files: ['\(DeployFolder.url("prometheus/alerts.yaml").path)']
+            rule_files: ['\(DeployFolder.url(AlertRules.path).path)']
             evaluation_interval: \(Self.step)s
             tests:
               - interval: \(Self.step)s

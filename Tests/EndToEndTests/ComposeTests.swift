@@ -180,7 +180,7 @@ extension EndToEnd {
             let folder = try DeployFolder.yaml("grafana/provisioning/dashboards/apns-worker.yaml")
                 .text("providers/0/options/path")
             let mounts = try services.list("grafana/volumes").map { try $0.text() }
-            #expect(mounts.contains("./grafana/dashboard.json:\(folder)/dashboard.json:ro"))
+            #expect(mounts.contains("./helm/apns-worker/files/dashboard.json:\(folder)/dashboard.json:ro"))
             #expect(mounts.contains("./grafana/provisioning:/etc/grafana/provisioning:ro"))
             #expect(
                 try services.text("grafana/environment/GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH")

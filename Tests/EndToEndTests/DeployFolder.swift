@@ -73,6 +73,9 @@ struct YAMLNode {
         return Dictionary(members, uniquingKeysWith: { $1 })
     }
 
+    /// Returns the node as the text of a file.
+    func yaml() throws -> String { try Yams.serialize(node: node) }
+
     private func value<Value>(_ names: String, _ kind: String, _ get: (Node) -> Value?) throws -> Value {
         let place = try at(names)
         guard let value = get(place.node) else {

@@ -15,7 +15,8 @@ extension EndToEnd {
         }
 
         private static func dashboard() throws -> Dashboard {
-            try JSONDecoder().decode(Dashboard.self, from: Data(contentsOf: DeployFolder.url("grafana/dashboard.json")))
+            try JSONDecoder().decode(
+                Dashboard.self, from: Data(contentsOf: DeployFolder.url("helm/apns-worker/files/dashboard.json")))
         }
 
         /// Returns all expressions of the dashboard, with its variables replaced by values.
@@ -28,7 +29,7 @@ extension EndToEnd {
         }
 
         private static func alertExpressions() throws -> [String] {
-            try DeployFolder.yaml("prometheus/alerts.yaml").list("groups/0/rules").map { try $0.text("expr") }
+            try DeployFolder.yaml(AlertRules.path).list("groups/0/rules").map { try $0.text("expr") }
         }
 
         private static func promtool(_ arguments: [String]) async throws {
@@ -39,12 +40,12 @@ extension EndToEnd {
 
         @Test("Prometheus accepts the rules")
         func rules() async throws {
-            try await Self.promtool(["check", "rules", DeployFolder.url("prometheus/alerts.yaml").path])
+            try await Self.promtool(["check", "rules", DeployFolder.url(AlertRules.path).path])
         }
 
         @Test("Each rule has a severity, a summary, a description and an action")
         func everyRule() throws {
-            let rules = try DeployFolder.yaml("prometheus/alerts.yaml").list("groups/0/rules")
+            let rules = try DeployFolder.yaml(AlertRules.path).list("groups/0/rules")
             #expect(rules.count > 15)
             for rule in rules {
                 let name = try rule.text("alert")
@@ -66,8 +67,24 @@ extension EndToEnd {
             let dashboard = try Self.dashboard()
             #expect(Set(dashboard.panels.map(\.id)).count == dashboard.panels.count)
             let variables = dashboard.templating.list
-            #expect(variables.map(\.name) == ["datasource", "instance", "queue", "app"])
+            #expect(variables.map(\.name) == ["datasource", "job", "instance", "queue", "app"])
             #expect(variables.first?.type == "datasource")
+        }
+
+        @Test("Rules and panels keep the jobs of one Prometheus apart")
+        func jobs() throws {
+            for expression in try Self.alertExpressions() {
+                let labels = expression.matches(of: /\b(?:by|on) \(([^)]*)\)/).map(\.1)
+                // The whole of `absent()` is for Prometheus.
+                #expect(labels.allSatisfy { $0.hasPrefix("job") || $0.isEmpty }, "\(expression)")
+                #expect(expression.matches(of: /\b(?:sum|max|min|count)\b(?! by )/).isEmpty, "\(expression)")
+            }
+            let dashboard = try Self.dashboard()
+            let definitions = dashboard.templating.list.filter { $0.name != "job" }.compactMap(\.definition)
+            for expression in try Self.panelExpressions() + definitions.map({ $0.replacing("$job", with: "x") }) {
+                let metrics = expression.matches(of: /\b(?:apns_worker|process)_[a-z_]+(?:\{job="x"[,}])?/)
+                #expect(metrics.allSatisfy { $0.0.contains("{") }, "\(expression)")
+            }
         }
 
         /// Returns the names of all samples that a worker reports.

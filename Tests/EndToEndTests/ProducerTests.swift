@@ -23,9 +23,10 @@ extension EndToEnd {
         }
 
         /// Runs a producer with the libraries from Debian's packages.
-        private func run(_ producer: Producer, _ url: String, _ arguments: [String], _ more: [String: String] = [:])
-            async throws -> String
-        {
+        private func run(
+            _ producer: Producer, _ url: String, _ arguments: [String], _ more: [String: String] = [:],
+            fails: Bool = false
+        ) async throws -> String {
             let path = Self.directory.appending(path: producer.rawValue).path
             let authority = try TestCertificates.path("ca.pem")
             // OpenSSL's variable, and that of Node.js.
@@ -60,7 +61,7 @@ extension EndToEnd {
             let process = try ChildProcess(
                 command[0], command.dropFirst() + arguments, environment: environment.merging(more) { $1 })
             let ending = try await process.wait()
-            try #require(ending == .exited(0), "\(process.errors)\(process.output)")
+            try #require((ending == .exited(0)) != fails, "\(process.errors)\(process.output)")
             // Sidekiq 7.3 writes to standard output that it connects.
             return process.output.split(separator: "\n", omittingEmptySubsequences: false)
                 .filter { !$0.contains(" INFO: Sidekiq ") }.joined(separator: "\n")
@@ -139,6 +140,16 @@ extension EndToEnd {
             let list = producer == .sidekiq ? "queue:push" : "push:{default}:jobs"
             let length = "redis.call('SELECT', '9') return redis.call('LLEN', ARGV[1])"
             #expect(try redis.run("EVAL", length, "0", list).number == (producer == .celery ? 1 : 102))
+        }
+
+        @Test("honour a password without a user, and fail if Redis refuses the jobs", arguments: Producer.allCases)
+        func refused(_ producer: Producer) async throws {
+            let redis = try RedisServer(password: "sesame")
+            _ = try await run(producer, redis.url, [Self.token, Self.text])
+            let list = producer == .sidekiq ? "queue:push" : "push:{default}:jobs"
+            #expect(try redis.run("LLEN", list).number == (producer == .celery ? 1 : 102))
+            try redis.run("SET", list, "not a list")
+            _ = try await run(producer, redis.url, [Self.token, Self.text], fails: true)
         }
 
         private static func notifications(_ record: URL) throws -> [[String: Any]] {

@@ -1,5 +1,6 @@
 // Enqueues pushes with redigo.
 //
+//	go mod init push && go get github.com/gomodule/redigo
 //	REDIS_URL=redis://127.0.0.1:6379 go run enqueue.go [TOKEN [TEXT]]
 package main
 

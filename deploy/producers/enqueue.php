@@ -26,11 +26,19 @@ function job(array $members): string
     return json_encode($members, JSON_THROW_ON_ERROR | JSON_UNESCAPED_UNICODE | JSON_UNESCAPED_SLASHES);
 }
 
+function push(Redis $redis, string ...$jobs): void
+{
+    // phpredis returns `false` for an error of Redis.
+    if ($redis->rPush(JOBS, ...$jobs) === false) {
+        throw new RuntimeException($redis->getLastError());
+    }
+}
+
 // The shortest job. Durations and delays count from `enqueued_at`; without it, from the moment a worker first sees the job.
-$redis->rPush(JOBS, job(['token' => $token, 'alert' => $text, 'enqueued_at' => microtime(true)]));
+push($redis, job(['token' => $token, 'alert' => $text, 'enqueued_at' => microtime(true)]));
 
 // An id gives a job that is enqueued twice the same apns-id.
-$redis->rPush(JOBS, job([
+push($redis, job([
     'id' => 'order-1742-shipped',
     'token' => $token,
     'alert' => ['title' => 'Your order', 'body' => $text],
@@ -53,7 +61,7 @@ for ($n = 0; $n < 100; $n++) {
         'enqueued_at' => microtime(true),
     ]);
 }
-$redis->rPush(JOBS, ...$jobs);
+push($redis, ...$jobs);
 
 // Returns the set that has a token if it is invalid for the app's topic. `invalid reshard` divides it by the first digits.
 function setOf(string $token, string $environment, Redis $redis): string

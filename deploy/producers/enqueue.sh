@@ -8,7 +8,10 @@ token=${1:-00fc13adff785122b4ad28809a3420982341241421348097878e577c991de8f0}
 text=${2:-Grüße aus Köln}
 jobs='push:{default}:jobs'
 
-redis() { redis-cli --no-auth-warning -u "${REDIS_URL:-redis://127.0.0.1:6379}" -e "$@"; }
+# redis-cli needs the name of the user before a password.
+url=$(printf %s "${REDIS_URL:-redis://127.0.0.1:6379}" | sed 's|^\(rediss\{0,1\}://\):|\1default:|')
+
+redis() { redis-cli --no-auth-warning -u "$url" -e "$@"; }
 
 # The shortest job. Durations and delays count from `enqueued_at`; without it, from the moment a worker first sees the job.
 # -x reads the last argument from standard input, so it may contain any bytes.

@@ -133,7 +133,7 @@ package struct ChannelClient: LoopBound {
         let dialer = Dialer(
             endpoint: endpoint, tls: configuration.tls, proxy: configuration.proxy,
             timeout: configuration.connectTimeout)
-        dialer.connect(on: eventLoop).whenComplete { result in
+        eventLoop.flatSubmit { dialer.connect(on: eventLoop) }.whenComplete { result in
             switch result {
             case .success(let channel): start(message, dialer, on: channel, promise)
             case .failure(let error): promise.fail(dialer.cannotConnect(error))

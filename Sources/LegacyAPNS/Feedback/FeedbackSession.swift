@@ -45,10 +45,13 @@ package struct FeedbackSession: LoopBound {
         let dialer = Dialer(
             endpoint: configuration.endpoint, tls: configuration.tls, proxy: configuration.proxy,
             timeout: configuration.connectTimeout)
+        let eventLoop = group.any()
         let channel: any Channel
         do {
-            channel = try await dialer.connect(on: group.any()) {
-                $0.channelOption(.socketOption(.so_rcvbuf), value: .init(receiveBuffer))
+            channel = try await eventLoop.flatSubmit {
+                dialer.connect(on: eventLoop) {
+                    $0.channelOption(.socketOption(.so_rcvbuf), value: .init(receiveBuffer))
+                }
             }.get()
         } catch {
             throw FeedbackError.connection(dialer.cannotConnect(error))

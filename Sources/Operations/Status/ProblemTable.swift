@@ -42,7 +42,8 @@ extension Problem {
                     It uses {{ $value | humanizePercentage }} of maxmemory. At the limit it refuses new jobs, and producers get an \
                     error (OOM); with an eviction policy it loses jobs instead.
                     """,
-                    "max by (server) (apns_worker_redis_memory_used_bytes / apns_worker_redis_memory_max_bytes) > 0.98")
+                    "max by (job, server) (apns_worker_redis_memory_used_bytes / apns_worker_redis_memory_max_bytes) > 0.98"
+                )
             )
         case .nearlyFull:
             row(
@@ -54,7 +55,8 @@ extension Problem {
                 Alert(
                     "RedisNearlyFull", for: "5m", .ticket, "Redis {{ $labels.server }} is nearly full",
                     "It uses {{ $value | humanizePercentage }} of maxmemory. When it is full, it refuses new jobs.",
-                    "max by (server) (apns_worker_redis_memory_used_bytes / apns_worker_redis_memory_max_bytes) > 0.9"))
+                    "max by (job, server) (apns_worker_redis_memory_used_bytes / apns_worker_redis_memory_max_bytes) > 0.9"
+                ))
         case .refusesWrites:
             row(
                 .critical, "Redis refuses writes",
@@ -66,8 +68,8 @@ extension Problem {
                     "RedisRefusesWrites", for: "1m", .page, "Redis {{ $labels.server }} refuses writes",
                     "Producers cannot enqueue, and workers cannot claim jobs or settle them. No job is lost.",
                     """
-                    max by (server) (apns_worker_redis_writes_refused) == 1
-                    unless on (server) max by (server) (apns_worker_redis_memory_used_bytes / apns_worker_redis_memory_max_bytes) > 0.98
+                    max by (job, server) (apns_worker_redis_writes_refused) == 1
+                    unless on (job, server) max by (job, server) (apns_worker_redis_memory_used_bytes / apns_worker_redis_memory_max_bytes) > 0.98
                     """))
         case .evicts:
             row(
@@ -80,7 +82,7 @@ extension Problem {
                     maxmemory is set and maxmemory-policy is not noeviction. An allkeys policy evicts waiting jobs; a volatile one \
                     evicts reservations of unique_for, pauses and rates of apps, and counters.
                     """,
-                    "max by (server) (apns_worker_redis_evicts) == 1"))
+                    "max by (job, server) (apns_worker_redis_evicts) == 1"))
         case .notPersistent:
             row(.notice, "Redis keeps no append-only file", "Set `appendonly` to `yes`.")
         case .noReplica:
@@ -197,11 +199,14 @@ extension Problem {
                 """,
             alerts: [
                 Alert(
-                    "None", for: "3m", .page, "No apns-worker is running",
+                    "None", for: "3m", .page, "No worker{{ with $labels.job }} of {{ . }}{{ end }} is running",
                     """
-                    Prometheus has not reached the admin port of any worker for 3 minutes. Jobs stay in Redis; nothing is sent.
+                    Prometheus has not reached the admin port of any of them for 3 minutes. Jobs stay in Redis; nothing is sent.
                     """,
-                    "absent(apns_worker_build_info)")
+                    """
+                    count by (job) (max_over_time(apns_worker_build_info[1h])) unless count by (job) (apns_worker_build_info)
+                    or on () absent(apns_worker_build_info)
+                    """)
             ]
         ) { diagnosis in
             diagnosis.queues.compactMap { queue in
@@ -238,8 +243,8 @@ extension Problem {
                     "QueueOld", for: "5m", .page, "Jobs in the queue {{ $labels.queue }} wait too long",
                     "The oldest one has waited for {{ $value | humanizeDuration }}.",
                     """
-                    max by (queue) (apns_worker_queue_oldest_seconds) > 300
-                    unless on (queue) max by (queue) (apns_worker_queue_paused) == 1
+                    max by (job, queue) (apns_worker_queue_oldest_seconds) > 300
+                    unless on (job, queue) max by (job, queue) (apns_worker_queue_paused) == 1
                     """)
             ]
         ) { diagnosis in
@@ -269,8 +274,8 @@ extension Problem {
                     {{ $value | humanizeDuration }}.
                     """,
                     """
-                    max by (queue) (apns_worker_queue_oldest_seconds) > 3600
-                    and on (queue) max by (queue) (apns_worker_queue_paused) == 1
+                    max by (job, queue) (apns_worker_queue_oldest_seconds) > 3600
+                    and on (job, queue) max by (job, queue) (apns_worker_queue_paused) == 1
                     """)
             ]
         ) { diagnosis in
@@ -324,9 +329,9 @@ extension Problem {
                     "DeadLetters", .ticket, "Jobs of the queue {{ $labels.queue }} become dead letters",
                     "{{ $value | humanize }} in the last 15 minutes. They are kept unchanged in Redis.",
                     """
-                    sum by (queue) (increase(apns_worker_jobs_total{outcome="dead"}[15m])) > 100
-                    or sum by (queue) (
-                    apns_worker_jobs_total{outcome="dead"} and on (instance) time() - process_start_time_seconds < 15 * 60) > 100
+                    sum by (job, queue) (increase(apns_worker_jobs_total{outcome="dead"}[15m])) > 100
+                    or sum by (job, queue) (
+                    apns_worker_jobs_total{outcome="dead"} and on (job, instance) time() - process_start_time_seconds < 15 * 60) > 100
                     """)
             ]
         ) { diagnosis in
@@ -342,7 +347,7 @@ extension Problem {
                 Alert(
                     "CampaignStopped", .page, "A guard has paused a campaign in the queue {{ $labels.queue }}",
                     "Too many of its notifications failed. The rest waits in Redis, and can expire.",
-                    "max by (queue) (apns_worker_campaigns_stopped) > 0")
+                    "max by (job, queue) (apns_worker_campaigns_stopped) > 0")
             ]
         ) { diagnosis in
             // Each once for all of its queues.
@@ -390,9 +395,9 @@ extension Problem {
                     "Poison", .ticket, "A job of the queue {{ $labels.queue }} may crash workers",
                     "It was reclaimed too often from workers that ended, and is a dead letter now.",
                     """
-                    sum by (queue) (increase(apns_worker_claims_poisoned_total[1h])) > 0
-                    or sum by (queue) (
-                    apns_worker_claims_poisoned_total and on (instance) time() - process_start_time_seconds < 60 * 60) > 0
+                    sum by (job, queue) (increase(apns_worker_claims_poisoned_total[1h])) > 0
+                    or sum by (job, queue) (
+                    apns_worker_claims_poisoned_total and on (job, instance) time() - process_start_time_seconds < 60 * 60) > 0
                     """)
             ]),
         Kind(
@@ -407,9 +412,9 @@ extension Problem {
                     "Jobs of the queue {{ $labels.queue }} were reclaimed from workers that disappeared",
                     "{{ $value | humanize }} in the last hour. A worker that drains leaves none behind.",
                     """
-                    sum by (queue) (increase(apns_worker_claims_reclaimed_total[1h])) > 0
-                    or sum by (queue) (
-                    apns_worker_claims_reclaimed_total and on (instance) time() - process_start_time_seconds < 60 * 60) > 0
+                    sum by (job, queue) (increase(apns_worker_claims_reclaimed_total[1h])) > 0
+                    or sum by (job, queue) (
+                    apns_worker_claims_reclaimed_total and on (job, instance) time() - process_start_time_seconds < 60 * 60) > 0
                     """)
             ]),
     ]
@@ -534,7 +539,7 @@ extension Problem {
                 Alert(
                     "LoopStuck", for: "1m", .page, "An event loop of {{ $labels.instance }} is stuck",
                     "Other workers reclaim its jobs when its lease has ended.",
-                    "max by (instance) (apns_worker_lanes_stuck) > 0"))
+                    "max by (job, instance) (apns_worker_lanes_stuck) > 0"))
         case .redisUnavailable:
             row(
                 .critical, "a worker cannot reach Redis",
@@ -550,7 +555,7 @@ extension Problem {
                     Nothing is claimed from {{ $labels.queue }}. Up to 10,000 answers of APNs wait in memory until Redis is back; no \
                     job is lost.
                     """,
-                    "min by (instance, queue) (apns_worker_redis_up) == 0"))
+                    "min by (job, instance, queue) (apns_worker_redis_up) == 0"))
         case .redisRefuses:
             row(
                 .critical, "Redis refuses the requests of a worker",
@@ -574,8 +579,8 @@ extension Problem {
                     Redis has not confirmed it for {{ $value | humanizeDuration }}; others reclaim its jobs, and some may be sent twice.
                     """,
                     """
-                    max by (instance, queue) (apns_worker_lease_age_seconds)
-                    > on (instance) group_left max by (instance) (apns_worker_lease_seconds)
+                    max by (job, instance, queue) (apns_worker_lease_age_seconds)
+                    > on (job, instance) group_left max by (job, instance) (apns_worker_lease_seconds)
                     """))
         case .nothingSent:
             row(
@@ -597,7 +602,7 @@ extension Problem {
                 Alert(
                     "NotReady", for: "10m", .ticket, "{{ $labels.instance }} is not ready",
                     "It has not been able to claim and send jobs for 10 minutes, or is quiet.",
-                    "min by (instance) (apns_worker_ready) == 0"))
+                    "min by (job, instance) (apns_worker_ready) == 0"))
         }
     }
 
@@ -613,7 +618,7 @@ extension Problem {
                 Alert(
                     "Restarting", .page, "{{ $labels.instance }} restarts repeatedly",
                     "It has started {{ $value }} times in half an hour.",
-                    "changes(process_start_time_seconds[30m]) > 3 and on (instance) apns_worker_build_info")
+                    "changes(process_start_time_seconds[30m]) > 3 and on (job, instance) apns_worker_build_info")
             ]),
         Kind(
             "settlements_wait", .workers, .warning, "the settlements of a worker wait for Redis",
@@ -624,7 +629,7 @@ extension Problem {
                 Alert(
                     "SettlementsWait", for: "1m", .ticket, "{{ $labels.instance }} cannot settle its jobs",
                     "{{ $value | humanize }} settlements wait for Redis; at 10,000 no more jobs are claimed.",
-                    "max by (instance, queue) (apns_worker_settlements_waiting) > 5000")
+                    "max by (job, instance, queue) (apns_worker_settlements_waiting) > 5000")
             ]),
         Kind(
             "possible_duplicates", .workers, .warning, "one of a hundred notifications may have been sent twice",
@@ -638,8 +643,9 @@ extension Problem {
                     "{{ $value | humanizePercentage }} of notifications may have been sent twice",
                     "Their answers never came, or the worker that sent them was killed.",
                     """
-                    sum(rate(apns_worker_possible_duplicates_total[30m])) / sum(rate(apns_worker_requests_total[30m])) > 0.01
-                    and sum(increase(apns_worker_possible_duplicates_total[30m])) > 100
+                    sum by (job) (rate(apns_worker_possible_duplicates_total[30m]))
+                    / sum by (job) (rate(apns_worker_requests_total[30m])) > 0.01
+                    and sum by (job) (increase(apns_worker_possible_duplicates_total[30m])) > 100
                     """)
             ]),
         Kind(
@@ -652,7 +658,7 @@ extension Problem {
                     "Problem", for: "15m", .ticket,
                     "{{ $labels.instance }} has reported {{ $labels.event }} for 15 minutes",
                     "A lasting problem, with or without an alert of its own.",
-                    #"max by (instance, event) (apns_worker_problems{event!="not_ready"}) > 0"#)
+                    #"max by (job, instance, event) (apns_worker_problems{event!="not_ready"}) > 0"#)
             ]),
         Kind(
             "metrics_dropped", .workers, .warning, "a worker has too many metric series",
@@ -661,7 +667,7 @@ extension Problem {
                 Alert(
                     "MetricsDropped", .ticket, "{{ $labels.instance }} has too many metric series",
                     "Some series have been missing since then, so other alerts may not fire.",
-                    "max by (instance) (apns_worker_metric_series_dropped_total) > 0")
+                    "max by (job, instance) (apns_worker_metric_series_dropped_total) > 0")
             ]),
     ]
 
@@ -698,7 +704,7 @@ extension Problem {
                         APNs answers nothing, or server errors only. The app's jobs wait in Redis with no attempt spent, and one \
                         notification at a time is sent until it recovers. Nothing is lost.
                         """,
-                        #"max by (instance, app) (apns_worker_app_state{state="unavailable"}) == 1"#))
+                        #"max by (job, instance, app) (apns_worker_app_state{state="unavailable"}) == 1"#))
             case .credential:
                 row(
                     .critical, "APNs refuses a credential",
@@ -720,7 +726,7 @@ extension Problem {
                         Its topic or environment, or its credential: jobs are deferred without spending attempts, and probes are sent. Other apps are \
                         not affected.
                         """,
-                        #"max by (app) (apns_worker_app_state{state="refused"}) == 1"#))
+                        #"max by (job, app) (apns_worker_app_state{state="refused"}) == 1"#))
             case .topic:
                 row(
                     .warning, "APNs refuses the notifications of a topic",
@@ -763,7 +769,7 @@ extension Problem {
                 Alert(
                     "AppBlocked", for: "2m", .page, "The certificate of the app {{ $labels.app }} is not for its topic",
                     "Nothing is sent for it. Its jobs wait with no attempt spent. Other apps are not affected.",
-                    #"max by (app) (apns_worker_app_state{state="blocked"}) == 1"#)
+                    #"max by (job, app) (apns_worker_app_state{state="blocked"}) == 1"#)
             ]
         ) { diagnosis in
             diagnosis.status.apps.compactMap { app in
@@ -784,14 +790,14 @@ extension Problem {
                     "{{ $labels.instance }} has no connection to APNs for the app {{ $labels.app }}",
                     "Jobs wait for a connection, or are deferred for lack of one.",
                     """
-                    sum by (instance, app) (apns_worker_connections{state="usable"}) == 0
-                    and on (instance, app) (
-                    sum by (instance, app) (apns_worker_waiting) > 0
-                    or sum by (instance, app) (increase(apns_worker_notifications_total{outcome="deferred",reason="NoConnection"}[5m])) > 0
-                    or sum by (instance, app) (increase(apns_worker_connection_failures_total[5m])) > 0
-                    and on (instance) apns_worker_ready == 0
-                    and on (instance) (
-                    apns_worker_queue_oldest_seconds > 0 unless on (instance, queue) apns_worker_queue_paused == 1))
+                    sum by (job, instance, app) (apns_worker_connections{state="usable"}) == 0
+                    and on (job, instance, app) (
+                    sum by (job, instance, app) (apns_worker_waiting) > 0
+                    or sum by (job, instance, app) (increase(apns_worker_notifications_total{outcome="deferred",reason="NoConnection"}[5m])) > 0
+                    or sum by (job, instance, app) (increase(apns_worker_connection_failures_total[5m])) > 0
+                    and on (job, instance) apns_worker_ready == 0
+                    and on (job, instance) (
+                    apns_worker_queue_oldest_seconds > 0 unless on (job, instance, queue) apns_worker_queue_paused == 1))
                     """)
             ]
         ) { diagnosis in
@@ -814,7 +820,7 @@ extension Problem {
                     "ProviderTokenOld", for: "1m", .page,
                     "The provider token of {{ $labels.app }} is not renewed",
                     "It is {{ $value | humanizeDuration }} old, and APNs accepts none older than an hour.",
-                    "max by (instance, app) (apns_worker_provider_token_age_seconds) > 3300")
+                    "max by (job, instance, app) (apns_worker_provider_token_age_seconds) > 3300")
             ]
         ) { diagnosis in
             diagnosis.status.apps.compactMap { app in
@@ -850,7 +856,7 @@ extension Problem {
                 "CertificateExpires", .ticket,
                 #"The certificate of {{ $labels.app }} expires in {{ $value | printf "%.0f" }} days"#,
                 "After that APNs refuses every connection of the app.",
-                "min by (app) (apns_worker_certificate_days_left) < 21")),
+                "min by (job, app) (apns_worker_certificate_days_left) < 21")),
         certificate(
             "certificate_expires_soon", .critical, days: 7, below: nil,
             action: "As for `certificate_expires`, but today.",
@@ -858,7 +864,7 @@ extension Problem {
                 "CertificateExpiresSoon", .page,
                 #"The certificate of {{ $labels.app }} expires in {{ $value | printf "%.0f" }} days"#,
                 "After that APNs refuses every connection of the app.",
-                "min by (app) (apns_worker_certificate_days_left) < 7")),
+                "min by (job, app) (apns_worker_certificate_days_left) < 7")),
     ]
 
     /// Returns the row of certificates that expire within some days.
@@ -901,9 +907,9 @@ extension Problem {
                     "{{ $value | humanizePercentage }} of the tokens of {{ $labels.app }} are invalid",
                     "In the last half hour. They were added to the set of invalid tokens in Redis.",
                     """
-                    sum by (app) (rate(apns_worker_outcomes_total{outcome="invalid_token"}[30m]))
-                    / sum by (app) (rate(apns_worker_outcomes_total{outcome=~"delivered|invalid_token"}[30m])) > 0.2
-                    and sum by (app) (increase(apns_worker_outcomes_total{outcome="invalid_token"}[30m])) > 100
+                    sum by (job, app) (rate(apns_worker_outcomes_total{outcome="invalid_token"}[30m]))
+                    / sum by (job, app) (rate(apns_worker_outcomes_total{outcome=~"delivered|invalid_token"}[30m])) > 0.2
+                    and sum by (job, app) (increase(apns_worker_outcomes_total{outcome="invalid_token"}[30m])) > 100
                     """)
             ]),
         Kind(
@@ -917,10 +923,10 @@ extension Problem {
                     "Retries", .ticket, "Most notifications of {{ $labels.app }} must be retried",
                     "{{ $value | humanizePercentage }} of the attempts in the last 15 minutes failed temporarily.",
                     """
-                    sum by (app) (rate(apns_worker_outcomes_total{outcome="retried"}[15m]))
-                    / sum by (app) (rate(apns_worker_outcomes_total{outcome=~"retried|delivered"}[15m])) > 0.5
-                    and sum by (app) (increase(apns_worker_outcomes_total{outcome="retried"}[15m])) > 100
-                    unless on (app) max by (app) (max_over_time(apns_worker_app_state{state=~"unavailable|refused"}[15m])) == 1
+                    sum by (job, app) (rate(apns_worker_outcomes_total{outcome="retried"}[15m]))
+                    / sum by (job, app) (rate(apns_worker_outcomes_total{outcome=~"retried|delivered"}[15m])) > 0.5
+                    and sum by (job, app) (increase(apns_worker_outcomes_total{outcome="retried"}[15m])) > 100
+                    unless on (job, app) max by (job, app) (max_over_time(apns_worker_app_state{state=~"unavailable|refused"}[15m])) == 1
                     """)
             ]),
         Kind(
@@ -933,7 +939,7 @@ extension Problem {
                 Alert(
                     "Slow", for: "10m", .ticket, "APNs answers slowly for the app {{ $labels.app }}",
                     "One answer in a hundred takes {{ $value | humanizeDuration }} or more.",
-                    "histogram_quantile(0.99, sum by (app, le) (rate(apns_worker_send_seconds_bucket[10m]))) > 5")
+                    "histogram_quantile(0.99, sum by (job, app, le) (rate(apns_worker_send_seconds_bucket[10m]))) > 5")
             ]),
         Kind(
             "gateway_packets_late", .apps, .warning,
@@ -947,7 +953,7 @@ extension Problem {
                     "GatewayPacketLate", .ticket,
                     "The gateway dropped notifications of {{ $labels.app }} that had counted as delivered",
                     "{{ $value | humanize }} in the last 15 minutes: its error packets came too late.",
-                    "sum by (app) (increase(apns_worker_gateway_dropped_after_confirmation_total[15m])) > 0")
+                    "sum by (job, app) (increase(apns_worker_gateway_dropped_after_confirmation_total[15m])) > 0")
             ]),
     ]
 }

@@ -67,6 +67,9 @@ import Testing
             ("ada viewer secret", "line 1: the credential was not made by `apns-worker web-user`"),
             ("ada viewer scrypt$3$8$1$00$00", "line 1: the credential was not made by `apns-worker web-user`"),
             ("ada viewer token$00", "line 1: the credential was not made by `apns-worker web-user`"),
+            ("ada viewer proxy$", "line 1: the credential was not made by `apns-worker web-user`"),
+            ("ada viewer proxy\nada operator \(password)", "line 2: duplicate user ada"),
+            ("shop producer proxy queue=a", "line 1: a producer has a token, not a password"),
             ("# nothing", "the file has no users"), ("", "the file has no users"),
             ("ada viewer x queue=a", "line 1: only a producer has words after the credential"),
             ("shop producer \(token)", "line 1: a producer needs queue=NAME"),
@@ -380,6 +383,83 @@ import Testing
         let program = Admission.Head(isGet: false, isPost: true, path: "/api/v1/actions/x")
         let refusal = try #require(admission.refusal(of: program, formToken: "", visitor))
         #expect(refusal.problem.contains("web-user NAME --role operator --token"))
+    }
+
+    @Test("A header of a proxy names a user if it has one value, which is a plain name")
+    func proxyUser() {
+        typealias User = Admission.ProxyUser
+        for name in ["ada", "ada@example.com", "#1", String(repeating: "a", count: 128)] {
+            #expect(User([name]) == .named(name))
+        }
+        let others = [
+            "", " ", "ada grace", "ada,grace", ",", "ada\u{0}", "ada\u{7F}", "ad\u{E4}", "\u{202E}ada", "ada\t",
+            String(repeating: "a", count: 129),
+        ]
+        for name in others { #expect(User([name]) == .unnamed, "\(name)") }
+        #expect(User([]) == .unnamed && User(["ada", "ada"]) == .unnamed && User(["", "ada"]) == .unnamed)
+    }
+
+    @Test("A user whom a proxy names has the role of the file, and no session, token or password")
+    func proxied() throws {
+        let users = try Users("grace operator proxy\nvic viewer \(Self.password)\nci operator \(Self.token.credential)")
+        func entry(
+            _ user: Admission.ProxyUser, _ users: Users, session: Sessions.Session? = nil, admitsUnlisted: Bool = false,
+            _ change: (inout Admission.Head) -> Void = { _ in }
+        ) -> Admission.Entry {
+            var admission = Self.admission()
+            admission.admitsUnlisted = admitsUnlisted
+            var head = Admission.Head(path: "/", session: Self.value, proxyUser: user)
+            change(&head)
+            return admission.entry(head, users, session: session)
+        }
+        func visitor(_ entry: Admission.Entry) -> Visitor? {
+            if case .admitted(let visitor, _) = entry { visitor } else { nil }
+        }
+        let grace = try #require(visitor(entry(.named("grace"), users)))
+        #expect(grace.by == "grace (web)" && grace.role == .operator && grace.isOfProxy)
+        #expect(grace.formToken == Admission.formToken(Self.value))
+        #expect(visitor(entry(.named("vic"), users))?.role == .viewer)
+        // The first page gives the browser a value for its forms.
+        guard case .admitted(let first, let new?) = entry(.named("grace"), users, { $0.session = "" }) else {
+            Issue.record("it has no value")
+            return
+        }
+        #expect(first.formToken == Admission.formToken(new))
+        for (name, admitsUnlisted) in [("ci", false), ("bob", false), ("Grace", false)] {
+            guard case .refused(.forbidden, _) = entry(.named(name), users, admitsUnlisted: admitsUnlisted) else {
+                Issue.record("\(name) is admitted")
+                continue
+            }
+        }
+        let bob = visitor(entry(.named("bob"), users, admitsUnlisted: true))
+        #expect(bob?.role == .viewer && bob?.seesContent == false)
+        // A file that can't be used admits nobody.
+        #expect(visitor(entry(.named("bob"), .none, admitsUnlisted: true)) == nil)
+        // The name counts, and neither a token nor a session that comes with it.
+        let both = entry(.named("vic"), users, session: Self.session("grace", users)) {
+            $0.authorization = "Bearer \(Self.token.token)"
+        }
+        #expect(visitor(both)?.name == "vic")
+        // Without a name, only a program's token counts.
+        for path in ["/", "/login", "/api/v1/status"] {
+            guard
+                case .refused(.unauthorized, _) = entry(
+                    .unnamed, users, session: Self.session("vic", users), { $0.path = path })
+            else {
+                Issue.record("\(path) is open")
+                continue
+            }
+        }
+        #expect(entry(.unnamed, users, { $0.path = "/healthz" }) == .open)
+        #expect(visitor(entry(.unnamed, users) { $0.authorization = "Bearer \(Self.token.token)" })?.name == "ci")
+        // A proxy's own token does not replace the form token.
+        let head = Admission.Head(
+            isGet: false, isPost: true, path: "/actions/x", authorization: "Bearer \(Self.token.token)",
+            session: Self.value, proxyUser: .named("grace"))
+        #expect(Self.admission().refusal(of: head, formToken: "", grace) != nil)
+        #expect(Self.admission().refusal(of: head, formToken: grace.formToken, grace) == nil)
+        // Nobody logs in with such a line.
+        #expect(Self.admission().entry(.init(path: "/"), users, session: nil) == .login(to: nil))
     }
 
     @Test("A producer's token can enqueue jobs, and nothing else", arguments: [false, true])

@@ -38,11 +38,35 @@ struct Config: AsyncParsableCommand {
     @OptionGroup(title: "Metrics and probes") var admin: SettingFlags<AdminFlags>
 
     @Flag(help: "Omit defaults.") var given = false
-    @Flag(help: "Print one JSON object per setting: key, value, source and reloaded.") var json =
-        false
+    @Flag(help: "Print the list of each queue in Redis instead, and the command by which producers push jobs.")
+    var keys = false
+    @Flag(
+        help: """
+            Print one JSON object per setting: key, value, source and reloaded; with --keys one per queue: queue, list, push \
+            and weight.
+            """)
+    var json = false
+
+    func validate() throws {
+        if keys, given { throw ValidationError("--keys and --given cannot be combined") }
+    }
+
+    /// The list of a queue.
+    private struct QueueList: Encodable {
+        let queue, list, push: String
+        let weight: Int
+    }
 
     func run() async throws {
         let settings = try queues.settings(app.given, gateway.given, work.given, admin.given)
+        guard !keys else {
+            for queue in try QueueSettings(settings).all() {
+                let (keys, weight) = (queue.keys, queue.weight)
+                let line = QueueList(queue: keys.queue, list: keys.jobs, push: keys.pushCommand, weight: weight)
+                print(json ? try JSONLine.text(line) : "\(line.queue)  \(line.push) \(line.list)")
+            }
+            return
+        }
         let lines = try EffectiveSettings(settings, includesDefaults: !given).lines
         if json {
             for line in lines { print(try JSONLine.text(line)) }

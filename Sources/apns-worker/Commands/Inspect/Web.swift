@@ -100,6 +100,17 @@ struct WebOptions: ParsableArguments {
             """, valueName: "address"))
     var trustedProxy: [String] = []
 
+    @Option(
+        help: ArgumentHelp(
+            """
+            Header in which --trusted-proxy names the user, such as X-Forwarded-User. Its requests without the header are \
+            refused. The file of users has the roles.
+            """, valueName: "name"))
+    var userHeader: String?
+
+    @Flag(help: "Also admit users that --user-header names and the file does not have, as viewers.")
+    var unlistedUsersView = false
+
     func configuration(host: String, port: Int, logger: Logger) throws -> DashboardConfiguration {
         let proxies: TrustedProxies
         do {
@@ -121,6 +132,21 @@ struct WebOptions: ParsableArguments {
                 "--host \(host) can be reached from other machines, and without --users everyone there would be an operator; "
                     + "set --users FILE (see `apns-worker web-user`), or listen on 127.0.0.1")
         }
+        if let userHeader {
+            guard configuration.nameUsers(in: userHeader) else {
+                throw CommandFailure(.usage, "--user-header \(userHeader) is not a name of a header")
+            }
+            guard users != nil, !trustedProxy.isEmpty else {
+                throw CommandFailure(
+                    .usage, "--user-header needs --users, which has the roles, and --trusted-proxy, whose word counts")
+            }
+            if let all = trustedProxy.first(where: { $0.hasSuffix("/0") }) {
+                throw CommandFailure(.usage, "with --trusted-proxy \(all), every client could name any user")
+            }
+        } else if unlistedUsersView {
+            throw CommandFailure(.usage, "--unlisted-users-view needs --user-header")
+        }
+        configuration.admitsUnlisted = unlistedUsersView
         configuration.isReadOnly = readOnly
         configuration.viewersSeeContent = viewersSeePayloads
         configuration.hostNames = hostName
@@ -323,7 +349,10 @@ struct WebUser: AsyncParsableCommand {
               apns-worker web-user ada --role operator --users users
               apns-worker web-user ci --role viewer --token --users users
               apns-worker web-user shop --role producer --token --queue default --app shop --users users
+              apns-worker web-user grace --role operator --proxy --users users
               apns-worker web-user ada --remove --users users
+
+            With --proxy the user has no password: a proxy names the user (see `apns-worker web --user-header`).
 
             A producer can only enqueue jobs (POST /api/v1/jobs): on the queues that --queue names, and for the apps that \
             --app names.
@@ -338,6 +367,8 @@ struct WebUser: AsyncParsableCommand {
     @Option(help: "viewer, operator or producer.") var role: GivenRole?
 
     @Flag(help: "Make a token for a program.") var token = false
+
+    @Flag(help: "Set no password: a proxy logs the user in.") var proxy = false
 
     @Option(help: ArgumentHelp("Queue on which a producer can enqueue jobs. Repeatable.", valueName: "name"))
     var queue: [String] = []
@@ -361,6 +392,9 @@ struct WebUser: AsyncParsableCommand {
         if remove, users == nil { throw ValidationError("--remove needs --users") }
         if remove == (role != nil) {
             throw ValidationError(remove ? "--remove and --role cannot be combined" : "--role is missing")
+        }
+        if proxy, token || remove || role == .producer {
+            throw ValidationError("--proxy cannot be combined with --token, --remove and --role producer")
         }
         guard role == .producer else {
             guard queue.isEmpty, app.isEmpty, maxQueueLength == nil else {
@@ -387,6 +421,8 @@ struct WebUser: AsyncParsableCommand {
             let made = NewCredential.token()
             Terminal.note("token  \(made.token)\n")
             credential = made.credential
+        } else if proxy {
+            credential = NewCredential.proxy
         } else {
             let password = try Self.password()
             guard password.utf8.count >= 8 else { throw ValidationError("the password must have at least 8 bytes") }
