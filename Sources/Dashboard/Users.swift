@@ -424,9 +424,15 @@ package final class UserFile: Sendable {
         var (mode, owner, group) = (mode_t(0o600), geteuid(), getegid())
         // The target of a symbolic link is replaced, not the link.
         var target = path
-        if let real = realpath(path, nil) {
-            defer { free(real) }
-            target = String(cString: real)
+        let real = realpath(path, nil)
+        defer { free(real) }
+        if let real { target = String(cString: real) } else if errno != ENOENT { throw failed("read") }
+        // Of two commands at once, each must see what the other wrote. The folder is locked, because the file is replaced.
+        let folder = target.lastIndex(of: "/").map { String(target[...$0]) } ?? "."
+        let lock = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+        defer { close(lock) }
+        guard lock >= 0, flock(lock, LOCK_EX) == 0 else { throw failed("locked") }
+        if access(target, F_OK) == 0 {
             var facts = stat()
             guard stat(target, &facts) == 0 else { throw failed("read") }
             (mode, owner, group) = (facts.st_mode & 0o777, facts.st_uid, facts.st_gid)
@@ -438,8 +444,6 @@ package final class UserFile: Sendable {
                     throw Users.Malformed(description: error.description)
                 }
             }
-        } else if errno != ENOENT {
-            throw failed("read")
         }
         let old = lines.indices.filter { index in
             let words = lines[index].split(whereSeparator: \.isWhitespace)

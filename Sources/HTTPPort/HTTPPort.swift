@@ -25,8 +25,8 @@ package struct HTTPPort: Sendable {
     package let port: Int
     private let services: ServiceGroup
     private let running: Task<Void, any Error>
-    private let eventLoop: any EventLoop
-    private let table: NIOLoopBound<PortTable>
+    /// Makes each answer from now on the last of its connection.
+    private let announceEnd: @Sendable () async throws -> Void
 
     /// The timeout of requests in flight when the port is stopped.
     private static let grace = Duration.seconds(2)
@@ -72,8 +72,9 @@ package struct HTTPPort: Sendable {
         }
         do {
             for try await port in ports {
-                return HTTPPort(
-                    port: port, services: services, running: running, eventLoop: eventLoop, table: table)
+                return HTTPPort(port: port, services: services, running: running) {
+                    try await eventLoop.submit { table.value.isStopping = true }.get()
+                }
             }
         } catch {
             throw HTTPPortFailure(
@@ -85,7 +86,7 @@ package struct HTTPPort: Sendable {
 
     /// Answers the requests in flight, then closes the port.
     package func stop() async throws {
-        try await eventLoop.submit { [table] in table.value.isStopping = true }.get()
+        try await announceEnd()
         await services.triggerGracefulShutdown()
         try await running.value
     }

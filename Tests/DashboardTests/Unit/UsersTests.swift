@@ -178,6 +178,21 @@ import Testing
         #expect(names(state) == ["all"] && state.problems.isEmpty)
     }
 
+    @Test("Changes at the same time are all kept")
+    func together() throws {
+        try withTemporaryDirectory { directory in
+            let path = directory.appending(path: "users").path
+            DispatchQueue.concurrentPerform(iterations: 40) { number in
+                let line = "user-\(number) viewer scrypt$1"
+                #expect(throws: Never.self) {
+                    try UserFile.replace("user-\(number)", isToken: false, with: line, in: path)
+                }
+            }
+            let lines = try String(contentsOfFile: path, encoding: .utf8).split(separator: "\n")
+            #expect(lines.count == 40 && Set(lines).count == 40)
+        }
+    }
+
     @Test("A line is added, replaced and removed; the rest, the mode and a symbolic link remain")
     func replaces() throws {
         try withTemporaryDirectory { directory in

@@ -58,7 +58,7 @@ struct JobsCancel: AsyncParsableCommand {
 
     @OptionGroup var change: JobChangeOptions
 
-    @Flag(help: "Delete the jobs instead of keeping them as dead letters.") var discard = false
+    @Flag(help: "Delete the jobs instead of keeping them as cancelled jobs.") var discard = false
 
     @Flag(help: "End the cancellation of the jobs with these IDs.") var undo = false
 

@@ -90,7 +90,7 @@ struct CampaignCancel: AsyncParsableCommand {
 
     @OptionGroup var change: CampaignChangeOptions
 
-    @Flag(help: "Drop the jobs without keeping them as dead letters; this cannot be undone.") var discard = false
+    @Flag(help: "Delete the jobs instead of keeping them as cancelled jobs; this cannot be undone.") var discard = false
 
     private func made() throws -> (Int64) throws(FieldMistake) -> CampaignChange {
         try change.change(.cancel(discard: discard), [("discard", discard ? "1" : nil)])
@@ -142,7 +142,7 @@ struct CampaignLimit: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "limit", abstract: "Limit the rate of a campaign.",
         discussion: """
-            The limit applies to all workers together, per queue. Jobs beyond it are deferred until their turn, so other \
+            The limit applies to all workers and queues together. Jobs beyond it are deferred until their turn, so other \
             jobs do not wait for them. A limit ends with --off, and seven days after its last change.
             """)
 
