@@ -186,13 +186,12 @@ struct DeadLettersPage: DashboardPage {
     }
 
     private func row(_ row: DeadLetterRow, _ request: PageRequest, hasQueue: Bool) -> [HTML] {
-        let cells = row.cells(now: Moment.now)
-        return request.select("key", row.key, "dead letter \(row.key)") + [
+        request.select("key", row.key, "dead letter \(row.key)") + [
             request.time(row.at), request.identity(row.id, row.key, to: ["dead", row.queue, row.key]),
         ] + (hasQueue ? [request.short(row.queue)] : []) + [
             Elements.label(row.reason, row.reason == JobAction.cancelledReason ? .quiet : .bad), request.short(row.app),
-            row.campaign.map { request.short($0, to: ["campaigns", $0]) } ?? "", "\(cells[7].knownCell)",
-            Elements.clamped(cells[8].knownCell),
+            row.campaign.map { request.short($0, to: ["campaigns", $0]) } ?? "",
+            "\(row.attempts.map(Words.number) ?? "")", Elements.clamped(row.error ?? ""),
         ]
     }
 }
@@ -221,24 +220,10 @@ struct DeadLetterPage: DashboardPage {
         return found
     }
 
-    /// Returns a fact, with a link if it names something that has a page.
-    private static func value(_ name: String, _ value: String, _ request: PageRequest) -> HTML {
-        switch name {
-        case "queue": request.link(["queues", value], value)
-        case "campaign": request.link(["campaigns", value], value)
-        case "app": request.link(["apps", value], value)
-        case "key", "claim": "<span class=\"mono\">\(value)</span>"
-        default: "\(value)"
-        }
-    }
-
     func content(_ request: PageRequest) async throws -> PageContent {
         let row = try await Self.find(request)
         let (queue, key) = (try await request.site.data.queue(row.queue), row.key)
-        let facts = Elements.facts(
-            row.facts(now: Moment.now).filter { $0.name != "tokens" || request.visitor.seesContent }.map {
-                ("\($0.name.capitalizedFirst)", Self.value($0.name, $0.value, request))
-            })
+        let facts = request.facts(row) { $0.name != "tokens" || request.visitor.seesContent ? $1 : nil }
         let rule = request.source.explain(row.reason).map { "<p>\(Elements.prose($0))</p>" as HTML }
         func form(_ action: String, _ button: HTML) -> HTML {
             request.form(

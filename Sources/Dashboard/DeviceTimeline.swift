@@ -36,7 +36,7 @@ struct DeviceTimeline {
             // A settlement writes the result and the dead letter of a job in one step.
             if let index = letters.firstIndex(where: { Self.isSame($0, entry) }) {
                 let letter = letters.remove(at: index)
-                (entry.page, entry.text) = (Self.page(of: letter), letter.error.knownCell)
+                (entry.page, entry.text) = (Self.page(of: letter), letter.error ?? "")
             }
             entries.append(entry)
         }
@@ -90,7 +90,7 @@ struct DeviceTimeline {
         let isCancelled = letter.reason == JobAction.cancelledReason
         return Entry(
             at: letter.at, word: isCancelled ? "cancelled" : "dead", tone: isCancelled ? .plain : .bad,
-            text: letter.error.knownCell, reason: letter.reason, queue: letter.queue,
+            text: letter.error ?? "", reason: letter.reason, queue: letter.queue,
             app: letter.app, campaign: letter.campaign, id: letter.id, page: page(of: letter))
     }
 

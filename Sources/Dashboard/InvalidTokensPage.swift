@@ -98,7 +98,7 @@ struct InvalidTokensPage: DashboardPage {
             return request.select("token", token, "token \(token.prefix(8))") + [
                 "<span class=\"mono\">\(request.device(token, length: 24))</span>",
                 request.time(listed.details.at),
-            ] + InvalidTokenLine(listed).cells.dropFirst(2).map { request.short($0.knownCell) }
+            ] + InvalidTokenLine(listed).group.map { request.short($0 == "-" ? "" : $0) }
         }
         let table = Elements.list(
             "Invalid tokens", columns, rows,

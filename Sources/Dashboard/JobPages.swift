@@ -193,11 +193,10 @@ struct JobsPage: DashboardPage {
 
     private func row(_ row: JobRow, _ request: PageRequest, hasQueue: Bool) -> [HTML] {
         let job = row.job
-        let cells = row.cells
         let tokens = job.tokens
         let token: HTML =
             tokens.count == 1
-            ? request.device(String(buffer: tokens[0]), length: 8) : tokens.isEmpty ? "" : "\(cells[8])"
+            ? request.device(String(buffer: tokens[0]), length: 8) : "\(row.device)"
         let campaign = job.campaign?.text
         let identity = request.identity(
             job.id?.text, job.key, to: ["jobs", row.queue, job.key], [("state", job.state.rawValue)])
@@ -206,9 +205,9 @@ struct JobsPage: DashboardPage {
         ] + (hasQueue ? [request.short(row.queue)] : []) + [
             request.time(job.enqueuedAt),
             job.due.map { $0 > row.now ? request.time($0) : "due" } ?? "",
-            "\(cells[4])", request.short(job.app?.text),
+            "\(job.envelope.attempt)", request.short(job.app?.text),
             campaign.map { request.short($0, to: ["campaigns", $0]) } ?? "", token,
-            Elements.clamped(cells[9].knownCell), Elements.clamped(cells[10].knownCell),
+            Elements.clamped(row.note ?? ""), Elements.clamped(row.deferral ?? ""),
         ]
     }
 
@@ -270,31 +269,21 @@ struct JobPage: DashboardPage {
             request.device(String(buffer: token))
         }
         let more = job.tokens.count - devices.count
-        let error = job.lane == nil ? row.cells[9].knownCell : ""
-        let delivery = Elements.facts([
-            ("State", JobsPage.label(job.state)),
-            ("Queue", request.link(["queues", row.queue], row.queue)),
-            ("Claimed by", job.lane.map { request.link(["workers", Self.worker(of: $0)], $0) }),
-            ("Next attempt", job.due.map { request.time($0) }), ("Attempt", "\(job.envelope.attempt)"),
-            ("Last error", error.isEmpty ? nil : "\(error)"), ("Failed", job.failure?.at.map { request.time($0) }),
-            ("Deferred", job.deferral == nil ? nil : "\(row.cells[10].knownCell)"),
-            ("Deferred at", job.deferral?.at.map { request.time($0) }),
-            ("First seen", job.enqueuedAt.map { request.time($0) }),
-            ("Reclaimed", job.envelope.reclaims > 0 ? "\(job.envelope.reclaims) times" : nil),
-            ("Requeued", job.envelope.requeues > 0 ? "\(job.envelope.requeues) times" : nil),
-        ])
-        let contents = Elements.facts([
-            ("ID", job.id.map { "\($0.text)" }), ("Key", "<span class=\"mono\">\(job.key)</span>"),
-            ("App", job.app.map { request.link(["apps", $0.text], $0.text) }),
-            ("Topic", job.topic.map { "\($0.text)" }),
-            ("Campaign", job.campaign.map { request.link(["campaigns", $0.text], $0.text) }),
-            (
-                "Devices",
+        let ofContents: Set = ["ID", "Key", "App", "Topic", "Campaign", "Tokens", "Size"]
+        func shown(_ column: Column<JobRow>, _ value: HTML?) -> HTML? {
+            switch column.title {
+            case "State": JobsPage.label(job.state)
+            case "Claimed by": job.lane.map { request.link(["workers", Self.worker(of: $0)], $0) }
+            case "Tokens":
                 devices.isEmpty ? nil : "\(devices.joined(separator: ", "))\(if: more > 0, " and \(more) more")"
-            ),
-            ("Size", "\(Words.bytes(job.size))"),
-            ("Simulator", job.tokens.count == 1 ? request.inboxLink(token: String(buffer: job.tokens[0])) : nil),
-        ])
+            default: value
+            }
+        }
+        let delivery = request.facts(row) { ofContents.contains($0.title) ? nil : shown($0, $1) }
+        let inbox = job.tokens.count == 1 ? request.inboxLink(token: String(buffer: job.tokens[0])) : nil
+        let contents = request.facts(row, and: [("Simulator", inbox)]) {
+            ofContents.contains($0.title) ? shown($0, $1) : nil
+        }
         let rule = job.failure?.reason.flatMap { request.source.explain($0) }.map {
             "<p>\(Elements.prose($0))</p>" as HTML
         }

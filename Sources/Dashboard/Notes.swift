@@ -212,9 +212,6 @@ extension String {
     var asSentence: String {
         capitalizedFirst + (hasSuffix(".") || hasSuffix("?") || hasSuffix("!") ? "" : ".")
     }
-
-    /// The text of a cell of a command's table, where `-` stands for nothing.
-    var knownCell: String { self == "-" ? "" : self }
 }
 
 extension ByteBuffer {

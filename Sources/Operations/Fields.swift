@@ -128,14 +128,24 @@ package struct Field: Sendable {
     package let name: String
     package let kind: Kind
     package let isRequired: Bool
+    /// The help of its flag, and its description in the API's; empty for what is only a part of a change.
+    package let meaning: String
+    /// The only values; empty for others.
+    package let words: [String]
 
-    package init(_ name: String, _ kind: Kind = .text, isRequired: Bool = false) {
-        (self.name, self.kind, self.isRequired) = (name, kind, isRequired)
+    package init(
+        _ name: String, _ kind: Kind = .text, isRequired: Bool = false, _ meaning: String = "", words: [String] = []
+    ) {
+        (self.name, self.kind, self.isRequired, self.meaning, self.words) = (name, kind, isRequired, meaning, words)
     }
 
-    /// The fields of a filter: times occur once, others several times.
-    package static func filter(_ names: [String]) -> [Field] {
-        names.map { ["since", "until", "due_before"].contains($0) ? Field($0) : Field($0, .texts) }
+    /// The fields of a period.
+    /// - Parameter things: the things that are in it, such as `Jobs`.
+    package static func range(_ things: String, _ by: String = "") -> [Field] {
+        [
+            Field("since", .text, "\(things) since \(Fields.timeForm)\(by)."),
+            Field("until", .text, "\(things) until such a time."),
+        ]
     }
 
     /// The word for everything, which no filter is.

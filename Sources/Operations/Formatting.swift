@@ -1,5 +1,7 @@
 import FoundationEssentials
+import NIOCore
 import PrintableText
+import PushJob
 import PushQueue
 
 /// Times in the form in which they are shown.
@@ -112,6 +114,23 @@ package enum JSONLine {
         encoder.keyEncodingStrategy = keys
         encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
         return escaped(String(decoding: try encoder.encode(value), as: UTF8.self))
+    }
+
+    /// Returns a text as a JSON string.
+    package static func quoted(_ text: String) -> String {
+        var json = ByteBuffer()
+        json.writeJSONString(text)
+        escape(&json, from: 0)
+        return String(buffer: json)
+    }
+
+    /// Escapes these characters in JSON that begins at an index of a buffer.
+    static func escape(_ json: inout ByteBuffer, from start: Int) {
+        let line = json.viewBytes(at: start, length: json.writerIndex - start)
+        guard let line, line.contains(where: { $0 >= 0x7F }) else { return }
+        let text = escaped(String(decoding: line, as: UTF8.self))
+        json.moveWriterIndex(to: start)
+        json.writeString(text)
     }
 
     /// Returns JSON with escapes for the characters that mislead the reader of a terminal. They can only be in strings.

@@ -62,7 +62,7 @@ extension EndToEnd {
             let list = try await dead("list", "--json", "--reason", "BadPayload").objects
             let key = try #require(list.first?["key"] as? String)
             let shown = try await dead("show", key)
-            #expect(shown.output.contains("tokens      ab cd\n") && shown.output.contains(#"{"payload":"secret"}"#))
+            #expect(shown.output.contains(/tokens +ab cd\n/) && shown.output.contains(#"{"payload":"secret"}"#))
             #expect(!shown.output.contains("\u{1B}") && !shown.output.contains("\u{0}"))
             // Its bytes are not UTF-8.
             let process = try ChildProcess(

@@ -42,6 +42,14 @@ enum DocumentationTables {
                 ["Status", "Line", "When"],
                 NagiosStatus.allCases.map { ["\($0.rawValue)", "`\($0.word): …`", $0.meaning] })
         case "problems": problems
+        case "json":
+            table(
+                ["Thing", "Members"],
+                ShownMembers.ofCommands.filter { $0.name != "Result" }.map { thing in
+                    let members = thing.all.map { "`\($0.name)`: \($0.explanation)" }
+                    return [thing.title, members.joined(separator: "<br>")]
+                })
+        case "result": members(of: ResultLine.columns.members)
         case "apns-worker": try await DocumentedCommand.read("apns-worker").markdown
         case "apns-simulator": try await DocumentedCommand.read("apns-simulator").markdown
         default: throw DocumentationError(description: "there is no table \(name)")
@@ -92,6 +100,12 @@ enum DocumentationTables {
             let title = part.title.capitalizedFirst
             return "**\(title)**\n\n" + table(["Kind", "Severity", "Condition", "First step", "Alert"], rows)
         }.joined(separator: "\n")
+    }
+
+    // MARK: JSON
+
+    private static func members(of thing: ShownMembers) -> String {
+        table(["Member", "Meaning"], thing.all.map { ["`\($0.name)`", $0.explanation] })
     }
 
     // MARK: Settings

@@ -125,7 +125,9 @@ extension EndToEnd {
             #expect(
                 lines[1].contains(
                     /[0-9a-f]{64}  2\d{3}-\d\d-\d\dT[\d:]{8}Z  Unregistered  apns +production +com\."example",x/))
-            let count = try await Self.invalid(["list", "--count", "--since", "1h"], redis.url).output
+            let count = try await Self.invalid(
+                ["list", "--by", "reason,source,environment", "--since", "1h"], redis.url
+            ).output
             #expect(
                 count.contains(/25 +BadDeviceToken +apns +sandbox/) && count.contains(/25 +Unregistered/), "\(count)")
             let objects = try await Self.invalid(["list", "--json"], redis.url).objects

@@ -85,8 +85,10 @@ extension EndToEnd {
             let empty = try await Self.results(["--since", "1s"], redis)
             #expect(empty.errors == "no results match (0 searched in queue default)\n")
             for (flags, part) in [
-                (["--since", "soon"], "--since must be"), (["--since", "1m", "--until", "2m"], "later than"),
-                (["--follow", "--until", "1s"], "--until"), (["--outcome", "gone"], "--outcome is one of"),
+                (["--since", "soon"], "--since must be"),
+                (["--since", "1m", "--until", "2m"], "--until is before --since"),
+                (["--follow", "--until", "1s"], "--until"),
+                (["--outcome", "gone"], "--outcome is gone; it must be delivered, "),
                 (["--id", ""], "--id is empty"), (["--attempt=-1"], "--attempt"), (["--limit", "0"], "--limit"),
             ] {
                 let refused = try await Self.results(flags, redis)

@@ -189,7 +189,7 @@ extension EndToEnd {
             try await repeatAll(tokens)
             let all = invalid(tokens)
             #expect(try await simulator.account().answers["410 Unregistered"] == all)
-            try await apnsWorker(cluster.url, "invalid", "list", "--count").succeeds("\(all) ", "Unregistered")
+            try await apnsWorker(cluster.url, "invalid", "list", "--by", "reason").succeeds("\(all) ", "Unregistered")
             let status = try await apnsWorker(cluster.url, "status", "--json").objects
             #expect(status.first?["invalid_tokens"] as? Int == all)
             let one = try #require(tokens.first { $0.hasPrefix("9") })

@@ -350,7 +350,7 @@ struct ForgetDevicesTests {
             var export = DeviceExport(Self.token)
             try await export.read(scene.fleet)
             try await export.read(scene.fleet.jobs(of: QueueKeys()))
-            let json = try export.json
+            let json = export.json(isDetailed: true)
             #expect(!json.lowercased().contains(Self.other))
             let object = try #require(try JSONSerialization.jsonObject(with: Data(json.utf8)) as? [String: Any])
             func count(_ name: String) -> Int? { (object[name] as? [Any])?.count }

@@ -318,7 +318,7 @@ struct JobCommandsTests {
         }
         // Both settlements may be in the same millisecond.
         #expect(report.contains(#""ended_per_second":"#) || report.contains(#""duration_ms":0}"#), "\(report)")
-        let line = ResultLine(queue: "q", result: entry).json { $0 }
+        let line = ResultLine(queue: "q", result: entry).json()
         #expect(line.contains(#""report":{"total":4,"#) && !line.contains("outcome\":\""), "\(line)")
         #expect(try await CampaignCounts.read("spring", queue.client, queue.keys).finishedAt ?? 0 > 0)
         // A repeated settlement, and notifications that end later, add no other entry.
@@ -593,7 +593,7 @@ struct JobCommandsTests {
         #expect(!summary.finished && summary.total == 500 && summary.ended == 400 && summary.left == 100)
         #expect(summary.invalidShare == 0.15 && summary.durationMs == 2000 && summary.endedPerSecond == 200)
         #expect(summary.finishedAt == nil && summary.state == "100 left")
-        let json = try JSONLine.text(summary, keys: .convertToSnakeCase)
+        let json = summary.json()
         #expect(json.contains(#""ended_per_second":200"#) && json.contains(#""delivered_per_second":30"#), "\(json)")
         #expect(!json.contains(#""per_second""#), "\(json)")
         summary = CampaignSummary([first, part("b", delivered: 300, invalid: 100, of: 400, finishedAt: 5000)])

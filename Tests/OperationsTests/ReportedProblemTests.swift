@@ -58,7 +58,7 @@ struct ReportedProblemTests {
                     + "delivered in that time")
             // A credential that is only suspected is not blamed.
             #expect(!status.problems[1].advice.contains("fix") && status.problems[1].since == 1_795_000_000_000)
-            let json = try JSONLine.text(status, keys: .convertToSnakeCase)
+            let json = status.json()
             #expect(
                 json.contains(#""scopes":[{"apps":["shop"],"endpoints":["api.push.apple.com:443"],"failures":500,"#))
         }

@@ -102,7 +102,7 @@ struct SortedJobsTests {
         #expect(
             found.allSatisfy { ($0.state == .waiting) != place.isPostponed && ($0.due == nil) != place.isPostponed })
         #expect(found.allSatisfy { ($0.state == .retrying) == (place == .failed) })
-        let cells = JobRow(queue: "q", job: own, now: 5).cells
+        let cells = JobRow(queue: "q", job: own, now: 5).cells(now: 5, hasQueue: false)
         #expect(place.isPostponed || cells[0] == "waiting" && cells[3] == "-", "\(cells)")
         #expect(try await swept { $0.states = [.waiting] }.isEmpty == place.isPostponed)
         #expect(try await swept { $0.ids = ["a"] }.count == 1)

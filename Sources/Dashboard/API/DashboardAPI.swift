@@ -13,83 +13,165 @@ import WebPages
 struct DashboardAPI: Sendable {
     let site: Site
 
-    func add(to routes: RouterGroup<WebContext>) {
-        let api = routes.group("/api/v1")
-        api.get("/openapi.json") { [site] _, _ in Response.json(bytes: Self.description(base: site.links.base).utf8) }
-        get(api, "/status") { request in
-            try Response.json(try await request.site.data.fleetStatus())
+    /// A path that answers GET.
+    fileprivate struct Read: Sendable {
+        let path, summary: String
+        /// The parameters of the query. Others are refused: a misspelled filter would choose everything.
+        let fields: [Field]
+        /// The thing that it answers, or that its list has.
+        let thing: ShownMembers
+        /// The member with the list; `nil` for a single thing.
+        let list: String?
+        let read: @Sendable (PageRequest) async throws -> Response
+
+        static func thing<Thing: Shown>(
+            _ path: String, _ summary: String, _ fields: [Field] = [],
+            _ read: @escaping @Sendable (PageRequest) async throws -> (thing: Thing, isDetailed: Bool)
+        ) -> Read {
+            Read(path: path, summary: summary, fields: fields, thing: Thing.columns.members, list: nil) { request in
+                let (thing, isDetailed) = try await read(request)
+                return .json(bytes: thing.json(isDetailed: isDetailed).utf8)
+            }
         }
-        get(api, "/history", [Field("span"), Self.queue]) { request in try await history(request) }
-        get(api, "/jobs", JobFilter.fields + [Self.queue, Self.after]) { request in
-            let part = try await JobsPage().list(request, JobFilter(request.query, now: Moment.now))
-            return try list(
-                "jobs", try part.rows.map { try $0.json(nil) }, looked: part.looked, part.cursor, unread: part.unread)
+
+        /// - Parameter isSearch: false for a list without the number of things that were searched.
+        static func list<Row: Shown>(
+            _ path: String, _ name: String, _ summary: String, _ fields: [Field] = [], isSearch: Bool = true,
+            _ read: @escaping @Sendable (PageRequest) async throws -> ListPart<Row>
+        ) -> Read {
+            Read(path: path, summary: summary, fields: fields, thing: Row.columns.members, list: name) { request in
+                let part = try await read(request)
+                var json = ByteBuffer(string: "{\"\(name)\":[")
+                for (index, row) in part.rows.enumerated() {
+                    if index > 0 { json.writeStaticString(",") }
+                    row.writeJSON(to: &json)
+                }
+                json.writeStaticString("]")
+                if isSearch { json.writeString(",\"searched\":\(part.looked)") }
+                // The cursor contains names of queues and lanes, so it must be escaped.
+                if let cursor = part.cursor { json.writeString(",\"after\":\(JSONLine.quoted(cursor))") }
+                if !part.unread.isEmpty {
+                    json.writeString(",\"unread\":[\(part.unread.notes.map(JSONLine.quoted).joined(separator: ","))]")
+                }
+                json.writeStaticString("}")
+                return .json(bytes: json.readableBytesView)
+            }
         }
-        get(api, "/jobs/{queue}/{key}") { request in try await job(request) }
-        get(api, "/campaigns") { request in
+    }
+
+    private static let reads: [Read] = [
+        .thing("/status", "Queues, workers, apps, servers and problems.") {
+            (try await $0.site.data.fleetStatus(), false)
+        },
+        .list("/history", "points", "Counters by time.", [span, queue], isSearch: false) { try await history($0) },
+        .list("/jobs", "jobs", "Unfinished jobs.", [queue] + JobFilter.fields + [after]) { request in
+            try await JobsPage().list(request, JobFilter(request.query, now: Moment.now))
+        },
+        .thing("/jobs/{queue}/{key}", "A full job.") { request in
+            var (row, queue) = try await JobPage.find(request)
+            guard request.visitor.seesContent else { return (row, false) }
+            row.verdicts = await request.source.check(row.job.original, queue).verdicts.map {
+                JobRow.Verdict(level: $0.level, sentence: $0.sentence)
+            }
+            return (row, true)
+        },
+        .list("/campaigns", "campaigns", "The latest campaigns.", isSearch: false) { request in
             let campaigns = try await request.site.data.campaigns()
-            return try list(
-                "campaigns", try campaigns.value.map { try JSONLine.text($0, keys: .convertToSnakeCase) },
-                unread: campaigns.unread)
-        }
-        get(api, "/campaigns/{campaign}") { request in
+            return ListPart(rows: campaigns.value, unread: campaigns.unread)
+        },
+        .list(
+            "/campaigns/{campaign}", "campaigns", "A campaign in each queue that knows it.", isSearch: false
+        ) { request in
             let name = request.parameters("campaign") ?? ""
             let found = try await request.site.data.campaign(name)
             guard !found.parts.isEmpty else {
                 if let missing = found.unread.notes.first { throw WebError(.serviceUnavailable, missing) }
                 throw WebError(.notFound, "no queue knows a campaign \(name)")
             }
-            return try list(
-                "campaigns", try found.parts.map { try JSONLine.text($0, keys: .convertToSnakeCase) },
-                unread: found.unread)
-        }
-        get(api, "/dead-letters", DeadLetterFilter.fields + [Self.queue, Self.after]) { request in
-            let part = try await DeadLettersPage().list(
+            return ListPart(rows: found.parts, unread: found.unread)
+        },
+        .list(
+            "/dead-letters", "dead_letters", "Dead letters, the newest first.",
+            [queue] + DeadLetterFilter.fields + [after]
+        ) { request in
+            try await DeadLettersPage().list(
                 request, DeadLetterFilter(request.query, now: Moment.now), after: request.query["after"])
-            return try list(
-                "dead_letters", try part.rows.map { try $0.json(isWhole: false) }, part.cursor, unread: part.unread)
-        }
-        get(api, "/dead-letters/{queue}/{key}") { request in
-            Response.json(bytes: try await DeadLetterPage.find(request).json(isWhole: request.visitor.seesContent).utf8)
-        }
-        get(
-            api, "/results",
-            ResultFilter.fields + [
-                Self.queue, Field("since"), Field("until"), Field("newest_first", .flag), Self.after,
+        },
+        .thing("/dead-letters/{queue}/{key}", "A full dead letter.") {
+            (try await DeadLetterPage.find($0), $0.visitor.seesContent)
+        },
+        .list(
+            "/results", "results", "Results of notifications, one queue after the other, the oldest first.",
+            [queue] + ResultFilter.fields + Field.range("Results") + [
+                Field("newest_first", .flag, "True for the newest first."),
+                Field(
+                    "after", .text, "`after` of the previous part, or `QUEUE|ENTRY` of a result to read those after it."
+                ),
             ]
-        ) { request in try await results(request) }
-        get(api, "/devices/{token}", [Field("search")]) { request in
+        ) { try await results($0) },
+        .thing(
+            "/devices/{token}", "Everything known about a device token, in hex or base64.",
+            [
+                Field(
+                    "search", .text,
+                    "`all` searches everything; otherwise only what can be searched at once, with `partial`.",
+                    words: ["all"])
+            ]
+        ) { request in
             let token = TokenText.normalized(request.parameters("token") ?? "")
             var (found, unread) = try await DevicePage.bounded(request) {
                 try await DevicePage.findings(token, request)
             }
             if !unread.isEmpty { found.isPartial = true }
-            return Response.json(bytes: try found.json.utf8)
-        }
-        get(api, "/invalid-tokens", InvalidTokenFilter.fields + [Self.after]) { request in
+            return (found, false)
+        },
+        .list(
+            "/invalid-tokens", "invalid_tokens", "The set of invalid tokens.", InvalidTokenFilter.fields + [after]
+        ) { request in
             let found = try await InvalidTokensPage.list(request)
             let lines = found.rows.map { listed in
-                var line = ByteBuffer()
                 var shown = listed
                 shown.token = ByteBuffer(string: request.token(String(buffer: listed.token)))
-                InvalidTokenLine(shown).writeJSON(to: &line)
-                return String(buffer: line).trimmed
+                return InvalidTokenLine(shown)
             }
-            return try list("invalid_tokens", lines, found.cursor, unread: found.unread)
-        }
-        get(api, "/keys") { request in
+            return ListPart(rows: lines, looked: found.looked, cursor: found.cursor, unread: found.unread)
+        },
+        .list("/keys", "keys", "Redis keys by size.", isSearch: false) { request in
             let sizes = try await request.site.data.keySizes()
-            return try list(
-                "keys", try sizes.value.map { try JSONLine.text($0, keys: .convertToSnakeCase) }, unread: sizes.unread)
-        }
-        get(api, "/activity", ["by", "action", "subject", "result", "after"].map { Field($0) }) { request in
-            try await activity(request)
-        }
-        get(api, "/runs/{id}") { request in
+            return ListPart(rows: sizes.value, unread: sizes.unread)
+        },
+        .list(
+            "/activity", "activity", "Actions of operators, the newest first.",
+            [
+                Field("by", .text, "The operator."), Field("action", .text, "The action, as in the entries."),
+                Field("subject", .text, "A part of the subject or the detail, in either case."),
+                Field("result", .text, "The end of the action.", words: AuditEntry.Ending.allCases.map(\.rawValue)),
+                after,
+            ]
+        ) { try await ActivityPage.list($0, limit: 100) },
+        .thing("/runs/{id}", "The progress of a run.") { request in
             guard let run = await request.site.runs[request.parameters("id") ?? ""] else {
                 throw WebError(.notFound, "unknown run")
             }
-            return try Response.json(RunObject(run, for: request.visitor))
+            return (RunObject(run, for: request.visitor), false)
+        },
+    ]
+
+    private static let queue = Field("queue", .texts, "Only these queues.")
+    private static let after = Field("after", .text, "`after` of the previous part.")
+    private static let span = Field(
+        "span", .text, "The time until now: points of 1 minute (15m, 1h), 5 minutes (6h), 20 minutes (24h) or a day.",
+        words: QueueHistory.Span.allCases.map(\.rawValue))
+
+    func add(to routes: RouterGroup<WebContext>) {
+        let api = routes.group("/api/v1")
+        api.get("/openapi.json") { [site] _, _ in Response.json(bytes: Self.description(base: site.links.base).utf8) }
+        for path in Self.reads {
+            api.get(RouterPath(path.path)) { [site] request, context in
+                let request = PageRequest(site, request, context)
+                try request.query.refusingEmpty.check(path.fields)
+                return try await path.read(request)
+            }
         }
         api.post("/check") { [site] request, context in
             let form = try Self.form(context)
@@ -105,18 +187,32 @@ struct DashboardAPI: Sendable {
             }
             let result = try await Actions.perform(name, Self.form(context), context.visitor, site)
             if let error = result.error { throw WebError(.conflict, error) }
-            return try Response.json(
-                ActionObject(message: result.message, run: result.run.map { RunObject($0, for: context.visitor) }))
+            let run = result.run.map { RunObject($0, for: context.visitor) }
+            return Response.json(bytes: ActionObject(message: result.message, run: run).json().utf8)
         }
     }
 
-    /// Returns the API description in OpenAPI 3.0.
+    // MARK: Description
+
+    /// Returns the API description in OpenAPI 3.0: a file with the paths that change something, completed by the paths that
+    /// read, the actions, and the schemas of all things.
     static func description(base: String) -> String {
-        String(decoding: PackageResources.openapi_json, as: UTF8.self)
+        let things = reads.map(\.thing) + [ActionObject.columns.members]
+        // The file has the POST of this path.
+        let paths =
+            reads.filter { $0.path != "/jobs" }.map { "\"/api/v1\($0.path)\": {\($0.operation)}" }
+            + ActionKind.all.filter(\.isInAPI).map(\.description)
+        return String(decoding: PackageResources.openapi_json, as: UTF8.self)
             .replacing("\"BASE\"", with: "\"\(base.isEmpty ? "/" : base)\"", maxReplacements: 1)
+            .replacing("\"GET\": {}", with: reads.first { $0.path == "/jobs" }?.operation ?? "", maxReplacements: 1)
+            .replacing("\"PATHS\": {}", with: paths.joined(separator: ",\n  "), maxReplacements: 1)
             .replacing(
-                "\"ACTIONS\": {}", with: ActionKind.all.filter(\.isInAPI).map(\.description).joined(separator: ",\n  "),
-                maxReplacements: 1)
+                "\"SCHEMAS\": {}", with: ShownMembers.schemas(things).joined(separator: ",\n   "), maxReplacements: 1)
+    }
+
+    /// Returns the members of the answers to a request with mistakes.
+    fileprivate static func errors(_ statuses: [Int]) -> String {
+        statuses.sorted().map { "\"\($0)\": {\"$ref\": \"#/components/responses/Error\"}" }.joined(separator: ", ")
     }
 
     private struct CheckObject: Encodable {
@@ -124,18 +220,40 @@ struct DashboardAPI: Sendable {
         let isSendable: Bool
     }
 
-    private struct ActionObject: Encodable {
+    private struct ActionObject: Shown {
         let message: String
         let run: RunObject?
+
+        static let columns = Columns<Self>(
+            "Action", "The answer to an action.",
+            [
+                .init("message", "Sentence about the result, or about the run.", \.message),
+                .init("run", "The run that waits for its confirmation, or makes the change.", \.run),
+            ])
     }
 
     /// A change that waits for its confirmation, is carried out, or has ended.
-    private struct RunObject: Encodable {
+    private struct RunObject: Shown {
         let id, state, action: String
         var subject, question, message, error: String?
         var total, done: Int?
         var groups: [String: Int]?
         var notes: [String]?
+
+        static let columns = Columns<Self>(
+            "Run", "Work on many jobs, dead letters or tokens. It waits for `confirm-run` once it is ready.",
+            [
+                .init("id", "ID.", \.id),
+                .init(
+                    "state", "State:", as: .choice(["counting", "ready", "running", "done", "stopped", "failed"]),
+                    \.state),
+                .init("action", "Action.", \.action), .init("subject", "Things that it changes, in words.", \.subject),
+                .init("total", "Number of things to change.", \.total),
+                .init("done", "Number of things that are changed.", \.done),
+                .init("groups", "Number of things by state or reason.", \.groups),
+                .init("error", "Reason why it failed.", \.error), .init("question", "Question to confirm.", \.question),
+                .init("message", "Sentence about the result.", \.message), .init("notes", "Remarks.", \.notes),
+            ])
 
         init(_ run: ChangeRun, for visitor: Visitor) {
             (id, action) = (run.id, run.change.action.rawValue)
@@ -158,21 +276,6 @@ struct DashboardAPI: Sendable {
             }
         }
     }
-
-    /// - Parameter fields: the parameters of the query. Others are refused: a misspelled filter would choose everything.
-    private func get(
-        _ api: RouterGroup<WebContext>, _ path: RouterPath, _ fields: [Field] = [],
-        _ answer: @escaping @Sendable (PageRequest) async throws -> Response
-    ) {
-        api.get(path) { [site] request, context in
-            let request = PageRequest(site, request, context)
-            try request.query.refusingEmpty.check(fields)
-            return try await answer(request)
-        }
-    }
-
-    private static let queue = Field("queue", .texts)
-    private static let after = Field("after")
 
     /// Reads the fields of an action: a JSON object of strings, numbers, booleans, or lists of strings; or a form.
     private static func form(_ context: WebContext) throws -> Form {
@@ -210,35 +313,16 @@ struct DashboardAPI: Sendable {
         }
     }
 
-    private func list(
-        _ name: String, _ objects: [String], looked: Int? = nil, _ cursor: String? = nil,
-        unread: UnreadParts = UnreadParts()
-    ) throws -> Response {
-        var text = "{\"\(name)\":[\(objects.joined(separator: ","))]"
-        if let looked { text += ",\"searched\":\(looked)" }
-        // The cursor contains names of queues and lanes, so it must be escaped.
-        if let cursor { text += ",\"after\":\(try JSONLine.text(cursor))" }
-        if !unread.isEmpty { text += ",\"unread\":\(try JSONLine.text(unread.notes))" }
-        return .json(bytes: (text + "}").utf8)
-    }
-
-    private func job(_ request: PageRequest) async throws -> Response {
-        let (row, queue) = try await JobPage.find(request)
-        guard request.visitor.seesContent else { return .json(bytes: try row.json(nil).utf8) }
-        let check = await request.source.check(row.job.original, queue)
-        return .json(bytes: try row.json(check.verdicts.map { .init(level: $0.level, sentence: $0.sentence) }).utf8)
-    }
-
     /// The maximum number of results in an answer.
     private static let results = 500
 
-    private func results(_ request: PageRequest) async throws -> Response {
+    private static func results(_ request: PageRequest) async throws -> ListPart<ResultLine> {
         let filter = try ResultFilter(request.query)
         var order = ResultListing.Order()
         order.newestFirst = try request.query.isSet("newest_first")
         (order.since, order.until) = try request.query.range(now: Moment.now)
         let end = request.searchEnd
-        let part = try await ListPart<ResultLine>.of(
+        var part = try await ListPart<ResultLine>.of(
             request.site.data.queues(named: request.query.all("queue")), after: request.query["after"],
             limit: Self.results, until: end
         ) { [order] keys, cursor, missing in
@@ -251,37 +335,11 @@ struct DashboardAPI: Sendable {
                 rows: found.results.map { ResultLine(queue: keys.queue, result: $0) }, looked: found.looked,
                 cursor: found.cursor)
         }
-        return try list(
-            "results", part.rows.map { $0.json(token: request.token) }, looked: part.looked, part.cursor,
-            unread: part.unread)
+        part.rows = part.rows.map { $0.replacingToken(request.token) }
+        return part
     }
 
-    private func activity(_ request: PageRequest) async throws -> Response {
-        struct Entry: Encodable {
-            let id, by, action, subject: String
-            let at: Int64
-            let count: Int?
-            let detail, via, ending: String?
-        }
-        let part = try await ActivityPage.list(request, limit: 100)
-        let lines = try part.rows.map { entry in
-            try JSONLine.text(
-                Entry(
-                    id: entry.id, by: entry.by, action: entry.actionName, subject: entry.subject, at: entry.at,
-                    count: entry.count, detail: entry.detail, via: entry.via?.rawValue, ending: entry.ending?.rawValue))
-        }
-        return try list("activity", lines, part.cursor)
-    }
-
-    private func history(_ request: PageRequest) async throws -> Response {
-        struct Point: Encodable {
-            let at: Int64
-            let recorded: Bool
-            let outcomes, retries, deferrals: [String: Int]
-            let latencyP50Ms, latencyP99Ms, answerP50Ms, answerP99Ms: Double?
-            let backlog: Int?
-            let oldestAgeMs: Int64?
-        }
+    private static func history(_ request: PageRequest) async throws -> ListPart<HistoryPoint> {
         let text = request.query["span"] ?? QueueHistory.Span.hour.rawValue
         guard let span = QueueHistory.Span(rawValue: text) else {
             let known = QueueHistory.Span.allCases.map(\.rawValue).joined(separator: ", ")
@@ -289,17 +347,80 @@ struct DashboardAPI: Sendable {
         }
         let queues = try await request.site.data.queues(named: request.query.all("queue"))
         let history = try await request.site.data.history(span, of: queues)
-        let points = try (history.value?.points ?? []).map { point in
-            try JSONLine.text(
-                Point(
-                    at: point.at, recorded: point.isRecorded,
-                    outcomes: Dictionary(
-                        uniqueKeysWithValues: point.outcomes.counted.map { ($0.outcome.rawValue, $0.count) }),
-                    retries: point.retries, deferrals: point.deferrals, latencyP50Ms: point.latency?.p50,
-                    latencyP99Ms: point.latency?.p99, answerP50Ms: point.answer?.p50, answerP99Ms: point.answer?.p99,
-                    backlog: point.backlog, oldestAgeMs: point.oldest), keys: .convertToSnakeCase)
+        return ListPart(rows: (history.value?.points ?? []).map(HistoryPoint.init), unread: history.unread)
+    }
+}
+
+/// A step of the history.
+private struct HistoryPoint: Shown {
+    let point: QueueHistory.Point
+
+    static let columns = Columns<Self>(
+        "Point", "The counters of a period.",
+        [
+            .init("at", "Beginning.", as: .time, \.point.at),
+            .init(
+                "recorded", "False if nothing was recorded: no worker ran, or had anything to do.", \.point.isRecorded),
+            .init("outcomes", "Notifications that ended, by outcome.") { step in
+                Dictionary(uniqueKeysWithValues: step.point.outcomes.counted.map { ($0.outcome.rawValue, $0.count) })
+            },
+            .init("retries", "Notifications that are tried again, by reason.", \.point.retries),
+            .init("deferrals", "Notifications that are deferred, by reason.", \.point.deferrals),
+            .init("latency_p50_ms", "Median of the times from enqueueing to the outcome.", \.point.latency?.p50),
+            .init("latency_p99_ms", "99th percentile of these times.", \.point.latency?.p99),
+            .init("answer_p50_ms", "Median of the times from a request to its answer.", \.point.answer?.p50),
+            .init("answer_p99_ms", "99th percentile of these times.", \.point.answer?.p99),
+            .init("backlog", "Largest number of jobs that could be claimed.", \.point.backlog),
+            .init("oldest_age_ms", "Largest age of a job when it was claimed.", as: .duration, \.point.oldest),
+        ])
+}
+
+extension DashboardAPI.Read {
+    /// The member of its path in the description.
+    fileprivate var operation: String {
+        let inPath = path.matches(of: /{(\w+)}/).map { part in
+            """
+            {"name": "\(part.1)", "in": "path", "required": true, "schema": {"type": "string", "minLength": 1}}
+            """
         }
-        return try list("points", points, unread: history.unread)
+        let schema = list.map { list in
+            """
+            {"type": "object", "properties": {"\(list)": {"type": "array", "items": \(thing.reference)}, \
+            "searched": {"type": "integer", "description": "Number of things that were searched."}, \
+            "after": {"type": "string", "description": "Place of the next part, if there is one."}, \
+            "unread": {"$ref": "#/components/schemas/Unread"}}, "required": ["\(list)"], "additionalProperties": false}
+            """
+        }
+        return """
+            "get": {"summary": \(JSONLine.quoted(summary)), "parameters": \
+            [\((inPath + fields.map(\.parameter)).joined(separator: ", "))], "responses": {"200": {"description": \
+            "The answer.", "content": {"application/json": {"schema": \(schema ?? thing.reference)}}}, \
+            \(DashboardAPI.errors([400, 401, 404, 429, 503]))}}
+            """
+    }
+}
+
+extension Field {
+    /// The parameter of a query.
+    fileprivate var parameter: String {
+        """
+        {"name": "\(name)", "in": "query", "description": \(JSONLine.quoted(meaning)), "schema": \(schema)\
+        \(kind == .texts ? ", \"explode\": true" : "")}
+        """
+    }
+
+    /// The schema of its value.
+    fileprivate var schema: String {
+        let text =
+            words.isEmpty
+            ? #"{"type": "string"}"#
+            : "{\"type\": \"string\", \"enum\": [\(words.map(JSONLine.quoted).joined(separator: ", "))]}"
+        return switch kind {
+        case .text: text
+        case .texts: "{\"type\": \"array\", \"items\": \(text)}"
+        case .flag: #"{"type": "boolean"}"#
+        case .number: #"{"type": "integer"}"#
+        }
     }
 }
 
@@ -307,26 +428,14 @@ extension ActionKind {
     /// The path of the action, as a member of the description's `paths`.
     var description: String {
         let all = own.filter { $0.name != Actions.formToken.name } + fields
-        let properties = all.map { "\"\($0.name)\": \($0.kind.schema)" }.joined(separator: ", ")
+        let properties = all.map { "\"\($0.name)\": \($0.schema)" }.joined(separator: ", ")
         let required = all.filter(\.isRequired).map { "\"\($0.name)\"" }.joined(separator: ", ")
-        let errors = [400, 401, 403, 404, 409, 413, 429, 503]
-            .map { "\"\($0)\": {\"$ref\": \"#/components/responses/Error\"}" }
+        let errors = DashboardAPI.errors([400, 401, 403, 404, 409, 413, 429, 503])
         return """
             "/api/v1/actions/\(name)": {"post": {"summary": "\(summary)", "requestBody": {"required": true, "content": \
             {"application/json": {"schema": {"type": "object", "properties": {\(properties)}\
             \(required.isEmpty ? "" : ", \"required\": [\(required)]")}}}}, "responses": {"200": \
-            {"$ref": "#/components/responses/Action"}, \(errors.joined(separator: ", "))}}}
+            {"$ref": "#/components/responses/Action"}, \(errors)}}}
             """
-    }
-}
-
-extension Field.Kind {
-    fileprivate var schema: String {
-        switch self {
-        case .text: #"{"type": "string"}"#
-        case .texts: #"{"type": "array", "items": {"type": "string"}}"#
-        case .flag: #"{"type": "boolean"}"#
-        case .number: #"{"type": "integer"}"#
-        }
     }
 }

@@ -227,3 +227,17 @@ package enum AuditLog {
         return reply.root.children.compactMap(AuditEntry.init)
     }
 }
+
+extension AuditEntry: Shown {
+    package static let columns = Columns<Self>(
+        "Activity", "An action of an operator.",
+        [
+            .init("id", "ID.", \.id), .init("at", "Time, by the clock of Redis.", as: .time, \.at),
+            .init("by", "Operator.", \.by), .init("action", "Action.", \.actionName),
+            .init("subject", "Things that it was about.", \.subject),
+            .init("count", "Number of things that were changed, if the action counts any.", as: .count, \.count),
+            .init("detail", "The operator's reason, or another explanation.", \.detail),
+            .init("via", "Interface:", as: .choice(Interface.self), \.via?.rawValue),
+            .init("ending", "End:", as: .choice(Ending.self), \.ending?.rawValue),
+        ])
+}

@@ -178,8 +178,8 @@ package enum CampaignPace {
     /// The number of points above which periods are joined to longer ones. The oldest days beyond it are omitted.
     private static let maximumPoints: Int64 = 200
 
-    /// The notifications that ended in a period. Its members are those of the JSON.
-    package struct Point: Encodable, Sendable, Equatable {
+    /// The notifications that ended in a period.
+    package struct Point: Sendable, Equatable {
         /// The beginning, in milliseconds since 1970.
         package var at: Int64
         /// The length of the period.

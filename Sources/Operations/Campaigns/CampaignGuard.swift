@@ -133,13 +133,11 @@ package struct CampaignGuard: Sendable, Equatable {
     }
 
     /// A rule, and how near a campaign is to its limit.
-    package struct Level: Encodable, Sendable, Equatable {
+    package struct Level: Sendable, Equatable {
         package var counter: String
-        /// The share above which the campaign is paused.
         package var limitPercent: Double
         /// The share now; 0 before the first notification, and while the guard has paused the campaign.
         package var percent: Double
-        /// The number of notifications of which it is the share.
         package var of: Int
 
         /// The part of the limit that is used up, from 0 to 1.

@@ -3,57 +3,23 @@ import PrintableText
 import PushQueue
 import Redis
 
-/// A campaign in one queue, as the commands print it. Its members are those of the JSON.
-package struct CampaignStatus: Encodable, Sendable {
+/// A campaign in one queue.
+package struct CampaignStatus: Sendable {
     /// The name, as its bytes: texts for people are made of it, and never read back.
     package var campaign: String
-    package var queue: String
-    /// `running`, `paused` or `cancelled`.
-    package var state: String
-    /// True if cancelled jobs do not become dead letters.
+    package var queue, state: String
     package var discards: Bool?
-    /// The maximum number of notifications per second.
-    package var limitPerSecond: Int?
-    /// The time of the pause or cancellation, in milliseconds since 1970.
-    package var stateSinceAt: Int64?
-    package var by: String?
-    package var reason: String?
-    /// The total number of its notifications, if its producer has recorded it.
-    package var total: Int?
+    package var limitPerSecond, total, left, stopMin: Int?
+    package var by, reason, stopIf: String?
     package var ended: Int
-    package var left: Int?
-    /// Notifications that ended, by outcome.
-    package var outcomes: [String: Int]
-    /// Notifications that became dead letters, by reason.
-    package var deadReasons: [String: Int]
-    /// The number of times that notifications were tried again, by reason.
-    package var retryReasons: [String: Int]
-    package var startedAt: Int64?
-    package var updatedAt: Int64?
-    package var finishedAt: Int64?
-    /// The rules of its guard, such as `invalid_token>5%,dead>1%`.
-    package var stopIf: String?
-    /// The number of notifications below which its guard does not pause it.
-    package var stopMin: Int?
-    /// The time at which its guard last paused it, in milliseconds since 1970.
-    package var stoppedAt: Int64?
-    /// The rules of its guard, and how near it is to each limit.
+    package var outcomes, deadReasons, retryReasons: [String: Int]
+    package var stateSinceAt, startedAt, updatedAt, finishedAt, stoppedAt, leftMs: Int64?
     package var guardLevels: [CampaignGuard.Level]?
-    /// Notifications that were delivered per second: since the last reading or, without one, since the start. `nil` while
-    /// none ends.
     package var deliveredPerSecond: Double?
-    /// The time that the remaining notifications need at the rate at which they end, in milliseconds.
-    package var leftMs: Int64?
     /// The periods in which notifications ended. Reports have their sums.
     package var periods: [CampaignCounts.Period]
     /// The times from enqueueing to delivery.
     package var latencies: LatencyCounts
-
-    private enum CodingKeys: String, CodingKey {
-        case campaign, queue, state, discards, limitPerSecond, stateSinceAt, by, reason, total, ended, left, outcomes
-        case deadReasons, retryReasons, startedAt, updatedAt, finishedAt, stopIf, stopMin, stoppedAt, guardLevels
-        case deliveredPerSecond, leftMs
-    }
 
     /// The time without a settlement after which a campaign is idle, in milliseconds.
     private static let idle: Int64 = 60_000
@@ -126,28 +92,16 @@ package struct CampaignStatus: Encodable, Sendable {
 
     // MARK: Text
 
-    package static let titles = [
-        "CAMPAIGN", "QUEUE", "STATE", "TOTAL", "DELIVERED", "INVALID", "DEAD", "CANCELLED", "OTHER", "RATE/S", "LEFT",
-        "STARTED",
-    ]
-
     private func count(_ outcome: Outcome) -> Int { outcomes[outcome.rawValue] ?? 0 }
 
-    package func cells(now: Int64) -> [String] {
-        let others = ended - [.delivered, .invalidToken, .dead, .cancelled].reduce(0) { $0 + count($1) }
-        return [
-            campaign.shown, queue, stateText, total.map(Words.number) ?? "-", Words.number(count(.delivered)),
-            Words.number(count(.invalidToken)), Words.number(count(.dead)), Words.number(count(.cancelled)),
-            Words.number(others), deliveredPerSecond.map(Words.rate) ?? "-", leftText,
-            startedAt.map { Words.brief(now - $0) + " ago" } ?? "-",
-        ]
+    private var others: Int {
+        ended - [.delivered, .invalidToken, .dead, .cancelled].reduce(0) { $0 + count($1) }
     }
 
     private var stateText: String { limitPerSecond.map { "\(state), \(Words.number($0))/s" } ?? state }
 
-    private var leftText: String {
-        guard let left else { return "-" }
-        return Words.number(left) + (leftMs.map { " (\(Words.brief($0)))" } ?? "")
+    private var leftText: String? {
+        left.map { Words.number($0) + (leftMs.map { " (\(Words.brief($0)))" } ?? "") }
     }
 
     /// Returns all facts, one per line.
@@ -187,6 +141,57 @@ package struct CampaignStatus: Encodable, Sendable {
         if let finishedAt { lines.append("finished   \(Moment.text(finishedAt))") }
         return lines
     }
+}
+
+extension CampaignStatus: Shown {
+    package static let columns = Columns<Self>(
+        "Campaign", "A campaign in a queue.", commands: ["campaign list", "campaign show"],
+        [
+            .init("campaign", "Name.", as: .campaign, \.campaign), .text("Campaign", in: .table, \.campaign.shown),
+            .init("queue", "Queue.", as: .queue, in: .all, \.queue),
+            .init("state", "State:", as: .choice(["running", "paused", "cancelled"]), \.state),
+            .text("State", in: .table, \.stateText),
+            .init("discards", "True if its cancelled jobs are not kept.", \.discards),
+            .init("limit_per_second", "Maximum number of notifications per second.", as: .count, \.limitPerSecond),
+            .init("state_since_at", "Time of the pause or cancellation.", as: .time, \.stateSinceAt),
+            .init("by", "Operator who paused or cancelled it, or its guard.", \.by),
+            .init("reason", "Reason of the pause or cancellation.", \.reason),
+            .init("total", "Number of its notifications, if recorded.", as: .count, in: .table, \.total),
+            .init("ended", "Number of notifications that ended.", as: .count, \.ended),
+            .init("left", "Number of notifications that have not ended.", as: .count, \.left),
+            .init("outcomes", "Notifications that ended, by outcome.", \.outcomes),
+            .text("Delivered", as: .count, in: .table) { $0.count(.delivered) },
+            .text("Invalid", as: .count, in: .table) { $0.count(.invalidToken) },
+            .text("Dead", as: .count, in: .table) { $0.count(.dead) },
+            .text("Cancelled", as: .count, in: .table) { $0.count(.cancelled) },
+            .text("Other", as: .count, in: .table, \.others),
+            .init("dead_reasons", "Notifications that became dead letters, by reason.", \.deadReasons),
+            .init("retry_reasons", "Number of times that notifications were tried again, by reason.", \.retryReasons),
+            .init("updated_at", "Time at which the last notification ended.", as: .time, \.updatedAt),
+            .init("finished_at", "Time at which all notifications had ended.", as: .time, \.finishedAt),
+            .init("stop_if", "Rules of its guard, such as `invalid_token>5%,dead>1%`.", \.stopIf),
+            .init("stop_min", "Number of notifications from which on its guard acts.", as: .count, \.stopMin),
+            .init("stopped_at", "Time at which its guard last paused it.", as: .time, \.stoppedAt),
+            .init("guard_levels", "How near it is to each limit of its guard.", \.guardLevels),
+            .init(
+                "delivered_per_second", "Rate since the last reading or the start; omitted while none ends.", as: .rate,
+                title: "Rate/s", in: .table, \.deliveredPerSecond),
+            .init("left_ms", "Time that those left need at the present rate.", as: .duration, \.leftMs),
+            .text("Left", in: .table, \.leftText),
+            .init("started_at", "Time at which the first notification ended or was postponed.", as: .time, \.startedAt),
+            .text("Started", in: .table) { $0.startedAt.map { Words.brief(Moment.now - $0) + " ago" } },
+        ])
+}
+
+extension CampaignGuard.Level: Shown {
+    package static let columns = Columns<Self>(
+        "GuardLevel", "A rule of a campaign's guard.",
+        [
+            .init("counter", "Counter, such as `invalid_token`.", \.counter),
+            .init("limit_percent", "Share above which the campaign is paused.", \.limitPercent),
+            .init("percent", "Share now, in percent.", \.percent),
+            .init("of", "Number of notifications of which it is the share.", as: .count, \.of),
+        ])
 }
 
 extension CampaignStatus {

@@ -2,40 +2,17 @@ import PrintableText
 import PushQueue
 import Redis
 
-/// A campaign in all of its queues together, for a report. Its members are those of the JSON.
-package struct CampaignSummary: Encodable, Sendable {
+/// A campaign in all of its queues together, for a report.
+package struct CampaignSummary: Sendable {
     package var campaign: String
-    /// True if all notifications of all queues have ended. A queue whose total is unknown or may grow has not finished.
     package var finished: Bool
-    /// The total number of its notifications, if the total of each queue is known.
-    package var total: Int?
     package var ended: Int
-    package var left: Int?
-    /// Notifications that ended, by outcome.
-    package var outcomes: [String: Int]
-    /// The parts of all notifications that ended, from 0 to 1.
-    package var deliveredShare: Double?
-    package var invalidShare: Double?
-    /// Notifications that became dead letters, by reason.
-    package var deadReasons: [String: Int]
-    /// The number of times that notifications were tried again, by reason.
-    package var retryReasons: [String: Int]
-    package var startedAt: Int64?
-    package var updatedAt: Int64?
-    package var finishedAt: Int64?
-    /// The time from the first settlement to the last one, in milliseconds.
-    package var durationMs: Int64?
-    /// Notifications that ended per second, in that time.
-    package var endedPerSecond: Double?
-    /// The times from enqueueing to delivery that 50 and 99 percent of the notifications needed at most, estimated, in
-    /// milliseconds; of those that were delivered at the first attempt.
-    package var latencyP50Ms: Int?
-    package var latencyP99Ms: Int?
-    /// The rate over time, from the first period to the last one.
+    package var total, left, latencyP50Ms, latencyP99Ms: Int?
+    package var outcomes, deadReasons, retryReasons: [String: Int]
+    package var deliveredShare, invalidShare, endedPerSecond: Double?
+    package var startedAt, updatedAt, finishedAt, durationMs: Int64?
     package var rates: [CampaignPace.Point]
-    /// The parts in the queues.
     package var queues: [CampaignStatus]
-    /// True if a queue could not be read. Then it is not known how many notifications there are, and how many are left.
     package var partial: Bool?
 
     /// - Parameters:
@@ -141,4 +118,44 @@ package struct CampaignSummary: Encodable, Sendable {
         }
         return lines
     }
+}
+
+extension CampaignSummary: Shown {
+    package static let columns = Columns<Self>(
+        "CampaignReport", "A campaign in all of its queues.", commands: ["campaign report"],
+        [
+            .init("campaign", "Name.", as: .campaign, \.campaign),
+            .init(
+                "finished", "True if all notifications of all queues have ended, and their total is final.", \.finished),
+            .init("total", "Number of its notifications, if recorded in each queue.", as: .count, \.total),
+            .init("ended", "Number of notifications that ended.", as: .count, \.ended),
+            .init("left", "Number of notifications that have not ended.", as: .count, \.left),
+            .init("outcomes", "Notifications that ended, by outcome.", \.outcomes),
+            .init("delivered_share", "Part of the ended ones that were delivered, from 0 to 1.", \.deliveredShare),
+            .init("invalid_share", "Part of the ended ones with invalid tokens, from 0 to 1.", \.invalidShare),
+            .init("dead_reasons", "Notifications that became dead letters, by reason.", \.deadReasons),
+            .init("retry_reasons", "Number of times that notifications were tried again, by reason.", \.retryReasons),
+            .init("started_at", "Time at which the first notification ended or was postponed.", as: .time, \.startedAt),
+            .init("updated_at", "Time at which the last notification ended.", as: .time, \.updatedAt),
+            .init("finished_at", "Time at which all notifications had ended.", as: .time, \.finishedAt),
+            .init("duration_ms", "Time from the first settlement to the last one.", as: .duration, \.durationMs),
+            .init("ended_per_second", "Notifications that ended per second in that time.", as: .rate, \.endedPerSecond),
+            .init(
+                "latency_p50_ms", "Estimated median of the times from enqueueing to delivery at the first attempt.",
+                as: .duration, \.latencyP50Ms),
+            .init("latency_p99_ms", "Estimated 99th percentile of these times.", as: .duration, \.latencyP99Ms),
+            .init("rates", "Rate over time, from the first period to the last one.", \.rates),
+            .init("queues", "Parts in the queues.", \.queues),
+            .init("partial", "True if a queue could not be read; then `total` and `left` are unknown.", \.partial),
+        ])
+}
+
+extension CampaignPace.Point: Shown {
+    package static let columns = Columns<Self>(
+        "Pace", "A period of a campaign.",
+        [
+            .init("at", "Beginning.", as: .time, \.at), .init("seconds", "Length in seconds.", \.seconds),
+            .init("ended", "Number of notifications that ended.", as: .count, \.ended),
+            .init("ended_per_second", "Notifications that ended per second.", as: .rate, \.endedPerSecond),
+        ])
 }

@@ -25,9 +25,20 @@ package struct DeadLetterFilter: Sendable, Equatable {
     /// Makes a filter that matches all dead letters.
     package init() {}
 
-    package static let fieldNames = ["key", "id", "token", "app", "campaign", "reason", "error", "since", "until"]
+    package static let fields =
+        [
+            Field("key", .texts, "Dead letter with this key, as `dead list` shows it."),
+            Field("id", .texts, "Dead letters of the job with this ID."),
+            Field("token", .texts, "Dead letters of jobs for this device token, in hex or base64."),
+            Field("app", .texts, "Dead letters of jobs for this app."),
+            Field("campaign", .texts, "Dead letters of jobs of this campaign."),
+            Field("reason", .texts, "Dead letters with this reason, or prefix as in Bad*."),
+            Field(
+                "error", .texts,
+                "Dead letters whose error contains this text, ignoring case, or whose status is this number."),
+        ] + Field.range("Dead letters")
 
-    package static let fields = Field.filter(fieldNames)
+    package static let fieldNames = fields.map(\.name)
 
     /// - Parameter now: the time from which durations count back, in milliseconds since 1970.
     package init(_ fields: Fields, now: Int64) throws(FieldMistake) {

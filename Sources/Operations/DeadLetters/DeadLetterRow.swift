@@ -5,7 +5,7 @@ import PushQueue
 
 /// A dead letter as it is shown.
 package struct DeadLetterRow {
-    private struct Header: Decodable {
+    private struct Header: Decodable, Sendable {
         let reason: String
         let attempts, status, requeues, size: Int?
         let enqueued: Int64?
@@ -13,8 +13,6 @@ package struct DeadLetterRow {
         let labels: [String: String]?
         let tokens: [String]?
     }
-
-    package static let titles = ["QUEUE", "TIME", "AGE", "KEY", "REASON", "APP", "ID", "ATTEMPTS", "ERROR"]
 
     package let queue: String
     package let key: String
@@ -45,86 +43,55 @@ package struct DeadLetterRow {
     /// The campaign of the job.
     package var campaign: String? { header?.campaign }
 
-    /// Returns the cells of a table's row, which are printable.
-    package func cells(now: Int64) -> [String] {
-        let attempts = header?.attempts.map(String.init) ?? "-"
-        let cells = [
-            queue, Moment.text(at), Moment.age(now - at), key, reason, header?.app ?? "-", header?.id ?? "-", attempts,
-            error,
-        ]
-        return cells.map(\.printable)
-    }
+    package var attempts: Int? { header?.attempts }
 
-    /// The last error, its detail and the number of devices; `-` if there is none.
-    package var error: String {
-        let tokens = header?.tokens.map { "\($0.count) token\($0.count == 1 ? "" : "s")" }
+    /// The last error, its detail and the number of devices; `nil` if there is none.
+    package var error: String? {
         let parts = [
-            header?.status.map(String.init), header?.error, header?.detail, tokens,
+            header?.status.map(String.init), header?.error, header?.detail,
+            header?.tokens.map { Words.count($0.count, "token") },
             header?.requeues.map { "requeued \($0) times before" },
         ]
         let text = parts.compactMap { $0 }.joined(separator: ", ")
-        return text.isEmpty ? "-" : text
+        return text.isEmpty ? nil : text
     }
+}
 
-    private var labels: String? {
-        header?.labels.map { $0.sorted { $0.key < $1.key }.map { "\($0.key)=\($0.value)" }.joined(separator: " ") }
-    }
+extension DeadLetterRow: Shown {
+    package static let columns = Columns<Self>(
+        "DeadLetter", "A dead letter.", commands: ["dead list", "dead show"],
+        [
+            .init("queue", "Queue of the job.", as: .queue, in: .all, \.queue),
+            .init("at", "Time at which it became a dead letter.", as: .time, title: "Time", in: .all, \.at),
+            .text("Age", as: .age, in: .table, \.at),
+            .init("key", "Key, by which commands and paths name it.", as: .key, in: .all, \.key),
+            .init("reason", "Reason.", in: .all, \.reason),
+            .init("app", "App that the job names.", as: .app, in: .all, \.app),
+            .init("id", "ID of the job.", as: .key, in: .all, \.id),
+            .init("campaign", "Campaign of the job.", as: .campaign, in: [.list, .facts], \.campaign),
+            .init("labels", "Labels of the job.", in: .facts) { $0.header?.labels },
+            .init("attempts", "Number of attempts.", as: .count, in: .all, \.attempts),
+            .text("Error", in: [.table, .list], \.error),
+            .init("status", "Status of the last answer.", in: .facts) { $0.header?.status },
+            .init("error", "Reason of the last answer.", in: .facts) { $0.header?.error },
+            .init("detail", "Explanation of the reason.", in: .facts) { $0.header?.detail },
+            .init("requeues", "Number of earlier requeues.", in: .facts) { $0.header?.requeues },
+            .init("enqueued_at", "Time of its enqueueing or first claim.", as: .time, in: .facts) {
+                $0.header?.enqueued
+            },
+            .init("claim", "Claim that ended.", as: .key, in: .facts) { $0.header?.claim },
+            .init("token_count", "Number of devices that did not get it.") { $0.header?.tokens?.count },
+            .init("tokens", "Tokens of these devices.", in: .facts, isDetail: true) { $0.header?.tokens },
+            .init("size", "Size of the job in bytes.") { $0.header?.size },
+            .text("Job", as: .bytes, in: .facts, \.original.readableBytes),
+            .init("job", "Job as its producer wrote it, if it is UTF-8.", isDetail: true, \.original.utf8Text),
+            .init("job_base64", "Job as its producer wrote it, otherwise.", isDetail: true, \.original.base64IfNotUTF8),
+        ])
+}
 
-    /// Returns the known facts for people, as names and values.
-    package func facts(now: Int64) -> [(name: String, value: String)] {
-        let members: [(String, String?)] = [
-            ("queue", queue), ("key", key), ("time", "\(Moment.text(at)), \(Moment.age(now - at)) ago"),
-            ("reason", reason), ("app", header?.app), ("id", header?.id), ("campaign", header?.campaign),
-            ("labels", labels), ("attempts", header?.attempts.map(String.init)),
-            ("status", header?.status.map(String.init)), ("error", header?.error), ("detail", header?.detail),
-            ("requeued", header?.requeues.map { "\($0) times before" }),
-            ("first seen", header?.enqueued.map(Moment.text)), ("claim", header?.claim),
-            ("tokens", header?.tokens?.joined(separator: " ")),
-            ("job", "\(original.readableBytes) bytes"),
-        ]
-        return members.compactMap { name, value in value.map { (name, $0) } }
-    }
-
-    /// Returns the facts, one per line, and the job.
-    package func page(now: Int64) -> String {
-        let lines = facts(now: now).map { $0.name.padded(to: 12) + $0.value.printable + "\n" }
-        let job = String(decoding: original.readableBytesView, as: UTF8.self)
-        return lines.joined() + "\n" + job.printable + "\n"
-    }
-
-    private struct Object: Encodable {
-        let queue, key, reason: String
-        let at: Int64
-        let attempts, status, requeues, size: Int?
-        let enqueuedAt: Int64?
-        let id, app, campaign, error, detail, claim: String?
-        let labels: [String: String]?
-        let tokenCount: Int?
-        let tokens: [String]?
-        let job: String?
-        let jobBase64: String?
-
-        enum CodingKeys: String, CodingKey {
-            case queue, key, reason, at, attempts, status, requeues, size, id, app, campaign, labels, error, detail
-            case claim, tokens, job
-            case enqueuedAt = "enqueued_at"
-            case tokenCount = "token_count"
-            case jobBase64 = "job_base64"
-        }
-    }
-
-    /// Returns a line of JSON.
-    /// - Parameter isWhole: true to include the tokens and the job, as text if it is UTF-8, else as base64.
-    package func json(isWhole: Bool) throws -> String {
-        let bytes = original.readableBytesView
-        let job = isWhole ? String(validating: bytes, as: UTF8.self) : nil
-        return try JSONLine.text(
-            Object(
-                queue: queue, key: key, reason: reason, at: at, attempts: header?.attempts,
-                status: header?.status, requeues: header?.requeues, size: header?.size, enqueuedAt: header?.enqueued,
-                id: header?.id, app: header?.app, campaign: header?.campaign, error: header?.error,
-                detail: header?.detail, claim: header?.claim, labels: header?.labels,
-                tokenCount: header?.tokens?.count, tokens: isWhole ? header?.tokens : nil, job: job,
-                jobBase64: isWhole && job == nil ? Data(bytes).base64EncodedString() : nil))
-    }
+extension ByteBuffer {
+    /// The bytes as text; `nil` if they are not UTF-8.
+    var utf8Text: String? { String(validating: readableBytesView, as: UTF8.self) }
+    /// The bytes in base64 if they are not UTF-8.
+    var base64IfNotUTF8: String? { utf8Text == nil ? Data(readableBytesView).base64EncodedString() : nil }
 }

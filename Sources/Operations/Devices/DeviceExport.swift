@@ -6,17 +6,15 @@ import Redis
 
 /// Everything that Redis has about one device, as JSON. It contains no token of another device: of a job of several tokens
 /// it has those of the device only.
-package struct DeviceExport {
+package struct DeviceExport: Sendable {
     private let token: String
     private let finder: TokenFinder
     private var record = DeviceRecord()
-    /// JSON objects.
-    private var jobs: [String] = []
-    private var deadLetters: [String] = []
-    private var results: [String] = []
-    private var parkedResults: [String] = []
-    /// JSON strings.
-    private var ids: [String] = []
+    private var jobs: [JobRow] = []
+    private var deadLetters: [DeadLetterRow] = []
+    private var results: [ResultLine] = []
+    private var parkedResults: [ResultLine] = []
+    private var ids: [ByteBuffer] = []
     /// The number of jobs beyond 16 MiB, of which only the beginning was searched.
     package private(set) var large = 0
 
@@ -55,37 +53,32 @@ package struct DeviceExport {
                     due: queue.keys.postponed.contains(found.key) ? Self.time(found.place) : nil,
                     hasFailed: found.key == queue.keys.failed, lane: found.kind == .claimedJob ? found.place : nil,
                     format: queue.format)
-            jobs.append(try JobRow(queue: name, job: job, now: now).json([]))
+            jobs.append(JobRow(queue: name, job: job, now: now))
         case .deadLetter, .cancelledJob:
             let member = DeviceText.deadLetter(found.value, .onlyDevices, finder).rest ?? found.value
             let line = DeadLetter(member: found.value)?.header ?? found.value
             let letter =
                 DeadLetter(member: member) ?? DeadLetter(header: member, original: ByteBuffer())
             let listed = DeadLetters.Listed(key: JobKey.of(line), at: Self.time(found.place), letter: letter)
-            deadLetters.append(try DeadLetterRow(listed, queue: name).json(isWhole: true))
+            deadLetters.append(DeadLetterRow(listed, queue: name))
         case .result, .parkedResult:
-            let lines = found.results.map { result in
-                var json = ByteBuffer()
-                ResultLine(queue: name, result: result).writeJSON(to: &json)
-                return String(buffer: json)
-            }
+            let lines = found.results.map { ResultLine(queue: name, result: $0) }
             if found.kind == .result { results += lines } else { parkedResults += lines }
-        case .reservedID, .jobCommand: ids.append(try JSONLine.text(String(buffer: found.value)))
+        case .reservedID, .jobCommand: ids.append(found.value)
         case .invalidToken, .registration, .throttle, .announcement: break
         }
     }
 
     private static func time(_ score: String) -> Int64 { Double(score).map { Int64(bounding: $0) } ?? 0 }
+}
 
-    /// A JSON object.
-    package var json: String {
-        get throws {
-            var members = ["\"token\":\(try JSONLine.text(token))"] + (try record.members)
-            for (name, values) in [
-                ("jobs", jobs), ("dead_letters", deadLetters), ("results", results),
-                ("parked_results", parkedResults), ("ids", ids),
-            ] { members.append("\"\(name)\":[\(values.joined(separator: ","))]") }
-            return "{\(members.joined(separator: ","))}"
-        }
-    }
+extension DeviceExport: Shown {
+    package static let columns = Columns<Self>(
+        "DeviceExport", "Everything about a device.", commands: ["device export"], isSorted: false,
+        [.init("token", "Device token.", as: .key, \.token)] + DeviceRecord.columns(\.record) + [
+            .init("jobs", "Unfinished jobs for it, as they are stored, with no other device.", \.jobs),
+            .init("dead_letters", "Dead letters and cancelled jobs for it, with no other device.", \.deadLetters),
+            .init("results", "Results.", \.results), .init("parked_results", "Parked results.", \.parkedResults),
+            .init("ids", "IDs of jobs that contain the token.", \.ids),
+        ])
 }

@@ -3,12 +3,17 @@ import PushQueue
 import Redis
 
 /// A key of the queues or of the fleet, and its size.
-package struct KeySize: Encodable, Sendable {
+package struct KeySize: Sendable, Shown {
     package let key, type: String
-    /// The number of its members.
-    package let entries: Int
-    /// Redis' estimate, in bytes.
-    package let bytes: Int
+    package let entries, bytes: Int
+
+    package static let columns = Columns<Self>(
+        "KeySize", "A key and its size.",
+        [
+            .init("key", "Key.", as: .key, \.key), .init("type", "Type.", \.type),
+            .init("entries", "Number of its members.", as: .count, \.entries),
+            .init("bytes", "Redis' estimate of its memory.", as: .bytes, \.bytes),
+        ])
 }
 
 package enum KeySizes {
@@ -104,17 +109,22 @@ package enum KeySizes {
 
 /// A key that soon can't be moved to another server any more: Redis serializes a key as one value, which has a maximum
 /// length.
-package struct LargeKey: Encodable, Sendable, Equatable {
+package struct LargeKey: Sendable, Equatable, Shown {
     /// The maximum length, unless Redis returns another.
     private static let defaultLimit = 512 << 20
     /// The part of the limit from which a key is large. Most are smaller serialized than in memory.
     private static let share = 0.8
 
     package let key: String
-    /// Redis' estimate of its memory, in bytes.
     package let bytes: Int
-    /// The maximum length of a value, in bytes.
     package let limit: Int
+
+    package static let columns = Columns<Self>(
+        "LargeKey", "A key that soon can't be moved to another server any more.",
+        [
+            .init("key", "Key.", \.key), .init("bytes", "Redis' estimate of its memory.", as: .bytes, \.bytes),
+            .init("limit", "Maximum length of a value, in bytes.", as: .bytes, \.limit),
+        ])
 
     /// Finds the large ones.
     /// - Parameter keys: keys on the server.

@@ -173,9 +173,9 @@ package struct QueueOverview: Sendable {
 }
 
 /// The waiting jobs of a queue that sorts them, by their member `fair`.
-package struct QueueShares: Sendable, Equatable, Encodable {
+package struct QueueShares: Sendable, Equatable {
     /// The jobs of one key, or of several keys, if there are too many.
-    package struct Share: Sendable, Equatable, Encodable {
+    package struct Share: Sendable, Equatable {
         /// The text of `fair`, printable; empty for all jobs without it, `nil` for several keys.
         package var key: String?
         /// The bytes of its jobs that wait, at most.
@@ -196,6 +196,25 @@ package struct QueueShares: Sendable, Equatable, Encodable {
     package static func name(_ share: Share) -> String {
         share.key.map { $0.isEmpty ? "jobs without fair" : $0 } ?? "further keys"
     }
+}
+
+extension QueueShares: Shown {
+    package static let columns = Columns<Self>(
+        "Shares", "The waiting jobs of a queue by their member `fair`.",
+        [
+            .init("count", "Number of keys whose jobs wait, at most.", as: .count, \.count),
+            .init("waiting_bytes", "Bytes of all jobs that wait, at most.", as: .bytes, \.waitingBytes),
+            .init("largest", "Keys with the most bytes, at most five.", \.largest),
+        ])
+}
+
+extension QueueShares.Share: Shown {
+    package static let columns = Columns<Self>(
+        "Share", "The waiting jobs of a key.",
+        [
+            .init("key", "Text of `fair`; empty for jobs without it, omitted for several keys together.", \.key),
+            .init("waiting_bytes", "Bytes of its jobs that wait, at most.", as: .bytes, \.waitingBytes),
+        ])
 }
 
 extension QueueShares {

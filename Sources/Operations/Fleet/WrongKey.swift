@@ -2,13 +2,8 @@ import PushQueue
 import Redis
 
 /// A key that holds another type than the schema says, so that Redis refuses the requests that need it.
-package struct WrongKey: Sendable, Equatable, Encodable {
-    /// The key.
-    package var key: String
-    /// The type that it holds, as `TYPE` names it.
-    package var found: String
-    /// The type that it must hold.
-    package var expected: String
+package struct WrongKey: Sendable, Equatable {
+    package var key, found, expected: String
 
     /// Finds the keys of a queue that hold another type.
     /// - Parameter lanes: the names of the queue's lanes.
@@ -39,4 +34,13 @@ package struct WrongKey: Sendable, Equatable, Encodable {
             return WrongKey(key: entry.key, found: found, expected: entry.type)
         }
     }
+}
+
+extension WrongKey: Shown {
+    package static let columns = Columns<Self>(
+        "WrongKey", "A key of a wrong type, so that Redis refuses the requests that need it.",
+        [
+            .init("key", "Key.", \.key), .init("found", "Type that it holds.", \.found),
+            .init("expected", "Type that it must hold.", \.expected),
+        ])
 }

@@ -3,45 +3,46 @@ import NIOCore
 import PrintableText
 import PushQueue
 
-/// A mark of an invalid token in the output of commands.
-package struct InvalidTokenLine {
-    package static let titles = ["TOKEN", "SINCE", "REASON", "SOURCE", "ENVIRONMENT", "TOPIC", "SET"]
-    package static let members = ["token", "since", "reason", "source", "environment", "topic", "set"]
-
-    private let listed: InvalidTokenSet.Listed
+/// A mark of an invalid token as it is shown.
+package struct InvalidTokenLine: Sendable {
+    package let listed: InvalidTokenSet.Listed
 
     package init(_ listed: InvalidTokenSet.Listed) { self.listed = listed }
 
-    private var values: [ByteBuffer?] {
-        let details = listed.details
-        return [
-            listed.token, details.at.map { ByteBuffer(string: Moment.text($0)) }, details.reason, details.source,
-            details.environment, details.topic, listed.set.name.map { ByteBuffer(string: $0) },
-        ]
-    }
+    private var since: String? { listed.details.at.map(Moment.text) }
+}
 
-    /// The cells of a table's row, which are printable.
-    package var cells: [String] { values.map { $0.map { String(buffer: $0).printable } ?? "-" } }
+extension InvalidTokenLine: Shown {
+    package static let columns = Columns<Self>(
+        "InvalidToken", "A topic and environment for which a device token is invalid.", commands: ["invalid list"],
+        isSorted: false,
+        [
+            .init("token", "Device token.", as: .key, in: .all, \.listed.token),
+            .init("since", "Time since which it is invalid, in ISO 8601.", as: .key, in: .all, \.since),
+            .init("reason", "Reason.", in: .all, \.listed.details.reason),
+            .init("source", "Source: `apns`, `gateway`, `feedback` or `import`.", in: .all, \.listed.details.source),
+            .init("environment", "Environment, or name of a server.", in: .all, \.listed.details.environment),
+            .init("topic", "Topic.", in: .all, \.listed.details.topic),
+            .init(
+                "set", "Sets for other programs that it is in: `production`, `sandbox`.", in: .all, \.listed.set.name),
+            .init("at", "Time since which it is invalid.", as: .time, \.listed.details.at),
+        ])
 
     /// The cells by which lines are counted.
-    package var group: String { cells.dropFirst(2).joined(separator: "\t") }
+    package var group: [String] { Array(cells(now: 0).dropFirst(2)) }
 
-    package func writeJSON(to line: inout ByteBuffer) {
-        var separator = "{\""
-        for (name, value) in zip(Self.members, values) {
-            guard let value else { continue }
-            line.writeString("\(separator)\(name)\":")
-            line.writeJSONString(value)
-            separator = ",\""
-        }
-        if let at = listed.details.at { line.writeString(",\"at\":\(at)") }
-        line.writeString("}\n")
-    }
+    // MARK: CSV
+
+    package static var csvHead: String { columns.shown(in: .table).map(\.name).joined(separator: ",") + "\r\n" }
 
     package func writeCSV(to line: inout ByteBuffer) {
-        for (index, value) in values.enumerated() {
+        for (index, column) in Self.columns.shown(in: .table).enumerated() {
             if index > 0 { line.writeString(",") }
-            if let value { Self.write(quoted: value, to: &line) }
+            switch column.value(self) {
+            case .bytes(let value): Self.write(quoted: value, to: &line)
+            case .text(let value): Self.write(quoted: ByteBuffer(string: value), to: &line)
+            default: break
+            }
         }
         line.writeString("\r\n")
     }
@@ -98,9 +99,19 @@ package struct InvalidTokenFilter: Equatable {
         (self.earliest, self.latest) = (earliest, latest)
     }
 
-    package static let fieldNames = ["topic", "reason", "source", "environment", "since", "until"]
+    package static let fields =
+        [
+            Field("topic", .texts, "Tokens that are invalid for this topic."),
+            Field("reason", .texts, "Tokens that are invalid for this reason, such as BadDeviceToken."),
+            Field(
+                "source", .texts, "Tokens reported by this source: apns, gateway, feedback or import.",
+                words: ["apns", "gateway", "feedback", "import"]),
+            Field(
+                "environment", .texts,
+                "Tokens of this environment: production, sandbox, or the name of another server."),
+        ] + Field.range("Tokens that became invalid")
 
-    package static let fields = Field.filter(fieldNames)
+    package static let fieldNames = fields.map(\.name)
 
     /// - Parameter now: the time from which durations count back, in milliseconds since 1970.
     package init(_ fields: Fields, now: Int64) throws(FieldMistake) {

@@ -4,7 +4,7 @@ import PushQueue
 import Redis
 
 /// The findings about a device token.
-package struct DeviceFindings {
+package struct DeviceFindings: Sendable {
     package let token: String
     /// Milliseconds since 1970.
     package let now: Int64
@@ -59,28 +59,31 @@ package struct DeviceFindings {
         isPartial = isPartial || sweep.tally.isInterrupted
     }
 
-    // MARK: For programs
+}
 
-    package var json: String {
-        get throws {
-            var record = record
-            if let until = record.throttledUntil, until <= now { record.throttledUntil = nil }
-            var members = ["\"token\":\(try JSONLine.text(token))"] + (try record.members)
-            members.append("\"results\":[\(results.map(Self.object).joined(separator: ","))]")
-            if isPartial { members.append("\"partial\":true") }
-            members.append("\"results_searched\":\(searched)")
-            members.append("\"jobs\":[\(try jobs.map { try $0.json(nil) }.joined(separator: ","))]")
-            members.append(
-                "\"dead_letters\":[\(try dead.map { try $0.json(isWhole: false) }.joined(separator: ","))]")
-            return "{\(members.joined(separator: ","))}"
-        }
-    }
-
-    private static func object(_ queue: String, _ result: StoredResult) -> String {
-        var json = ByteBuffer()
-        ResultLine(queue: queue, result: result).writeJSON(to: &json, without: ["entry", "token"])
-        return String(buffer: json)
-    }
+extension DeviceFindings: Shown {
+    package static let columns = Columns<Self>(
+        "Device", "A device.", commands: ["device show"], isSorted: false,
+        [.init("token", "Device token.", as: .key, \.token)]
+            + DeviceRecord.columns {
+                var record = $0.record
+                if let until = record.throttledUntil, until <= $0.now { record.throttledUntil = nil }
+                return record
+            } + [
+                .init("results", "Results, the newest of each queue first, without `entry` and `token`.") {
+                    $0.results.map { queue, result in
+                        var line = ResultLine(queue: queue, result: result)
+                        line.omitted = ["entry", "token"]
+                        return line
+                    }
+                },
+                .init("partial", "True if a search ended early, or if a queue could not be read.") {
+                    $0.isPartial ? true : nil
+                },
+                .init("results_searched", "Number of results that were searched.", as: .count, \.searched),
+                .init("jobs", "Unfinished jobs for it.", \.jobs),
+                .init("dead_letters", "Dead letters of jobs for it.", \.dead),
+            ])
 }
 
 /// The device tokens that begin with some digits, among those that Redis has something about: people know only the

@@ -31,32 +31,18 @@ package struct DeviceRecord: Sendable {
         return record
     }
 
-    private struct Invalid: Encodable {
-        let at: Int64?
-        let reason, topic, environment, source, set: String?
-    }
-
     /// The sets that other programs read and that it is in.
     package var sets: TokenSets { TokenSets(marks.map(\.set)) }
 
-    /// The members of a JSON object; none for what is unknown.
-    var members: [String] {
-        get throws {
-            var members: [String] = []
-            if !marks.isEmpty {
-                func text(_ value: ByteBuffer?) -> String? { value.map { String(buffer: $0) } }
-                let all = try marks.map { mark in
-                    let invalid = mark.details
-                    return try JSONLine.text(
-                        Invalid(
-                            at: invalid.at, reason: text(invalid.reason), topic: text(invalid.topic),
-                            environment: text(invalid.environment), source: text(invalid.source), set: mark.set.name))
-                }
-                members.append("\"invalid\":[\(all.joined(separator: ","))]")
-            }
-            if let throttledUntil { members.append("\"throttled_until\":\(throttledUntil)") }
-            if let registeredAt { members.append("\"registered_at\":\(registeredAt)") }
-            return members
-        }
+    /// Returns the columns of a thing that has a record.
+    static func columns<Thing>(_ record: @escaping @Sendable (Thing) -> DeviceRecord) -> [Column<Thing>] {
+        [
+            .init("invalid", "Topics and environments for which it is invalid.") {
+                let marks = record($0).marks
+                return marks.isEmpty ? nil : marks.map { InvalidTokenLine($0) }
+            },
+            .init("throttled_until", "Time until which APNs throttles it.", as: .time) { record($0).throttledUntil },
+            .init("registered_at", "Time of its last known registration.", as: .time) { record($0).registeredAt },
+        ]
     }
 }

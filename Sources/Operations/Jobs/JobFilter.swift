@@ -33,12 +33,23 @@ package struct JobFilter: Sendable, Equatable {
     /// All jobs.
     package init() {}
 
-    /// The names of its fields.
-    package static let fieldNames = [
-        "state", "key", "id", "token", "app", "topic", "campaign", "reason", "match", "since", "until", "due_before",
-    ]
+    package static let fields =
+        [
+            Field("state", .texts, "Jobs in these states.", words: StoredJob.State.allCases.map(\.rawValue)),
+            Field("key", .texts, "Job with this key, as `jobs list` shows it."),
+            Field("id", .texts, "Jobs with this ID."),
+            Field("token", .texts, "Jobs for this device token, in hex or base64, or for this channel."),
+            Field("app", .texts, "Jobs that name this app."), Field("topic", .texts, "Jobs that name this topic."),
+            Field("campaign", .texts, "Jobs of this campaign."),
+            Field("reason", .texts, "Jobs whose last failure or deferral has this reason, or prefix as in Too*."),
+            Field("match", .texts, "Jobs that contain this text as the producer wrote it, ignoring case."),
+        ] + Field.range("Jobs", ", by `enqueued_at` or the first claim") + [
+            Field(
+                "due_before", .text,
+                "Jobs that are due before this time: ISO 8601, seconds since 1970, or a duration from now.")
+        ]
 
-    package static let fields = Field.filter(fieldNames)
+    package static let fieldNames = fields.map(\.name)
 
     /// - Parameter now: the time from which durations count back, in milliseconds since 1970.
     package init(_ fields: Fields, now: Int64) throws(FieldMistake) {

@@ -1,24 +1,23 @@
-import FoundationEssentials
 import NIOCore
 import PrintableText
 import PushJob
 import PushQueue
 
 /// A job as it is shown.
-package struct JobRow {
-    package static let titles = [
-        "STATE", "KEY", "AGE", "NEXT", "ATTEMPT", "APP", "ID", "CAMPAIGN", "TOKENS", "LAST ERROR", "DEFERRED",
-    ]
-
+package struct JobRow: Sendable {
     package let queue: String
     package let job: StoredJob
     package let now: Int64
+    /// The findings of a check of the job, if it was checked.
+    package var verdicts: [Verdict] = []
 
-    package init(queue: String, job: StoredJob, now: Int64) {
-        self.queue = queue
-        self.job = job
-        self.now = now
+    package struct Verdict: Sendable {
+        package let level, sentence: String
+
+        package init(level: String, sentence: String) { (self.level, self.sentence) = (level, sentence) }
     }
+
+    package init(queue: String, job: StoredJob, now: Int64) { (self.queue, self.job, self.now) = (queue, job, now) }
 
     /// The last failure, such as `503 ServiceUnavailable`.
     package var error: String? { Self.text(job.failure) }
@@ -31,99 +30,73 @@ package struct JobRow {
         return parts.isEmpty ? nil : parts.joined(separator: " ")
     }
 
-    /// The time of the next attempt, such as `in 3m`, `due` or `-`.
-    private var next: String {
-        guard let due = job.due else { return "-" }
-        return due > now ? "in \(Moment.age(due - now + 999))" : "due"
+    /// The reason why it is not sent yet, if it has one.
+    package var note: String? {
+        job.lane.map { "claimed by \($0)" } ?? error ?? (job.isValid ? nil : "unreadable")
     }
 
-    /// The cells of a table's row, which are printable.
-    package var cells: [String] {
+    /// The time of the next attempt, such as `in 3m` or `due`.
+    private var next: String? { job.due.map { $0 > now ? "in \(Moment.age($0 - now + 999))" : "due" } }
+
+    /// The beginning of its only device token, or the number of tokens.
+    package var device: String? {
         let tokens = job.tokens
-        let first = tokens.first.map { String(String(buffer: $0).prefix(8)) + "…" } ?? "-"
-        let age = job.enqueuedAt.map { Moment.age(now - $0) } ?? "?"
-        let note = job.lane.map { "claimed by \($0)" } ?? error ?? (job.isValid ? "-" : "unreadable")
-        let cells = [
-            job.state.rawValue, job.key, age, next, "\(job.envelope.attempt)", Self.text(job.app), Self.text(job.id),
-            Self.text(job.campaign), tokens.count > 1 ? "\(Words.number(tokens.count)) tokens" : first, note,
-            deferral ?? "-",
-        ]
-        return cells.map { String($0.printable.prefix(120)) }
+        return tokens.count > 1
+            ? Words.count(tokens.count, "token") : tokens.first.map { String(String(buffer: $0).prefix(8)) + "…" }
     }
 
-    private static func text(_ value: ByteBuffer?) -> String { value.map { String(buffer: $0) } ?? "-" }
+    private var reclaims: Int? { job.envelope.reclaims > 0 ? job.envelope.reclaims : nil }
+    private var requeues: Int? { job.envelope.requeues > 0 ? Int(job.envelope.requeues) : nil }
 
-    /// Returns all facts and the job, for people.
-    /// - Parameter verdicts: the findings of a check of the job.
-    package func page(_ verdicts: [String]) -> String {
-        func text(_ value: ByteBuffer?) -> String? { value.map { String(buffer: $0) } }
-        func time(_ cause: Envelope.Cause?) -> String {
-            cause?.at.map { ", \(Moment.text($0)), \(Moment.age(now - $0)) ago" } ?? ""
-        }
-        let members: [(String, String?)] = [
-            ("key", job.key), ("queue", queue), ("state", job.state.rawValue), ("claimed by", job.lane),
-            ("next attempt", job.due.map { $0 > now ? "\(Moment.text($0)), \(next)" : "due since \(Moment.text($0))" }),
-            ("attempt", "\(job.envelope.attempt)"), ("last error", error.map { $0 + time(job.failure) }),
-            ("deferred", deferral.map { $0 + time(job.deferral) }),
-            ("first seen", job.enqueuedAt.map { "\(Moment.text($0)), \(Moment.age(now - $0)) ago" }),
-            ("reclaimed", job.envelope.reclaims > 0 ? "\(job.envelope.reclaims) times" : nil),
-            ("requeued", job.envelope.requeues > 0 ? "\(job.envelope.requeues) times" : nil),
-            ("id", text(job.id)), ("app", text(job.app)), ("topic", text(job.topic)), ("campaign", text(job.campaign)),
-            (
-                "tokens",
-                job.tokens.prefix(20).map { String(buffer: $0) }.joined(separator: " ")
-                    + (job.tokens.count > 20 ? " and \(job.tokens.count - 20) more" : "")
-            ),
-            ("job", "\(job.original.readableBytes) bytes"),
-        ]
-        var page = ""
-        for (name, value) in members {
-            guard let value, !value.isEmpty else { continue }
-            page += name.padded(to: 14) + value.printable + "\n"
-        }
-        for verdict in verdicts { page += "check".padded(to: 14) + verdict.printable + "\n" }
-        return page + "\n" + String(decoding: job.original.readableBytesView, as: UTF8.self).printable + "\n"
+    private var firstTokens: String? {
+        let (tokens, shown) = (job.tokens, 20)
+        let more = tokens.count > shown ? " and \(tokens.count - shown) more" : ""
+        return tokens.isEmpty ? nil : tokens.prefix(shown).map { String(buffer: $0) }.joined(separator: " ") + more
     }
+}
 
-    private struct Object: Encodable {
-        let queue, state, key: String
-        let size, attempt, tokenCount: Int
-        let enqueuedAt, dueAt, failedAt, deferredAt: Int64?
-        let status, reclaims, requeues: Int?
-        let id, app, topic, campaign, error, deferral, lane: String?
-        let tokens: [String]?
-        let job, jobBase64: String?
-        let check: [Verdict]?
-    }
+extension JobRow: Shown {
+    package static let columns = Columns<Self>(
+        "Job", "A job.", commands: ["jobs list", "jobs show"],
+        [
+            .init("queue", "Queue.", as: .queue, in: .all, \.queue),
+            .init("state", "State:", as: .choice(StoredJob.State.self), in: .all, \.job.state.rawValue),
+            .init("key", "Key, by which commands and paths name it.", as: .key, in: .all, \.job.key),
+            .text("Age", as: .age, in: .table, \.job.enqueuedAt),
+            .text("Next", in: .table, \.next),
+            .init("lane", "Lane that has claimed it.", title: "Claimed by", in: .facts, \.job.lane),
+            .init("due_at", "Time of the next attempt.", as: .time, title: "Next attempt", in: .facts, \.job.due),
+            .init("attempt", "Number of attempts, with the next one.", in: .all, \.job.envelope.attempt),
+            .init("app", "App that it names.", as: .app, in: .all, \.job.app),
+            .init("id", "ID.", as: .key, in: .all, \.job.id),
+            .init("topic", "Topic that it names.", in: .facts, \.job.topic),
+            .init("campaign", "Campaign.", as: .campaign, in: .all, \.job.campaign),
+            .text("Tokens", in: .table, \.device), .text("Last error", in: .table, \.note),
+            .text("Last error", in: .facts, \.error),
+            .init("failed_at", "Time of the last failure.", as: .time, title: "Failed", in: .facts, \.job.failure?.at),
+            .text("Deferred", \.deferral),
+            .init("deferred_at", "Time since which it is deferred.", as: .time, in: .facts, \.job.deferral?.at),
+            .init("enqueued_at", "Time of its enqueueing or first claim.", as: .time, in: .facts, \.job.enqueuedAt),
+            .init("status", "Status of the last failure.", \.job.failure?.status),
+            .init("error", "Reason of the last failure.", \.job.failure?.reason),
+            .init("deferral", "Reason why it is deferred.", \.job.deferral?.reason),
+            .init("reclaims", "Number of times that a lane reclaimed it.", in: .facts, \.reclaims),
+            .init("requeues", "Number of times that it was requeued.", in: .facts, \.requeues),
+            .text("Tokens", in: .facts, \.firstTokens),
+            .init("token_count", "Number of notifications that are still to be sent.", \.job.notifications),
+            .init("tokens", "Devices, or the channel, that it is still to be sent to.", isDetail: true, \.job.tokens),
+            .init("size", "Size in bytes, as it is stored.", as: .bytes, in: .facts, \.job.size),
+            .init("job", "Job as its producer wrote it, if it is UTF-8.", isDetail: true, \.job.original.utf8Text),
+            .init("job_base64", "Its bytes, otherwise.", isDetail: true, \.job.original.base64IfNotUTF8),
+            .init("check", "Findings of a check.", isDetail: true, \.verdicts),
+        ])
+}
 
-    package struct Verdict: Encodable {
-        package let level, sentence: String
-
-        package init(level: String, sentence: String) {
-            self.level = level
-            self.sentence = sentence
-        }
-    }
-
-    /// Returns a line of JSON.
-    /// - Parameter verdicts: the findings of a check of the job; `nil` to omit the tokens and the job, too.
-    package func json(_ verdicts: [Verdict]?) throws -> String {
-        func text(_ value: ByteBuffer?) -> String? { value.map { String(buffer: $0) } }
-        let bytes = job.original.readableBytesView
-        let isWhole = verdicts != nil
-        let original = isWhole ? String(validating: bytes, as: UTF8.self) : nil
-        let failure = job.failure
-        return try JSONLine.text(
-            Object(
-                queue: queue, state: job.state.rawValue, key: job.key, size: job.size, attempt: job.envelope.attempt,
-                tokenCount: job.notifications, enqueuedAt: job.enqueuedAt, dueAt: job.due, failedAt: failure?.at,
-                deferredAt: job.deferral?.at, status: failure?.status,
-                reclaims: job.envelope.reclaims > 0 ? job.envelope.reclaims : nil,
-                requeues: job.envelope.requeues > 0 ? Int(job.envelope.requeues) : nil, id: text(job.id),
-                app: text(job.app), topic: text(job.topic), campaign: text(job.campaign), error: failure?.reason,
-                deferral: job.deferral?.reason, lane: job.lane,
-                tokens: isWhole ? job.tokens.map { String(buffer: $0) } : nil, job: original,
-                jobBase64: isWhole && original == nil ? Data(bytes).base64EncodedString() : nil, check: verdicts),
-            keys: .convertToSnakeCase)
-    }
+extension JobRow.Verdict: Shown {
+    package static let columns = Columns<Self>(
+        "Verdict", "A finding of a check.",
+        [
+            .init("level", "Level:", as: .choice(["ok", "warning", "failure"]), \.level),
+            .init("sentence", "Finding.", \.sentence),
+        ])
 }

@@ -16,8 +16,18 @@ package struct ResultFilter: Equatable, Sendable {
 
     package init() {}
 
-    package static let fields =
-        Field.filter(["id", "token", "outcome", "reason", "app", "campaign", "event"]) + [Field("attempt", .number)]
+    package static let fields = [
+        Field("id", .texts, "Results of the job with this ID."),
+        Field("token", .texts, "Results of this device token, in hex, or of this channel."),
+        Field(
+            "outcome", .texts,
+            "Results with this outcome: \(Outcome.allCases.map(\.rawValue).joined(separator: ", ")).",
+            words: Outcome.allCases.map(\.rawValue)),
+        Field("reason", .texts, "Results with this reason, or prefix as in Bad*."),
+        Field("app", .texts, "Results of this app."), Field("campaign", .texts, "Results of this campaign."),
+        Field("event", .texts, "Events of this kind: campaign_finished.", words: ["campaign_finished"]),
+        Field("attempt", .number, "Results after this number of attempts; 0 for those never sent."),
+    ]
 
     package init(_ fields: Fields) throws(FieldMistake) {
         self.init()
@@ -34,6 +44,9 @@ package struct ResultFilter: Equatable, Sendable {
         apps = Set(try fields.names("app"))
         campaigns = Set(try fields.names("campaign"))
         events = Set(try fields.texts("event"))
+        if let wrong = events.first(where: { $0 != "campaign_finished" }) {
+            throw FieldMistake { "\($0("event")) is \(wrong.printable); it must be campaign_finished" }
+        }
         attempt = try fields.number("attempt", 0...Int(Int32.max))
     }
 

@@ -1,8 +1,8 @@
 import PushQueue
 
 /// The state of an app in all lanes together.
-package struct AppStatus: Encodable, Sendable {
-    package enum State: String, Encodable, Sendable {
+package struct AppStatus: Sendable {
+    package enum State: String, CaseIterable, Sendable {
         case connected, idle, connecting, unconnected, unavailable, refused, blocked, paused, unknown
 
         /// The state of an app in some lanes, apart from an operator's pause: the worst one or, if they send, that of their
@@ -29,25 +29,9 @@ package struct AppStatus: Encodable, Sendable {
     package var endpoints: [String] = []
     package var state = State.unknown
     package var paused: PauseStatus?
-    /// Connections that accept requests, and connections that are being established, of all workers.
-    package var connections = 0
-    package var connecting = 0
-    package var streams = 0
-    package var streamLimit = 0
-    /// Lanes that have the app.
-    package var lanes = 0
-    /// Lanes whose endpoint is unavailable, or that APNs refuses.
-    package var lanesSlow = 0
-    /// The fault of its certificate, if it is blocked.
-    package var blocked: String?
-    /// The reason why there is no connection.
-    package var failure: String?
-    /// The time at which the oldest provider token in use was signed.
-    package var tokenIssuedAt: Int64?
-    /// The time until which the certificate is valid, if the app has one.
-    package var certificateExpiresAt: Int64?
-    /// The error of its credential, or of a file that should replace it and can't.
-    package var credentialProblem: String?
+    package var connections = 0, connecting = 0, streams = 0, streamLimit = 0, lanes = 0, lanesSlow = 0
+    package var blocked, failure, credentialProblem: String?
+    package var tokenIssuedAt, certificateExpiresAt: Int64?
 
     /// Returns the apps that lanes report, sorted by their names.
     /// - Parameters:
@@ -85,4 +69,26 @@ package struct AppStatus: Encodable, Sendable {
             return app
         }.sorted { $0.name < $1.name }
     }
+}
+
+extension AppStatus: Shown {
+    package static let columns = Columns<Self>(
+        "App", "An app, in all lanes together.",
+        [
+            .init("name", "Name.", as: .app, \.name),
+            .init("endpoints", "Servers of APNs that it uses.", \.endpoints),
+            .init("state", "State:", as: .choice(State.self), \.state.rawValue),
+            .init("paused", "Pause by an operator.", \.paused),
+            .init("connections", "Connections that accept requests.", as: .count, \.connections),
+            .init("connecting", "Connections that are being established.", as: .count, \.connecting),
+            .init("streams", "Requests in flight.", as: .count, \.streams),
+            .init("stream_limit", "Requests that could be in flight at once.", as: .count, \.streamLimit),
+            .init("lanes", "Lanes that have the app.", as: .count, \.lanes),
+            .init("lanes_slow", "Lanes with an unavailable endpoint or refused by APNs.", as: .count, \.lanesSlow),
+            .init("blocked", "Fault of its certificate, if it is blocked.", \.blocked),
+            .init("failure", "Reason why there is no connection.", \.failure),
+            .init("token_issued_at", "Time of the oldest provider token's signature.", as: .time, \.tokenIssuedAt),
+            .init("certificate_expires_at", "End of its certificate's validity.", as: .time, \.certificateExpiresAt),
+            .init("credential_problem", "Error of its credential, or of a file to replace it.", \.credentialProblem),
+        ])
 }

@@ -1,36 +1,22 @@
 import PushQueue
 
-/// The status of a fleet, as `status --json` prints it. The names of the members are stable; members without a value
-/// are omitted.
-package struct FleetStatus: Encodable, Sendable {
+/// The status of a fleet.
+package struct FleetStatus: Sendable {
     /// Redis' time, in milliseconds since 1970.
     package var at: Int64 = 0
-    package var redis = ""
-    package var prefix = ""
+    package var redis = "", prefix = ""
     package var problems: [Problem] = []
-    /// Remarks about the status.
     package var notes: [String] = []
     package var servers: [ServerStatus] = []
-    /// The keys that hold another type than they must.
     package var wrongKeys: [WrongKey] = []
-    /// The keys that soon can't be moved to another server any more.
     package var largeKeys: [LargeKey] = []
-    /// The error because of which the state that all queues share could not be read.
-    package var sharedError: String?
-    /// The unfinished change of the number of shards of the invalid tokens.
+    package var sharedError, badRegistrations, searchError: String?
     package var resharding: TokenDivision?
-    /// What is wrong with registrations of devices that a program has written.
-    package var badRegistrations: String?
-    /// The error of a server that could not be searched for queues.
-    package var searchError: String?
     package var queues: [QueueStatus] = []
     package var workers: [WorkerStatus] = []
     package var apps: [AppStatus] = []
-    /// The scopes that lanes have slowed down, or suspect.
     package var scopes: [ScopeStatus] = []
-    /// The number of tokens in the set of invalid tokens.
     package var invalidTokens = 0
-    /// Notifications that ended per second over the last minute, as the workers report it.
     package var rate = 0.0
 
     /// Makes an empty status.
@@ -59,4 +45,39 @@ package struct FleetStatus: Encodable, Sendable {
             queues[index].deliveredRate = Double(max(0, delivered)) / seconds
         }
     }
+}
+
+extension FleetStatus: Shown {
+    package static let columns = Columns<Self>(
+        "Status", "The state of the fleet.", commands: ["status"],
+        [
+            .init("at", "Redis' time.", as: .time, \.at),
+            .init("redis", "Address of Redis.", \.redis),
+            .init("prefix", "Prefix of the keys.", \.prefix),
+            .init("rate", "Notifications that ended per second over the last minute.", as: .rate, \.rate),
+            .init("invalid_tokens", "Number of tokens in the set of invalid tokens.", as: .count, \.invalidTokens),
+            .init("problems", "Problems, the worst first.", \.problems),
+            .init("notes", "Remarks about the status.", \.notes),
+            .init("servers", "Redis servers.", \.servers),
+            .init("queues", "Queues.", \.queues),
+            .init("workers", "Workers.", \.workers),
+            .init("apps", "Apps.", \.apps),
+            .init("scopes", "Scopes that lanes have slowed down, or suspect.", \.scopes),
+            .init("wrong_keys", "Keys that hold another type than they must.", \.wrongKeys),
+            .init("large_keys", "Keys that soon can't be moved to another server any more.", \.largeKeys),
+            .init("resharding", "Unfinished change of the number of shards of the invalid tokens.", \.resharding),
+            .init("bad_registrations", "Fault in registrations that a program has written.", \.badRegistrations),
+            .init("shared_error", "Error of the state that queues share, if it is unreadable.", \.sharedError),
+            .init("search_error", "Error of a server that could not be searched for queues.", \.searchError),
+        ])
+}
+
+extension TokenDivision: Shown {
+    package static let columns = Columns<Self>(
+        "Resharding", "A change of the number of shards.",
+        [
+            .init("shards", "Number of shards of the form that has all tokens.", as: .count, \.shards),
+            .init("incomplete", "Number of shards of the form that has only some of them.", as: .count, \.incomplete),
+            .init("since", "Time at which the change began.", as: .time, \.since),
+        ])
 }

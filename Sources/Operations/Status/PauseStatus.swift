@@ -22,3 +22,12 @@ package struct PauseStatus: Encodable, Sendable, Equatable {
         return reason + (since ?? "") + (by ?? "")
     }
 }
+
+extension PauseStatus: Shown {
+    package static let columns = Columns<Self>(
+        "Pause", "A pause.",
+        [
+            .init("reason", "Reason.", \.reason), .init("detail", "Explanation of the reason.", \.detail),
+            .init("since", "Beginning.", as: .time, \.since), .init("by", "Operator.", \.by),
+        ])
+}

@@ -1,7 +1,7 @@
 import PushQueue
 
 /// A problem that needs an operator: a kind from the table of problems, and what has it.
-package struct Problem: Encodable, Sendable {
+package struct Problem: Sendable {
     package let kind: Kind
     private let finding: Finding
     /// The fleet that has the problem, for commands.
@@ -29,19 +29,6 @@ package struct Problem: Encodable, Sendable {
     /// The action that solves the problem, in words.
     package var advice: String {
         ([hint] + remedies.compactMap { $0.words(access) }).filter { !$0.isEmpty }.joined(separator: "; ")
-    }
-
-    private enum CodingKeys: String, CodingKey { case kind, severity, subject, message, since, advice, commands }
-
-    package func encode(to encoder: any Encoder) throws {
-        var members = encoder.container(keyedBy: CodingKeys.self)
-        try members.encode(kind.name, forKey: .kind)
-        try members.encode(kind.severity.rawValue, forKey: .severity)
-        try members.encode(subject, forKey: .subject)
-        try members.encode(message, forKey: .message)
-        try members.encodeIfPresent(since, forKey: .since)
-        try members.encode(advice, forKey: .advice)
-        try members.encode(remedies.map { $0.command(access) }, forKey: .commands)
     }
 
     /// A problem as a row of the table measures it.
@@ -86,6 +73,20 @@ package struct Problem: Encodable, Sendable {
             }
         }
     }
+}
+
+extension Problem: Shown {
+    package static let columns = Columns<Self>(
+        "Problem", "A problem that needs an operator.",
+        [
+            .init("kind", "Kind, as docs/operating.md lists them.", \.kind.name),
+            .init("severity", "Severity:", as: .choice(["critical", "warning"]), \.kind.severity.rawValue),
+            .init("subject", "Name of the thing that has it.", \.subject),
+            .init("message", "Problem, as a sentence.", \.message),
+            .init("since", "Time at which it began, if known.", as: .time, \.since),
+            .init("advice", "Steps that help, as a sentence.", \.advice),
+            .init("commands", "Commands that help.") { problem in problem.remedies.map { $0.command(problem.access) } },
+        ])
 }
 
 /// The limits beyond which something needs attention.

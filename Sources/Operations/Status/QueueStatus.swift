@@ -1,71 +1,80 @@
 import PushQueue
 
 /// The state of a queue.
-package struct QueueStatus: Encodable, Sendable {
+package struct QueueStatus: Sendable {
     package var name: String
-    /// Jobs that no lane has claimed.
-    package var waiting = 0
-    /// Retried, scheduled and deferred jobs that are due.
-    package var due = 0
-    /// Retried, scheduled and deferred jobs that are not due yet.
-    package var later = 0
-    /// The jobs of `due` and `later` that failed and are tried again.
-    package var retrying = 0
+    package var waiting = 0, due = 0, later = 0, retrying = 0, claimed = 0
     /// The others of `due` and `later` by kind, unless they are too many to count.
     package var scheduled, deferred: Int?
-    /// Jobs that are claimed and not settled.
-    package var claimed = 0
-    /// Dead letters, and the sum of their lengths in bytes.
-    package var dead = 0
-    package var deadBytes = 0
-    /// Cancelled jobs that are kept.
-    package var cancelled = 0
-    /// The age of the oldest job that could be in flight by now, in milliseconds, if known.
+    package var dead = 0, deadBytes = 0, deadSampled = 0, cancelled = 0
     package var oldestAgeMs: Int64?
     package var paused: PauseStatus?
-    /// Living lanes.
+    /// The number of living lanes.
     package var workers = 0
-    /// Notifications delivered per second, if the queue was read twice.
     package var deliveredRate: Double?
-    /// Today's counters (UTC): notifications by outcome, and by outcome and reason.
     package var today: [String: Int] = [:]
-    /// The newest dead letters by reason, and their number.
     package var deadReasons: [String: Int] = [:]
-    package var deadSampled = 0
-    /// The waiting jobs by their member `fair`, if the queue sorts its jobs.
     package var fair: QueueShares?
-    /// The campaigns that their guards have paused, with the reasons.
     package var stoppedCampaigns: [String: CampaignStop] = [:]
-    /// The operators' commands about jobs that can't be read, such as `campaign:spring`.
     package var damagedCommands: [String] = []
-    /// The workers by their apps, if they do not all have the same.
     package var differentApps: [WorkersWithApps] = []
     /// Jobs that could be in flight by now.
     package var ready: Int { waiting + due }
-    /// The error because of which the queue could not be read.
     package var error: String?
-    /// True if its server did not answer.
     package var unreachable = false
 }
 
-/// The stop of a campaign by its guard. Its JSON is the reason.
-package struct CampaignStop: Encodable, Sendable, Equatable {
+extension QueueStatus: Shown {
+    package static let columns = Columns<Self>(
+        "Queue", "A queue.",
+        [
+            .init("name", "Name.", as: .queue, \.name),
+            .init("waiting", "Jobs that no lane has claimed.", as: .count, \.waiting),
+            .init("due", "Retrying, scheduled and deferred jobs whose time has come.", as: .count, \.due),
+            .init("later", "Retrying, scheduled and deferred jobs whose time has not come.", as: .count, \.later),
+            .init("retrying", "Jobs of `due` and `later` that failed and are tried again.", as: .count, \.retrying),
+            .init("scheduled", "Jobs of these with a `send_at`, unless too many to count.", as: .count, \.scheduled),
+            .init("deferred", "Jobs of these that have not failed, unless too many to count.", as: .count, \.deferred),
+            .init("claimed", "Jobs that are claimed and not settled.", as: .count, \.claimed),
+            .init("dead", "Dead letters.", as: .count, \.dead),
+            .init("dead_bytes", "Sum of the lengths of the dead letters.", as: .bytes, \.deadBytes),
+            .init("cancelled", "Cancelled jobs that are kept.", as: .count, \.cancelled),
+            .init("oldest_age_ms", "Age of the oldest waiting or due job, if known.", as: .duration, \.oldestAgeMs),
+            .init("paused", "Pause by an operator.", \.paused),
+            .init("workers", "Living lanes.", as: .count, \.workers),
+            .init(
+                "delivered_rate", "Rate of deliveries, if it was read twice (`--watch`).", as: .rate, \.deliveredRate),
+            .init("today", "Day's notifications (UTC) by outcome, and by reason as in `dead:BadPayload`.", \.today),
+            .init("dead_reasons", "Newest dead letters by reason.", \.deadReasons),
+            .init("dead_sampled", "Number of dead letters that `dead_reasons` counts.", as: .count, \.deadSampled),
+            .init("fair", "Waiting jobs by their member `fair`, if the queue sorts its jobs.", \.fair),
+            .init("stopped_campaigns", "Campaigns that their guards have paused, with the reasons.") {
+                $0.stoppedCampaigns.mapValues(\.reason)
+            },
+            .init("damaged_commands", "Unreadable commands about jobs, such as `campaign:spring`.", \.damagedCommands),
+            .init("different_apps", "Workers by their apps, if they do not all have the same.", \.differentApps),
+            .init("error", "Error because of which the queue could not be read.", \.error),
+            .init("unreachable", "True if its server did not answer.", \.unreachable),
+        ])
+}
+
+/// The stop of a campaign by its guard.
+package struct CampaignStop: Sendable, Equatable {
     package var reason: String
     /// In milliseconds since 1970.
     package var since: Int64?
 
     package init(reason: String, since: Int64?) { (self.reason, self.since) = (reason, since) }
-
-    package func encode(to encoder: any Encoder) throws {
-        var value = encoder.singleValueContainer()
-        try value.encode(reason)
-    }
 }
 
 /// Workers of a queue that have the same apps with the same topics.
-package struct WorkersWithApps: Encodable, Sendable, Equatable {
+package struct WorkersWithApps: Sendable, Equatable, Shown {
     package var workers: [String]
     package var apps: [String]
+
+    package static let columns = Columns<Self>(
+        "WorkersWithApps", "Workers of a queue that have the same apps with the same topics.",
+        [.init("workers", "Names of the workers.", \.workers), .init("apps", "Names of the apps.", \.apps)])
 
     /// Returns a queue's running workers by their apps; none if they all have the same.
     /// - Parameter reports: the reports of the queue's living lanes.

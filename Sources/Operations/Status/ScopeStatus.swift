@@ -1,33 +1,19 @@
 import PushQueue
 
 /// A scope that lanes have slowed down, or suspect: their equal records as one.
-package struct ScopeStatus: Encodable, Sendable, Equatable {
+package struct ScopeStatus: Sendable, Equatable {
     package var scope: ScopeRecord.Scope
-    /// The job's ID, the campaign, the topic with its push type, the app, the key ID or certificate, or the address.
     package var name: String
-    /// ``ScopeRecord/State/slow`` if a lane has slowed it down.
     package var state: ScopeRecord.State
-    /// The apps whose answers these are, sorted.
     package var apps: [String]
-    /// The code of the last failure, its explanation and its HTTP status.
     package var reason: String
     package var detail: String?
     package var status: Int?
-    /// The number of failures since ``since``, the time of the first, in milliseconds since 1970.
-    package var failures: Int
-    /// The number of notifications that failed or were accepted since then; 0 if it is unknown.
-    package var notifications: Int
+    package var failures, notifications: Int
     package var since: Int64
-    /// The IDs of some jobs that failed.
     package var jobs: [String]
-    /// The number of notifications of the same apps that APNs accepted since then outside of the scope.
-    package var othersDelivered: Int
-    /// The lanes that report it, and the lanes that have one of its apps.
-    package var lanes: Int
-    package var lanesTotal: Int
-    /// The workers that report it, and the addresses that they reached, sorted.
-    package var workers: [String]
-    package var endpoints: [String]
+    package var othersDelivered, lanes, lanesTotal: Int
+    package var workers, endpoints: [String]
 
     /// Returns the scopes that lanes report: equal ones of several lanes are one, with the sum of their numbers.
     /// - Parameter reports: the last report of each lane.
@@ -67,6 +53,31 @@ package struct ScopeStatus: Encodable, Sendable, Equatable {
                 endpoints: identity.scope == .endpoint ? [identity.name] : Set(endpoints).sorted())
         }.sorted { ($1.failures, $0.scope.rawValue, $0.name) < ($0.failures, $1.scope.rawValue, $1.name) }
     }
+}
+
+extension ScopeStatus: Shown {
+    package static let columns = Columns<Self>(
+        "Scope", "A scope that lanes have slowed down, or suspect.",
+        [
+            .init("scope", "Kind:", as: .choice(ScopeRecord.Scope.self), \.scope.rawValue),
+            .init("name", "ID of the job, campaign, topic and push type, app, key or certificate, or address.", \.name),
+            .init(
+                "state", "`suspected` before it is slowed down:", as: .choice(ScopeRecord.State.self), \.state.rawValue),
+            .init("apps", "Apps whose answers these are.", \.apps),
+            .init("reason", "Code of the last failure.", \.reason),
+            .init("detail", "Explanation of the last failure.", \.detail),
+            .init("status", "HTTP status of the last failure.", \.status),
+            .init("failures", "Number of failures since the first one.", as: .count, \.failures),
+            .init("notifications", "Number of answers since then; 0 if unknown.", as: .count, \.notifications),
+            .init("since", "Time of the first failure.", as: .time, \.since),
+            .init("jobs", "IDs of some jobs that failed.", \.jobs),
+            .init(
+                "others_delivered", "Deliveries of its apps outside of it since then.", as: .count, \.othersDelivered),
+            .init("lanes", "Lanes that report it.", as: .count, \.lanes),
+            .init("lanes_total", "Lanes that have one of its apps.", as: .count, \.lanesTotal),
+            .init("workers", "Workers that report it.", \.workers),
+            .init("endpoints", "Addresses that they reached.", \.endpoints),
+        ])
 }
 
 // The words of its problem.

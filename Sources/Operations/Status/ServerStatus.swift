@@ -3,35 +3,13 @@ import PushQueue
 import Redis
 
 /// A Redis server that holds queues.
-package struct ServerStatus: Encodable, Sendable {
+package struct ServerStatus: Sendable {
     package var found: QueueServer
     /// The queues that it holds.
     package var queues: [String]
 
     /// Its report; `nil` if it refuses one.
     package var info: ServerInfo? { try? found.info.get() }
-
-    private enum CodingKeys: String, CodingKey {
-        case address, queues, version, role, usedMemoryBytes, maxMemoryBytes, evictionPolicy, appendOnly, replicas
-        case replicasInStep, full, writesRefused, error
-    }
-
-    package func encode(to encoder: any Encoder) throws {
-        var members = encoder.container(keyedBy: CodingKeys.self)
-        try members.encode(found.address, forKey: .address)
-        try members.encode(queues, forKey: .queues)
-        try members.encode(found.isFull, forKey: .full)
-        try members.encodeIfPresent(found.writeRefusal?.message.printable, forKey: .writesRefused)
-        if case .failure(let answer) = found.info { try members.encode(answer.message.printable, forKey: .error) }
-        try members.encodeIfPresent(info?.version, forKey: .version)
-        try members.encodeIfPresent(info?.role.map { "\($0)" }, forKey: .role)
-        try members.encodeIfPresent(info?.usedMemory, forKey: .usedMemoryBytes)
-        try members.encodeIfPresent(info?.memoryLimit, forKey: .maxMemoryBytes)
-        try members.encodeIfPresent(info?.evictionPolicy, forKey: .evictionPolicy)
-        try members.encodeIfPresent(info?.keepsAppendOnlyFile, forKey: .appendOnly)
-        try members.encodeIfPresent(info?.replicas, forKey: .replicas)
-        try members.encodeIfPresent(info?.replicasInStep, forKey: .replicasInStep)
-    }
 
     /// Reads each server that has queues, once.
     /// - Throws: `RedisError`.
@@ -48,4 +26,29 @@ package struct ServerStatus: Encodable, Sendable {
         }
         return servers
     }
+}
+
+extension ServerStatus: Shown {
+    package static let columns = Columns<Self>(
+        "Server", "A Redis server that holds queues.",
+        [
+            .init("address", "Address.", \.found.address),
+            .init("queues", "Queues that it holds.", \.queues),
+            .init("version", "Version.", \.info?.version),
+            .init("role", "Role:", as: .choice(["master", "replica"])) { server in server.info?.role.map { "\($0)" } },
+            .init("full", "True if its memory is full.", \.found.isFull),
+            .init("used_memory_bytes", "Memory that counts against the limit.", as: .bytes, \.info?.usedMemory),
+            .init("max_memory_bytes", "Limit of the memory; 0 for no limit.", as: .bytes, \.info?.memoryLimit),
+            .init("eviction_policy", "Policy at the limit.", \.info?.evictionPolicy),
+            .init("append_only", "True if it keeps an append-only file.", \.info?.keepsAppendOnlyFile),
+            .init("replicas", "Connected replicas.", as: .count, \.info?.replicas),
+            .init("replicas_in_step", "Replicas that are in sync.", as: .count, \.info?.replicasInStep),
+            .init("writes_refused", "Error with which it refuses writes, if it does.") {
+                $0.found.writeRefusal?.message.printable
+            },
+            .init("error", "Error with which it refuses INFO, if it does.") { server -> String? in
+                guard case .failure(let answer) = server.found.info else { return nil }
+                return answer.message.printable
+            },
+        ])
 }

@@ -2,53 +2,25 @@ import PushQueue
 import Redis
 
 /// A worker, as its lanes were found in its queues.
-package struct WorkerStatus: Encodable, Sendable {
-    package enum State: String, Encodable, Sendable { case running, quiet, draining, gone, unknown }
+package struct WorkerStatus: Sendable {
+    package enum State: String, CaseIterable, Sendable { case running, quiet, draining, gone, unknown }
 
-    /// The name of the process.
     package var name: String
-    package var host = ""
-    package var pid = 0
-    package var version = ""
+    package var host = "", pid = 0, version = ""
     package var state = State.unknown
-    /// Living lanes, and the number that there should be.
-    package var lanes = 0
-    package var lanesTotal = 0
+    package var lanes = 0, lanesTotal = 0
     package var queues: [String] = []
-    package var startedAt: Int64?
-    /// The time of its last report.
-    package var updatedAt: Int64?
-    /// The age of its last report, in milliseconds.
-    package var silenceMs: Int64?
-    /// The age in milliseconds of reports that are so late that the process must hang, or cannot reach Redis; `nil`
-    /// if none are.
-    package var latenessMs: Int64?
+    package var startedAt, updatedAt, silenceMs, latenessMs: Int64?
     package var isSilent: Bool { latenessMs != nil }
-    /// The problems that keep it from its work, one sentence each.
     package var notReady: [String] = []
     /// Those problems that are not about an app: an app's problems are shown with the app.
     package var ownObstacles: [WorkerReport.Obstacle] = []
-    /// The reason why it learns late of failovers that Sentinels announce; `nil` if it does not.
     package var failoverWatch: String?
-    /// Notifications without an answer.
-    package var inFlight = 0
-    /// Jobs that are claimed and not settled.
-    package var claimed = 0
-    /// Notifications that have ended since the start.
-    package var done = 0
-    /// Notifications that ended per second, over the last minute.
-    package var rate = 0.0
-    /// The milliseconds until the first of its leases ends; negative if it has ended.
+    package var inFlight = 0, claimed = 0, done = 0, rate = 0.0
     package var leaseLeftMs: Int64 = 0
     package var redis = ""
     /// Its lanes, by their index; not for programs.
     package var laneStates: [LaneStatus] = []
-
-    package enum CodingKeys: String, CodingKey {
-        case name, host, pid, version, state, lanes, lanesTotal, queues, startedAt, updatedAt, silenceMs, latenessMs
-        case notReady, failoverWatch
-        case inFlight, claimed, done, rate, leaseLeftMs, redis
-    }
 
     /// Sends a command to the worker, on all of its queues.
     /// - Parameters:
@@ -60,6 +32,33 @@ package struct WorkerStatus: Encodable, Sendable {
             try await WorkerCommand(command, at: at).send(to: name, fleet.client(for: keys.jobs), keys)
         }
     }
+}
+
+extension WorkerStatus: Shown {
+    package static let columns = Columns<Self>(
+        "Worker", "A worker.",
+        [
+            .init("name", "Name of the process.", as: .worker, \.name),
+            .init("host", "Host.", \.host),
+            .init("pid", "ID of the process.", \.pid),
+            .init("version", "Version.", \.version),
+            .init("state", "State:", as: .choice(State.self), \.state.rawValue),
+            .init("not_ready", "Problems that keep it from its work, one sentence each.", \.notReady),
+            .init("lanes", "Living lanes.", as: .count, \.lanes),
+            .init("lanes_total", "Number of lanes that it should have.", as: .count, \.lanesTotal),
+            .init("queues", "Its queues.", \.queues),
+            .init("started_at", "Time of its start.", as: .time, \.startedAt),
+            .init("updated_at", "Time of its last report.", as: .time, \.updatedAt),
+            .init("silence_ms", "Age of its last report.", as: .duration, \.silenceMs),
+            .init("lateness_ms", "Age of late reports; the process hangs or lacks Redis.", as: .duration, \.latenessMs),
+            .init("failover_watch", "Reason why it learns late of Sentinel's failovers, if it does.", \.failoverWatch),
+            .init("in_flight", "Notifications without an answer.", as: .count, \.inFlight),
+            .init("claimed", "Jobs that are claimed and not settled.", as: .count, \.claimed),
+            .init("done", "Notifications that have ended since the start.", as: .count, \.done),
+            .init("rate", "Notifications that ended per second, over the last minute.", as: .rate, \.rate),
+            .init("lease_left_ms", "Time until a lease ends; negative if one has ended.", as: .duration, \.leaseLeftMs),
+            .init("redis", "Redis server that it uses.", \.redis),
+        ])
 }
 
 /// A lane of a worker, as it was found in all of its queues.

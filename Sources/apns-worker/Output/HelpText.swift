@@ -1,5 +1,6 @@
 import ArgumentParser
 import FoundationEssentials
+import Operations
 import PrintableText
 import PushJob
 
@@ -73,7 +74,7 @@ enum HelpText {
 
 /// A subject of `apns-worker help`.
 enum HelpTopic: String, CaseIterable {
-    case settings, jobs
+    case settings, jobs, json
     case exitCodes = "exit-codes"
     case environment
 
@@ -84,6 +85,7 @@ enum HelpTopic: String, CaseIterable {
         switch self {
         case .settings: settings
         case .jobs: jobs
+        case .json: json
         case .exitCodes: exitCodes
         case .environment: environment
         }
@@ -140,6 +142,22 @@ enum HelpTopic: String, CaseIterable {
 
             """
         for (name, description) in schema.members { text += "  \(name)\n" + Self.wrapped(description) }
+        return text
+    }
+
+    private var json: String {
+        var text = """
+            Commands with --json print one object per line. Times are milliseconds since 1970, durations are milliseconds (…_ms),
+            sizes are bytes (…_bytes). Unknown values are omitted. Commands that change something print the result, whose members
+            are in docs/commands.md.
+
+            """
+        for thing in ShownMembers.ofCommands {
+            text += "\n\(thing.title)\n"
+            for member in thing.all {
+                text += Self.wrapped(member.explanation, after: "  \(member.name.padded(to: 22)) ")
+            }
+        }
         return text
     }
 

@@ -129,10 +129,14 @@ struct Table {
     private var widths: [Int]
     /// The maximum length of a line; `nil` for no limit.
     private let width: Int?
+    private let alignsLeft: Set<Int>
 
-    /// - Parameter width: the maximum length of a line, at which the last column is cut.
-    init(_ titles: [String], _ rows: [[String]], width: Int? = nil) {
+    /// - Parameters:
+    ///   - width: the maximum length of a line, at which the last column is cut.
+    ///   - alignsLeft: the columns with text; `nil` for all. The others have numbers.
+    init(_ titles: [String], _ rows: [[String]], width: Int? = nil, alignsLeft: Set<Int>? = nil) {
         self.width = width
+        self.alignsLeft = alignsLeft ?? Set(titles.indices)
         widths = titles.map(\.count)
         for row in rows {
             for (column, cell) in row.enumerated() where column < widths.count {
@@ -141,8 +145,19 @@ struct Table {
         }
     }
 
+    /// Returns the lines of a table of things.
+    static func text<Row: Shown>(of rows: [Row], now: Int64) -> String {
+        let (titles, cells) = (Row.titles(), rows.map { $0.cells(now: now) })
+        let table = Table(titles, cells)
+        return ([titles] + cells).map { table.line($0) + "\n" }.joined()
+    }
+
     func line(_ cells: [String]) -> String {
-        let columns = cells.enumerated().map { $0 == cells.count - 1 ? $1 : $1.padded(to: widths[$0]) }
+        let columns = cells.enumerated().map { column, cell in
+            let padding = String(repeating: " ", count: max(0, widths[column] - cell.count))
+            if !alignsLeft.contains(column) { return padding + cell }
+            return column == cells.count - 1 ? cell : cell + padding
+        }
         let line = columns.joined(separator: "  ")
         guard let width, line.count > width else { return line }
         return line.prefix(max(1, width - 1)) + "…"

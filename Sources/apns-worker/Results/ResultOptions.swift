@@ -5,71 +5,41 @@ import PushQueue
 
 /// The options that select results.
 struct ResultOptions: ParsableArguments {
-    @Option(help: "Results of the job with this ID. Repeatable.") var id: [String] = []
+    @Option(help: .field("id", of: Self.fields)) var id: [String] = []
+    @Option(help: .field("token", of: Self.fields)) var token: [String] = []
+    @Option(help: .field("outcome", of: Self.fields)) var outcome: [String] = []
+    @Option(help: .field("reason", of: Self.fields)) var reason: [String] = []
+    @Option(help: .field("app", of: Self.fields)) var app: [String] = []
+    @Option(help: .field("campaign", of: Self.fields)) var campaign: [String] = []
+    @Option(help: .field("event", of: Self.fields)) var event: [String] = []
+    @Option(help: .field("attempt", of: Self.fields)) var attempt: Int?
+    @Option(help: .field("since", of: Self.fields)) var since: String?
+    @Option(help: .field("until", of: Self.fields)) var until: String?
 
-    @Option(help: "Results of this device token, in hex, or of this channel. Repeatable.") var token: [String] = []
-
-    @Option(
-        help: ArgumentHelp(
-            "Results with this outcome: \(Outcome.allCases.map(\.rawValue).joined(separator: ", ")). Repeatable."))
-    var outcome: [String] = []
-
-    @Option(help: "Results with this reason, or prefix as in Bad*. Repeatable.") var reason: [String] = []
-
-    @Option(help: "Results of this app. Repeatable.") var app: [String] = []
-
-    @Option(help: "Results of this campaign. Repeatable.") var campaign: [String] = []
-
-    @Option(help: "Events of this kind: campaign_finished. Repeatable.") var event: [String] = []
-
-    @Option(help: "Results after this number of attempts; 0 for those never sent.") var attempt: Int?
-
-    @Option(help: ArgumentHelp("Results since \(Fields.timeForm).", valueName: "time")) var since: String?
-
-    @Option(help: ArgumentHelp("Results until \(Fields.timeForm).", valueName: "time")) var until: String?
+    private static let fields = ResultFilter.fields + Field.range("Results")
 
     func validate() throws {
-        let known = Outcome.allCases.map(\.rawValue)
-        if let unknown = outcome.first(where: { !known.contains($0) }) {
-            throw ValidationError("--outcome is one of \(known.joined(separator: ", ")), not \(unknown)")
-        }
-        if let unknown = event.first(where: { $0 != "campaign_finished" }) {
-            throw ValidationError("--event is campaign_finished, not \(unknown.printable)")
-        }
-        if let part = token.first(where: TokenText.isShortened) {
-            throw ValidationError(
-                "--token is \(part.printable), the beginning of a token; a device token has 64 hex digits or more")
-        }
-        for (flag, values) in [("id", id), ("token", token), ("reason", reason), ("app", app), ("campaign", campaign)]
-        where values.contains("") {
-            throw ValidationError("--\(flag) is empty; set a value or omit it")
-        }
-        if let attempt, attempt < 0 { throw ValidationError("--attempt must be at least 0") }
-        let (since, until) = (try since(now: Moment.now), try until(now: Moment.now))
-        if let since, let until, since > until { throw ValidationError("--since is later than --until") }
+        _ = try filter()
+        _ = try period(now: Moment.now)
     }
 
-    /// The beginning of the period in milliseconds since 1970.
-    func since(now: Int64) throws -> Int64? { try time("since", since, now) }
-
-    /// The end of the period in milliseconds since 1970.
-    func until(now: Int64) throws -> Int64? { try time("until", until, now) }
-
-    private func time(_ name: String, _ text: String?, _ now: Int64) throws -> Int64? {
-        guard let text else { return nil }
-        return try readingFlags { () throws(FieldMistake) in try Fields([(name, text)]).time(name, now: now) }
+    private var fields: Fields {
+        var fields = Fields(refusesEmpty: true)
+        for (name, values) in [
+            ("id", id), ("token", token), ("outcome", outcome), ("reason", reason), ("app", app),
+            ("campaign", campaign),
+            ("event", event),
+        ] { fields.append(name, values) }
+        for (name, value) in [("attempt", attempt.map(String.init)), ("since", since), ("until", until)] {
+            fields.append(name, value)
+        }
+        return fields
     }
 
-    var filter: ResultFilter {
-        var filter = ResultFilter()
-        filter.ids = Set(id.map { Name($0) })
-        filter.tokens = ResultFilter.forms(of: token)
-        filter.outcomes = Set(outcome)
-        filter.reasons = reason
-        filter.apps = Set(app.map { Name($0) })
-        filter.campaigns = Set(campaign.map { Name($0) })
-        filter.events = Set(event)
-        filter.attempt = attempt
-        return filter
+    func filter() throws -> ResultFilter { try readingFlags { () throws(FieldMistake) in try ResultFilter(fields) } }
+
+    /// Returns the period in milliseconds since 1970.
+    func period(now: Int64) throws -> (since: Int64?, until: Int64?) {
+        try readingFlags { () throws(FieldMistake) in try fields.range(now: now) }
     }
 }

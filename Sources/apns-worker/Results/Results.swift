@@ -62,7 +62,7 @@ struct Results: AsyncParsableCommand {
             return try await show(queues, unread)
         }
         try unread.check()
-        if found == 0, options.filter.namesOne { throw ExitCode(1) }
+        if found == 0, try options.filter().namesOne { throw ExitCode(1) }
     }
 
     // MARK: Showing
@@ -73,11 +73,12 @@ struct Results: AsyncParsableCommand {
         _ queues: [(keys: QueueKeys, client: RedisClient)], _ unread: UnreadParts
     ) async throws -> (found: Int, unread: UnreadParts) {
         let now = try await Self.now(queues)
+        let period = try options.period(now: now)
         var search = ResultSearch(
-            queues, since: try options.since(now: now), until: try options.until(now: now), newestFirst: newestFirst,
+            queues, since: period.since, until: period.until, newestFirst: newestFirst,
             unread: unread)
         let namesQueue = queues.count + unread.names.count > 1
-        let (filter, output) = (options.filter, ByteOutput.standard)
+        let (filter, output) = (try options.filter(), ByteOutput.standard)
         var (shown, reported) = (0, 0)
         while shown < limit ?? .max {
             guard let found = try await search.next() else {
@@ -103,13 +104,13 @@ struct Results: AsyncParsableCommand {
         }
         try output.flush()
         for note in search.unread.notes.dropFirst(reported) { Terminal.note(note + "\n") }
-        if shown == 0 { reportNone(search.searched, queues.map(\.keys.queue)) }
+        if shown == 0 { reportNone(search.searched, queues.map(\.keys.queue), isFiltered: !filter.isEmpty) }
         return (shown, search.unread)
     }
 
-    private func reportNone(_ searched: Int, _ queues: [String]) {
+    private func reportNone(_ searched: Int, _ queues: [String], isFiltered: Bool) {
         let place = queues.count == 1 ? "queue \(queues[0])" : "\(queues.count) queues"
-        if searched > 0 || !options.filter.isEmpty || options.since != nil || options.until != nil {
+        if searched > 0 || isFiltered || options.since != nil || options.until != nil {
             Terminal.note("no results match (\(Words.number(searched)) searched in \(place))\n")
         } else {
             Terminal.note(
@@ -134,7 +135,7 @@ struct Results: AsyncParsableCommand {
         let stop = StopSignal()
         let receiver = try callbacks.receiver(stop)
         let (limits, consumer, group) = (try callbacks.limits(), callbacks.consumerName, callbacks.group ?? "callbacks")
-        let since = try options.since(now: Moment.now)
+        let (filter, since) = (try options.filter(), try options.period(now: Moment.now).since)
         let queues = try await fleet.withFleet { try await $0.queues().keys }
         Interruption.watch()
         let watch = Task {
@@ -155,7 +156,7 @@ struct Results: AsyncParsableCommand {
                     try await CommandRedis(settings).withClient(for: keys.results) { client in
                         var delivery = ResultDelivery(
                             keys.queue, ResultGroup(client, keys, group: group, consumer: consumer), consumer: consumer,
-                            to: receiver, filter: options.filter, limits: limits, since: since, stop: stop)
+                            to: receiver, filter: filter, limits: limits, since: since, stop: stop)
                         ending = try await delivery.run(retriesParked: callbacks.retryParked)
                     }
                     return ending

@@ -573,4 +573,15 @@ import Testing
             #expect(operations.keys.sorted() == [path.hasPrefix(prefix) || path.hasSuffix("/check") ? "post" : "get"])
         }
     }
+
+    @Test("Each reference of the description has its target, and no place of the file is left empty")
+    func references() throws {
+        let text = DashboardAPI.description(base: "")
+        let root = try #require(try JSONSerialization.jsonObject(with: Data(text.utf8)) as? [String: Any])
+        let components = try #require(root["components"] as? [String: [String: Any]])
+        let references = Set(text.matches(of: /#\/components\/(\w+)\/(\w+)/).map { [String($0.1), String($0.2)] })
+        #expect(references.count > 20)
+        for reference in references { #expect(components[reference[0]]?[reference[1]] != nil, "\(reference)") }
+        for place in ["BASE", "GET", "PATHS", "SCHEMAS"] { #expect(!text.contains("\"\(place)\"")) }
+    }
 }

@@ -402,7 +402,7 @@ struct ProblemTests {
     func accessOfProblems() throws {
         let access = FleetAccess([("--prefix", "APNS_WORKER_PREFIX", "other")])
         for problem in Diagnosis(Self.status, .init(), access).problems {
-            let (json, words) = (try JSONLine.text(problem), problem.advice)
+            let (json, words) = (problem.json(), problem.advice)
             #expect(words.split(separator: "`apns-worker").dropFirst().allSatisfy { $0.contains(" --prefix other") })
             #expect(json.ranges(of: "\"apns-worker").count == problem.remedies.count, "\(json)")
             #expect(json.ranges(of: "--prefix other").count >= problem.remedies.count, "\(json)")
@@ -490,7 +490,7 @@ struct CampaignStateTests {
         var counts = CampaignCounts(name: "c", total: 10, startedAt: Self.now, updatedAt: Self.now)
         counts.guard = CampaignGuard(try #require(CampaignGuard.rules("dead>2%")), minimum: 10)
         let status = CampaignStatus(counts, nil, queue: "q", now: Self.now)
-        let text = String(decoding: try JSONEncoder().encode(status), as: UTF8.self)
-        #expect(text.contains(#""guardLevels":[{"#) && text.contains(#""limitPercent":2"#), "\(text)")
+        let text = status.json()
+        #expect(text.contains(#""guard_levels":[{"#) && text.contains(#""limit_percent":2"#), "\(text)")
     }
 }

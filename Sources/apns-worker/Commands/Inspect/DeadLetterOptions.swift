@@ -5,32 +5,16 @@ import PushQueue
 
 /// The options that select dead letters, which several commands share.
 struct DeadLetterOptions: ParsableArguments {
-    @Option(help: "Dead letters with this reason, or prefix as in Bad*. Repeatable.")
-    var reason: [String] = []
-
-    @Option(help: "Dead letter with this key, as `dead list` shows it. Repeatable.")
-    var key: [String] = []
-
-    @Option(help: "Dead letters of the job with this ID. Repeatable.") var id: [String] = []
-
-    @Option(help: "Dead letters of jobs for this app. Repeatable.")
-    var app: [String] = []
-
-    @Option(help: "Dead letters of jobs of this campaign. Repeatable.")
-    var campaign: [String] = []
-
-    @Option(help: "Dead letters of jobs for this device token, in hex or base64. Repeatable.")
-    var token: [String] = []
-
-    @Option(
-        name: .customLong("error"),
-        help: "Dead letters whose error contains this text, ignoring case, or whose status is this number.")
+    @Option(help: .field("reason", of: DeadLetterFilter.fields)) var reason: [String] = []
+    @Option(help: .field("key", of: DeadLetterFilter.fields)) var key: [String] = []
+    @Option(help: .field("id", of: DeadLetterFilter.fields)) var id: [String] = []
+    @Option(help: .field("app", of: DeadLetterFilter.fields)) var app: [String] = []
+    @Option(help: .field("campaign", of: DeadLetterFilter.fields)) var campaign: [String] = []
+    @Option(help: .field("token", of: DeadLetterFilter.fields)) var token: [String] = []
+    @Option(name: .customLong("error"), help: .field("error", of: DeadLetterFilter.fields))
     var errorText: [String] = []
-
-    @Option(help: ArgumentHelp("Dead letters since \(Fields.timeForm).", valueName: "time"))
-    var since: String?
-
-    @Option(help: ArgumentHelp("Dead letters until such a time.", valueName: "time")) var until: String?
+    @Option(help: .field("since", of: DeadLetterFilter.fields)) var since: String?
+    @Option(help: .field("until", of: DeadLetterFilter.fields)) var until: String?
 
     /// The fields of the filter, and the maximum number of dead letters.
     func fields(limit: Int? = nil, all: Bool = false) -> Fields {

@@ -1,5 +1,7 @@
 import ArgumentParser
+import NIOCore
 import Operations
+import PrintableText
 import PushQueue
 
 struct DeadShow: AsyncParsableCommand {
@@ -51,7 +53,10 @@ struct DeadShow: AsyncParsableCommand {
                     for letter in page.letters {
                         let row = DeadLetterRow(letter, queue: letters.queue)
                         try output.write(
-                            json ? try row.json(isWhole: true) + "\n" : (found == 0 ? "" : "\n") + row.page(now: now))
+                            json
+                                ? row.json(isDetailed: true) + "\n"
+                                : (found == 0 ? "" : "\n") + row.page(now: now) + "\n"
+                                    + String(buffer: row.original).printable + "\n")
                         found += 1
                     }
                 }

@@ -37,10 +37,6 @@ struct DeviceShow: AsyncParsableCommand {
 
             Of a token that is shortened, as logs and pages show it, eight digits are enough: it must be the beginning of only \
             one of those in Redis.
-
-            With --json it prints one object: token, invalid (an array of at, reason, topic, environment, source, set), throttled_until, \
-            registered_at, results, results_searched, jobs and dead_letters. Times are in ms since 1970; unknown members are \
-            omitted.
             """)
 
     @OptionGroup(title: "Queues") var queue: QueueOptions
@@ -91,7 +87,7 @@ struct DeviceShow: AsyncParsableCommand {
             try await findings.search(fleet.jobs(of: keys), fleet.client(for: keys.results), limit: limit)
         }
         if !unread.isEmpty { findings.isPartial = true }
-        Terminal.print(json ? try findings.json + "\n" : findings.page)
+        Terminal.print(json ? findings.json() + "\n" : findings.page)
         try unread.check()
     }
 }
@@ -100,8 +96,7 @@ struct DeviceExportCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "export", abstract: "Print everything that Redis has about a device token, as JSON.",
         discussion: """
-            Prints one object: token, invalid, throttled_until, registered_at, jobs, dead_letters (also cancelled jobs), results, \
-            parked_results, and ids, those of jobs that contain the token. Unlike `apns-worker device show`, it searches \
+            Prints one object, whose members `apns-worker help json` describes. Unlike `apns-worker device show`, it searches \
             everything, and prints jobs as they are stored. Of a job of several tokens it prints only this one.
             """)
 
@@ -121,7 +116,7 @@ struct DeviceExportCommand: AsyncParsableCommand {
         if export.large > 0 {
             Terminal.note("note: \(Words.count(export.large, "job")) beyond 16 MiB were not searched\n")
         }
-        Terminal.print(try export.json + "\n")
+        Terminal.print(export.json(isDetailed: true) + "\n")
     }
 }
 
@@ -142,17 +137,12 @@ extension DeviceFindings {
                 ? "none; workers keep them with `results: all` or `failures`\n"
                 : "none (\(Words.number(searched)) searched)\n"
         } else {
-            page +=
-                "\(results.count)\n"
-                + Self.table(["TIME", "AGE", "OUTCOME", "REASON", "STATUS", "APP", "ID", "APNS ID"], cells)
+            let lines = results.map { ResultLine(queue: $0.queue, result: $0.result) }
+            page += "\(results.count)\n" + Table.text(of: lines, now: now)
         }
-        page +=
-            "\nJOBS  " + (jobs.isEmpty ? "none\n" : "\(jobs.count)\n" + Self.table(JobRow.titles, jobs.map(\.cells)))
-        page += "\nDEAD LETTERS  "
-        page +=
-            dead.isEmpty
-            ? "none\n" : "\(dead.count)\n" + Self.table(DeadLetterRow.titles, dead.map { $0.cells(now: now) })
-        return page
+        page += "\nJOBS  " + (jobs.isEmpty ? "none\n" : "\(jobs.count)\n" + Table.text(of: jobs, now: now))
+        return page + "\nDEAD LETTERS  "
+            + (dead.isEmpty ? "none\n" : "\(dead.count)\n" + Table.text(of: dead, now: now))
     }
 
     private static func text(_ mark: InvalidTokenSet.Listed, now: Int64) -> String {
@@ -166,19 +156,5 @@ extension DeviceFindings {
         ]
         let facts = parts.compactMap { $0 }.joined(separator: ", ").printable
         return facts.isEmpty ? since : "\(since): \(facts)"
-    }
-
-    private var cells: [[String]] {
-        results.map { _, result in
-            let at = result.time
-            return [
-                at.map(Moment.text) ?? result.entry, at.map { Moment.age(now - $0) } ?? "-",
-            ] + ["outcome", "reason", "status", "app", "id", "apns_id"].map { (result[$0] ?? "-").printable }
-        }
-    }
-
-    private static func table(_ titles: [String], _ rows: [[String]]) -> String {
-        let table = Table(titles, rows)
-        return ([titles] + rows).map { table.line($0) + "\n" }.joined()
     }
 }

@@ -37,31 +37,34 @@ struct InvalidList: AsyncParsableCommand {
 
     @Option(help: "An output file, written atomically. (default: standard output)") var output: String?
 
-    @Option(help: "Maximum number of tokens. (default: 50 for a table, otherwise all)") var limit: Int?
-
-    @Flag(help: "Count tokens by reason, source, environment and topic instead.") var count = false
-
-    @Flag(help: "Print a JSON object per line, as --format ndjson.") var json = false
+    @OptionGroup var list: ListOptions<InvalidTokenLine>
 
     func validate() throws {
-        try DeadLetterOptions.check(limit: limit)
-        if count, limit != nil { throw ValidationError("--count cannot be combined with --limit") }
-        if count, format != nil || output != nil {
+        if list.counts != nil, format != nil || output != nil {
             throw ValidationError("--count cannot be combined with --format and --output")
         }
-        if json, format != nil { throw ValidationError("--json and --format cannot be combined") }
+        if list.json, format != nil { throw ValidationError("--json and --format cannot be combined") }
         _ = try options.filter(now: 0)
     }
 
     func run() async throws {
         let listing = InvalidListing(
-            filter: try options.filter(now: Moment.now), format: format ?? (json ? .ndjson : .table), limit: limit,
+            filter: try options.filter(now: Moment.now), format: format ?? (list.json ? .ndjson : .table),
+            limit: list.limit,
             path: output)
         try await CommandRedis(redis.settings()).withInvalidTokens { client in
             var unread = UnreadParts()
-            let found =
-                count
-                ? try await printCounts(client, listing.filter, &unread) : try await listing.write(client, &unread)
+            var found = 0
+            if var counts = list.counts {
+                try await client.sweep(listing.filter, &unread) { tokens in
+                    for token in tokens { counts.add(InvalidTokenLine(token)) }
+                    return true
+                }
+                counts.print(isJSON: list.json, isTable: true)
+                found = counts.sum
+            } else {
+                found = try await listing.write(client, &unread)
+            }
             if found == 0 {
                 Terminal.note(listing.filter.isEmpty ? "there are no invalid tokens\n" : "no invalid token matches\n")
             } else if output != nil {
@@ -70,41 +73,6 @@ struct InvalidList: AsyncParsableCommand {
             unread.report()
             try unread.check()
         }
-    }
-
-    private struct Count: Encodable {
-        let reason, source, environment, topic, set: String
-        let count: Int
-    }
-
-    private func printCounts(
-        _ client: InvalidTokenClient, _ filter: InvalidTokenFilter, _ unread: inout UnreadParts
-    ) async throws -> Int {
-        var counts: [String: Int] = [:]
-        try await client.sweep(filter, &unread) { tokens in
-            for token in tokens { counts[InvalidTokenLine(token).group, default: 0] += 1 }
-            return true
-        }
-        let sorted = counts.largestFirst
-        if json {
-            for (group, count) in sorted {
-                let parts = group.split(separator: "\t", omittingEmptySubsequences: false).map(String.init)
-                guard parts.count == 5 else { continue }
-                print(
-                    try JSONLine.text(
-                        Count(
-                            reason: parts[0], source: parts[1], environment: parts[2], topic: parts[3], set: parts[4],
-                            count: count)))
-            }
-        } else if !sorted.isEmpty {
-            let rows = sorted.map { group, count in
-                ["\(count)"] + group.split(separator: "\t", omittingEmptySubsequences: false).map(String.init)
-            }
-            let titles = ["COUNT"] + InvalidTokenLine.titles.dropFirst(2)
-            let table = Table(titles, rows)
-            for row in [titles] + rows { print(table.line(row)) }
-        }
-        return sorted.reduce(0) { $0 + $1.value }
     }
 }
 
@@ -153,41 +121,34 @@ struct InvalidListing {
     func write(_ client: InvalidTokenClient, _ unread: inout UnreadParts) async throws -> Int {
         let file = try path.map { try FileReplacement($0) }
         let output = file?.output ?? ByteOutput.standard
-        let maximum = limit ?? (format == .table ? 50 : .max)
-        var (written, hasMore, table) = (0, false, Table?.none)
-        if format == .csv { try output.write(InvalidTokenLine.members.joined(separator: ",") + "\r\n") }
         let isOfTokens = format == .tokens
+        var rows = RowOutput<InvalidTokenLine>(
+            limit: limit ?? (format == .table ? 50 : .max), isJSON: format == .ndjson)
+        rows.output = output
+        var written = 0
+        if format == .csv { try output.write(InvalidTokenLine.csvHead) }
         try await client.sweep(
             filter, withDetails: !isOfTokens, sets: isOfTokens ? filter.ownSets : .all, &unread
         ) { marks in
-            let tokens = isOfTokens ? InvalidTokenSet.Listed.tokens(of: marks, in: filter) : marks
-            let chosen = tokens.prefix(maximum - written)
-            hasMore = tokens.count > chosen.count
+            if format == .table || format == .ndjson { return try rows.add(marks.map(InvalidTokenLine.init)) }
+            let chosen = (isOfTokens ? InvalidTokenSet.Listed.tokens(of: marks, in: filter) : marks)
+                .prefix(rows.limit - written)
             written += chosen.count
-            let lines = chosen.map(InvalidTokenLine.init)
             var text = ByteBuffer()
-            switch format {
-            case .tokens:
-                for token in chosen {
-                    text.writeImmutableBuffer(token.token)
+            for listed in chosen {
+                if isOfTokens {
+                    text.writeImmutableBuffer(listed.token)
                     text.writeString("\n")
+                } else {
+                    InvalidTokenLine(listed).writeCSV(to: &text)
                 }
-            case .ndjson: for line in lines { line.writeJSON(to: &text) }
-            case .csv: for line in lines { line.writeCSV(to: &text) }
-            case .table where lines.isEmpty: break
-            case .table:
-                let columns = table ?? Table(InvalidTokenLine.titles, lines.map(\.cells))
-                if table == nil { text.writeString(columns.line(InvalidTokenLine.titles) + "\n") }
-                for line in lines { text.writeString(columns.line(line.cells) + "\n") }
-                table = columns
             }
             try output.write(text)
-            return !hasMore
+            return written < rows.limit
         }
-        try output.flush()
+        try rows.end()
         try file?.finish()
-        if hasMore, format == .table { Terminal.note("there are more: see --count, --limit and --format\n") }
-        return written
+        return written + rows.written
     }
 
     func reportCount(_ count: Int) {

@@ -5,21 +5,12 @@ import PushQueue
 
 /// The options that select invalid tokens, which several commands share.
 struct InvalidTokenOptions: ParsableArguments {
-    @Option(help: "Tokens that are invalid for this topic. Repeatable.") var topic: [String] = []
-
-    @Option(help: "Tokens that are invalid for this reason, such as BadDeviceToken. Repeatable.")
-    var reason: [String] = []
-
-    @Option(help: "Tokens reported by this source: apns, gateway, feedback or import. Repeatable.") var source:
-        [String] = []
-
-    @Option(help: "Tokens of this environment: production, sandbox, or the name of another server. Repeatable.")
-    var environment: [String] = []
-
-    @Option(help: ArgumentHelp("Tokens that became invalid since \(Fields.timeForm).", valueName: "time"))
-    var since: String?
-
-    @Option(help: ArgumentHelp("Tokens that became invalid until such a time.", valueName: "time")) var until: String?
+    @Option(help: .field("topic", of: InvalidTokenFilter.fields)) var topic: [String] = []
+    @Option(help: .field("reason", of: InvalidTokenFilter.fields)) var reason: [String] = []
+    @Option(help: .field("source", of: InvalidTokenFilter.fields)) var source: [String] = []
+    @Option(help: .field("environment", of: InvalidTokenFilter.fields)) var environment: [String] = []
+    @Option(help: .field("since", of: InvalidTokenFilter.fields)) var since: String?
+    @Option(help: .field("until", of: InvalidTokenFilter.fields)) var until: String?
 
     var fields: Fields {
         var fields = Fields(refusesEmpty: true)

@@ -30,34 +30,17 @@ struct JobOptions: ParsableArguments {
     @Option(help: "Jobs in these states, such as waiting,retrying: waiting, retrying, scheduled, deferred or claimed.")
     var state: String?
 
-    @Option(help: "Job with this key, as `jobs list` shows it. Repeatable.") var key: [String] = []
-
-    @Option(help: "Jobs with this ID. Repeatable.") var id: [String] = []
-
-    @Option(help: "Jobs for this device token, in hex or base64, or for this channel. Repeatable.")
-    var token: [String] = []
-
-    @Option(help: "Jobs that name this app. Repeatable.") var app: [String] = []
-
-    @Option(help: "Jobs that name this topic. Repeatable.") var topic: [String] = []
-
-    @Option(help: "Jobs of this campaign. Repeatable.") var campaign: [String] = []
-
-    @Option(help: "Jobs whose last failure or deferral has this reason, or prefix as in Too*. Repeatable.")
-    var reason: [String] = []
-
-    @Option(help: "Jobs that contain this text as the producer wrote it, ignoring case. Repeatable.")
-    var match: [String] = []
-
-    @Option(
-        help: ArgumentHelp(
-            "Jobs since \(Fields.timeForm), by `enqueued_at` or the first claim.", valueName: "time"))
-    var since: String?
-
-    @Option(help: ArgumentHelp("Jobs until such a time.", valueName: "time")) var until: String?
-
-    @Option(help: "Jobs that are due before this time: ISO 8601, seconds since 1970, or a duration from now.")
-    var dueBefore: String?
+    @Option(help: .field("key", of: JobFilter.fields)) var key: [String] = []
+    @Option(help: .field("id", of: JobFilter.fields)) var id: [String] = []
+    @Option(help: .field("token", of: JobFilter.fields)) var token: [String] = []
+    @Option(help: .field("app", of: JobFilter.fields)) var app: [String] = []
+    @Option(help: .field("topic", of: JobFilter.fields)) var topic: [String] = []
+    @Option(help: .field("campaign", of: JobFilter.fields)) var campaign: [String] = []
+    @Option(help: .field("reason", of: JobFilter.fields)) var reason: [String] = []
+    @Option(help: .field("match", of: JobFilter.fields)) var match: [String] = []
+    @Option(help: .field("since", of: JobFilter.fields)) var since: String?
+    @Option(help: .field("until", of: JobFilter.fields)) var until: String?
+    @Option(help: .field("due_before", of: JobFilter.fields)) var dueBefore: String?
 
     /// The fields of the filter, and the maximum number of jobs.
     func fields(limit: Int? = nil, all: Bool = false) -> Fields {
@@ -82,6 +65,16 @@ struct JobOptions: ParsableArguments {
 
     static func key(_ text: String) throws -> String {
         try DeadLetterOptions.key(text, of: "a job", from: "jobs list")
+    }
+}
+
+extension ArgumentHelp {
+    /// Returns the help of a filter's flag.
+    static func field(_ name: String, of fields: [Field]) -> ArgumentHelp {
+        guard let field = fields.first(where: { $0.name == name }) else { preconditionFailure("no field \(name)") }
+        let isTime = ["since", "until"].contains(name)
+        return ArgumentHelp(
+            "\(field.meaning)\(field.kind == .texts ? " Repeatable." : "")", valueName: isTime ? "time" : nil)
     }
 }
 

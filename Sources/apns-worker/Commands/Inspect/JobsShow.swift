@@ -2,6 +2,7 @@ import APNS
 import ArgumentParser
 import NIOCore
 import Operations
+import PrintableText
 import PushJob
 import PushQueue
 import PushWorker
@@ -52,17 +53,12 @@ struct JobsShow: AsyncParsableCommand {
             queues += 1
             looked += try await jobs.sweep(filter) { _, page, now in
                 for job in page.prefix(limit - shown) {
-                    let row = JobRow(queue: keys.queue, job: job, now: now)
-                    let verdicts = JobCheck.of(job.original, apps, format: source.format, now: now).verdicts
-                    if json {
-                        let verdicts = verdicts.map {
-                            JobRow.Verdict(level: $0.level.rawValue, sentence: $0.sentence)
-                        }
-                        try output.write(try row.json(verdicts) + "\n")
-                    } else {
-                        let sentences = verdicts.map { ($0.level == .ok ? "" : "\($0.level.rawValue): ") + $0.sentence }
-                        try output.write((shown == 0 ? "" : "\n") + row.page(sentences))
+                    var row = JobRow(queue: keys.queue, job: job, now: now)
+                    row.verdicts = JobCheck.of(job.original, apps, format: source.format, now: now).verdicts.map {
+                        JobRow.Verdict(level: $0.level.rawValue, sentence: $0.sentence)
                     }
+                    try output.write(
+                        json ? row.json(isDetailed: true) + "\n" : (shown == 0 ? "" : "\n") + Self.page(row))
                     shown += 1
                 }
                 return shown < limit
@@ -72,6 +68,17 @@ struct JobsShow: AsyncParsableCommand {
         guard shown == 0 else { return try unread.check() }
         try QueueJobs.reportNothing(filter, looked: looked, queues: queues)
         try unread.check()
+    }
+}
+
+extension JobsShow {
+    /// Returns all facts about a job, the findings of its check, and the job.
+    private static func page(_ row: JobRow) -> String {
+        let checks = row.verdicts.map { verdict in
+            (name: "check", value: ((verdict.level == "ok" ? "" : "\(verdict.level): ") + verdict.sentence).printable)
+        }
+        let job = String(buffer: row.job.original).printable
+        return row.page(now: row.now, and: checks) + "\n" + job + "\n"
     }
 }
 

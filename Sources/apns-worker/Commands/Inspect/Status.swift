@@ -24,22 +24,14 @@ struct Status: AsyncParsableCommand {
               seen      age of the worker's heartbeat
 
             A worker that is `gone` has lost its lease; another worker reclaims its jobs within seconds. A worker that is \
-            `not ready` shows the reason. The reasons of dead letters are those of the newest thousand.
+            `not ready` shows the reason. The reasons of dead letters are those of the newest \(QueueOverview.maximumSample).
 
             For cron and Nagios, --check prints one line on standard output, `OK|WARNING|CRITICAL|UNKNOWN: …`, and exits with 0, \
             1, 2 or 3; `apns-worker help exit-codes` has their meanings. Dead letters are too many above 1 % of the day's outcomes \
             (UTC) and ten, or above --max-dead or --max-dead-rate.
 
-            With --json it prints one object on a line, with --watch one for each refresh. Its members: at, redis, prefix, \
-            rate, invalid_tokens, problems (kind, severity, subject, message, since, advice, commands), notes, shared_error, search_error, servers (address, queues, version, \
-            role, full, used_memory_bytes, max_memory_bytes (0 for no limit), eviction_policy, append_only, replicas, \
-            replicas_in_step, writes_refused, error), queues (name, waiting, due, later, retrying, scheduled, deferred, claimed, dead, dead_bytes, cancelled, \
-            oldest_age_ms, paused, workers, delivered_rate, today, dead_reasons, dead_sampled, fair (count, waiting_bytes, largest), error, unreachable), workers (name, host, pid, \
-            version, state, not_ready, lanes, lanes_total, queues, started_at, updated_at, silence_ms, lateness_ms, failover_watch, in_flight, \
-            claimed, done, rate, lease_left_ms, redis), wrong_keys (key, found, expected), scopes (scope, name, state, apps, reason, detail, status, failures, notifications, since, \
-            jobs, others_delivered, lanes, lanes_total, workers, endpoints) and apps (name, endpoints, state, paused, connections, connecting, streams, \
-            stream_limit, lanes, failure); paused has reason, by, since and, where a probe ends it, until. Times are in \
-            ms since 1970, durations in ms; unknown values are omitted.
+            With --json it prints one object on a line, with --watch one for each refresh. `apns-worker help json` describes its \
+            members.
             """)
 
     @OptionGroup(title: "Queues") var fleet: FleetOptions
@@ -119,7 +111,7 @@ struct Status: AsyncParsableCommand {
             let status = try await StatusReader(fleet, apps: apps, limits: limits()).read(fleet.queues())
             let screen = StatusScreen()
             if json {
-                _ = screen.write(try JSONLine.text(status, keys: .convertToSnakeCase) + "\n")
+                _ = screen.write(status.json() + "\n")
             } else if check {
                 _ = screen.write("\(status.severity.word): \(Self.summary(status))\n")
             } else {
@@ -198,7 +190,7 @@ struct Status: AsyncParsableCommand {
                 Terminal.note("\(failure)\n")
                 return true
             }
-            return try status.map { screen.write(try JSONLine.text($0, keys: .convertToSnakeCase) + "\n") } ?? true
+            return status.map { screen.write($0.json() + "\n") } ?? true
         }
         let notice = failure.map { ["! \($0); showing the previous state", ""] } ?? []
         return screen.draw(notice + (status.map { page($0, screen) } ?? []))

@@ -100,31 +100,30 @@ struct StatusPage {
     private var queues: [String] {
         let hasRate = status.queues.contains { $0.deliveredRate != nil }
         let heads = ["waiting", "due", "later", "claimed", "dead", "oldest"] + (hasRate ? ["sent/s"] : [])
-        var table = StatusTable(
-            ["QUEUE"] + heads, alignsLeft: [0], nameWidth: max(10, width - 10 * heads.count - 2))
+        var rows: [[String]] = []
         var notes: [Int: [String]] = [:]
         for queue in status.queues {
             if let error = queue.error {
-                table.rows.append([queue.name, "?", "?", "?", "?", "?", "?"] + (hasRate ? ["?"] : []))
-                notes[table.rows.count] = wrapped(error, lead: "  ", indent: "    ")
+                rows.append([queue.name, "?", "?", "?", "?", "?", "?"] + (hasRate ? ["?"] : []))
+                notes[rows.count] = wrapped(error, lead: "  ", indent: "    ")
                 continue
             }
-            table.rows.append(
+            rows.append(
                 [queue.name]
                     + [queue.waiting, queue.due, queue.later, queue.claimed, queue.dead].map(Words.number)
                     + [queue.oldestAgeMs.map(Words.duration) ?? (queue.waiting > 0 ? "?" : "-")]
                     + (hasRate ? [queue.deliveredRate.map(Words.rate) ?? ""] : []))
-            notes[table.rows.count] =
+            notes[rows.count] =
                 (Self.fair(queue).map { wrapped($0, lead: "  ", indent: "    ") } ?? [])
                 + (Self.postponed(queue).map { ["  " + $0] } ?? [])
             if let pause = queue.paused {
-                notes[table.rows.count, default: []] += wrapped(
+                notes[rows.count, default: []] += wrapped(
                     "paused" + Self.words(pause, now: status.at), lead: "  ", indent: "    "
                 )
                 .map { styled($0, .yellow) }
             }
         }
-        return lines(of: table, notes)
+        return lines(["QUEUE"] + heads, rows, alignsLeft: [0], nameWidth: width - 10 * heads.count - 2, notes)
     }
 
     /// Returns a line such as `most waiting bytes: acme (95.3 MiB of 101.1 MiB, 40 keys)`; `nil` unless one share has more
@@ -158,14 +157,13 @@ struct StatusPage {
 
     private var workers: [String] {
         guard !status.workers.isEmpty else { return ["", "No worker has a lease."] }
-        var table = StatusTable(
-            ["WORKER", "version", "up", "lanes", "in flight", "rate/s", "lease", "seen", "state"],
-            alignsLeft: [0, 8], nameWidth: max(10, width - 64))
+        let heads = ["WORKER", "version", "up", "lanes", "in flight", "rate/s", "lease", "seen", "state"]
+        var rows: [[String]] = []
         for worker in status.workers {
             let name = worker.host.isEmpty ? worker.name : "\(worker.host) \(worker.pid)"
             let isGone = worker.state == .gone
             let isWhole = worker.lanes == worker.lanesTotal
-            table.rows.append([
+            rows.append([
                 name, worker.version, worker.startedAt.map { Words.brief(max(0, status.at - $0)) } ?? "?",
                 isGone ? "-" : isWhole ? "\(worker.lanes)" : "\(worker.lanes)/\(worker.lanesTotal)",
                 isGone ? "-" : Words.number(worker.inFlight), isGone ? "-" : Words.rate(worker.rate),
@@ -184,32 +182,31 @@ struct StatusPage {
             let lines = text.flatMap { wrapped($0, lead: "  ", indent: "    ") }
             if !lines.isEmpty { notes[index + 1] = lines.map { styled($0, .yellow) } }
         }
-        return lines(of: table, notes)
+        return lines(heads, rows, alignsLeft: [0, 8], nameWidth: width - 64, notes)
     }
 
     // MARK: Apps
 
     private var apps: [String] {
         guard !status.apps.isEmpty else { return [] }
-        var table = StatusTable(
-            ["APP", "connections", "streams", "state"], alignsLeft: [0, 3], nameWidth: max(10, width - 50))
-        var notes: [Int: [String]] = [:]
+        var (rows, notes) = ([[String]](), [Int: [String]]())
         for app in status.apps {
             let connecting = app.connecting > 0 ? "+\(app.connecting)" : ""
-            table.rows.append([
+            rows.append([
                 app.name, "\(app.connections)\(connecting)",
                 "\(Words.number(app.streams))/\(Words.number(app.streamLimit))", app.state.rawValue,
             ])
             if let pause = app.paused {
-                notes[table.rows.count] = wrapped(
+                notes[rows.count] = wrapped(
                     "paused by operator" + Self.words(pause, now: status.at), lead: "  ",
                     indent: "    "
                 ).map { styled($0, .yellow) }
             } else if let failure = app.failure {
-                notes[table.rows.count] = wrapped(failure, lead: "  ", indent: "    ").map { styled($0, .yellow) }
+                notes[rows.count] = wrapped(failure, lead: "  ", indent: "    ").map { styled($0, .yellow) }
             }
         }
-        return lines(of: table, notes)
+        let heads = ["APP", "connections", "streams", "state"]
+        return lines(heads, rows, alignsLeft: [0, 3], nameWidth: width - 50, notes)
     }
 
     // MARK: Counters
@@ -261,13 +258,18 @@ struct StatusPage {
 
     // MARK: Lines
 
-    private func lines(of table: StatusTable, _ notes: [Int: [String]]) -> [String] {
-        var lines = [""]
-        for (index, line) in table.lines.enumerated() {
-            lines.append(index == 0 ? styled(cut(line), .bold) : cut(line))
-            lines += notes[index] ?? []
+    private func lines(
+        _ heads: [String], _ rows: [[String]], alignsLeft: Set<Int>, nameWidth: Int, _ notes: [Int: [String]]
+    ) -> [String] {
+        let rows = ([heads] + rows).map { row in
+            let name = row[0].count > max(10, nameWidth) ? row[0].prefix(max(10, nameWidth) - 1) + "…" : row[0]
+            return [name] + row.dropFirst()
         }
-        return lines
+        let table = Table(heads, rows, alignsLeft: alignsLeft)
+        return [""]
+            + rows.enumerated().flatMap { index, row in
+                [styled(cut(table.line(row)), index == 0 ? .bold : nil)] + (notes[index] ?? [])
+            }
     }
 
     private func cut(_ line: String) -> String {
@@ -293,39 +295,5 @@ struct StatusPage {
             isEmpty = false
         }
         return lines + [line]
-    }
-}
-
-/// A table of texts, whose columns are as wide as necessary.
-struct StatusTable {
-    let heads: [String]
-    /// The columns with text, which is aligned left; the others have numbers.
-    let alignsLeft: Set<Int>
-    /// The maximum width of the first column.
-    let nameWidth: Int
-    var rows: [[String]] = []
-
-    init(_ heads: [String], alignsLeft: Set<Int>, nameWidth: Int) {
-        self.heads = heads
-        self.alignsLeft = alignsLeft
-        self.nameWidth = nameWidth
-    }
-
-    /// The headings, and a line for each row.
-    var lines: [String] {
-        let rows = ([heads] + rows).map { row in
-            row.enumerated().map { index, cell in
-                index == 0 && cell.count > nameWidth ? String(cell.prefix(nameWidth - 1)) + "…" : cell
-            }
-        }
-        let widths = heads.indices.map { column in rows.map { $0[column].count }.max() ?? 0 }
-        return rows.map { row in
-            let cells = row.enumerated().map { column, cell in
-                let padding = String(repeating: " ", count: max(0, widths[column] - cell.count))
-                return alignsLeft.contains(column) ? cell + padding : padding + cell
-            }
-            let line = cells.joined(separator: "  ")
-            return String(line.reversed().drop { $0 == " " }.reversed())
-        }
     }
 }

@@ -11,7 +11,7 @@ struct InvalidRemove: AsyncParsableCommand {
         discussion: """
             For tokens that were added by mistake, for example because the wrong environment was configured:
 
-              apns-worker invalid list --count
+              apns-worker invalid list --by reason,environment
               apns-worker invalid remove --environment sandbox --reason BadDeviceToken --since 2026-11-21T08:00:00Z
 
             A token that is invalid after all is added again by the next notification.

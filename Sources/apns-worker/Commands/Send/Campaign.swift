@@ -93,26 +93,19 @@ struct CampaignList: AsyncParsableCommand {
 
     private func show(_ campaigns: [CampaignStatus]) throws {
         if json {
-            for campaign in campaigns { Terminal.print(try JSONLine.text(campaign, keys: .convertToSnakeCase) + "\n") }
-            return
+            for campaign in campaigns { print(campaign.json()) }
+        } else if campaigns.isEmpty {
+            Terminal.note("there are no campaigns\n")
+        } else {
+            Terminal.print(Table.text(of: campaigns, now: Moment.now))
         }
-        guard !campaigns.isEmpty else { return Terminal.note("there are no campaigns\n") }
-        let now = Moment.now
-        let rows = campaigns.map { $0.cells(now: now) }
-        let table = Table(CampaignStatus.titles, rows)
-        for row in [CampaignStatus.titles] + rows { Terminal.print(table.line(row) + "\n") }
     }
 }
 
 struct CampaignShow: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "show", abstract: "Show the progress of a campaign.",
-        discussion: """
-            With --json it prints one object for each queue that knows the campaign: campaign, queue, state (running, paused, \
-            cancelled), discards, limit_per_second, state_since_at, by, reason, total, ended, left, outcomes, dead_reasons, \
-            retry_reasons, started_at, updated_at, finished_at, stop_if, stop_min, stopped_at, delivered_per_second \
-            and left_ms. Unknown values are omitted.
-            """)
+        discussion: "With --json it prints one object for each queue that knows the campaign.")
 
     @OptionGroup var options: CampaignOptions
 
@@ -164,7 +157,7 @@ struct CampaignShow: AsyncParsableCommand {
         _ campaigns: [CampaignStatus], _ unread: UnreadParts, _ screen: StatusScreen, isDrawn: Bool
     ) throws {
         if json {
-            for campaign in campaigns { Terminal.print(try JSONLine.text(campaign, keys: .convertToSnakeCase) + "\n") }
+            for campaign in campaigns { print(campaign.json()) }
             return
         }
         let now = Moment.now

@@ -8,13 +8,6 @@ struct CampaignReport: AsyncParsableCommand {
         discussion: """
             The sums of all queues: outcomes, reasons, shares, duration and rate. With --html it is one page with charts, \
             without scripts and links to other files, so that it can be mailed.
-
-            With --json it prints one object: campaign, finished, total, ended, left, outcomes, delivered_share, invalid_share, \
-            dead_reasons, retry_reasons, started_at, updated_at, finished_at, duration_ms, ended_per_second, latency_p50_ms and \
-            latency_p99_ms (from enqueueing to delivery), rates (the \
-            rate over time: at, seconds, ended and ended_per_second of each period), queues, with an object \
-            as of `campaign show` for each queue, and partial, if a queue could not be read: then it is not known how many \
-            are left. Unknown values are omitted.
             """)
 
     @OptionGroup var options: CampaignOptions
@@ -33,7 +26,7 @@ struct CampaignReport: AsyncParsableCommand {
             let found = try await options.read(fleet, queues, &unread)
             let summary = CampaignSummary(found, isPartial: !unread.isEmpty)
             if json {
-                Terminal.print(try JSONLine.text(summary, keys: .convertToSnakeCase) + "\n")
+                print(summary.json())
             } else if html {
                 Terminal.print(CampaignReportDocument(summary, now: Moment.now).text)
             } else {

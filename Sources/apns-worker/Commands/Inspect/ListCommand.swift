@@ -1,0 +1,166 @@
+import ArgumentParser
+import NIOCore
+import Operations
+
+/// A thing that a command lists and counts.
+protocol Listed: Shown {
+    /// The word for several of them, and an option that makes the list shorter.
+    static var things: String { get }
+    static var narrowing: String { get }
+    /// The columns by which they are counted.
+    static var groups: [String] { get }
+}
+
+extension JobRow: Listed {
+    static let (things, narrowing) = ("jobs", "--id")
+    static let groups = ["state", "app", "campaign", "reason", "deferral", "topic", "queue"]
+}
+
+extension DeadLetterRow: Listed {
+    static let (things, narrowing) = ("dead letters", "--reason")
+    static let groups = ["reason", "app", "campaign", "queue"]
+}
+
+extension InvalidTokenLine: Listed {
+    static let (things, narrowing) = ("invalid tokens", "--reason")
+    static let groups = ["reason", "source", "environment", "topic", "set"]
+}
+
+/// The options of the commands that list things.
+struct ListOptions<Row: Listed>: ParsableArguments {
+    @Option(help: ArgumentHelp("Maximum number. (default: 50; with --json all)", valueName: "number")) var limit: Int?
+
+    @Flag(help: "Print the number of \(Row.things).") var count = false
+
+    @Option(
+        help:
+            "Count by \(Row.groups.joined(separator: ", ")), or several, such as \(Row.groups[0]),\(Row.groups[1]).",
+        transform: Counts<Row>.names)
+    var by: [String]?
+
+    @Flag(help: "Print one JSON object per line.") var json = false
+
+    func validate() throws {
+        try DeadLetterOptions.check(limit: limit)
+        if counts != nil, limit != nil { throw ValidationError("--limit cannot be combined with --count") }
+    }
+
+    /// The counts that are to be printed; `nil` for a list.
+    var counts: Counts<Row>? { count || by != nil ? Counts(by: by ?? []) : nil }
+
+    /// Returns the output of a list.
+    /// - Parameter hasQueue: true if the rows are of several queues.
+    func output(hasQueue: Bool = true) -> RowOutput<Row> {
+        RowOutput(limit: limit ?? (json ? .max : 50), isJSON: json, hasQueue: hasQueue)
+    }
+}
+
+/// Rows as a table whose columns fit the first ones, or as lines of JSON.
+struct RowOutput<Row: Listed> {
+    let limit: Int
+    let isJSON: Bool
+    var hasQueue = true
+    /// The maximum length of a line, at which the last column is cut; `nil` for no limit.
+    var width: Int?
+    var output = ByteOutput.standard
+    /// The time from which ages count.
+    var now = Moment.now
+    private(set) var written = 0
+    /// True if there are more rows than the limit.
+    private(set) var hasMore = false
+    private var table: Table?
+
+    init(limit: Int, isJSON: Bool, hasQueue: Bool = true) {
+        (self.limit, self.isJSON, self.hasQueue) = (limit, isJSON, hasQueue)
+    }
+
+    /// Writes rows.
+    /// - Returns: false if there are more rows than the limit.
+    mutating func add(_ rows: some Collection<Row>) throws -> Bool {
+        let chosen = rows.prefix(limit - written)
+        hasMore = rows.count > chosen.count
+        written += chosen.count
+        if isJSON {
+            var lines = ByteBuffer()
+            for row in chosen {
+                row.writeJSON(to: &lines)
+                lines.writeStaticString("\n")
+            }
+            try output.write(lines)
+        } else if !chosen.isEmpty {
+            let cells = chosen.map { $0.cells(now: now, hasQueue: hasQueue) }
+            let titles = Row.titles(hasQueue: hasQueue)
+            let lines = table == nil ? [titles] + cells : cells
+            let table = table ?? Table(titles, cells, width: width)
+            for line in lines { try output.write(table.line(line) + "\n") }
+            self.table = table
+        }
+        return !hasMore
+    }
+
+    /// Ends the output, and reports that it is not complete.
+    func end() throws {
+        try output.flush()
+        if hasMore { Terminal.note("there are more: use --limit, --count, or a filter such as \(Row.narrowing)\n") }
+    }
+}
+
+/// Numbers of things by the names of `--by`.
+struct Counts<Row: Listed> {
+    let groups: [String]
+    private var counts: [[String]: Int] = [:]
+
+    init(by groups: [String]) { self.groups = groups }
+
+    var sum: Int { counts.values.reduce(0, +) }
+
+    mutating func add(_ row: Row) {
+        // The reason of a job is that of its last failure.
+        add(1) { row.value(of: $0 == "reason" && Row.self == JobRow.self ? "error" : $0) }
+    }
+
+    /// - Parameter value: returns the value of a column; `nil` if it is unknown.
+    mutating func add(_ count: Int, _ value: (String) -> String?) {
+        counts[groups.map { value($0) ?? Self.none }, default: 0] += count
+    }
+
+    /// Prints the largest numbers first; without groups the sum.
+    /// - Parameter isTable: true to print a table with titles.
+    func print(isJSON: Bool, isTable: Bool = false) {
+        guard !groups.isEmpty else {
+            Terminal.print(isJSON ? "{\"count\":\(sum)}\n" : "\(sum)\n")
+            return
+        }
+        let rows = counts.sorted { ($1.value, $0.key.joined()) < ($0.value, $1.key.joined()) }
+        if isJSON {
+            for (values, count) in rows {
+                let known = zip(groups, values).filter { $1 != Self.none }.map { ($0, JSONLine.quoted($1)) }
+                let members = (known + [("count", "\(count)")]).sorted { $0.0 < $1.0 }.map { "\"\($0)\":\($1)" }
+                Terminal.print("{\(members.joined(separator: ","))}\n")
+            }
+            return
+        }
+        let lines = rows.map { values, count in ["\(count)"] + values.map(\.printable) }
+        guard isTable, !lines.isEmpty else {
+            for line in lines { Terminal.print(line.joined(separator: "\t") + "\n") }
+            return
+        }
+        let titles = ["COUNT"] + groups.map { $0.uppercased() }
+        let table = Table(titles, lines)
+        for line in [titles] + lines { Terminal.print(table.line(line) + "\n") }
+    }
+
+    /// The text of an unknown value.
+    private static var none: String { "-" }
+
+    /// Reads the value of `--by`.
+    static func names(_ text: String) throws -> [String] {
+        try text.split(separator: ",", omittingEmptySubsequences: false).map { name in
+            guard Row.groups.contains(String(name)) else {
+                let known = Row.groups.joined(separator: ", ")
+                throw ValidationError("\(Row.things) are counted by \(known), not by \(name)")
+            }
+            return String(name)
+        }
+    }
+}
