@@ -137,6 +137,9 @@ package struct PushType: Hashable, Sendable {
     /// The types that this version knows.
     package static let allCases = (0..<rows.count - 1).map { PushType(place: $0) }
 
+    /// The lengths of the names of types that make a device ring, in bytes.
+    package static let lengthsOfRinging = rows.filter(\.rings).map(\.name.utf8CodeUnitCount)
+
     private init(place: Int) { self.place = place }
 
     /// - Parameter name: one of the table.

@@ -71,7 +71,7 @@ extension EndToEnd {
                     #""push_type":"liveactivity","payload":{"aps":{"event":"update"}}"#,
                     #""push_type":"background","content_available":true"#,
                     // A Wallet pass.
-                    #""push_type":"background","payload":{}"#,
+                    #""push_type":"background","payload":{},"topic":"pass.com.example.shop""#,
                 ].enumerated().map { #"{"token":"\#(TestJob.token(digit, $0 + 1))",\#($1)}"# }
             }
             let scene = try await Scene()

@@ -186,7 +186,7 @@ enum Mutation: String, CaseIterable, Sendable {
         case .stopsWhenMemoryIsFull: ("redis.call('PERSIST', key)", "")
         case .claimHidesCommands: ("(version or '') ~= known_version", "false")
         case .claimsWithoutRenewing:
-            ("redis.call('ZADD', workers, now + (limit", "redis.call('ZADD', workers, 'NX', now + (limit")
+            ("redis.call('ZADD', workers, string.format", "redis.call('ZADD', workers, 'NX', string.format")
         case .grantsRateEarly: ("math.ceil((start - now) / 1000)", "math.ceil((start - now) / 2000) - 1000")
         case .sharesNoProviderToken: ("if is_good and stored_at ~= tonumber(refused) then", "if false then")
         case .countsMinutesAgain: ("if minutes and (settled > 0 or lost == 0) then", "if minutes then")

@@ -144,7 +144,10 @@ final class RoutedApp {
 
     /// True for push types that make a device ring.
     private func isCall(_ job: Job) -> Bool {
-        guard let field = job.pushType else { return false }
+        // Most types are known by their length.
+        guard let field = job.pushType, field.hasEscapes || PushType.lengthsOfRinging.contains(field.length) else {
+            return false
+        }
         return job.text(field).withUnsafeReadableBytes { PushType(bytes: $0)?.row.rings ?? false }
     }
 

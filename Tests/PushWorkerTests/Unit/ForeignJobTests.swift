@@ -198,6 +198,81 @@ struct ForeignJobTests {
         #expect(unexpected.isEmpty, "\(unexpected.prefix(60).joined(separator: "\n"))")
     }
 
+    // MARK: Settings of other systems
+
+    /// A place in a job, or in the payload that it has, where another system has its settings.
+    private struct Place {
+        let name: String
+        /// True if an app can have data of its own there, so that only names of APNs' headers are settings.
+        let isOfApp: Bool
+        let job: ([String: Any]) -> [String: Any]
+    }
+
+    private static let places: [Place] = {
+        let plain: [String: Any] = ["token": token, "alert": "x"]
+        func beside(_ name: String) -> Place {
+            Place(name: name, isOfApp: false) { plain.merging([name: $0]) { $1 } }
+        }
+        func payload(_ setting: [String: Any], inAPS: Bool) -> [String: Any] {
+            let alert: [String: Any] = ["alert": "x"]
+            return [
+                "token": token,
+                "payload": inAPS ? ["aps": alert.merging(setting) { $1 }] : setting.merging(["aps": alert]) { $1 },
+            ]
+        }
+        return [
+            Place(name: "beside short forms", isOfApp: false) { plain.merging($0) { $1 } },
+            Place(name: "beside the payload", isOfApp: false) { payload([:], inAPS: true).merging($0) { $1 } },
+            Place(name: "in aps", isOfApp: false) { payload($0, inAPS: true) },
+            Place(name: "beside aps", isOfApp: true) { payload($0, inAPS: false) },
+            Place(name: "custom", isOfApp: true) { plain.merging(["custom": $0]) { $1 } },
+            Place(name: "payload.headers", isOfApp: true) { payload(["headers": $0], inAPS: false) },
+            Place(name: "apns.headers", isOfApp: false) { plain.merging(["apns": ["headers": $0]]) { $1 } },
+            Place(name: "apns.payload", isOfApp: false) { plain.merging(["apns": ["payload": $0]]) { $1 } },
+            Place(name: "webpush.headers", isOfApp: false) { plain.merging(["webpush": ["headers": $0]]) { $1 } },
+        ] + ["headers", "apns", "android", "webpush", "options", "message"].map(beside)
+    }()
+
+    /// The names of each setting in other systems, and values that are not the default.
+    private static let settings: [(names: [String], values: [Any])] = [
+        (["apns-topic", "apns_topic", "apnsTopic", "APNS-TOPIC", "bundle_id", "bundleId"], ["com.example.other"]),
+        (["apns-push-type", "apns_push_type", "apnsPushType", "push-type", "pushType"], ["background", "voip"]),
+        (["apns-priority", "apns_priority", "apnsPriority"], [5, "5", "high", "normal"]),
+        (
+            ["apns-expiration", "apns_expiration", "ttl", "TTL", "time_to_live", "timeToLive", "expiry", "expires_at"],
+            [3600, "3600", "3600s", 1_795_003_600]
+        ),
+        (["apns-collapse-id", "apns_collapse_id", "collapse_key", "collapseKey", "collapse-id"], ["c"]),
+        (["apns-id", "apns_id", "apnsId"], ["b0bfc6b5-8974-8cff-af1f-221ad60bc293"]),
+        (["apns-environment", "apns_environment", "environment", "sandbox", "development"], ["sandbox", true, 1]),
+    ]
+
+    @Test("with a setting of another system in any place: none is ignored in silence")
+    func foreignSettings() throws {
+        var (count, ignored) = (0, [String]())
+        for place in Self.places {
+            let plain = try JSONSerialization.data(withJSONObject: place.job([:]))
+            let without = Self.sent(try JobDecoder.decode(ByteBuffer(bytes: plain)))
+            for (names, values) in Self.settings {
+                for name in names where !place.isOfApp || name.lowercased().hasPrefix("apns") {
+                    for value in values {
+                        count += 1
+                        let body = try JSONSerialization.data(withJSONObject: place.job([name: value]))
+                        let review = JobCheck.review(ByteBuffer(bytes: body), as: .native, now: Self.now)
+                        guard review.defect == nil, review.hints.isEmpty, let job = review.job else { continue }
+                        // A job's own member does what it says.
+                        if Self.sent(job) == without || place.isOfApp {
+                            ignored.append("\(place.name): \(name) \(value)")
+                        }
+                    }
+                }
+            }
+        }
+        #expect(
+            count > 800 && ignored.isEmpty,
+            "\(ignored.count) of \(count): \(ignored.prefix(40).joined(separator: "\n"))")
+    }
+
     /// The members that can have other values of the same type.
     private static let anyValue: [String] = {
         let texts = [
