@@ -12,7 +12,8 @@ import Testing
 struct QueueScriptTests {
     private static let all = QueueScript.ofWorkers + QueueScript.ofOperators
     private static let globals: Set = [
-        "cjson", "cmsgpack", "function", "ipairs", "math", "pairs", "pcall", "redis", "string", "table", "tonumber",
+        "cjson", "cmsgpack", "function", "ipairs", "math", "next", "pairs", "pcall", "redis", "string", "table",
+        "tonumber",
         "tostring", "type", "unpack",
     ]
 
