@@ -208,44 +208,55 @@ struct ForeignJobTests {
         let job: ([String: Any]) -> [String: Any]
     }
 
-    private static let places: [Place] = {
+    private static var places: [Place] {
         let plain: [String: Any] = ["token": token, "alert": "x"]
-        func beside(_ name: String) -> Place {
-            Place(name: name, isOfApp: false) { plain.merging([name: $0]) { $1 } }
+        func with(_ name: String, _ value: Any) -> [String: Any] {
+            var job = plain
+            job[name] = value
+            return job
         }
         func payload(_ setting: [String: Any], inAPS: Bool) -> [String: Any] {
-            let alert: [String: Any] = ["alert": "x"]
-            return [
-                "token": token,
-                "payload": inAPS ? ["aps": alert.merging(setting) { $1 }] : setting.merging(["aps": alert]) { $1 },
-            ]
+            var aps: [String: Any] = ["alert": "x"]
+            var payload = inAPS ? [:] : setting
+            if inAPS { aps.merge(setting) { $1 } }
+            payload["aps"] = aps
+            return ["token": token, "payload": payload]
         }
-        return [
+        let own = [
             Place(name: "beside short forms", isOfApp: false) { plain.merging($0) { $1 } },
             Place(name: "beside the payload", isOfApp: false) { payload([:], inAPS: true).merging($0) { $1 } },
             Place(name: "in aps", isOfApp: false) { payload($0, inAPS: true) },
             Place(name: "beside aps", isOfApp: true) { payload($0, inAPS: false) },
-            Place(name: "custom", isOfApp: true) { plain.merging(["custom": $0]) { $1 } },
+            Place(name: "custom", isOfApp: true) { with("custom", $0) },
             Place(name: "payload.headers", isOfApp: true) { payload(["headers": $0], inAPS: false) },
-            Place(name: "apns.headers", isOfApp: false) { plain.merging(["apns": ["headers": $0]]) { $1 } },
-            Place(name: "apns.payload", isOfApp: false) { plain.merging(["apns": ["payload": $0]]) { $1 } },
-            Place(name: "webpush.headers", isOfApp: false) { plain.merging(["webpush": ["headers": $0]]) { $1 } },
-        ] + ["headers", "apns", "android", "webpush", "options", "message"].map(beside)
-    }()
+        ]
+        let nested = [("apns", "headers"), ("apns", "payload"), ("webpush", "headers")].map { outer, inner in
+            Place(name: "\(outer).\(inner)", isOfApp: false) { with(outer, [inner: $0] as [String: Any]) }
+        }
+        let beside = ["headers", "apns", "android", "webpush", "options", "message"].map { name in
+            Place(name: name, isOfApp: false) { with(name, $0) }
+        }
+        return own + nested + beside
+    }
 
     /// The names of each setting in other systems, and values that are not the default.
-    private static let settings: [(names: [String], values: [Any])] = [
-        (["apns-topic", "apns_topic", "apnsTopic", "APNS-TOPIC", "bundle_id", "bundleId"], ["com.example.other"]),
-        (["apns-push-type", "apns_push_type", "apnsPushType", "push-type", "pushType"], ["background", "voip"]),
-        (["apns-priority", "apns_priority", "apnsPriority"], [5, "5", "high", "normal"]),
-        (
-            ["apns-expiration", "apns_expiration", "ttl", "TTL", "time_to_live", "timeToLive", "expiry", "expires_at"],
-            [3600, "3600", "3600s", 1_795_003_600]
-        ),
-        (["apns-collapse-id", "apns_collapse_id", "collapse_key", "collapseKey", "collapse-id"], ["c"]),
-        (["apns-id", "apns_id", "apnsId"], ["b0bfc6b5-8974-8cff-af1f-221ad60bc293"]),
-        (["apns-environment", "apns_environment", "environment", "sandbox", "development"], ["sandbox", true, 1]),
-    ]
+    private static var settings: [(names: [String], values: [Any])] {
+        [
+            (["apns-topic", "apns_topic", "apnsTopic", "APNS-TOPIC", "bundle_id", "bundleId"], ["com.example.other"]),
+            (["apns-push-type", "apns_push_type", "apnsPushType", "push-type", "pushType"], ["background", "voip"]),
+            (["apns-priority", "apns_priority", "apnsPriority"], [5, "5", "high", "normal"]),
+            (
+                [
+                    "apns-expiration", "apns_expiration", "ttl", "TTL", "time_to_live", "timeToLive", "expiry",
+                    "expires_at",
+                ],
+                [3600, "3600", "3600s", 1_795_003_600]
+            ),
+            (["apns-collapse-id", "apns_collapse_id", "collapse_key", "collapseKey", "collapse-id"], ["c"]),
+            (["apns-id", "apns_id", "apnsId"], ["b0bfc6b5-8974-8cff-af1f-221ad60bc293"]),
+            (["apns-environment", "apns_environment", "environment", "sandbox", "development"], ["sandbox", true, 1]),
+        ]
+    }
 
     @Test("with a setting of another system in any place: none is ignored in silence")
     func foreignSettings() throws {
