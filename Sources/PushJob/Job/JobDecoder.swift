@@ -130,8 +130,9 @@ package struct JobDecoder {
         document(of: body, as: format)?.withUnsafeReadableBytes { bytes in
             let members = try? ForeignJob.members(bytes, in: 0..<bytes.count) { name, first in
                 // Such as `"sandbox":true`, which the reader understands.
+                var text = name
                 let isEnvironment =
-                    first == UInt8(ascii: "t") && MemberName.setting(name, isHeader: false) == .environment
+                    first == UInt8(ascii: "t") && text.withUTF8 { JobTraits(environment: .init($0)) } != nil
                 return !memberNames.contains(name) && !isEnvironment
             }
             names.members = (members ?? []).map { ($0.name, $0.kind == .object) }.sorted { $0.0 < $1.0 }

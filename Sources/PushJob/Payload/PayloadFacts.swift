@@ -283,7 +283,7 @@ extension UnsafeRawBufferPointer {
     /// True for a name such as `apns-priority` or `headers`.
     fileprivate var mayBeHeader: Bool {
         count == 7 && self[0] | 0x20 == UInt8(ascii: "h")
-            || count > 6 && self[3] | 0x20 == UInt8(ascii: "s")
+            || count > 5 && self[3] | 0x20 == UInt8(ascii: "s")
                 && self[0] | 0x20 == UInt8(ascii: "a") && self[1] | 0x20 == UInt8(ascii: "p")
     }
 }

@@ -164,6 +164,7 @@ struct ForeignJobTests {
             String(buffer: notification.topic),
             "\(notification.pushType) \(notification.priority ?? 0) \(notification.expiration ?? -1)",
             notification.collapseID.map { String(buffer: $0) } ?? "", notification.apnsID.map { "\($0)" } ?? "",
+            "\(job.isForProduction) \(job.isForSandbox)",
             "\(job.maxAttempts ?? 0) \(job.sendAt ?? 0) \(job.uniqueFor ?? 0) \(job.onUncertain) \(job.collapsesDuplicates)",
             "\(job.registeredAt ?? 0) \(job.enqueuedAt ?? 0) \(job.keepsResult) \(job.trace.map { "\($0)" } ?? "")",
             [job.id, job.app, job.campaign, job.labels].map { $0.map { String(buffer: job.text($0)) } ?? "" }.joined(
@@ -231,7 +232,7 @@ struct ForeignJobTests {
             Place(name: "payload.headers", isOfApp: true) { payload(["headers": $0], inAPS: false) },
         ]
         let nested = [("apns", "headers"), ("apns", "payload"), ("webpush", "headers")].map { outer, inner in
-            Place(name: "\(outer).\(inner)", isOfApp: false) { with(outer, [inner: $0] as [String: Any]) }
+            Place(name: "\(outer).\(inner)", isOfApp: inner == "payload") { with(outer, [inner: $0] as [String: Any]) }
         }
         let beside = ["headers", "apns", "android", "webpush", "options", "message"].map { name in
             Place(name: name, isOfApp: false) { with(name, $0) }
