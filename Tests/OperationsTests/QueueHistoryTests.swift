@@ -323,8 +323,8 @@ struct QueueHistoryTests {
             }
             let bytes = try Self.usedMemory(queue) - before
             #expect(try await QueueHistory.read(.day, until: Self.time, queue.client, queue.keys).points.count == 72)
-            // Redis 8 takes a little more than 7.
-            #expect(bytes < (isFull ? 2_500_000 : 1_450_000))
+            // Redis 8 takes a little more than 7, and both count the memory of Lua, which varies by a hundred kilobytes.
+            #expect(bytes < (isFull ? 2_500_000 : 1_650_000))
         }
     }
 
