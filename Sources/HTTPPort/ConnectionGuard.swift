@@ -108,10 +108,10 @@ final class ClientExpectations: ChannelDuplexHandler {
     typealias OutboundIn = HTTPServerResponsePart
     typealias OutboundOut = HTTPServerResponsePart
 
-    private let table: PortTable
+    private let end: PortEnd
     private var closes = false
 
-    init(_ table: PortTable) { self.table = table }
+    init(_ end: PortEnd) { self.end = end }
 
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {
         if case .head(let head) = unwrapInboundIn(data) {
@@ -125,7 +125,7 @@ final class ClientExpectations: ChannelDuplexHandler {
     }
 
     func write(context: ChannelHandlerContext, data: NIOAny, promise: EventLoopPromise<Void>?) {
-        guard closes || table.isStopping else { return context.write(data, promise: promise) }
+        guard closes || end.hasCome else { return context.write(data, promise: promise) }
         switch unwrapOutboundIn(data) {
         case .head(var head) where head.status != .continue:
             closes = true

@@ -25,8 +25,7 @@ package struct HTTPPort: Sendable {
     package let port: Int
     private let services: ServiceGroup
     private let running: Task<Void, any Error>
-    /// Makes each answer from now on the last of its connection.
-    private let announceEnd: @Sendable () async throws -> Void
+    private let end: PortEnd
 
     /// The timeout of requests in flight when the port is stopped.
     private static let grace = Duration.seconds(2)
@@ -52,9 +51,11 @@ package struct HTTPPort: Sendable {
             NIOLoopBound(
                 PortTable(name, limits, maximum: maximum, on: eventLoop, logger: logger), eventLoop: eventLoop)
         }.get()
+        let end = PortEnd()
         let (ports, listening) = AsyncThrowingStream.makeStream(of: Int.self)
         let application = Application(
-            router: router, server: .init { GuardedChannel(responder: $0, limits: limits, table: table, tls: tls) },
+            router: router,
+            server: .init { GuardedChannel(responder: $0, limits: limits, table: table, tls: tls, end: end) },
             configuration: ApplicationConfiguration(address: .hostname(host, port: port), serverName: nil),
             onServerRunning: { channel in listening.yield(channel.localAddress?.port ?? port) },
             eventLoopGroupProvider: .shared(eventLoop), logger: silent)
@@ -72,9 +73,7 @@ package struct HTTPPort: Sendable {
         }
         do {
             for try await port in ports {
-                return HTTPPort(port: port, services: services, running: running) {
-                    try await eventLoop.submit { table.value.isStopping = true }.get()
-                }
+                return HTTPPort(port: port, services: services, running: running, end: end)
             }
         } catch {
             throw HTTPPortFailure(
@@ -86,7 +85,7 @@ package struct HTTPPort: Sendable {
 
     /// Answers the requests in flight, then closes the port.
     package func stop() async throws {
-        try await announceEnd()
+        end.come()
         await services.triggerGracefulShutdown()
         try await running.value
     }
@@ -97,10 +96,11 @@ private struct GuardedChannel: ServerChildChannel {
     private let http: HTTP1Channel
     private let table: NIOLoopBound<PortTable>
     private let tls: Renewable<TLSContext>?
+    private let end: PortEnd
 
     init(
         responder: @escaping HTTPChannelHandler.Responder, limits: PortLimits, table: NIOLoopBound<PortTable>,
-        tls: Renewable<TLSContext>?
+        tls: Renewable<TLSContext>?, end: PortEnd
     ) {
         let decoder = HTTP1Channel.Configuration.DecoderConfiguration(
             maxHeaderFieldSize: limits.headBytes, maxHeaderListSize: limits.headBytes, maxHeaderFieldCount: 100)
@@ -109,6 +109,7 @@ private struct GuardedChannel: ServerChildChannel {
             configuration: .init(additionalChannelHandlers: [RequestWatch()], httpDecoderConfiguration: decoder))
         self.table = table
         self.tls = tls
+        self.end = end
     }
 
     func setup(channel: any Channel, logger: Logger) -> EventLoopFuture<HTTP1Channel.Value> {
@@ -118,10 +119,10 @@ private struct GuardedChannel: ServerChildChannel {
         } catch {
             return channel.eventLoop.makeFailedFuture(error)
         }
-        return http.setup(channel: channel, logger: logger).flatMapThrowing { [table] value in
+        return http.setup(channel: channel, logger: logger).flatMapThrowing { [end] value in
             let pipeline = channel.pipeline.syncOperations
             let decoder = try pipeline.handler(type: ByteToMessageHandler<HTTPRequestDecoder>.self)
-            try pipeline.addHandler(ClientExpectations(table.value), position: .after(decoder))
+            try pipeline.addHandler(ClientExpectations(end), position: .after(decoder))
             return value
         }
     }

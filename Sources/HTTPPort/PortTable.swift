@@ -1,5 +1,15 @@
 import Logging
 import NIOCore
+import Synchronization
+
+/// Whether a port answers only the requests in flight. Set by any thread, also once the event loop has ended.
+final class PortEnd: Sendable {
+    private let flag = Atomic(false)
+
+    var hasCome: Bool { flag.load(ordering: .relaxed) }
+
+    func come() { flag.store(true, ordering: .relaxed) }
+}
 
 /// All connections of a port. Only on its event loop.
 final class PortTable {
@@ -11,9 +21,6 @@ final class PortTable {
     private var guards: [ObjectIdentifier: ConnectionGuard] = [:]
     private var sweep: Scheduled<Void>?
     private var reportedAt: NIODeadline?
-    /// True once the port answers only the requests in flight.
-    var isStopping = false
-
     /// The interval at which deadlines are checked.
     private static let interval = TimeAmount.milliseconds(500)
     /// The minimum interval between two log lines about a full port.
