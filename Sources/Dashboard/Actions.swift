@@ -1,6 +1,7 @@
 import HTTPTypes
 import Hummingbird
 import Operations
+import PrintableText
 import PushQueue
 import WebPages
 
@@ -259,7 +260,7 @@ struct ActionKind: Sendable {
         guard let verb = Verb(rawValue: try own.required(verb.name)) else {
             let known = Verb.allCases.map(\.rawValue)
             throw WebError(
-                .badRequest, "action must be \(known.dropLast().joined(separator: ", ")) or \(known.last ?? "")")
+                .badRequest, "action must be \(known.joined(by: "or"))")
         }
         return (verb, others)
     }

@@ -106,3 +106,11 @@ extension Int {
         return (self < 0 ? "-" : "") + ([digits] + groups).joined(separator: ",")
     }
 }
+
+extension [String] {
+    /// Returns the texts as a list, such as "a, b and c".
+    package func joined(by word: String) -> String {
+        guard count > 1, let last else { return first ?? "" }
+        return dropLast().joined(separator: ", ") + " \(word) " + last
+    }
+}

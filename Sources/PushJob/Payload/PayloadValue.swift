@@ -1,3 +1,5 @@
+import PrintableText
+
 /// The value of a payload's member, as Apple documents it.
 package enum PayloadValue: Equatable, Sendable {
     /// Any string.
@@ -71,8 +73,7 @@ package enum PayloadValue: Equatable, Sendable {
                 + " such as \"2030-01-31T12:00:00Z\""
         case .time: return "a number of seconds (not milliseconds) since 1970"
         case .interruptionLevel, .event:
-            let names = (choices ?? []).map { "\"\($0)\"" }
-            return names.dropLast().joined(separator: ", ") + " or " + (names.last ?? "")
+            return (choices ?? []).map { "\"\($0)\"" }.joined(by: "or")
         case .object: return "an object"
         case .texts: return "an array of strings"
         case .alert: return "a string or an object, such as {\"title\": \"…\", \"body\": \"…\"}"

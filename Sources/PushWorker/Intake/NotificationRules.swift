@@ -1,5 +1,6 @@
 import APNS
 import NIOCore
+import PrintableText
 import PushJob
 import PushQueue
 
@@ -335,12 +336,4 @@ extension PayloadFacts.Members {
 
     /// Their names, in the order of the table.
     fileprivate var names: [String] { all.map { "`\($0.name)`" } }
-}
-
-extension [String] {
-    /// Returns the names as a list, such as "a, b and c".
-    fileprivate func joined(by word: String) -> String {
-        guard count > 1, let last else { return first ?? "" }
-        return dropLast().joined(separator: ", ") + " \(word) " + last
-    }
 }

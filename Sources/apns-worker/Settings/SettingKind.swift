@@ -78,7 +78,7 @@ enum SettingKind: Sendable, Equatable {
             "a size from \(SizeText.text(range.lowerBound)) to \(SizeText.text(range.upperBound)), such as 64MiB, or in bytes"
         case .duration(let bare, let range): DurationText.range(milliseconds(bare, range))
         case .choice(let known):
-            known.count > 1 ? known.dropLast().joined(separator: ", ") + " or " + (known.last ?? "") : known.joined()
+            known.joined(by: "or")
         }
     }
 
