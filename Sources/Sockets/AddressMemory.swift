@@ -62,11 +62,15 @@ package final class AddressMemory: Sendable {
         on eventLoop: any EventLoop, using resolver: (any Resolver & Sendable)? = nil,
         _ attempt: @escaping (any Resolver & Sendable) -> EventLoopFuture<Connected>
     ) -> EventLoopFuture<Connected> {
-        let choosing = ChoosingResolver(self, on: eventLoop, using: resolver ?? SystemResolver(on: eventLoop))
-        return attempt(choosing).assumeIsolated().flatMapError { [self] error in
+        // Choosing waits for the answers for both IPv4 and IPv6, so it is left out while no address has failed.
+        let choosing =
+            failures.withLockedValue(\.isEmpty)
+            ? nil : ChoosingResolver(self, on: eventLoop, using: resolver ?? SystemResolver(on: eventLoop))
+        let first = attempt(choosing ?? resolver ?? SystemResolver(on: eventLoop))
+        return first.assumeIsolated().flatMapError { [self] error in
             // An address that refuses is not better than one that accepted.
             for failure in (error as? NIOConnectionError)?.connectionErrors ?? [] { failed(failure.target) }
-            guard choosing.hasLeftOut else { return eventLoop.makeFailedFuture(error) }
+            guard choosing?.hasLeftOut == true else { return eventLoop.makeFailedFuture(error) }
             return attempt(resolver ?? SystemResolver(on: eventLoop))
         }.nonisolated()
     }
@@ -84,7 +88,7 @@ private final class ChoosingResolver: Resolver, LoopBound {
         nil)
     private let leftOut = NIOLockedValueBox(false)
 
-    /// Whether an address was left out.
+    /// True if an address was left out.
     var hasLeftOut: Bool { leftOut.withLockedValue { $0 } }
 
     init(_ memory: AddressMemory, on eventLoop: any EventLoop, using inner: any Resolver & Sendable) {

@@ -26,7 +26,7 @@ package struct Dialer {
         self.resolver = resolver
     }
 
-    /// Connects with TCP.
+    /// Connects with TCP. Call it on the event loop.
     /// - Parameter tune: sets further channel options.
     package func connect(
         on eventLoop: any EventLoop, _ tune: (ClientBootstrap) -> ClientBootstrap = { $0 }
