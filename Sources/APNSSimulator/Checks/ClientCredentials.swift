@@ -42,18 +42,13 @@ struct TopicFacts: Sendable, Equatable {
     init(topic: String, listed: Set<String>, certificate: ClientCertificate?) {
         isWellFormed = !topic.isEmpty && topic.utf8.allSatisfy(\.isOfName)
         name = topic
-        isListed = listed.isEmpty
-        isOfCertificate = certificate?.listedTopics?.contains(topic) ?? false
-        names = [topic]
-        for type in PushType.allCases where type.ends(topic) {
-            // An app can push to its bundle identifier and to all topics derived from it.
-            let bundle = String(topic.dropLast(type.row.topicSuffix.utf8CodeUnitCount))
-            if listed.contains(bundle) || listed.contains(topic) { isListed = true }
-            if let certificate, certificate.listedTopics == nil, [bundle, topic].contains(certificate.topic) {
-                isOfCertificate = true
-            }
-            if bundle != topic { names.append(bundle) }
-        }
+        // An app can push to its bundle identifier and to all topics derived from it.
+        let bundle = PushType.parts(ofTopic: topic).bundle
+        let names = bundle == topic ? [topic] : [topic, bundle]
+        isListed = listed.isEmpty || names.contains(where: listed.contains)
+        isOfCertificate =
+            certificate.map { $0.listedTopics?.contains(topic) ?? names.contains($0.topic) } ?? false
+        self.names = names
     }
 
     /// Returns true if the key of a provider token is for the topic, or for the app that it is derived from.

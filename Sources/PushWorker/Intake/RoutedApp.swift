@@ -235,8 +235,7 @@ extension RoutedApp {
     private func suffixHint(_ topic: ByteBuffer, _ pushType: PushType) -> Hint? {
         let text = String(buffer: topic)
         let lower = text.lowercased()
-        for type in PushType.allCases
-        where type != pushType && type.hasTopicSuffix && lower.hasSuffix(type.topicSuffix) {
+        if let type = PushType.parts(ofTopic: lower).type, type != pushType {
             return Hint(
                 .topicSuffix,
                 "its `topic` ends in \(type.topicSuffix), as for push type \(type.name), but it is sent as "
