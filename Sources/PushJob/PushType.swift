@@ -147,14 +147,13 @@ package struct PushType: Hashable, Sendable {
         place = Self.rows.firstIndex { "\($0.name)" == "\(name)" } ?? Self.rows.count - 1
     }
 
-    /// Finds the known type with a name; `nil` for any other bytes.
-    @inline(__always)
+    /// Finds the known type with a name; `nil` for any other bytes. Compares in place: a closure would get a copy of each row.
     package init?(bytes: UnsafeRawBufferPointer) {
-        guard let place = Self.rows.firstIndex(where: { bytes.isEqual(to: $0.name) }), place < Self.rows.count - 1
-        else {
-            return nil
+        for place in 0..<Self.rows.count - 1 where bytes.isEqual(to: Self.rows[place].name) {
+            self.place = place
+            return
         }
-        self.place = place
+        return nil
     }
 
     /// Finds the known type with a name; `nil` for any other.
@@ -216,7 +215,7 @@ package struct PushType: Hashable, Sendable {
 
 extension PayloadFacts {
     /// Returns the push type of a payload, as the members tell; `nil` for `content-changed`, which is for both widgets and
-    /// controls, unless the topic tells them apart.
+    /// controls, unless the topic distinguishes them.
     /// - Parameter topic: the push type that the topic's ending names.
     package func pushType(topic: @autoclosure () -> PushType?) -> PushType? {
         if isLiveActivity { return .liveactivity }
