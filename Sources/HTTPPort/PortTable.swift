@@ -2,7 +2,7 @@ import Logging
 import NIOCore
 import Synchronization
 
-/// Whether a port answers only the requests in flight. Set by any thread, also once the event loop has ended.
+/// The end of a port, from which on it answers only the requests in flight. Set by any thread, also once the event loop has ended.
 final class PortEnd: Sendable {
     private let flag = Atomic(false)
 

@@ -45,7 +45,7 @@ struct ListOptions<Row: Listed>: ParsableArguments {
         if counts != nil, limit != nil { throw ValidationError("--limit cannot be combined with --count") }
     }
 
-    /// The counts that are to be printed; `nil` for a list.
+    /// The counts to print; `nil` for a list.
     var counts: Counts<Row>? { count || by != nil ? Counts(by: by ?? []) : nil }
 
     /// Returns the output of a list.
