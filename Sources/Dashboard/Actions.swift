@@ -288,7 +288,7 @@ struct ActionKind: Sendable {
         ActionKind(
             "guard-campaign", "Pause a campaign automatically when too much of it fails, or remove its guard.",
             CampaignGuardChange.fields, page: campaignField
-        ) { fields, _, _ in try CampaignGuardChange(fields) },
+        ) { fields, source, _ in try CampaignGuardChange(fields, reasons: source.reasons) },
         campaign("cancel-campaign", "Cancel a campaign.", confirms: true, .cancel(discard: false)),
         campaign("requeue-campaign", "Send a cancelled campaign after all.", confirms: true, .uncancel),
         ActionKind(

@@ -142,6 +142,8 @@ package struct DashboardSource: Sendable {
     package var prepare: @Sendable (_ job: ByteBuffer, QueueSource, JobTerms) -> Result<EnqueuedJob, JobRefusal>
     /// Returns the rule behind a reason, in Apple's words for reasons of APNs; `nil` if it is unknown.
     package var explain: @Sendable (_ reason: String) -> String?
+    /// The reasons that workers know.
+    package var reasons: Set<String> = []
     /// Returns the name of an environment under which invalid tokens are stored: `sandbox` for its host name.
     package var environment: @Sendable (String) -> String
     /// Returns a device token in hex; `nil` for a text that is none.

@@ -206,6 +206,21 @@ struct CampaignSendTests {
     }
 
     @Test("Outcomes from before the campaign's list are not the canary's.")
+    @Test("What was suppressed was sent to no device, and does not count for the guard's minimum.")
+    func canarySuppressed() async throws {
+        try await OperatorScene.with { scene in
+            try await Self.sendCanary(scene)
+            let (keys, counters) = (try QueueKeys(), "push:{default}:campaign:spring")
+            let cursor = CampaignCursor(
+                "spring", NumberedJobs(canary: 3), ahead: 100, by: "ada", guard: try Self.guarded(),
+                try await scene.fleet.client(for: keys.retry), keys)
+            try scene.run("HSET", counters, "suppressed", "20", "delivered", "5")
+            #expect(try await cursor.ask(after: 3, count: 1).state == .canary)
+            try scene.run("HSET", counters, "suppressed", "5", "delivered", "20")
+            #expect(try await cursor.ask(after: 3, count: 1).state == .ready)
+        }
+    }
+
     func canaryBase() async throws {
         try await OperatorScene.with { scene in
             try scene.run("HSET", "push:{default}:campaign:spring", "delivered", "500")

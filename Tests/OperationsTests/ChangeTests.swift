@@ -267,7 +267,7 @@ struct ChangeTests {
             }
             let desk = try scene.desk("a", "b")
             let fields = Self.fields(["campaign": "spring", "stop_if": "dead>1%,retried>20%", "min": "50"])
-            let set = try await desk.perform(CampaignGuardChange(fields))
+            let set = try await desk.perform(CampaignGuardChange(fields, reasons: []))
             #expect(set.parts.map(\.queue) == ["a", "b"])
             #expect(
                 set.parts.first?.sentence
@@ -276,13 +276,14 @@ struct ChangeTests {
                 #expect(status.stopIf == "dead>1%,retried>20%" && status.stopMin == 50 && status.stoppedAt == nil)
                 #expect(status.page(now: Self.now).contains { $0.hasPrefix("guard      dead>1%") })
             }
-            let off = try CampaignGuardChange(Self.fields(["campaign": "spring", "off": "1"]))
+            let off = try CampaignGuardChange(Self.fields(["campaign": "spring", "off": "1"]), reasons: [])
             #expect(try await desk.perform(off).count == 2)
             #expect(try await desk.perform(off).hasNoEffect)
             #expect(
                 try await CampaignStatus.read("spring", in: desk.queues, desk.fleet).allSatisfy { $0.stopIf == nil })
             // A name that no queue knows is doubted if there are others.
-            let unknown = try CampaignGuardChange(Self.fields(["campaign": "sprin", "stop_if": "dead>1%"]))
+            let unknown = try CampaignGuardChange(
+                Self.fields(["campaign": "sprin", "stop_if": "dead>1%"]), reasons: [])
             #expect(try await desk.perform(unknown).doubt?.contains("did you mean spring?") == true)
             var forced = desk
             forced.isForced = true
@@ -304,7 +305,7 @@ struct ChangeTests {
         ] as [([String: String], String)])
     func guardFields(fields: [String: String], words: String) {
         let all = ["campaign": "c"].merging(fields) { $1 }.map { ($0.key, $0.value) }
-        let mistake = #expect(throws: FieldMistake.self) { _ = try CampaignGuardChange(Fields(all)) }
+        let mistake = #expect(throws: FieldMistake.self) { _ = try CampaignGuardChange(Fields(all), reasons: []) }
         #expect(mistake?.text(.member).contains(words) == true, "\(mistake?.text(.member) ?? "")")
     }
 

@@ -420,7 +420,7 @@ struct JobCommandsTests {
         #expect(try await state() == nil)
         stored = try #require(try await CampaignCounts.read("spring", queue.client, queue.keys).guard)
         #expect(
-            stored.stoppedAt ?? 0 > 0 && stored.base == ["ended": 150, "invalid_token": 140, "dead": 0, "retried": 0])
+            stored.stoppedAt ?? 0 > 0 && stored.base == ["ended": 150, "invalid_token": 140, "dead": 0, "retried": 0, "suppressed": 0])
         #expect(
             try await settle(worker, 250...250, .invalidToken).stopped.map(\.reason)
                 == ["invalid_token is 6.0% of 100, above 5%"])
@@ -497,6 +497,22 @@ struct JobCommandsTests {
         // It does so once: the same notifications do not stop it again.
         _ = try await change(.resume, of: spring, in: queue)
         #expect(try await settle(worker, 22...22, .delivered).stopped.isEmpty)
+    }
+
+    @Test("leave what was suppressed out of a guard's shares and of its minimum, except for its own rule")
+    func guardWithoutSuppressed() async throws {
+        let worker = try await queue.worker("w", claiming: (1...70).map { "job \($0)" })
+        try await guardSpring("invalid_token>20%", minimum: 10)
+        #expect(try await settle(worker, 1...40, .suppressed).stopped.isEmpty)
+        #expect(try await settle(worker, 41...45, .invalidToken).stopped.isEmpty)
+        let counts = try await CampaignCounts.read("spring", queue.client, queue.keys)
+        let levels = try #require(counts.guard?.levels(counts.counters, ended: counts.ended))
+        #expect(levels.map(\.of) == [5] && levels.map(\.percent) == [100])
+        let stopped = try await settle(worker, 46...50, .delivered).stopped
+        #expect(stopped.map(\.reason) == ["invalid_token is 50.0% of 10, above 20%"])
+        _ = try await change(.resume, of: spring, in: queue)
+        try await guardSpring("suppressed>20%", minimum: 10)
+        #expect(try await settle(worker, 51...60, .suppressed).stopped.map(\.campaign) == ["spring"])
     }
 
     @Test(
@@ -576,6 +592,23 @@ struct JobCommandsTests {
         ] as [(String, String?)])
     func rules(text: String, expected: String?) {
         #expect(CampaignGuard.rules(text).map { CampaignGuard($0, minimum: 1).text } == expected)
+    }
+
+    @Test("of a guard with a reason that no worker knows are refused, with the one that was meant")
+    func unknownReasons() throws {
+        for (text, error) in [
+            ("dead:BadPayload>1%", nil), ("dead>1%", nil),
+            ("dead:BadPayloads>1%", "stop_if has an unknown reason, BadPayloads; did you mean BadPayload?"),
+            ("retried:Foo>1%", "stop_if has an unknown reason, Foo"),
+        ] {
+            let fields = Fields([("campaign", "spring"), ("stop_if", text)])
+            do throws(FieldMistake) {
+                _ = try CampaignGuardChange(fields, reasons: ["BadPayload", "NoAnswer"])
+                #expect(error == nil, "\(text)")
+            } catch let mistake {
+                #expect("\(mistake)" == error)
+            }
+        }
     }
 
     // MARK: Reports

@@ -55,7 +55,8 @@ struct StopButtonTests {
                 #expect(try await Self.states(scene, "a", "b", "c") == [state, state, state])
             }
             _ = try await desk.perform(Self.change(.limit(perSecond: nil), ("per_second", "7")))
-            let guardChange = try CampaignGuardChange(Self.fields(["campaign": "sale", "stop_if": "dead>1%"]))
+            let guardChange = try CampaignGuardChange(
+                Self.fields(["campaign": "sale", "stop_if": "dead>1%"]), reasons: [])
             _ = try await desk.perform(guardChange)
             for queue in ["a", "b", "c"] {
                 #expect(
@@ -80,7 +81,8 @@ struct StopButtonTests {
                 try Self.change(.cancel(discard: false)), try Self.change(.pause),
                 try Self.change(.limit(perSecond: nil), ("per_second", "7")),
             ]
-            changes.append(try CampaignGuardChange(Self.fields(["campaign": "sale", "stop_if": "dead>1%"])))
+            changes.append(
+                try CampaignGuardChange(Self.fields(["campaign": "sale", "stop_if": "dead>1%"]), reasons: []))
             for change in changes {
                 let result = try await Self.perform(change, desk)
                 let key = change is CampaignGuardChange ? "campaign:sale" : "job-commands"
@@ -130,7 +132,8 @@ struct StopButtonTests {
                 let desk = try scene.desk("a", "b")
                 // The connection and the scripts.
                 _ = try await desk.perform(Self.change(.limit(perSecond: nil), ("off", "1")))
-                _ = try await desk.perform(CampaignGuardChange(Self.fields(["campaign": "other", "off": "1"])))
+                _ = try await desk.perform(
+                    CampaignGuardChange(Self.fields(["campaign": "other", "off": "1"]), reasons: []))
                 for queue in ["a", "b"] {
                     try Self.fill(scene, queue, others: others, of: 1)
                     for number in 0..<others / 10 {
@@ -148,7 +151,8 @@ struct StopButtonTests {
                     case "cancel": try Self.change(.cancel(discard: false))
                     case "pause": try Self.change(.pause)
                     case "limit": try Self.change(.limit(perSecond: nil), ("per_second", "7"))
-                    default: try CampaignGuardChange(Self.fields(["campaign": "sale", "stop_if": "dead>1%"]))
+                    default:
+                        try CampaignGuardChange(Self.fields(["campaign": "sale", "stop_if": "dead>1%"]), reasons: [])
                     }
                 #expect(try await Self.apply(change, desk, control).count == 2)
                 calls.append(try scene.connection.calls())

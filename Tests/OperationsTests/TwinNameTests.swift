@@ -70,7 +70,7 @@ struct TwinNameTests {
             ("cancel", try CampaignChange(.cancel(discard: false), fields([campaign]), now: now)),
             ("pause", try CampaignChange(.pause, fields([campaign]), now: now)),
             ("limit", try CampaignChange(.limit(perSecond: nil), fields([campaign, ("per_second", "5")]), now: now)),
-            ("guard", try CampaignGuardChange(fields([campaign, ("stop_if", "dead>1%")]))),
+            ("guard", try CampaignGuardChange(fields([campaign, ("stop_if", "dead>1%")]), reasons: [])),
         ]
         for filter in ["campaign", "id", "app"] {
             for kind in JobsChange.Kind.allCases {

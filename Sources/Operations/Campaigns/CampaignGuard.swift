@@ -53,6 +53,12 @@ package struct CampaignGuard: Sendable, Equatable {
         [Outcome.invalidToken, .dead, .expired, .dropped, .suppressed].map(\.rawValue) + [Postponement.retried.rawValue]
     private static let withReasons = [Outcome.dead.rawValue, Postponement.retried.rawValue]
 
+    /// Returns the first reason in rules that workers do not know, such as a misspelled one; `nil` if there is none.
+    package static func unknownReason(in rules: [Rule], known: Set<String>) -> String? {
+        rules.lazy.compactMap { $0.counter.split(separator: ":").dropFirst().first.map(String.init) }
+            .first { !known.contains($0) }
+    }
+
     /// Parses rules such as `invalid_token>5%,dead>1%`.
     /// - Returns: `nil` for a text of another form.
     package static func rules(_ text: String) -> [Rule]? {
@@ -156,7 +162,9 @@ package struct CampaignGuard: Sendable, Equatable {
             let retries =
                 rule.counter.hasPrefix(Postponement.retried.rawValue)
                 ? grown(Postponement.retried.rawValue) : 0
-            let all = grown("ended") + retries
+            // What was suppressed was not sent.
+            let suppressed = rule.counter == Outcome.suppressed.rawValue ? 0 : grown(Outcome.suppressed.rawValue)
+            let all = max(0, grown("ended") + retries - suppressed)
             return Level(
                 counter: rule.counter.printable, limitPercent: rule.percent,
                 percent: all > 0 ? (grown(rule.counter) * 1000 / all).rounded() / 10 : 0, of: Int(bounding: all))

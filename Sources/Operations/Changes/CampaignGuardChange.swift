@@ -17,11 +17,12 @@ package struct CampaignGuardChange: Change {
         Field("reason"),
     ]
 
-    package init(_ fields: Fields) throws(FieldMistake) {
+    /// - Parameter reasons: those that workers know.
+    package init(_ fields: Fields, reasons: Set<String>) throws(FieldMistake) {
         try fields.check(Self.fields)
         campaign = try fields.campaign()
         reason = try fields.reason()
-        new = try fields.campaignGuard()
+        new = try fields.campaignGuard(reasons: reasons)
         guard (new != nil) != (try fields.isSet("off")) else {
             throw FieldMistake { "pass either \($0("stop_if")) or \($0("off"))" }
         }

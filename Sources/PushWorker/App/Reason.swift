@@ -59,6 +59,9 @@ package struct Reason: Sendable, Equatable {
         /// The value of the metrics' `reason` label. Unknown codes come from outside and must not become series.
         package var label: String { Self.known[text] == nil ? "other" : text }
 
+        /// The texts of all known codes.
+        package static var names: Set<String> { Set(known.keys) }
+
         /// All known codes, by their texts.
         package static let known: [String: Code] = {
             // Statuses of APNs, and of proxies and load balancers on the way.

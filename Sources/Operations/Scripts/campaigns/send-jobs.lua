@@ -2,7 +2,7 @@
 -- begins again after a crash, pushes no job twice and omits none.
 --
 -- The first jobs can be a canary. The others are pushed once all of its notifications have ended, or once the wait after
--- its last push has passed and so many have ended that the campaign's guard has compared them.
+-- its last push has passed and so many of those that were sent have ended that the campaign's guard has compared them.
 --
 -- KEYS  1 campaign-list:<name> HASH  the cursor: `next`, the number of jobs that were pushed; `jobs` and `notifications` of
 --                                 the whole list; `list` and `job`, the digests of the tokens and of the job; `by`,
@@ -77,7 +77,7 @@ local facts, now = campaign_facts(campaign), now_ms()
 local needed = bounded(tonumber(decoded_object(facts.guard).min) or minimum)
 
 -- The counters by outcome, of the campaign and since the first job.
-local counters, outcomes, canary_ended = {}, {}, 0
+local counters, outcomes, canary_ended, canary_sent = {}, {}, 0, 0
 if canary > 0 then
     local base = {}
     for number in string.gmatch(known[4] or '', '%S+') do
@@ -90,6 +90,7 @@ if canary > 0 then
         canary_ended = canary_ended + outcomes[i]
     end
 end
+        canary_sent = canary_sent + (outcome == 'suppressed' and 0 or outcomes[i])
 
 local state = 'ready'
 if known[1] and known[1] ~= list then
@@ -112,7 +113,7 @@ else
             left = bounded(known[5]) + wait - now
             -- After a jump of the clock the time may lie further ahead than its length.
             left = left <= wait and math.max(0, left) or 0
-            if unended > 0 and (left > 0 or canary_ended < needed) then
+            if unended > 0 and (left > 0 or canary_sent < needed) then
                 state = 'canary'
             end
         end

@@ -149,11 +149,12 @@ end
 -- A guard is JSON with `rules`, an array of counters with the share in percent that stops the campaign; `min`, the number of
 -- notifications below which it never stops; and `base`, the counters from which it counts. While it has stopped the
 -- campaign, at `stopped_at` and for a `reason`, it has no `base`: what was in flight then does not count. The shares are
--- those of the notifications that ended, or with `retried`, of these and the retries.
+-- those of the notifications that ended, or with `retried`, of these and the retries. What was suppressed counts only for
+-- `suppressed`: it was not sent, and would hide what happens to those that are.
 
 -- Returns the counters that a guard compares.
 local function guard_counters(key, rules, ended)
-    local counters, names = { ended = ended }, { 'retried' }
+    local counters, names = { ended = ended }, { 'retried', 'suppressed' }
     for _, rule in ipairs(rules) do
         names[#names + 1] = rule[1]
     end
@@ -205,6 +206,9 @@ local function apply_guard(key, now, name, facts, job_commands, counts)
         local number, all = since_base(counter), since_base('ended')
         if string.sub(counter, 1, 7) == 'retried' then
             all = all + since_base('retried')
+        end
+        if counter ~= 'suppressed' then
+            all = all - since_base('suppressed')
         end
         if limit and all >= math.max(1, minimum) and number * 100 > limit * all then
             local reason = string.format('%s is %.1f%% of %.0f, above %.14g%%', counter, number * 100 / all, all, limit)

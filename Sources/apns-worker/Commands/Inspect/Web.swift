@@ -218,6 +218,7 @@ struct ServedDashboard: Service {
             prepare: { job, queue, terms in Self.prepare(job, queue, terms) }, explain: { Reason.rule(of: $0) },
             environment: { APNSEndpoint($0)?.environment ?? $0 },
             token: { text in (try? DeviceToken(text)).map { String(buffer: $0.hex) } })
+        source.reasons = Reason.Code.names
         source.appNames = try settings.appNames
         source.appSettings = Dictionary(
             uniqueKeysWithValues: try WorkerSettings(settings).appSettings().map { ($0.name, shown($0)) })

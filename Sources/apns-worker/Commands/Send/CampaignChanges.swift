@@ -2,6 +2,7 @@ import ArgumentParser
 import Operations
 import PrintableText
 import PushQueue
+import PushWorker
 
 /// The options of commands that change how a campaign is sent.
 struct CampaignChangeOptions: ParsableArguments {
@@ -192,7 +193,7 @@ struct CampaignGuardCommand: AsyncParsableCommand {
     private func made() throws -> (Int64) throws(FieldMistake) -> CampaignGuardChange {
         try change.made(
             [("stop_if", stopIf), ("min", min.map { "\($0)" }), ("off", off ? "1" : nil)]
-        ) { fields, _ throws(FieldMistake) in try CampaignGuardChange(fields) }
+        ) { fields, _ throws(FieldMistake) in try CampaignGuardChange(fields, reasons: Reason.Code.names) }
     }
 
     func validate() throws { _ = try made() }
