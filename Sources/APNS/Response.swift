@@ -150,6 +150,14 @@ package enum RequestFailure: Error, Sendable, Equatable, CustomStringConvertible
         case noOtherConnection = "NoOtherConnection"
         case discarded = "Discarded"
         case hungUp = "HungUp"
+
+        /// True if APNs may have accepted the notification.
+        package var mayBeAccepted: Bool {
+            switch self {
+            case .refusedStream, .goingAway, .discarded, .noOtherConnection: false
+            case .reset, .malformed, .timedOut, .connectionLost, .lostWithOthers, .unresponsive, .hungUp: true
+            }
+        }
     }
 
     /// The failure without its details.

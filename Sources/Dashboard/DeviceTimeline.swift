@@ -69,6 +69,7 @@ struct DeviceTimeline {
         if let due = job.due, isDue { words.append("due for \(Words.duration(now - due))") }
         if let error = row.error { words.append("last error \(error)") }
         if let deferral = row.deferral { words.append("deferred \(deferral)") }
+        if let other = row.replacedBy { words.append("to be dropped, because \(other.shown) has replaced it") }
         if job.tokens.count > 1 { words.append("one of \(Words.number(job.tokens.count)) devices") }
         return Entry(
             at: isDue ? now : job.due, word: job.state.rawValue, tone: JobsPage.tone(job.state),
@@ -82,7 +83,9 @@ struct DeviceTimeline {
         let status = result["status"].map { $0 == "200" ? "" : "status \($0)" } ?? ""
         return Entry(
             at: result.time, word: outcome, tone: tone(ofOutcome: outcome),
-            text: [status, attempts].filter { !$0.isEmpty }.joined(separator: ", "), reason: result["reason"],
+            text: [status, attempts, result["replaced_by"].map { "replaced by \($0.shown)" } ?? ""].filter {
+                !$0.isEmpty
+            }.joined(separator: ", "), reason: result["reason"],
             queue: queue, app: result["app"], campaign: result["campaign"], id: result["id"])
     }
 
@@ -150,7 +153,7 @@ struct DeviceTimeline {
         case "deferred": "It could not be sent, for example because its app was paused; no attempt was spent"
         case "invalid_token": "APNs refused the token"
         case "suppressed": "It was not sent, because the token was known to be invalid"
-        case "dropped": "It was not sent again, because its job says so, or because it is a duplicate"
+        case "dropped": "It was not sent (again): its job says so, it is a duplicate, or a newer job has replaced it"
         case "dead": "It can't be delivered as it is; the job is kept as a dead letter"
         case "marked invalid": "Nothing is sent to the token for this topic"
         default: nil

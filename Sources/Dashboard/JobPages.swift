@@ -245,7 +245,10 @@ struct JobPage: DashboardPage {
             throw WebError(
                 .notFound, "job \(key) is no longer in queue \(queue.keys.queue); it may be done or a dead letter")
         }
-        return (row, queue)
+        var rows = [row]
+        try await JobRow.findReplacements(
+            of: &rows, try await request.source.fleet.client(for: queue.keys.jobs), queue.keys)
+        return (rows[0], queue)
     }
 
     func content(_ request: PageRequest) async throws -> PageContent {

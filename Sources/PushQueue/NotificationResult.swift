@@ -27,6 +27,8 @@ package struct NotificationResult: Sendable {
     package var campaign: ByteBuffer?
     /// The labels of its job: a valid JSON object in one line.
     package var labels: ByteBuffer?
+    /// The id of the job, or the name of the campaign, that has replaced its job.
+    package var replacedBy: ByteBuffer?
 
     /// Makes a result whose other members are not known yet.
     package init(_ outcome: Outcome, reason: String? = nil, attempt: Int = 0) {
@@ -149,6 +151,7 @@ extension NotificationResult {
         json.writeMember("token", token.map { $0.getSlice(at: $0.readerIndex, length: Self.maximumTokenLength) ?? $0 })
         json.writeMember("apns_id", apnsID)
         json.writeMember("apns_unique_id", apnsUniqueID)
+        json.writeMember("replaced_by", replacedBy)
         // Instead of the last comma.
         if json.writerIndex > start { json.moveWriterIndex(to: json.writerIndex - 1) }
         json.writeStaticString("}")

@@ -49,12 +49,12 @@ package final class QueueConnection {
     /// True if the set of invalid tokens is on the queue's server, and fails over with it.
     package let holdsInvalidTokens: Bool
 
-    private let client: any RedisSender
+    let client: any RedisSender
     /// The client of blocking waits, which delay later commands; only one lane of a worker has one.
     private let waiter: RedisClient?
     private let limits: QueueLimits
     private let random: () -> UInt32
-    private let scripts: ScriptRunner
+    let scripts: ScriptRunner
 
     /// - Parameter client: a client for commands that do not block.
     package convenience init(client: any RedisSender, keys: QueueKeys, worker: String, limits: QueueLimits) {

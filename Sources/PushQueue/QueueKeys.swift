@@ -200,9 +200,20 @@ package struct QueueKeys: Sendable {
 
     /// STRING: the origin of the job with `unique_for` that has reserved the id. It ends with a job that was not sent.
     /// - Parameter id: a producer's id. It can hold any bytes, because the prefix already has the hash tag.
-    package func unique(_ id: ByteBuffer) -> ByteBuffer {
-        var key = ByteBuffer(string: uniquePrefix)
-        key.writeImmutableBuffer(id)
+    package func unique(_ id: ByteBuffer) -> ByteBuffer { name("unique:", id) }
+
+    /// STRING: the id of the newest job that `replaces` a key, or the name of its campaign; kept for a day, or until that job
+    /// expires. Producers set it in the transaction in which they push the job.
+    /// - Parameter key: a producer's key. It can hold any bytes, like an id.
+    package func newest(_ key: ByteBuffer) -> ByteBuffer { name("newest:", key) }
+
+    /// STRING: exists for as long as ``newest(_:)`` once a job with `replaces` and `send_at` was due, and became the newest.
+    /// - Parameter id: the job's id.
+    package func announced(_ id: ByteBuffer) -> ByteBuffer { name("announced:", id) }
+
+    private func name(_ kind: String, _ rest: ByteBuffer) -> ByteBuffer {
+        var key = ByteBuffer(string: base + kind)
+        key.writeImmutableBuffer(rest)
         return key
     }
 

@@ -54,6 +54,7 @@ extension QueueScript {
     // The queue.
     package static let claim = QueueScript("claim", PackageResources.claim_lua)
     package static let reserve = QueueScript("reserve", PackageResources.reserve_lua)
+    package static let announceNewest = QueueScript("announceNewest", PackageResources.announce_newest_lua)
     package static let settle = QueueScript("settle", PackageResources.settle_lua)
     package static let reclaim = QueueScript("reclaim", PackageResources.reclaim_lua)
     package static let release = QueueScript("release", PackageResources.release_lua)
@@ -74,7 +75,8 @@ extension QueueScript {
 
     /// The scripts that workers run.
     package static let ofWorkers = [
-        claim, reserve, settle, reclaim, release, gauges, stopCampaign, findInvalidTokens, addInvalidTokens,
+        claim, reserve, announceNewest, settle, reclaim, release, gauges, stopCampaign, findInvalidTokens,
+        addInvalidTokens,
         removeInvalidTokens, announceInvalidTokens, countInvalidTokens, reserveRate, takeTurns, throttleToken,
         appendAudit, shareProviderToken,
     ]

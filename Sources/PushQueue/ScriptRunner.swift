@@ -60,16 +60,27 @@ extension QueueScript {
     ///   - arguments: appends them; called again if the source of the script must be sent.
     /// - Throws: `RedisError`, or ``QueueFailure/unexpectedReply(_:)``.
     package func run<Value>(
-        _ client: RedisClient, _ keys: [String], expecting count: Int = 16, bytes: Int = 1024,
+        _ client: RedisClient, _ keys: [String], then moreKeys: [ByteBuffer] = [], expecting count: Int = 16,
+        bytes: Int = 1024,
         arguments: (inout RedisCommand) -> Void, reading read: (inout ScriptReply) -> Value
     ) async throws -> Value {
         let reply: RESPReply
         do {
-            reply = try await client.call(command(.digest, keys, expecting: count, bytes: bytes, arguments))
+            reply = try await client.call(
+                command(.digest, keys, then: moreKeys, expecting: count, bytes: bytes, arguments))
         } catch let error as RedisError where error.isUnknownScript {
-            reply = try await client.call(command(.source, keys, expecting: count, bytes: bytes, arguments))
+            reply = try await client.call(
+                command(.source, keys, then: moreKeys, expecting: count, bytes: bytes, arguments))
         }
         return try ScriptReply.read(reply, of: description, read)
+    }
+
+    /// Returns the command that runs the script by its source, which any server executes.
+    package func evaluation(
+        _ keys: [String], then moreKeys: [ByteBuffer] = [], expecting count: Int, bytes: Int,
+        arguments: (inout RedisCommand) -> Void
+    ) -> RedisCommand {
+        command(.source, keys, then: moreKeys, expecting: count, bytes: bytes, arguments)
     }
 
     /// How a command names the script.

@@ -250,7 +250,8 @@ enum DocumentationTables {
         case .missingPayload: "The job has neither a `payload` nor a short form of one."
         case .payloadAndShortForm: "The job has a `payload` and a short form, such as `alert`."
         case .payloadTooLong: "The payload is larger than APNs accepts for its push type, and cannot be shortened."
-        case .missingID: "The job has `unique_for` and no `id`."
+        case .missingID: "The job has `unique_for` or `replaces`, and no `id`."
+        case .replacesAndUniqueFor: "The job has both `replaces` and `unique_for`."
         case .missingFair: "The job has `fair_per_second` and no `fair`."
         case .invalidMember: "A member has the wrong type or is out of its range."
         case .duplicateMember: "A member occurs twice."
@@ -294,6 +295,7 @@ enum DocumentationTables {
         case .poison:
             ["`dead`", "Reclaimed more than five times from lanes that stopped. It may be what ends workers."]
         case .rateLimited: ["deferred", "The app's `max_per_second` is used up."]
+        case .replaced: ["`dropped`", "A newer job has the same `replaces`."]
         case .setAside:
             ["deferred", "Nearly all of its job, campaign, topic, app or credential fails. One at a time is tried."]
         case .suppressed: ["`suppressed`", "The device token is in the set of invalid tokens."]
@@ -316,6 +318,8 @@ enum DocumentationTables {
             "parkedResults": keys.parkedResults("<group>"),
             "workerInfo": keys.workerInfo, "claimed": keys.claimed("<lane>"),
             "request": keys.request("<digest>"), "unique": String(buffer: keys.unique(.init(string: "<id>"))),
+            "newest": String(buffer: keys.newest(.init(string: "<key>"))),
+            "announced": String(buffer: keys.announced(.init(string: "<id>"))),
             "next": keys.next("<lane>"),
             "order": keys.order("<process>"), "stats": keys.stats("<day>"), "minute": keys.minute("<minute>"),
             "jobCommands": keys.jobCommands, "configurations": keys.configurations, "deliveries": keys.deliveries,

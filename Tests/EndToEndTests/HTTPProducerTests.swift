@@ -371,9 +371,12 @@ extension EndToEnd {
                 "/usr/bin/python3", [path, TestJob.token("a", 1), text],
                 environment: ["DASHBOARD_URL": web.address, "DASHBOARD_TOKEN": try #require(tokens["shop"])])
             #expect(try await python.wait() == .exited(0), "\(python.errors)")
-            #expect(python.output == "enqueued 100 jobs\n")
+            #expect(python.output == "enqueued 101 jobs\n")
             let stored = try Self.stored(redis)
-            #expect(stored.count == 100 && stored.allSatisfy { $0.contains(#""unique_for":"86400s""#) })
+            #expect(stored.count == 101 && stored.count { $0.contains(#""unique_for":"86400s""#) } == 100)
+            // The last has `replaces`, and is the newest of its key.
+            let newest = try #require(try redis.run("GET", "push:{default}:newest:courier-1742").text)
+            #expect(stored.last?.contains(newest) == true && stored.last?.contains("replaces") == true)
         }
     }
 }

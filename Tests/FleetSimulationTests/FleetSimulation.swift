@@ -57,6 +57,8 @@ final class FleetSimulation: @unchecked Sendable {
         static let appRefusals = Faults(rawValue: 512)
         /// Not a fault: producers push jobs with `fair` and `urgent`, so that the queues sort their jobs.
         static let shares = Faults(rawValue: 1024)
+        /// Not a fault: producers push jobs with `replaces`.
+        static let replaces = Faults(rawValue: 2048)
 
         static let singles: [Faults] = [
             .breaks, .outages, .stops, .crashes, .drains, .rollbacks, .fullMemory, .apns, .refusals, .appRefusals,
@@ -306,7 +308,16 @@ final class FleetSimulation: @unchecked Sendable {
         command.append(job.body)
         // The job must be known before a blocking wait can move it.
         ledger.add(job)
-        if !redis.push(command) { ledger.removeLast() }
+        guard let key = job.replaces, job.sendAt == nil else {
+            if !redis.push([command]) { ledger.removeLast() }
+            return
+        }
+        let name = redis.queues[job.queue].newest(ByteBuffer(string: key))
+        let set = RedisCommand("SET", String(buffer: name), "j\(job.number)", "EX", "86400")
+        guard redis.push([RedisCommand("MULTI"), set, command, RedisCommand("EXEC")]) else {
+            return ledger.removeLast()
+        }
+        ledger.isNewest(job.number)
     }
 }
 

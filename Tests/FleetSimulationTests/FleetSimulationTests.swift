@@ -15,7 +15,7 @@ struct FleetSimulationTests {
     func repeats() throws {
         let server = try SimulatedServer()
         let traces = try [1, 1, 2].map { (seed: UInt64) in
-            let faults = FleetSimulation.Faults.all.union(.shares)
+            let faults = FleetSimulation.Faults.all.union([.shares, .replaces])
             let simulation = try FleetSimulation(seed: seed, .init(steps: 4000, faults: faults), on: server)
             try simulation.run()
             return [simulation.time.trace, UInt64(simulation.time.steps)]
@@ -61,8 +61,8 @@ extension FleetSimulation {
         var seed = firstSeed
         var done = 0
         while done < steps {
-            // In half of the runs the queues sort their jobs.
-            let faults = seed.isMultiple(of: 2) ? faults.union(.shares) : faults
+            // In half of the runs the queues sort their jobs, and in half newer jobs replace others.
+            let faults = faults.union(seed.isMultiple(of: 2) ? .shares : []).union(seed / 2 % 2 == 0 ? .replaces : [])
             let simulation = try FleetSimulation(seed: seed, .init(steps: 12_000, faults: faults), on: server)
             do { try simulation.run() } catch { Issue.record("\(error)") }
             done += simulation.time.steps
@@ -179,6 +179,8 @@ extension Mutation {
         case .settlesOnlyWholeJobs: .crashes
         case .enforcesDeadlinesLate: .stops
         case .sortLosesJobs, .sortedJobsStay: [.outages, .shares]
+        case .announcesAgain: [.apns, .crashes, .replaces]
+        case .sendsReplaced, .dropsNewest: [.apns, .replaces]
         default: .durable
         }
     }

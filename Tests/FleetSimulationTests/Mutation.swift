@@ -42,6 +42,8 @@ enum Mutation: String, CaseIterable, Sendable {
     case grantsRateEarly
     /// Each worker replaces the fleet's provider token.
     case sharesNoProviderToken
+    /// A scheduled job that waits for a retry becomes the newest again.
+    case announcesAgain
     /// A repeated settlement adds its sums to the minutes' counters again.
     case countsMinutesAgain
 
@@ -79,6 +81,11 @@ enum Mutation: String, CaseIterable, Sendable {
     case enforcesDeadlinesLate
     /// Answers are written only when all notifications of their job have ended.
     case settlesOnlyWholeJobs
+
+    /// Lanes send jobs that another has replaced.
+    case sendsReplaced
+    /// Lanes drop the newest job.
+    case dropsNewest
 
     // Rules of blame, each with a plan that shows it.
 
@@ -168,6 +175,7 @@ enum Mutation: String, CaseIterable, Sendable {
         case .reclaimForgetsOrigin:
             (#"origin = members.origin and '' or ',"origin":' .."#, #"origin = true and '' or "#)
         case .reservesWithoutNX: ("'NX', 'PX', ttl", "'PX', ttl")
+        case .announcesAgain: ("1, 'NX', 'PX', life", "1, 'PX', life")
         case .retryLosesBody:
             ("redis.call('ZADD', has_failed(job) and failed or retry, due, job)", "")
         case .givesBackNoFailedJob:
@@ -207,7 +215,7 @@ enum Mutation: String, CaseIterable, Sendable {
         case .settlesBeforeMarkingInvalid, .dropsResentSettlements, .skipsRecovery, .confirmsFailedSettlements,
             .confirmsRefusedSettlements, .goesByOwnClock, .forgetsThrottles, .hidesThrottles,
             .sendsUnsignedTokens, .ignoresFleetToken, .recoversOthersClaims, .reclaimsAtOnce, .settlesOnlyWholeJobs,
-            .enforcesDeadlinesLate:
+            .enforcesDeadlinesLate, .sendsReplaced, .dropsNewest:
             nil
         }
     }

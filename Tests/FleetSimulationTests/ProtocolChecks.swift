@@ -25,6 +25,8 @@ final class ProtocolChecks {
     /// The order of claims of jobs that were never claimed before, by queue.
     private var claimOrder = ClaimOrder()
     private var claimOrderOfSnapshot = ClaimOrder()
+    /// The ids of the scheduled jobs with `replaces` that were due.
+    private var wasDue: Set<String> = []
     /// The time at which the fleet's provider token was signed, in seconds since 1970.
     private var providerTokenIssuedAt: Int64?
     /// The signing times of the provider tokens that APNs reported as expired.
@@ -46,6 +48,7 @@ final class ProtocolChecks {
         confirmed = []
         received = []
         claimOrder = claimOrderOfSnapshot
+        wasDue = []
         providerTokenIssuedAt = nil
     }
 
@@ -57,6 +60,7 @@ final class ProtocolChecks {
         case .reclaim: reclaimed(arguments, reply)
         case .release: released(arguments, reply)
         case .shareProviderToken: shared(arguments, reply)
+        case .announceNewest: announced(arguments)
         default: break
         }
     }
@@ -117,6 +121,15 @@ final class ProtocolChecks {
     private func released(_ arguments: CommandArguments, _ reply: RESPReply) {
         guard let workers = arguments.key(0), let lane = arguments.value(0), reply.root[1].integer == 0 else { return }
         leases["\(workers) \(lane)"] = nil
+    }
+
+    /// Records that scheduled jobs were due, each of which became the newest of its key the first time.
+    private func announced(_ arguments: CommandArguments) {
+        var place = 0
+        while let id = arguments.value(place) {
+            if wasDue.insert(id).inserted, let number = Int(id.dropFirst()) { simulation.ledger.isNewest(number) }
+            place += 2
+        }
     }
 
     /// True while a lane may rely on its lease.
@@ -247,6 +260,8 @@ final class LaneChecks {
     /// The tokens that had been invalid for a second when their jobs were claimed, by the job's number.
     private var invalid: [Int: Set<String>] = [:]
     private var failedLookUp = NIODeadline.distantPast
+    /// By the id of a job with `replaces`, the last word of Redis: whether it is the newest.
+    private var words: [String: (isNewest: Bool, at: NIODeadline)] = [:]
     private var receptions: [Int: Reception] = [:]
     /// True if the lane could not get the fleet's provider token.
     private var lacksFleetToken = false
@@ -343,6 +358,23 @@ final class LaneChecks {
         }
     }
 
+    // MARK: The newest
+
+    /// The time for which a word of Redis is good.
+    private static let wordIsGood = TimeAmount.milliseconds(5)
+
+    /// Records what Redis has for the key of a job.
+    func confirmed(_ job: NewestJob, _ value: ByteBuffer?) {
+        words[String(buffer: job.id)] = (job.replacement(by: value) == nil, now)
+    }
+
+    private func checkNewest(_ job: SimulatedJob) {
+        guard job.replaces != nil else { return }
+        guard let word = words["j\(job.number)"], word.isNewest, now - word.at <= Self.wordIsGood else {
+            return simulation.fail("the job \(job.number) was sent without Redis' word that it is the newest")
+        }
+    }
+
     // MARK: Sending
 
     func submit(_ number: Int, of job: SimulatedJob, to token: String, app: String) {
@@ -355,6 +387,7 @@ final class LaneChecks {
         {
             simulation.fail("the job \(job.number) was sent to a token that had been invalid for a second")
         }
+        checkNewest(job)
         if let throttle = throttles[token], milliseconds < throttle.until,
             let received = receptions[job.number]?.since, received > throttle.since
         {

@@ -15,6 +15,8 @@ struct SimulatedJob {
     var expires = false
     var uniqueID: String?
     var campaign: String?
+    /// The key of which only the newest job is to be sent.
+    var replaces: String?
     /// True if no worker can read it, so that it must become a dead letter.
     var isBroken = false
 
@@ -69,6 +71,11 @@ struct SimulatedJob {
             let campaign = "c\(random.pick(0...3))"
             job.campaign = campaign
             members += #","campaign":"\#(campaign)""#
+        }
+        if simulation.options.faults.contains(.replaces), job.uniqueID == nil, number % 3 == 0 {
+            let key = "k\(number / 3 % 5)"
+            (job.replaces, hasID) = (key, true)
+            members += #","replaces":"\#(key)""#
         }
         if hasID { members += #","id":"j\#(number)""# }
         if job.tokens.count == 1, random.chance(80) {

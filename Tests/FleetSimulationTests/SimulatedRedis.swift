@@ -67,10 +67,10 @@ final class SimulatedRedis {
         return .success(reply)
     }
 
-    /// Executes a producer's command.
-    /// - Returns: false if Redis is unreachable or refuses the command.
-    func push(_ command: RedisCommand) -> Bool {
-        guard isUp, refusal == nil, server.run(command).error == nil else { return false }
+    /// Executes a producer's commands.
+    /// - Returns: false if Redis is unreachable or refuses the last of them.
+    func push(_ commands: [RedisCommand]) -> Bool {
+        guard isUp, refusal == nil, server.run(commands).last?.error == nil else { return false }
         serveWaits()
         return true
     }

@@ -294,6 +294,18 @@ private final class SimulatedQueueStore: QueueStore {
         store.reserve(reservations, completion: completion)
     }
 
+    func newest(of jobs: [NewestJob], completion: @escaping Completion<[ByteBuffer?]>) {
+        store.newest(of: jobs) { [lane, mutation] result in
+            guard case .success(let values) = result else { return completion(result) }
+            for (job, value) in zip(jobs, values) { lane.checks.confirmed(job, value) }
+            switch mutation {
+            case .sendsReplaced: completion(.success(values.map { _ in nil }))
+            case .dropsNewest: completion(.success(values.map { $0 == nil ? nil : ByteBuffer(string: "another") }))
+            default: completion(result)
+            }
+        }
+    }
+
     func stop(_ stopped: StoppedCampaign, completion: @escaping Completion<Bool>) {
         store.stop(stopped, completion: completion)
     }

@@ -31,6 +31,9 @@ final class SimulationLedger {
     /// The tokens that APNs reports as invalid.
     private var refused: [String: APNSReason] = [:]
     private var uniqueJobs: [String: [Int]] = [:]
+    /// The newest jobs, by queue and `replaces`, and those that another has replaced.
+    private var newest: [String: Int] = [:]
+    private var replaced: Set<Int> = []
     /// The jobs of which APNs has accepted a notification, by their unique IDs.
     private var sentJobs: [String: Int] = [:]
     private var bodies: [ByteBuffer: Body] = [:]
@@ -54,6 +57,14 @@ final class SimulationLedger {
         if let id = job.uniqueID { uniqueJobs[id, default: []].append(job.number) }
         openJobs.append(job.number)
         jobs.append(job)
+    }
+
+    /// Records that a job has become the newest of its key.
+    func isNewest(_ number: Int) {
+        guard let key = jobs[number].replaces else { return }
+        if let old = newest.updateValue(number, forKey: "\(jobs[number].queue) \(key)"), old != number {
+            replaced.insert(old)
+        }
     }
 
     /// Removes the job that was added last, because Redis did not accept it.
@@ -238,7 +249,7 @@ final class SimulationLedger {
     /// Returns the mistake if a notification that was not accepted must not be missing.
     private func missing(_ index: Int, of job: SimulatedJob, _ invalid: Set<String>?) -> String? {
         if job.isBroken { return "the broken job \(job.number) is nowhere: \(job.body)" }
-        if job.expires { return nil }
+        if job.expires || replaced.contains(job.number) { return nil }
         let token = job.tokens[index]
         if let id = job.uniqueID, let others = uniqueJobs[id], others.count > 1 {
             if others.contains(where: { $0 != job.number && isKnown(jobs[$0]) }) { return nil }

@@ -130,6 +130,7 @@ struct CampaignAccountTests {
         let count = 2
         let canary: Int? = nil
         let isScheduled = false
+        let newest: NewestJob? = nil
         let repeated = 0
         let refused = 0
 

@@ -14,6 +14,7 @@ struct CampaignSendTests {
         var count = 25
         var canary: Int?
         var isScheduled = false
+        let newest: NewestJob? = nil
         let repeated = 2
         let refused = 1
 
@@ -205,7 +206,6 @@ struct CampaignSendTests {
         }
     }
 
-    @Test("Outcomes from before the campaign's list are not the canary's.")
     @Test("What was suppressed was sent to no device, and does not count for the guard's minimum.")
     func canarySuppressed() async throws {
         try await OperatorScene.with { scene in
@@ -221,6 +221,7 @@ struct CampaignSendTests {
         }
     }
 
+    @Test("Outcomes from before the campaign's list are not the canary's.")
     func canaryBase() async throws {
         try await OperatorScene.with { scene in
             try scene.run("HSET", "push:{default}:campaign:spring", "delivered", "500")

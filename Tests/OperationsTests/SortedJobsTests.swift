@@ -357,6 +357,7 @@ struct SortedJobsTests {
         let jobDigest = "job"
         let count = 1
         let isScheduled = false
+        let newest: NewestJob? = nil
         let canary: Int? = nil
         let repeated = 0
         let refused = 0

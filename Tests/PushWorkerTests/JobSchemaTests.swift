@@ -26,7 +26,7 @@ struct JobSchemaTests {
         for member in JobMember.allCases {
             for example in try #require(properties["\(member.name)"]?["examples"] as? [Any]) {
                 var job: [String: Any] = ["\(member.name)": example]
-                if member == .uniqueFor { job["id"] = "x" }
+                if member == .uniqueFor || member == .replaces { job["id"] = "x" }
                 if member == .fairPerSecond { job["fair"] = "x" }
                 if ![.token, .tokens, .channel].contains(member) { job["token"] = Self.token }
                 if member.rawValue < JobMember.alert.rawValue, member != .payload { job["alert"] = "x" }
@@ -99,6 +99,7 @@ struct JobSchemaTests {
         (.campaign, [#""spring-sale""#, #""""#, "1", "null", "{}"], []),
         (.keepResult, ["true", "false", "1", #""x""#, "null", "{}"], []),
         (.fair, [#""tenant-17""#, #""""#, "1", "null", "{}"], []),
+        (.replaces, [#""order-17""#, #""""#, "1", "null", "{}"], []),
         (.fairPerSecond, ["1", "1000000", "5.0"], ["0", "1000001", "1.5", #""1""#, "true", "-1", "[]"]),
         (.environment, [#""sandbox""#, #""Production""#, #""staging""#, "1", "null", "{}"], []),
         (.urgent, ["true", "false", "1", #""x""#, "null", "{}"], []),
@@ -164,7 +165,7 @@ struct JobSchemaTests {
         var members: [String] = []
         if ![.token, .tokens, .channel].contains(member) { members.append(#""token":"ab""#) }
         if member.rawValue < JobMember.alert.rawValue, member != .payload { members.append(#""badge":1"#) }
-        if member == .uniqueFor { members.append(#""id":"i""#) }
+        if member == .uniqueFor || member == .replaces { members.append(#""id":"i""#) }
         if member == .fairPerSecond { members.append(#""fair":"f""#) }
         return members.map { $0 + "," }.joined()
     }
@@ -198,6 +199,9 @@ struct JobSchemaTests {
         (#"{"token":"ab","payload":{},"custom":{}}"#, false), (#"{"token":"ab","payload":null}"#, false),
         (#"{"token":"ab","custom":{}}"#, true), (#"{"token":"ab","alert":"","unique_for":"1h"}"#, false),
         (#"{"token":"ab","alert":"","unique_for":"1h","id":null}"#, false),
+        (#"{"token":"ab","alert":"","replaces":"k"}"#, false), (#"{"token":"ab","alert":"","replaces":5}"#, true),
+        (#"{"token":"ab","alert":"","replaces":"k","id":"i","unique_for":"1h"}"#, false),
+        (#"{"token":"ab","alert":"","replaces":5,"id":"i","unique_for":"1h"}"#, true),
         (#"{"token":"ab","alert":"","fair_per_second":1}"#, false),
         (#"{"token":"ab","alert":"","fair_per_second":1,"fair":null}"#, false),
         (#"{"token":"ab","alert":"","fair_per_second":1,"fair":5}"#, true),
@@ -293,7 +297,7 @@ struct JobSchemaTests {
             if let type = job.pushType.map(job.text), !type.withUnsafeReadableBytes({ PushType(bytes: $0) != nil }),
                 job.topic == nil || UnknownPushType(type) == nil
             {
-                return .missingID
+                return .missingID(.pushType)
             }
             let fields = job.tokens.map { Array($0) } ?? job.token.map { [$0] } ?? []
             let isGood = fields.allSatisfy { (try? DeviceToken(job.text($0))) != nil }

@@ -28,6 +28,7 @@ type Job struct {
 	Expiration string         `json:"expiration,omitempty"`
 	EnqueuedAt int64          `json:"enqueued_at"`
 	CollapseID string         `json:"collapse_id,omitempty"`
+	Replaces   string         `json:"replaces,omitempty"`
 	Custom     map[string]any `json:"custom,omitempty"`
 }
 
@@ -98,6 +99,24 @@ func main() {
 	}
 	enqueue(connection, many...)
 
+	// Only the newest job of a key is sent; older ones that wait are dropped. SET and RPUSH belong in one transaction.
+	for n := 0; n < 2; n++ {
+		job := Job{
+			ID: fmt.Sprint("courier-1742-", n), Replaces: "courier-1742", Token: token, Alert: fmt.Sprint(2-n, " km"),
+			Expiration: "1h", EnqueuedAt: now,
+		}
+		text, err := json.Marshal(job)
+		if err != nil {
+			log.Fatal(err)
+		}
+		connection.Send("MULTI")
+		connection.Send("SET", "push:{default}:newest:"+job.Replaces, job.ID, "EX", 86400)
+		connection.Send("RPUSH", jobs, text)
+		if _, err := connection.Do("EXEC"); err != nil {
+			log.Fatal(err)
+		}
+	}
+
 	// Tokens in the set of their environment get no pushes until the device registers again.
 	token = strings.ToLower(token)
 	isInvalid, err := redis.Bool(connection.Do("SISMEMBER", setOf(connection, token, os.Getenv("APNS_ENVIRONMENT")), token))
@@ -105,9 +124,9 @@ func main() {
 		log.Fatal(err)
 	}
 	if isInvalid {
-		fmt.Println("enqueued 102 jobs; the token is invalid")
+		fmt.Println("enqueued 104 jobs; the token is invalid")
 	} else {
-		fmt.Println("enqueued 102 jobs; the token is not known to be invalid")
+		fmt.Println("enqueued 104 jobs; the token is not known to be invalid")
 	}
 }
 

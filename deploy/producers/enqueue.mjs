@@ -44,6 +44,17 @@ const jobs = Array.from({ length: 100 }, (_, n) =>
 );
 await redis.rPush(JOBS, jobs);
 
+// Only the newest job of a key is sent; older ones that wait are dropped. SET and RPUSH belong in one transaction.
+for (const n of [0, 1]) {
+  const id = `courier-1742-${n}`;
+  const job = { id, replaces: "courier-1742", token, alert: `${2 - n} km`, expiration: "1h", enqueued_at: Date.now() / 1000 };
+  await redis
+    .multi()
+    .set("push:{default}:newest:courier-1742", id, { EX: 86400 })
+    .rPush(JOBS, JSON.stringify(job))
+    .exec();
+}
+
 // Returns the set that has a token if it is invalid for the app's topic. `invalid reshard` divides it by the first digits.
 async function setOf(token, environment) {
   const name = environment === "sandbox" ? "invalid-tokens:sandbox" : "invalid-tokens";
@@ -56,6 +67,6 @@ async function setOf(token, environment) {
 // Tokens in the set of their environment get no pushes until the device registers again.
 const lower = token.toLowerCase();
 const isInvalid = await redis.sIsMember(await setOf(lower, process.env.APNS_ENVIRONMENT ?? "production"), lower);
-console.log(`enqueued 102 jobs; ${isInvalid ? "the token is invalid" : "the token is not known to be invalid"}`);
+console.log(`enqueued 104 jobs; ${isInvalid ? "the token is invalid" : "the token is not known to be invalid"}`);
 
 await redis.quit();

@@ -63,6 +63,17 @@ for ($n = 0; $n < 100; $n++) {
 }
 push($redis, ...$jobs);
 
+// Only the newest job of a key is sent; older ones that wait are dropped. SET and RPUSH belong in one transaction.
+for ($n = 0; $n < 2; $n++) {
+    $id = "courier-1742-$n";
+    $members = ['id' => $id, 'replaces' => 'courier-1742', 'token' => $token, 'alert' => (2 - $n) . ' km'];
+    $job = job($members + ['expiration' => '1h', 'enqueued_at' => microtime(true)]);
+    $transaction = $redis->multi()->set('push:{default}:newest:courier-1742', $id, ['ex' => 86400])->rPush(JOBS, $job);
+    if (in_array(false, $transaction->exec() ?: [false], true)) {
+        throw new RuntimeException($redis->getLastError());
+    }
+}
+
 // Returns the set that has a token if it is invalid for the app's topic. `invalid reshard` divides it by the first digits.
 function setOf(string $token, string $environment, Redis $redis): string
 {
@@ -78,7 +89,7 @@ function setOf(string $token, string $environment, Redis $redis): string
 // Tokens in the set of their environment get no pushes until the device registers again.
 $token = strtolower($token);
 if ($redis->sIsMember(setOf($token, getenv('APNS_ENVIRONMENT') ?: 'production', $redis), $token)) {
-    echo "enqueued 102 jobs; the token is invalid\n";
+    echo "enqueued 104 jobs; the token is invalid\n";
 } else {
-    echo "enqueued 102 jobs; the token is not known to be invalid\n";
+    echo "enqueued 104 jobs; the token is not known to be invalid\n";
 }

@@ -37,6 +37,16 @@ jobs = (0...100).map do |n|
 end
 redis.rpush(JOBS, jobs)
 
+# Only the newest job of a key is sent; older ones that wait are dropped. SET and RPUSH belong in one transaction.
+2.times do |n|
+  id = "courier-1742-#{n}"
+  job = { id: id, replaces: "courier-1742", token: token, alert: "#{2 - n} km", expiration: "1h", enqueued_at: Time.now.to_f }
+  redis.multi do |transaction|
+    transaction.set("push:{default}:newest:courier-1742", id, ex: 86_400)
+    transaction.rpush(JOBS, JSON.generate(job))
+  end
+end
+
 # Returns the set that has a token if it is invalid for the app's topic. `invalid reshard` divides it by the first digits.
 def set_of(token, environment, redis)
   name = environment == "sandbox" ? "invalid-tokens:sandbox" : "invalid-tokens"
@@ -49,7 +59,7 @@ end
 # Tokens in the set of their environment get no pushes until the device registers again.
 token = token.downcase
 if redis.sismember(set_of(token, ENV.fetch("APNS_ENVIRONMENT", "production"), redis), token)
-  puts "enqueued 102 jobs; the token is invalid"
+  puts "enqueued 104 jobs; the token is invalid"
 else
-  puts "enqueued 102 jobs; the token is not known to be invalid"
+  puts "enqueued 104 jobs; the token is not known to be invalid"
 end

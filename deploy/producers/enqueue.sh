@@ -31,6 +31,17 @@ jq -nrj --arg token "$token" --arg text "$text" --arg jobs "$jobs" '
     | "*3\r\n" + ("RPUSH" | bulk) + ($jobs | bulk) + bulk' |
     redis --pipe >/dev/null
 
+# Only the newest job of a key is sent; older ones that wait are dropped. SET and RPUSH belong in one transaction.
+for n in 0 1; do
+    jq -nrj --arg n "$n" --arg token "$token" --arg jobs "$jobs" '
+        def command: "*\(length)\r\n" + (map("$\(utf8bytelength)\r\n\(.)\r\n") | add);
+        {id: "courier-1742-\($n)", replaces: "courier-1742", token: $token, alert: "\(2 - ($n | tonumber)) km", expiration: "1h",
+         enqueued_at: now} as $job
+        | ["MULTI"], ["SET", "push:{default}:newest:courier-1742", $job.id, "EX", "86400"], ["RPUSH", $jobs, ($job | tojson)],
+          ["EXEC"] | command' |
+        redis --pipe >/dev/null
+done
+
 # Tokens in the set of their environment get no pushes until the device registers again. `invalid reshard` divides the set by the
 # first digits of tokens.
 token=$(printf %s "$token" | tr A-F a-f)
@@ -44,7 +55,7 @@ else
     set="push:{shared.$shards.$((0x$(printf %.4s "$token") * shards >> 16))}:$name:$digit"
 fi
 if [ "$(redis SISMEMBER "$set" "$token")" = 1 ]; then
-    echo "enqueued 102 jobs; the token is invalid"
+    echo "enqueued 104 jobs; the token is invalid"
 else
-    echo "enqueued 102 jobs; the token is not known to be invalid"
+    echo "enqueued 104 jobs; the token is not known to be invalid"
 fi

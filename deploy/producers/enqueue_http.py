@@ -45,4 +45,7 @@ text = sys.argv[2] if len(sys.argv) > 2 else "Grüße aus Köln"
 ids = enqueue(
     {"token": f"{token[:-4]}{n:04}", "alert": text, "expiration": "1h", "enqueued_at": time.time()} for n in range(100)
 )
+# Only the newest job of a key is sent; older ones that wait are dropped.
+ids += enqueue([{"id": f"courier-1742-{time.time_ns()}", "replaces": "courier-1742", "token": token, "alert": "2 km",
+                 "expiration": "1h", "enqueued_at": time.time()}])
 print(f"enqueued {len(ids)} jobs")

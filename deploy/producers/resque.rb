@@ -17,6 +17,14 @@ Resque.push("push", class: "PushJob", args: [{
   id: "order-1742-shipped", token: token, alert: text, enqueued_at: Time.now.to_f
 }])
 
+# Only the newest job of a key is sent; older ones that wait are dropped. The key is written first, and without Resque's
+# `resque:`: a job whose key another has would be dropped itself.
+redis = Redis.new(url: ENV.fetch("REDIS_URL", "redis://127.0.0.1:6379"))
+redis.set("push:{push}:newest:courier-1742", "courier-1742-0", ex: 86_400)
+Resque.push("push", class: "PushJob", args: [{
+  id: "courier-1742-0", replaces: "courier-1742", token: token, alert: "2 km", expiration: "1h", enqueued_at: Time.now.to_f
+}])
+
 # Returns the set that has a token if it is invalid for the app's topic. `invalid reshard` divides it by the first digits.
 def set_of(token, environment, redis)
   name = environment == "sandbox" ? "invalid-tokens:sandbox" : "invalid-tokens"
@@ -26,9 +34,7 @@ def set_of(token, environment, redis)
   "push:{shared.#{shards}.#{token[0, 4].to_i(16) * shards >> 16}}:#{name}:#{token[4]}"
 end
 
-# Tokens in the set of their environment get no pushes until the device registers again. A separate connection, because Resque's
-# adds `resque:`.
+# Tokens in the set of their environment get no pushes until the device registers again.
 token = token.downcase
-redis = Redis.new(url: ENV.fetch("REDIS_URL", "redis://127.0.0.1:6379"))
 invalid = redis.sismember(set_of(token, ENV.fetch("APNS_ENVIRONMENT", "production"), redis), token)
-puts invalid ? "enqueued 1 job; the token is invalid" : "enqueued 1 job; the token is not known to be invalid"
+puts invalid ? "enqueued 2 jobs; the token is invalid" : "enqueued 2 jobs; the token is not known to be invalid"

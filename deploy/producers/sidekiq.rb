@@ -39,6 +39,16 @@ Sidekiq::Client.push("class" => "PushJob", "queue" => "push", "retry" => 5, "arg
 jobs = (0...100).map { |n| [{ "id" => "news-#{n}", "token" => token[0...-4] + format("%04d", n), "alert" => text }] }
 Sidekiq::Client.push_bulk("class" => "PushJob", "queue" => "push", "args" => jobs)
 
+# Only the newest job of a key is sent; older ones that wait are dropped. The key is written first: a job whose key another has
+# would be dropped itself.
+2.times do |n|
+  id = "courier-1742-#{n}"
+  Sidekiq.redis { |redis| redis.set("push:{push}:newest:courier-1742", id, ex: 86_400) }
+  Sidekiq::Client.push("class" => "PushJob", "queue" => "push", "args" => [{
+    "id" => id, "replaces" => "courier-1742", "token" => token, "alert" => "#{2 - n} km", "expiration" => "1h"
+  }])
+end
+
 # Returns the set that has a token if it is invalid for the app's topic. `invalid reshard` divides it by the first digits.
 def set_of(token, environment, redis)
   name = environment == "sandbox" ? "invalid-tokens:sandbox" : "invalid-tokens"
@@ -54,7 +64,7 @@ environment = ENV.fetch("APNS_ENVIRONMENT", "production")
 answer = Sidekiq.redis { |redis| redis.sismember(set_of(token, environment, redis), token) }
 # Since version 7 Sidekiq answers 1 or 0, and 0 is true in Ruby.
 if [1, true].include?(answer)
-  puts "enqueued 102 jobs; the token is invalid"
+  puts "enqueued 104 jobs; the token is invalid"
 else
-  puts "enqueued 102 jobs; the token is not known to be invalid"
+  puts "enqueued 104 jobs; the token is not known to be invalid"
 end

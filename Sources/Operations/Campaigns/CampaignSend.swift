@@ -20,6 +20,8 @@ package protocol CampaignJobs: Sendable {
     var refused: Int { get }
     /// True if the jobs are to be sent at a later time, until which none of them ends.
     var isScheduled: Bool { get }
+    /// The key whose newest jobs they are, if they have `replaces`.
+    var newest: NewestJob? { get }
 
     /// Returns jobs, one after another, as long as there are any.
     /// - Parameters:
@@ -110,7 +112,7 @@ package struct CampaignCursor: Sendable {
             [
                 keys.campaignList(campaign), keys.jobs, keys.campaign(campaign), keys.campaigns, keys.jobCommands,
                 keys.sorted,
-            ]
+            ], then: jobs.newest.map { [keys.newest($0.key)] } ?? []
         ) { command in
             command.append(campaign)
             command.append(jobs.listDigest)
@@ -129,6 +131,7 @@ package struct CampaignCursor: Sendable {
             command.append(jobs.notifications(ofFirst: canary))
             command.append(wait)
             command.append(`guard`?.minimum ?? 0)
+            command.append(Int(jobs.newest?.life ?? 0))
             for body in bodies { command.append(body) }
         } reading: { reply in
             let name = reply.text()

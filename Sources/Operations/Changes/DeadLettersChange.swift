@@ -194,7 +194,7 @@ package struct EnqueueJob: Change {
     package func apply(_ plan: ChangePlan, _ desk: Desk, _ control: ChangeControl) async throws -> ChangeResult {
         let source = try await desk.fleet.queue(desk.onlyQueue())
         let client = try await desk.fleet.client(for: source.keys.jobs)
-        _ = try await JobPush.push([job], client, source.keys)
+        _ = try await JobPush.push([job], client, source.keys, areNew: false)
         var part = ChangePart(source.keys.queue, count: 1)
         part.sentence = "the job is enqueued"
         do {

@@ -41,7 +41,9 @@ package struct DeviceFindings: Sendable {
         func end() -> ContinuousClock.Instant? { time.map { .now + $0 / 3 } }
         let listing = try await jobs.list(filter, limit: limit, until: end())
         isPartial = isPartial || listing.cursor != nil && listing.jobs.count < limit
-        self.jobs += listing.jobs.prefix(limit).map { JobRow(queue: keys.queue, job: $0, now: listing.now) }
+        var rows = listing.jobs.prefix(limit).map { JobRow(queue: keys.queue, job: $0, now: listing.now) }
+        try await JobRow.findReplacements(of: &rows, client, keys)
+        self.jobs += rows
         let results = try await ResultPage.newest(
             of: token, limit: limit, lookingAt: Self.maximumResults, until: end(), client, keys)
         isPartial = isPartial || results.isPartial

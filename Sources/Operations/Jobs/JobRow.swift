@@ -2,12 +2,15 @@ import NIOCore
 import PrintableText
 import PushJob
 import PushQueue
+import Redis
 
 /// A job as it is shown.
 package struct JobRow: Sendable {
     package let queue: String
     package let job: StoredJob
     package let now: Int64
+    /// The id of the job, or the campaign, that has replaced it, if that was asked.
+    package var replacedBy: String?
     /// The findings of a check of the job, if it was checked.
     package var verdicts: [Verdict] = []
 
@@ -18,6 +21,25 @@ package struct JobRow: Sendable {
     }
 
     package init(queue: String, job: StoredJob, now: Int64) { (self.queue, self.job, self.now) = (queue, job, now) }
+
+    /// Finds out which of some jobs of a queue another has replaced. One that is scheduled is no older than others yet.
+    /// - Throws: `RedisError`.
+    package static func findReplacements(
+        of rows: inout [JobRow], _ client: RedisClient, _ keys: QueueKeys
+    ) async throws {
+        let questions = rows.indices.compactMap { index -> (Int, NewestJob)? in
+            let stored = rows[index].job
+            guard stored.state != .scheduled, let job = stored.job else { return nil }
+            return NewestJob(job, now: rows[index].now).map { (index, $0) }
+        }
+        guard !questions.isEmpty else { return }
+        var command = RedisCommand("MGET", expecting: questions.count + 1, bytes: questions.count * 48)
+        for (_, question) in questions { command.append(keys.newest(question.key)) }
+        let values = try await client.call(command).root.children.map(\.bytes)
+        for ((index, question), value) in zip(questions, values) {
+            rows[index].replacedBy = question.replacement(by: value).map { String(buffer: $0) }
+        }
+    }
 
     /// The last failure, such as `503 ServiceUnavailable`.
     package var error: String? { Self.text(job.failure) }
@@ -71,6 +93,10 @@ extension JobRow: Shown {
             .init("id", "ID.", as: .key, in: .all, \.job.id),
             .init("topic", "Topic that it names.", in: .facts, \.job.topic),
             .init("campaign", "Campaign.", as: .campaign, in: .all, \.job.campaign),
+            .init("replaces", "Key of which only the newest job is sent.", in: .facts, \.job.replaces),
+            .init(
+                "replaced_by", "ID of the newer job, or its campaign, because of which it will be dropped.",
+                title: "Replaced by", in: .facts, isDetail: true, \.replacedBy),
             .text("Tokens", in: .table, \.device), .text("Last error", in: .table, \.note),
             .text("Last error", in: .facts, \.error),
             .init("failed_at", "Time of the last failure.", as: .time, title: "Failed", in: .facts, \.job.failure?.at),

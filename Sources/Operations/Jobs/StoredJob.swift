@@ -128,6 +128,8 @@ package struct StoredJob: Sendable {
     package var topic: ByteBuffer? { job.flatMap { job in job.topic.map(job.text) } }
     /// Its campaign.
     package var campaign: ByteBuffer? { job?.campaignName }
+    /// The key of which only the newest job is sent.
+    package var replaces: ByteBuffer? { job.flatMap { job in job.replaces.map(job.text) } }
     /// The device tokens that are still to be sent to, or its channel.
     package var tokens: [ByteBuffer] {
         guard let job else { return envelope.tokens(in: body) }

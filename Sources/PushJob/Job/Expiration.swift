@@ -47,3 +47,23 @@ package enum JobDuration {
         DurationText.milliseconds(text, smallest: .seconds).map { Int64($0 / 1000) }
     }
 }
+
+extension Job {
+    /// Returns the `apns-expiration` in seconds since 1970; `nil` if the job does not specify one.
+    package func expirationSecond(firstSeen: Int64) -> Int64? {
+        switch expiration {
+        case nil: nil
+        case .epoch(let second): second
+        case .after(let seconds): made(firstSeen: firstSeen) / 1000 + seconds
+        }
+    }
+
+    /// The maximum difference of a producer's clock, in milliseconds.
+    package static let clockTolerance: Int64 = 300_000
+
+    /// Returns the time at which the job was made, in milliseconds since 1970: its `enqueued_at`, if it has one that is
+    /// not in the future; with a clock that is years ahead, a duration of an hour would end in years.
+    package func made(firstSeen: Int64) -> Int64 {
+        enqueuedAt.map { $0 > firstSeen + Self.clockTolerance ? firstSeen : $0 } ?? firstSeen
+    }
+}

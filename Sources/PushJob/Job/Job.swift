@@ -46,6 +46,9 @@ package struct Job: Sendable {
     package internal(set) var fair: JobField?
     /// The maximum number of notifications per second for jobs with the same ``fair``, 1 to 1,000,000.
     package internal(set) var fairPerSecond: Int?
+    /// The key whose newest job alone is sent: 1 to 100 bytes without control characters. Requires an ``id``. `nil` if the
+    /// member is not valid: the job is sent nevertheless.
+    package internal(set) var replaces: JobField?
     /// The producer's labels as written: a JSON object of up to 4 strings, with names and values of 1 to 64 bytes
     /// without control characters. `nil` if the member is not valid: the job is sent nevertheless.
     package internal(set) var labels: JobField?
@@ -106,6 +109,7 @@ package struct Job: Sendable {
         if traits.contains(.ignoredKeepResult) { members.append(.keepResult) }
         if traits.contains(.ignoredFair) { members.append(.fair) }
         if traits.contains(.ignoredUrgent) { members.append(.urgent) }
+        if traits.contains(.ignoredReplaces) { members.append(.replaces) }
         if traits.contains(.ignoredEnvironment) { members.append(.environment) }
         if traits.contains(.ignoredTraceparent) || traceparent != nil && trace == nil { members.append(.traceparent) }
         return members

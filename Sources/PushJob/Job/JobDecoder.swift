@@ -25,10 +25,12 @@ package struct JobDecoder {
 
     @inline(__always)
     static func read(
-        _ bytes: UnsafeRawBufferPointer, in document: Range<Int>, into job: inout Job, _ memory: PayloadMemory?
+        _ bytes: UnsafeRawBufferPointer, in document: Range<Int>, into job: inout Job, hasOtherID: Bool = false,
+        _ memory: PayloadMemory?
     ) -> JobError? {
         do throws(JSONError) {
-            var reader = JobReader(JSONScanner(bytes, in: document), ignoresTokens: job.envelope.overridesTokens)
+            var reader = JobReader(
+                JSONScanner(bytes, in: document), ignoresTokens: job.envelope.overridesTokens, hasOtherID: hasOtherID)
             guard let brokenRule = try reader.readDocument(into: &job, memory) else { return nil }
             // The reader stopped at the rule. A text that is not JSON must be reported as such, wherever its error is.
             var scanner = JSONScanner(bytes, in: document)
@@ -90,8 +92,11 @@ package struct JobDecoder {
             var job = Job(body: body, envelope: envelope)
             job.argument = JobField(document)
             job.enqueuedAt = sidekiq.enqueuedAt ?? envelope.enqueued
-            if let error = read(bytes, in: document, into: &job, memory) { throw error.offset(by: start) }
-            if job.id == nil, let id = sidekiq.id, MemberRules.isIdentifier(id, in: bytes) { job.id = JobField(id) }
+            let id = sidekiq.id.flatMap { MemberRules.isIdentifier($0, in: bytes) ? JobField($0) : nil }
+            if let error = read(bytes, in: document, into: &job, hasOtherID: id != nil, memory) {
+                throw error.offset(by: start)
+            }
+            if job.id == nil { job.id = id }
             if job.maxAttempts == nil { job.maxAttempts = sidekiq.maxAttempts }
             return job
         }

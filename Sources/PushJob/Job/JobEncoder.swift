@@ -68,6 +68,8 @@ package struct JobEncoder: Sendable {
     package var fairPerSecond: Int?
     /// True to send the job before the others that wait in its queue.
     package var isUrgent = false
+    /// The key whose newest job alone is sent; requires an ``id``.
+    package var replaces: String?
     /// True if notifications with the same content for the same device must be sent only once.
     package var collapsesDuplicates = false
     /// True to allow the alert's body to be shortened so that the payload fits.
@@ -111,6 +113,7 @@ package struct JobEncoder: Sendable {
         writer.write(.fair, fair)
         writer.write(.fairPerSecond, fairPerSecond.map { Int64($0) })
         if isUrgent { writer.write(.urgent, flag: true) }
+        writer.write(.replaces, replaces)
         writeLabels(&writer)
         if collapsesDuplicates { writer.write(.collapseDuplicates, flag: true) }
         if truncates { writer.write(.truncate, flag: true) }
@@ -124,6 +127,7 @@ package struct JobEncoder: Sendable {
         // The worker ignores these if they are not valid.
         if campaign != nil, job.campaign == nil { throw .ignored(.campaign) }
         if fair != nil, job.fair == nil { throw .ignored(.fair) }
+        if replaces != nil, job.replaces == nil { throw .ignored(.replaces) }
         if !labels.isEmpty, job.labels == nil { throw .ignored(.labels) }
         return writer.buffer
     }

@@ -22,8 +22,10 @@ package enum JobError: Error, Equatable, Sendable, CustomStringConvertible {
     case malformedMember(JobMember, JSONError)
     /// The payload cannot be shortened to the limit: even with an empty alert body it has this many bytes too many.
     case payloadTooLong(excess: Int, limit: Int)
-    /// The job has `unique_for` but no `id`.
-    case missingID
+    /// The job has this member, `unique_for` or `replaces`, but no `id`.
+    case missingID(JobMember)
+    /// The job has both `replaces` and `unique_for`.
+    case replacesAndUniqueFor
     /// The job has `fair_per_second` but no `fair`.
     case missingFair
     /// A member, whose value begins at the offset, has the wrong type or is out of range.
@@ -51,6 +53,7 @@ package enum JobError: Error, Equatable, Sendable, CustomStringConvertible {
         case payloadAndShortForm = "PayloadAndShortForm"
         case payloadTooLong = "PayloadTooLarge"
         case missingID = "MissingID"
+        case replacesAndUniqueFor = "ReplacesAndUniqueFor"
         case missingFair = "MissingFair"
         case invalidMember = "InvalidMember"
         case duplicateMember = "DuplicateMember"
@@ -73,6 +76,7 @@ package enum JobError: Error, Equatable, Sendable, CustomStringConvertible {
         case .payloadAndShortForm: .payloadAndShortForm
         case .payloadTooLong: .payloadTooLong
         case .missingID: .missingID
+        case .replacesAndUniqueFor: .replacesAndUniqueFor
         case .missingFair: .missingFair
         case .invalidMember: .invalidMember
         case .duplicateMember: .duplicateMember
@@ -110,7 +114,9 @@ package enum JobError: Error, Equatable, Sendable, CustomStringConvertible {
         case .payloadTooLong(let excess, let limit):
             "the payload is \(excess) bytes too long for the limit of \(limit) even with an empty alert body;"
                 + " shorten something else"
-        case .missingID: "the job has `unique_for` but no `id`: add an id that no other job has"
+        case .missingID(let member): "the job has `\(member.name)` but no `id`: add an id that no other job has"
+        case .replacesAndUniqueFor:
+            "the job has both `replaces` and `unique_for`: with one the newest job is sent, with the other the oldest"
         case .missingFair: "the job has `fair_per_second` but no `fair`: add the key whose jobs have that rate"
         case .invalidMember(_, _, let mistake):
             "the job's `\(mistake.path)` at byte \(mistake.offset) \(mistake.sentence)"
@@ -151,8 +157,8 @@ package enum JobError: Error, Equatable, Sendable, CustomStringConvertible {
             return .invalidMember(member, offset: offset - distance, moved)
         case .duplicateMember(let member, let offset): return .duplicateMember(member, offset: offset - distance)
         case .malformedPayload, .missingToken, .tokenAndTokens, .channelAndToken, .missingPayload, .payloadAndShortForm,
-            .malformedMember, .payloadTooLong, .missingID, .missingFair, .newerWrapper, .tooLarge, .notSidekiq,
-            .otherClass:
+            .malformedMember, .payloadTooLong, .missingID, .replacesAndUniqueFor, .missingFair, .newerWrapper,
+            .tooLarge, .notSidekiq, .otherClass:
             return self
         }
     }

@@ -55,7 +55,7 @@ package struct JobField: Equatable, Sendable {
 
 /// Properties of a job that need one bit. The values of short forms stay in the body, where ``PayloadComposer`` finds them.
 struct JobTraits: OptionSet, Sendable {
-    let rawValue: UInt16
+    let rawValue: UInt32
 
     /// The payload is composed of short forms.
     static let shortForms = JobTraits(rawValue: 1)
@@ -85,6 +85,8 @@ struct JobTraits: OptionSet, Sendable {
     static let ignoredEnvironment = JobTraits(rawValue: 16384)
     /// The payload is an empty array, as PHP writes an empty object.
     static let emptyPayload = JobTraits(rawValue: 32768)
+    /// There is a `replaces` that is not valid.
+    static let ignoredReplaces = JobTraits(rawValue: 65536)
 }
 
 extension JobTraits {

@@ -1,8 +1,9 @@
 import NIOCore
 
-/// The members `campaign` and `labels` of a job, which results, dead letters and logs carry, and its `fair`.
+/// The members `campaign` and `labels` of a job, which results, dead letters and logs carry, and its keys `fair` and
+/// `replaces`.
 package enum JobLabels {
-    /// The maximum length of a campaign's name and of a `fair` in bytes.
+    /// The maximum length of a campaign's name and of a key in bytes.
     package static let maximumCampaign = 100
     /// The maximum number of labels.
     package static let maximumCount = 4
@@ -19,7 +20,7 @@ package enum JobLabels {
         }
     }
 
-    /// Returns true if a string is valid as the name of a campaign and as a `fair`.
+    /// Returns true if a string is valid as the name of a campaign and as a key.
     static func isCampaign(_ name: JSONString, in bytes: UnsafeRawBufferPointer) -> Bool {
         MemberRules.isIdentifier(name, in: bytes, atMost: maximumCampaign)
     }

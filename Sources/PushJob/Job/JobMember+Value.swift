@@ -23,7 +23,8 @@ extension JobMember {
         case .fairPerSecond: "an integer from 1 to 1000000"
         case .traceparent:
             "a W3C traceparent such as 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
-        case .campaign, .fair: "a string of 1 to \(JobLabels.maximumCampaign) bytes without control characters"
+        case .campaign, .fair, .replaces:
+            "a string of 1 to \(JobLabels.maximumCampaign) bytes without control characters"
         case .labels:
             "an object of up to \(JobLabels.maximumCount) strings, with names and values of 1 to \(JobLabels.maximumLength)"
                 + " bytes without control characters"
@@ -36,7 +37,7 @@ extension JobMember {
     var kinds: Set<JSONKind> {
         switch self {
         case .id, .token, .app, .topic, .pushType, .collapseID, .apnsID, .onUncertain, .uniqueFor, .channel,
-            .traceparent, .campaign, .fair, .environment:
+            .traceparent, .campaign, .fair, .environment, .replaces:
             [.text]
         case .tokens: [.array]
         case .priority, .maxAttempts, .fairPerSecond: [.number]

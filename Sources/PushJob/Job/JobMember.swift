@@ -56,6 +56,8 @@ package enum JobMember: UInt8, CaseIterable, Sendable {
     case urgent
     /// The environment of the app to send through.
     case environment
+    /// The key whose newest job alone is sent.
+    case replaces
 
     // The short forms, in their order in a composed payload.
 
@@ -139,6 +141,7 @@ package enum JobMember: UInt8, CaseIterable, Sendable {
         case .fairPerSecond: "fair_per_second"
         case .urgent: "urgent"
         case .environment: "environment"
+        case .replaces: "replaces"
         case .alert: "alert"
         case .badge: "badge"
         case .sound: "sound"
@@ -216,6 +219,7 @@ package enum JobMember: UInt8, CaseIterable, Sendable {
             case UInt8(ascii: "p"): candidate = .priority
             case UInt8(ascii: "c"): candidate = name[2] == UInt8(ascii: "m") ? .campaign : .category
             case UInt8(ascii: "t"): candidate = .truncate
+            case UInt8(ascii: "r"): candidate = .replaces
             default: candidate = .urlArguments
             }
         case 9:

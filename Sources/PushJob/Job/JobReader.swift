@@ -6,6 +6,7 @@ struct JobReader {
     private var scanner: JSONScanner
     private let document: Range<Int>
     private let ignoresTokens: Bool
+    private let hasOtherID: Bool
     private var seen: UInt64 = 0
     private var hasPayload = false
     /// The short forms that are present and not null.
@@ -18,10 +19,12 @@ struct JobReader {
     /// - Parameters:
     ///   - scanner: at the start of the producer's bytes.
     ///   - ignoresTokens: true if a wrapper lists the tokens to send to, so that the job's own are ignored.
-    init(_ scanner: JSONScanner, ignoresTokens: Bool) {
+    ///   - hasOtherID: true if the job has an id outside of this object, such as Sidekiq's `jid`.
+    init(_ scanner: JSONScanner, ignoresTokens: Bool, hasOtherID: Bool = false) {
         self.scanner = scanner
         document = scanner.offset..<scanner.end
         self.ignoresTokens = ignoresTokens
+        self.hasOtherID = hasOtherID
     }
 
     /// Reads the whole document.
@@ -131,7 +134,10 @@ struct JobReader {
         } else if !hasPayload {
             return .missingPayload(found: instead(of: [.payload, .alert, .custom]))
         }
-        if job.uniqueFor != nil, job.id == nil { return .missingID }
+        if job.uniqueFor != nil, job.replaces != nil { return .replacesAndUniqueFor }
+        // No two jobs have the same `jid`.
+        if job.uniqueFor != nil, job.id == nil { return .missingID(.uniqueFor) }
+        if job.replaces != nil, job.id == nil, !hasOtherID { return .missingID(.replaces) }
         // An invalid `fair` is ignored, and so is its rate.
         let hasFair = job.fair != nil || job.traits.contains(.ignoredFair)
         return job.fairPerSecond != nil && !hasFair ? .missingFair : nil
@@ -247,6 +253,7 @@ struct JobReader {
         // sent.
         case .campaign: job.campaign = try name(else: .ignoredCampaign, &job.traits)
         case .fair: job.fair = try name(else: .ignoredFair, &job.traits)
+        case .replaces: job.replaces = try name(else: .ignoredReplaces, &job.traits)
         case .keepResult: try readFlag(.keepResult, else: .ignoredKeepResult, &job.traits)
         case .urgent: try readFlag(.urgent, else: .ignoredUrgent, &job.traits)
         case .environment:
@@ -282,7 +289,7 @@ struct JobReader {
         return true
     }
 
-    /// Steps over the name of a campaign, or a `fair`, which has the same rules.
+    /// Steps over the name of a campaign, a `fair` or a `replaces`, which have the same rules.
     /// - Parameter ignored: inserted into the traits if it is not valid.
     private mutating func name(else ignored: JobTraits, _ traits: inout JobTraits) throws(JSONError) -> JobField? {
         if let name = try scanner.stringIfAny(), JobLabels.isCampaign(name, in: scanner.bytes) { return JobField(name) }

@@ -542,9 +542,7 @@ final class AppSender: GatewayDelegate {
 
     /// Adds an expected job to the line, or defers it.
     func accept(_ id: JobID) {
-        // A command or a pause may have arrived during the look-up.
-        if applyCommand(to: id) { return }
-        if ledger.queue(of: id).handsBack, lane.isWorking { return handBack(id) }
+        if leaves(id) { return }
         let now = lane.now
         recordWork(now: now)
         if !scopes.isQuiet || gate.pause != nil || gate.block != nil, case .wait(let obstacle) = decide(id, now: now),
@@ -560,6 +558,110 @@ final class AppSender: GatewayDelegate {
             return deferUnsubmitted(id, Reason(.rateLimited), delay: delay)
         }
         line.ready.append(id, in: lane.jobs)
+    }
+
+    /// Ends or defers a job that was not in the line when a command or a pause may have arrived.
+    /// - Returns: false if it may be sent.
+    private func leaves(_ id: JobID) -> Bool {
+        if applyCommand(to: id) { return true }
+        guard ledger.queue(of: id).handsBack, lane.isWorking else { return false }
+        handBack(id)
+        return true
+    }
+
+    // MARK: The newest
+
+    /// The time for which Redis' word that a job is the newest of its key is good. A job that waits for longer is asked for again
+    /// before it is submitted.
+    private static let wordIsGood = TimeAmount.milliseconds(5)
+
+    /// The number of notifications for which streams are kept free until Redis has answered whether they are still the
+    /// newest.
+    private(set) var asked = 0
+
+    private func mustAsk(_ id: JobID, now: NIODeadline) -> Bool { now - lane.jobs[id].confirmedAt > Self.wordIsGood }
+
+    /// A notification or a job that was taken out of the line while Redis is asked.
+    private enum Asked {
+        case job(JobID)
+        case resend(FlightID)
+    }
+
+    /// Asks whether jobs are still the newest of their keys. They return to the head of the line, and are submitted with the
+    /// answer, or end.
+    private func ask(_ all: [Asked]) {
+        for (queue, some) in Dictionary(grouping: all, by: { lane.jobs[job(of: $0)].queue.index }).sorted(by: {
+            $0.key < $1.key
+        }) {
+            let link = ledger.outboxes[queue].link
+            let known = some.compactMap { entry in
+                lane.jobs[job(of: entry)].job.flatMap { NewestJob($0, now: link.queue.now) }.map { (entry, $0) }
+            }
+            asked += known.count
+            guard link.canAsk else {
+                answered(known, nil, link)
+                continue
+            }
+            link.store.newest(of: known.map(\.1)) { [self] result in
+                link.refusals.record(.newest, result)
+                let values = if case .success(let values) = result { values } else { [ByteBuffer?]?.none }
+                answered(known, values, link)
+            }
+        }
+    }
+
+    private func job(of entry: Asked) -> JobID {
+        switch entry {
+        case .job(let id): id
+        case .resend(let flight): inFlight[flight].job
+        }
+    }
+
+    /// - Parameter values: what Redis has for the keys; `nil` without an answer. They are then asked for again with the next tick.
+    private func answered(_ all: [(Asked, NewestJob)], _ values: [ByteBuffer?]?, _ link: QueueLink) {
+        asked -= all.count
+        let now = lane.now
+        for (place, (entry, question)) in all.enumerated().reversed() {
+            let other = values.flatMap { question.replacement(by: $0[place]) }
+            if values != nil { lane.jobs[job(of: entry)].confirmedAt = now }
+            switch (entry, other) {
+            case (.job(let id), let other?): replace(id, by: other)
+            case (.job(let id), nil): if !leaves(id) { line.ready.prepend(id, in: lane.jobs) }
+            case (.resend(let flight), let other?): replace(flight, by: other)
+            case (.resend(let flight), nil):
+                if lane.isWorking, isCancelled(inFlight[flight].job, of: link.queue) {
+                    cancelResend(flight)
+                } else {
+                    line.resends[inFlight[flight].isolation.rawValue].prepend(flight, in: inFlight)
+                }
+            }
+        }
+        if lane.isDraining {
+            dropUnsent()
+        } else {
+            guard values != nil else { return }
+            dispatch()
+        }
+        lane.schedulePump()
+    }
+
+    /// Ends a job's unsubmitted notifications.
+    private func replace(_ id: JobID, by other: ByteBuffer) {
+        let (count, tokens) = takeUnsubmitted(id)
+        ledger.recordReplaced(recipients(of: id, tokens: tokens), by: other, of: id)
+        ledger.close(count, of: id)
+    }
+
+    /// Ends a notification that waited to be resent. If APNs may have accepted it, that is what it ends with.
+    private func replace(_ flight: FlightID, by other: ByteBuffer) {
+        let id = inFlight[flight].job
+        guard !inFlight[flight].mayBeAccepted else {
+            ledger.recordPossibleDelivery(of: id)
+            return endResend(flight, as: .dropped, Reason(.request(.timedOut)))
+        }
+        ledger.recordReplaced([recipient(of: flight) ?? ByteBuffer()], by: other, of: id)
+        inFlight.remove(flight)
+        ledger.close(1, of: id)
     }
 
     // MARK: Commands of operators
@@ -909,11 +1011,13 @@ final class AppSender: GatewayDelegate {
 
     /// Submits what is ready. Slow jobs and groups send one probe at a time, and the rest of them is set aside.
     private func dispatchReady(now: NIODeadline) {
-        var (streams, allowed) = (transport.capacity, rate.available(now: now))
+        var (streams, allowed) = (transport.capacity - asked, rate.available(now: now))
         // Asked once, and only if there are jobs with many tokens: it looks at each connection.
         lazy var kept = streamsOfOthers
         // The jobs with many tokens for which only streams of others are left.
         var passed: [JobID] = []
+        var asking: [Asked] = []
+        defer { if !asking.isEmpty { ask(asking) } }
         while min(streams, allowed) > 0, let id = line.ready.removeFirst(in: lane.jobs) {
             let decision = scopes.isQuiet ? .send : decide(id, now: now)
             if case .wait(let obstacle) = decision {
@@ -923,6 +1027,11 @@ final class AppSender: GatewayDelegate {
             let free = min(allowed, lane.jobs[id].hasManyTokens ? streams - kept : streams)
             guard free > 0 else {
                 passed.append(id)
+                continue
+            }
+            guard !mustAsk(id, now: now) else {
+                asking.append(.job(id))
+                streams -= 1
                 continue
             }
             let submission = submit(id, atMost: decision == .probe ? 1 : min(Self.turn, free), now: now)
@@ -944,7 +1053,8 @@ final class AppSender: GatewayDelegate {
     /// Submits probes of the app, its credential or its endpoint: fresh notifications, alternately the newest and the one
     /// that waits longest, and retries if no fresh one can go.
     private func dispatchProbes(now: NIODeadline) {
-        while min(transport.capacity, rate.available(now: now)) > 0, let id = takeProbe(now: now) {
+        while min(transport.capacity - asked, rate.available(now: now)) > 0, let id = takeProbe(now: now) {
+            guard !mustAsk(id, now: now) else { return ask([.job(id)]) }
             let submission = submit(id, atMost: 1, now: now)
             rate.spent(submission.submitted)
             if submission.isRefused { break }
@@ -1102,6 +1212,8 @@ final class AppSender: GatewayDelegate {
     }
 
     private func dispatchResends(in isolation: Isolation, now: NIODeadline) {
+        var asking: [Asked] = []
+        defer { if !asking.isEmpty { ask(asking) } }
         while let flight = line.resends[isolation.rawValue].first {
             let isFresh = lane.jobs[inFlight[flight].job].isFresh && !inFlight[flight].hasFailed
             switch decide(inFlight[flight].job, isFresh: isFresh, now: now) {
@@ -1110,12 +1222,16 @@ final class AppSender: GatewayDelegate {
             case .wait: return
             }
             let hasExpired = hasExpired(inFlight[flight].job, now: now)
-            guard hasExpired || transport.capacity(in: isolation) > 0 else {
+            guard hasExpired || transport.capacity(in: isolation) > asking.count else {
                 return transport.requestCapacity(in: isolation)
             }
             _ = line.resends[isolation.rawValue].removeFirst(in: inFlight)
             guard !hasExpired else {
                 endResend(flight, as: .expired, Reason(.expired))
+                continue
+            }
+            guard !mustAsk(inFlight[flight].job, now: now) else {
+                asking.append(.resend(flight))
                 continue
             }
             guard let notification = notificationToResend(flight) else { continue }
@@ -1450,7 +1566,10 @@ final class AppSender: GatewayDelegate {
             if let isolation {
                 inFlight[flight].isolation = isolation
             }
-            if disposition.isUncertain { ledger.recordPossibleDuplicate(of: id) }
+            if disposition.isUncertain {
+                inFlight[flight].mayBeAccepted = true
+                ledger.recordPossibleDuplicate(of: id)
+            }
             resend(attempt, reason, counts: counts)
             return false
         }

@@ -108,6 +108,8 @@ package struct Reason: Sendable, Equatable {
         /// The queue was paused with `--now`.
         case queuePaused = "QueuePaused"
         case rateLimited = "RateLimited"
+        /// A newer job has the job's `replaces`.
+        case replaced = "Replaced"
         /// Nearly everything of the job's campaign, app, credential or topic fails.
         case setAside = "SetAside"
         /// The device token is in the set of invalid tokens.
@@ -116,6 +118,13 @@ package struct Reason: Sendable, Equatable {
         case throttled = "Throttled"
         case unknownApp = "UnknownApp"
         case unreadableClaim = "UnreadableClaim"
+    }
+
+    /// The reason with which a job is dropped that a newer one has replaced. A job that APNs may have accepted was not
+    /// replaced: as with `on_uncertain: drop` it ends with the failure that leaves that open.
+    init(replaced job: Job) {
+        let kind = job.envelope.failure(in: job.body)?.reason.flatMap(RequestFailure.Kind.init(rawValue:))
+        if let kind, kind.mayBeAccepted { self.init(.request(kind)) } else { self.init(.replaced) }
     }
 
     /// Returns the reason for an answer that APNs would not give.

@@ -85,6 +85,7 @@ extension Reason {
         case .poison: "Workers ended too often while they processed the job; it may be the cause."
         case .queuePaused: "The queue was paused while the job was claimed."
         case .rateLimited: "The app's rate is limited."
+        case .replaced: "A newer job with the same replaces took its place."
         case .setAside:
             "Nearly all notifications of its job, campaign, topic, app or credential fail; one at a time is tried."
         case .suppressed: "The device token is in the set of invalid tokens."
@@ -106,7 +107,8 @@ extension Reason {
         case .payloadAndShortForm: "A job has either a payload or short forms."
         case .payloadTooLong: "The payload is larger than APNs accepts."
         case .missingFair: "fair_per_second needs a fair."
-        case .missingID: "unique_for and collapse_duplicates need an id."
+        case .missingID: "unique_for and replaces need an id."
+        case .replacesAndUniqueFor: "A job has either replaces or unique_for."
         case .invalidMember: "A member has a value that is not allowed; the detail names it."
         case .duplicateMember: "A member appears twice."
         case .newerWrapper:

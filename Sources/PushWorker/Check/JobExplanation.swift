@@ -24,6 +24,14 @@ struct JobExplanation {
             facts.append(
                 "collapse id \(String(buffer: collapseID))\(source): a device shows only the last notification with it")
         }
+        if let key = job.replaces {
+            let id = job.id.map { "“\(String(buffer: job.text($0)))”" } ?? "its ID"
+            facts.append(
+                "it is sent only while it is the newest job of its key \(String(buffer: job.text(key))) (`replaces`): "
+                    + (job.sendAt == nil
+                        ? "while newest:\(String(buffer: job.text(key))) in its queue holds \(id), or nothing"
+                        : "from its `send_at` until another takes its place"))
+        }
         return facts
     }
 

@@ -19,6 +19,7 @@ enum JobHints {
     private static func names(_ job: Job) -> [Hint] {
         let names: [(member: JobMember, field: JobField?)] = [
             (.id, job.id), (.campaign, job.campaign), (.app, job.app), (.fair, job.fair),
+            (.replaces, job.replaces),
         ]
         return names.compactMap { member, field in
             guard let field else { return nil }

@@ -15,6 +15,8 @@ struct ClaimedJob {
     var hasFairTurn = false
     /// True if the job has the reservation that its `unique_for` requires.
     var hasReservation = false
+    /// The time at which Redis last said that no newer job has its `replaces`.
+    var confirmedAt: NIODeadline?
 }
 
 /// A job of which nothing has been sent: it ends, is postponed, or waits for an answer from Redis.
@@ -60,4 +62,6 @@ enum UnsentEnd {
     case split(size: Int)
     /// Dropped, because another job has reserved its id.
     case duplicate
+    /// Dropped, because a job with this id, or a campaign, has replaced it.
+    case replaced(by: ByteBuffer)
 }

@@ -38,6 +38,9 @@ final class Intake {
     /// The number of requests in flight or waiting to be resent.
     var inFlight: Int { senders.reduce(0) { $0 + $1.inFlight.count } }
 
+    /// True while a sender waits for an answer about the newest jobs.
+    var isAsking: Bool { senders.contains { $0.asked > 0 } }
+
     /// True while no job waits for a look-up.
     var isIdle: Bool { toLookUp.isEmpty && lookUpsInFlight == 0 }
 
@@ -83,6 +86,9 @@ final class Intake {
         if let sendAt = job.sendAt, sendAt > queue.now, !job.envelope.isDue {
             ledger.record(.scheduled(until: sendAt), of: unsent(job, claimed, queue))
             return nil
+        }
+        if job.replaces != nil, claimed.confirmedAt == nil, let newest = NewestJob(job, now: queue.now) {
+            return .newest(newest, of: unsent(job, claimed, queue))
         }
         if job.fairPerSecond != nil || command != nil {
             // The rate of the key first: a job that waited for its turn within its campaign's has had this one.
@@ -228,6 +234,7 @@ final class Intake {
         lane.jobs[id].isTraced = job.isSampled && lane.recordsTraces
         lane.jobs[id].isolation = isolation(of: job)
         lane.jobs[id].isFresh = !hasFailed(job)
+        if let confirmedAt = claimed.confirmedAt { lane.jobs[id].confirmedAt = confirmedAt }
         lane.jobs[id].readySince = readySince
         lane.jobs[id].series = lane.metrics.series(
             app: appID.index, queue: queue.id.index, pushType: notification.pushType)

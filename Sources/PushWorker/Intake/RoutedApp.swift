@@ -259,26 +259,6 @@ extension RoutedApp {
     }
 }
 
-extension Job {
-    /// Returns the `apns-expiration` in seconds since 1970; `nil` if the job does not specify one.
-    func expirationSecond(firstSeen: Int64) -> Int64? {
-        switch expiration {
-        case nil: nil
-        case .epoch(let second): second
-        case .after(let seconds): made(firstSeen: firstSeen) / 1000 + seconds
-        }
-    }
-
-    /// The maximum difference of a producer's clock, in milliseconds.
-    static let clockTolerance: Int64 = 300_000
-
-    /// Returns the time at which the job was made, in milliseconds since 1970: its `enqueued_at`, if it has one that is
-    /// not in the future; with a clock that is years ahead, a duration of an hour would end in years.
-    func made(firstSeen: Int64) -> Int64 {
-        enqueuedAt.map { $0 > firstSeen + Self.clockTolerance ? firstSeen : $0 } ?? firstSeen
-    }
-}
-
 extension APNSID {
     /// Creates the `apns-id` of a notification whose job specifies none. It is derived from the job's id and the token,
     /// so that every attempt, by any worker, sends the same one.

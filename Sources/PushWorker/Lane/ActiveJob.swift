@@ -26,6 +26,8 @@ struct ActiveJob: LinkedEntry {
     var firstSeen: Int64 = 0
     /// The time at which it joined its app's line.
     var readySince = NIODeadline.distantPast
+    /// The time at which Redis last said that no newer job has its `replaces`; never past for a job without.
+    var confirmedAt = NIODeadline.distantFuture
     /// The time since which it waits to be sent, in milliseconds of Redis' clock; -1 if its wait must not be measured.
     var queuedSince: Int64 = -1
     /// The number of notifications that have not ended, unsubmitted ones included.
@@ -132,6 +134,8 @@ struct InFlight: LinkedEntry {
     var probed: ScopeSet = []
     /// True if it was refused, and is sent again on a connection of its own.
     var isSecondTry = false
+    /// True if APNs may have accepted it, and it is sent again at once.
+    var mayBeAccepted = false
     /// True if it has failed since its job was claimed, and is sent again at once.
     var hasFailed = false
     /// The isolation in which it is sent, or will be sent again.
@@ -163,8 +167,9 @@ final class JobTally {
     private(set) var latencies: LatencyCounts?
     /// The fates of all notifications, also of those that an earlier tally of the job had.
     private var fates: Fates
-    /// True if the job was dropped because another one has reserved its id.
-    var isDuplicate = false
+    /// Why notifications were dropped without being sent, and how many: another job has reserved the id, or has the
+    /// same `replaces` and is newer.
+    private(set) var superfluous: (reason: Reason, count: Int)?
     /// True if a notification may have been delivered, apart from those that the counts show.
     var mayBeDelivered = false
     /// True if the job's reservation outlives it: notifications were or may have been delivered, or go their own ways.
@@ -279,6 +284,11 @@ final class JobTally {
     func add(_ outcome: Outcome, count: Int = 1) {
         outcomes[outcome] += count
         fates.insert(.ended(outcome))
+    }
+
+    /// Records that notifications were dropped without being sent.
+    func recordSuperfluous(_ count: Int, _ reason: Reason) {
+        superfluous = (reason, (superfluous?.count ?? 0) + count)
     }
 
     /// - Parameters:

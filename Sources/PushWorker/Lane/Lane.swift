@@ -382,7 +382,9 @@ final class Lane: LoopBound, @unchecked Sendable {
 
     private func finishDrainIfDone() {
         guard case .draining(let drain) = context.state else { return }
-        guard drain.isGivenUp || (intake.inFlight == 0 && intake.lookUpsInFlight == 0) else { return }
+        guard drain.isGivenUp || (intake.inFlight == 0 && intake.lookUpsInFlight == 0 && !intake.isAsking) else {
+            return
+        }
         for consumer in consumers { consumer.outbox.flush() }
         guard drain.isGivenUp || consumers.allSatisfy(\.outbox.isEmpty) else { return }
         context.state = .stopped

@@ -66,7 +66,8 @@ final class Ledger {
     ///   - uniqueID: the `apns-unique-id` of the answer.
     func record(
         _ outcome: Outcome, _ reason: Reason? = nil, cause: Reason? = nil, status: Int? = nil, of id: JobID,
-        to recipient: @autoclosure () -> ByteBuffer?, wasSent: Bool, uniqueID: APNSID? = nil
+        to recipient: @autoclosure () -> ByteBuffer?, wasSent: Bool, uniqueID: APNSID? = nil,
+        replacedBy: ByteBuffer? = nil
     ) {
         if wasSent { lane.metrics.ended(queue: lane.jobs[id].queue.index, since: lane.jobs[id].queuedSince) }
         if outcome == .delivered {
@@ -81,7 +82,7 @@ final class Ledger {
         if isDescribed {
             describe(
                 outcome, reason, cause: cause, status: status, of: id, to: recipient, wasSent: wasSent,
-                uniqueID: uniqueID)
+                uniqueID: uniqueID, replacedBy: replacedBy)
         }
         switch outcome {
         // A plain delivery needs no tally; if it has a result, that created one.
@@ -117,6 +118,17 @@ final class Ledger {
             }
         }
         log.writeCancelled(tokens.count, target, queues[lane.jobs[id].queue.index])
+    }
+
+    /// Records that notifications of an accepted job are not sent because a newer job has its `replaces`.
+    /// - Parameters:
+    ///   - tokens: their tokens or channels, as text.
+    ///   - other: the id of that job, or the name of its campaign.
+    func recordReplaced(_ tokens: [ByteBuffer], by other: ByteBuffer, of id: JobID) {
+        guard let job = lane.jobs[id].job else { return }
+        let reason = Reason(replaced: job)
+        for token in tokens { record(.dropped, reason, of: id, to: token, wasSent: false, replacedBy: other) }
+        tally(of: id).recordSuperfluous(tokens.count, reason)
     }
 
     /// Records that a token has become invalid.
@@ -335,14 +347,17 @@ final class Ledger {
             count(.postponed(.scheduled), nil, of: unsent)
             ended.replacement = .scheduled(until: time)
         case .split(let size): ended.replacement = .pieces(size: size)
-        case .duplicate:
-            let reason = Reason(.duplicate)
-            count(.ended(.dropped), reason, of: unsent)
-            tally.isDuplicate = true
-            tally.add(.dropped, count: unsent.notifications)
-            tally.results = results(.dropped, reason, of: unsent)
+        case .duplicate: drop(unsent, Reason(.duplicate), tally)
+        case .replaced(let other): drop(unsent, Reason(replaced: unsent.job), tally, replacedBy: other)
         }
         outboxes[unsent.queue.id.index].settle(ended)
+    }
+
+    private func drop(_ unsent: UnsentJob, _ reason: Reason, _ tally: JobTally, replacedBy: ByteBuffer? = nil) {
+        count(.ended(.dropped), reason, of: unsent)
+        tally.recordSuperfluous(unsent.notifications, reason)
+        tally.add(.dropped, count: unsent.notifications)
+        tally.results = results(.dropped, reason, of: unsent, replacedBy: replacedBy)
     }
 
     private func count(_ fate: Fate, _ reason: Reason?, of unsent: UnsentJob) {
@@ -350,13 +365,16 @@ final class Ledger {
             fate, app: unsent.app?.index, queue: unsent.queue.id.index, unsent.notifications, reason)
     }
 
-    private func results(_ outcome: Outcome, _ reason: Reason, of unsent: UnsentJob) -> PackedResults {
+    private func results(
+        _ outcome: Outcome, _ reason: Reason, of unsent: UnsentJob, replacedBy: ByteBuffer? = nil
+    ) -> PackedResults {
         var results = PackedResults()
         let keeps = unsent.queue.limits.results.includes(outcome) || unsent.job.keepsResult
         guard keeps || log.logsEach else { return results }
         let job = unsent.job
         var result = NotificationResult(
             outcome, reason, of: job, app: unsent.appName, attempt: unsent.envelope.attempt - 1)
+        result.replacedBy = replacedBy
         func add() {
             if keeps { results.append(result) }
             if log.logsEach { log.write(result, unsent.queue) }
@@ -377,12 +395,13 @@ final class Ledger {
 
     private func describe(
         _ outcome: Outcome, _ reason: Reason?, cause: Reason?, status: Int?, of id: JobID, to recipient: ByteBuffer?,
-        wasSent: Bool, uniqueID: APNSID?
+        wasSent: Bool, uniqueID: APNSID?, replacedBy: ByteBuffer?
     ) {
         let keeps = keeps(outcome, of: id)
         guard keeps || log.logsEach, let job = lane.jobs[id].job else { return }
-        let result = result(
+        var result = result(
             outcome, reason, status: status, of: job, id, to: recipient, wasSent: wasSent, uniqueID: uniqueID)
+        result.replacedBy = replacedBy
         if keeps { tally(of: id).results.append(result) }
         if log.logsEach {
             log.write(

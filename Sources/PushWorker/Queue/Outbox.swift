@@ -42,7 +42,7 @@ final class Outbox {
 
     /// Called with each event.
     var report: (Event) -> Void = { _ in }
-    private let link: QueueLink
+    let link: QueueLink
     /// The settlements to write next.
     private var settlement = Settlement()
     private var unconfirmed = UnconfirmedSettlements()

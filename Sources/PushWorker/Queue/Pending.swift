@@ -8,6 +8,8 @@ import PushQueue
 indirect enum Prerequisite {
     /// It must be the only job with its id.
     case reservation(Reservation, of: UnsentJob)
+    /// It must be the newest job of its key.
+    case newest(NewestJob, of: UnsentJob)
     /// It needs a turn within a rate.
     case turn(TurnQuestion, of: UnsentJob)
 }
@@ -34,13 +36,11 @@ struct Pending<Question> {
     }
 
     /// Returns the entries to ask for next, if any; ``recordAnswer(of:)`` must follow.
-    /// - Parameters:
-    ///   - maximum: the maximum number; 0 while Redis can't be asked.
-    ///   - fits: returns true if an entry can be asked for in the same call as those before it.
-    mutating func next(_ maximum: Int, while fits: (Entry) -> Bool) -> [Entry]? {
+    /// - Parameter maximum: the maximum number; 0 while Redis can't be asked.
+    mutating func next(_ maximum: Int) -> [Entry]? {
         guard !entries.isEmpty, maximum > 0, !isAsking else { return nil }
         isAsking = true
-        return Array(entries.prefix(maximum).prefix(while: fits))
+        return Array(entries.prefix(maximum))
     }
 
     /// Records an answer, or its absence.
@@ -64,14 +64,15 @@ struct Pending<Question> {
 /// They wait until they are answered, the lease is lost, or a drain releases them with the lane's other claims. A
 /// question that was answered before gets the same answer.
 final class WaitingJobs {
-    /// The maximum number of reservations per call.
-    private static let maximumReservations = 256
+    /// The maximum number of jobs per call.
+    private static let maximumBatch = 256
     /// The maximum number of jobs for which turns are asked for together.
     private static let maximumTurns = 1000
 
     private let link: QueueLink
     private let ledger: Ledger
     private var reservations = Pending<Reservation>()
+    private var newest = Pending<NewestJob>()
     private var turns = Pending<TurnQuestion>()
     private let soon: SoonTask
     private let intake: Intake
@@ -86,18 +87,19 @@ final class WaitingJobs {
     }
 
     var isEmpty: Bool { count == 0 }
-    var count: Int { reservations.entries.count + turns.entries.count }
+    var count: Int { reservations.entries.count + newest.entries.count + turns.entries.count }
 
     /// Passes each claim of a waiting job.
     func forEachClaim(_ body: (ClaimID) -> Void) {
         for entry in reservations.entries { body(entry.job.claim) }
+        for entry in newest.entries { body(entry.job.claim) }
         for entry in turns.entries { body(entry.job.claim) }
     }
 
     /// Discards all jobs, because their claims belong to other lanes now.
     /// - Returns: their number.
     func forget() -> Int {
-        defer { (reservations, turns) = (Pending(), Pending()) }
+        defer { (reservations, newest, turns) = (Pending(), Pending(), Pending()) }
         return count
     }
 
@@ -105,6 +107,7 @@ final class WaitingJobs {
     func append(_ prerequisite: Prerequisite?) {
         switch prerequisite {
         case .reservation(let reservation, let job): reservations.append(job, reservation)
+        case .newest(let question, let job): newest.append(job, question)
         case .turn(let turn, let job): turns.append(job, turn)
         case nil: return
         }
@@ -115,23 +118,49 @@ final class WaitingJobs {
     /// Asks for all jobs. Also called when the connection is restored.
     func ask() {
         reserve()
+        askForNewest()
         takeTurns()
     }
 
     private func reserve() {
-        guard let batch = reservations.next(link.canAsk ? Self.maximumReservations : 0, while: { _ in true }) else {
-            return
+        askFor(\.reservations, .reservations, link.store.reserve, again: { [self] in reserve() }) { [self] in
+            reserved($0, $1)
         }
-        link.store.reserve(batch.map(\.question)) { [self, generation = link.queue.generation] result in
-            let results = link.value(of: result, to: .reservations, of: generation) {
-                link.lane.afterRefusal { [self] in reserve() }
+    }
+
+    private func askForNewest() {
+        askFor(\.newest, .newest, link.store.newest, again: { [self] in askForNewest() }) { [self] in confirmed($0, $1) }
+    }
+
+    /// Asks for the jobs of a kind, as many as a call may have, until all are answered.
+    private func askFor<Question, Answer>(
+        _ pending: ReferenceWritableKeyPath<WaitingJobs, Pending<Question>>, _ request: QueueLink.Request,
+        _ call: ([Question], @escaping (Result<[Answer], QueueFailure>) -> Void) -> Void, again: @escaping () -> Void,
+        answered: @escaping (Pending<Question>.Entry, Answer) -> Void
+    ) {
+        let most = link.canAsk ? Self.maximumBatch : 0
+        guard let batch = self[keyPath: pending].next(most) else { return }
+        call(batch.map(\.question)) { [self, generation = link.queue.generation] result in
+            let answers = link.value(of: result, to: request, of: generation) { link.lane.afterRefusal(again) }
+            if generation == link.queue.generation {
+                self[keyPath: pending].recordAnswer(of: answers == nil ? 0 : batch.count)
             }
-            if generation == link.queue.generation { reservations.recordAnswer(of: results == nil ? 0 : batch.count) }
-            guard let results else { return }
-            for (entry, result) in zip(batch, results) { reserved(entry, result) }
-            reserve()
+            guard let answers else { return }
+            for (entry, answer) in zip(batch, answers) { answered(entry, answer) }
+            again()
             report()
         }
+    }
+
+    private func confirmed(_ entry: Pending<NewestJob>.Entry, _ newest: ByteBuffer?) {
+        if let other = entry.question.replacement(by: newest) {
+            return ledger.record(.replaced(by: other), of: entry.job)
+        }
+        // In a drain the job is released with the lane's other claims.
+        guard link.lane.isWorking else { return }
+        var job = entry.job
+        job.claimed.confirmedAt = link.lane.now
+        append(intake.accept(job))
     }
 
     private func reserved(_ entry: Pending<Reservation>.Entry, _ result: ReservationResult) {
@@ -148,7 +177,7 @@ final class WaitingJobs {
     }
 
     private func takeTurns() {
-        guard let batch = turns.next(link.canAsk ? Self.maximumTurns : 0, while: { _ in true }) else { return }
+        guard let batch = turns.next(link.canAsk ? Self.maximumTurns : 0) else { return }
         // One call for each limit, in the same write.
         var calls: [(limit: SharedRates.Limit, entries: [Int])] = []
         var places: [SharedRates.Limit: Int] = [:]

@@ -413,7 +413,7 @@ final class QueueConsumer {
         lease.recordLoss()
         heartbeat.isUrgent = true
         lane.metrics.lostClaims += outbox.forget() + waiting.forget()
-        for request in [QueueLink.Request.settlements, .reservations, .turns] {
+        for request in [QueueLink.Request.settlements, .reservations, .newest, .turns] {
             link.refusals.recordAcceptance(request)
         }
         recovery.reset()

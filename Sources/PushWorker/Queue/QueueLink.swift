@@ -7,6 +7,7 @@ final class QueueLink {
     /// The kinds of requests that a reachable Redis may refuse.
     enum Request: String, CaseIterable {
         case claims, settlements, reservations, reclaims
+        case newest = "questions about the newest jobs"
         case waits = "waits for jobs"
         case turns = "turns within limited rates"
         /// All queues have the same set.

@@ -13,6 +13,7 @@ protocol QueueStore: AnyObject {
     func use(worker: String)
     func claim(_ request: ClaimRequest, completion: @escaping Completion<Claimed>)
     func reserve(_ reservations: [Reservation], completion: @escaping Completion<[ReservationResult]>)
+    func newest(of jobs: [NewestJob], completion: @escaping Completion<[ByteBuffer?]>)
     func settle(_ settlement: Settlement, completion: @escaping Completion<QueueConnection.Settled>)
     func stop(_ stopped: StoppedCampaign, completion: @escaping Completion<Bool>)
     func reclaim(_ other: String, completion: @escaping Completion<QueueConnection.Reclaimed?>)

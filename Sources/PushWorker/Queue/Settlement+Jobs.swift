@@ -28,7 +28,7 @@ extension Settlement {
         let isFreed = ended.fate != nil && ended.job.uniqueFor != nil && !queue.keepsReservation(ended.job, tally)
         // One notification: nothing more to count than its outcome.
         if case .ended(let outcome) = fate, ended.job.tokens == nil, !counted.isEmpty, tally.possibleDuplicates == 0,
-            !isFreed, !tally.isDuplicate
+            !isFreed, tally.superfluous == nil
         {
             return end(claim, outcome, results: tally.results)
         }
@@ -52,7 +52,7 @@ extension Settlement {
         }
         for (outcome, count) in counted { addCount(outcome.rawValue, count) }
         addResults(tally.results)
-        if tally.isDuplicate { addCount("dropped:\(Reason(.duplicate).code.text)", ended.job.tokenCount) }
+        if let (reason, count) = tally.superfluous { addCount("dropped:\(reason.code.text)", count) }
         if tally.possibleDuplicates > 0 { addCount("possible_duplicates", tally.possibleDuplicates) }
         if tally.reclaimed > 0 { addCount("possible_duplicates:reclaimed", tally.reclaimed) }
     }

@@ -161,7 +161,7 @@ struct JobDecoderTests {
     @Test(
         "a job needs exactly one of token, tokens and channel, a payload, and an ID for unique_for, or a fair for its rate",
         arguments: [
-            ("{}", JobError?.some(.missingToken(found: nil))), (#"{"payload":{}}"#, .missingToken(found: nil)),
+            ("{}", .missingToken(found: nil)), (#"{"payload":{}}"#, .missingToken(found: nil)),
             (#"{"token":"ab"}"#, .missingPayload(found: nil)), (#"{"tokens":["ab"]}"#, .missingPayload(found: nil)),
             (#"{"token":"a","tokens":["a"],"payload":{}}"#, .tokenAndTokens),
             ("[]", .notAnObject(offset: 0, .array)), (" 5", .notAnObject(offset: 1)),
@@ -181,11 +181,15 @@ struct JobDecoderTests {
             (#"{"channel":null,"payload":{}}"#, .missingToken(found: nil)),
             (#"{"channel":"a"}"#, .missingPayload(found: nil)),
             (#"{"unique_for":"1h","payload":{}}"#, .missingToken(found: nil)),
-            (job(#""unique_for":"1h""#), .missingID), (job(#""unique_for":"1h","id":null"#), .missingID),
+            (job(#""unique_for":"1h""#), .missingID(.uniqueFor)),
+            (job(#""unique_for":"1h","id":null"#), .missingID(.uniqueFor)),
+            (job(#""replaces":"k""#), .missingID(.replaces)), (job(#""replaces":"k","id":"a""#), nil),
+            (job(#""replaces":5"#), nil), (job(#""replaces":null"#), nil),
+            (job(#""replaces":"k","unique_for":"1h","id":"a""#), .replacesAndUniqueFor),
             (job(#""fair_per_second":5"#), .missingFair), (job(#""fair_per_second":5,"fair":null"#), .missingFair),
             (job(#""fair_per_second":5,"fair":"""#), nil), (job(#""fair_per_second":5,"fair":"a""#), nil),
             (job(#""unique_for":null"#), nil), (job(#""x":1,"x":2"#), nil),
-        ])
+        ] as [(String, JobError?)])
     func required(text: String, error: JobError?) { #expect(jobError(text) == error) }
 
     @Test(
@@ -273,7 +277,7 @@ struct JobDecoderTests {
         let job = Self.job(#""unique_for":"1h""#)
         #expect(jobError(job)?.description.contains("`unique_for` but no `id`") == true)
         #expect(try decodeJob(#"{"apns_worker":1,"id":"made","job":\#(job)}"#).uniqueFor == 3_600_000)
-        #expect(jobError(#"{"apns_worker":1,"origin":"w:1","job":\#(job)}"#) == .missingID)
+        #expect(jobError(#"{"apns_worker":1,"origin":"w:1","job":\#(job)}"#) == .missingID(.uniqueFor))
     }
 
     @Test("integers may be written in any JSON form, and expirations in several")
@@ -352,7 +356,7 @@ struct JobDecoderTests {
             (.malformedJSON(JSONError(kind: .tooDeep, offset: 0)), "TooDeep"), (.notAnObject(offset: 0), "NotAnObject"),
             (.missingToken(found: nil), "MissingToken"), (.tokenAndTokens, "TokenAndTokens"),
             (.missingPayload(found: nil), "MissingPayload"),
-            (.missingID, "MissingID"), (.missingFair, "MissingFair"), (.channelAndToken(.token), "ChannelAndToken"),
+            (.missingID(.uniqueFor), "MissingID"), (.replacesAndUniqueFor, "ReplacesAndUniqueFor"), (.missingFair, "MissingFair"), (.channelAndToken(.token), "ChannelAndToken"),
             (.payloadAndShortForm(.alert, isOwnData: false), "PayloadAndShortForm"),
             (.malformedMember(.custom, bad), "MalformedJSON"),
             (.payloadTooLong(excess: 1, limit: 4096), "PayloadTooLarge"),

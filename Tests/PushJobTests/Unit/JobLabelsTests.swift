@@ -47,9 +47,12 @@ struct JobLabelsTests {
         #expect(job.string(job.fair) == "café" && job.fairPerSecond == 50 && job.isUrgent && job.ignoredMembers.isEmpty)
         let longest = String(repeating: "f", count: 100)
         #expect(try decode(#""fair":"\#(longest)""#).fair != nil)
+        #expect(try decode(#""replaces":"\#(longest)","id":"i""#).replaces != nil)
         for value in ["1", #""""#, #""a\n""#, #"{"a":[1]}"#, "[]", #""\#(longest)f""#] {
             let job = try decode(#""fair":\#(value),"fair_per_second":50"#)
             #expect(job.fair == nil && job.ignoredMembers == [.fair], "\(value)")
+            let replacing = try decode(#""replaces":\#(value),"id":"i""#)
+            #expect(replacing.replaces == nil && replacing.ignoredMembers == [.replaces], "\(value)")
         }
         for value in ["false", "null", "1", #""true""#, "[true]"] {
             #expect(try !decode(#""urgent":\#(value)"#).isUrgent, "\(value)")

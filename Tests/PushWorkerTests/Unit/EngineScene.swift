@@ -334,6 +334,11 @@ final class FakeQueue: QueueStore {
     var reservations: [ReservationResult] = []
     /// The origins of the jobs that have reserved ids.
     var unique: [String: String] = [:]
+    /// The newest jobs by their keys, and the scheduled ones that became the newest.
+    var newest: [String: String] = [:]
+    private var announced: Set<String> = []
+    /// The number of jobs in each question about them.
+    private(set) var newestQuestions: [Int] = []
     /// The numbers of deliveries when a job last failed, by the job.
     private var seenDeliveries: [String: Int] = [:]
     /// The commands of operators.
@@ -426,6 +431,18 @@ final class FakeQueue: QueueStore {
                 let (id, origin) = (String(buffer: reservation.id), String(buffer: reservation.origin))
                 if unique[id] == nil { unique[id] = origin }
                 return unique[id] == origin ? .granted : .duplicate
+            }
+        }
+    }
+
+    func newest(of jobs: [NewestJob], completion: @escaping Completion<[ByteBuffer?]>) {
+        reply(completion) { [self] in
+            newestQuestions.append(jobs.count)
+            return jobs.map { job in
+                if job.isAnnounced, announced.insert(String(buffer: job.id)).inserted {
+                    newest[String(buffer: job.key)] = String(buffer: job.id)
+                }
+                return newest[String(buffer: job.key)].map { ByteBuffer(string: $0) }
             }
         }
     }

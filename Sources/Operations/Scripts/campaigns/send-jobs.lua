@@ -13,6 +13,7 @@
 --       4 campaigns       ZSET   campaigns by the time of their last settlement (ms)
 --       5 job-commands    HASH   operators' commands
 --       6 sorted          ZSET   jobs that wait, in the order in which they are sent
+--       7 newest:<key>    STRING the newest of the key that the jobs replace, if they do: with the first job the campaign
 -- ARGV  1 name            of the campaign
 --       2 list            the digest of the tokens
 --       3 job             the digest of all else that the jobs are made of
@@ -31,6 +32,7 @@
 --      16 wait            the time after the canary's last push, ms
 --      17 minimum         the number of notifications that must have ended after the wait, if the campaign has no guard with
 --                         another one
+--      18 life            the time for which KEYS[7] is kept, ms
 --       then the jobs; none to ask for the reply
 -- Reply { state, next, waiting, unended, left, needed, reason, outcome... }
 --       state             ready      these jobs can be pushed
@@ -54,10 +56,10 @@
 --
 -- Run twice, the second run pushes nothing: the cursor has moved.
 
-local FIRST_JOB = 18
-local cursor, jobs, campaign, campaigns, job_commands, sorted = unpack(KEYS)
+local FIRST_JOB = 19
+local cursor, jobs, campaign, campaigns, job_commands, sorted, newest = unpack(KEYS)
 local name, list, job, all, notifications, first, count, ahead, begun, most, push, by, guard, canary,
-    canary_notifications, wait, minimum = unpack(ARGV, 1, FIRST_JOB - 1)
+    canary_notifications, wait, minimum, life = unpack(ARGV, 1, FIRST_JOB - 1)
 first, count, ahead, begun, most = tonumber(first), tonumber(count), tonumber(ahead), tonumber(begun), tonumber(most)
 canary, wait = tonumber(canary), tonumber(wait)
 
@@ -88,9 +90,9 @@ if canary > 0 then
         counters[i] = string.format('%.0f', counter)
         outcomes[i] = math.max(0, counter - (base[i] or 0))
         canary_ended = canary_ended + outcomes[i]
+        canary_sent = canary_sent + (outcome == 'suppressed' and 0 or outcomes[i])
     end
 end
-        canary_sent = canary_sent + (outcome == 'suppressed' and 0 or outcomes[i])
 
 local state = 'ready'
 if known[1] and known[1] ~= list then
@@ -141,6 +143,9 @@ if state == 'ready' and #ARGV >= FIRST_JOB then
             redis.call('HSET', cursor, 'base', table.concat(counters, ' '))
         end
         redis.pcall('HINCRBY', campaign, 'total', notifications)
+        if newest then
+            redis.call('SET', newest, name, 'PX', life)
+        end
         if new_guard then
             redis.call('HSET', campaign, 'guard', new_guard)
         end

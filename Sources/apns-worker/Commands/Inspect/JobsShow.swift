@@ -51,17 +51,18 @@ struct JobsShow: AsyncParsableCommand {
             let source = try await fleet.queue(keys)
             let jobs = try await fleet.jobs(of: keys)
             queues += 1
+            var rows: [JobRow] = []
             looked += try await jobs.sweep(filter) { _, page, now in
-                for job in page.prefix(limit - shown) {
-                    var row = JobRow(queue: keys.queue, job: job, now: now)
-                    row.verdicts = JobCheck.of(job.original, apps, format: source.format, now: now).verdicts.map {
-                        JobRow.Verdict(level: $0.level.rawValue, sentence: $0.sentence)
-                    }
-                    try output.write(
-                        json ? row.json(isDetailed: true) + "\n" : (shown == 0 ? "" : "\n") + Self.page(row))
-                    shown += 1
+                rows += page.prefix(limit - shown - rows.count).map { JobRow(queue: keys.queue, job: $0, now: now) }
+                return shown + rows.count < limit
+            }
+            try await JobRow.findReplacements(of: &rows, try await fleet.client(for: keys.jobs), keys)
+            for var row in rows {
+                row.verdicts = JobCheck.of(row.job.original, apps, format: source.format, now: row.now).verdicts.map {
+                    JobRow.Verdict(level: $0.level.rawValue, sentence: $0.sentence)
                 }
-                return shown < limit
+                try output.write(json ? row.json(isDetailed: true) + "\n" : (shown == 0 ? "" : "\n") + Self.page(row))
+                shown += 1
             }
         }
         try output.flush()

@@ -180,6 +180,9 @@ struct CampaignSend: AsyncParsableCommand {
             throw ValidationError("--job \(job): \(mistake)")
         }
         if canary != nil, template.isScheduled { throw ValidationError(Self.scheduledCanary) }
+        if template.isScheduled, template.replaces {
+            throw ValidationError("a campaign with `replaces` can't have a time to send: send it when it is time")
+        }
         _ = try check(template, configuration.format, apps: nil, configuration.keys)
         let input = try await input()
         let refused = try await FleetOptions.withFleet(settings, searches: false) { fleet in
@@ -224,9 +227,7 @@ struct CampaignSend: AsyncParsableCommand {
         _ template: JobTemplate, _ format: JobFormat, apps: Set<String>?, _ keys: QueueKeys
     ) throws -> [Hint] {
         let now = Moment.now
-        let example = template.job(0, size: 4096, now: now) { text in
-            text.writeString("\"00fc13adff785122b4ad28809a3420982341241421348097878e577c991de8f0\"")
-        }
+        let example = template.example(now: now)
         let body = ListedJobs.wrapped(example, format, queue: keys.queue, now: now)
         switch EnqueueCheck(format: format, apps: apps, isStrict: strict).prepare(body) {
         case .success(let accepted): return accepted.hints

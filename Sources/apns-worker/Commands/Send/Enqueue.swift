@@ -50,6 +50,10 @@ struct Enqueue: AsyncParsableCommand {
     @Option(help: "Collapse ID. A device shows only the last notification with the same ID.") var collapseID: String?
     @Option(help: "Time in which no other job with the same --id is sent, such as 1h; at most 30d.")
     var uniqueFor: String?
+    @Option(
+        help: ArgumentHelp(
+            "Key, such as order-17: jobs with it that wait, and are older, are dropped.", valueName: "key"))
+    var replaces: String?
     @Flag(help: "Let a device that receives the notification twice show it once.") var collapseDuplicates = false
     @Option(help: "Maximum attempts.") var maxAttempts: Int?
     @Option(help: "W3C trace context of the job: 00-<trace id>-<parent id>-01.")
@@ -188,7 +192,8 @@ struct Enqueue: AsyncParsableCommand {
         let flags = [
             ("id", id != nil), ("app", app != nil), ("topic", topic != nil), ("push-type", pushType != nil),
             ("priority", priority != nil), ("expiration", expiration != nil), ("collapse-id", collapseID != nil),
-            ("unique-for", uniqueFor != nil), ("truncate", truncate), ("collapse-duplicates", collapseDuplicates),
+            ("unique-for", uniqueFor != nil), ("replaces", replaces != nil), ("truncate", truncate),
+            ("collapse-duplicates", collapseDuplicates),
             ("max-attempts", maxAttempts != nil), ("traceparent", traceparent != nil), ("send-at", sendAt != nil),
             ("campaign", campaign != nil), ("fair", fair != nil), ("fair-per-second", fairPerSecond != nil),
             ("urgent", urgent), ("label", !label.isEmpty), ("wait", wait != nil),
@@ -216,6 +221,7 @@ struct Enqueue: AsyncParsableCommand {
         encoder.fair = fair
         encoder.fairPerSecond = fairPerSecond
         encoder.isUrgent = urgent
+        encoder.replaces = replaces
         encoder.labels = try label.map(Self.label)
         encoder.sendAt = try sendTime()
         encoder.keepsResult = wait != nil
@@ -406,12 +412,7 @@ struct Enqueue: AsyncParsableCommand {
     ) async throws -> PushConfirmation.Outcome {
         let totals = CampaignCounts.totals(of: batch)
         await campaigns.open(totals.keys, client, keys)
-        let atLeft = first == (keys.head == .left)
-        var command = RedisCommand(
-            atLeft ? "LPUSH" : "RPUSH", expecting: batch.count + 1, bytes: batch.reduce(100) { $0 + $1.readableBytes })
-        command.append(keys.jobs)
-        // At the head, the job that is pushed last is claimed first.
-        for job in first ? batch.reversed() : batch { command.append(job) }
+        let command = JobPush.command(batch, keys, first: first)
         var outcome = PushConfirmation.Outcome.unasked
         if let confirmation = try confirmation() {
             outcome = try await confirmation.push(command, client)

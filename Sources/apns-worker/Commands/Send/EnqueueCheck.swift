@@ -40,7 +40,11 @@ struct EnqueueCheck {
 
     func prepare(_ body: ByteBuffer) -> Result<Accepted, Refusal> {
         let review = JobCheck.review(body, as: format, now: Moment.now)
-        if let defect = review.defect { return .failure(Refusal(description: defect)) }
+        if let defect = review.defect {
+            // It gets an ID like the others.
+            if let named = named(body) { return prepare(named) }
+            return .failure(Refusal(description: defect))
+        }
         guard let job = review.job else { return .failure(Refusal(description: "the job cannot be read")) }
         let named = job.app.map { String(buffer: job.text($0)) }
         if let name = named ?? app, let unknown = unknownApp(name) {
@@ -51,6 +55,8 @@ struct EnqueueCheck {
             job: body, id: job.id.map { String(buffer: job.text($0)) }, app: named ?? app, hints: review.hints)
         let needsID = accepted.id == nil
         var members: [(name: String, value: String)] = []
+        // The newest job is sent, however often it is enqueued.
+        let uniqueFor = job.replaces == nil ? uniqueFor : nil
         if job.uniqueFor == nil, let uniqueFor { members.append(("unique_for", "\"\(uniqueFor)s\"")) }
         if named == nil, let app { members.append(("app", Self.json(app))) }
         guard needsID || !members.isEmpty else { return .success(accepted) }
@@ -79,6 +85,16 @@ struct EnqueueCheck {
                 Refusal(description: "\(names.joined(separator: ", ")) cannot be added to the job"))
         }
         return .success(accepted)
+    }
+
+    /// Returns a job with an ID, if it has `replaces` and is not valid only because it has none.
+    private func named(_ body: ByteBuffer) -> ByteBuffer? {
+        do throws(JobError) {
+            _ = try JobDecoder.decode(body, as: format)
+        } catch .missingID(.replaces) {
+            return NewID.insert(id ?? NewID.make(), into: body, as: format)
+        } catch {}
+        return nil
     }
 
     private static func json(_ text: String) -> String {

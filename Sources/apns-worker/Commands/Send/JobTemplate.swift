@@ -19,6 +19,9 @@ struct JobTemplate {
     /// True if the jobs are to be sent at a given time.
     var isScheduled: Bool { sendAt != nil || names.contains("\(JobMember.sendAt.name)") }
 
+    /// True if the jobs replace those of an older campaign.
+    var replaces: Bool { names.contains("\(JobMember.replaces.name)") }
+
     /// - Parameter sendAt: in addition to the members of the text.
     /// - Throws: ``Mistake``.
     init(_ text: ByteBuffer, campaign: String, sendAt: Int64?) throws(Mistake) {
@@ -103,6 +106,13 @@ struct JobTemplate {
         job.writeString(names.isEmpty ? "]" : "],")
         job.writeImmutableBuffer(rest)
         return job
+    }
+
+    /// Returns the first job, with a token in the place of those of the list.
+    func example(now: Int64) -> ByteBuffer {
+        job(0, size: 4096, now: now) { text in
+            text.writeString("\"00fc13adff785122b4ad28809a3420982341241421348097878e577c991de8f0\"")
+        }
     }
 
     private static func seconds(_ milliseconds: Int64) -> String {

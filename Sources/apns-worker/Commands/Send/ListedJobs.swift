@@ -3,6 +3,7 @@ import NIOCore
 import Operations
 import PrintableText
 import PushJob
+import PushQueue
 import Synchronization
 import TokenLists
 
@@ -12,6 +13,7 @@ final class ListedJobs: CampaignJobs {
     let count, repeated, refused: Int
     let canary: Int?
     let isScheduled: Bool
+    let newest: NewestJob?
     private let template: JobTemplate
     private let format: JobFormat
     private let queue: String
@@ -37,6 +39,7 @@ final class ListedJobs: CampaignJobs {
     ) throws {
         (self.template, self.jobDigest, self.size, self.format) = (template, jobDigest, size, format)
         (self.queue, isScheduled) = (queue, template.isScheduled)
+        newest = NewestJob.ofProducer([template.example(now: Moment.now)], now: Moment.now).first
         (listDigest, tokens) = (list.tokens.digest, list.tokens.count)
         (repeated, refused) = (list.tokens.repeated, list.refused)
         canaryTokens = try share.map { try list.tokens.putFirst($0) } ?? 0

@@ -1,0 +1,87 @@
+import Foundation
+import TestSupport
+import Testing
+
+extension EndToEnd {
+    @Suite("Only the newest job of a key")
+    struct NewestTests {
+        private static func enqueue(_ redis: RedisServer, _ id: String, _ token: String) async throws {
+            _ = try await redis.apnsWorker([
+                "enqueue", "--id", id, "--replaces", "match", "--token", token, "--alert", id,
+            ]).succeeds()
+        }
+
+        @Test("is sent, and commands name it while older ones wait and after they were dropped")
+        func commands() async throws {
+            let (redis, simulator) = try await startServers()
+            let token = TestJob.token("a", 1)
+            for id in ["one", "two", "three"] { try await Self.enqueue(redis, id, token) }
+            let good = TestJob.token("b", 2)
+            try redis.push([TestJob.text(good)])
+            let old = try await redis.apnsWorker(["jobs", "show", "--id", "one"]).succeeds().output
+            #expect(old.contains(/Replaces +match/) && old.contains(/Replaced by +three/), "\(old)")
+            let new = try await redis.apnsWorker(["jobs", "show", "--id", "three", "--json"]).succeeds().output
+            #expect(new.contains(#""replaces":"match""#) && !new.contains("replaced_by"), "\(new)")
+            let account = try await WorkerProcess(
+                redis, simulator, ["--results", "all", "--exit-when-done"]
+            ).finish()
+            #expect(account.delivered == 2 && account.dropped == 2)
+            let results = try await redis.apnsWorker(["results", "--outcome", "dropped"]).succeeds().output
+            #expect(results.matches(of: /Replaced .*replaced_by=three/).count == 2, "\(results)")
+            let device = try await redis.apnsWorker(["device", "show", token, "--json"]).succeeds().output
+            #expect(device.contains(#""replaced_by":"three""#), "\(device)")
+            let queue = try QueueContents(redis)
+            #expect(queue.isSettled && queue.count("dropped:Replaced") == 2)
+        }
+
+        @Test("counts for a whole campaign: a newer one with the same key replaces what was not sent")
+        func campaign() async throws {
+            let (redis, simulator) = try await startServers()
+            let folder = redis.directory
+            let (job, list) = (folder.appending(path: "job.json").path, folder.appending(path: "tokens").path)
+            try #"{"alert":"x","replaces":"score"}"#.write(toFile: job, atomically: true, encoding: .utf8)
+            let tokens = (0..<20).map { TestJob.token("c", $0) }
+            try tokens.joined(separator: "\n").write(toFile: list, atomically: true, encoding: .utf8)
+            func send(_ name: String, _ more: [String] = []) async throws -> CommandLineTests.Output {
+                try await redis.apnsWorker(
+                    ["campaign", "send", name, "--job", job, "--tokens", list, "--job-size", "3"] + more)
+            }
+            #expect(try await send("later", ["--at", "2030-01-31T12:00:00Z"]).errors.contains("`replaces`"))
+            _ = try await send("old").succeeds()
+            _ = try await send("new").succeeds()
+            let account = try await WorkerProcess(redis, simulator, ["--exit-when-done"]).finish()
+            #expect(account.delivered == 20 && account.dropped == 20)
+            #expect(try redis.run("HGET", "push:{default}:campaign:old", "dropped:Replaced").text == "20")
+            #expect(try redis.run("HGET", "push:{default}:campaign:new", "delivered").text == "20")
+        }
+
+        @Test("of many updates of some keys only the last of each are sent, by several workers in a Cluster, too")
+        func many() async throws {
+            let cluster = try await RedisCluster()
+            let simulator = try await SimulatorProcess()
+            let redis = try cluster.owner(ofSlot: try cluster.slot(of: "push:{default}:jobs"))
+            let (keys, updates) = (50, 40)
+            let script = """
+                for update = 1, ARGV[1] do
+                    for key = 1, ARGV[2] do
+                        local id = string.format('u%d-%d', key, update)
+                        redis.call('SET', string.format('push:{default}:newest:k%d', key), id, 'EX', 86400)
+                        redis.call('RPUSH', KEYS[1], string.format(ARGV[3], key, id, key))
+                    end
+                end
+                """
+            let job = #"{"token":"%064x","id":"%s","replaces":"k%d","alert":"x"}"#
+            try redis.run("EVAL", script, "1", "push:{default}:jobs", "\(updates)", "\(keys)", job)
+            let workers = try (0..<2).map { _ in
+                try WorkerProcess(redis: cluster.url, endpoint: simulator.port, options: ["--exit-when-done"])
+            }
+            var (delivered, dropped) = (0, 0)
+            for worker in workers {
+                let account = try await worker.finish()
+                (delivered, dropped) = (delivered + account.delivered, dropped + account.dropped)
+            }
+            #expect(delivered == keys && dropped == keys * (updates - 1))
+            #expect(try await simulator.stop().distinctTokens == keys)
+        }
+    }
+}
