@@ -19,7 +19,7 @@ extension EndToEnd {
             let good = TestJob.token("b", 2)
             try redis.push([TestJob.text(good)])
             let old = try await redis.apnsWorker(["jobs", "show", "--id", "one"]).succeeds().output
-            #expect(old.contains(/Replaces +match/) && old.contains(/Replaced by +three/), "\(old)")
+            #expect(old.contains(/replaces +match/) && old.contains(/replaced by +three/), "\(old)")
             let new = try await redis.apnsWorker(["jobs", "show", "--id", "three", "--json"]).succeeds().output
             #expect(new.contains(#""replaces":"match""#) && !new.contains("replaced_by"), "\(new)")
             let account = try await WorkerProcess(

@@ -206,7 +206,7 @@ struct CampaignSendTests {
         }
     }
 
-    @Test("What was suppressed was sent to no device, and does not count for the guard's minimum.")
+    @Test("Suppressed notifications were sent to no device, and do not count for the guard's minimum.")
     func canarySuppressed() async throws {
         try await OperatorScene.with { scene in
             try await Self.sendCanary(scene)

@@ -420,7 +420,8 @@ struct JobCommandsTests {
         #expect(try await state() == nil)
         stored = try #require(try await CampaignCounts.read("spring", queue.client, queue.keys).guard)
         #expect(
-            stored.stoppedAt ?? 0 > 0 && stored.base == ["ended": 150, "invalid_token": 140, "dead": 0, "retried": 0, "suppressed": 0])
+            stored.stoppedAt ?? 0 > 0
+                && stored.base == ["ended": 150, "invalid_token": 140, "dead": 0, "retried": 0, "suppressed": 0])
         #expect(
             try await settle(worker, 250...250, .invalidToken).stopped.map(\.reason)
                 == ["invalid_token is 6.0% of 100, above 5%"])

@@ -129,7 +129,8 @@ final class WaitingJobs {
     }
 
     private func askForNewest() {
-        askFor(\.newest, .newest, link.store.newest, again: { [self] in askForNewest() }) { [self] in confirmed($0, $1) }
+        askFor(\.newest, .newest, link.store.newest, again: { [self] in askForNewest() }) { [self] in confirmed($0, $1)
+        }
     }
 
     /// Asks for the jobs of a kind, as many as a call may have, until all are answered.
