@@ -65,7 +65,7 @@ struct AppsPage: DashboardPage {
 
     /// Returns the remaining validity of a certificate.
     static func certificate(_ expiresAt: Int64) -> HTML {
-        let days = (expiresAt - Moment.now) / 86_400_000
+        let days = expiresAt.since(Moment.now) / 86_400_000
         let text =
             expiresAt < Moment.now ? "certificate expired" : "certificate, \(Words.count(Int(days), "day")) left"
         return """

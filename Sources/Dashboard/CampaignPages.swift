@@ -224,7 +224,7 @@ struct CampaignView {
                 summary.left == nil ? "the total is unknown" : "notifications"))
             \(Elements.figure(
                 summary.finished ? "Finished" : "Projected end",
-                summary.finished ? request.time(summary.finishedAt) : "\(end.map { Words.duration($0 - now) } ?? "–")",
+                summary.finished ? request.time(summary.finishedAt) : "\(end.map { Words.duration($0.since(now)) } ?? "–")",
                 summary.finished
                     ? "" : end.map { "at this rate: \(Words.clock($0)) UTC" } ?? "needs a total and a rate"))
             \(Elements.figure("Started", started, took))

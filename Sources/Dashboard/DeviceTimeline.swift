@@ -66,7 +66,7 @@ struct DeviceTimeline {
             case .scheduled: ["not before its send_at"]
             case .deferred: ["has not failed"]
             }
-        if let due = job.due, isDue { words.append("due for \(Words.duration(now - due))") }
+        if let due = job.due, isDue { words.append("due for \(Words.duration(now.since(due)))") }
         if let error = row.error { words.append("last error \(error)") }
         if let deferral = row.deferral { words.append("deferred \(deferral)") }
         if let other = row.replacedBy { words.append("to be dropped, because \(other.shown) has replaced it") }
@@ -179,7 +179,7 @@ struct DeviceTimeline {
             return sentence("Invalid only for another topic: \(topic.text).", .warning)
         }
         if let until = findings.record.throttledUntil, until > now {
-            return sentence("APNs throttles it for another \(Words.duration(until - now)).", .warning)
+            return sentence("APNs throttles it for another \(Words.duration(until.since(now))).", .warning)
         }
         let ends = DeviceTimeline(findings).past.filter { isEnd($0.word) }
         guard let last = ends.first else {
@@ -187,7 +187,7 @@ struct DeviceTimeline {
             return findings.record.registeredAt == nil
                 ? ("Nothing is known about it.", .plain) : ("It is registered, and no push to it is known.", .plain)
         }
-        let age = last.at.map { " \(Words.duration(max(0, now - $0))) ago" } ?? ""
+        let age = last.at.map { " \(Words.duration(max(0, now.since($0)))) ago" } ?? ""
         let reason = last.reason.map { ": \($0)" } ?? ""
         let text =
             switch last.word {
@@ -211,6 +211,6 @@ struct DeviceTimeline {
         guard !jobs.isEmpty else { return "" }
         let text = "\(Words.count(jobs.count, "job")) \(jobs.count == 1 ? "is" : "are") still to be sent"
         let next = jobs.map { max($0.job.due ?? now, now) }.min() ?? now
-        return next > now ? "\(text), the next in \(Words.duration(next - now))." : "\(text)."
+        return next > now ? "\(text), the next in \(Words.duration(next.since(now)))." : "\(text)."
     }
 }

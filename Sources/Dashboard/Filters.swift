@@ -180,7 +180,7 @@ extension PageRequest {
     /// Returns a point in time as its age.
     func time(_ milliseconds: Int64?) -> HTML {
         guard let milliseconds else { return "–" }
-        let age = Moment.now - milliseconds
+        let age = Moment.now.since(milliseconds)
         let words = age >= 0 ? "\(Words.duration(age)) ago" : "in \(Words.duration(-age))"
         return "<time datetime=\"\(Moment.text(milliseconds))\" title=\"\(Moment.text(milliseconds))\">\(words)</time>"
     }

@@ -233,7 +233,7 @@ struct DeliveryChange: Equatable {
         let started = workers.filter { $0.startedAt != nil }.sorted { ($0.startedAt ?? 0) < ($1.startedAt ?? 0) }
         for worker in started {
             let group = groups.lastIndex { $0[0].version == worker.version }
-            if let group, (worker.startedAt ?? 0) - (groups[group][0].startedAt ?? 0) < deployment {
+            if let group, (worker.startedAt ?? 0).since(groups[group][0].startedAt ?? 0) < deployment {
                 groups[group].append(worker)
             } else {
                 groups.append([worker])

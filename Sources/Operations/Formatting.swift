@@ -26,6 +26,16 @@ package enum Moment {
     }
 }
 
+extension Int64 {
+    /// Returns the milliseconds since another time; as many as there can be if there are more, because times in Redis can be
+    /// any number.
+    package func since(_ time: Int64) -> Int64 {
+        let (age, overflows) = subtractingReportingOverflow(time)
+        // Both bounds can be negated.
+        return overflows ? (time < 0 ? .max : -.max) : Swift.max(age, -.max)
+    }
+}
+
 extension String {
     /// Returns the string with spaces appended up to a width.
     package func padded(to width: Int) -> String { self + String(repeating: " ", count: max(0, width - count)) }
@@ -65,7 +75,7 @@ package enum Words {
 
     /// Returns ` for 3 min`, or nothing if the time is unknown.
     package static func since(_ time: Int64?, now: Int64) -> String {
-        time.map { " for \(duration(max(0, now - $0)))" } ?? ""
+        time.map { " for \(duration(max(0, now.since($0))))" } ?? ""
     }
 
     /// Returns hours, minutes and seconds in UTC.

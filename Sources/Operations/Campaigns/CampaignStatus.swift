@@ -50,9 +50,9 @@ package struct CampaignStatus: Sendable {
             (stopIf, stopMin, stoppedAt) = (rules.text, rules.minimum, rules.stoppedAt)
             guardLevels = rules.levels(counts.counters, ended: counts.ended)
         }
-        if let startedAt, let updatedAt, updatedAt > startedAt, now - updatedAt < Self.idle {
+        if let startedAt, let updatedAt, updatedAt > startedAt, now.since(updatedAt) < Self.idle {
             // At least a second, so that a campaign that ended within milliseconds has no rate that it never had.
-            setRate(ended, count(.delivered), in: max(1000, now - startedAt))
+            setRate(ended, count(.delivered), in: max(1000, now.since(startedAt)))
         }
     }
 
@@ -135,7 +135,7 @@ package struct CampaignStatus: Sendable {
         if let deliveredPerSecond { lines.append("rate       \(Words.rate(deliveredPerSecond)) delivered per second") }
         if let leftMs { lines.append("time left  \(Words.duration(leftMs))") }
         if let startedAt {
-            lines.append("started    \(Moment.text(startedAt)) (\(Words.duration(max(0, now - startedAt))) ago)")
+            lines.append("started    \(Moment.text(startedAt)) (\(Words.duration(max(0, now.since(startedAt)))) ago)")
         }
         if let updatedAt { lines.append("last ended \(Moment.text(updatedAt))") }
         if let finishedAt { lines.append("finished   \(Moment.text(finishedAt))") }
@@ -179,7 +179,7 @@ extension CampaignStatus: Shown {
             .init("left_ms", "Time that those left need at the present rate.", as: .duration, \.leftMs),
             .text("Left", in: .table, \.leftText),
             .init("started_at", "Time at which the first notification ended or was postponed.", as: .time, \.startedAt),
-            .text("Started", in: .table) { $0.startedAt.map { Words.brief(Moment.now - $0) + " ago" } },
+            .text("Started", in: .table) { $0.startedAt.map { Words.brief(Moment.now.since($0)) + " ago" } },
         ])
 }
 

@@ -127,7 +127,7 @@ package struct QueueOverview: Sendable {
         pause = reply.bytesOrNull().map { PauseRecord($0) }
         let head = reply.bytes()
         if head.readableBytes > 0, let job = try? JobDecoder.decode(head), let made = job.enqueuedAt {
-            oldestWaiting = max(0, now - made)
+            oldestWaiting = max(0, now.since(made))
         }
         workerCount = reply.number()
         workers = Self.workers(Array(reply.children()), now: now)

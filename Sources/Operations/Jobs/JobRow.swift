@@ -58,7 +58,7 @@ package struct JobRow: Sendable {
     }
 
     /// The time of the next attempt, such as `in 3m` or `due`.
-    private var next: String? { job.due.map { $0 > now ? "in \(Moment.age($0 - now + 999))" : "due" } }
+    private var next: String? { job.due.map { $0 > now ? "in \(Moment.age($0.since(now - 999)))" : "due" } }
 
     /// The beginning of its only device token, or the number of tokens.
     package var device: String? {

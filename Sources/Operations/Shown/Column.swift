@@ -286,7 +286,7 @@ extension ColumnKind {
     func cell(_ value: ShownValue, now: Int64) -> String? {
         switch (self, value) {
         case (.time, .number(let time)): Moment.text(time)
-        case (.age, .number(let time)): Moment.age(now - time)
+        case (.age, .number(let time)): Moment.age(now.since(time))
         default: text(value, now: now)
         }
     }
@@ -297,8 +297,8 @@ extension ColumnKind {
         case (_, .none): nil
         case (.time, .number(let time)), (.age, .number(let time)):
             time > now
-                ? "\(Moment.text(time)), in \(Moment.age(time - now + 999))"
-                : "\(Moment.text(time)), \(Moment.age(now - time)) ago"
+                ? "\(Moment.text(time)), in \(Moment.age(time.since(now - 999)))"
+                : "\(Moment.text(time)), \(Moment.age(now.since(time))) ago"
         case (.duration, .number(let milliseconds)): Words.duration(milliseconds)
         case (.bytes, .number(let bytes)): Words.bytes(Int(bytes))
         case (.count, .number(let number)): Words.number(Int(number))

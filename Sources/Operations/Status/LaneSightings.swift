@@ -84,7 +84,7 @@ struct LaneSightings {
         }
         if let last {
             worker.updatedAt = last.reportedAt
-            worker.silenceMs = max(0, last.now - last.reportedAt)
+            worker.silenceMs = max(0, last.now.since(last.reportedAt))
         }
         worker.latenessMs = lateness(unwritable: unwritable)
         worker.laneStates = Dictionary(grouping: all, by: \.lane).values.map { LaneSightings($0).lane }
@@ -108,7 +108,7 @@ struct LaneSightings {
         LaneStatus(
             index: last?.report?.lane ?? 0, queues: all.map(\.queue).sorted(), claimed: claimed,
             leaseLeftMs: leaseLeft ?? 0, isLiving: !living.isEmpty,
-            silenceMs: last.map { max(0, $0.now - $0.reportedAt) }, report: last?.report)
+            silenceMs: last.map { max(0, $0.now.since($0.reportedAt)) }, report: last?.report)
     }
 
     private func state(_ reports: [WorkerReport]) -> WorkerStatus.State {
@@ -127,7 +127,7 @@ struct LaneSightings {
     /// Returns the age in milliseconds of the reports of a living process that are late; `nil` if none are.
     private func lateness(unwritable: Set<String>) -> Int64? {
         let ages = living.filter { !unwritable.contains($0.queue) }.compactMap { sighting in
-            sighting.report.map { (age: sighting.now - $0.updatedAt, hasClaims: sighting.worker.claims > 0) }
+            sighting.report.map { (age: sighting.now.since($0.updatedAt), hasClaims: sighting.worker.claims > 0) }
         }
         let late = ages.filter { $0.hasClaims && $0.age > Self.latestWithClaims }.map(\.age).max()
         guard late == nil, let newest = ages.map(\.age).min(), newest > Self.latest else { return late }

@@ -255,7 +255,7 @@ extension Problem {
                 return Finding(
                     .queue(queue.name),
                     "queue \(queue.name): the oldest job should have been sent \(Words.duration(age)) ago",
-                    since: diagnosis.status.at - age + maximum,
+                    since: (diagnosis.status.at + maximum).since(age),
                     hint: isUnwritable ? "fix Redis first" : "start more workers, or find out what slows them down",
                     isUnwritable ? [] : [.startWorker(queues: [queue.name])])
             }
@@ -284,7 +284,7 @@ extension Problem {
             return diagnosis.queues.compactMap { queue in
                 // Jobs without a time have waited at least since the pause, unless they are younger.
                 guard let pause = queue.paused, queue.ready > 0,
-                    let age = queue.oldestAgeMs ?? pause.since.map({ now - $0 }), age > maximum
+                    let age = queue.oldestAgeMs ?? pause.since.map({ now.since($0) }), age > maximum
                 else { return nil }
                 return Finding(
                     .queue(queue.name),
@@ -292,7 +292,7 @@ extension Problem {
                         + (queue.oldestAgeMs == nil
                             ? "\(queue.ready == 1 ? "1 job waits" : "\(Words.number(queue.ready)) jobs wait")"
                             : "its oldest job should have been sent \(Words.duration(age)) ago"),
-                    since: now - age + maximum, hint: "", [.resumeQueue(queue.name)])
+                    since: (now + maximum).since(age), hint: "", [.resumeQueue(queue.name)])
             }
         },
         Kind(
@@ -480,7 +480,7 @@ extension Problem {
                     Finding(
                         .worker(worker.name),
                         "worker \(worker.name) has sent no heartbeat for \(Words.duration($0))",
-                        since: diagnosis.status.at - $0)
+                        since: diagnosis.status.at.since($0))
                 }
             }
         },
@@ -824,7 +824,9 @@ extension Problem {
             ]
         ) { diagnosis in
             diagnosis.status.apps.compactMap { app in
-                guard let age = app.tokenIssuedAt.map({ diagnosis.status.at - $0 }), age > 3_300_000 else { return nil }
+                guard let age = app.tokenIssuedAt.map({ diagnosis.status.at.since($0) }), age > 3_300_000 else {
+                    return nil
+                }
                 return Finding(
                     .app(app.name),
                     "the provider token of app \(app.name) is \(Words.duration(age)) old, and APNs accepts none older "
@@ -879,7 +881,8 @@ extension Problem {
             alerts: [alert]
         ) { diagnosis in
             diagnosis.status.apps.compactMap { app in
-                guard let left = app.certificateExpiresAt.map({ $0 - diagnosis.status.at }), left < days * day else {
+                guard let left = app.certificateExpiresAt.map({ $0.since(diagnosis.status.at) }), left < days * day
+                else {
                     return nil
                 }
                 if let later, left < later * day { return nil }

@@ -35,6 +35,24 @@ import Testing
         #expect(sample.json(isDetailed: true).contains(#""secret":"x""#))
     }
 
+    @Test("Any number is a time, and has an age")
+    func extremeTimes() {
+        let ends: [Int64] = [.min, .min + 1, -1, 0, 1, .max - 1, .max]
+        for now in [0, 1_795_279_247_000] as [Int64] {
+            for time in ends {
+                let sample = Sample(at: time)
+                #expect(!sample.page(now: now).isEmpty && ColumnKind.age.cell(.number(time), now: now) != nil)
+                #expect(Words.since(time, now: now).hasPrefix(" for "))
+            }
+        }
+        for one in ends {
+            for other in ends {
+                let age = one.since(other)
+                #expect(age == -(other.since(one)) && (age > 0) == (one > other), "\(one), \(other)")
+            }
+        }
+    }
+
     @Test("Tables and facts have the columns with a title, and a dash or nothing for what is unknown")
     func texts() {
         let sample = Sample(text: "x\u{202E}", at: 0)

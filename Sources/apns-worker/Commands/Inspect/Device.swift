@@ -127,9 +127,12 @@ extension DeviceFindings {
         for mark in record.marks { page += "invalid     \(Self.text(mark, now: now))\n" }
         let throttled = record.throttledUntil.flatMap { $0 > now ? $0 : nil }
         page +=
-            "throttled   " + (throttled.map { "until \(Moment.text($0)), \(Words.duration($0 - now))" } ?? "no") + "\n"
+            "throttled   " + (throttled.map { "until \(Moment.text($0)), \(Words.duration($0.since(now)))" } ?? "no")
+            + "\n"
         page += "registered  "
-        page += (record.registeredAt.map { "\(Moment.text($0)), \(Moment.age(now - $0)) ago" } ?? "not recorded") + "\n"
+        page +=
+            (record.registeredAt.map { "\(Moment.text($0)), \(Moment.age(now.since($0))) ago" } ?? "not recorded")
+            + "\n"
         page += "\nRESULTS  "
         if results.isEmpty {
             page +=
@@ -147,7 +150,7 @@ extension DeviceFindings {
 
     private static func text(_ mark: InvalidTokenSet.Listed, now: Int64) -> String {
         let details = mark.details
-        let since = details.at.map { "since \(Moment.text($0)), \(Moment.age(now - $0)) ago" } ?? "yes"
+        let since = details.at.map { "since \(Moment.text($0)), \(Moment.age(now.since($0))) ago" } ?? "yes"
         let environment = details.environment.map { "at \(String(buffer: $0))" }
         let parts = [
             details.reason.map { String(buffer: $0) }, details.topic.map { "for \(String(buffer: $0))" }, environment,

@@ -164,7 +164,7 @@ struct StatusPage {
             let isGone = worker.state == .gone
             let isWhole = worker.lanes == worker.lanesTotal
             rows.append([
-                name, worker.version, worker.startedAt.map { Words.brief(max(0, status.at - $0)) } ?? "?",
+                name, worker.version, worker.startedAt.map { Words.brief(max(0, status.at.since($0))) } ?? "?",
                 isGone ? "-" : isWhole ? "\(worker.lanes)" : "\(worker.lanes)/\(worker.lanesTotal)",
                 isGone ? "-" : Words.number(worker.inFlight), isGone ? "-" : Words.rate(worker.rate),
                 isGone ? "ended" : Words.brief(worker.leaseLeftMs), worker.silenceMs.map(Words.brief) ?? "?",
