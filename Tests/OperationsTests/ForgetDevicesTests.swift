@@ -24,6 +24,7 @@ struct ForgetDevicesTests {
         "push:{default}:results": true, "push:{default}:results-parked:<group>": true,
         // The ids that producers choose can contain one.
         "push:{default}:request:<digest>": false, "push:{default}:unique:<id>": true,
+        "push:{default}:newest:<key>": true, "push:{default}:announced:<id>": true,
         "push:{default}:job-commands": true,
         // Names, times and numbers. A campaign is the name of many jobs, and so is `fair`.
         "push:{default}:shares": false, "push:{default}:workers": false, "push:{default}:dead-bytes": false,
@@ -107,6 +108,10 @@ struct ForgetDevicesTests {
         _ = try await scene.desk().perform(commands)
         try scene.run("SET", "push:{default}:unique:welcome-\(token)", "w:1.x")
         try scene.run("SET", "push:{default}:unique:welcome", "w:1.x")
+        try scene.run("SET", "push:{default}:newest:position-\(token)", "a")
+        try scene.run("SET", "push:{default}:newest:position", "update-\(token)")
+        try scene.run("SET", "push:{default}:newest:score", "b")
+        try scene.run("SET", "push:{default}:announced:update-\(token)", "1")
         for name in [token, other] {
             try scene.run("XADD", "push:{default}:results-parked:billing", "*", "entry", "1-0/0", "token", name)
             try scene.run("HSET", "push:{shared}:registrations", name, "1795279247000")
@@ -184,7 +189,7 @@ struct ForgetDevicesTests {
             let groups = plan.groups
             #expect(groups["job"] == 15 && groups["dead_letter"] == 3 && groups["cancelled_job"] == 2, "\(groups)")
             #expect(groups["result"] == 4 && groups["parked_result"] == 1, "\(groups)")
-            #expect(groups["reserved_id"] == 1 && groups["job_command"] == 1, "\(groups)")
+            #expect(groups["reserved_id"] == 4 && groups["job_command"] == 1, "\(groups)")
             for kind in ["invalid_token", "registration", "throttle"] { #expect(groups[kind] == 1, "\(kind)") }
             // As an invalid token, and as one that APNs throttles.
             #expect(groups["announcement"] == 2, "\(groups)")
@@ -221,6 +226,7 @@ struct ForgetDevicesTests {
                 after: "0", count: 10, scene.fleet.client(for: "push:{default}:results"), QueueKeys())
             #expect(page.results.compactMap { $0["token"] } == [Self.other])
             #expect(try scene.run("EXISTS", "push:{default}:unique:welcome").number == 1)
+            #expect(try scene.run("EXISTS", "push:{default}:newest:score").number == 1)
             #expect(try scene.run("XLEN", "push:{default}:results-parked:billing").number == 1)
             for key in ["registrations", "throttled-tokens", "invalid-tokens", "invalid-tokens:changes"] {
                 #expect(try Self.traces(scene, of: Self.other).contains("push:{shared}:\(key)"), "\(key)")
@@ -355,7 +361,7 @@ struct ForgetDevicesTests {
             let object = try #require(try JSONSerialization.jsonObject(with: Data(json.utf8)) as? [String: Any])
             func count(_ name: String) -> Int? { (object[name] as? [Any])?.count }
             #expect(count("jobs") == 15 && count("dead_letters") == 5 && count("results") == 4)
-            #expect(count("parked_results") == 1 && count("ids") == 2)
+            #expect(count("parked_results") == 1 && count("ids") == 5)
             #expect(object["registered_at"] as? Int == 1_795_279_247_000 && object["invalid"] != nil)
             #expect(object["throttled_until"] as? Int == Int(Self.later))
         }

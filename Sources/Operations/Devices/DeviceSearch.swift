@@ -184,7 +184,7 @@ struct DeviceSearch {
 
     /// Returns the queue's keys whose names contain an id or the name of a consumer group.
     func variableKeys() async throws -> [String] {
-        let prefixes = [keys.parkedResults(""), String(buffer: keys.unique(ByteBuffer()))]
+        let prefixes = [keys.parkedResults("")] + idPrefixes
         var (names, cursor) = ([String](), "0")
         // A pattern for each would read all names of the server twice.
         let pattern = keys.retry.dropLast("retry".count) + "*"
@@ -201,11 +201,22 @@ struct DeviceSearch {
         return names
     }
 
-    /// Finds ids that contain a token: reserved ones, and those of operators' commands.
+    /// The beginnings of the names of keys that end with an id, or with a key that a producer chose.
+    private var idPrefixes: [String] {
+        [keys.unique, keys.newest, keys.announced].map { String(buffer: $0(ByteBuffer())) }
+    }
+
+    /// Finds ids that contain a token: reserved ones, those of the newest jobs with their keys, and those of operators'
+    /// commands.
     func ids(_ names: [String], _ page: Page) async throws {
-        let prefix = String(buffer: keys.unique(ByteBuffer()))
-        for name in names
-        where name.hasPrefix(prefix) && finder.isIn(ByteBuffer(substring: name.dropFirst(prefix.count))) {
+        let (newest, prefixes) = (String(buffer: keys.newest(ByteBuffer())), idPrefixes)
+        for name in names {
+            guard let prefix = prefixes.first(where: name.hasPrefix) else { continue }
+            var isFound = finder.isIn(ByteBuffer(substring: name.dropFirst(prefix.count)))
+            if !isFound, prefix == newest, let id = try await client.call(RedisCommand("GET", name)).root.bytes {
+                isFound = finder.isIn(id)
+            }
+            guard isFound else { continue }
             _ = try await page([Found(kind: .reservedID, key: name, place: "", value: ByteBuffer(string: name))])
         }
         let fields = try await client.call(RedisCommand("HKEYS", keys.jobCommands)).root.children
