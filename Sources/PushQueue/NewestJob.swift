@@ -9,7 +9,7 @@ package struct NewestJob: Sendable {
     package static let shortestLife: Int64 = 86_400_000
 
     package let key: ByteBuffer
-    /// What the key holds while the job is the newest: its id or, for the jobs of a list of tokens, the name of their campaign.
+    /// The value of the key while the job is the newest: its id or, for the jobs of a list of tokens, the name of their campaign.
     package let id: ByteBuffer
     package let campaign: ByteBuffer?
     /// The milliseconds for which the key names it from now on.
@@ -25,7 +25,7 @@ package struct NewestJob: Sendable {
         self.id = job.text(id)
         campaign = job.campaignName
         isAnnounced = job.sendAt != nil
-        // A second of the year 9999 is no life of a key.
+        // An expiration can be in the year 9999.
         let end = job.expirationSecond(firstSeen: job.envelope.enqueued ?? now).map { $0 * 1000 - now } ?? 0
         life = min(max(Self.shortestLife, end), 400 * 86_400_000)
     }

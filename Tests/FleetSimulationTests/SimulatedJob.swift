@@ -15,7 +15,7 @@ struct SimulatedJob {
     var expires = false
     var uniqueID: String?
     var campaign: String?
-    /// The key of which only the newest job is to be sent.
+    /// The key whose newest job alone must be sent.
     var replaces: String?
     /// True if no worker can read it, so that it must become a dead letter.
     var isBroken = false

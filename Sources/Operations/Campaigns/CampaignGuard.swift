@@ -162,7 +162,7 @@ package struct CampaignGuard: Sendable, Equatable {
             let retries =
                 rule.counter.hasPrefix(Postponement.retried.rawValue)
                 ? grown(Postponement.retried.rawValue) : 0
-            // What was suppressed was not sent.
+            // Suppressed notifications were not sent.
             let suppressed = rule.counter == Outcome.suppressed.rawValue ? 0 : grown(Outcome.suppressed.rawValue)
             let all = max(0, grown("ended") + retries - suppressed)
             return Level(
