@@ -13,7 +13,8 @@ struct SendLine {
     var isolatedMoved = NIODeadline.distantPast
     /// The number of unsubmitted notifications of accepted jobs, including those whose tokens are being looked up.
     var unsubmitted = 0
-    var pace = SendPace()
+    /// The pace of its requests.
+    var pace = EndPace()
 
     var isEmpty: Bool { ready.isEmpty && resendCount == 0 && isolatedCount == 0 }
 
@@ -72,19 +73,19 @@ struct ReadyLine {
     }
 }
 
-/// The pace at which an app's requests end. Notifications that will soon have a stream are claimed before it is
-/// free, so that no stream waits for Redis.
-struct SendPace {
+/// The pace at which notifications end. Those that will soon have their turn are claimed before, so that nothing waits for
+/// Redis.
+struct EndPace {
     /// The time for which notifications are claimed ahead.
     private static let horizon = TimeAmount.milliseconds(20)
     private static let maximum = 512
 
-    /// The number of notifications that may wait for a stream.
+    /// The number of notifications to claim ahead.
     private(set) var ahead = 0
     private var ended = 0
     private var since = NIODeadline.distantPast
 
-    mutating func requestEnded() { ended += 1 }
+    mutating func recordEnds(_ count: Int = 1) { ended += count }
 
     /// Measures the pace since the last call. Call this several times per second.
     mutating func measure(now: NIODeadline) {

@@ -88,12 +88,7 @@ final class Intake {
             return nil
         }
         if job.replaces != nil, claimed.confirmedAt == nil, let newest = NewestJob(job, now: queue.now) {
-            let unsent = unsent(job, claimed, queue)
-            // A connection is opened meanwhile. Else a lane without one would claim job after job as long as all are replaced.
-            if let app = unsent.app, senders[app.index].transport.isDormant {
-                senders[app.index].transport.requestCapacity()
-            }
-            return .newest(newest, of: unsent)
+            return .newest(newest, of: unsent(job, claimed, queue))
         }
         if job.fairPerSecond != nil || command != nil {
             // The rate of the key first: a job that waited for its turn within its campaign's has had this one.

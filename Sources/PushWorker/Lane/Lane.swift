@@ -147,6 +147,7 @@ final class Lane: LoopBound, @unchecked Sendable {
         if let standstill { stoodStill(for: standstill, now: now) }
         defer { keepTicking() }
         for sender in senders { sender.check(isFullSecond: isFullSecond) }
+        ledger.unsentPace.measure(now: now)
         if isFullSecond { context.scopes.scopes.check(now: now.milliseconds) }
         if intake.inFlight > 0 || senders.contains(where: { !$0.sendsFreely }) || !fleet.refusals.isEmpty {
             readFleetState()
@@ -401,7 +402,10 @@ final class Lane: LoopBound, @unchecked Sendable {
 }
 
 extension Lane: QueueConsumerDelegate {
-    var capacity: Int { senders.reduce(0) { $0 + $1.capacity } }
+    var capacity: Int {
+        let free = senders.reduce(0) { $0 + $1.capacity }
+        return free > 0 ? free + ledger.unsentPace.ahead : 0
+    }
 
     /// True while nothing is in flight, nothing waits, and no problem needs to be checked again soon.
     var isIdle: Bool {

@@ -34,6 +34,9 @@ final class Ledger {
     /// True if the unwritten results of a job have reached ``Outbox/resultBytes``.
     private var hasManyResults = false
     private var log: NotificationLog
+    /// The pace of what ends without a request: replaced, suppressed, expired, refused, cancelled. Such jobs need no stream, so
+    /// more are claimed than could be sent; else a lane that has no connection would claim one after the other.
+    var unsentPace = EndPace()
     /// The most inclusive setting of all queues.
     private let resultsKept: ResultsKept
 
@@ -69,7 +72,11 @@ final class Ledger {
         to recipient: @autoclosure () -> ByteBuffer?, wasSent: Bool, uniqueID: APNSID? = nil,
         replacedBy: ByteBuffer? = nil
     ) {
-        if wasSent { lane.metrics.ended(queue: lane.jobs[id].queue.index, since: lane.jobs[id].queuedSince) }
+        if wasSent {
+            lane.metrics.ended(queue: lane.jobs[id].queue.index, since: lane.jobs[id].queuedSince)
+        } else {
+            unsentPace.recordEnds()
+        }
         if outcome == .delivered {
             lane.metrics.countDelivered(lane.jobs[id].series)
         } else {
@@ -314,6 +321,7 @@ final class Ledger {
 
     /// Records the end of an unsent job and has it settled.
     func record(_ end: UnsentEnd, of unsent: UnsentJob) {
+        unsentPace.recordEnds()
         let tally = JobTally()
         tally.mayBeDelivered = unsent.claimed.isRecovered
         var ended = EndedJob(unsent, tally)

@@ -573,6 +573,43 @@ struct EngineTests {
         #expect(scene.queue.held.count <= held && scene.context.jobs.count <= 50 + 20)
     }
 
+    /// Jobs that need no stream.
+    enum Unsent: String, CaseIterable { case replaced, suppressed, expired, refused, cancelled }
+
+    @Test("jobs that need no stream are claimed many at a time, also without a connection", arguments: Unsent.allCases)
+    func claimsUnsent(_ kind: Unsent) throws {
+        scene.transport.goDormant()
+        var member = ""
+        switch kind {
+        case .replaced:
+            scene.queue.newest = ["k": "other"]
+            member = #","replaces":"k""#
+        case .suppressed:
+            scene.stores.fakeFleet.invalid = [
+                InvalidToken(
+                    token: ByteBuffer(string: "ab"), at: 5000, reason: "Unregistered",
+                    topic: ByteBuffer(string: "com.example.shop"), environment: "production", source: .apns)
+            ]
+        case .expired: member = #","expiration":1"#
+        case .refused: member = #","app":"none""#
+        case .cancelled:
+            scene.queue.commands = JobCommands(version: "1", [.campaign("spring"): .init { $0.state = .cancelled }])
+            member = #","campaign":"spring""#
+        }
+        scene.queue.jobs = (0..<5000).map { EngineScene.job("ab", #""alert":"x","id":"\#($0)"\#(member)"#) }
+        scene.queue.jobs.append(EngineScene.job("cd"))
+        scene.lane.wake(QueueID(index: 0))
+        for _ in 0..<40 where scene.transport.sent.isEmpty { scene.run(.milliseconds(50)) }
+        #expect(scene.transport.tokens == ["cd"] && scene.queue.claims < 500)
+        // What could be sent is not claimed ahead any more.
+        scene.run(.milliseconds(300))
+        scene.transport.streams = 1
+        scene.queue.jobs = (0..<500).map { EngineScene.job(String(format: "%04x", $0)) }
+        scene.lane.wake(QueueID(index: 0))
+        scene.run(.milliseconds(50))
+        #expect(scene.context.jobs.count <= 2)
+    }
+
     @Test("releases jobs that it claimed ahead when it drains")
     func drainsWhatWaits() throws {
         addBacklog()

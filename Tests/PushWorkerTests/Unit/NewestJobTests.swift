@@ -71,15 +71,6 @@ struct NewestJobTests {
         #expect(scene.stats == ["delivered": 2])
     }
 
-    @Test("a lane without a connection opens one although the first jobs are replaced")
-    func opensConnection() {
-        scene.transport.goDormant()
-        scene.queue.newest = ["k": "other"]
-        scene.push(Self.job("a"))
-        scene.run()
-        #expect(!scene.transport.isDormant && dropped == 1)
-    }
-
     @Test("of a job with many tokens, those that were not sent are dropped when a newer one comes")
     func manyTokens() throws {
         scene.transport.streams = 2
