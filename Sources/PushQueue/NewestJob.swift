@@ -30,6 +30,13 @@ package struct NewestJob: Sendable {
         life = min(max(Self.shortestLife, end), 400 * 86_400_000)
     }
 
+    /// Returns the command that reads what the keys of jobs hold.
+    package static func reading(_ jobs: [NewestJob], _ keys: QueueKeys) -> RedisCommand {
+        var command = RedisCommand("MGET", expecting: jobs.count + 1, bytes: jobs.count * 48)
+        for job in jobs { command.append(keys.newest(job.key)) }
+        return command
+    }
+
     /// Returns the id of the job, or the campaign, that has replaced it; `nil` if none has.
     /// - Parameter newest: what the key holds; `nil` for nothing.
     package func replacement(by newest: ByteBuffer?) -> ByteBuffer? {
@@ -94,9 +101,7 @@ extension QueueConnection {
     private func readNewest(
         of jobs: [NewestJob], completion: @escaping (Result<[ByteBuffer?], QueueFailure>) -> Void
     ) {
-        var command = RedisCommand("MGET", expecting: jobs.count + 1, bytes: jobs.count * 48)
-        for job in jobs { command.append(keys.newest(job.key)) }
-        client.send(command) { result in
+        client.send(NewestJob.reading(jobs, keys)) { result in
             completion(
                 result.mapError(QueueFailure.redis).flatMap { reply in
                     let values = reply.root.children.map(\.bytes)

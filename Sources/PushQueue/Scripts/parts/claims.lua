@@ -5,6 +5,20 @@ local function claim_number(field)
     return tonumber(string.match(field, '^(%d+)%.%w+$'))
 end
 
+-- Prepares a script that writes strings for a lane's claims: KEYS are `claimed` and the strings. They are written also while
+-- memory is full. Returns an error reply when a key holds another type, else nil.
+local function prepare_strings_of_claims()
+    local types = { [KEYS[1]] = 'hash' }
+    for i = 2, #KEYS do
+        types[KEYS[i]] = 'string'
+    end
+    local wrong = wrong_type(types)
+    if not wrong then
+        write_when_full(KEYS[1])
+    end
+    return wrong
+end
+
 -- The maximum number and size of a lane's claims that one call gives back.
 local GIVE_BACK_JOBS, GIVE_BACK_BYTES = 1000, 1048576
 

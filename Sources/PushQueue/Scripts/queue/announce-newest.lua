@@ -10,18 +10,10 @@
 --
 -- Run twice, the second run changes nothing: a job that waits for a retry stays older than those that came after it was due.
 
-local claimed, FIRST = KEYS[1], 2
-
-local expected = { [claimed] = 'hash' }
-for i = FIRST, #KEYS do
-    expected[KEYS[i]] = 'string'
-end
-local wrong = wrong_type(expected)
+local wrong = prepare_strings_of_claims()
 if wrong then
     return wrong
 end
-
-write_when_full(claimed)
 
 local count = 0
 for i = 1, #ARGV, 2 do

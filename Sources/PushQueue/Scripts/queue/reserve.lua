@@ -16,15 +16,10 @@
 
 local claimed, ARGUMENTS = KEYS[1], 3
 
-local expected = { [claimed] = 'hash' }
-for i = 2, #KEYS do
-    expected[KEYS[i]] = 'string'
-end
-local wrong = wrong_type(expected)
+local wrong = prepare_strings_of_claims()
 if wrong then
     return wrong
 end
-write_when_full(claimed)
 
 local reply = {}
 for i = 1, #KEYS - 1 do
