@@ -21,13 +21,12 @@ private enum SecretText {
     static let hidden = Array("(hidden)".utf8)
 
     static func hidePEM(in bytes: inout [UInt8]) -> Bool {
-        let (begin, end) = (Array("-----BEGIN".utf8), Array("-----END".utf8))
         var isChanged = false
-        while let start = bytes.firstRange(of: begin)?.lowerBound {
+        while let start = bytes[...].range(of: "-----BEGIN")?.lowerBound {
             // To the end of the last line of the block; a block that is cut off hides the rest of the text.
             var stop = bytes.endIndex
-            if let last = bytes[start...].firstRange(of: end) {
-                let label = bytes[last.upperBound...].firstRange(of: Array("-----".utf8))
+            if let last = bytes[start...].range(of: "-----END") {
+                let label = bytes[last.upperBound...].range(of: "-----")
                 stop = label?.upperBound ?? bytes.endIndex
             }
             bytes.replaceSubrange(start..<stop, with: hidden)
@@ -50,7 +49,7 @@ private enum SecretText {
             bytes[start...].prefix { $0 > 0x20 && ![0x22, 0x27, 0x60].contains($0) }
         }
         var from = 0
-        while let range = bytes[from...].firstRange(of: Array("://".utf8)) {
+        while let range = bytes[from...].range(of: "://") {
             from = range.upperBound
             let rest = word(from: from)
             if let at = rest.lastIndex(of: UInt8(ascii: "@")), let colon = rest[..<at].firstIndex(of: UInt8(ascii: ":"))
@@ -59,11 +58,11 @@ private enum SecretText {
             }
         }
         from = 0
-        while let range = bytes[from...].firstRange(of: Array("password=".utf8)) {
+        while let range = bytes[from...].range(of: "password=") {
             from = range.upperBound
             hide(from..<word(from: from).prefix { $0 != UInt8(ascii: "&") }.endIndex)
         }
-        if word(from: 0).count == bytes.count, bytes.firstRange(of: Array("://".utf8)) == nil,
+        if word(from: 0).count == bytes.count, bytes[...].range(of: "://") == nil,
             let at = bytes.lastIndex(of: UInt8(ascii: "@")), let colon = bytes[..<at].firstIndex(of: UInt8(ascii: ":"))
         {
             hide((colon + 1)..<at)

@@ -137,10 +137,19 @@ package struct PushType: Hashable, Sendable {
     /// The types that this version knows.
     package static let allCases = (0..<rows.count - 1).map { PushType(place: $0) }
 
-    /// The lengths of the names of types that make a device ring, in bytes.
-    package static let lengthsOfRinging = rows.filter(\.rings).map(\.name.utf8CodeUnitCount)
+    private static let lengthsOfRinging = rows.filter(\.rings).reduce(0 as UInt64) {
+        $0 | 1 << $1.name.utf8CodeUnitCount
+    }
+
+    /// True if a name of this length, in bytes, can be that of a type that makes a device ring. The names of most jobs need not
+    /// be read for that.
+    package static func canRing(length: Int) -> Bool { lengthsOfRinging >> UInt64(min(63, length)) & 1 == 1 }
 
     private init(place: Int) { self.place = place }
+
+    // The standard library's is not inlined in other modules.
+    @inlinable
+    package static func == (one: Self, other: Self) -> Bool { one.place == other.place }
 
     /// - Parameter name: one of the table.
     private init(row name: StaticString) {

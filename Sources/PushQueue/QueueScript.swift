@@ -150,7 +150,7 @@ struct ScriptPart {
 /// The text of a script or a part. A function in it can have parts of its own, after the comment ``marker``: they are defined only
 /// when it runs, because each definition takes time in each call of a script.
 struct ScriptText {
-    static let marker = "    -- The parts that only this function needs.\n"
+    static let marker: StaticString = "    -- The parts that only this function needs.\n"
 
     let bytes: [UInt8]
     /// The text in pieces: a function from its marker to its end, or what is between two.
@@ -161,8 +161,8 @@ struct ScriptText {
     init(_ text: [UInt8]) {
         var pieces: [(text: ArraySlice<UInt8>, isFunction: Bool)] = []
         var rest = text[...]
-        while let marker = rest.firstRange(of: Array(Self.marker.utf8)) {
-            let end = rest[marker.upperBound...].firstRange(of: Array("\nend\n".utf8))?.lowerBound ?? rest.endIndex
+        while let marker = rest.range(of: Self.marker) {
+            let end = rest[marker.upperBound...].range(of: "\nend\n")?.lowerBound ?? rest.endIndex
             pieces += [(rest[..<marker.upperBound], false), (rest[marker.upperBound..<end], true)]
             rest = rest[end...]
         }

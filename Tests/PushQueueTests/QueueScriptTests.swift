@@ -92,7 +92,7 @@ struct QueueScriptTests {
             (.settle, "local function define_others(", "    local function add_to_campaign("),
         ] {
             let source = String(decoding: script.source, as: UTF8.self)
-            let start = try #require(source.range(of: function)), marker = ScriptText.marker
+            let start = try #require(source.range(of: function)), marker = "\(ScriptText.marker)"
             #expect(source[start.upperBound...].contains(marker + "-- "))
             #expect(source.ranges(of: own.trimmingPrefix("    ")).count == 1)
             #expect(source.ranges(of: own.trimmingPrefix("    ")).allSatisfy { $0.lowerBound > start.lowerBound })

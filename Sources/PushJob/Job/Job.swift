@@ -152,11 +152,11 @@ package struct Job: Sendable {
 
     /// Returns a string's characters: a slice without a copy if it is written without escapes.
     /// - Parameter field: one of this job's strings.
-    package func text(_ field: JobField) -> ByteBuffer { field.text(in: body) }
+    @inlinable package func text(_ field: JobField) -> ByteBuffer { field.text(in: body) }
 
     /// Returns a member's bytes as written: a slice without a copy.
     /// - Parameter field: one of this job's members.
-    package func bytes(_ field: JobField) -> ByteBuffer { field.bytes(in: body) }
+    @inlinable package func bytes(_ field: JobField) -> ByteBuffer { field.bytes(in: body) }
 
     /// The producer's bytes: a slice without a copy.
     package var originalBytes: ByteBuffer { JobField(original).bytes(in: body) }

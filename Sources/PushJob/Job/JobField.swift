@@ -4,11 +4,11 @@ import NIOCore
 ///
 /// For a string, the quotes are excluded. Read it with ``Job/text(_:)`` or ``Job/bytes(_:)``.
 package struct JobField: Equatable, Sendable {
-    private let start: UInt32
+    @usableFromInline let start: UInt32
     /// The top bit is set if there are escapes; no body is too long for the other bits.
-    private let lengthAndFlag: UInt32
+    @usableFromInline let lengthAndFlag: UInt32
 
-    private static let escapesFlag: UInt32 = 1 << 31
+    @inlinable static var escapesFlag: UInt32 { 1 << 31 }
     static let maximumLength = Int(Int32.max)
 
     init(_ range: Range<Int>, hasEscapes: Bool = false) {
@@ -21,19 +21,22 @@ package struct JobField: Equatable, Sendable {
     }
 
     /// The number of bytes in the job's body before it.
-    package var offset: Int { Int(start) }
+    @inlinable package var offset: Int { Int(start) }
 
     /// Its length in bytes, as written.
-    package var length: Int { Int(lengthAndFlag & ~Self.escapesFlag) }
+    @inlinable package var length: Int { Int(lengthAndFlag & ~Self.escapesFlag) }
 
     /// True if a string has escape sequences, so that its characters differ from its bytes.
-    package var hasEscapes: Bool { lengthAndFlag & Self.escapesFlag != 0 }
+    @inlinable package var hasEscapes: Bool { lengthAndFlag & Self.escapesFlag != 0 }
 
-    var range: Range<Int> { offset..<(offset + length) }
+    @inlinable var range: Range<Int> { offset..<(offset + length) }
 
     /// Returns a string's characters: a slice without a copy if it is written without escapes.
-    func text(in body: ByteBuffer) -> ByteBuffer {
-        guard hasEscapes else { return bytes(in: body) }
+    @inlinable func text(in body: ByteBuffer) -> ByteBuffer {
+        hasEscapes ? unescaped(in: body) : bytes(in: body)
+    }
+
+    @usableFromInline func unescaped(in body: ByteBuffer) -> ByteBuffer {
         var text = ByteBuffer()
         body.withUnsafeReadableBytes { bytes in
             let raw = UnsafeRawBufferPointer(rebasing: bytes[range])
@@ -43,7 +46,7 @@ package struct JobField: Equatable, Sendable {
     }
 
     /// Returns the bytes as written: a slice without a copy.
-    func bytes(in body: ByteBuffer) -> ByteBuffer {
+    @inlinable func bytes(in body: ByteBuffer) -> ByteBuffer {
         // Not by moving the indexes of a copy: NIO takes buffers of one length as equal if they have the same storage and
         // the same slice of it.
         guard let slice = body.getSlice(at: body.readerIndex + offset, length: length) else {

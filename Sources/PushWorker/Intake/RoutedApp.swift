@@ -144,10 +144,7 @@ final class RoutedApp {
 
     /// True for push types that make a device ring.
     private func isCall(_ job: Job) -> Bool {
-        // Most types are known by their length.
-        guard let field = job.pushType, field.hasEscapes || PushType.lengthsOfRinging.contains(field.length) else {
-            return false
-        }
+        guard let field = job.pushType, field.hasEscapes || PushType.canRing(length: field.length) else { return false }
         return job.text(field).withUnsafeReadableBytes { PushType(bytes: $0)?.row.rings ?? false }
     }
 
