@@ -53,9 +53,10 @@ package struct DeadLetter: Sendable, Equatable {
             json.writeString(",\"app\":")
             json.writeJSONString(app)
         }
-        if let job, let campaign = job.campaign {
-            json.writeString(",\"campaign\":")
-            json.writeJSONString(job.text(campaign))
+        for (name, field) in [("campaign", job?.campaign), ("fair", job?.fair)] {
+            guard let job, let field else { continue }
+            json.writeString(",\"\(name)\":")
+            json.writeJSONString(job.text(field))
         }
         if let labels = job?.labelsText {
             json.writeString(",\"labels\":")

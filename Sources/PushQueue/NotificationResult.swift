@@ -25,6 +25,8 @@ package struct NotificationResult: Sendable {
     package var trace: TraceParent?
     /// The campaign of its job.
     package var campaign: ByteBuffer?
+    /// The `fair` of its job.
+    package var fair: ByteBuffer?
     /// The labels of its job: a valid JSON object in one line.
     package var labels: ByteBuffer?
     /// The id of the job, or the name of the campaign, that has replaced its job.
@@ -121,7 +123,7 @@ extension NotificationResult {
     /// True if the result of another notification of the same job differs only in members that are a result's own.
     fileprivate func isLike(_ other: NotificationResult) -> Bool {
         endedLike(other) && id == other.id && campaign == other.campaign && labels == other.labels
-            && trace == other.trace
+            && fair == other.fair && trace == other.trace
     }
 
     /// True if the result of another job of the same campaign has the same shared members.
@@ -161,6 +163,7 @@ extension NotificationResult {
         json.writeMember("id", id)
         json.writeMember("trace_id", trace?.traceID)
         json.writeMember("parent_id", trace?.parentID)
+        json.writeMember("fair", fair)
         guard let labels else { return }
         json.writeStaticString("\"labels\":")
         json.writeImmutableBuffer(labels)

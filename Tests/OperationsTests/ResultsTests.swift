@@ -54,6 +54,7 @@ struct ResultsTests {
         result.apnsUniqueID = "u-1"
         result.trace = TraceParent(ByteBuffer(string: Self.traceparent))
         result.campaign = ByteBuffer(string: "spring")
+        result.fair = ByteBuffer(string: "acme")
         result.labels = ByteBuffer(string: #"{"user":"4711"}"#)
         let before = try #require(queue.redis.run("TIME").elements?[0].text.flatMap { Int64($0) }) * 1000
         try await worker.settle { $0.end(1, .delivered, results: .of(result)) }
@@ -63,13 +64,14 @@ struct ResultsTests {
         #expect(
             entry.fields.map(\.name) == [
                 "id", "token", "outcome", "reason", "status", "apns_id", "app", "attempt", "time", "trace_id",
-                "parent_id", "apns_unique_id", "campaign", "labels", "event", "report",
+                "parent_id", "apns_unique_id", "campaign", "fair", "labels", "event", "report",
             ])
         #expect(entry["id"] == String(decoding: id, as: UTF8.self))
         #expect(entry["token"] == String(repeating: "a", count: 2048))
         #expect(entry["outcome"] == "dead" && entry["reason"] == "BadCollapseId" && entry["status"] == "400")
         #expect(entry["apns_id"]?.count == 300 && entry["app"] == "shop" && entry["attempt"] == "3")
         #expect(entry["apns_unique_id"] == "u-1")
+        #expect(entry["fair"] == "acme" && entry.labels == ["user": "4711"])
         #expect(entry["campaign"] == "spring" && entry["labels"] == #"{"user":"4711"}"#)
         #expect(entry["trace_id"] == "0af7651916cd43dd8448eb211c80319c" && entry["parent_id"] == "b7ad6b7169203331")
         #expect(try #require(entry["time"].flatMap { Int64($0) }) >= before)

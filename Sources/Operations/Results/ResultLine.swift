@@ -42,6 +42,7 @@ extension ResultLine: Shown {
             field("replaced_by", "ID of the newer job, or its campaign, because of which it was dropped."),
             field("token", "Device token or channel; the API shortens it for viewers."),
             field("campaign", "Campaign of the job."),
+            field("fair", "Key `fair` of the job."),
             .init("labels", "Labels of the job.") { _ in [String: String]?.none },
             number("attempt", "Number of attempts; 0 if it was never sent."),
             field("trace_id", "Trace of the job's `traceparent`."),

@@ -1,3 +1,4 @@
+import FoundationEssentials
 import NIOCore
 
 /// The members `campaign` and `labels` of a job, which results, dead letters and logs carry, and its keys `fair` and
@@ -48,6 +49,16 @@ package enum JobLabels {
             more = try scanner.nextMember()
         }
         return areValid && count <= maximumCount
+    }
+
+    /// Returns the labels of an object; none if it is not valid.
+    package static func read(_ object: ByteBuffer) -> [String: String] {
+        do {
+            return try JSONDecoder().decode([String: String].self, from: Data(object.readableBytesView))
+        } catch {
+            // Another program can write results.
+            return [:]
+        }
     }
 
     /// Returns an object without the white space between its parts.

@@ -95,6 +95,7 @@ extension NotificationResult {
         self.app = app
         trace = job?.trace
         campaign = job.flatMap { job in job.campaign.map(job.text) }
+        fair = job.flatMap { job in job.fair.map(job.text) }
         labels = job?.labelsText
     }
 }

@@ -10,7 +10,8 @@ extension ResultLine {
         if let reason = result["reason"] { parts.append(LogEscape.escaped(reason)) }
         if namesQueue { parts.append("queue=\(queue)") }
         for name in [
-            "status", "app", "id", "campaign", "attempt", "apns_id", "apns_unique_id", "replaced_by", "trace_id",
+            "status", "app", "id", "campaign", "fair", "attempt", "apns_id", "apns_unique_id", "replaced_by",
+            "trace_id",
             "labels", "report",
         ] {
             if let value = result[name] { parts.append("\(name)=\(LogEscape.escaped(value))") }
