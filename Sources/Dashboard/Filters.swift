@@ -49,6 +49,11 @@ struct ListFilter {
         names.count > 1 ? ListFilter("Queue", "queue", choices: names.map { ($0, $0) }, isMain: true) : nil
     }
 
+    /// The columns by which rows are counted.
+    static func counted(_ rows: (some Listed).Type) -> ListFilter {
+        ListFilter("Count by", "by", placeholder: "\(rows.groups[1]) or label.NAME", known: rows.groups)
+    }
+
     /// The range of times.
     static func range(_ name: String) -> [ListFilter] {
         let ages = ["15m", "1h", "6h", "1d", "7d"]

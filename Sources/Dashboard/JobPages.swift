@@ -13,10 +13,14 @@ struct JobsPage: DashboardPage {
         let filter = try JobFilter(request.query, now: Moment.now)
         let queues = try await request.site.data.queues()
         let chosen = try await request.site.data.queues(named: request.query.all("queue"))
+        if let counted = try await request.counted({ try await self.list(request, filter, $0) }) {
+            return PageContent(
+                title: "Jobs", main: "\(try await filters(request))\(request.numbers(counted, ["jobs"]))")
+        }
         let isLatestFirst = request.query["order"] == "latest"
         async let status = request.site.data.fleetStatus()
         async let form = filters(request)
-        let listing = try await list(request, filter, latestFirst: isLatestFirst)
+        let listing = try await list(request, filter, request.reading, latestFirst: isLatestFirst)
         let counts = StateCounts(try await status, chosen.map(\.queue))
         let totals = request.totals(
             "job", listing, of: counts.total(filter.states), isFiltered: !filter.matchesAll)
@@ -151,8 +155,11 @@ struct JobsPage: DashboardPage {
             ListFilter(
                 "Last error", "reason", placeholder: "ServiceUnavailable or Too*",
                 known: status.reasons(["retried", "deferred"])),
+            ListFilter("Fair key", "fair"), ListFilter("Label", "label", placeholder: "country=de"),
             ListFilter("Token", "token"), ListFilter("Key", "key"), ListFilter("Topic", "topic"),
-        ] + text + ListFilter.range("Enqueued") + [ListFilter("Due before", "due_before", placeholder: "2h")]
+        ] + text + ListFilter.range("Enqueued") + [
+            ListFilter("Due before", "due_before", placeholder: "2h"), ListFilter.counted(JobRow.self),
+        ]
     }
 
     private static func empty(_ request: PageRequest, _ totals: ListTotals) -> HTML {
@@ -171,20 +178,16 @@ struct JobsPage: DashboardPage {
     /// Returns a page of jobs of the queues in the query.
     /// - Parameter latestFirst: true to begin with the postponed jobs that are due last.
     func list(
-        _ request: PageRequest, _ filter: JobFilter, latestFirst: Bool = false
+        _ request: PageRequest, _ filter: JobFilter, _ reading: ListReading, latestFirst: Bool = false
     ) async throws -> ListPart<JobRow> {
         // A text search would reveal parts of a job to visitors who cannot see its content.
         guard filter.texts.isEmpty || request.visitor.seesContent else {
             throw WebError(.forbidden, "only operators can search jobs by their text")
         }
-        let end = request.searchEnd
-        return try await .of(
-            request.site.data.queues(named: request.query.all("queue")), after: request.query["after"],
-            limit: PageRequest.rows,
-            until: end
-        ) { keys, cursor, missing in
+        return try await .of(request.site.data.queues(named: request.query.all("queue")), reading) {
+            keys, cursor, missing in
             let found = try await request.source.fleet.jobs(of: keys).list(
-                filter, after: cursor, limit: missing, until: end, latestFirst: latestFirst)
+                filter, after: cursor, limit: missing, until: reading.end, latestFirst: latestFirst)
             return ListPart(
                 rows: found.jobs.map { JobRow(queue: keys.queue, job: $0, now: found.now) },
                 looked: found.looked, cursor: found.cursor)
@@ -254,7 +257,7 @@ struct JobPage: DashboardPage {
     func content(_ request: PageRequest) async throws -> PageContent {
         let (row, queue) = try await Self.find(request)
         return PageContent(
-            title: "Job \(row.job.id?.text ?? row.job.key)", main: await html(row, queue, request))
+            title: "Job \(row.job.id?.text ?? row.job.key)", main: try await html(row, queue, request))
     }
 
     private static func find(_ jobs: QueueJobs, _ filter: JobFilter) async throws -> JobRow? {
@@ -266,7 +269,7 @@ struct JobPage: DashboardPage {
         return found
     }
 
-    private func html(_ row: JobRow, _ queue: QueueSource, _ request: PageRequest) async -> HTML {
+    private func html(_ row: JobRow, _ queue: QueueSource, _ request: PageRequest) async throws -> HTML {
         let job = row.job
         let devices = job.tokens.prefix(20).map { token -> HTML in
             request.device(String(buffer: token))
@@ -298,7 +301,7 @@ struct JobPage: DashboardPage {
         guard request.visitor.seesContent else {
             return "\(cards)\(PageRequest.hiddenPayload)"
         }
-        let check = await request.source.check(job.original, queue)
+        let check = try await request.site.data.check(job.original, queue)
         let source = Elements.source(JobPreview.pretty(job.original), title: "The job as its producer wrote it")
         return """
             \(cards)\(JobPreview.checked(check))\(Elements.card("Job", source))

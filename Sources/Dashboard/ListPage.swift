@@ -17,21 +17,21 @@ struct ListPart<Row> {
     var unread = UnreadParts()
 }
 
+extension ListPart: Sendable where Row: Sendable {}
+
 extension ListPart {
     /// Reads rows, one queue after the other, except of those that can't be read. The cursor contains the name of its queue.
     /// - Parameters:
-    ///   - cursor: that of the previous part; `nil` for the first.
-    ///   - limit: the number of rows at which the part ends.
-    ///   - end: the time at which it ends, even with fewer rows.
+    ///   - reading: the part.
     ///   - read: reads rows of a queue, given the cursor within it and the number of missing rows.
     /// - Throws: the first error if none of the queues can be read.
     static func of(
-        _ queues: [QueueKeys], after cursor: String?, limit: Int, until end: ContinuousClock.Instant,
+        _ queues: [QueueKeys], _ reading: ListReading,
         _ read: (QueueKeys, _ cursor: String?, _ missing: Int) async throws -> ListPart
     ) async throws -> ListPart {
         var rest = queues[...]
         var inner: String?
-        if let cursor {
+        if let cursor = reading.after {
             // The names of queues may contain the separator.
             let indices = queues.indices.filter { cursor.hasPrefix(queues[$0].queue + "|") }
             guard let index = indices.max(by: { queues[$0].queue.utf8.count < queues[$1].queue.utf8.count }) else {
@@ -42,10 +42,10 @@ extension ListPart {
             inner = text.isEmpty ? nil : String(text)
         }
         var (sum, isRead) = (ListPart(), false)
-        var isFull: Bool { sum.rows.count >= limit || .now >= end }
+        var isFull: Bool { sum.rows.count >= reading.limit || .now >= reading.end }
         while let queue = rest.popFirst() {
             repeat {
-                let (position, missing) = (inner, limit - sum.rows.count)
+                let (position, missing) = (inner, reading.limit - sum.rows.count)
                 let part = try await sum.unread.read(queue.queue) {
                     try await Self.part(position) { try await read(queue, position, missing) }
                 }
@@ -67,7 +67,7 @@ extension ListPart {
                 return sum
             }
         }
-        if !isRead, cursor == nil { try sum.unread.throwFirst() }
+        if !isRead, reading.after == nil { try sum.unread.throwFirst() }
         return sum
     }
 
@@ -85,6 +85,26 @@ extension ListPart {
             throw WebError.unknownCursor(cursor)
         }
     }
+}
+
+/// The part of a list that is read at once.
+struct ListReading: Sendable {
+    /// The cursor of the previous part; `nil` for the first.
+    var after: String?
+    /// The number of rows at which it ends.
+    var limit = PageRequest.rows
+    /// The time at which it ends, even with fewer rows.
+    var end: ContinuousClock.Instant
+}
+
+/// Rows of a list that were counted.
+struct CountedList<Row: Listed> {
+    var counts: Counts<Row>
+    /// The number of entries that were searched.
+    var looked = 0
+    /// The place at which to go on; `nil` if all rows are counted.
+    var cursor: String?
+    var unread = UnreadParts()
 }
 
 /// The place of a page in its list, as its URL contains it: Redis has cursors that only lead forward, so the URL also
@@ -201,6 +221,58 @@ extension PageRequest {
     /// The time at which the search for a page ends: early for the first page, so that it appears at once; later for
     /// the following ones, which the user asked for.
     var searchEnd: ContinuousClock.Instant { .now + (query["after"] == nil ? .milliseconds(150) : .seconds(4)) }
+
+    /// The part of a list that the request asks for.
+    var reading: ListReading { ListReading(after: query["after"], end: searchEnd) }
+
+    /// Counts the rows of a list by the columns of the field `by`, as many as are found in a few seconds.
+    /// - Parameter read: reads a part of the list.
+    /// - Returns: `nil` without that field.
+    func counted<Row: Listed>(
+        _ read: @Sendable (ListReading) async throws -> ListPart<Row>
+    ) async throws -> CountedList<Row>? {
+        guard let by = query["by"]?.trimmed else { return nil }
+        let counts = Counts<Row>(by: try Counts<Row>.groups(by))
+        return try await site.searches.run(for: visitor) {
+            var found = CountedList(counts: counts)
+            var reading = ListReading(after: query["after"], limit: Self.countedAtOnce, end: .now + Self.countingTime)
+            repeat {
+                let part = try await read(reading)
+                for row in part.rows { found.counts.add(row) }
+                found.looked += part.looked
+                found.unread.add(part.unread)
+                (reading.after, found.cursor) = (part.cursor, part.cursor)
+            } while reading.after != nil && .now < reading.end
+            return found
+        }
+    }
+
+    private static let (countedAtOnce, countingTime) = (2000, Duration.seconds(4))
+
+    /// Returns counted rows as a table, whose values are links to the rows that have them.
+    func numbers<Row: Listed>(_ found: CountedList<Row>, _ segments: [String]) -> HTML {
+        let groups = found.counts.groups
+        let rest = query.without(ListPlace.fields.union(["by"]))
+        let rows = found.counts.rows.prefix(Self.countedAtOnce).map { row -> [HTML] in
+            let cells = zip(groups, row.values).map { group, value -> HTML in
+                guard let value else { return "<span class=\"muted\">–</span>" }
+                let filter =
+                    group.hasPrefix("label.")
+                    ? ("label", "\(group.dropFirst(6))=\(value)") : (group == "deferral" ? "reason" : group, value)
+                return "<a href=\"\(links.path(segments, rest + [filter]))\">\(value.shown)</a>"
+            }
+            return ["\(Words.number(row.count))"] + cells
+        }
+        let searched = "\(Words.number(found.counts.sum)) counted of \(Words.number(found.looked)) searched"
+        let more: HTML =
+            found.cursor == nil
+            ? "<p class=\"totals\">\(searched)</p>"
+            : "<p class=\"notice\">\(searched), as many as are found in a few seconds. The rest is not counted.</p>"
+        let list = Elements.list(
+            "Numbers of \(Row.things)", [.init("Number", .number)] + groups.map { .init("\($0)", .key) }, rows,
+            empty: Elements.empty("Nothing to count.", ""))
+        return "\(notices(found.unread))\(more)\(list)"
+    }
 
     /// Returns the numbers of a page.
     func totals<Row>(_ noun: String, _ part: ListPart<Row>, of total: Int?, isFiltered: Bool) -> ListTotals {

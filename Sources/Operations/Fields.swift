@@ -295,6 +295,17 @@ extension Fields {
         return label
     }
 
+    /// Returns labels, such as `country=de`.
+    func labels() throws(FieldMistake) -> [String] {
+        let labels = try texts("label")
+        for label in labels where !label.dropFirst().contains("=") {
+            throw FieldMistake {
+                "\($0("label")) must be the name and the value of a label, such as country=de, not \(label.printable)"
+            }
+        }
+        return labels
+    }
+
     /// Returns the name of a campaign.
     func campaign() throws(FieldMistake) -> String {
         let campaign = try required("campaign")

@@ -27,7 +27,7 @@ extension EndToEnd {
                 ("jobs show", ["--id", "NAME"], false), ("dead show", ["--id", "NAME"], false),
                 ("pause", ["--app", "NAME", "--force"], true), ("resume", ["--app", "NAME"], false),
             ]
-            + ["id", "campaign", "app"].flatMap { filter -> [(String, [String], Bool)] in
+            + ["id", "campaign", "app", "fair"].flatMap { filter -> [(String, [String], Bool)] in
                 let choice = ["--\(filter)", "NAME"]
                 return [
                     ("jobs list", choice, false), ("jobs export", choice, false), ("dead list", choice, false),
@@ -49,7 +49,7 @@ extension EndToEnd {
         private static func names(_ value: Any) -> [String] {
             if let list = value as? [Any] { return list.flatMap(names) }
             return (value as? Object ?? [:]).flatMap { key, value in
-                if ["campaign", "id", "app"].contains(key), let name = value as? String {
+                if ["campaign", "id", "app", "fair"].contains(key), let name = value as? String {
                     [name]
                 } else {
                     names(value)
@@ -79,12 +79,12 @@ extension EndToEnd {
                     try connection.run("ZADD", "push:{default}:failed", "\(now + 3_600_000)", wrapped)
                     for (set, reason) in [("dead", "X"), ("cancelled", "Cancelled")] {
                         let head =
-                            #"{"v":1,"reason":"\#(reason)","at":\#(now - 1000),"claim":"w:\#(token)","attempts":2,"id":"\#(name)","campaign":"\#(name)","app":"\#(name)"}"#
+                            #"{"v":1,"reason":"\#(reason)","at":\#(now - 1000),"claim":"w:\#(token)","attempts":2,"id":"\#(name)","campaign":"\#(name)","app":"\#(name)","fair":"\#(name)"}"#
                         try connection.run("ZADD", "push:{default}:\(set)", "\(now - 1000)", head + "\n" + job)
                     }
                     try connection.run(
                         "XADD", "push:{default}:results", "*", "results",
-                        #"[{"outcome":"dead","id":"\#(name)","campaign":"\#(name)","app":"\#(name)","notifications":[{"token":"\#(token)"}]}]"#
+                        #"[{"outcome":"dead","id":"\#(name)","campaign":"\#(name)","app":"\#(name)","fair":"\#(name)","notifications":[{"token":"\#(token)"}]}]"#
                     )
                     try connection.run(
                         "HSET", "push:{default}:campaign:\(name)", "total", "9", "dead", "1", "cancelled", "1")
@@ -214,7 +214,8 @@ extension EndToEnd {
             where path.contains("/actions/") && !path.hasSuffix("-run") {
                 let members = ["post", "requestBody", "content", "application/json", "schema", "properties"]
                 let properties = members.reduce(methods as Any?) { ($0 as? Object)?[$1] }
-                for name in try #require(properties as? Object).keys where ["campaign", "id", "app"].contains(name) {
+                for name in try #require(properties as? Object).keys
+                where ["campaign", "id", "app", "fair"].contains(name) {
                     actions.insert("\(path.split(separator: "/").last ?? "") \(name)")
                 }
             }
@@ -226,7 +227,7 @@ extension EndToEnd {
                 ("pause-app", "app", ["force": true]), ("resume-app", "app", ["force": true]),
                 ("uncancel-jobs", "id", [:]),
             ]
-            for name in ["campaign", "id", "app"] {
+            for name in ["campaign", "id", "app", "fair"] {
                 for kind in ["cancel", "discard", "run"] {
                     bodies.append(("change-jobs", name, ["action": kind, "yes": true]))
                 }
@@ -254,7 +255,7 @@ extension EndToEnd {
             try scene.fill()
             let encoded = own.utf8.map { String(format: "%%%02X", $0) }.joined()
             for list in ["jobs", "dead-letters", "results"] {
-                for name in ["campaign", "id", "app"] {
+                for name in ["campaign", "id", "app", "fair"] {
                     let answer = try await ask("/api/v1/\(list)?\(name)=\(encoded)")
                     let shown = Self.names(answer.body)
                     #expect(answer.status == 200 && !shown.isEmpty, "\(list) \(name) \(answer)")

@@ -22,6 +22,8 @@ struct DashboardAPI: Sendable {
         let thing: ShownMembers
         /// The member with the list; `nil` for a single thing.
         let list: String?
+        /// True if the list can be counted.
+        var isCounted = false
         let read: @Sendable (PageRequest) async throws -> Response
 
         static func thing<Thing: Shown>(
@@ -46,16 +48,39 @@ struct DashboardAPI: Sendable {
                     if index > 0 { json.writeStaticString(",") }
                     row.writeJSON(to: &json)
                 }
-                json.writeStaticString("]")
-                if isSearch { json.writeString(",\"searched\":\(part.looked)") }
-                // The cursor contains names of queues and lanes, so it must be escaped.
-                if let cursor = part.cursor { json.writeString(",\"after\":\(JSONLine.quoted(cursor))") }
-                if !part.unread.isEmpty {
-                    json.writeString(",\"unread\":[\(part.unread.notes.map(JSONLine.quoted).joined(separator: ","))]")
-                }
-                json.writeStaticString("}")
+                json.writeString("]\(end(isSearch ? part.looked : nil, part.cursor, part.unread))")
                 return .json(bytes: json.readableBytesView)
             }
+        }
+
+        /// A list that can be counted by some columns.
+        static func counted<Row: Listed>(
+            _ path: String, _ name: String, _ summary: String, _ fields: [Field],
+            _ read: @escaping @Sendable (PageRequest, ListReading) async throws -> ListPart<Row>
+        ) -> Read {
+            let by = Field(
+                "by", .text,
+                "Answer with the numbers in place of the things, by these columns: \(Row.groupsInWords). "
+                    + "As many are counted as can be within seconds; with `after` the rest is not.")
+            let list = list(path, name, summary, fields + [by]) { try await read($0, $0.reading) }
+            return Read(
+                path: path, summary: summary, fields: list.fields, thing: list.thing, list: name, isCounted: true
+            ) { request in
+                guard let found = try await request.counted({ try await read(request, $0) }) else {
+                    return try await list.read(request)
+                }
+                let rows = found.counts.rows.map(found.counts.json).joined(separator: ",")
+                return .json(bytes: Array("{\"counts\":[\(rows)]\(end(found.looked, found.cursor, found.unread))".utf8))
+            }
+        }
+
+        /// Returns the end of the answer with a list.
+        private static func end(_ looked: Int?, _ cursor: String?, _ unread: UnreadParts) -> String {
+            var json = looked.map { ",\"searched\":\($0)" } ?? ""
+            // The cursor contains names of queues and lanes, so it must be escaped.
+            if let cursor { json += ",\"after\":\(JSONLine.quoted(cursor))" }
+            if !unread.isEmpty { json += ",\"unread\":[\(unread.notes.map(JSONLine.quoted).joined(separator: ","))]" }
+            return json + "}"
         }
     }
 
@@ -64,13 +89,13 @@ struct DashboardAPI: Sendable {
             (try await $0.site.data.fleetStatus(), false)
         },
         .list("/history", "points", "Counters by time.", [span, queue], isSearch: false) { try await history($0) },
-        .list("/jobs", "jobs", "Unfinished jobs.", [queue] + JobFilter.fields + [after]) { request in
-            try await JobsPage().list(request, JobFilter(request.query, now: Moment.now))
+        .counted("/jobs", "jobs", "Unfinished jobs.", [queue] + JobFilter.fields + [after]) { request, reading in
+            try await JobsPage().list(request, JobFilter(request.query, now: Moment.now), reading)
         },
         .thing("/jobs/{queue}/{key}", "A full job.") { request in
             var (row, queue) = try await JobPage.find(request)
             guard request.visitor.seesContent else { return (row, false) }
-            row.verdicts = await request.source.check(row.job.original, queue).verdicts.map {
+            row.verdicts = try await request.site.data.check(row.job.original, queue).verdicts.map {
                 JobRow.Verdict(level: $0.level, sentence: $0.sentence)
             }
             return (row, true)
@@ -90,17 +115,16 @@ struct DashboardAPI: Sendable {
             }
             return ListPart(rows: found.parts, unread: found.unread)
         },
-        .list(
+        .counted(
             "/dead-letters", "dead_letters", "Dead letters, the newest first.",
             [queue] + DeadLetterFilter.fields + [after]
-        ) { request in
-            try await DeadLettersPage().list(
-                request, DeadLetterFilter(request.query, now: Moment.now), after: request.query["after"])
+        ) { request, reading in
+            try await DeadLettersPage().list(request, DeadLetterFilter(request.query, now: Moment.now), reading)
         },
         .thing("/dead-letters/{queue}/{key}", "A full dead letter.") {
             (try await DeadLetterPage.find($0), $0.visitor.seesContent)
         },
-        .list(
+        .counted(
             "/results", "results", "Results of notifications, one queue after the other, the oldest first.",
             [queue] + ResultFilter.fields + Field.range("Results") + [
                 Field("newest_first", .flag, "True for the newest first."),
@@ -108,7 +132,7 @@ struct DashboardAPI: Sendable {
                     "after", .text, "`after` of the previous part, or `QUEUE|ENTRY` of a result to read those after it."
                 ),
             ]
-        ) { try await results($0) },
+        ) { try await results($0, $1) },
         .thing(
             "/devices/{token}", "Everything known about a device token, in hex or base64.",
             [
@@ -177,7 +201,7 @@ struct DashboardAPI: Sendable {
             let form = try Self.form(context)
             try form.check([Field("queue", isRequired: true), Field("job", isRequired: true)])
             let queue = try await site.data.queue(form["queue"] ?? "")
-            let check = await site.source.check(ByteBuffer(string: form.raw("job")), queue)
+            let check = try await site.data.check(ByteBuffer(string: form.raw("job")), queue)
             return try Response.json(CheckObject(verdicts: check.verdicts, isSendable: check.failure == nil))
         }
         api.post("/actions/{name}") { [site] request, context in
@@ -316,20 +340,26 @@ struct DashboardAPI: Sendable {
     /// The maximum number of results in an answer.
     private static let results = 500
 
-    private static func results(_ request: PageRequest) async throws -> ListPart<ResultLine> {
-        let filter = try ResultFilter(request.query)
+    private static func results(_ request: PageRequest, _ reading: ListReading) async throws -> ListPart<ResultLine> {
         var order = ResultListing.Order()
         order.newestFirst = try request.query.isSet("newest_first")
         (order.since, order.until) = try request.query.range(now: Moment.now)
-        let end = request.searchEnd
+        var reading = reading
+        reading.limit = max(Self.results, reading.limit)
+        return try await results(request, ResultFilter(request.query), order, reading)
+    }
+
+    /// Reads results of the queues in the query, with tokens as the visitor sees them.
+    static func results(
+        _ request: PageRequest, _ filter: ResultFilter, _ order: ResultListing.Order, _ reading: ListReading
+    ) async throws -> ListPart<ResultLine> {
         var part = try await ListPart<ResultLine>.of(
-            request.site.data.queues(named: request.query.all("queue")), after: request.query["after"],
-            limit: Self.results, until: end
-        ) { [order] keys, cursor, missing in
+            request.site.data.queues(named: request.query.all("queue")), reading
+        ) { keys, cursor, missing in
             let place = cursor.flatMap { StoredResult.Place(id: $0) }
             if let cursor, place == nil { throw WebError.unknownCursor(cursor) }
             let found = try await ResultListing.read(
-                filter, order, after: place, limit: missing, until: end,
+                filter, order, after: place, limit: missing, until: reading.end,
                 request.source.fleet.client(for: keys.results), keys)
             return ListPart(
                 rows: found.results.map { ResultLine(queue: keys.queue, result: $0) }, looked: found.looked,
@@ -383,12 +413,17 @@ extension DashboardAPI.Read {
             {"name": "\(part.1)", "in": "path", "required": true, "schema": {"type": "string", "minLength": 1}}
             """
         }
+        let counts = """
+            , "counts": {"type": "array", "description": "With `by`: the numbers.", "items": {"type": "object", \
+            "required": ["count"], "properties": {"count": {"type": "integer"}}, "additionalProperties": {"type": "string"}}}
+            """
         let schema = list.map { list in
             """
             {"type": "object", "properties": {"\(list)": {"type": "array", "items": \(thing.reference)}, \
             "searched": {"type": "integer", "description": "Number of things that were searched."}, \
             "after": {"type": "string", "description": "Place of the next part, if there is one."}, \
-            "unread": {"$ref": "#/components/schemas/Unread"}}, "required": ["\(list)"], "additionalProperties": false}
+            "unread": {"$ref": "#/components/schemas/Unread"}\(isCounted ? counts : "")}, \
+            \(isCounted ? "" : "\"required\": [\"\(list)\"], ")"additionalProperties": false}
             """
         }
         return """

@@ -13,6 +13,10 @@ package struct DeadLetterFilter: Sendable, Equatable {
     package var apps: [String] = []
     /// Names of campaigns.
     package var campaigns: [String] = []
+    /// Values of `fair`.
+    package var fair: [String] = []
+    /// Labels, such as `country=de`.
+    package var labels: [String] = []
     /// Device tokens, in hex or base64.
     package var tokens: [String] = []
     /// Texts that occur in the error or its detail, ignoring case; or the status.
@@ -32,6 +36,8 @@ package struct DeadLetterFilter: Sendable, Equatable {
             Field("token", .texts, "Dead letters of jobs for this device token, in hex or base64."),
             Field("app", .texts, "Dead letters of jobs for this app."),
             Field("campaign", .texts, "Dead letters of jobs of this campaign."),
+            Field("fair", .texts, "Dead letters of jobs with this `fair`."),
+            Field("label", .texts, "Dead letters of jobs with this label, as in country=de."),
             Field("reason", .texts, "Dead letters with this reason, or prefix as in Bad*."),
             Field(
                 "error", .texts,
@@ -47,6 +53,8 @@ package struct DeadLetterFilter: Sendable, Equatable {
         ids = try fields.texts("id")
         apps = try fields.texts("app")
         campaigns = try fields.texts("campaign")
+        fair = try fields.texts("fair")
+        labels = try fields.labels()
         tokens = try fields.tokens()
         reasons = try fields.texts("reason")
         errors = try fields.texts("error")
@@ -78,7 +86,7 @@ package struct DeadLetterFilter: Sendable, Equatable {
     func append(to command: inout RedisCommand) {
         for (name, values) in [
             ("reason", reasons), ("key", keys), ("id", ids), ("app", apps), ("campaign", campaigns),
-            ("token", tokens), ("error", errors),
+            ("fair", fair), ("label", labels), ("token", tokens), ("error", errors),
         ] {
             for value in values {
                 command.append(name)

@@ -19,6 +19,10 @@ package struct JobFilter: Sendable, Equatable {
     package var topics: Set<Name> = []
     /// Campaigns.
     package var campaigns: Set<Name> = []
+    /// Values of `fair`.
+    package var fair: Set<Name> = []
+    /// Labels, such as `country=de`.
+    package var labels: Set<String> = []
     /// Reasons of the last failure; a `*` at the end matches any ending.
     package var reasons: [String] = []
     /// Texts that occur in the producer's bytes, ignoring the case of ASCII letters.
@@ -41,6 +45,8 @@ package struct JobFilter: Sendable, Equatable {
             Field("token", .texts, "Jobs for this device token, in hex or base64, or for this channel."),
             Field("app", .texts, "Jobs that name this app."), Field("topic", .texts, "Jobs that name this topic."),
             Field("campaign", .texts, "Jobs of this campaign."),
+            Field("fair", .texts, "Jobs with this `fair`."),
+            Field("label", .texts, "Jobs with this label, as in country=de."),
             Field("reason", .texts, "Jobs whose last failure or deferral has this reason, or prefix as in Too*."),
             Field("match", .texts, "Jobs that contain this text as the producer wrote it, ignoring case."),
         ] + Field.range("Jobs", ", by `enqueued_at` or the first claim") + [
@@ -73,6 +79,8 @@ package struct JobFilter: Sendable, Equatable {
         apps = Set(try fields.names("app"))
         topics = Set(try fields.names("topic"))
         campaigns = Set(try fields.names("campaign"))
+        fair = Set(try fields.names("fair"))
+        labels = Set(try fields.labels())
         reasons = try fields.texts("reason")
         texts = try fields.texts("match")
         (since, until) = try fields.range(now: now)
@@ -113,7 +121,8 @@ package struct JobFilter: Sendable, Equatable {
 
     /// True if jobs must be decoded to know whether they match.
     var readsJobs: Bool {
-        !(ids.isEmpty && tokens.isEmpty && apps.isEmpty && topics.isEmpty && campaigns.isEmpty) || since != nil
+        !(ids.isEmpty && tokens.isEmpty && apps.isEmpty && topics.isEmpty && campaigns.isEmpty && fair.isEmpty
+            && labels.isEmpty) || since != nil
             || until != nil
     }
 
@@ -129,10 +138,13 @@ package struct JobFilter: Sendable, Equatable {
         if since != nil || until != nil {
             guard let at = job.enqueuedAt, at >= since ?? .min, at <= until ?? .max else { return false }
         }
-        for (wanted, value) in [(ids, job.id), (apps, job.app), (topics, job.topic), (campaigns, job.campaign)]
+        for (wanted, value) in [
+            (ids, job.id), (apps, job.app), (topics, job.topic), (campaigns, job.campaign), (fair, job.fair),
+        ]
         where !wanted.isEmpty {
             guard let value, wanted.contains(Name(value)) else { return false }
         }
+        if !labels.isEmpty, !job.labels.contains(where: { labels.contains("\($0.key)=\($0.value)") }) { return false }
         if !reasons.isEmpty {
             guard [job.failure?.reason, job.deferral?.reason].contains(where: { $0.map(matches(reason:)) ?? false })
             else { return false }

@@ -33,9 +33,7 @@ package struct JobRow: Sendable {
             return NewestJob(job, now: rows[index].now).map { (index, $0) }
         }
         guard !questions.isEmpty else { return }
-        var command = RedisCommand("MGET", expecting: questions.count + 1, bytes: questions.count * 48)
-        for (_, question) in questions { command.append(keys.newest(question.key)) }
-        let values = try await client.call(command).root.children.map(\.bytes)
+        let values = try await client.call(NewestJob.reading(questions.map(\.1), keys)).root.children.map(\.bytes)
         for ((index, question), value) in zip(questions, values) {
             rows[index].replacedBy = question.replacement(by: value).map { String(buffer: $0) }
         }
@@ -93,6 +91,8 @@ extension JobRow: Shown {
             .init("id", "ID.", as: .key, in: .all, \.job.id),
             .init("topic", "Topic that it names.", in: .facts, \.job.topic),
             .init("campaign", "Campaign.", as: .campaign, in: .all, \.job.campaign),
+            .init("fair", "Key by which the queue is shared fairly.", as: .plain, in: .facts, \.job.fair),
+            .init("labels", "Labels.", in: .facts) { $0.job.labels.isEmpty ? nil : $0.job.labels },
             .init("replaces", "Key of which only the newest job is sent.", in: .facts, \.job.replaces),
             .init(
                 "replaced_by", "ID of the newer job, or its campaign, because of which it will be dropped.",

@@ -128,6 +128,10 @@ package struct StoredJob: Sendable {
     package var topic: ByteBuffer? { job.flatMap { job in job.topic.map(job.text) } }
     /// Its campaign.
     package var campaign: ByteBuffer? { job?.campaignName }
+    /// Its `fair`.
+    package var fair: ByteBuffer? { job.flatMap { job in job.fair.map(job.text) } }
+    /// Its labels.
+    package var labels: [String: String] { job?.labelsText.map(JobLabels.read) ?? [:] }
     /// The key of which only the newest job is sent.
     package var replaces: ByteBuffer? { job.flatMap { job in job.replaces.map(job.text) } }
     /// The device tokens that are still to be sent to, or its channel.

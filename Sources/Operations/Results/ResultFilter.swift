@@ -10,6 +10,9 @@ package struct ResultFilter: Equatable, Sendable {
     package var reasons: [String] = []
     package var apps: Set<Name> = []
     package var campaigns: Set<Name> = []
+    package var fair: Set<Name> = []
+    /// Labels, such as `country=de`.
+    package var labels: Set<String> = []
     /// Results that are not of a notification, such as `campaign_finished`.
     package var events: Set<String> = []
     package var attempt: Int?
@@ -25,6 +28,8 @@ package struct ResultFilter: Equatable, Sendable {
             words: Outcome.allCases.map(\.rawValue)),
         Field("reason", .texts, "Results with this reason, or prefix as in Bad*."),
         Field("app", .texts, "Results of this app."), Field("campaign", .texts, "Results of this campaign."),
+        Field("fair", .texts, "Results of jobs with this `fair`."),
+        Field("label", .texts, "Results of jobs with this label, as in country=de."),
         Field("event", .texts, "Events of this kind: campaign_finished.", words: ["campaign_finished"]),
         Field("attempt", .number, "Results after this number of attempts; 0 for those never sent."),
     ]
@@ -43,6 +48,8 @@ package struct ResultFilter: Equatable, Sendable {
         reasons = try fields.texts("reason")
         apps = Set(try fields.names("app"))
         campaigns = Set(try fields.names("campaign"))
+        fair = Set(try fields.names("fair"))
+        labels = Set(try fields.labels())
         events = Set(try fields.texts("event"))
         if let wrong = events.first(where: { $0 != "campaign_finished" }) {
             throw FieldMistake { "\($0("event")) is \(wrong.printable); it must be campaign_finished" }
@@ -68,7 +75,8 @@ package struct ResultFilter: Equatable, Sendable {
             wanted.isEmpty || result[name].map { wanted.contains(Name($0)) } ?? false
         }
         guard names("id", ids), has("token", tokens), has("outcome", outcomes), names("app", apps),
-            names("campaign", campaigns), has("event", events)
+            names("campaign", campaigns), names("fair", fair), has("event", events),
+            labels.isEmpty || result.labels.contains(where: { labels.contains("\($0.key)=\($0.value)") })
         else { return false }
         if let attempt, result["attempt"].flatMap({ Int($0) }) != attempt { return false }
         guard !reasons.isEmpty else { return true }

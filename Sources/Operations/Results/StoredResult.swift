@@ -1,4 +1,5 @@
 import NIOCore
+import PushJob
 import PushQueue
 import Redis
 
@@ -40,6 +41,11 @@ package struct StoredResult: Sendable {
 
     /// The time of the outcome in milliseconds since 1970; `nil` if unknown.
     package var time: Int64? { self["time"].flatMap { Int64(bounding: $0) } }
+
+    /// The labels of its job.
+    package var labels: [String: String] {
+        fields.first { $0.name == "labels" }.map { JobLabels.read($0.value) } ?? [:]
+    }
 
     /// An id before those of all entries.
     package static let beginning = "0-0"

@@ -11,6 +11,8 @@ struct ResultOptions: ParsableArguments {
     @Option(help: .field("reason", of: Self.fields)) var reason: [String] = []
     @Option(help: .field("app", of: Self.fields)) var app: [String] = []
     @Option(help: .field("campaign", of: Self.fields)) var campaign: [String] = []
+    @Option(help: .field("fair", of: Self.fields)) var fair: [String] = []
+    @Option(help: .field("label", of: Self.fields)) var label: [String] = []
     @Option(help: .field("event", of: Self.fields)) var event: [String] = []
     @Option(help: .field("attempt", of: Self.fields)) var attempt: Int?
     @Option(help: .field("since", of: Self.fields)) var since: String?
@@ -28,7 +30,7 @@ struct ResultOptions: ParsableArguments {
         for (name, values) in [
             ("id", id), ("token", token), ("outcome", outcome), ("reason", reason), ("app", app),
             ("campaign", campaign),
-            ("event", event),
+            ("fair", fair), ("label", label), ("event", event),
         ] { fields.append(name, values) }
         for (name, value) in [("attempt", attempt.map(String.init)), ("since", since), ("until", until)] {
             fields.append(name, value)

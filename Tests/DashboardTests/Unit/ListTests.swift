@@ -121,7 +121,7 @@ struct ListTests {
         error: any Error = QueueFailure.redis(.notConnected(address: "a:1", reason: "refused"))
     ) async throws -> ListPart<String> {
         try await .of(
-            names.map { try QueueKeys(queue: $0) }, after: cursor, limit: limit, until: .now + .seconds(60)
+            names.map { try QueueKeys(queue: $0) }, ListReading(after: cursor, limit: limit, end: .now + .seconds(60))
         ) { keys, cursor, _ in
             if unreadable.contains(keys.queue) { throw error }
             // Each queue has two parts.

@@ -12,8 +12,9 @@
 --       then any number of (name value); a dead letter is chosen if it matches one value of each name that is given
 --         reason X        its reason, or with a * at the end the beginning of its reason
 --         key X           its key: the first ten digits of the SHA-1 of its line
---         id X, app X, campaign X
+--         id X, app X, campaign X, fair X
 --                         the member of its line, or else of the job
+--         label N=X       the label N has the value X
 --         token X         one of the tokens of its line, or else of the job, in hex or base64
 --         error X         a part of its error or detail, in either case, or its status
 --         since T         a dead letter since this time: ISO 8601, ms since 1970 (13 digits or more), seconds since 1970 or, at the first
@@ -178,7 +179,8 @@ local function time_of(text)
 end
 
 local wanted = {
-    reason = false, key = false, id = false, app = false, campaign = false, token = false, error = false,
+    reason = false, key = false, id = false, app = false, campaign = false, fair = false, label = false,
+    token = false, error = false,
 }
 local option = { since = false, ['until'] = false, newest = false, readable = false, first = false, right = false, keep = false }
 for i = FIRST_OPTION, #ARGV, 2 do
@@ -302,6 +304,15 @@ local function is_for_wanted_token(tokens)
     return false
 end
 
+local function has_wanted_label(labels)
+    for name, value in pairs(type(labels) == 'table' and labels or {}) do
+        if type(value) == 'string' and is_among(name .. '=' .. value, wanted.label) then
+            return true
+        end
+    end
+    return false
+end
+
 local function letter_key(member, stop)
     return string.sub(redis.sha1hex(string.sub(member, 1, (stop or #member + 1) - 1)), 1, 10)
 end
@@ -311,13 +322,14 @@ local function is_chosen(member, head, stop)
         return false
     end
     if not head then
-        return not (wanted.reason or wanted.id or wanted.app or wanted.campaign or wanted.token or wanted.error)
+        return not (wanted.reason or wanted.id or wanted.app or wanted.campaign or wanted.fair or wanted.label or wanted.token
+            or wanted.error)
     end
     if wanted.reason and not is_wanted_reason(head.reason) or wanted.error and not is_wanted_error(head) then
         return false
     end
     local job
-    for _, name in ipairs({ 'id', 'app', 'campaign' }) do
+    for _, name in ipairs({ 'id', 'app', 'campaign', 'fair' }) do
         if wanted[name] then
             if head[name] == nil then
                 job = job or job_of(member, stop)
@@ -325,6 +337,14 @@ local function is_chosen(member, head, stop)
             if not is_among(head[name] or job[name], wanted[name]) then
                 return false
             end
+        end
+    end
+    if wanted.label then
+        if head.labels == nil then
+            job = job or job_of(member, stop)
+        end
+        if not has_wanted_label(head.labels or job.labels) then
+            return false
         end
     end
     if wanted.token then

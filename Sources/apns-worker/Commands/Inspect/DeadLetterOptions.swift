@@ -10,6 +10,8 @@ struct DeadLetterOptions: ParsableArguments {
     @Option(help: .field("id", of: DeadLetterFilter.fields)) var id: [String] = []
     @Option(help: .field("app", of: DeadLetterFilter.fields)) var app: [String] = []
     @Option(help: .field("campaign", of: DeadLetterFilter.fields)) var campaign: [String] = []
+    @Option(help: .field("fair", of: DeadLetterFilter.fields)) var fair: [String] = []
+    @Option(help: .field("label", of: DeadLetterFilter.fields)) var label: [String] = []
     @Option(help: .field("token", of: DeadLetterFilter.fields)) var token: [String] = []
     @Option(name: .customLong("error"), help: .field("error", of: DeadLetterFilter.fields))
     var errorText: [String] = []
@@ -20,7 +22,8 @@ struct DeadLetterOptions: ParsableArguments {
     func fields(limit: Int? = nil, all: Bool = false) -> Fields {
         var fields = Fields(refusesEmpty: true)
         for (name, values) in [
-            ("reason", reason), ("key", key), ("id", id), ("app", app), ("campaign", campaign), ("token", token),
+            ("reason", reason), ("key", key), ("id", id), ("app", app), ("campaign", campaign), ("fair", fair),
+            ("label", label), ("token", token),
             ("error", errorText),
         ] { fields.append(name, values) }
         fields.append("since", since)

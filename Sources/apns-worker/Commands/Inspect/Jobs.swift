@@ -36,6 +36,8 @@ struct JobOptions: ParsableArguments {
     @Option(help: .field("app", of: JobFilter.fields)) var app: [String] = []
     @Option(help: .field("topic", of: JobFilter.fields)) var topic: [String] = []
     @Option(help: .field("campaign", of: JobFilter.fields)) var campaign: [String] = []
+    @Option(help: .field("fair", of: JobFilter.fields)) var fair: [String] = []
+    @Option(help: .field("label", of: JobFilter.fields)) var label: [String] = []
     @Option(help: .field("reason", of: JobFilter.fields)) var reason: [String] = []
     @Option(help: .field("match", of: JobFilter.fields)) var match: [String] = []
     @Option(help: .field("since", of: JobFilter.fields)) var since: String?
@@ -48,7 +50,7 @@ struct JobOptions: ParsableArguments {
         fields.append("state", state)
         for (name, values) in [
             ("key", key), ("id", id), ("token", token), ("app", app), ("topic", topic), ("campaign", campaign),
-            ("reason", reason), ("match", match),
+            ("fair", fair), ("label", label), ("reason", reason), ("match", match),
         ] { fields.append(name, values) }
         for (name, value) in [("since", since), ("until", until), ("due_before", dueBefore)] {
             fields.append(name, value)

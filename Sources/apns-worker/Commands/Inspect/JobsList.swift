@@ -27,7 +27,7 @@ struct JobsList: AsyncParsableCommand {
         let filter = try options.filter()
         var (looked, queues) = (0, 0)
         var (counts, output) = (list.counts, list.output())
-        let decodes = counts.map { !Set($0.groups).isDisjoint(with: ["app", "campaign", "topic"]) } ?? true
+        let decodes = counts.map { JobRow.mustRead(for: $0.groups) } ?? true
         let unread = try await QueueChoice.withEach(queue) { fleet, keys, count in
             let jobs = try await fleet.jobs(of: keys)
             queues += 1

@@ -2,30 +2,6 @@ import ArgumentParser
 import NIOCore
 import Operations
 
-/// A thing that a command lists and counts.
-protocol Listed: Shown {
-    /// The word for several of them, and an option that makes the list shorter.
-    static var things: String { get }
-    static var narrowing: String { get }
-    /// The columns by which they are counted.
-    static var groups: [String] { get }
-}
-
-extension JobRow: Listed {
-    static let (things, narrowing) = ("jobs", "--id")
-    static let groups = ["state", "app", "campaign", "reason", "deferral", "topic", "queue"]
-}
-
-extension DeadLetterRow: Listed {
-    static let (things, narrowing) = ("dead letters", "--reason")
-    static let groups = ["reason", "app", "campaign", "queue"]
-}
-
-extension InvalidTokenLine: Listed {
-    static let (things, narrowing) = ("invalid tokens", "--reason")
-    static let groups = ["reason", "source", "environment", "topic", "set"]
-}
-
 /// The options of the commands that list things.
 struct ListOptions<Row: Listed>: ParsableArguments {
     @Option(help: ArgumentHelp("Maximum number. (default: 50; with --json all)", valueName: "number")) var limit: Int?
@@ -34,7 +10,7 @@ struct ListOptions<Row: Listed>: ParsableArguments {
 
     @Option(
         help:
-            "Count by \(Row.groups.joined(separator: ", ")), or several, such as \(Row.groups[0]),\(Row.groups[1]).",
+            "Count by \(Row.groupsInWords), or several, such as \(Row.groups[0]),\(Row.groups[1]).",
         transform: Counts<Row>.names)
     var by: [String]?
 
@@ -105,25 +81,7 @@ struct RowOutput<Row: Listed> {
     }
 }
 
-/// Numbers of things by the names of `--by`.
-struct Counts<Row: Listed> {
-    let groups: [String]
-    private var counts: [[String]: Int] = [:]
-
-    init(by groups: [String]) { self.groups = groups }
-
-    var sum: Int { counts.values.reduce(0, +) }
-
-    mutating func add(_ row: Row) {
-        // The reason of a job is that of its last failure.
-        add(1) { row.value(of: $0 == "reason" && Row.self == JobRow.self ? "error" : $0) }
-    }
-
-    /// - Parameter value: returns the value of a column; `nil` if it is unknown.
-    mutating func add(_ count: Int, _ value: (String) -> String?) {
-        counts[groups.map { value($0) ?? Self.none }, default: 0] += count
-    }
-
+extension Counts {
     /// Prints the largest numbers first; without groups the sum.
     /// - Parameter isTable: true to print a table with titles.
     func print(isJSON: Bool, isTable: Bool = false) {
@@ -131,16 +89,11 @@ struct Counts<Row: Listed> {
             Terminal.print(isJSON ? "{\"count\":\(sum)}\n" : "\(sum)\n")
             return
         }
-        let rows = counts.sorted { ($1.value, $0.key.joined()) < ($0.value, $1.key.joined()) }
         if isJSON {
-            for (values, count) in rows {
-                let known = zip(groups, values).filter { $1 != Self.none }.map { ($0, JSONLine.quoted($1)) }
-                let members = (known + [("count", "\(count)")]).sorted { $0.0 < $1.0 }.map { "\"\($0)\":\($1)" }
-                Terminal.print("{\(members.joined(separator: ","))}\n")
-            }
+            for row in rows { Terminal.print(json(row) + "\n") }
             return
         }
-        let lines = rows.map { values, count in ["\(count)"] + values.map(\.printable) }
+        let lines = rows.map { row in ["\(row.count)"] + row.values.map { ($0 ?? "-").printable } }
         guard isTable, !lines.isEmpty else {
             for line in lines { Terminal.print(line.joined(separator: "\t") + "\n") }
             return
@@ -150,17 +103,8 @@ struct Counts<Row: Listed> {
         for line in [titles] + lines { Terminal.print(table.line(line) + "\n") }
     }
 
-    /// The text of an unknown value.
-    private static var none: String { "-" }
-
     /// Reads the value of `--by`.
     static func names(_ text: String) throws -> [String] {
-        try text.split(separator: ",", omittingEmptySubsequences: false).map { name in
-            guard Row.groups.contains(String(name)) else {
-                let known = Row.groups.joined(separator: ", ")
-                throw ValidationError("\(Row.things) are counted by \(known), not by \(name)")
-            }
-            return String(name)
-        }
+        try readingFlags { () throws(FieldMistake) in try groups(text) }
     }
 }

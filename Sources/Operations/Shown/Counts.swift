@@ -1,0 +1,107 @@
+import PrintableText
+import PushQueue
+
+/// A thing that is listed and counted.
+package protocol Listed: Shown {
+    /// The word for several of them, and an option that makes the list shorter.
+    static var things: String { get }
+    static var narrowing: String { get }
+    /// The columns by which they are counted.
+    static var groups: [String] { get }
+    /// The labels of its job; `nil` for things that have none.
+    var labels: [String: String]? { get }
+    /// Returns the value by which it is counted; `nil` if it is unknown.
+    func group(_ name: String) -> String?
+}
+
+extension Listed {
+    package var labels: [String: String]? { nil }
+    package func group(_ name: String) -> String? { value(of: name) }
+    static var hasLabels: Bool { groups.contains(labelGroup) }
+
+    /// The columns by which they are counted, for help texts and errors.
+    package static var groupsInWords: String { groups.joined(separator: ", ") }
+}
+
+/// The group of a label, with the name of the label after the dot.
+private let labelGroup = "label.NAME"
+
+extension JobRow: Listed {
+    package static let (things, narrowing) = ("jobs", "--id")
+    package static let groups = [
+        "state", "app", "campaign", "fair", labelGroup, "reason", "deferral", "topic", "queue",
+    ]
+    package var labels: [String: String]? { job.labels }
+
+    /// The reason of a job is that of its last failure.
+    package func group(_ name: String) -> String? { value(of: name == "reason" ? "error" : name) }
+
+    /// True if jobs must be read to be counted by some columns.
+    package static func mustRead(for groups: [String]) -> Bool {
+        !Set(groups).isSubset(of: ["state", "reason", "deferral", "queue"])
+    }
+}
+
+extension DeadLetterRow: Listed {
+    package static let (things, narrowing) = ("dead letters", "--reason")
+    package static let groups = ["reason", "app", "campaign", "fair", labelGroup, "queue"]
+}
+
+extension ResultLine: Listed {
+    package static let (things, narrowing) = ("results", "--id")
+    package static let groups = ["outcome", "reason", "app", "campaign", "fair", labelGroup, "queue"]
+    package var labels: [String: String]? { result.labels }
+}
+
+extension InvalidTokenLine: Listed {
+    package static let (things, narrowing) = ("invalid tokens", "--reason")
+    package static let groups = ["reason", "source", "environment", "topic", "set"]
+}
+
+/// Numbers of things by some of their columns.
+package struct Counts<Row: Listed>: Sendable {
+    package let groups: [String]
+    private var counts: [[String?]: Int] = [:]
+
+    package init(by groups: [String]) { self.groups = groups }
+
+    package var sum: Int { counts.values.reduce(0, +) }
+
+    /// The numbers, the largest first.
+    package var rows: [(values: [String?], count: Int)] {
+        counts.map { (values: $0.key, count: $0.value) }.sorted {
+            ($1.count, $0.values.map { $0 ?? "-" }.joined()) < ($0.count, $1.values.map { $0 ?? "-" }.joined())
+        }
+    }
+
+    package mutating func add(_ row: Row) {
+        add(1) { $0.hasPrefix("label.") ? row.labels?[String($0.dropFirst(6))] : row.group($0) }
+    }
+
+    /// - Parameter value: returns the value of a column; `nil` if it is unknown.
+    package mutating func add(_ count: Int, _ value: (String) -> String?) {
+        counts[groups.map(value), default: 0] += count
+    }
+
+    /// Returns a number as a JSON object; unknown values are missing.
+    package func json(_ row: (values: [String?], count: Int)) -> String {
+        let known = zip(groups, row.values).compactMap { name, value in value.map { (name, JSONLine.quoted($0)) } }
+        let members = (known + [("count", "\(row.count)")]).sorted { $0.0 < $1.0 }.map { "\"\($0)\":\($1)" }
+        return "{\(members.joined(separator: ","))}"
+    }
+
+    /// Reads the names of columns.
+    package static func groups(_ text: String) throws(FieldMistake) -> [String] {
+        var names: [String] = []
+        for name in text.split(separator: ",", omittingEmptySubsequences: false).map(String.init) {
+            let isLabel = Row.hasLabels && name.hasPrefix("label.") && name.count > 6
+            guard name != labelGroup, isLabel || Row.groups.contains(name) else {
+                throw FieldMistake { _ in
+                    "\(Row.things) are counted by \(Row.groupsInWords), not by \(name.printable)"
+                }
+            }
+            names.append(name)
+        }
+        return names
+    }
+}
