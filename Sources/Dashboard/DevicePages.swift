@@ -207,6 +207,7 @@ struct DevicePage: DashboardPage {
                 \(DevicesPage.form(request, request.token(token)))\(request.notices(unread))\(notice)\
                 \(card(findings, request))
                 \(if: findings.isPartial, "<p class=\"notice\">\(searchAll(asked, request))</p>")
+                \(HTML(findings.gaps.map { "<p class=\"hint\">\(Elements.prose($0.asSentence))</p>" as HTML }))
                 <h2>Timeline</h2>\(timeline(findings, request))
                 \(try await limits(request))
                 """)
@@ -252,7 +253,7 @@ struct DevicePage: DashboardPage {
             request.visitor.seesContent ? "<p class=\"hint\">Export everything about it: \(command)</p>" : ""
         let (sentence, tone) = DeviceTimeline.verdict(findings)
         return Elements.card(
-            "\(sentence)", tone: tone, id: "verdict",
+            Elements.prose(sentence), tone: tone, id: "verdict",
             "\(facts)\(if: request.isOperator, "<div class=\"actions\">\(test)\(remove)\(forget)</div>")\(export)")
     }
 
@@ -271,7 +272,7 @@ struct DevicePage: DashboardPage {
                 "Redis has nothing about this device\(findings.isPartial ? " in what was searched" : "").",
                 """
                 <p>It is not in the set of invalid tokens, no unfinished job and no dead letter is for it, and \
-                \(searched).</p><p>This does not prove that nothing was sent: \(Self.kept)</p>
+                \(searched).</p><p>This does not prove that nothing was sent\(gaps(findings)).</p>
                 """)
         }
         let future = timeline.future.map { item($0, "future", request) }
@@ -308,6 +309,11 @@ struct DevicePage: DashboardPage {
         return DeviceTimeline.meaning(of: entry.word).map { Elements.term(pill, $0) } ?? pill
     }
 
+    /// Returns the reasons why nothing may be known, after a sentence that nothing was found.
+    private func gaps(_ findings: DeviceFindings) -> HTML {
+        findings.gaps.isEmpty ? "" : ": \(Elements.prose(findings.gaps.joined(separator: "; ")))"
+    }
+
     /// The results that are kept, after a sentence that nothing was found.
     private static let kept: HTML = """
         without <code>results: all</code> in the workers' configuration, a delivered push leaves no result. A job with \
@@ -323,19 +329,19 @@ struct DevicePage: DashboardPage {
             let source = try await unread.read(keys.queue) {
                 try await request.source.fleet.queue(keys, ignoresSettings: true)
             }
-            guard let limits = source?.limits else { continue }
+            guard let limits = source?.limits, let kept = source?.resultsKept else { continue }
+            let which = kept == .failures ? " of what was not delivered" : ""
             words.append(
-                limits.results == .off
+                kept == .off
                     ? "queue \(keys.queue) keeps none"
-                    : "queue \(keys.queue) the newest \(Words.number(limits.maximumResults))")
+                    : "queue \(keys.queue) the newest \(Words.number(limits.maximumResults))\(which)")
         }
         guard !words.isEmpty else { return "" }
         let more = queues.count - words.count
         let others = more > 0 ? ", and \(Words.count(more, "further queue"))" : ""
         return """
             <p class="hint">Results are kept for 30 days (<code>results_days</code>) unless the configuration says \
-            otherwise: \(words.joined(separator: ", "))\(others). Deliveries are among \
-            them with <code>results: all</code>.</p>
+            otherwise: \(words.joined(separator: ", "))\(others).</p>
             """
     }
 }

@@ -182,10 +182,16 @@ struct DeviceTimeline {
             return sentence("APNs throttles it for another \(Words.duration(until.since(now))).", .warning)
         }
         let ends = DeviceTimeline(findings).past.filter { isEnd($0.word) }
+        // A partial answer says that it is partial.
+        let gap = findings.gaps.first.map { " \($0.asSentence)" } ?? ""
+        let isComplete = gap.isEmpty && !findings.isPartial
         guard let last = ends.first else {
-            if !jobs.isEmpty { return ("No push to it is known to have ended. \(jobs)", .plain) }
-            return findings.record.registeredAt == nil
-                ? ("Nothing is known about it.", .plain) : ("It is registered, and no push to it is known.", .plain)
+            if !jobs.isEmpty { return ("No push to it is known to have ended.\(gap) \(jobs)", .plain) }
+            let searched = findings.isPartial ? " in what was searched" : ""
+            guard findings.record.registeredAt == nil else {
+                return ("It is registered, and no push to it is recorded\(searched).\(gap)", .plain)
+            }
+            return (isComplete ? "Nothing is known about it." : "No push to it is recorded\(searched).\(gap)", .plain)
         }
         let age = last.at.map { " \(Words.duration(max(0, now.since($0)))) ago" } ?? ""
         let reason = last.reason.map { ": \($0)" } ?? ""
@@ -198,7 +204,10 @@ struct DeviceTimeline {
             case "suppressed", "dropped", "cancelled": "was \(last.word)\(age)\(reason)."
             default: "ended\(age)\(reason)."
             }
-        return sentence("Its last push \(text)", last.tone)
+        guard !isComplete else { return sentence("Its last push \(text)", last.tone) }
+        let (known, tone) = last.word == "delivered" ? ("", last.tone) : (gap, Elements.Tone.warning)
+        return sentence(
+            "The last push to it that \(findings.isPartial ? "was found" : "is recorded") \(text)\(known)", tone)
     }
 
     /// Returns true for the word of an entry about the end of a push.

@@ -23,25 +23,38 @@ struct SearchPage: DashboardPage {
     func content(_ request: PageRequest) async throws -> PageContent {
         let text = (request.query["q"] ?? "").trimmed
         guard !text.isEmpty else { return PageContent(title: "Search", main: Self.help) }
-        if Self.isToken(text) {
-            return PageContent(title: "Search", main: "", redirect: request.links.path(["devices", text.lowercased()]))
-        }
         let (campaigns, jobs) = (try await request.site.data.campaigns(), try await jobs(text, request))
         let matches = try await named(text, campaigns.value.map(\.campaign), request) + jobs.matches
         var unread = campaigns.unread
         unread.add(jobs.unread)
         let exact = matches.filter(\.isExact)
-        if unread.isEmpty, let only = exact.count == 1 ? exact[0] : matches.count == 1 ? matches[0] : nil {
+        if unread.isEmpty, let only = exact.count == 1 ? exact[0] : matches.count == 1 ? matches[0] : nil,
+            only.isExact || !Self.isToken(text)
+        {
             return PageContent(title: "Search", main: "", redirect: only.path)
+        }
+        // A text of hexadecimal digits may be the ID or the key of a job, a name, or the beginning of a token.
+        let device = Self.isToken(text) ? request.links.path(["devices", text.lowercased()]) : nil
+        if matches.isEmpty, let device, !jobs.isPartial || TokenText.isToken(text) {
+            return PageContent(title: "Search", main: "", redirect: device)
         }
         let rows = matches.map { match -> [HTML] in
             ["<a href=\"\(match.path)\">\(match.name)</a>", Elements.label(match.kind, .quiet)]
         }
         let list = Elements.list(
             "Matches", [.init("Name"), .init("Kind", .key)], rows,
-            empty: Elements.empty("Nothing is named \(text).", Self.help))
+            empty: Elements.empty(
+                jobs.isPartial ? "Nothing that was searched is named \(text)." : "Nothing is named \(text).",
+                """
+                \(if: jobs.isPartial, """
+                    <p>Only \(Words.number(jobs.looked)) jobs, dead letters and results could be searched at once; the \
+                    links below search them all.</p>
+                    """)<p>A push that has ended is found only if its result is kept: those of deliveries are kept with \
+                <code>results: all</code>. All results are searched by \(request.command(["results", "--id"], text)).</p>\(Self.help)
+                """))
         let further: HTML = """
-            <p class="actions">\(request.link(["jobs"], [("id", text)], "Search all jobs for this ID")) ·
+            <p class="actions">\(if: device != nil, "<a href=\"\(device ?? "")\">Devices whose token begins so</a> · ")\
+            \(request.link(["jobs"], [("id", text)], "Search all jobs for this ID")) ·
             \(request.link(["dead"], [("id", text)], "Search all dead letters for this ID"))</p>
             """
         return PageContent(title: "Search", main: "\(request.notices(unread))\(list)\(further)")
@@ -71,31 +84,79 @@ struct SearchPage: DashboardPage {
         }
     }
 
-    /// Returns unfinished jobs and dead letters with an ID, as far as they are found at once.
-    private func jobs(_ id: String, _ request: PageRequest) async throws -> (matches: [Match], unread: UnreadParts) {
-        var filter = JobFilter()
-        filter.ids = [Name(id)]
-        var letters = DeadLetterFilter()
-        letters.ids = [id]
+    /// Unfinished jobs, dead letters and results that have an ID or a key, as far as they are found at once.
+    private struct FoundJobs {
+        var matches: [Match] = []
+        var unread = UnreadParts()
+        var looked = 0
+        var isPartial = false
+
+        mutating func add<Row>(_ part: ListPart<Row>, _ match: (Row) -> Match) {
+            matches += part.rows.map(match)
+            unread.add(part.unread)
+            looked += part.looked
+            isPartial = isPartial || part.cursor != nil
+        }
+    }
+
+    private enum Part: Sendable {
+        case jobs(ListPart<JobRow>)
+        case letters(ListPart<DeadLetterRow>)
+        case results(ListPart<ResultLine>)
+    }
+
+    private func jobs(_ text: String, _ request: PageRequest) async throws -> FoundJobs {
+        var (byID, byKey, lettersByID, lettersByKey) = (
+            JobFilter(), JobFilter(), DeadLetterFilter(), DeadLetterFilter()
+        )
+        (byID.ids, byKey.keys) = ([Name(text)], [text.lowercased()])
+        (lettersByID.ids, lettersByKey.keys) = ([text], [text.lowercased()])
+        let isKey = Fields.isKey(text)
+        var (results, newestFirst) = (ResultFilter(), ResultListing.Order())
+        (results.ids, newestFirst.newestFirst) = ([Name(text)], true)
+        let reading = ListReading(limit: Self.limit, end: request.searchEnd)
+        var found = FoundJobs()
         // At the same time, because each may search until the page must appear.
-        async let listing = JobsPage().list(request, filter)
-        let dead = try await DeadLettersPage().list(request, letters, after: nil, limit: Self.limit)
-        let jobs = try await listing
-        var unread = jobs.unread
-        unread.add(dead.unread)
-        let matches =
-            jobs.rows.map {
-                Match(
-                    kind: "\($0.job.state.rawValue) job", name: id,
-                    path: request.links.path(["jobs", $0.queue, $0.job.key], [("state", $0.job.state.rawValue)]),
-                    isExact: true)
+        try await withThrowingTaskGroup(of: Part.self) { [results, newestFirst] group in
+            for filter in isKey ? [byID, byKey] : [byID] {
+                group.addTask { .jobs(try await JobsPage().list(request, filter, reading)) }
             }
-            + dead.rows.map {
-                Match(
-                    kind: "dead letter", name: id, path: request.links.path(["dead", $0.queue, $0.key]),
-                    isExact: true)
+            for filter in isKey ? [lettersByID, lettersByKey] : [lettersByID] {
+                group.addTask { .letters(try await DeadLettersPage().list(request, filter, reading)) }
             }
-        return (matches, unread)
+            group.addTask { .results(try await DashboardAPI.results(request, results, newestFirst, reading)) }
+            for try await part in group {
+                switch part {
+                case .jobs(let jobs):
+                    found.add(jobs) { row in
+                        Match(
+                            kind: "\(row.job.state.rawValue) job", name: row.job.id?.text ?? row.job.key,
+                            path: request.links.path(
+                                ["jobs", row.queue, row.job.key], [("state", row.job.state.rawValue)]),
+                            isExact: true)
+                    }
+                case .letters(let letters):
+                    found.add(letters) { row in
+                        Match(
+                            kind: "dead letter", name: row.id ?? row.key,
+                            path: request.links.path(["dead", row.queue, row.key]), isExact: true)
+                    }
+                case .results(let results):
+                    // The page of the device has the result.
+                    found.add(results) { line in
+                        let (outcome, token) = (line.result["outcome"] ?? "ended", line.result["token"] ?? "")
+                        return Match(
+                            kind: "\(outcome) push", name: text, path: request.links.path(["devices", token]),
+                            isExact: true)
+                    }
+                }
+            }
+        }
+        // A job with an ID like its key is found twice, and so is a dead letter with its result.
+        var paths = Set<String>()
+        found.matches = found.matches.sorted { ($0.kind, $0.path) < ($1.kind, $1.path) }
+            .filter { paths.insert($0.path).inserted }
+        return found
     }
 
     private static let help: HTML = """

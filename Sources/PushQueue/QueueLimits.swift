@@ -43,6 +43,22 @@ package enum ResultsKept: String, CaseIterable, Sendable {
     /// None.
     case off
 
+    /// Returns what is missing among the results of some queues, as clauses.
+    /// - Parameter kept: the results that each queue keeps; `nil` if it is not known.
+    package static func gaps(_ kept: [String: ResultsKept?]) -> [String] {
+        let kinds: [(kept: ResultsKept?, gap: String)] = [
+            (.failures, "deliveries are not kept (`results: failures`)"),
+            (.off, "no results are kept (`results: off`)"),
+            (nil, "no worker has said yet which results are kept"),
+        ]
+        return kinds.compactMap { kind in
+            let queues = kept.filter { $0.value == kind.kept }.map(\.key).sorted()
+            guard !queues.isEmpty else { return nil }
+            // Without other queues, its name says nothing.
+            return kept.count == 1 ? kind.gap : "\(kind.gap) in \(queues.joined(separator: ", "))"
+        }
+    }
+
     /// Returns true if the results of notifications that ended in this way are kept.
     package func includes(_ outcome: Outcome) -> Bool {
         switch self {

@@ -113,7 +113,7 @@ extension EndToEnd {
             let page = try await stage.run(["device", token])
             #expect(page.ending == .exited(0), "\(page.errors)")
             #expect(page.output.contains(/invalid +no\nthrottled +no\nregistered +not recorded\n/))
-            #expect(page.output.contains("RESULTS  none; workers keep them"))
+            #expect(page.output.contains("RESULTS  none\nnote: no worker has said yet which results are kept\n"))
             #expect(page.output.contains("JOBS  none\n") && page.output.contains("DEAD LETTERS  none\n"))
             let object = try #require(try await stage.objects(["device", token, "--json"]).first)
             #expect(object["invalid"] == nil && (object["jobs"] as? [Any])?.isEmpty == true)

@@ -183,7 +183,7 @@ struct ChangeTests {
         try await OperatorScene.with { scene in
             try scene.run(
                 "SET", "push:{default}:source",
-                #"{"list":"push:{default}:jobs","head":"LEFT","format":"native","max_dead_letters":2,"max_dead_letter_age_ms":8000000,"max_dead_letter_bytes":9000000,"max_results":0}"#
+                #"{"list":"push:{default}:jobs","head":"LEFT","format":"native","max_dead_letters":2,"max_dead_letter_age_ms":8000000,"max_dead_letter_bytes":9000000,"results":"off","max_results":0}"#
             )
             for id in ["a", "b"] { try scene.bury(id) }
             for id in ["1", "2", "3"] { try scene.push(OperatorScene.job(id)) }

@@ -86,7 +86,7 @@ struct OperatorScene {
     func joinSidekiq(_ queue: String) throws {
         try run(
             "SET", "push:{\(queue)}:source",
-            #"{"list":"queue:\#(queue)","head":"RIGHT","format":"sidekiq","max_dead_letters":7,"max_dead_letter_age_ms":8000000,"max_dead_letter_bytes":9000000,"max_results":0}"#
+            #"{"list":"queue:\#(queue)","head":"RIGHT","format":"sidekiq","max_dead_letters":7,"max_dead_letter_age_ms":8000000,"max_dead_letter_bytes":9000000,"results":"off","max_results":0}"#
         )
     }
 

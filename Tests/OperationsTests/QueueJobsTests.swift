@@ -157,13 +157,14 @@ struct QueueJobsTests {
         try await findings.search(jobs, queue.client, limit: 20)
         #expect(!findings.isPartial && findings.jobs.count == 1)
         #expect(!findings.json().contains("partial"))
+        #expect(findings.gaps == ["no worker has said yet which results are kept"])
     }
 
     @Test("each filter selects what it describes, in each format")
     func filters() async throws {
         let now = try #require(queue.redis.run("TIME").elements?.first?.text.flatMap(Int64.init))
         try queue.push([
-            #"{"id":"a","app":"one","topic":"com.one","campaign":"spring","token":"ABCD","alert":"Hi \u00e9","enqueued_at":\#(now - 100)}"#,
+            #"{"id":"a","app":"one","topic":"com.one","campaign":"spring","fair":"acme","labels":{"country":"de","kind":"a=b"},"token":"ABCD","alert":"Hi \u00e9","enqueued_at":\#(now - 100)}"#,
             #"{"id":"b\"","tokens":["0102","<03 04>"],"alert":"other","enqueued_at":\#(now - 10)}"#,
             #"{"id":"c","priority":"broken","campaign":"spring","token":"ef"}"#,
             #"{"class":"Push","args":[{"token":"0f0f","alert":"x"}],"jid":"sidekiq"}"#, "{\"id\":\"d\",broken",
@@ -180,6 +181,11 @@ struct QueueJobsTests {
         #expect(try await found { $0.apps = ["one"] } == ["a"])
         #expect(try await found { $0.topics = ["com.one"] } == ["a"])
         #expect(try await found { $0.campaigns = ["spring"] } == ["c", "a"])
+        #expect(try await found { $0.fair = ["acme", "none"] } == ["a"])
+        #expect(try await found { $0.fair = ["acm"] } == [])
+        #expect(try await found { $0.labels = ["country=de"] } == ["a"])
+        #expect(try await found { $0.labels = ["kind=a=b"] } == ["a"])
+        #expect(try await found { $0.labels = ["country=fr"] } == [])
         #expect(try await found { $0.tokens = ["abcd"] } == ["a"])
         #expect(try await found { $0.tokens = ["0304", "0f0f"] } == ["sidekiq", "b\""])
         #expect(try await found { $0.tokens = ["ef"] } == ["c"])

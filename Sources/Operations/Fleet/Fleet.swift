@@ -146,8 +146,10 @@ package struct Fleet: Sendable {
     /// - Throws: as ``queue(_:ignoresSettings:)`` does.
     package func jobs(of keys: QueueKeys) async throws -> QueueJobs {
         let source = try await queue(keys)
-        return QueueJobs(
+        var jobs = QueueJobs(
             try await client(for: source.keys.retry), source.keys, format: source.format, limits: source.limits)
+        jobs.resultsKept = source.resultsKept
+        return jobs
     }
 
     /// Returns the dead letters of a queue, which can be requeued to its list of jobs.

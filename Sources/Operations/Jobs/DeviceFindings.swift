@@ -16,6 +16,20 @@ package struct DeviceFindings: Sendable {
     package var dead: [DeadLetterRow] = []
     /// True if a search ended early because its time was over.
     package var isPartial = false
+    /// By queue, the results that it keeps; `nil` if that is not known.
+    package var kept: [String: ResultsKept?] = [:]
+    /// The queues that have older results than those that were searched.
+    package var unsearched: [String] = []
+
+    /// What the findings can't show, as clauses.
+    package var gaps: [String] {
+        var gaps = ResultsKept.gaps(kept)
+        if !unsearched.isEmpty {
+            let place = kept.count == 1 ? "" : " of \(unsearched.joined(separator: ", "))"
+            gaps.append("only the newest \(Words.number(Self.maximumResults)) results\(place) were searched")
+        }
+        return gaps
+    }
 
     package init(token: String, now: Int64) {
         self.token = token
@@ -46,7 +60,9 @@ package struct DeviceFindings: Sendable {
         self.jobs += rows
         let results = try await ResultPage.newest(
             of: token, limit: limit, lookingAt: Self.maximumResults, until: end(), client, keys)
-        isPartial = isPartial || results.isPartial
+        isPartial = isPartial || results.rest == .time
+        if results.rest == .number { unsearched.append(keys.queue) }
+        kept[keys.queue] = .some(jobs.resultsKept)
         self.results += results.results.map { (keys.queue, $0) }
         searched += results.looked
         var only = DeadLetterFilter()
@@ -79,8 +95,14 @@ extension DeviceFindings: Shown {
                         return line
                     }
                 },
-                .init("partial", "True if a search ended early, or if a queue could not be read.") {
+                .init(
+                    "partial",
+                    "True if a search ended early because its time was over, or if a queue could not be read."
+                ) {
                     $0.isPartial ? true : nil
+                },
+                .init("gaps", "Limits of what the other members show, as sentences.") {
+                    $0.gaps.isEmpty ? nil : $0.gaps
                 },
                 .init("results_searched", "Number of results that were searched.", as: .count, \.searched),
                 .init("jobs", "Unfinished jobs for it.", \.jobs),
@@ -159,7 +181,7 @@ package struct TokenMatches: Sendable {
             return found.tokens.count < Self.limit
         }
         found.results += looked.looked
-        found.isPartial = found.isPartial || looked.isPartial
+        found.isPartial = found.isPartial || looked.rest != nil
         let endOfJobs = end()
         found.jobs += try await queue.sweep(JobFilter()) { _, page, _ in
             for token in page.flatMap(\.tokens) { found.add(String(buffer: token)) }

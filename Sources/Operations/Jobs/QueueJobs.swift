@@ -50,6 +50,8 @@ package struct QueueJobs: Sendable {
     package let keys: QueueKeys
     let format: JobFormat
     let limits: QueueLimits
+    /// The results that the queue keeps; `nil` if no worker has said it.
+    var resultsKept: ResultsKept?
 
     /// - Parameter client: a client of the server that has the queue.
     package init(_ client: RedisClient, _ keys: QueueKeys, format: JobFormat = .native, limits: QueueLimits = .init()) {

@@ -65,25 +65,28 @@ package struct ResultPage: Sendable {
         return ResultPage(reply.root, newestFirst: newestFirst)
     }
 
+    /// Why the rest of the results was not examined.
+    package enum Rest: Sendable { case time, number }
+
     /// Reads the results of one token, the newest first.
     /// - Parameters:
     ///   - token: lower-case hex.
     ///   - limit: the maximum number.
     ///   - most: the number of results to examine, after which the search ends with the entry.
     ///   - end: the time at which the search ends; `nil` for none.
-    /// - Returns: the results, the number of results that were examined, and true if `end` ended the search.
+    /// - Returns: the results, the number of results that were examined, and whether there are more.
     /// - Throws: `RedisError`.
     package static func newest(
         of token: String, limit: Int, lookingAt most: Int, until end: ContinuousClock.Instant?, _ client: RedisClient,
         _ keys: QueueKeys
-    ) async throws -> (results: [StoredResult], looked: Int, isPartial: Bool) {
+    ) async throws -> (results: [StoredResult], looked: Int, rest: Rest?) {
         var found: [StoredResult] = []
-        let (looked, isPartial) = try await newest(lookingAt: most, until: end, client, keys) { page in
+        let (looked, rest) = try await newest(lookingAt: most, until: end, client, keys) { page in
             let own = page.filter { $0["token"].map { $0 == token || TokenText.normalized($0) == token } ?? false }
             found += own.prefix(limit - found.count)
             return found.count < limit
         }
-        return (found, looked, isPartial)
+        return (found, looked, rest)
     }
 
     /// Reads the newest results of a queue in pages.
@@ -91,23 +94,23 @@ package struct ResultPage: Sendable {
     ///   - most: the number of results to examine, after which the search ends with the entry.
     ///   - end: the time at which the search ends; `nil` for none.
     ///   - body: gets the results of a page; returns false to stop.
-    /// - Returns: the number of results that were examined, and true if `end` ended the search.
+    /// - Returns: the number of results that were examined, and whether there are more.
     /// - Throws: `RedisError`.
     static func newest(
         lookingAt most: Int, until end: ContinuousClock.Instant?, _ client: RedisClient, _ keys: QueueKeys,
         _ body: ([StoredResult]) -> Bool
-    ) async throws -> (looked: Int, isPartial: Bool) {
+    ) async throws -> (looked: Int, rest: Rest?) {
         var (looked, last) = (0, ResultPage?.none)
         while looked < most {
             let count = ResultPage.size(for: min(1000, most - looked), after: last)
             let start = last?.entries.last.map { "(\($0)" } ?? "+"
             let page = try await read(from: start, to: "-", newestFirst: true, count: count, client, keys)
             looked += page.results.count
-            guard body(page.results), page.entries.count == count else { break }
+            guard body(page.results), page.entries.count == count else { return (looked, nil) }
             last = page
-            if let end, .now >= end { return (looked, true) }
+            if let end, .now >= end { return (looked, .time) }
         }
-        return (looked, false)
+        return (looked, .number)
     }
 }
 
@@ -143,7 +146,7 @@ struct ResultEntry {
     /// The names of a result's fields, in the order in which they are shown.
     private static let names = [
         "id", "token", "outcome", "reason", "status", "apns_id", "app", "attempt", "time", "trace_id", "parent_id",
-        "apns_unique_id", "campaign", "labels", "event", "report",
+        "apns_unique_id", "campaign", "fair", "labels", "event", "report",
     ]
     private static let places = Dictionary(uniqueKeysWithValues: zip(names, names.indices))
 

@@ -3,7 +3,7 @@ import NIOCore
 import PushJob
 import Redis
 
-/// Where a queue's jobs are, in which format, and how many dead letters are kept.
+/// Where a queue's jobs are, in which format, and which dead letters and results are kept.
 ///
 /// Workers write it to ``QueueKeys/source`` when they join the queue, and it stays when they leave. So commands and the
 /// dashboard work on the same jobs as the workers without being configured like them.
@@ -14,13 +14,15 @@ package struct QueueSource: Sendable {
     package var format: JobFormat
     /// The limits of its dead letters and results.
     package var limits: QueueLimits
+    /// The results that are kept; `nil` if no worker has said it.
+    package private(set) var resultsKept: ResultsKept?
 
     package init(keys: QueueKeys, format: JobFormat = .native, limits: QueueLimits = QueueLimits()) {
         (self.keys, self.format, self.limits) = (keys, format, limits)
     }
 
     private struct Form: Codable {
-        var list, head, format: String
+        var list, head, format, results: String
         var max_dead_letters, max_dead_letter_age_ms, max_dead_letter_bytes, max_results: Int
     }
 
@@ -38,7 +40,8 @@ package struct QueueSource: Sendable {
         json.writeString(
             """
             "max_dead_letters":\(limits.maximumDeadLetters),"max_dead_letter_age_ms":\(limits.maximumDeadLetterAge),\
-            "max_dead_letter_bytes":\(limits.maximumDeadLetterBytes),"max_results":\(limits.resultsKept)}
+            "max_dead_letter_bytes":\(limits.maximumDeadLetterBytes),"results":"\(limits.results.rawValue)",\
+            "max_results":\(limits.resultsKept)}
             """)
         return json
     }
@@ -52,14 +55,15 @@ package struct QueueSource: Sendable {
             let form = try? JSONDecoder().decode(Form.self, from: Data(json.readableBytesView)),
             let head = QueueKeys.Head(rawValue: form.head),
             let format = formats.first(where: { $0.name == form.format })?.format,
+            let results = ResultsKept(rawValue: form.results),
             let found = try? QueueKeys(prefix: prefix, queue: keys.queue, list: form.list, head: head)
         else { return nil }
         var source = QueueSource(keys: found, format: format)
         source.limits.maximumDeadLetters = form.max_dead_letters
         source.limits.maximumDeadLetterAge = form.max_dead_letter_age_ms
         source.limits.maximumDeadLetterBytes = form.max_dead_letter_bytes
-        source.limits.maximumResults = form.max_results
-        if form.max_results == 0 { source.limits.results = .off }
+        (source.limits.results, source.limits.maximumResults) = (results, form.max_results)
+        source.resultsKept = results
         return source
     }
 

@@ -14,6 +14,7 @@ struct Results: AsyncParsableCommand {
 
               apns-worker results --token 00fc13ad… --newest-first
               apns-worker results --campaign spring-sale --outcome dead --since 1h
+              apns-worker results --since 1h --by app,reason
 
             With --exec or --webhook, results are handed over as they arrive, each at least once, also after a crash. `queue` and \
             `entry` of a result identify it. A new group begins with the next result, or with those since --since. Results that \
@@ -30,6 +31,13 @@ struct Results: AsyncParsableCommand {
 
     @Option(help: "Maximum number of results.") var limit: Int?
 
+    @Flag(help: "Print the number of results.") var count = false
+
+    @Option(
+        help: "Count by \(ResultLine.groupsInWords), or several, such as outcome,app.",
+        transform: Counts<ResultLine>.names)
+    var by: [String]?
+
     @Flag(help: "Show the newest results first.") var newestFirst = false
 
     @Flag(help: "Continue with new results until interrupted.") var follow = false
@@ -42,8 +50,13 @@ struct Results: AsyncParsableCommand {
         try DeadLetterOptions.check(limit: limit)
         if follow, newestFirst { throw ValidationError("--follow and --newest-first cannot be combined") }
         if follow, options.until != nil { throw ValidationError("--follow and --until cannot be combined") }
+        let counts = count || by != nil
+        if counts, follow || limit != nil {
+            throw ValidationError("--count and --by cannot be combined with --follow and --limit")
+        }
         guard callbacks.isOn else { return }
         let others = [
+            ("count", count), ("by", by != nil),
             ("limit", limit != nil), ("newest-first", newestFirst), ("follow", follow), ("json", json),
             ("until", options.until != nil),
         ]
@@ -57,7 +70,9 @@ struct Results: AsyncParsableCommand {
         let (found, unread) = try await fleet.withFleet { fleet in
             var unread = UnreadParts()
             let queues = try await unread.each(fleet.notedQueues()) { keys in
-                (keys: keys, client: try await fleet.client(for: keys.results))
+                Queue(
+                    keys: keys, client: try await fleet.client(for: keys.results),
+                    kept: try await fleet.queue(keys, ignoresSettings: true).resultsKept)
             }
             return try await show(queues, unread)
         }
@@ -67,18 +82,25 @@ struct Results: AsyncParsableCommand {
 
     // MARK: Showing
 
+    private struct Queue {
+        let keys: QueueKeys
+        let client: RedisClient
+        let kept: ResultsKept?
+    }
+
     /// - Parameter unread: the queues that have no client.
     /// - Returns: the number of results shown, and the queues that could not be read.
     private func show(
-        _ queues: [(keys: QueueKeys, client: RedisClient)], _ unread: UnreadParts
+        _ queues: [Queue], _ unread: UnreadParts
     ) async throws -> (found: Int, unread: UnreadParts) {
         let now = try await Self.now(queues)
         let period = try options.period(now: now)
         var search = ResultSearch(
-            queues, since: period.since, until: period.until, newestFirst: newestFirst,
+            queues.map { ($0.keys, $0.client) }, since: period.since, until: period.until, newestFirst: newestFirst,
             unread: unread)
         let namesQueue = queues.count + unread.names.count > 1
         let (filter, output) = (try options.filter(), ByteOutput.standard)
+        var counts = count || by != nil ? Counts<ResultLine>(by: by ?? []) : nil
         var (shown, reported) = (0, 0)
         while shown < limit ?? .max {
             guard let found = try await search.next() else {
@@ -93,6 +115,10 @@ struct Results: AsyncParsableCommand {
             guard filter.matches(found.result) else { continue }
             shown += 1
             let line = ResultLine(queue: found.queue, result: found.result)
+            guard counts == nil else {
+                counts?.add(line)
+                continue
+            }
             if json {
                 var text = ByteBuffer()
                 line.writeJSON(to: &text)
@@ -102,28 +128,27 @@ struct Results: AsyncParsableCommand {
                 try output.write(line.text(namesQueue: namesQueue) + "\n")
             }
         }
+        counts?.print(isJSON: json)
         try output.flush()
         for note in search.unread.notes.dropFirst(reported) { Terminal.note(note + "\n") }
-        if shown == 0 { reportNone(search.searched, queues.map(\.keys.queue), isFiltered: !filter.isEmpty) }
+        if shown == 0 { reportNone(search.searched, queues, isFiltered: !filter.isEmpty) }
         return (shown, search.unread)
     }
 
-    private func reportNone(_ searched: Int, _ queues: [String], isFiltered: Bool) {
-        let place = queues.count == 1 ? "queue \(queues[0])" : "\(queues.count) queues"
-        if searched > 0 || isFiltered || options.since != nil || options.until != nil {
-            Terminal.note("no results match (\(Words.number(searched)) searched in \(place))\n")
-        } else {
-            Terminal.note(
-                """
-                \(place) \(queues.count == 1 ? "has" : "have") no results; workers keep those of notifications that were \
-                not delivered, and with `results: all` those of all
-
-                """)
-        }
+    /// Says that nothing was found, and what could not be.
+    private func reportNone(_ searched: Int, _ queues: [Queue], isFiltered: Bool) {
+        let place = queues.count == 1 ? "queue \(queues[0].keys.queue)" : "\(queues.count) queues"
+        let isAnyWanted = !isFiltered && options.since == nil && options.until == nil
+        Terminal.note(
+            searched == 0 && isAnyWanted
+                ? "\(place) \(queues.count == 1 ? "has" : "have") no results\n"
+                : "no results match (\(Words.number(searched)) searched in \(place))\n")
+        let kept = Dictionary(uniqueKeysWithValues: queues.map { ($0.keys.queue, $0.kept) })
+        for gap in ResultsKept.gaps(kept) { Terminal.note("note: \(gap)\n") }
     }
 
     /// Returns the time of Redis, whose clock names the entries, in milliseconds since 1970.
-    private static func now(_ queues: [(keys: QueueKeys, client: RedisClient)]) async throws -> Int64 {
+    private static func now(_ queues: [Queue]) async throws -> Int64 {
         guard let client = queues.first?.client else { return Moment.now }
         return try await client.time()
     }

@@ -139,7 +139,7 @@ struct DeviceTimelineTests {
         arguments: [
             ("Nothing is known about it.", .plain, Self.findings()),
             (
-                "It is registered, and no push to it is known.", .plain,
+                "It is registered, and no push to it is recorded.", .plain,
                 Self.findings(Self.record(registered: 5000))
             ),
             (
@@ -196,5 +196,38 @@ struct DeviceTimelineTests {
         let verdict = DeviceTimeline.verdict(findings)
         #expect(verdict.sentence == sentence)
         #expect(verdict.tone == tone)
+    }
+
+    @Test("the verdict says what is not known: deliveries are not kept, or not all was searched")
+    func gaps() {
+        func verdict(_ kept: ResultsKept, isPartial: Bool = false, _ findings: DeviceFindings) -> String {
+            var findings = findings
+            findings.kept = ["default": kept]
+            findings.isPartial = isPartial
+            return DeviceTimeline.verdict(findings).sentence
+        }
+        let dead = Self.findings(dead: [Self.letter("BadPayload", 10_000)])
+        let delivered = Self.findings(results: [Self.result("delivered", 180_000)])
+        let unkept = "Deliveries are not kept (`results: failures`)."
+        #expect(verdict(.all, dead) == "Its last push became a dead letter 10 s ago: BadPayload.")
+        #expect(
+            verdict(.failures, dead)
+                == "The last push to it that is recorded became a dead letter 10 s ago: BadPayload. \(unkept)")
+        #expect(
+            verdict(.off, dead).hasSuffix("BadPayload. No results are kept (`results: off`)."))
+        #expect(
+            verdict(.failures, delivered) == "The last push to it that is recorded was delivered 3 min ago.")
+        #expect(verdict(.failures, Self.findings()) == "No push to it is recorded. \(unkept)")
+        #expect(verdict(.all, Self.findings()) == "Nothing is known about it.")
+        #expect(verdict(.all, isPartial: true, Self.findings()) == "No push to it is recorded in what was searched.")
+        #expect(
+            verdict(.all, isPartial: true, delivered) == "The last push to it that was found was delivered 3 min ago.")
+        var two = dead
+        (two.kept, two.unsearched) = (["a": .all, "b": .failures, "c": .failures], ["a"])
+        #expect(
+            two.gaps == [
+                "deliveries are not kept (`results: failures`) in b, c",
+                "only the newest 100,000 results of a were searched",
+            ])
     }
 }

@@ -135,14 +135,12 @@ extension DeviceFindings {
             + "\n"
         page += "\nRESULTS  "
         if results.isEmpty {
-            page +=
-                searched == 0
-                ? "none; workers keep them with `results: all` or `failures`\n"
-                : "none (\(Words.number(searched)) searched)\n"
+            page += searched == 0 ? "none\n" : "none (\(Words.number(searched)) searched)\n"
         } else {
             let lines = results.map { ResultLine(queue: $0.queue, result: $0.result) }
             page += "\(results.count)\n" + Table.text(of: lines, now: now)
         }
+        for gap in gaps { page += "note: \(gap)\n" }
         page += "\nJOBS  " + (jobs.isEmpty ? "none\n" : "\(jobs.count)\n" + Table.text(of: jobs, now: now))
         return page + "\nDEAD LETTERS  "
             + (dead.isEmpty ? "none\n" : "\(dead.count)\n" + Table.text(of: dead, now: now))
