@@ -295,6 +295,18 @@ class Reached(unittest.TestCase):
         self.assertEqual(self.scene.redis("EXISTS", "push:{default}:paused"), 1)
         eventually("live updates pass nginx", lambda: "Live" in browser.one("#live-state").text)
         self.assertEqual(browser.problems(), [])
+        # A page whose session has ended keeps its numbers, says since when they are old, and leads to the login.
+        figures = len(browser.all(".figure"))
+        browser.driver.delete_all_cookies()
+        browser.driver.execute_script("""
+            Object.defineProperty(document, "hidden", { get: () => window.isHidden, configurable: true });
+            for (window.isHidden of [true, false]) document.dispatchEvent(new Event("visibilitychange"))""")
+        eventually("it says so", lambda: "the session has ended" in browser.one("#live-state").text)
+        self.assertRegex(browser.one("#live-state").text, r"Not up to date since \d+:\d+")
+        self.assertEqual(len(browser.all(".figure")), figures)
+        self.assertIn("stale", browser.one("body").get_attribute("class"))
+        browser.one("#live-state a").click()
+        eventually("the link leads to the login", lambda: "/login" in browser.driver.current_url)
 
 
 if __name__ == "__main__":

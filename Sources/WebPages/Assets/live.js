@@ -4,9 +4,29 @@ const state = document.getElementById("live-state");
 const received = new WeakMap();
 let source;
 let timer;
+let updated = new Date();
 
 function show(text) {
-  if (state && state.textContent !== text) state.textContent = text;
+  document.body.classList.remove("stale");
+  if (!state || state.textContent === text) return;
+  delete state.dataset.shown;
+  state.textContent = text;
+}
+
+// The numbers stay, and look as old as they are.
+function fail(reason, login) {
+  document.body.classList.add("stale");
+  if (!state) return;
+  const text = `Not up to date since ${updated.toLocaleTimeString()}: ${reason}`;
+  if (state.dataset.shown === text) return;
+  state.dataset.shown = text;
+  state.textContent = text;
+  if (!login) return;
+  const link = document.createElement("a");
+  // The page itself leads to the login, and back.
+  link.href = location.href;
+  link.textContent = "Log in again";
+  state.append(" ", link);
 }
 
 // A section keeps its content while it has the focus in a field, a checked box or selected text.
@@ -36,6 +56,7 @@ function isShown(section, content) {
 }
 
 function update(html) {
+  updated = new Date();
   const next = new DOMParser().parseFromString(html, "text/html");
   const icon = next.querySelector("main[data-icon]")?.dataset.icon;
   const link = document.querySelector("link[rel=icon]");
@@ -65,13 +86,17 @@ function update(html) {
 async function poll() {
   const mine = timer;
   try {
-    const answer = await fetch(location.href, { headers: { Accept: "text/html" } });
+    const answer = await fetch(location.href, { headers: { Accept: "text/html" }, redirect: "manual" });
     if (answer.ok) {
       update(await answer.text());
       show("Updated every ten seconds.");
+    } else if (answer.type === "opaqueredirect" || answer.status === 401) {
+      fail("the session has ended.", true);
+    } else {
+      fail(`the dashboard answered ${answer.status}.`);
     }
   } catch {
-    show("Not up to date: no connection.");
+    fail("no connection.");
   } finally {
     // The tab may have been hidden in the meantime, or updates may have begun again.
     if (timer === mine) timer = setTimeout(poll, 10000);
@@ -85,13 +110,13 @@ function start() {
     show("Live.");
     update(event.data);
   });
-  source.addEventListener("problem", (event) => show(`Not up to date: ${event.data}`));
+  source.addEventListener("problem", (event) => fail(event.data));
   source.addEventListener("error", () => {
-    show("Not up to date: no connection.");
+    fail("no connection.");
     // The server has too many streams, or the session has expired: poll instead.
     if (source && source.readyState === EventSource.CLOSED) {
       stop();
-      timer = setTimeout(poll, 10000);
+      timer = setTimeout(poll, 1000);
     }
   });
 }
