@@ -46,13 +46,15 @@ struct CampaignsPage: DashboardPage {
 
     static func state(_ campaign: CampaignStatus) -> HTML {
         let limit = campaign.limitPerSecond.map { " <span class=\"muted\">\(Words.number($0))/s</span>" as HTML }
-        let (word, tone): (String, Elements.Tone) =
+        let tone: Elements.Tone =
             switch campaign.state {
-            case "running": campaign.finishedAt != nil ? ("finished", .quiet) : ("running", .good)
-            case "paused": (campaign.isStoppedByGuard ? "paused by its guard" : "paused", .warning)
-            default: (campaign.state, .bad)
+            case .running: .good
+            case .slowed, .paused, .stopped: .warning
+            case .finished: .quiet
+            case .cancelled: .bad
             }
-        return "\(Elements.label(word, tone))\(limit)"
+        let label = Elements.label(campaign.state.words, tone)
+        return "\(campaign.slowedBy.map { Elements.term(label, $0.asSentence) } ?? label)\(limit)"
     }
 
     static func progress(_ campaign: CampaignStatus) -> HTML {
@@ -89,9 +91,16 @@ struct CampaignPage: DashboardPage {
         let name = request.parameters("campaign") ?? ""
         let state = try await request.site.data.campaign(name)
         let recent = try await request.site.data.campaigns().value
-        // The recent reading has the rate of the last seconds. It does not have all campaigns.
+        // The other reading has the rate of the last seconds. It does not have all campaigns, and may be older than a command.
         let found = state.parts.map { read in
-            recent.first { Name($0.campaign) == Name(read.campaign) && $0.queue == read.queue } ?? read
+            guard read.state == .running,
+                let other = recent.first(where: {
+                    Name($0.campaign) == Name(read.campaign) && $0.queue == read.queue && $0.state == .running
+                })
+            else { return read }
+            var part = read
+            (part.deliveredPerSecond, part.leftMs) = (other.deliveredPerSecond, other.leftMs)
+            return part
         }
         let unknown = Elements.empty(
             "No notification of this campaign has ended yet, in any queue.",
@@ -109,8 +118,8 @@ struct CampaignPage: DashboardPage {
     }
 
     private static func actions(_ name: String, _ found: [CampaignStatus], _ request: PageRequest) -> HTML {
-        let isPaused = found.contains { $0.state == "paused" }
-        let isCancelled = found.contains { $0.state == "cancelled" }
+        let isPaused = found.contains { $0.state.isPaused }
+        let isCancelled = found.contains { $0.state == .cancelled }
         func form(
             _ action: String, _ title: String, _ words: HTML, _ fields: HTML,
             _ more: [(name: String, value: String)] = []
@@ -194,12 +203,12 @@ struct CampaignView {
         let lines = parts.map { part -> HTML in
             let by = part.by.map { " by \($0)" as HTML }
             let since = part.stateSinceAt.map { " \(request.time($0))" as HTML }
-            let reason = part.reason.map { ": \($0)" as HTML }
+            let reason = (part.slowedBy ?? part.reason).map { ": \($0)" as HTML }
             let queue: HTML = " in queue \(request.link(["queues", part.queue], part.queue))"
             return
                 """
                 <p>\(CampaignsPage.state(part))<span class="muted">\(queue)\
-                \(if: part.state != "running", "\(by)\(since)\(reason)")</span></p>
+                \(if: part.state != .running, "\(by)\(since)\(reason)")</span></p>
                 """
         }
         return HTML(lines)
@@ -294,7 +303,7 @@ struct CampaignView {
                 """
         }
         guard !cards.isEmpty else { return "" }
-        return Elements.card("Guard", tone: parts.contains(where: \.isStoppedByGuard) ? .warning : .plain, HTML(cards))
+        return Elements.card("Guard", tone: parts.contains { $0.state == .stopped } ? .warning : .plain, HTML(cards))
     }
 
     private var reasons: HTML {

@@ -148,7 +148,7 @@ package struct CampaignReportDocument {
     private var queues: HTML {
         let rows = summary.queues.map { part -> HTML in
             """
-            <tr><td>\(part.queue)</td><td>\(part.state)</td>\
+            <tr><td>\(part.queue)</td><td>\(part.state.words)</td>\
             <td class="number">\(part.total.map(Words.number) ?? "–")</td>\
             <td class="number">\(Words.number(part.ended))</td></tr>
 

@@ -413,7 +413,7 @@ extension EndToEnd {
                 return try text.split(separator: "\n").map { try Self.shown(String($0)) }
             }
             try await eventually("both parts are paused") {
-                try await campaigns().filter { $0.state == "paused" }.count == 2
+                try await campaigns().filter { $0.state == "stopped" }.count == 2
             }
             try await eventually("the other campaign is delivered") {
                 try await Self.run("campaign", "show", "autumn", "--json", redis: redis.url).output

@@ -626,15 +626,17 @@ struct JobCommandsTests {
         var summary = CampaignSummary([first, part("b", delivered: 250, invalid: 50, of: 400, finishedAt: nil)])
         #expect(!summary.finished && summary.total == 500 && summary.ended == 400 && summary.left == 100)
         #expect(summary.invalidShare == 0.15 && summary.durationMs == 2000 && summary.endedPerSecond == 200)
-        #expect(summary.finishedAt == nil && summary.state == "100 left")
+        #expect(summary.finishedAt == nil && summary.state == "running and finished, 100 left")
         let json = summary.json()
-        #expect(json.contains(#""ended_per_second":200"#) && json.contains(#""delivered_per_second":30"#), "\(json)")
+        #expect(json.contains(#""ended_per_second":200"#) && json.contains(#""delivered_per_second":83.3"#), "\(json)")
         #expect(!json.contains(#""per_second""#), "\(json)")
         summary = CampaignSummary([first, part("b", delivered: 300, invalid: 100, of: 400, finishedAt: 5000)])
         #expect(summary.finished && summary.finishedAt == 5000 && summary.durationMs == 4000)
         #expect(summary.page.contains("State             finished"), "\(summary.page)")
         summary = CampaignSummary([first, part("b", delivered: 1, invalid: 0, of: nil, finishedAt: nil)])
-        #expect(summary.total == nil && summary.left == nil && summary.state == "the total is unknown")
+        #expect(
+            summary.total == nil && summary.left == nil && summary.state == "running and finished, the total is unknown"
+        )
         #expect(CampaignSummary.percent(1, of: 5000) == "<0.1%" && CampaignSummary.percent(25, of: 1000) == "2.5%")
     }
 
@@ -667,5 +669,46 @@ struct JobCommandsTests {
         }
         #expect(try queue.redis.run("ZCARD", queue.keys.campaigns).number == 9991)
         #expect(try queue.redis.run("EXISTS", queue.keys.campaign("c3")).number == 0)
+    }
+
+    @Test("a campaign that should be sent and is not is slowed, with the cause that is known")
+    func slowed() async throws {
+        try await OperatorScene.with { scene in
+            let desk = try scene.desk()
+            func status() async throws -> CampaignStatus? {
+                var unread = UnreadParts()
+                let latest = try await CampaignStatus.latest(20, in: desk.queues, desk.fleet, &unread)
+                let read = try await CampaignStatus.read("spring", in: desk.queues, desk.fleet)
+                // A list reads no jobs, and has the same state.
+                #expect(latest.first { $0.campaign == "spring" }?.state == read.first?.state)
+                return read.first
+            }
+            let now = try await desk.fleet.now(of: desk.queues)
+            try scene.push(OperatorScene.job("1", #","campaign":"spring""#))
+            try scene.run("HSET", "push:{default}:campaign:spring", "total", "10")
+            try scene.run("ZADD", "push:{default}:campaigns", "\(now)", "spring")
+            #expect(try await status()?.state == .running, "nothing is known yet")
+            // It began, and stopped.
+            let last = now - 120_000
+            try scene.run(
+                "HSET", "push:{default}:campaign:spring", "delivered", "3", "started_at", "\(last)", "updated_at",
+                "\(last)")
+            let idle = try #require(try await status())
+            #expect(idle.state == .slowed && idle.slowedBy?.hasPrefix("nothing of it has ended for 2 min") == true)
+            // One of its jobs says why.
+            let deferred =
+                #"{"apns_worker":1,"wait":{"reason":"AppPaused","at":1},"job":\#(OperatorScene.job("2", #","campaign":"spring","app":"shop""#))}"#
+            try scene.run("ZADD", "push:{default}:retry", "\(now + 60_000)", deferred)
+            let known = try #require(try await status())
+            #expect(known.state == .slowed && known.slowedBy == "its jobs are deferred: AppPaused (app shop)")
+            #expect(known.json().contains(#""slowed_by":"its jobs are deferred: AppPaused (app shop)""#))
+            try await QueuePause.set(desk.fleet.client(for: desk.queues[0].paused), desk.queues[0], reason: "deploy")
+            #expect(try await status()?.slowedBy == "queue default is paused")
+            // An operator's word counts before.
+            _ = try await desk.perform(
+                CampaignChange(.pause, Fields([("campaign", "spring")]), now: now))
+            let paused = try await status()
+            #expect(paused?.state == .paused && paused?.slowedBy == nil)
+        }
     }
 }

@@ -167,7 +167,7 @@ struct TwinNameTests {
             let desk = try scene.desk()
             _ = try await desk.perform(
                 CampaignChange(.cancel(discard: false), Self.fields([("campaign", name)]), now: Self.now))
-            for (one, state) in [(name, "cancelled"), (twin, nil)] {
+            for (one, state) in [(name, CampaignStatus.State.cancelled), (twin, nil)] {
                 let found = try await CampaignStatus.read(one, in: desk.queues, desk.fleet)
                 #expect(found.first?.state == state)
                 #expect(found.first.map { Name($0.campaign) == Name(one) } ?? true)

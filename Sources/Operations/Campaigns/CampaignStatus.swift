@@ -7,7 +7,10 @@ import Redis
 package struct CampaignStatus: Sendable {
     /// The name, as its bytes: texts for people are made of it, and never read back.
     package var campaign: String
-    package var queue, state: String
+    package var queue: String
+    package var state: State
+    /// What keeps it from being sent, as a clause, if it is ``State/slowed``.
+    package var slowedBy: String?
     package var discards: Bool?
     package var limitPerSecond, total, left, stopMin: Int?
     package var by, reason, stopIf: String?
@@ -21,6 +24,34 @@ package struct CampaignStatus: Sendable {
     /// The times from enqueueing to delivery.
     package var latencies: LatencyCounts
 
+    package enum State: String, CaseIterable, Sendable {
+        case running
+        /// It should be sent, and is not, or hardly.
+        case slowed
+        /// Paused by an operator.
+        case paused
+        /// Paused by its guard.
+        case stopped
+        case finished, cancelled
+
+        /// True while an operator or its guard has paused it.
+        package var isPaused: Bool { self == .paused || self == .stopped }
+        /// True if it is to be sent now.
+        package var isOn: Bool { self == .running || self == .slowed }
+
+        /// The word for people.
+        package var words: String { self == .stopped ? "stopped by its guard" : rawValue }
+
+        init(_ command: JobCommands.Command?, isFinished: Bool) {
+            self =
+                switch command?.state ?? .running {
+                case .cancelled: .cancelled
+                case .paused: command?.by == CampaignGuard.person ? .stopped : .paused
+                case .running: isFinished ? .finished : .running
+                }
+        }
+    }
+
     /// The time without a settlement after which a campaign is idle, in milliseconds.
     private static let idle: Int64 = 60_000
 
@@ -29,7 +60,7 @@ package struct CampaignStatus: Sendable {
         campaign = counts.name
         (periods, latencies) = (counts.periods, counts.latencies)
         self.queue = queue
-        state = (command?.state ?? .running).rawValue
+        state = State(command, isFinished: counts.finishedAt != nil)
         if command?.state == .cancelled { discards = command?.discards }
         limitPerSecond = command?.perSecond
         if let command, command.state != .running, command.since < .max { stateSinceAt = command.since }
@@ -67,21 +98,28 @@ package struct CampaignStatus: Sendable {
         }
     }
 
-    /// True if its guard has paused it.
-    package var isStoppedByGuard: Bool { state == "paused" && by == CampaignGuard.person }
+    /// Records what keeps it from being sent.
+    package mutating func slow(by cause: String) {
+        guard state == .running, isUnfinished else { return }
+        (state, slowedBy) = (.slowed, cause)
+        // Those of before say nothing of what comes.
+        (deliveredPerSecond, leftMs) = (nil, nil)
+    }
 
     /// True if notifications of it are still to be sent, as far as is known: a campaign without a total counts while
     /// some of it ends.
     package var isUnfinished: Bool {
-        guard state != "cancelled", finishedAt == nil else { return false }
-        return left.map { $0 > 0 } ?? (state == "paused" || deliveredPerSecond != nil || startedAt == nil)
+        guard state != .cancelled, state != .finished else { return false }
+        return left.map { $0 > 0 } ?? (state.isPaused || deliveredPerSecond != nil || startedAt == nil)
     }
 
     private mutating func setRate(_ ended: Int, _ delivered: Int, in milliseconds: Int64) {
+        // What was in flight at a pause or a cancellation still ends.
+        guard state.isOn else { return (deliveredPerSecond, leftMs) = (nil, nil) }
         let rate = Double(max(0, ended)) * 1000 / Double(milliseconds)
         deliveredPerSecond =
             ended > 0 ? (Double(max(0, delivered)) * 10_000 / Double(milliseconds)).rounded() / 10 : nil
-        leftMs = left.flatMap { rate > 0 && state == "running" ? Int64(bounding: Double($0) * 1000 / rate) : nil }
+        leftMs = left.flatMap { rate > 0 && state == .running ? Int64(bounding: Double($0) * 1000 / rate) : nil }
     }
 
     /// Computes the rates from what has ended since an earlier reading.
@@ -98,7 +136,9 @@ package struct CampaignStatus: Sendable {
         ended - [.delivered, .invalidToken, .dead, .cancelled].reduce(0) { $0 + count($1) }
     }
 
-    private var stateText: String { limitPerSecond.map { "\(state), \(Words.number($0))/s" } ?? state }
+    private var stateText: String {
+        limitPerSecond.map { "\(state.rawValue), \(Words.number($0))/s" } ?? state.rawValue
+    }
 
     private var leftText: String? {
         left.map { Words.number($0) + (leftMs.map { " (\(Words.brief($0)))" } ?? "") }
@@ -106,8 +146,9 @@ package struct CampaignStatus: Sendable {
 
     /// Returns all facts, one per line.
     package func page(now: Int64) -> [String] {
-        var lines = ["campaign \(campaign.shown), queue \(queue): \(state)"]
-        if let stateSinceAt, state != "running" {
+        var lines = ["campaign \(campaign.shown), queue \(queue): \(state.words)"]
+        if let slowedBy { lines[0] += ": \(slowedBy)" }
+        if let stateSinceAt, state == .cancelled || state.isPaused {
             lines[0] += " since \(Moment.text(stateSinceAt))" + (by.map { " by \($0)" } ?? "")
             if let reason { lines[0] += ": \(reason)" }
         }
@@ -149,7 +190,8 @@ extension CampaignStatus: Shown {
         [
             .init("campaign", "Name.", as: .campaign, \.campaign), .text("Campaign", in: .table, \.campaign.shown),
             .init("queue", "Queue.", as: .queue, in: .all, \.queue),
-            .init("state", "State:", as: .choice(["running", "paused", "cancelled"]), \.state),
+            .init("state", "State:", as: .choice(State.self), \.state.rawValue),
+            .init("slowed_by", "Cause, if it is slowed.", \.slowedBy),
             .text("State", in: .table, \.stateText),
             .init("discards", "True if its cancelled jobs are not kept.", \.discards),
             .init("limit_per_second", "Maximum number of notifications per second.", as: .count, \.limitPerSecond),
@@ -215,8 +257,50 @@ extension CampaignStatus {
             let counts = try await CampaignCounts.read(name, client, keys)
             let command = try await JobCommands.read(client, keys).commands[.campaign(name)]
             guard command != nil || counts.total != nil || !counts.counters.isEmpty else { return nil }
-            return CampaignStatus(counts, command, queue: keys.queue, now: Moment.now)
+            var found = [CampaignStatus(counts, command, queue: keys.queue, now: Moment.now)]
+            try await findCauses(&found, keys, fleet, readsJobs: true)
+            return found[0]
         }.compactMap(\.self)
+    }
+
+    /// Finds out what keeps campaigns of a queue from being sent: the pause of the queue or, if nothing of a campaign has ended
+    /// for a minute, the reason for which one of its jobs waits.
+    /// - Parameter readsJobs: true to look at the jobs that are due next, as many as a page has.
+    private static func findCauses(
+        _ found: inout [CampaignStatus], _ keys: QueueKeys, _ fleet: Fleet, readsJobs: Bool
+    ) async throws {
+        let on = found.indices.filter { found[$0].state == .running && found[$0].isUnfinished }
+        guard !on.isEmpty else { return }
+        if try await QueuePause.read(fleet.client(for: keys.paused), keys) != nil {
+            for index in on { found[index].slow(by: "queue \(keys.queue) is paused") }
+            return
+        }
+        let now = Moment.now
+        let idle = on.filter { found[$0].updatedAt.map { now.since($0) >= Self.idle } ?? true }
+        guard !idle.isEmpty else { return }
+        var next: [StoredJob] = []
+        if readsJobs {
+            let jobs = try await fleet.jobs(of: keys)
+            for place in [QueueJobs.Place.retry, .failed] {
+                next += try await jobs.page(place, after: nil, decodes: true).jobs
+            }
+        }
+        var causes: [Name: String] = [:]
+        for job in next {
+            guard let campaign = job.campaign.map({ Name($0) }), causes[campaign] == nil else { continue }
+            let app = job.app.map { " (app \(String(buffer: $0).shown))" } ?? ""
+            let row = JobRow(queue: keys.queue, job: job, now: now)
+            causes[campaign] =
+                row.deferral.map { "its jobs are deferred: \($0)\(app)" }
+                ?? row.error.map { "its jobs are tried again: \($0)\(app)" }
+        }
+        for index in idle {
+            if let cause = causes[Name(found[index].campaign)] {
+                found[index].slow(by: cause)
+            } else if let last = found[index].updatedAt {
+                found[index].slow(by: "nothing of it has ended for \(Words.duration(now.since(last)))")
+            }
+        }
     }
 
     /// The progress of `campaign send` through its list.
@@ -276,6 +360,7 @@ extension CampaignStatus {
                 let counts = try await CampaignCounts.read(name, client, keys)
                 found.append(CampaignStatus(counts, commands[.campaign(name)], queue: keys.queue, now: Moment.now))
             }
+            try await findCauses(&found, keys, fleet, readsJobs: false)
             return found
         }.flatMap(\.self)
     }

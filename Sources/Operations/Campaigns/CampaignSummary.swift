@@ -66,11 +66,13 @@ package struct CampaignSummary: Sendable {
         return tenths % 10 == 0 ? "\(tenths / 10)%" : "\(tenths / 10).\(tenths % 10)%"
     }
 
-    /// The state in words, such as `finished` or `12,000 left`.
+    /// The state in words, such as `finished` or `running, 12,000 left`. Queues with different states have theirs.
     package var state: String {
-        if finished { return "finished" }
         if partial == true { return "not known: a queue could not be read" }
-        return left.map { "\(Words.number($0)) left" } ?? "the total is unknown"
+        let states = CampaignStatus.State.allCases.filter { state in queues.contains { $0.state == state } }
+        let words = states.map(\.words).joined(separator: " and ")
+        if finished { return words }
+        return words + (left.map { ", \(Words.number($0)) left" } ?? ", the total is unknown")
     }
 
     /// The facts of the report, each with its name.
@@ -114,7 +116,7 @@ package struct CampaignSummary: Sendable {
         for part in queues {
             lines.append(
                 "queue \(part.queue)".padded(to: width) + Words.number(part.ended)
-                    + (part.total.map { " of \(Words.number($0))" } ?? "") + ", \(part.state)")
+                    + (part.total.map { " of \(Words.number($0))" } ?? "") + ", \(part.state.words)")
         }
         return lines
     }
