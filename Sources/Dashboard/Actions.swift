@@ -343,7 +343,7 @@ extension Site {
         }
         desk.configuredApps = source.appNames
         desk.servingWorker = source.worker
-        desk.check = { [source] job, queue in await source.check(job, queue).failure?.sentence }
+        desk.check = { [data] job, queue in try await data.check(job, queue).failure?.sentence }
         return desk
     }
 

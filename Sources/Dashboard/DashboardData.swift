@@ -222,6 +222,11 @@ actor DashboardData {
         return found
     }
 
+    /// Checks a job of a queue with the apps of its workers.
+    func check(_ job: ByteBuffer, _ queue: QueueSource) async throws -> DashboardSource.Check {
+        source.check(job, queue, try await destination(queue.keys).state.reported)
+    }
+
     /// Returns the memory of the server of a key, at most one second old; `nil` if it may not be read.
     func memory(of key: String) async throws -> ServerInfo? {
         if let kept = memories[key], kept.at.duration(to: .now) < .seconds(1) { return kept.value }

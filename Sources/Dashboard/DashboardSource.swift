@@ -136,8 +136,8 @@ package struct DashboardSource: Sendable {
     package var appSettings: [String: AppSettings] = [:]
     /// The name of the worker whose process serves the dashboard, if it is one.
     package var worker: String?
-    /// Checks a job of a queue, as `check --job` does.
-    package var check: @Sendable (_ job: ByteBuffer, QueueSource) async -> Check
+    /// Checks a job of a queue, as `check --job` does, with the apps of its workers; `nil` if they are not known.
+    package var check: @Sendable (_ job: ByteBuffer, QueueSource, _ apps: [WorkerReport.App]?) -> Check
     /// Checks and completes a producer's job, as `enqueue` does.
     package var prepare: @Sendable (_ job: ByteBuffer, QueueSource, JobTerms) -> Result<EnqueuedJob, JobRefusal>
     /// Returns the rule behind a reason, in Apple's words for reasons of APNs; `nil` if it is unknown.
@@ -152,7 +152,7 @@ package struct DashboardSource: Sendable {
 
     package init(
         fleet: Fleet, invalidTokens: InvalidTokenClient, version: String,
-        check: @escaping @Sendable (_ job: ByteBuffer, QueueSource) async -> Check,
+        check: @escaping @Sendable (_ job: ByteBuffer, QueueSource, _ apps: [WorkerReport.App]?) -> Check,
         prepare: @escaping @Sendable (_ job: ByteBuffer, QueueSource, JobTerms) -> Result<EnqueuedJob, JobRefusal>,
         explain: @escaping @Sendable (_ reason: String) -> String?,
         environment: @escaping @Sendable (String) -> String, token: @escaping @Sendable (String) -> String?

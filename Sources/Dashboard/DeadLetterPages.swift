@@ -9,16 +9,20 @@ struct DeadLettersPage: DashboardPage {
     let path = "/dead"
     let section = Section.dead
 
-    private static let (limit, sample) = (PageRequest.rows, 1000)
+    private static let sample = 1000
 
     func content(_ request: PageRequest) async throws -> PageContent {
         let filter = try DeadLetterFilter(request.query, now: Moment.now)
         let queues = try await request.site.data.queues()
         let chosen = try await request.site.data.queues(named: request.query.all("queue"))
+        if let counted = try await request.counted({ try await self.list(request, filter, $0) }) {
+            return PageContent(
+                title: "Dead letters", main: "\(try await filters(request))\(request.numbers(counted, ["dead"]))")
+        }
         let isOldestFirst = request.query["order"] == "oldest"
         async let status = request.site.data.fleetStatus()
         async let form = filters(request)
-        let listing = try await list(request, filter, after: request.query["after"], newestFirst: !isOldestFirst)
+        let listing = try await list(request, filter, request.reading, newestFirst: !isOldestFirst)
         let areCancelled = filter.reasons == [JobAction.cancelledReason]
         var rest = filter
         if areCancelled { rest.reasons = [] }
@@ -108,19 +112,16 @@ struct DeadLettersPage: DashboardPage {
             ListFilter("Campaign", "campaign", known: campaigns, isMain: true),
         ].compactMap { $0 } + [
             ListFilter("ID", "id"), ListFilter("Key", "key"), ListFilter("Token", "token"),
+            ListFilter("Fair key", "fair"), ListFilter("Label", "label", placeholder: "country=de"),
             ListFilter("Error or status", "error"),
-        ] + ListFilter.range("Dead")
+        ] + ListFilter.range("Dead") + [ListFilter.counted(DeadLetterRow.self)]
     }
 
     /// Returns a page of dead letters of the queues in the query.
     func list(
-        _ request: PageRequest, _ filter: DeadLetterFilter, after cursor: String?, limit: Int = Self.limit,
-        newestFirst: Bool = true
+        _ request: PageRequest, _ filter: DeadLetterFilter, _ reading: ListReading, newestFirst: Bool = true
     ) async throws -> ListPart<DeadLetterRow> {
-        try await .of(
-            request.site.data.queues(named: request.query.all("queue")), after: cursor, limit: limit,
-            until: request.searchEnd
-        ) { keys, cursor, missing in
+        try await .of(request.site.data.queues(named: request.query.all("queue")), reading) { keys, cursor, missing in
             let page = try await request.source.fleet.deadLetters(of: keys).page(
                 .list, filter, after: cursor, limit: missing, newestFirst: newestFirst)
             return ListPart(
@@ -133,7 +134,7 @@ struct DeadLettersPage: DashboardPage {
     private func summary(
         _ request: PageRequest, _ filter: DeadLetterFilter
     ) async throws -> (line: HTML, tables: HTML) {
-        let part = try await list(request, filter, after: nil, limit: Self.sample)
+        let part = try await list(request, filter, ListReading(limit: Self.sample, end: request.searchEnd))
         let (rows, cursor) = (part.rows, part.cursor)
         guard !rows.isEmpty else { return ("", "") }
         let hour: Int64 = 3_600_000
@@ -241,7 +242,7 @@ struct DeadLetterPage: DashboardPage {
                 title: "Dead letter \(key)",
                 main: "\(card)\(actions)\(PageRequest.hiddenPayload)")
         }
-        let check = await request.source.check(row.original, queue)
+        let check = try await request.site.data.check(row.original, queue)
         let text = String(buffer: row.original)
         let editor = Elements.card(
             "Edit and requeue",

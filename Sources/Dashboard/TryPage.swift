@@ -104,7 +104,7 @@ enum JobPreview {
                 let queue = try await site.data.queue(name)
                 let job = ByteBuffer(string: context.form.raw("job"))
                 let apps = try await site.data.fleetStatus().apps
-                let check = await site.source.check(job, queue)
+                let check = try await site.data.check(job, queue)
                 let destination = JobDestination(job, queue, apps, environment: site.source.environment)
                 html = checked(check, destination?.html(check.failure) ?? "")
             }

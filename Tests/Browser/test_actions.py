@@ -305,6 +305,21 @@ class Actions(Live):
         self.browser.confirm("3 dead letters")
         self.assertEqual(self.ids("dead", "--reason", "PayloadTooLarge"), [])
 
+    def test_an_edit_of_one_member_leaves_the_others_as_they_were(self):
+        # Marks for the direction of a text, a line separator, a byte order mark, and what HTML escapes.
+        alert = "\u200fשלום\u200e \u2067x\u2069\u2028 \ufeff <b>&amp; \"'\u00a0 e\u0301"
+        self.scene.push({"id": "marks", "app": "none", "token": token("ab", 960),
+                         "payload": {"aps": {"alert": alert}, "note": alert}})
+        link = eventually("it is dead", lambda: self.ids("dead", "--id", "marks") and self.browser.search(
+            "/dead?id=marks").one("tbody a[href*='/dead/default/']"))
+        self.browser.press(link)
+        self.browser.driver.execute_script("""
+            const field = document.querySelector("textarea[name=job]");
+            field.value = field.value.replace('"none"', '"default"');""")
+        self.browser.submit("edit-and-requeue")
+        sent = eventually("it is sent", lambda: notifications(self.control, token("ab", 960)))
+        self.assertEqual(sent[0]["payload"], {"aps": {"alert": alert}, "note": alert})
+
     def test_remove_and_add_invalid_tokens(self):
         self.scene.push(*[job("410", n) for n in range(3)])
         eventually("three", lambda: self.redis("SISMEMBER", INVALID, token("410", 2)) and self.redis("SCARD", INVALID) >= 3)

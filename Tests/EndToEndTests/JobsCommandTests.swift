@@ -161,6 +161,29 @@ extension EndToEnd {
             try await stage.run(["jobs", "cancel", "--id", "later", "--undo"]).shows("ended the cancellation of 1 ID")
         }
 
+        @Test("a check knows the apps of the queue's workers, or says that it does not")
+        func checkedApps() async throws {
+            let stage = try await RedisStage(.single)
+            let simulator = try await SimulatorProcess()
+            let inAnHour = Int(Date().timeIntervalSince1970) + 3600
+            try stage.server().push([
+                TestJob.text(TestJob.token("a", 1), #""id":"plain","send_at":\#(inAnHour),"#),
+                TestJob.text(TestJob.token("a", 2), #""id":"other","app":"shpo","send_at":\#(inAnHour),"#),
+            ])
+            let unknown = try await stage.run(["jobs", "show", "--id", "plain"])
+            unknown.succeeds(
+                "which apps the queue's workers have is not known", "if a worker has an app for it", "the app's topic")
+            #expect(!unknown.output.contains("com.example.app") && !unknown.output.contains("push.apple.com"))
+            let worker = try WorkerProcess(redis: stage.url, endpoint: simulator.port)
+            try await eventually("the worker reports its app") {
+                try await stage.run(["jobs", "show", "--id", "plain"]).output.contains(
+                    "through the app default (localhost:\(simulator.port)), the only one")
+            }
+            try await stage.run(["jobs", "show", "--id", "other"]).succeeds("would become a dead letter, UnknownApp")
+            _ = try await worker.stop()
+            _ = try await simulator.stop()
+        }
+
         @Test("run sends a scheduled job at once, and only once", arguments: RedisStage.Kind.allCases)
         func run(kind: RedisStage.Kind) async throws {
             let stage = try await RedisStage(kind)

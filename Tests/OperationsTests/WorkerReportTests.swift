@@ -16,6 +16,7 @@ struct WorkerReportTests {
         (app.usable, app.connecting, app.streams, app.streamLimit) = (2, 1, 30, 2000)
         var other = WorkerReport.App()
         other.state = .refused
+        (other.topics, other.keyID) = (["com.example.other", "com.example.third"], "ABC123DEFG")
         (other.name, other.isDormant, other.pause, other.failure) = ("other", true, "Bad \"key\"\n", "refused")
         var report = WorkerReport()
         (report.process, report.host, report.processIdentifier, report.version) = (process, "host", 7, "1.2.3")

@@ -48,7 +48,7 @@ package struct Desk: Sendable {
     /// The way to accept them, after a message about an unknown name.
     package var forceHint = ""
     /// Returns why a job would become a dead letter of a queue; `nil` if it would not.
-    package var check: @Sendable (_ job: ByteBuffer, QueueSource) async -> String? = { _, _ in nil }
+    package var check: @Sendable (_ job: ByteBuffer, QueueSource) async throws -> String? = { _, _ in nil }
     /// Gets the error if a change that was made cannot be recorded.
     package var unrecorded: @Sendable (any Error) -> Void
 

@@ -9,6 +9,8 @@ extension WorkerReport {
         struct App: Decodable {
             var name: String?
             var endpoint: String?
+            var topics: [String]?
+            var key_id: String?
             var usable: Int?
             var connecting: Int?
             var streams: Int?
@@ -56,6 +58,7 @@ extension WorkerReport {
         var cancelled_in_flight: Int?
         var rate: Double?
         var failover_watch: String?
+        var refused_reload: String?
         var redis: String?
         var scopes: [Scope]?
         var apps: [App]?
@@ -93,6 +96,7 @@ extension WorkerReport {
         cancelledInFlight = Self.count(form.cancelled_in_flight)
         rate = max(0, min(form.rate ?? 0, 1e9))
         failoverWatch = form.failover_watch.map(Self.shown)
+        refusedReload = form.refused_reload.map(Self.shown)
         redis = Self.shown(form.redis)
         scopes = (form.scopes ?? []).prefix(Self.maximumScopes).compactMap { $0.record.map(Self.shown) }
         let apps = form.apps ?? []
@@ -100,6 +104,8 @@ extension WorkerReport {
             var read = App()
             read.name = Self.shown(app.name)
             read.endpoint = Self.shown(app.endpoint)
+            read.topics = (app.topics ?? []).prefix(Self.maximumTopics).map(Self.shown)
+            read.keyID = app.key_id.map(Self.shown)
             read.usable = Self.count(app.usable)
             read.connecting = Self.count(app.connecting)
             read.streams = Self.count(app.streams)

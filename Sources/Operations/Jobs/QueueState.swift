@@ -11,6 +11,8 @@ package struct QueueState: Sendable {
     package private(set) var pause: String?
     /// The names of the workers' apps; `nil` if unknown.
     package private(set) var apps: Set<String>?
+    /// The workers' apps, each once; `nil` if unknown.
+    package private(set) var reported: [WorkerReport.App]?
 
     /// Reads the state. What a Redis user has no permission to read stays unknown.
     /// - Parameter configured: the apps of the settings, in case the queue has no worker.
@@ -27,7 +29,13 @@ package struct QueueState: Sendable {
             let reports = living.compactMap(\.report)
             // Reports name a limited number of apps.
             if !reports.isEmpty, reports.count == living.count, reports.allSatisfy({ $0.moreApps == 0 }) {
-                state.apps = Set(reports.flatMap { $0.apps.map(\.name) })
+                let apps = reports.flatMap(\.apps)
+                state.apps = Set(apps.map(\.name))
+                // Those with other topics under the same name are apps of their own. Reports have a limited number of topics.
+                var known = Set<[String]>()
+                if apps.allSatisfy({ $0.topics.count < WorkerReport.maximumTopics }) {
+                    state.reported = apps.filter { known.insert([$0.name] + $0.topics).inserted }
+                }
             }
         } catch RedisError.server {
             state.hasWorkers = nil

@@ -45,6 +45,10 @@ package struct WorkerHeartbeat: Sendable {
             json.writeString(",\"failover_watch\":")
             json.writeShort(failoverWatch)
         }
+        if let refusedReload = report.refusedReload {
+            json.writeString(",\"refused_reload\":")
+            json.writeShort(refusedReload)
+        }
         if !report.obstacles.isEmpty {
             json.writeString(",\"obstacles\":[")
             for (index, obstacle) in report.obstacles.prefix(WorkerReport.maximumObstacles).enumerated() {
@@ -118,6 +122,17 @@ extension ByteBuffer {
         writeShort(app.name)
         writeString(#","endpoint":"#)
         writeShort(app.endpoint)
+        var separator = ",\"topics\":["
+        for topic in app.topics.prefix(WorkerReport.maximumTopics) {
+            writeString(separator)
+            writeShort(topic)
+            separator = ","
+        }
+        if !app.topics.isEmpty { writeString("]") }
+        if let keyID = app.keyID {
+            writeString(",\"key_id\":")
+            writeShort(keyID)
+        }
         writeString(",\"usable\":\(app.usable),\"connecting\":\(app.connecting)")
         writeString(",\"streams\":\(app.streams),\"stream_limit\":\(app.streamLimit)")
         if app.isDormant { writeString(",\"dormant\":true") }

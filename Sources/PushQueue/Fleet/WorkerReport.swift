@@ -36,6 +36,10 @@ package struct WorkerReport: Sendable, Equatable {
         package var name = ""
         /// The host and port of its APNs.
         package var endpoint = ""
+        /// The topic of jobs that name none, then the other topics that select it; at most ``maximumTopics``.
+        package var topics: [String] = []
+        /// The ID of its first signing key; `nil` with a certificate.
+        package var keyID: String?
         /// Connections that accept requests.
         package var usable = 0
         /// Connections that are being established.
@@ -107,6 +111,8 @@ package struct WorkerReport: Sendable, Equatable {
     package static let maximumObstacles = 5
     /// The maximum number of apps in a report; those in trouble come first.
     package static let maximumApps = 50
+    /// The maximum number of an app's topics in a report.
+    package static let maximumTopics = 10
     /// The maximum number of scopes in a report; the slow ones come first.
     package static let maximumScopes = 20
     /// The maximum length of a text, in characters.
@@ -153,6 +159,8 @@ package struct WorkerReport: Sendable, Equatable {
     package var rate = 0.0
     /// The reason why it learns late of failovers that Sentinels announce; `nil` if it does not.
     package var failoverWatch: String?
+    /// Why its last reload of the configuration was refused; `nil` if it was not.
+    package var refusedReload: String?
     /// The topology of its Redis: `single`, `sentinel` or `cluster`.
     package var redis = ""
     /// Its apps, at most ``maximumApps``.

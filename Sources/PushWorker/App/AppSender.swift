@@ -329,6 +329,8 @@ final class AppSender: GatewayDelegate {
         var report = WorkerReport.App()
         report.name = name
         report.endpoint = "\(configuration.endpoint)"
+        report.topics = [configuration.topic] + configuration.otherTopics
+        report.keyID = configuration.credential.tokenSources.first?.keyID
         report.usable = statistics.usable
         report.connecting = statistics.connecting
         report.streams = statistics.streamsInUse

@@ -8,15 +8,19 @@ package struct JobCheck {
     private let apps: [AppConfiguration]
     private let format: JobFormat
     private let maximumAttempts: Int
+    private let isAssumed: Bool
     private let router: JobRouter
 
     /// - Parameters:
     ///   - apps: the apps of the worker.
     ///   - format: the format of the queue's jobs.
     ///   - maximumAttempts: the number of attempts of a job that specifies none.
+    ///   - isAssumed: true if no app is known, and these are only assumed.
     package init(
-        _ apps: [AppConfiguration], format: JobFormat = .native, maximumAttempts: Int = RetryPolicy().maximumAttempts
+        _ apps: [AppConfiguration], format: JobFormat = .native, maximumAttempts: Int = RetryPolicy().maximumAttempts,
+        isAssumed: Bool = false
     ) {
+        self.isAssumed = isAssumed
         self.apps = apps
         self.format = format
         self.maximumAttempts = maximumAttempts
@@ -155,7 +159,8 @@ package struct JobCheck {
 
     private func explanation(of job: Job, _ plan: JobPlan, now: Int64) -> JobExplanation {
         JobExplanation(
-            job: job, plan: plan, app: apps[plan.app], isOnlyApp: apps.count == 1, maximumAttempts: maximumAttempts,
+            job: job, plan: plan, app: apps[plan.app], isOnlyApp: apps.count == 1, isAssumed: isAssumed,
+            maximumAttempts: maximumAttempts,
             now: now)
     }
 }

@@ -11,6 +11,8 @@ struct JobExplanation {
     let plan: JobPlan
     let app: AppConfiguration
     let isOnlyApp: Bool
+    /// True if the app is only assumed, because no app is known.
+    let isAssumed: Bool
     let maximumAttempts: Int
     /// The time in milliseconds since 1970.
     let now: Int64
@@ -82,6 +84,7 @@ struct JobExplanation {
     private var destination: String {
         let count = plan.notifications.count
         let devices = job.channel != nil ? "the channel" : count == 1 ? "1 device" : "\(count) devices"
+        guard !isAssumed else { return "it would be sent to \(devices), if a worker has an app for it" }
         let why =
             job.app != nil ? "which its `app` names" : isOnlyApp ? "the only one" : "which is the one with its `topic`"
         return "it would be sent to \(devices) through the app \(app.name) (\(app.endpoint)), \(why)\(builds)"
@@ -100,7 +103,10 @@ struct JobExplanation {
     }
 
     private func headers(_ notification: Notification) -> String {
-        let topic = "topic \(String(buffer: notification.topic)) (\(job.topic != nil ? "the job's" : "the app's"))"
+        let topic =
+            isAssumed && job.topic == nil
+            ? "the app's topic"
+            : "topic \(String(buffer: notification.topic)) (\(job.topic != nil ? "the job's" : "the app's"))"
         let type = "push type \(notification.pushType.name) (\(pushTypeSource))"
         let priority =
             switch (notification.priority, job.priority) {

@@ -227,7 +227,7 @@ struct NoticesTests {
             topology: topology, keys: fleet.sharedKeys, maximumAge: 0, configuration: RedisClientConfiguration(),
             logger: logger)
         let source = DashboardSource(
-            fleet: fleet, invalidTokens: tokens, version: "1", check: { _, _ in .init([], nil) },
+            fleet: fleet, invalidTokens: tokens, version: "1", check: { _, _, _ in .init([], nil) },
             prepare: { _, _, _ in .failure(.init("")) }, explain: { _ in nil }, environment: { $0 }, token: { $0 })
         var configuration = DashboardConfiguration(proxies: try TrustedProxies())
         configuration.base = base

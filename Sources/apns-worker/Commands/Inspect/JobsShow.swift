@@ -57,8 +57,12 @@ struct JobsShow: AsyncParsableCommand {
                 return shown + rows.count < limit
             }
             try await JobRow.findReplacements(of: &rows, try await fleet.client(for: keys.jobs), keys)
+            let state =
+                rows.isEmpty ? nil : try await QueueState.read(fleet.client(for: keys.retry), keys, configured: [])
             for var row in rows {
-                row.verdicts = JobCheck.of(row.job.original, apps, format: source.format, now: row.now).verdicts.map {
+                row.verdicts = JobCheck.of(
+                    row.job.original, apps, reported: state?.reported, format: source.format, now: row.now
+                ).verdicts.map {
                     JobRow.Verdict(level: $0.level.rawValue, sentence: $0.sentence)
                 }
                 try output.write(json ? row.json(isDetailed: true) + "\n" : (shown == 0 ? "" : "\n") + Self.page(row))

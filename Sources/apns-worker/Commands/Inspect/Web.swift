@@ -210,11 +210,11 @@ struct ServedDashboard: Service {
             try await $0.waitUntilReady(timeout: .seconds(3))
         }
         let tokens = redis.invalidTokens()
-        // The dashboard needs no credential: without apps, a job is checked as if its app existed.
+        // The dashboard needs no credential: workers report their apps.
         let apps = (try? WorkerSettings(settings).apps()) ?? []
         var source = DashboardSource(
             fleet: fleet, invalidTokens: tokens, version: WorkerVersion.current,
-            check: { job, queue in Self.check(job, queue, apps) },
+            check: { job, queue, reported in Self.check(job, queue, apps, reported) },
             prepare: { job, queue, terms in Self.prepare(job, queue, terms) }, explain: { Reason.rule(of: $0) },
             environment: { APNSEndpoint($0)?.environment ?? $0 },
             token: { text in (try? DeviceToken(text)).map { String(buffer: $0.hex) } })
@@ -294,9 +294,9 @@ struct ServedDashboard: Service {
     }
 
     private static func check(
-        _ job: ByteBuffer, _ queue: QueueSource, _ apps: [AppConfiguration]
+        _ job: ByteBuffer, _ queue: QueueSource, _ apps: [AppConfiguration], _ reported: [WorkerReport.App]?
     ) -> DashboardSource.Check {
-        let (verdicts, plan) = JobCheck.of(job, apps, format: queue.format, now: Moment.now)
+        let (verdicts, plan) = JobCheck.of(job, apps, reported: reported, format: queue.format, now: Moment.now)
         let preview = plan?.notifications.first.map { notification in
             PushPreview(
                 payload: Array(notification.payload.readableBytesView), pushType: notification.pushType.name,
@@ -327,16 +327,39 @@ struct ServedDashboard: Service {
 }
 
 extension JobCheck {
-    /// Checks a job with the apps of the configuration or, if there are none, as if the job's app existed.
+    /// Checks a job with the apps of a queue's workers or, if none reports them, with those of the configuration. Without either,
+    /// it is checked as if its app existed, and the first verdict says so.
+    /// - Parameter reported: the apps of the queue's workers; `nil` if they are not known.
     static func of(
-        _ body: ByteBuffer, _ apps: [AppConfiguration], format: JobFormat, now: Int64
+        _ body: ByteBuffer, _ configured: [AppConfiguration], reported: [WorkerReport.App]?, format: JobFormat,
+        now: Int64
     ) -> (verdicts: [CheckVerdict], plan: JobPlan?) {
+        // The configuration knows more of an app than a report, such as its certificate.
+        let apps = (reported ?? []).compactMap { app in
+            configured.first { $0.name == app.name && [$0.topic] + $0.otherTopics == app.topics }
+                ?? AppConfiguration(reported: app)
+        }
+        if !apps.isEmpty { return JobCheck(apps, format: format).run(body, name: "job", now: now) }
+        if !configured.isEmpty {
+            let (verdicts, plan) = JobCheck(configured, format: format).run(body, name: "job", now: now)
+            let source = CheckVerdict(
+                .ok, "job", "which apps the queue's workers have is not known: checked with those of this configuration"
+            )
+            return ([source] + verdicts, plan)
+        }
         let job = try? JobDecoder.decode(body, as: format)
         func text(_ field: JobField?) -> String? { job.flatMap { job in field.map { String(buffer: job.text($0)) } } }
         let assumed = AppConfiguration(
             name: text(job?.app) ?? "default", topic: text(job?.topic) ?? "com.example.app",
             credential: .providerTokens([]))
-        return JobCheck(apps.isEmpty ? [assumed] : apps, format: format).run(body, name: "job", now: now)
+        let (verdicts, plan) = JobCheck([assumed], format: format, isAssumed: true).run(body, name: "job", now: now)
+        // No app would take it.
+        guard plan != nil else { return (verdicts, plan) }
+        let unknown = CheckVerdict(
+            .warning, "job",
+            "which apps the queue's workers have is not known, so neither is whether one takes the job; only the job itself is "
+                + "checked")
+        return ([unknown] + verdicts, plan)
     }
 }
 
