@@ -193,7 +193,7 @@ extension Remedy {
                 name: "change-dead-letters", title: "Requeue \(reason ?? "all")",
                 fields: [("action", "requeue"), ("queue", queue)] + (reason.map { [("reason", $0)] } ?? []))
         case .unquiet: Action(name: "work-worker", title: "Let all workers work", fields: [("all", "1")])
-        case .showCampaign, .showJobs, .listDeadLetters, .startWorker, .reshard, .check: nil
+        case .showCampaign, .showJobs, .listDeadLetters, .listInvalidTokens, .startWorker, .reshard, .check: nil
         }
     }
 
@@ -204,6 +204,7 @@ extension Remedy {
             request.button("Its numbers", ["campaigns", name], style: "small")
         case .listDeadLetters(let queue):
             request.button("Dead letters", ["dead"], [("queue", queue)], style: "small")
+        case .listInvalidTokens: request.button("Invalid tokens", ["invalid"], style: "small")
         default: ""
         }
     }
@@ -221,7 +222,7 @@ struct RunningCampaigns {
         self.request = request
         // Paused ones first: an operator must decide about them.
         let unfinished = try await request.site.data.campaigns().value.filter(\.isUnfinished)
-        campaigns = unfinished.filter { $0.state == "paused" } + unfinished.filter { $0.state != "paused" }
+        campaigns = unfinished.filter { !$0.state.isOn } + unfinished.filter(\.state.isOn)
     }
 
     var html: HTML {

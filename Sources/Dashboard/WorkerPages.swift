@@ -221,6 +221,7 @@ struct WorkerPage: DashboardPage {
                     """
             ),
             ("Redis", worker.redis.isEmpty ? nil : "\(worker.redis)"),
+            ("Configuration", worker.refusedReload.map { "its reload was refused: \($0)" }),
             ("Failovers", worker.failoverWatch.map { "learns of them late: \($0)" }),
         ])
     }

@@ -147,7 +147,9 @@ extension EndToEnd {
             )
             let view = try await FleetView(redis.url)
             #expect(view.kinds == ["dead_letters default"])
-            #expect(view.problems[0].advice.contains("apns-worker requeue --queue default --reason PayloadTooLarge"))
+            #expect(view.problems[0].advice.contains("apns-worker requeue --queue default --reason BadTopic"))
+            // A payload that is too large stays too large.
+            #expect(!view.problems[0].advice.contains("--reason PayloadTooLarge"))
             // Fewer than ten on a quiet day are not a problem, unless a limit is set.
             #expect(try await status(20, 2, 0) == 0)
             #expect(try await status(20, 2, 0, "--max-dead-rate", "5%") == 1)

@@ -98,12 +98,19 @@ extension EndToEnd {
             try await eventually("it works") { try redis.counted("delivered") == 1 }
             try scene.write(Self.shop(simulator.port, "    max_conections: 3\n"))
             try await scene.worker.logs("configuration_refused", "worker.yaml:5", "apps.shop.max_conections")
+            func problems() async throws -> [String] {
+                try await FleetView(redis.url).problems.filter { $0.kind == "reload_refused" }.map(\.message)
+            }
+            try await eventually("status says so") {
+                try await problems().contains { $0.contains("apps.shop.max_conections") }
+            }
             try redis.push(Self.jobs(1, "shop", prefix: "b"))
             try await eventually("it works as before") { try redis.counted("delivered") == 2 }
             try scene.write(Self.shop(simulator.port, "    max_connections: 3\n"))
             try await eventually("what is right again is taken up") {
                 scene.worker.log.contains("apps_changed=shop")
             }
+            try await eventually("status has no problem any more") { try await problems().isEmpty }
             // An app that can't be created, for example because its key is missing, is also a mistake.
             try scene.write(Self.shop(simulator.port, "    key: /no/such.p8\n"))
             scene.worker.process.send(SIGHUP)

@@ -1,15 +1,16 @@
 import FoundationEssentials
 import NIOCore
 import PrintableText
+import PushJob
 import PushQueue
 
 /// A dead letter as it is shown.
-package struct DeadLetterRow {
+package struct DeadLetterRow: Sendable {
     private struct Header: Decodable, Sendable {
         let reason: String
         let attempts, status, requeues, size: Int?
         let enqueued: Int64?
-        let id, app, campaign, error, detail, claim: String?
+        let id, app, campaign, fair, error, detail, claim: String?
         let labels: [String: String]?
         let tokens: [String]?
     }
@@ -43,6 +44,9 @@ package struct DeadLetterRow {
     /// The campaign of the job.
     package var campaign: String? { header?.campaign }
 
+    /// The labels of the job.
+    package var labels: [String: String]? { header?.labels }
+
     package var attempts: Int? { header?.attempts }
 
     /// The last error, its detail and the number of devices; `nil` if there is none.
@@ -57,6 +61,23 @@ package struct DeadLetterRow {
     }
 }
 
+extension DeadLetterRow {
+    /// True for a reason that is in the job itself: sent again unchanged, it would become a dead letter again.
+    package static func isMistakeOfJob(_ reason: String) -> Bool {
+        if let code = JobError.Code(rawValue: reason) { return !curable.contains(code) }
+        return mistakes.contains(reason)
+    }
+
+    /// Jobs for which another worker or another setting was needed.
+    private static let curable: Set<JobError.Code> = [.otherClass, .notSidekiq, .newerWrapper]
+
+    private static let mistakes: Set<String> = [
+        "BadPayload", "PayloadTooLarge", "PayloadEmpty", "BadRequestPayload", "MalformedToken", "JobTooLarge",
+        "BadPriority",
+        "BadCollapseId", "BadExpirationDate", "BadMessageId", "InvalidPushType", "MissingPushType",
+    ]
+}
+
 extension DeadLetterRow: Shown {
     package static let columns = Columns<Self>(
         "DeadLetter", "A dead letter.", commands: ["dead list", "dead show"],
@@ -69,7 +90,8 @@ extension DeadLetterRow: Shown {
             .init("app", "App that the job names.", as: .app, in: .all, \.app),
             .init("id", "ID of the job.", as: .key, in: .all, \.id),
             .init("campaign", "Campaign of the job.", as: .campaign, in: [.list, .facts], \.campaign),
-            .init("labels", "Labels of the job.", in: .facts) { $0.header?.labels },
+            .init("fair", "Key `fair` of the job.", in: .facts) { $0.header?.fair },
+            .init("labels", "Labels of the job.", in: .facts, \.labels),
             .init("attempts", "Number of attempts.", as: .count, in: .all, \.attempts),
             .text("Error", in: [.table, .list], \.error),
             .init("status", "Status of the last answer.", in: .facts) { $0.header?.status },

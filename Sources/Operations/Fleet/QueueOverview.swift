@@ -126,7 +126,10 @@ package struct QueueOverview: Sendable {
         overdue = reply.numberIfAny()
         pause = reply.bytesOrNull().map { PauseRecord($0) }
         let head = reply.bytes()
-        if head.readableBytes > 0, let job = try? JobDecoder.decode(head), let made = job.enqueuedAt {
+        // In any format; those of Resque have no time.
+        if head.readableBytes > 0,
+            let made = StoredJob(head, size: head.readableBytes, format: .native).enqueuedAt
+        {
             oldestWaiting = max(0, now.since(made))
         }
         workerCount = reply.number()

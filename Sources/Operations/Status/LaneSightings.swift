@@ -97,6 +97,7 @@ struct LaneSightings {
         for obstacle in obstacles.filter({ $0.app == nil }).sorted(by: { $0.reason < $1.reason })
         where obstacle != worker.ownObstacles.last { worker.ownObstacles.append(obstacle) }
         worker.failoverWatch = reports.lazy.compactMap(\.failoverWatch).first
+        worker.refusedReload = reports.lazy.compactMap(\.refusedReload).first
         worker.state = state(reports)
         // A worker that could not renew its lease may well be alive.
         if worker.state == .gone, worker.queues.contains(where: unwritable.contains) { worker.state = .unknown }

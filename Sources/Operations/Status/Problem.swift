@@ -103,6 +103,9 @@ package struct ProblemLimits: Sendable {
     package static let defaultPausedAge: Int64 = 60 * 60_000
     package static let defaultDeadShare = 0.01
     package static let leastDead = 10
+    /// The share of invalid tokens among those that were sent to, and their number, beyond which they are a problem.
+    package static let invalidShare = 0.2
+    package static let leastInvalid = 100
 
     /// Makes the default limits.
     package init() {}

@@ -421,7 +421,9 @@ extension Problem {
 
     private static func deadLetters(_ queue: QueueStatus, _ limits: ProblemLimits) -> Finding? {
         guard queue.dead > 0 else { return nil }
-        let dead = queue.today[Outcome.dead.rawValue] ?? 0
+        // Those that were sent again or deleted are no problem any more.
+        let today = queue.today[Outcome.dead.rawValue] ?? 0
+        let dead = min(today, queue.dead)
         let all = Outcome.allCases.reduce(0) { $0 + (queue.today[$1.rawValue] ?? 0) }
         let isShareExceeded =
             if let share = limits.deadShare {
@@ -432,10 +434,10 @@ extension Problem {
         let isCountExceeded = limits.dead.map { queue.dead > $0 } ?? false
         guard isShareExceeded || isCountExceeded else { return nil }
         let prefix = "\(Outcome.dead.rawValue):"
-        let today = queue.today.filter { $0.key.hasPrefix(prefix) }
+        let counted = queue.today.filter { $0.key.hasPrefix(prefix) }
         let reasons =
-            isShareExceeded && !today.isEmpty
-            ? Dictionary(uniqueKeysWithValues: today.map { (String($0.dropFirst(prefix.count)), $1) })
+            isShareExceeded && dead == today && !counted.isEmpty
+            ? Dictionary(uniqueKeysWithValues: counted.map { (String($0.dropFirst(prefix.count)), $1) })
             : queue.deadReasons
         let sorted = reasons.largestFirst
         let words = sorted.prefix(3).map { "\($0.key) \(Words.number($0.value))" } + (sorted.count > 3 ? ["…"] : [])
@@ -444,10 +446,17 @@ extension Problem {
             ? "\(Words.number(dead)) of today's \(Words.number(all)) notifications became dead letters"
             : "\(Words.number(queue.dead)) dead letters"
         // Counters have this reason instead of the rarest, and no dead letter has it.
-        let reason = sorted.first { $0.key != MinuteCounts.otherReason }?.key
+        let known = sorted.map(\.key).filter { $0 != MinuteCounts.otherReason }
+        let reason = known.first { !DeadLetterRow.isMistakeOfJob($0) }
+        let message = "queue \(queue.name): \(what)" + (words.isEmpty ? "" : " (\(words.joined(separator: ", ")))")
+        guard reason != nil || known.isEmpty else {
+            return Finding(
+                .queue(queue.name), message,
+                hint: "correct the producer: the jobs themselves are wrong, and would become dead letters again",
+                [.listDeadLetters(queue: queue.name)])
+        }
         return Finding(
-            .queue(queue.name),
-            "queue \(queue.name): \(what)" + (words.isEmpty ? "" : " (\(words.joined(separator: ", ")))"),
+            .queue(queue.name), message,
             [.listDeadLetters(queue: queue.name), .requeue(queue: queue.name, reason: reason)])
     }
 
@@ -463,6 +472,20 @@ extension Problem {
             diagnosis.status.workers.filter { !$0.isSilent }.compactMap { worker in
                 worker.failoverWatch.map {
                     Finding(.worker(worker.name), "worker \(worker.name) learns of failovers late: \($0)")
+                }
+            }
+        },
+        Kind(
+            "reload_refused", .workers, .warning, "a worker could not reload its configuration",
+            hint: "correct the file that the message names; the worker reads it again, and works as before until then",
+            action: """
+                `apns-worker check` names the mistake. The worker continues with the configuration that it had, but would not \
+                start again. It reads a corrected file by itself.
+                """
+        ) { diagnosis in
+            diagnosis.status.workers.filter { !$0.isSilent }.compactMap { worker in
+                worker.refusedReload.map {
+                    Finding(.worker(worker.name), "worker \(worker.name) could not reload its configuration: \($0)")
                 }
             }
         },
@@ -895,10 +918,10 @@ extension Problem {
         }
     }
 
-    /// What only Prometheus measures, because it compares counters of some minutes.
+    /// What Prometheus measures better, because it compares counters of some minutes.
     private static let ofAnswers: [Kind] = [
         Kind(
-            "invalid_tokens", .apps, .warning, "more than a fifth of the tokens of an app are invalid",
+            "invalid_tokens", .apps, .warning, "more than a fifth of the tokens are invalid",
             action: """
                 This is normal after the first campaign in a long time. Otherwise check whether \
                 [tokens of the sandbox are sent to production](#many-bad-device-tokens), or those of one app through another, and pause \
@@ -914,7 +937,23 @@ extension Problem {
                     / sum by (job, app) (rate(apns_worker_outcomes_total{outcome=~"delivered|invalid_token"}[30m])) > 0.2
                     and sum by (job, app) (increase(apns_worker_outcomes_total{outcome="invalid_token"}[30m])) > 100
                     """)
-            ]),
+            ]
+        ) { diagnosis in
+            diagnosis.queues.compactMap { queue in
+                let (delivered, invalid) = (
+                    queue.today[Outcome.delivered.rawValue] ?? 0, queue.today[Outcome.invalidToken.rawValue] ?? 0
+                )
+                let share = ProblemLimits.invalidShare * Double(delivered + invalid)
+                guard invalid >= ProblemLimits.leastInvalid, Double(invalid) > share else { return nil }
+                return Finding(
+                    .queue(queue.name),
+                    "queue \(queue.name): \(Words.number(invalid)) of today's \(Words.number(delivered + invalid)) tokens that "
+                        + "were sent to are invalid",
+                    hint:
+                        "see which app and topic they are of; a first campaign in a long time has many, and so has a mixture of "
+                        + "sandbox and production", [.listInvalidTokens])
+            }
+        },
         Kind(
             "retries", .apps, .warning, "most notifications of an app must be retried",
             action: """

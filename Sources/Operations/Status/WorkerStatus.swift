@@ -16,6 +16,7 @@ package struct WorkerStatus: Sendable {
     /// Those problems that are not about an app: an app's problems are shown with the app.
     package var ownObstacles: [WorkerReport.Obstacle] = []
     package var failoverWatch: String?
+    package var refusedReload: String?
     package var inFlight = 0, claimed = 0, done = 0, rate = 0.0
     package var leaseLeftMs: Int64 = 0
     package var redis = ""
@@ -51,6 +52,7 @@ extension WorkerStatus: Shown {
             .init("updated_at", "Time of its last report.", as: .time, \.updatedAt),
             .init("silence_ms", "Age of its last report.", as: .duration, \.silenceMs),
             .init("lateness_ms", "Age of late reports; the process hangs or lacks Redis.", as: .duration, \.latenessMs),
+            .init("refused_reload", "Reason why its last reload of the configuration was refused.", \.refusedReload),
             .init("failover_watch", "Reason why it learns late of Sentinel's failovers, if it does.", \.failoverWatch),
             .init("in_flight", "Notifications without an answer.", as: .count, \.inFlight),
             .init("claimed", "Jobs that are claimed and not settled.", as: .count, \.claimed),

@@ -187,6 +187,17 @@ package final class Worker: Service, LoopBound {
         }
     }
 
+    /// Records whether the configuration could be read again, for heartbeats and metrics.
+    /// - Parameter problem: why it could not; `nil` if it could.
+    package func recordReload(problem: String?) {
+        issues.refusedReload.withLockedValue { $0 = problem }
+        if problem != nil {
+            _ = issues.began("configuration", event: "configuration_refused", at: "reload", now: .now())
+        } else {
+            _ = issues.ended("configuration", at: "reload", now: .now())
+        }
+    }
+
     /// Applies the settings of another configuration that a running worker can change: its apps, retries and the
     /// durations of pauses. No claimed job is dropped.
     /// - Returns: the changes to the apps.

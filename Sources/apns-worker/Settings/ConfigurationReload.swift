@@ -71,12 +71,14 @@ final class ConfigurationReload: Service {
         do {
             let (settings, configuration) = try load()
             let report = try await worker.reload(configuration)
+            worker.recordReload(problem: nil)
             if let text = settings.text(.logLevel), let new = Logger.Level(rawValue: text) { level.level = new }
             log(report, try difference(old, settings), reason)
             await systemd?.reloadEnded()
             return settings
         } catch {
             let sentence = (error as? ValidationError)?.message ?? "\(error)"
+            worker.recordReload(problem: sentence)
             logger.error(
                 "the configuration was not reloaded; the previous one stays in force: \(sentence)",
                 metadata: ["event": "configuration_refused", "reason": "\(reason)"])

@@ -101,6 +101,7 @@ struct ProblemTests {
             queue("no worker's") { ($0.waiting, $0.oldestAgeMs) = (2, 700_000) },
             queue("paused") { ($0.waiting, $0.oldestAgeMs, $0.paused) = (1, 8_000_000, pause("stop")) },
             queue("quiet") { $0.waiting = 1 },
+            queue("old list") { $0.today = ["delivered": 70, "invalid_token": 300] },
             queue("slow") {
                 ($0.waiting, $0.oldestAgeMs) = (1, 900_000)
                 $0.differentApps = [.init(workers: ["w1"], apps: ["a"]), .init(workers: ["w2"], apps: ["b"])]
@@ -117,6 +118,7 @@ struct ProblemTests {
             },
             worker("silent") { $0.latenessMs = 30_000 },
             worker("deaf") { $0.failoverWatch = "NOPERM" },
+            worker("stubborn") { $0.refusedReload = "worker.yaml:5: unknown setting" },
             worker("resting") { ($0.state, $0.queues) = (.quiet, ["quiet"]) },
         ]
         status.apps = [
@@ -332,7 +334,9 @@ struct ProblemTests {
     @Test(
         "the command to send dead letters again has a reason that dead letters have",
         arguments: [
-            (["dead:other": 70, "dead:BadPayload": 30], "BadPayload"), (["dead:other": 100], nil), ([:], nil),
+            (["dead:other": 70, "dead:UnknownApp": 30], "UnknownApp"), (["dead:other": 100], nil), ([:], nil),
+            // A mistake of the jobs themselves would end them again.
+            (["dead:MalformedToken": 70, "dead:UnknownApp": 30], "UnknownApp"),
         ] as [([String: Int], String?)])
     func requeuedReason(reasons: [String: Int], expected: String?) throws {
         var status = FleetStatus()
@@ -346,6 +350,27 @@ struct ProblemTests {
         )
         let problem = try #require(Diagnosis(status).problems.first { $0.kind.name == "dead_letters" })
         #expect(problem.remedies.last == .requeue(queue: "q", reason: expected))
+    }
+
+    @Test("mistakes of jobs are not to be sent again, and what was sent again is not a problem any more")
+    func curedDeadLetters() throws {
+        func problem(_ dead: Int, _ today: [String: Int], _ reasons: [String: Int]) -> Problem? {
+            var status = FleetStatus()
+            status.at = Self.now
+            status.queues = [
+                Self.queue("q") { ($0.dead, $0.today, $0.deadReasons) = (dead, today, reasons) }
+            ]
+            return Diagnosis(status).problems.first { $0.kind.name == "dead_letters" }
+        }
+        let wrong = try #require(
+            problem(30, ["dead": 30, "dead:MalformedToken": 30, "delivered": 10], ["MalformedToken": 30]))
+        #expect(wrong.remedies == [.listDeadLetters(queue: "q")] && wrong.hint.contains("correct the producer"))
+        // After a bad deploy 30,000; some were sent again, and delivered.
+        let today = ["dead": 30_000, "dead:UnknownApp": 29_000, "dead:BadPayload": 1000, "delivered": 29_000]
+        let left = try #require(problem(1000, today, ["BadPayload": 1000]))
+        #expect(left.message.contains("1,000 of today's") && left.message.contains("BadPayload 1,000"))
+        #expect(!left.message.contains("UnknownApp") && left.remedies == [.listDeadLetters(queue: "q")])
+        #expect(problem(9, today, ["BadPayload": 9]) == nil && problem(0, today, [:]) == nil)
     }
 
     @Test(
@@ -415,13 +440,13 @@ struct CampaignStateTests {
     private static let now: Int64 = 1_795_000_060_000
 
     private static func status(
-        total: Int? = 1000, _ counters: [String: Int], state: String = "running", finished: Bool = false
+        total: Int? = 1000, _ counters: [String: Int], state: CampaignStatus.State? = nil, finished: Bool = false
     ) -> CampaignStatus {
         var counts = CampaignCounts(name: "c", total: total, startedAt: now - 60_000, updatedAt: now)
         counts.counters = counters
         if finished { counts.finishedAt = now }
         var status = CampaignStatus(counts, nil, queue: "q", now: now)
-        status.state = state
+        if let state { status.state = state }
         return status
     }
 
@@ -459,11 +484,42 @@ struct CampaignStateTests {
     @Test("a campaign is unfinished while something of it is left")
     func unfinished() {
         #expect(Self.status(["delivered": 1]).isUnfinished)
-        #expect(Self.status(["delivered": 1], state: "paused").isUnfinished)
+        #expect(Self.status(["delivered": 1], state: .paused).isUnfinished)
         #expect(Self.status(total: nil, ["delivered": 1]).isUnfinished, "it has a rate")
         #expect(!Self.status(["delivered": 1000]).isUnfinished)
-        #expect(!Self.status(["delivered": 1], state: "cancelled").isUnfinished)
+        #expect(!Self.status(["delivered": 1], state: .cancelled).isUnfinished)
         #expect(!Self.status(["delivered": 1], finished: true).isUnfinished)
+    }
+
+    @Test("its state is that of its command or, without one, of its notifications, and a stopped one has no rate")
+    func states() {
+        func state(_ fill: (inout JobCommands.Command) -> Void, finished: Bool = false) -> CampaignStatus {
+            var counts = CampaignCounts(name: "c", total: 1000, startedAt: Self.now - 60_000, updatedAt: Self.now)
+            counts.counters = ["delivered": 500]
+            if finished { counts.finishedAt = Self.now }
+            var command = JobCommands.Command()
+            fill(&command)
+            return CampaignStatus(counts, command, queue: "q", now: Self.now)
+        }
+        let all: [(CampaignStatus, CampaignStatus.State)] = [
+            (state { _ in }, .running), (state({ _ in }, finished: true), .finished),
+            (state { ($0.state, $0.by) = (.paused, "ann") }, .paused),
+            (state { ($0.state, $0.by) = (.paused, CampaignGuard.person) }, .stopped),
+            (state { $0.state = .cancelled }, .cancelled),
+            (state({ $0.state = .cancelled }, finished: true), .cancelled),
+        ]
+        for (status, expected) in all {
+            #expect(status.state == expected && (status.deliveredPerSecond != nil) == expected.isOn)
+            #expect((status.leftMs != nil) == (expected == .running))
+            var later = status
+            later.outcomes["delivered"] = 600
+            later.ended = 600
+            later.compare(with: status, after: 1000)
+            #expect((later.deliveredPerSecond != nil) == expected.isOn, "what is in flight still ends")
+            later.slow(by: "queue q is paused")
+            #expect(later.state == (expected == .running ? .slowed : expected) && later.leftMs == nil)
+            #expect(later.page(now: Self.now)[0].contains("slowed: queue q is paused") == (expected == .running))
+        }
     }
 
     @Test("a guard's levels count from its base, and retries count among all only for their own rules")
