@@ -49,6 +49,8 @@ test_needs=(
     package:python3-celery:python3-celery package:ruby-redis:ruby-redis package:ruby-sidekiq:ruby-sidekiq
     package:php-cli:php-cli package:php-redis:php-redis package:nodejs:nodejs package:node-redis:node-redis
     package:golang-go:golang-go package:golang-redigo:golang-github-gomodule-redigo-dev
+    # For enqueueing over HTTP with the clients of Tests/Foreign/http.
+    package:php-curl:php-curl package:python3-requests:python3-requests package:python3-httpx:python3-httpx
     # The servers and clients of Tests/Foreign, and scripts/apns-probe; aioapns comes from PyPI.
     package:golang-golang-x-net-dev:golang-golang-x-net-dev package:python3-h2:python3-h2
     package:python3-prometheus-client:python3-prometheus-client

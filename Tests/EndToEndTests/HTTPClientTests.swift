@@ -1,0 +1,35 @@
+import Foundation
+import TestSupport
+import Testing
+
+extension EndToEnd {
+    /// Enqueueing over HTTP with the clients that producers have. Each sends a body of half a megabyte with a length, and one
+    /// without, over one connection where the client keeps it.
+    @Suite("HTTP clients")
+    struct HTTPClientTests {
+        @Test(
+            "each enqueues every job",
+            arguments: [
+                ["/usr/bin/python3", "post.py"], ["node", "post.mjs"], ["php", "post.php"], ["ruby", "post.rb"],
+                ["go", "run", "post.go"],
+            ])
+        func clients(command: [String]) async throws {
+            let redis = try RedisServer()
+            let (web, tokens) = try await WebProcess.start(
+                redis.url, ["shop": ["--role", "producer", "--queue", "default"]])
+            let file = web.path("jobs.ndjson")
+            let jobs = TestJob.many(1000, members: #""note":"\#(String(repeating: "x", count: 400))","#)
+            try Data(jobs.joined(separator: "\n").utf8).write(to: URL(filePath: file))
+            let folder = URL(filePath: #filePath).deletingLastPathComponent().appending(path: "../Foreign/http").path
+            var words = command
+            words[words.count - 1] = "\(folder)/\(command[command.count - 1])"
+            let process = try ChildProcess(
+                "/usr/bin/env", words + ["\(web.address)/api/v1/jobs", try #require(tokens["shop"]), file],
+                environment: ["HOME": web.path("home"), "GO111MODULE": "off"])
+            #expect(try await process.wait() == .exited(0), "\(process.errors)")
+            let answers = process.output.split(separator: "\n")
+            #expect(answers.count >= 2 && answers.allSatisfy { $0.hasSuffix(" 202") }, "\(process.output)")
+            #expect(try redis.run("LLEN", "push:{default}:jobs").number == answers.count * 1000)
+        }
+    }
+}
