@@ -98,13 +98,15 @@ package struct ProblemLimits: Sendable {
     /// The maximum share of dead letters in the day's outcomes of a queue; `nil` for ``defaultDeadShare``, and at
     /// least ``leastDead`` of them.
     package var deadShare: Double?
+    /// The maximum share of invalid tokens among the day's of a queue that were sent to; `nil` for ``defaultInvalidShare``, and
+    /// at least ``leastInvalid`` of them.
+    package var invalidShare: Double?
 
     package static let defaultAge: Int64 = 10 * 60_000
     package static let defaultPausedAge: Int64 = 60 * 60_000
     package static let defaultDeadShare = 0.01
     package static let leastDead = 10
-    /// The share of invalid tokens among those that were sent to, and their number, beyond which they are a problem.
-    package static let invalidShare = 0.2
+    package static let defaultInvalidShare = 0.2
     package static let leastInvalid = 100
 
     /// Makes the default limits.

@@ -801,6 +801,22 @@ extension Problem {
             }
         },
         Kind(
+            "app_paused", .apps, .warning, "an app has been paused for an hour, or for `--max-age`",
+            action: """
+                `apns-worker status` shows the reason. Its jobs are deferred and expire in the meantime; `apns-worker resume --app NAME` ends \
+                the pause.
+                """
+        ) { diagnosis in
+            let (now, maximum) = (diagnosis.status.at, diagnosis.limits.age ?? ProblemLimits.defaultPausedAge)
+            return diagnosis.status.apps.compactMap { app in
+                guard let pause = app.paused, let since = pause.since, now.since(since) > maximum else { return nil }
+                return Finding(
+                    .app(app.name),
+                    "app \(app.name) is paused\(Words.since(since, now: now)) (\(pause.reason)), and its jobs are deferred",
+                    since: since, hint: "", [.resumeApp(app.name)])
+            }
+        },
+        Kind(
             "app_unconnected", .apps, .critical, "an app has no connection to APNs",
             hint: "check the network and the proxy",
             action: """
@@ -921,7 +937,8 @@ extension Problem {
     /// What Prometheus measures better, because it compares counters of some minutes.
     private static let ofAnswers: [Kind] = [
         Kind(
-            "invalid_tokens", .apps, .warning, "more than a fifth of the tokens are invalid",
+            "invalid_tokens", .apps, .warning,
+            "more than a fifth of the tokens are invalid, or more than `--max-invalid-rate`",
             action: """
                 This is normal after the first campaign in a long time. Otherwise check whether \
                 [tokens of the sandbox are sent to production](#many-bad-device-tokens), or those of one app through another, and pause \
@@ -943,8 +960,9 @@ extension Problem {
                 let (delivered, invalid) = (
                     queue.today[Outcome.delivered.rawValue] ?? 0, queue.today[Outcome.invalidToken.rawValue] ?? 0
                 )
-                let share = ProblemLimits.invalidShare * Double(delivered + invalid)
-                guard invalid >= ProblemLimits.leastInvalid, Double(invalid) > share else { return nil }
+                let share = diagnosis.limits.invalidShare ?? ProblemLimits.defaultInvalidShare
+                let least = diagnosis.limits.invalidShare == nil ? ProblemLimits.leastInvalid : 1
+                guard invalid >= least, Double(invalid) > share * Double(delivered + invalid) else { return nil }
                 return Finding(
                     .queue(queue.name),
                     "queue \(queue.name): \(Words.number(invalid)) of today's \(Words.number(delivered + invalid)) tokens that "

@@ -123,6 +123,9 @@ struct ProblemTests {
         ]
         status.apps = [
             app("unconnected") { $0.state = .unconnected },
+            app("forgotten") {
+                ($0.state, $0.paused) = (.paused, .init(.init(reason: "deploy", since: now - 7_200_000)))
+            },
             app("blocked") { ($0.state, $0.blocked) = (.blocked, "the certificate is for another topic") },
             app("old") { ($0.tokenIssuedAt, $0.certificateExpiresAt) = (now - 3_400_000, now + 10 * 86_400_000) },
             app("older") { $0.certificateExpiresAt = now + 3 * 86_400_000 },
@@ -350,6 +353,21 @@ struct ProblemTests {
         )
         let problem = try #require(Diagnosis(status).problems.first { $0.kind.name == "dead_letters" })
         #expect(problem.remedies.last == .requeue(queue: "q", reason: expected))
+    }
+
+    @Test(
+        "many invalid tokens are a problem from a share on, which can be set",
+        arguments: [
+            (nil, 99, false), (nil, 100, true),
+            (0.5, 300, true), (0.9, 300, false), (0.01, 5, true),
+        ] as [(Double?, Int, Bool)])
+    func invalidTokens(share: Double?, invalid: Int, isProblem: Bool) {
+        var (status, limits) = (FleetStatus(), ProblemLimits())
+        limits.invalidShare = share
+        (status.at, status.queues) = (
+            Self.now, [Self.queue("q") { $0.today = ["delivered": 200, "invalid_token": invalid] }]
+        )
+        #expect(Diagnosis(status, limits).problems.map(\.kind.name) == (isProblem ? ["invalid_tokens"] : []))
     }
 
     @Test("mistakes of jobs are not to be sent again, and what was sent again is not a problem any more")

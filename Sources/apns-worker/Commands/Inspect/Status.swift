@@ -63,14 +63,21 @@ struct Status: AsyncParsableCommand {
             valueName: "percentage"))
     var maxDeadRate: String?
 
+    @Option(
+        help: ArgumentHelp(
+            "Maximum share of a queue's tokens of the day that are invalid. (default: 20%, and a hundred of them)",
+            valueName: "percentage"))
+    var maxInvalidRate: String?
+
     func validate() throws {
         _ = try pause()
         if interval != nil, !watch { throw ValidationError("an interval needs --watch") }
         if check, watch { throw ValidationError("--check and --watch cannot be combined") }
         _ = try age()
         if let maxDead, maxDead < 0 { throw ValidationError("--max-dead must be at least 0") }
-        if let maxDeadRate, Self.share(maxDeadRate) == nil {
-            throw ValidationError("--max-dead-rate is \(maxDeadRate); it must be a percentage such as 1% or 0.5%")
+        for (flag, text) in [("--max-dead-rate", maxDeadRate), ("--max-invalid-rate", maxInvalidRate)] {
+            guard let text, Self.share(text) == nil else { continue }
+            throw ValidationError("\(flag) is \(text); it must be a percentage such as 1% or 0.5%")
         }
     }
 
@@ -96,6 +103,7 @@ struct Status: AsyncParsableCommand {
         limits.age = try age()
         limits.dead = maxDead
         limits.deadShare = maxDeadRate.flatMap(Self.share)
+        limits.invalidShare = maxInvalidRate.flatMap(Self.share)
         return limits
     }
 
