@@ -22,7 +22,7 @@ package struct JobFilter: Sendable, Equatable {
     /// Values of `fair`.
     package var fair: Set<Name> = []
     /// Labels, such as `country=de`.
-    package var labels: Set<String> = []
+    package var labels: Set<Name> = []
     /// Reasons of the last failure; a `*` at the end matches any ending.
     package var reasons: [String] = []
     /// Texts that occur in the producer's bytes, ignoring the case of ASCII letters.
@@ -80,7 +80,7 @@ package struct JobFilter: Sendable, Equatable {
         topics = Set(try fields.names("topic"))
         campaigns = Set(try fields.names("campaign"))
         fair = Set(try fields.names("fair"))
-        labels = Set(try fields.labels())
+        labels = Set(try fields.labels().map { Name($0) })
         reasons = try fields.texts("reason")
         texts = try fields.texts("match")
         (since, until) = try fields.range(now: now)
@@ -144,7 +144,9 @@ package struct JobFilter: Sendable, Equatable {
         where !wanted.isEmpty {
             guard let value, wanted.contains(Name(value)) else { return false }
         }
-        if !labels.isEmpty, !job.labels.contains(where: { labels.contains("\($0.key)=\($0.value)") }) { return false }
+        if !labels.isEmpty, !job.labels.contains(where: { labels.contains(Name("\($0.key)=\($0.value)")) }) {
+            return false
+        }
         if !reasons.isEmpty {
             guard [job.failure?.reason, job.deferral?.reason].contains(where: { $0.map(matches(reason:)) ?? false })
             else { return false }

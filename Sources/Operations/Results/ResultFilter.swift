@@ -12,7 +12,7 @@ package struct ResultFilter: Equatable, Sendable {
     package var campaigns: Set<Name> = []
     package var fair: Set<Name> = []
     /// Labels, such as `country=de`.
-    package var labels: Set<String> = []
+    package var labels: Set<Name> = []
     /// Results that are not of a notification, such as `campaign_finished`.
     package var events: Set<String> = []
     package var attempt: Int?
@@ -49,7 +49,7 @@ package struct ResultFilter: Equatable, Sendable {
         apps = Set(try fields.names("app"))
         campaigns = Set(try fields.names("campaign"))
         fair = Set(try fields.names("fair"))
-        labels = Set(try fields.labels())
+        labels = Set(try fields.labels().map { Name($0) })
         events = Set(try fields.texts("event"))
         if let wrong = events.first(where: { $0 != "campaign_finished" }) {
             throw FieldMistake { "\($0("event")) is \(wrong.printable); it must be campaign_finished" }
@@ -76,7 +76,7 @@ package struct ResultFilter: Equatable, Sendable {
         }
         guard names("id", ids), has("token", tokens), has("outcome", outcomes), names("app", apps),
             names("campaign", campaigns), names("fair", fair), has("event", events),
-            labels.isEmpty || result.labels.contains(where: { labels.contains("\($0.key)=\($0.value)") })
+            labels.isEmpty || result.labels.contains(where: { labels.contains(Name("\($0.key)=\($0.value)")) })
         else { return false }
         if let attempt, result["attempt"].flatMap({ Int($0) }) != attempt { return false }
         guard !reasons.isEmpty else { return true }

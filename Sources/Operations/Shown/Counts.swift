@@ -61,7 +61,8 @@ extension InvalidTokenLine: Listed {
 /// Numbers of things by some of their columns.
 package struct Counts<Row: Listed>: Sendable {
     package let groups: [String]
-    private var counts: [[String?]: Int] = [:]
+    // Values are their bytes: those that look alike are counted apart.
+    private var counts: [[Name?]: Int] = [:]
 
     package init(by groups: [String]) { self.groups = groups }
 
@@ -69,7 +70,7 @@ package struct Counts<Row: Listed>: Sendable {
 
     /// The numbers, the largest first.
     package var rows: [(values: [String?], count: Int)] {
-        counts.map { (values: $0.key, count: $0.value) }.sorted {
+        counts.map { (values: $0.key.map { $0?.text }, count: $0.value) }.sorted {
             ($1.count, $0.values.map { $0 ?? "-" }.joined()) < ($0.count, $1.values.map { $0 ?? "-" }.joined())
         }
     }
@@ -80,13 +81,15 @@ package struct Counts<Row: Listed>: Sendable {
 
     /// - Parameter value: returns the value of a column; `nil` if it is unknown.
     package mutating func add(_ count: Int, _ value: (String) -> String?) {
-        counts[groups.map(value), default: 0] += count
+        counts[groups.map { value($0).map { Name($0) } }, default: 0] += count
     }
 
     /// Returns a number as a JSON object; unknown values are missing.
     package func json(_ row: (values: [String?], count: Int)) -> String {
         let known = zip(groups, row.values).compactMap { name, value in value.map { (name, JSONLine.quoted($0)) } }
-        let members = (known + [("count", "\(row.count)")]).sorted { $0.0 < $1.0 }.map { "\"\($0)\":\($1)" }
+        let members = (known + [("count", "\(row.count)")]).sorted { $0.0 < $1.0 }.map {
+            "\(JSONLine.quoted($0)):\($1)"
+        }
         return "{\(members.joined(separator: ","))}"
     }
 

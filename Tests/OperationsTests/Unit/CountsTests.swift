@@ -1,3 +1,4 @@
+import Foundation
 import NIOCore
 import PushJob
 import PushQueue
@@ -29,6 +30,16 @@ struct CountsTests {
         #expect(try counted("fair").first == "2 acme" && counted("fair").count == 3)
         #expect(try counted("label.country") == ["2 -", "1 de", "1 fr"])
         #expect(try counted("app,state") == ["3 shop waiting", "1 - waiting"])
+        // Names that look alike are counted apart, and any name of a label is one in JSON.
+        var twins = Counts<JobRow>(by: try Counts<JobRow>.groups(#"fair,label.a"b"#))
+        for fair in ["caf\u{E9}", "cafe\u{301}"] {
+            twins.add(Self.job(#","fair":"\#(fair)","labels":{"a\"b":"\#(fair)"}"#))
+        }
+        #expect(twins.rows.map(\.count) == [1, 1])
+        for row in twins.rows {
+            let object = try JSONSerialization.jsonObject(with: Data(twins.json(row).utf8)) as? [String: Any]
+            #expect(object?[#"label.a"b"#] as? String == row.values[0])
+        }
         var counts = Counts<JobRow>(by: ["app", "label.country"])
         counts.add(rows[0])
         #expect(counts.rows.map(counts.json) == [#"{"app":"shop","count":1,"label.country":"de"}"#])
@@ -54,7 +65,7 @@ struct CountsTests {
             return
         }
         let filter = try JobFilter(fields, now: 0)
-        #expect(filter.labels == [text] && filter.readsJobs)
-        #expect(try DeadLetterFilter(fields, now: 0).labels == [text] && ResultFilter(fields).labels == [text])
+        #expect(filter.labels == [Name(text)] && filter.readsJobs)
+        #expect(try DeadLetterFilter(fields, now: 0).labels == [text] && ResultFilter(fields).labels == [Name(text)])
     }
 }
