@@ -8,14 +8,14 @@ import PushQueue
 final class ScopeRegister {
     let scopes = Scopes()
 
-    private struct Key: Hashable {
+    struct Key: Hashable {
         let scope: ScopeRecord.Scope
         let app: ScopeID
-        let name: ByteBuffer
+        var name: ByteBuffer
     }
 
     private var ids: [Key: ScopeID] = [:]
-    private var keys: [ScopeID: Key] = [:]
+    private(set) var keys: [ScopeID: Key] = [:]
     /// The names of apps, credentials and endpoints.
     private var wide: [String: ScopeID] = [:]
     private var wideNames: [ScopeID: String] = [:]
@@ -57,16 +57,19 @@ final class ScopeRegister {
         narrow(Key(scope: .job, app: app, name: identity), .job, parent: group, now: now)
     }
 
-    private func narrow(_ key: Key, _ kind: ScopeKind, parent: ScopeID, now: Int64) -> ScopeID {
-        if let last, last.key == key {
+    private func narrow(_ asked: Key, _ kind: ScopeKind, parent: ScopeID, now: Int64) -> ScopeID {
+        if let last, last.key == asked {
             scopes.recordUse(last.id, now: now)
             return last.id
         }
+        var key = asked
         let id: ScopeID
-        if let known = ids[key] {
-            id = known
+        if let known = ids[asked] {
+            (key, id) = (keys[known] ?? asked, known)
             scopes.recordUse(id, now: now)
         } else {
+            // A copy: the name is a part of a claim, of which a mebibyte would stay as long as the scope.
+            key.name = ByteBuffer(bytes: asked.name.readableBytesView)
             let (new, forgotten) = scopes.add(kind, parent: parent, now: now)
             if let forgotten {
                 if let old = keys.removeValue(forKey: forgotten) { ids[old] = nil }

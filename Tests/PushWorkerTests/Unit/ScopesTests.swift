@@ -1,9 +1,27 @@
+import NIOCore
 import Testing
 
 @testable import PushWorker
 
 /// The rules of the scopes, one by one, and in virtual time beside good traffic; see ``ScopesLab``.
 struct ScopesTests {
+    @Test("a scope keeps its name, and nothing of the claim that the name was a part of")
+    func ownNames() throws {
+        let register = ScopeRegister()
+        let app = register.id(.app, named: "shop", now: 0)
+        let claim = ByteBuffer(bytes: (0..<1 << 20).map { UInt8(truncatingIfNeeded: $0 / 100) })
+        for round in 0..<2 {
+            for number in 0..<14 {
+                let name = try #require(claim.getSlice(at: number * 100, length: 20))
+                let group = register.campaign(name, of: app, now: Int64(round))
+                _ = register.job(name, in: group, of: app, now: Int64(round))
+                _ = register.address(name, .alert, of: app, now: Int64(round))
+            }
+        }
+        #expect(register.keys.count == 3 * 14)
+        #expect(register.keys.values.allSatisfy { $0.name.storageCapacity < 1000 })
+    }
+
     private typealias Lab = ScopesLab
 
     // MARK: Scenes
