@@ -189,7 +189,7 @@ struct StopButtonTests {
         }
     }
 
-    /// How often a change was told to stop.
+    /// The number of times that a change asked and had to stop.
     private final class Times: Sendable {
         let count = Atomic(0)
     }

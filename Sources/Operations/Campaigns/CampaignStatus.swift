@@ -36,7 +36,7 @@ package struct CampaignStatus: Sendable {
 
         /// True while an operator or its guard has paused it.
         package var isPaused: Bool { self == .paused || self == .stopped }
-        /// True if it is to be sent now.
+        /// True while its jobs are sent as they come.
         package var isOn: Bool { self == .running || self == .slowed }
 
         /// The word for people.
@@ -271,7 +271,7 @@ extension CampaignStatus {
     ) async throws {
         let on = found.indices.filter { found[$0].state == .running && found[$0].isUnfinished }
         guard !on.isEmpty else { return }
-        if try await QueuePause.read(fleet.client(for: keys.paused), keys) != nil {
+        if try await QueuePause.readAny(fleet.client(for: keys.paused), keys) != nil {
             for index in on { found[index].slow(by: "queue \(keys.queue) is paused") }
             return
         }

@@ -421,7 +421,7 @@ extension Problem {
 
     private static func deadLetters(_ queue: QueueStatus, _ limits: ProblemLimits) -> Finding? {
         guard queue.dead > 0 else { return nil }
-        // Those that were sent again or deleted are no problem any more.
+        // Without those that were sent again or deleted.
         let today = queue.today[Outcome.dead.rawValue] ?? 0
         let dead = min(today, queue.dead)
         let all = Outcome.allCases.reduce(0) { $0 + (queue.today[$1.rawValue] ?? 0) }

@@ -1335,7 +1335,7 @@ final class AppSender: GatewayDelegate {
     func transport(_: any Transport, completed tag: UInt64, with result: RequestResult) {
         let flight = FlightID(index: Int(tag))
         let id = inFlight[flight].job
-        line.pace.recordEnds()
+        line.pace.recordEnd()
         let verdict = Verdict(result, topic: lane.jobs[id].topicSource, isOnChannel: lane.jobs[id].isOnChannel)
         let time = lane.metrics.time() &- inFlight[flight].submittedAt
         if lane.jobs[id].isTraced { RequestTrace(flight, result, time: time, self)?.record() }

@@ -85,7 +85,7 @@ struct EndPace {
     private var ended = 0
     private var since = NIODeadline.distantPast
 
-    mutating func recordEnds(_ count: Int = 1) { ended += count }
+    mutating func recordEnd() { ended += 1 }
 
     /// Measures the pace since the last call. Call this several times per second.
     mutating func measure(now: NIODeadline) {

@@ -75,7 +75,7 @@ final class Ledger {
         if wasSent {
             lane.metrics.ended(queue: lane.jobs[id].queue.index, since: lane.jobs[id].queuedSince)
         } else {
-            unsentPace.recordEnds()
+            unsentPace.recordEnd()
         }
         if outcome == .delivered {
             lane.metrics.countDelivered(lane.jobs[id].series)
@@ -321,7 +321,7 @@ final class Ledger {
 
     /// Records the end of an unsent job and has it settled.
     func record(_ end: UnsentEnd, of unsent: UnsentJob) {
-        unsentPace.recordEnds()
+        unsentPace.recordEnd()
         let tally = JobTally()
         tally.mayBeDelivered = unsent.claimed.isRecovered
         var ended = EndedJob(unsent, tally)

@@ -601,7 +601,7 @@ struct EngineTests {
         scene.lane.wake(QueueID(index: 0))
         for _ in 0..<40 where scene.transport.sent.isEmpty { scene.run(.milliseconds(50)) }
         #expect(scene.transport.tokens == ["cd"] && scene.queue.claims < 500)
-        // What could be sent is not claimed ahead any more.
+        // Jobs that need a stream are not claimed ahead.
         scene.run(.milliseconds(300))
         scene.transport.streams = 1
         scene.queue.jobs = (0..<500).map { EngineScene.job(String(format: "%04x", $0)) }
