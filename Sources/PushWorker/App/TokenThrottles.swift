@@ -64,7 +64,8 @@ struct TokenThrottles {
         guard var throttle = throttles[token] else {
             if throttles.count >= Self.maximumCount { forget(before: now) }
             guard throttles.count < Self.maximumCount else { return retryAt }
-            throttles[token] = Throttle(until: retryAt, tail: retryAt)
+            // A copy: the token is a part of a claim, which would stay as long as the throttle.
+            throttles[ByteBuffer(bytes: token.readableBytesView)] = Throttle(until: retryAt, tail: retryAt)
             return retryAt
         }
         defer { throttles[token] = throttle }

@@ -224,7 +224,8 @@ final class Fleet {
     /// Records that a token is in the set, and is sent to for the own topic of an app nevertheless.
     func doubt(_ token: ByteBuffer) {
         if doubted.count >= Self.maximumDoubted { doubted.removeAll() }
-        doubted.insert(token)
+        // A copy: the token is a part of a claim, which would stay as long as the set.
+        doubted.insert(ByteBuffer(bytes: token.readableBytesView))
     }
 
     /// Takes a token out of the set of an environment, because it was accepted for the own topic of an app.
