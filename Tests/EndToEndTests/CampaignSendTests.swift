@@ -150,6 +150,18 @@ extension EndToEnd {
             #expect(account.duplicates == 0)
         }
 
+        @Test("A list is read in memory where no file can be written.")
+        func noDirectory() async throws {
+            let redis = try RedisServer()
+            let (one, two) = (TestJob.token("ab", 1), TestJob.token("ab", 2))
+            let arguments = try Self.files(redis, "\(one)\n\(two)\n\(one)\n")
+            for directory in ["/proc/none", "/nowhere"] {
+                try redis.run("FLUSHALL")
+                try await redis.apnsWorker(arguments, environment: ["TMPDIR": directory]).succeeds()
+                #expect(try redis.run("HGET", "push:{default}:campaign:spring", "total").text == "2")
+            }
+        }
+
         @Test("A table can come from standard input, with a time, a limit and lines without tokens.")
         func table() async throws {
             let redis = try RedisServer()

@@ -24,11 +24,12 @@ extension EndToEnd {
                 ("enqueue", ["--campaign", "NAME", "--token", own, "--alert", "x"], true),
                 ("enqueue", ["--fair", "NAME", "--token", own, "--alert", "x"], true),
                 ("enqueue", ["--app", "NAME", "--token", own, "--alert", "x"], true),
+                ("enqueue", ["--label", "tenant=NAME", "--token", own, "--alert", "x"], true),
                 ("jobs show", ["--id", "NAME"], false), ("dead show", ["--id", "NAME"], false),
                 ("pause", ["--app", "NAME", "--force"], true), ("resume", ["--app", "NAME"], false),
             ]
-            + ["id", "campaign", "app", "fair"].flatMap { filter -> [(String, [String], Bool)] in
-                let choice = ["--\(filter)", "NAME"]
+            + ["id", "campaign", "app", "fair", "label"].flatMap { filter -> [(String, [String], Bool)] in
+                let choice = ["--\(filter)", filter == "label" ? "tenant=NAME" : "NAME"]
                 return [
                     ("jobs list", choice, false), ("jobs export", choice, false), ("dead list", choice, false),
                     ("results", choice, false), ("jobs cancel", choice + ["--yes"], true),
@@ -42,7 +43,7 @@ extension EndToEnd {
         private static let ofSettings: Set = ["feedback", "channels", "web-user"]
 
         private static func job(_ name: String, _ token: String) -> String {
-            #"{"id":"\#(name)","campaign":"\#(name)","app":"\#(name)","fair":"\#(name)","token":"\#(token)","alert":"x"}"#
+            #"{"id":"\#(name)","campaign":"\#(name)","app":"\#(name)","fair":"\#(name)","labels":{"tenant":"\#(name)"},"token":"\#(token)","alert":"x"}"#
         }
 
         /// Returns the values of all members with names of campaigns, jobs and apps.
@@ -51,6 +52,8 @@ extension EndToEnd {
             return (value as? Object ?? [:]).flatMap { key, value in
                 if ["campaign", "id", "app", "fair"].contains(key), let name = value as? String {
                     [name]
+                } else if key == "labels", let labels = value as? [String: String] {
+                    Array(labels.values)
                 } else {
                     names(value)
                 }
@@ -79,12 +82,12 @@ extension EndToEnd {
                     try connection.run("ZADD", "push:{default}:failed", "\(now + 3_600_000)", wrapped)
                     for (set, reason) in [("dead", "X"), ("cancelled", "Cancelled")] {
                         let head =
-                            #"{"v":1,"reason":"\#(reason)","at":\#(now - 1000),"claim":"w:\#(token)","attempts":2,"id":"\#(name)","campaign":"\#(name)","app":"\#(name)","fair":"\#(name)"}"#
+                            #"{"v":1,"reason":"\#(reason)","at":\#(now - 1000),"claim":"w:\#(token)","attempts":2,"id":"\#(name)","campaign":"\#(name)","app":"\#(name)","fair":"\#(name)","labels":{"tenant":"\#(name)"}}"#
                         try connection.run("ZADD", "push:{default}:\(set)", "\(now - 1000)", head + "\n" + job)
                     }
                     try connection.run(
                         "XADD", "push:{default}:results", "*", "results",
-                        #"[{"outcome":"dead","id":"\#(name)","campaign":"\#(name)","app":"\#(name)","fair":"\#(name)","notifications":[{"token":"\#(token)"}]}]"#
+                        #"[{"outcome":"dead","id":"\#(name)","campaign":"\#(name)","app":"\#(name)","fair":"\#(name)","labels":{"tenant":"\#(name)"},"notifications":[{"token":"\#(token)"}]}]"#
                     )
                     try connection.run(
                         "HSET", "push:{default}:campaign:\(name)", "total", "9", "dead", "1", "cancelled", "1")
@@ -131,7 +134,7 @@ extension EndToEnd {
                 let path = parents + [command.commandName]
                 guard command.children.isEmpty else { return command.children.flatMap { pairs($0, path) } }
                 let name = path.dropFirst().joined(separator: " ")
-                let options = command.names.intersection(["campaign", "id", "app", "fair"]).map { "\(name) \($0)" }
+                let options = command.names.intersection(["campaign", "id", "app", "fair", "label"]).map { "\(name) \($0)" }
                 return options.isEmpty || Self.ofSettings.contains(path[1]) ? [] : options
             }
             let all = Set(pairs(try await DocumentedCommand.read("apns-worker"), []))
@@ -153,7 +156,9 @@ extension EndToEnd {
                 try scene.fill()
                 let before = (own: try scene.everything(own, Self.own), twin: try scene.everything(twin, Self.twin))
                 #expect(before.own.count == 5 && before.twin.count == 5, "\(before)")
-                let words = arguments.map { $0 == "NAME" ? own : $0 == "JOB" ? job : $0 == "TOKENS" ? tokens : $0 }
+                let words = arguments.map {
+                    $0 == "JOB" ? job : $0 == "TOKENS" ? tokens : $0.replacingOccurrences(of: "NAME", with: own)
+                }
                 let isShown = !changes && !["campaign resume", "resume"].contains(command)
                 let isJSON = isShown && command != "jobs export"
                 let result = try await redis.apnsWorker(
@@ -208,6 +213,7 @@ extension EndToEnd {
                 }
                 return try await web.answer(of: web.ask(token, path, text))
             }
+            func prefix(_ filter: String) -> String { filter == "label" ? "tenant=" : "" }
             let description = try await ask("/api/v1/openapi.json").body
             var actions: Set<String> = []
             for (path, methods) in description["paths"] as? Object ?? [:]
@@ -215,7 +221,7 @@ extension EndToEnd {
                 let members = ["post", "requestBody", "content", "application/json", "schema", "properties"]
                 let properties = members.reduce(methods as Any?) { ($0 as? Object)?[$1] }
                 for name in try #require(properties as? Object).keys
-                where ["campaign", "id", "app", "fair"].contains(name) {
+                where ["campaign", "id", "app", "fair", "label"].contains(name) {
                     actions.insert("\(path.split(separator: "/").last ?? "") \(name)")
                 }
             }
@@ -227,7 +233,7 @@ extension EndToEnd {
                 ("pause-app", "app", ["force": true]), ("resume-app", "app", ["force": true]),
                 ("uncancel-jobs", "id", [:]),
             ]
-            for name in ["campaign", "id", "app", "fair"] {
+            for name in ["campaign", "id", "app", "fair", "label"] {
                 for kind in ["cancel", "discard", "run"] {
                     bodies.append(("change-jobs", name, ["action": kind, "yes": true]))
                 }
@@ -241,7 +247,7 @@ extension EndToEnd {
             for (action, name, body) in bodies {
                 try scene.fill()
                 let before = (own: try scene.everything(own, Self.own), twin: try scene.everything(twin, Self.twin))
-                let answer = try await ask("/api/v1/actions/\(action)", body.merging([name: own]) { $1 })
+                let answer = try await ask("/api/v1/actions/\(action)", body.merging([name: prefix(name) + own]) { $1 })
                 #expect(
                     answer.status == 200 || ["resume-campaign", "resume-app", "uncancel-jobs"].contains(action),
                     "\(action) \(answer)")
@@ -255,8 +261,8 @@ extension EndToEnd {
             try scene.fill()
             let encoded = own.utf8.map { String(format: "%%%02X", $0) }.joined()
             for list in ["jobs", "dead-letters", "results"] {
-                for name in ["campaign", "id", "app", "fair"] {
-                    let answer = try await ask("/api/v1/\(list)?\(name)=\(encoded)")
+                for name in ["campaign", "id", "app", "fair", "label"] {
+                    let answer = try await ask("/api/v1/\(list)?\(name)=\(prefix(name))\(encoded)")
                     let shown = Self.names(answer.body)
                     #expect(answer.status == 200 && !shown.isEmpty, "\(list) \(name) \(answer)")
                     #expect(shown.allSatisfy { $0.utf8.elementsEqual(own.utf8) }, "\(list) \(name) \(shown)")

@@ -118,6 +118,8 @@ final class FleetSimulation: @unchecked Sendable {
         var cancellations: [String: Int64] = [:]
         /// The times in milliseconds at which a lane learned that tokens are in the set of invalid ones.
         var markedInvalid: [String: Int64] = [:]
+        /// The last times at which a lane may have marked them.
+        var lastMarked: [String: NIODeadline] = [:]
 
         var all: [SimulatedWorker] { workers + formerWorkers }
     }

@@ -130,7 +130,9 @@ extension Mutation {
         case .claimGivesNumbersAgain, .countsMinutesAgain, .grantsRateEarly: 6
         case .confirmsFailedSettlements, .settlesOnlyWholeJobs, .skipsRecovery: 5
         case .settlesAnyClaim, .stopsWhenMemoryIsFull: 4
-        case .confirmsRefusedSettlements, .dropsResentSettlements, .reclaimForgetsOrigin, .reclaimsAtOnce: 2
+        case .confirmsRefusedSettlements, .dropsResentSettlements, .leavesAcceptedTokens, .reclaimForgetsOrigin,
+            .reclaimsAtOnce:
+            2
         default: 1
         }
     }
@@ -144,7 +146,7 @@ extension Mutation {
     /// an app exceeds its rate if enough of its jobs wait.
     fileprivate var steps: Int {
         switch self {
-        case .reclaimIgnoresLease, .grantsRateEarly, .settlesOnlyWholeJobs: 20_000
+        case .reclaimIgnoresLease, .grantsRateEarly, .settlesOnlyWholeJobs, .leavesAcceptedTokens: 20_000
         default: 6000
         }
     }
@@ -173,7 +175,7 @@ extension Mutation {
         case .ignoresFleetToken: .drains
         case .recoversOthersClaims, .reclaimsAtOnce: [.breaks, .crashes, .outages]
         case .sharesNoProviderToken: .appRefusals
-        case .forgetsThrottles, .hidesThrottles: .apns
+        case .forgetsThrottles, .hidesThrottles, .leavesAcceptedTokens: .apns
         case .trustsOldFilters: [.apns, .breaks, .outages, .stops]
         case .grantsRateEarly: [.outages, .stops]
         case .settlesOnlyWholeJobs: .crashes

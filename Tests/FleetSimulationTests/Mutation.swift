@@ -71,6 +71,8 @@ enum Mutation: String, CaseIterable, Sendable {
     case hidesThrottles
     /// Tokens are not announced, and lanes use a filter of invalid tokens that is not current.
     case trustsOldFilters
+    /// A token stays in the set although APNs accepts it.
+    case leavesAcceptedTokens
     /// A lane sends its own provider token although the fleet has another.
     case ignoresFleetToken
     /// Claims do not return the commands of operators.
@@ -215,7 +217,7 @@ enum Mutation: String, CaseIterable, Sendable {
         case .settlesBeforeMarkingInvalid, .dropsResentSettlements, .skipsRecovery, .confirmsFailedSettlements,
             .confirmsRefusedSettlements, .goesByOwnClock, .forgetsThrottles, .hidesThrottles,
             .sendsUnsignedTokens, .ignoresFleetToken, .recoversOthersClaims, .reclaimsAtOnce, .settlesOnlyWholeJobs,
-            .enforcesDeadlinesLate, .sendsReplaced, .dropsNewest:
+            .enforcesDeadlinesLate, .sendsReplaced, .dropsNewest, .leavesAcceptedTokens:
             nil
         }
     }

@@ -254,11 +254,10 @@ final class LaneChecks {
     private var throttles: [String: Throttle] = [:]
     /// The claim times of jobs that had already been cancelled, by the job's number.
     private var cancelled: [Int: Int64] = [:]
-    /// The tokens that the lane has found in the set, and those that APNs has accepted since, until they are removed.
-    private var foundInSet: Set<String> = []
-    private var removals: Set<String> = []
     /// The tokens that had been invalid for a second when their jobs were claimed, by the job's number.
     private var invalid: [Int: Set<String>] = [:]
+    /// The tokens that the lane has asked Redis to take out of the set.
+    private var removals: Set<String> = []
     private var failedLookUp = NIODeadline.distantPast
     /// By the id of a job with `replaces`, the last word of Redis: whether it is the newest.
     private var words: [String: (isNewest: Bool, at: NIODeadline)] = [:]
@@ -282,11 +281,7 @@ final class LaneChecks {
         guard let number = body.withUnsafeReadableBytes(SimulationLedger.marker) else { return }
         if let claimedAt, let job = simulation.ledger.job(number) {
             cancelled[number] = simulation.forbids(job, claimedAt: claimedAt) ? claimedAt : nil
-            // Those of several apps are invalid for one of them.
-            let known = job.tokens.filter {
-                claimedAt - (simulation.fleet.markedInvalid[$0] ?? .max) > 1000 && !$0.hasPrefix("dd")
-                    && !$0.hasPrefix("cc")
-            }
+            let known = job.tokens.filter { claimedAt - (simulation.fleet.markedInvalid[$0] ?? .max) > 1000 }
             invalid[number] = known.isEmpty ? nil : Set(known)
         }
         guard let known = receptions[number] else {
@@ -301,23 +296,25 @@ final class LaneChecks {
         receptions[job.number]?.holders.allSatisfy { simulation.checks.hasLease(job.queue, $0) } ?? true
     }
 
-    /// Records the tokens that a look-up found in the set of the environment.
-    func found(_ tokens: [InvalidTokenSet.Found]) {
-        for token in tokens where token.sets.contains(.production) { foundInSet.insert(String(buffer: token.token)) }
+    /// True if the lane must take a token out of the set after APNs has accepted it in a job: it had been there for a second
+    /// when the job was claimed, and has not been marked since. So a token that is accepted is there at most until its next
+    /// delivery.
+    func mustTakeOut(_ token: String, of job: SimulatedJob) -> Bool {
+        guard let received = receptions[job.number]?.since, invalid[job.number]?.contains(token) == true else {
+            return false
+        }
+        return received > failedLookUp && received > simulation.fleet.lastMarked[token] ?? .distantPast
+            && !removals.contains(token)
     }
 
-    /// Records that APNs has accepted a token.
-    /// - Returns: true if the lane knows that it is in the set.
-    func accepted(_ token: String) -> Bool {
-        guard foundInSet.remove(token) != nil else { return false }
-        removals.insert(token)
-        return true
+    /// Records that the lane asks Redis to take tokens out of the set.
+    func removes(_ tokens: [String]) { removals.formUnion(tokens) }
+
+    /// Records the answer, without which they stay until another delivery.
+    func removed(_ tokens: [String], _ result: Result<Int, QueueFailure>) {
+        removals.subtract(tokens)
+        if case .failure = result { couldNotLookUp() }
     }
-
-    /// Records that the lane takes a token out of the set.
-    func removed(_ token: String) { removals.remove(token) }
-
-    func awaitsRemoval(of token: String) -> Bool { removals.contains(token) }
 
     /// Records that Redis did not answer a look-up of tokens: their jobs are sent.
     func couldNotLookUp() { failedLookUp = now }
@@ -382,7 +379,9 @@ final class LaneChecks {
         if let claimedAt = cancelled[job.number], simulation.forbids(job, claimedAt: claimedAt) {
             simulation.fail("the job \(job.number) was sent although it was cancelled before it was claimed")
         }
-        if invalid[job.number]?.contains(token) == true, let received = receptions[job.number]?.since,
+        // Those of several apps are invalid for one of them.
+        if invalid[job.number]?.contains(token) == true, !token.hasPrefix("cc"), !token.hasPrefix("dd"),
+            let received = receptions[job.number]?.since,
             received > failedLookUp, simulation.redis.hasInvalid(token)
         {
             simulation.fail("the job \(job.number) was sent to a token that had been invalid for a second")

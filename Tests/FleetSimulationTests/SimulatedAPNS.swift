@@ -327,10 +327,11 @@ final class SimulatedAPNS {
         if case .response(let response) = result, response.status == 200, let job = ledger.job(ofNotification: number) {
             simulation.answerChecks.received(number, of: job, by: lane)
             let token = job.tokens[number - job.first]
-            if lane.checks.accepted(token) {
-                // An acceptance takes the token out of the set, which it is in at most until its next delivery.
+            if lane.checks.mustTakeOut(token, of: job) {
                 time.schedule(in: .seconds(1)) { [simulation] in
-                    guard lane.worker?.loop.state == .running, lane.checks.awaitsRemoval(of: token) else { return }
+                    guard lane.worker?.loop.state == .running, lane.checks.mustTakeOut(token, of: job),
+                        simulation.redis.hasInvalid(token)
+                    else { return }
                     simulation.fail("\(lane.name) left the token \(token) in the set, although APNs accepts it")
                 }
             }

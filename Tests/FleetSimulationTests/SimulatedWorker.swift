@@ -459,13 +459,14 @@ private final class SimulatedFleet: AppPauseStore, ProviderTokenStore, InvalidTo
 
     func mark(_ tokens: [InvalidToken], completion: @escaping Completion<[InvalidToken.Marking]>) {
         guard mutation == .settlesBeforeMarkingInvalid else {
+            let marked = tokens.map { String(buffer: $0.token) }
+            for token in marked { simulation.fleet.lastMarked[token] = simulation.time.now }
             return store.invalidTokens.mark(tokens) { [simulation] result in
-                if case .success = result {
-                    for token in tokens {
-                        let token = String(buffer: token.token)
-                        simulation.fleet.markedInvalid[token] =
-                            simulation.fleet.markedInvalid[token] ?? simulation.time.milliseconds
-                    }
+                for token in marked {
+                    simulation.fleet.lastMarked[token] = simulation.time.now
+                    guard case .success = result else { continue }
+                    simulation.fleet.markedInvalid[token] =
+                        simulation.fleet.markedInvalid[token] ?? simulation.time.milliseconds
                 }
                 completion(result)
             }
@@ -478,10 +479,7 @@ private final class SimulatedFleet: AppPauseStore, ProviderTokenStore, InvalidTo
 
     func find(_ tokens: TokenList, completion: @escaping Completion<[InvalidTokenSet.Found]>) {
         store.invalidTokens.find(tokens) { [lane] result in
-            switch result {
-            case .success(let found): lane.checks.found(found)
-            case .failure: lane.checks.couldNotLookUp()
-            }
+            if case .failure = result { lane.checks.couldNotLookUp() }
             completion(result)
         }
     }
@@ -491,8 +489,13 @@ private final class SimulatedFleet: AppPauseStore, ProviderTokenStore, InvalidTo
     }
 
     func remove(_ removals: [InvalidTokenSet.Removal], completion: @escaping Completion<Int>) {
-        for removal in removals { lane.checks.removed(String(buffer: removal.token)) }
-        store.invalidTokens.remove(removals, completion: completion)
+        guard mutation != .leavesAcceptedTokens else { return completion(.success(0)) }
+        let tokens = removals.map { String(buffer: $0.token) }
+        lane.checks.removes(tokens)
+        store.invalidTokens.remove(removals) { [lane] result in
+            lane.checks.removed(tokens, result)
+            completion(result)
+        }
     }
 }
 

@@ -216,23 +216,66 @@ struct CampaignAccountTests {
         }
     }
 
+    @Test("A campaign that can't be closed in the other queue is named, and its jobs are moved")
+    func unclosed() async throws {
+        try await OperatorScene.with(configured: ["default", "bulk"]) { scene in
+            try scene.run("HSET", "push:{default}:campaign:spring", "total", "2")
+            try scene.push(Self.job("a"), Self.job("b"), OperatorScene.job("c"))
+            try scene.push(OperatorScene.job("x"), to: "push:{bulk}:jobs")
+            let fields = Self.fields(["campaign": "spring", "to_queue": "bulk"])
+            let (desk, redis) = (try scene.desk(), scene.redis)
+            let move = try JobsChange(.move, fields, now: Self.now)
+            var control = ChangeControl()
+            control.progress = { _ in _ = try? redis.run("SET", "push:{bulk}:campaign:spring", "x") }
+            let result = try await desk.apply(move, desk.plan(move), control)
+            #expect(result.count == 2 && result.error != nil, "\(result)")
+            #expect(result.notes.contains { $0.hasPrefix("campaign spring stays open in queue bulk") }, "\(result)")
+            #expect(try scene.run("LLEN", "push:{bulk}:jobs").number == 3)
+            #expect(try scene.run("LLEN", "push:{default}:jobs").number == 1)
+            #expect(try await scene.audit().first == "move_jobs failed 2")
+        }
+    }
+
     private final class Counter: Sendable { let value = Mutex(0) }
 
-    @Test("A count ends at once when it is cancelled")
-    func cancelledCount() async throws {
+    @Test("A count ends at once when it is cancelled", arguments: ["jobs", "dead letters", "invalid tokens", "devices"])
+    func cancelledCount(things: String) async throws {
         try await OperatorScene.with { scene in
-            let jobs = Array(repeating: OperatorScene.job("x"), count: 1000)
-            for _ in 0..<40 {
-                try scene.connection.run((["RPUSH", "push:{default}:jobs"] + jobs).map { Array($0.utf8) })
+            for page in 0..<40 {
+                let places = (0..<1000).map { page * 1000 + $0 }
+                switch things {
+                case "jobs", "devices":
+                    let jobs = places.map { _ in OperatorScene.job("x") }
+                    try scene.connection.run((["RPUSH", "push:{default}:jobs"] + jobs).map { Array($0.utf8) })
+                case "dead letters":
+                    let letters = places.flatMap { place in
+                        let head = #"{"v":1,"reason":"X","at":\#(Self.now),"claim":"w:\#(place)","attempts":2,"id":"x"}"#
+                        return ["\(Self.now)", head + "\n" + OperatorScene.job("x")]
+                    }
+                    try scene.connection.run((["ZADD", "push:{default}:dead"] + letters).map { Array($0.utf8) })
+                default:
+                    let tokens = places.map { String(repeating: "ab", count: 28) + String($0 + 0x1000_0000, radix: 16) }
+                    try scene.connection.run((["SADD", "push:{shared}:invalid-tokens"] + tokens).map { Array($0.utf8) })
+                }
             }
             let desk = try scene.desk()
             let found = Counter()
-            let change = try JobsChange(.cancel, Self.fields(["token": "ff"]), now: Self.now)
-            let count = Task { try await desk.plan(change) { _ in found.value.withLock { $0 += 1 } } }
+            let change: any Change =
+                switch things {
+                case "jobs": try JobsChange(.cancel, Self.fields(["fair": "none"]), now: Self.now)
+                case "dead letters": try DeadLettersChange(.delete, Self.fields(["error": "none"]), now: Self.now)
+                case "invalid tokens": try RemoveInvalidTokens(Self.fields(["all": "1"]), now: Self.now)
+                default: try ForgetDevices(Self.fields(["tokens": OperatorScene.token])) { $0 }
+                }
+            let count = Task { try await Self.plan(change, desk) { _ in found.value.withLock { $0 += 1 } } }
             try await eventually("it counts") { found.value.withLock { $0 } > 0 }
             count.cancel()
             await #expect(throws: CancellationError.self) { try await count.value }
             #expect(found.value.withLock { $0 } < 80)
         }
     }
+
+    private static func plan(
+        _ change: some Change, _ desk: Desk, _ progress: @Sendable (Int) -> Void
+    ) async throws -> ChangePlan { try await desk.plan(change, progress) }
 }

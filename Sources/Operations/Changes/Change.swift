@@ -10,8 +10,9 @@ package protocol Change: Sendable {
     /// The action for the audit log.
     var action: AuditEntry.Action { get }
 
-    /// The campaigns that it names.
+    /// The campaigns and apps that it names.
     var campaigns: [String] { get }
+    var apps: [String] { get }
 
     /// Looks at what would change.
     /// - Parameter progress: gets the number of things found so far.
@@ -25,6 +26,7 @@ package protocol Change: Sendable {
 
 extension Change {
     package var campaigns: [String] { [] }
+    package var apps: [String] { [] }
 }
 
 /// Redis, the operator, and other things that changes need.
@@ -132,9 +134,14 @@ package struct Desk: Sendable {
     /// - Throws: ``ChangeRefusal`` with a suggestion, unless no app is known at all.
     func checkExistence(ofApp app: String, _ subject: String) async throws {
         guard !isForced else { return }
-        let status = try await StatusReader(fleet, apps: configuredApps).read(fleet.queues().keys)
-        guard let known = status.others(than: app) else { return }
+        let known = try await apps()
+        guard !known.isEmpty, !known.contains(app) else { return }
         throw ChangeRefusal(.unknown, subject, Self.unknown("app", app, known) + forceHint)
+    }
+
+    /// Returns the names of the apps that the configuration, a worker or a pause has, in ascending order.
+    private func apps() async throws -> [String] {
+        Set(try await StatusReader(fleet, apps: configuredApps).read(fleet.queues().keys).apps.map(\.name)).sorted()
     }
 
     /// Returns the doubt about the name of a campaign that no queue has counted; `nil` if there is no other campaign, because
@@ -145,17 +152,23 @@ package struct Desk: Sendable {
             ? nil : Self.unknown("campaign", campaign, names.sorted().map(\.text))
     }
 
-    /// Returns a sentence for each campaign that looks like one that a change names, and is another one.
+    /// Returns a sentence for each campaign or app that looks like one that a change names, and is another one.
     package func twinNotes(
         of change: some Change, isStopped: @escaping @Sendable () -> Bool = { false }
     ) async throws -> [String] {
-        guard !change.campaigns.isEmpty else { return [] }
-        let known = try await CampaignStatus.names(in: queues, fleet, isStopped: isStopped).sorted().map(\.text)
-        return change.campaigns.flatMap { name in
-            known.twins(of: name).map {
-                "campaign \"\($0.shown)\" looks like \"\(name.shown)\" and is another one, which this does not change"
+        func notes(_ noun: String, _ names: [String], _ known: () async throws -> [String]) async throws -> [String] {
+            guard !names.isEmpty else { return [] }
+            let known = try await known()
+            return names.flatMap { name in
+                known.twins(of: name).map {
+                    "\(noun) \"\($0.shown)\" looks like \"\(name.shown)\" and is another one, which this does not change"
+                }
             }
         }
+        let campaigns = try await notes("campaign", change.campaigns) {
+            try await CampaignStatus.names(in: queues, fleet, isStopped: isStopped).sorted().map(\.text)
+        }
+        return try await campaigns + notes("app", change.apps, apps)
     }
 
     /// Calls `body` for each of the queues, for all at the same time: one that can't be reached delays no other.

@@ -35,6 +35,7 @@ package struct DeadLettersChange: Change {
     }
 
     package var campaigns: [String] { filter.campaigns }
+    package var apps: [String] { filter.apps }
 
     package var action: AuditEntry.Action { kind == .requeue ? .requeue : .deleteDeadLetters }
 

@@ -54,6 +54,7 @@ package struct JobsChange: Change {
     }
 
     package var campaigns: [String] { filter.campaigns.map(\.text) }
+    package var apps: [String] { filter.apps.map(\.text) }
 
     package var action: AuditEntry.Action {
         switch kind {

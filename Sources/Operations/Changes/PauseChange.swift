@@ -9,6 +9,7 @@ package struct PauseChange: Change {
     package let action = AuditEntry.Action.pause
     /// The app; `nil` for the queues of the desk.
     package let app: String?
+    package var apps: [String] { app.map { [$0] } ?? [] }
     private let reason: String?
     /// True to make workers hand back the jobs that they have not submitted.
     package let handsBack: Bool
@@ -93,6 +94,7 @@ package struct PauseChange: Change {
 package struct ResumeChange: Change {
     package let action = AuditEntry.Action.resume
     package let app: String?
+    package var apps: [String] { app.map { [$0] } ?? [] }
 
     /// - Parameter isOfApp: true for the app of the field `app`.
     package init(_ fields: Fields, isOfApp: Bool) throws(FieldMistake) {

@@ -109,6 +109,7 @@ struct DeviceSearch {
     ) async throws {
         var cursor: String?
         repeat {
+            try Task.checkCancellation()
             let read = try await QueueScript.pageJobs.run(client, [key]) { command in
                 command.append(type)
                 command.append(cursor ?? "start")
@@ -172,6 +173,7 @@ struct DeviceSearch {
     ) async throws {
         var start = "-"
         while true {
+            try Task.checkCancellation()
             let reply = try await client.call(RedisCommand("XRANGE", key, start, "+", "COUNT", "\(entries)"))
             let entries = reply.root.children.compactMap(ResultEntry.init)
             try await page(entries)
@@ -189,6 +191,7 @@ struct DeviceSearch {
         // A pattern for each would read all names of the server twice.
         let pattern = keys.retry.dropLast("retry".count) + "*"
         repeat {
+            try Task.checkCancellation()
             var command = RedisCommand("SCAN", cursor, "MATCH", String(pattern).escapedExceptLast, "COUNT")
             command.append(QueueSearch.batch)
             let reply = try await client.call(command)
@@ -211,6 +214,7 @@ struct DeviceSearch {
     func ids(_ names: [String], _ page: Page) async throws {
         let (newest, prefixes) = (String(buffer: keys.newest(ByteBuffer())), idPrefixes)
         for name in names {
+            try Task.checkCancellation()
             guard let prefix = prefixes.first(where: name.hasPrefix) else { continue }
             var isFound = finder.isIn(ByteBuffer(substring: name.dropFirst(prefix.count)))
             if !isFound, prefix == newest, let id = try await client.call(RedisCommand("GET", name)).root.bytes {

@@ -28,12 +28,6 @@ package struct FleetStatus: Sendable {
     /// The queues whose server refuses writes, so that no worker can renew its lease there.
     var unwritableQueues: Set<String> { Set(servers.filter(\.found.refusesWrites).flatMap(\.queues)) }
 
-    /// Returns the names of all apps if a name is missing among them; `nil` if it is one of them, or if there are no apps.
-    package func others(than app: String) -> [String]? {
-        let known = Set(apps.map(\.name)).sorted()
-        return known.isEmpty || known.contains(app) ? nil : known
-    }
-
     /// Computes the rates, which need two readings.
     package mutating func compare(with before: FleetStatus) {
         let seconds = Double(at - before.at) / 1000
