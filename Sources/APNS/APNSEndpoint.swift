@@ -1,23 +1,23 @@
 /// A host and port that speak APNs' HTTP/2 protocol.
-package struct APNSEndpoint: Hashable, Sendable, CustomStringConvertible {
+public struct APNSEndpoint: Hashable, Sendable, CustomStringConvertible {
     /// A host name, or an IP address without brackets.
-    package var host: String
+    public var host: String
     /// A TCP port.
-    package var port: Int
+    public var port: Int
 
     /// Apple's service for apps from the App Store, TestFlight and enterprise distribution.
-    package static let production = APNSEndpoint(host: "api.push.apple.com", port: 443)
+    public static let production = APNSEndpoint(host: "api.push.apple.com", port: 443)
     /// Apple's service for apps that Xcode installed.
-    package static let sandbox = APNSEndpoint(host: "api.sandbox.push.apple.com", port: 443)
+    public static let sandbox = APNSEndpoint(host: "api.sandbox.push.apple.com", port: 443)
 
     /// Creates an endpoint without checking the host or the port.
-    package init(host: String, port: Int) {
+    public init(host: String, port: Int) {
         self.host = host
         self.port = port
     }
 
     /// Reads `production` or `sandbox` in any case, `host`, `host:port` or `https://host:port`; `nil` for other text.
-    package init?(_ text: String) {
+    public init?(_ text: String) {
         self.init(text, production: .production, sandbox: .sandbox, scheme: "https://")
     }
 
@@ -26,7 +26,7 @@ package struct APNSEndpoint: Hashable, Sendable, CustomStringConvertible {
     ///   - production: the endpoint that `production` names; its port is the default for hosts without one.
     ///   - sandbox: the endpoint that `sandbox` names.
     ///   - scheme: an optional prefix, after which a trailing slash is allowed; `nil` if the service has no URLs.
-    package init?(_ text: String, production: APNSEndpoint, sandbox: APNSEndpoint, scheme: String? = nil) {
+    public init?(_ text: String, production: APNSEndpoint, sandbox: APNSEndpoint, scheme: String? = nil) {
         switch text.lowercased() {
         case "production":
             self = production
@@ -82,29 +82,29 @@ package struct APNSEndpoint: Hashable, Sendable, CustomStringConvertible {
     }
 
     /// `production` or `sandbox` for Apple's hosts, on any port; host and port for other servers.
-    package var environment: String {
+    public var environment: String {
         APNSEnvironment(host: host)?.rawValue ?? description
     }
 
     /// The value of `:authority`.
-    package var authority: String {
+    public var authority: String {
         let name = host.contains(":") ? "[\(host)]" : host
         return port == 443 ? name : "\(name):\(port)"
     }
 
     /// Host and port.
-    package var description: String { host.contains(":") ? "[\(host)]:\(port)" : "\(host):\(port)" }
+    public var description: String { host.contains(":") ? "[\(host)]:\(port)" : "\(host):\(port)" }
 }
 
 /// Apple's two services. Each knows different device tokens, and old certificates are valid for only one of them.
-package enum APNSEnvironment: String, Sendable, Hashable, CaseIterable {
+public enum APNSEnvironment: String, Sendable, Hashable, CaseIterable {
     /// For apps that Xcode installed.
     case sandbox
     /// For apps from the App Store, TestFlight and enterprise distribution.
     case production
 
     /// The environment behind one of Apple's hosts, including those that Apple has shut down; nil for any other.
-    package init?(host: String) {
+    public init?(host: String) {
         let name = host.lowercased()
         switch name.hasSuffix(".") ? String(name.dropLast()) : name {
         case "api.push.apple.com", "gateway.push.apple.com", "feedback.push.apple.com": self = .production
@@ -121,12 +121,12 @@ package enum APNSEnvironment: String, Sendable, Hashable, CaseIterable {
 /// Source: Apple, "Sending channel management requests to APNs", "Establish a connection to APNs".
 extension APNSEndpoint {
     /// Manages the channels of ``production``.
-    package static let productionChannels = APNSEndpoint(host: "api-manage-broadcast.push.apple.com", port: 2196)
+    public static let productionChannels = APNSEndpoint(host: "api-manage-broadcast.push.apple.com", port: 2196)
     /// Manages the channels of ``sandbox``.
-    package static let sandboxChannels = APNSEndpoint(host: "api-manage-broadcast.sandbox.push.apple.com", port: 2195)
+    public static let sandboxChannels = APNSEndpoint(host: "api-manage-broadcast.sandbox.push.apple.com", port: 2195)
 
     /// The endpoint that manages the channels of broadcasts sent here. For servers that are not Apple's: this endpoint.
-    package var channelManagement: APNSEndpoint {
+    public var channelManagement: APNSEndpoint {
         switch APNSEnvironment(host: host) {
         case .production: .productionChannels
         case .sandbox: .sandboxChannels

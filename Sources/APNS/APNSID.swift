@@ -1,27 +1,27 @@
 /// An `apns-id`: a UUID, kept as its sixteen bytes.
-package struct APNSID: Hashable, Sendable, CustomStringConvertible {
+public struct APNSID: Hashable, Sendable, CustomStringConvertible {
     /// The first eight bytes, most significant first.
-    package var high: UInt64
+    public var high: UInt64
     /// The last eight bytes, most significant first.
-    package var low: UInt64
+    public var low: UInt64
 
     /// The length of the canonical text in bytes.
-    package static let textLength = 36
+    public static let textLength = 36
 
     /// Creates an identifier from the two halves of a UUID, unchanged.
-    package init(high: UInt64, low: UInt64) {
+    public init(high: UInt64, low: UInt64) {
         self.high = high
         self.low = low
     }
 
     /// Makes a version 8 UUID (custom contents, RFC 9562 §5.8) from a hash of 128 bits.
-    package init(hash: (UInt64, UInt64)) {
+    public init(hash: (UInt64, UInt64)) {
         high = hash.0 & 0xFFFF_FFFF_FFFF_0FFF | 0x8000
         low = hash.1 & 0x3FFF_FFFF_FFFF_FFFF | 0x8000_0000_0000_0000
     }
 
     /// Reads the canonical form, 8-4-4-4-12 hex digits in either case; `nil` for anything else.
-    package init?(_ text: some Collection<UInt8>) {
+    public init?(_ text: some Collection<UInt8>) {
         guard text.count == Self.textLength else { return nil }
         var halves: (UInt64, UInt64) = (0, 0)
         var digits = 0
@@ -49,7 +49,7 @@ package struct APNSID: Hashable, Sendable, CustomStringConvertible {
 
     /// Writes the canonical lower-case text.
     /// - Parameter target: memory for at least ``textLength`` bytes.
-    package func write(to target: UnsafeMutablePointer<UInt8>) {
+    public func write(to target: UnsafeMutablePointer<UInt8>) {
         let raw = UnsafeMutableRawPointer(target)
         let first = Self.digits(UInt32(truncatingIfNeeded: high >> 32))
         let second = Self.digits(UInt32(truncatingIfNeeded: high))
@@ -80,7 +80,7 @@ package struct APNSID: Hashable, Sendable, CustomStringConvertible {
     }
 
     /// The canonical lower-case text.
-    package var description: String {
+    public var description: String {
         String(unsafeUninitializedCapacity: Self.textLength) { bytes in
             guard let base = bytes.baseAddress else { return 0 }
             write(to: base)

@@ -2,7 +2,7 @@
 ///
 /// Source: Apple, "Handling notification responses from APNs"; for broadcasts and channel management, "Handling error
 /// responses from Apple Push Notification service".
-package enum APNSReason: String, CaseIterable, Sendable {
+public enum APNSReason: String, CaseIterable, Sendable {
     case badCertificate = "BadCertificate"
     case badCertificateEnvironment = "BadCertificateEnvironment"
     case badChannelID = "BadChannelId"
@@ -50,7 +50,7 @@ package enum APNSReason: String, CaseIterable, Sendable {
     case unrelatedKeyIDInToken = "UnrelatedKeyIdInToken"
 
     /// The HTTP status that APNs sends with this reason.
-    package var status: Int {
+    public var status: Int {
         switch self {
         case .badChannelID, .badCollapseID, .badDeviceToken, .badExpirationDate, .badMessageID, .badPriority,
             .badRequestParams, .badRequestPayload, .badTopic, .broadcastFeatureNotEnabled, .cannotCreateChannelConfig,

@@ -8,15 +8,15 @@ import TLS
 ///
 /// Source for the size: Apple, "Registering your app with APNs": "APNs device tokens are of variable length. Do not
 /// hard-code their size." Tokens of devices have 32 bytes, those of Live Activities 80 or more.
-package struct DeviceToken: Hashable, Sendable {
+public struct DeviceToken: Hashable, Sendable {
     /// The lower-case hex digits.
-    package let hex: ByteBuffer
+    public let hex: ByteBuffer
 
     /// The maximum number of hex digits: 1,024 bytes.
-    package static let maximumDigits = 2048
+    public static let maximumDigits = 2048
 
     /// No device: a placeholder, to which APNs would answer `MissingDeviceToken`.
-    package static let none = DeviceToken()
+    public static let none = DeviceToken()
 
     private init() { hex = ByteBuffer() }
 
@@ -24,7 +24,7 @@ package struct DeviceToken: Hashable, Sendable {
     init(canonical hex: ByteBuffer) { self.hex = hex }
 
     /// The reasons why a token is not valid.
-    package enum Invalid: Error, Equatable, Sendable, CustomStringConvertible {
+    public enum Invalid: Error, Equatable, Sendable, CustomStringConvertible {
         case empty
         case notHexadecimal(offset: Int)
         /// The hex digits have something added to them.
@@ -37,7 +37,7 @@ package struct DeviceToken: Hashable, Sendable {
         case several
 
         /// The problem and its position; never the token itself.
-        package var description: String {
+        public var description: String {
             switch self {
             case .empty: "the device token is empty"
             case .notHexadecimal(let offset): "the device token has a character that is not hexadecimal at \(offset)"
@@ -54,7 +54,7 @@ package struct DeviceToken: Hashable, Sendable {
 
     /// Characters that programs add to the hex digits when they print them. They are rejected instead of ignored,
     /// because digits may be missing as well.
-    package enum Decoration: String, Sendable {
+    public enum Decoration: String, Sendable {
         case separator = "a separator"
         case quote = "a quotation mark"
         case prefix = "the prefix 0x"
@@ -64,7 +64,7 @@ package struct DeviceToken: Hashable, Sendable {
     }
 
     /// Services and interfaces whose identifiers are taken for device tokens, and where to get these instead.
-    package enum Service: String, Sendable, CaseIterable {
+    public enum Service: String, Sendable, CaseIterable {
         case firebase = """
             a token of Firebase (FCM), which APNs does not accept; have the app send that of \
             `didRegisterForRemoteNotificationsWithDeviceToken`
@@ -110,7 +110,7 @@ package struct DeviceToken: Hashable, Sendable {
     /// are not hex digits; with fewer, it counts as a hex token with typing errors.
     /// - Parameter text: the token's characters.
     /// - Throws: ``Invalid`` if the result is not a device token.
-    package init(_ text: ByteBuffer) throws(Invalid) {
+    public init(_ text: ByteBuffer) throws(Invalid) {
         switch Self.scan(text) {
         case .canonical: hex = text
         case .other: hex = try Self.normalized(text)
@@ -120,12 +120,12 @@ package struct DeviceToken: Hashable, Sendable {
     /// Reads a token from a `String`, by the same rules.
     /// - Parameter text: the token's characters.
     /// - Throws: ``Invalid`` if the result is not a device token.
-    package init(_ text: String) throws(Invalid) {
+    public init(_ text: String) throws(Invalid) {
         try self.init(ByteBuffer(string: text))
     }
 
     /// The first eight digits: enough to find a token in a log, not enough to send to it.
-    package var shortened: String {
+    public var shortened: String {
         String(decoding: hex.readableBytesView.prefix(8), as: UTF8.self) + "…"
     }
 
@@ -140,8 +140,7 @@ package struct DeviceToken: Hashable, Sendable {
 
     /// Returns true if all bytes are hex digits.
     /// - Parameter capitals: true to accept capital letters.
-    @inlinable
-    package static func areHexDigits(_ bytes: UnsafeRawBufferPointer, capitals: Bool = false) -> Bool {
+    public static func areHexDigits(_ bytes: UnsafeRawBufferPointer, capitals: Bool = false) -> Bool {
         // The constants need their types: without them the compiler compares lane by lane.
         let (zero, ten) = (SIMD16<UInt8>(repeating: 0x30), SIMD16<UInt8>(repeating: 10))
         let (a, six) = (SIMD16<UInt8>(repeating: 0x61), SIMD16<UInt8>(repeating: 6))
@@ -165,7 +164,7 @@ package struct DeviceToken: Hashable, Sendable {
     }
 
     /// The least number of digits of a whole token of Apple's.
-    package static let wholeDigits = 64
+    public static let wholeDigits = 64
     /// The number of characters that 32 bytes have in base64, without and with padding.
     private static let wholeBase64 = 43...44
 
@@ -263,7 +262,7 @@ extension DeviceToken {
 
     /// Creates a token from its bytes.
     /// - Parameter bytes: 1 to 1,024 bytes.
-    package init(bytes: ByteBuffer) {
+    public init(bytes: ByteBuffer) {
         precondition((1...Self.maximumDigits / 2).contains(bytes.readableBytes))
         var hex = ByteBufferAllocator().buffer(capacity: bytes.readableBytes * 2)
         for byte in bytes.readableBytesView {

@@ -5,36 +5,36 @@ import PushJob
 ///
 /// Texts are slices of the buffers they arrived in. The caller must have checked that `topic` and `collapseID` are
 /// printable ASCII, because they become header values unchanged.
-package struct Notification: Sendable {
+public struct Notification: Sendable {
     /// The device; ``DeviceToken/none`` for a ``broadcast``.
-    package var deviceToken: DeviceToken
+    public var deviceToken: DeviceToken
     /// The JSON object to deliver, sent byte for byte.
-    package var payload: ByteBuffer
+    public var payload: ByteBuffer
     /// `apns-topic`: the app's bundle identifier, with the push type's suffix. The header is not sent if this is empty,
     /// nor for a broadcast.
-    package var topic: ByteBuffer
+    public var topic: ByteBuffer
     /// `apns-push-type`.
-    package var pushType: PushType
+    public var pushType: PushType
     /// The name of the push type if it is ``PushType/other``.
-    package var unknownPushType: UnknownPushType?
+    public var unknownPushType: UnknownPushType?
     /// `apns-priority`: 10, 5 or 1; `nil` leaves it to APNs (10).
-    package var priority: UInt8?
+    public var priority: UInt8?
     /// `apns-expiration`: seconds since 1970, 0 for "now or never"; `nil` leaves it to APNs.
-    package var expiration: Int64?
+    public var expiration: Int64?
     /// `apns-collapse-id`: at most 64 bytes; `nil` sends no header. Broadcasts have none: each replaces the previous
     /// one.
-    package var collapseID: ByteBuffer?
+    public var collapseID: ByteBuffer?
     /// `apns-id`, or `apns-request-id` of a broadcast; `nil` lets APNs choose one.
-    package var apnsID: APNSID?
+    public var apnsID: APNSID?
     /// The channel to send to, instead of a device.
-    package var broadcast: BroadcastTarget?
+    public var broadcast: BroadcastTarget?
 
     /// `apns-channel-id`; `nil` for a device.
-    package var channelID: ByteBuffer? { broadcast?.channelID }
+    public var channelID: ByteBuffer? { broadcast?.channelID }
 
     /// Creates a notification; see the properties for formats and units.
-    @inlinable  // Otherwise each is copied once.
-    package init(
+    // Otherwise each is copied once.
+    public init(
         deviceToken: DeviceToken, payload: ByteBuffer, topic: ByteBuffer, pushType: PushType = .alert,
         unknownPushType: UnknownPushType? = nil, priority: UInt8? = nil, expiration: Int64? = nil,
         collapseID: ByteBuffer? = nil, apnsID: APNSID? = nil, broadcast: BroadcastTarget? = nil

@@ -1,43 +1,43 @@
 import NIOCore
 
 /// APNs' answer to one notification.
-package struct Response: Sendable, Equatable {
+public struct Response: Sendable, Equatable {
     /// The HTTP status.
-    package var status: Int
+    public var status: Int
     /// The reason for a refusal, if this version knows it.
-    package var reason: APNSReason?
+    public var reason: APNSReason?
     /// The `reason` as received, because Apple may add reasons after this version; `nil` if there was none.
-    package var reasonText: String?
+    public var reasonText: String?
     /// With 410: the time since which the token has not been valid, in milliseconds since 1970.
-    package var timestamp: Int64?
+    public var timestamp: Int64?
     /// `Retry-After` in seconds.
-    package var retryAfter: Int?
+    public var retryAfter: Int?
     /// `apns-unique-id`, by which Apple's console finds the notification's delivery log; `nil` unless the transport
     /// keeps it.
-    package var uniqueID: APNSID?
+    public var uniqueID: APNSID?
     /// The sender of an answer with status 200, as far as it shows. APNs answers each request with its `apns-id`, and success without a
     /// body.
-    package var origin = Origin.apns
+    public var origin = Origin.apns
     /// The connection, if APNs accepts nothing more on it after this answer, so that it is retired; see
     /// ``turnsAgainstConnection``.
-    package var connection: RefusedConnection?
+    public var connection: RefusedConnection?
 
     /// A connection on which APNs accepts nothing more.
-    package struct RefusedConnection: Sendable, Equatable {
+    public struct RefusedConnection: Sendable, Equatable {
         /// Its number.
-        package var number: Int
+        public var number: Int
         /// The number of the newest connection at that time. Later ones have higher numbers.
-        package var newest: Int
+        public var newest: Int
 
         /// Creates a connection.
-        package init(number: Int, newest: Int) {
+        public init(number: Int, newest: Int) {
             self.number = number
             self.newest = newest
         }
     }
 
     /// The sender of an answer.
-    package enum Origin: Sendable, Equatable {
+    public enum Origin: Sendable, Equatable {
         case apns
         /// It has no `apns-id`, and no body: perhaps a proxy removed it.
         case unnamed
@@ -46,7 +46,7 @@ package struct Response: Sendable, Equatable {
     }
 
     /// Creates a response; see the properties for units.
-    package init(
+    public init(
         status: Int, reason: APNSReason? = nil, reasonText: String? = nil, timestamp: Int64? = nil,
         retryAfter: Int? = nil
     ) {
@@ -60,7 +60,7 @@ package struct Response: Sendable, Equatable {
     /// True for answers after which APNs continues to refuse what is sent on that connection: `ExpiredProviderToken`
     /// (observed, even after the token was renewed), `TooManyProviderTokenUpdates` (counted per connection) and
     /// `UnrelatedKeyIdInToken` ("To use this token, open a new connection").
-    package var turnsAgainstConnection: Bool {
+    public var turnsAgainstConnection: Bool {
         switch reason {
         case .expiredProviderToken, .unrelatedKeyIDInToken: status == 403
         case .tooManyProviderTokenUpdates: status == 429
@@ -71,7 +71,7 @@ package struct Response: Sendable, Equatable {
     /// Reads an error response's body. A body that is empty or not the JSON object that APNs documents gives a response
     /// without a reason, never an error: proxies in between answer in HTML. Other text than a single word is not
     /// accepted as a reason, because reasons become the names of counters.
-    package init(status: Int, body: ByteBuffer?, retryAfter: Int?) {
+    public init(status: Int, body: ByteBuffer?, retryAfter: Int?) {
         let parsed = body.flatMap(ResponseBody.init).flatMap { $0.isWord ? $0 : nil }
         self.init(
             status: status, reason: parsed.flatMap { APNSReason(rawValue: $0.reason) }, reasonText: parsed?.reason,
@@ -80,7 +80,7 @@ package struct Response: Sendable, Equatable {
 }
 
 /// The result of a request.
-package enum RequestResult: Sendable, Equatable {
+public enum RequestResult: Sendable, Equatable {
     /// APNs answered.
     case response(Response)
     /// APNs has certainly not processed it: it can be resent at once, as if for the first time.
@@ -94,7 +94,7 @@ package enum RequestResult: Sendable, Equatable {
 }
 
 /// The reason why a request got no answer.
-package enum RequestFailure: Error, Sendable, Equatable, CustomStringConvertible {
+public enum RequestFailure: Error, Sendable, Equatable, CustomStringConvertible {
     /// The server refused the stream before looking at it (REFUSED_STREAM).
     case refusedStream
     /// The server was closing the connection, and the stream was above the last one that it processed.
@@ -122,7 +122,7 @@ package enum RequestFailure: Error, Sendable, Equatable, CustomStringConvertible
     case hungUp
 
     /// One line for a log or an `error` member.
-    package var description: String {
+    public var description: String {
         switch self {
         case .refusedStream: "the server refused the stream (REFUSED_STREAM)"
         case .goingAway(let reason): "the server closed the connection (GOAWAY\(reason.map { ", \($0)" } ?? ""))"
@@ -138,7 +138,7 @@ package enum RequestFailure: Error, Sendable, Equatable, CustomStringConvertible
     }
 
     /// The failure without its details. The raw value is the code in counters and records.
-    package enum Kind: String, CaseIterable, Sendable {
+    public enum Kind: String, CaseIterable, Sendable {
         case refusedStream = "RefusedStream"
         case goingAway = "GoAway"
         case reset = "StreamReset"
@@ -152,7 +152,7 @@ package enum RequestFailure: Error, Sendable, Equatable, CustomStringConvertible
         case hungUp = "HungUp"
 
         /// True if APNs may have accepted the notification.
-        package var mayBeAccepted: Bool {
+        public var mayBeAccepted: Bool {
             switch self {
             case .refusedStream, .goingAway, .discarded, .noOtherConnection: false
             case .reset, .malformed, .timedOut, .connectionLost, .lostWithOthers, .unresponsive, .hungUp: true
@@ -161,7 +161,7 @@ package enum RequestFailure: Error, Sendable, Equatable, CustomStringConvertible
     }
 
     /// The failure without its details.
-    package var kind: Kind {
+    public var kind: Kind {
         switch self {
         case .refusedStream: .refusedStream
         case .goingAway: .goingAway

@@ -2,7 +2,7 @@ import NIOCore
 import TLS
 
 /// The receiver of a transport's events. Called on the transport's event loop.
-package protocol TransportDelegate: AnyObject {
+public protocol TransportDelegate: AnyObject {
     /// Called when a notification has completed.
     func transport(_ transport: any Transport, completed tag: UInt64, with result: RequestResult)
     /// Called when the capacity or the connections have changed.
@@ -13,14 +13,14 @@ package protocol TransportDelegate: AnyObject {
 
 extension TransportDelegate {
     /// False: responses have no unique IDs.
-    package var keepsUniqueIDs: Bool { false }
+    public var keepsUniqueIDs: Bool { false }
 }
 
 /// The connections of one app to APNs, on one event loop, whatever the protocol.
 ///
 /// Not thread-safe: call everything on the event loop, on which the transport calls back. Call ``check(now:)`` several
 /// times per second.
-package protocol Transport: AnyObject {
+public protocol Transport: AnyObject {
     /// The receiver of completions. Held strongly until ``close()`` has completed.
     var delegate: (any TransportDelegate)? { get set }
     /// Connections that accept notifications.
@@ -77,18 +77,18 @@ package protocol Transport: AnyObject {
 
 extension Transport {
     /// Zero: each notification is answered.
-    package var confirmationTime: TimeAmount { .zero }
+    public var confirmationTime: TimeAmount { .zero }
     /// The number of notifications that can be submitted now; zero without a connection.
-    package var capacity: Int { capacity(in: .shared) }
+    public var capacity: Int { capacity(in: .shared) }
     /// Opens another connection if allowed. Call this when notifications wait for capacity.
-    package func requestCapacity() { requestCapacity(in: .shared) }
+    public func requestCapacity() { requestCapacity(in: .shared) }
 }
 
 /// How far a notification is kept apart from others.
 ///
 /// One that makes the server, or a proxy on the way, cut the connection takes all others in flight with it. So all that
 /// were in flight when a connection was lost are sent again over other connections, on which a second loss concerns few.
-package enum Isolation: Int, CaseIterable, Sendable {
+public enum Isolation: Int, CaseIterable, Sendable {
     /// Not at all.
     case shared
     /// On a connection with a few others that were in flight when one was lost.
@@ -97,29 +97,29 @@ package enum Isolation: Int, CaseIterable, Sendable {
     case alone
 
     /// The isolation after another loss.
-    package var next: Isolation { self == .shared ? .withFew : .alone }
+    public var next: Isolation { self == .shared ? .withFew : .alone }
 }
 
 /// The state of a pool's connections, for metrics.
-package struct PoolStatistics: Sendable, Equatable {
+public struct PoolStatistics: Sendable, Equatable {
     /// Connections being made: name resolution, TCP, proxy and TLS.
-    package var connecting = 0
+    public var connecting = 0
     /// Connections that accept requests.
-    package var usable = 0
+    public var usable = 0
     /// Connections made since the start.
-    package var made = 0
+    public var made = 0
     /// Connections that finish their requests in flight and close.
-    package var draining = 0
+    public var draining = 0
     /// Requests in flight, on all connections.
-    package var streamsInUse = 0
+    public var streamsInUse = 0
     /// The number of concurrent requests that the usable connections allow.
-    package var streamLimit = 0
+    public var streamLimit = 0
     /// Consecutive connections that could not be made, or failed before an answer.
-    package var failures = 0
+    public var failures = 0
     /// True if no request is answered, although connections can be made. False if the server never answers what it
     /// accepts.
-    package var isUnanswered = false
+    public var isUnanswered = false
 
     /// Creates statistics that are all zero.
-    package init() {}
+    public init() {}
 }

@@ -3,12 +3,12 @@ import APNS
 /// Addresses of the binary gateway, which Apple has shut down. Private gateways still exist.
 extension APNSEndpoint {
     /// For apps from the App Store, TestFlight and enterprise distribution.
-    package static let productionGateway = APNSEndpoint(host: "gateway.push.apple.com", port: 2195)
+    public static let productionGateway = APNSEndpoint(host: "gateway.push.apple.com", port: 2195)
     /// For apps that Xcode installed.
-    package static let sandboxGateway = APNSEndpoint(host: "gateway.sandbox.push.apple.com", port: 2195)
+    public static let sandboxGateway = APNSEndpoint(host: "gateway.sandbox.push.apple.com", port: 2195)
 
     /// Reads `production`, `sandbox`, `host` or `host:port` of a binary gateway; `nil` for anything else.
-    package init?(gateway text: String) {
+    public init?(gateway text: String) {
         self.init(text, production: .productionGateway, sandbox: .sandboxGateway)
     }
 }
@@ -19,14 +19,14 @@ extension APNSEndpoint {
 /// it down; private gateways and appliances still offer one.
 extension APNSEndpoint {
     /// The port that feedback services listen on.
-    package static let feedbackPort = 2196
+    public static let feedbackPort = 2196
     /// For apps from the App Store, TestFlight and enterprise distribution.
-    package static let productionFeedback = APNSEndpoint(host: "feedback.push.apple.com", port: feedbackPort)
+    public static let productionFeedback = APNSEndpoint(host: "feedback.push.apple.com", port: feedbackPort)
     /// For apps that Xcode installed.
-    package static let sandboxFeedback = APNSEndpoint(host: "feedback.sandbox.push.apple.com", port: feedbackPort)
+    public static let sandboxFeedback = APNSEndpoint(host: "feedback.sandbox.push.apple.com", port: feedbackPort)
 
     /// The feedback service that belongs to this endpoint. For servers that are not Apple's: the same host.
-    package var feedback: APNSEndpoint {
+    public var feedback: APNSEndpoint {
         switch APNSEnvironment(host: host) {
         case .production: .productionFeedback
         case .sandbox: .sandboxFeedback
@@ -35,7 +35,7 @@ extension APNSEndpoint {
     }
 
     /// Reads `production`, `sandbox`, `host` or `host:port`; `nil` for anything else.
-    package init?(feedback text: String) {
+    public init?(feedback text: String) {
         self.init(text, production: .productionFeedback, sandbox: .sandboxFeedback)
     }
 }

@@ -3,7 +3,7 @@ import Glibc
 extension ArraySlice<UInt8> {
     /// Returns the first place of a text that is not empty; `nil` if it does not occur. The standard library's search compares in a generic
     /// function: for the scripts alone, it took 40 ms at the start of each process.
-    package func range(of text: StaticString) -> Range<Int>? {
+    public func range(of text: StaticString) -> Range<Int>? {
         withUnsafeBytes { bytes in
             guard let base = bytes.baseAddress else { return nil }
             let length = text.utf8CodeUnitCount

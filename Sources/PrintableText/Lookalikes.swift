@@ -2,14 +2,14 @@ extension StringProtocol {
     /// The text for a reader of names, with the code points of the characters that a reader can't see, such as `sale⟨U+0020⟩`: of
     /// invisible ones, of white space that is not one space between words, and of those that another form of the name would have.
     /// It is the text itself for nearly all names, and is never read back.
-    package var shown: String {
+    public var shown: String {
         if isPlain { return String(self) }
         let scalars = Array(unicodeScalars)
         return scalars.indices.map { Self.isHidden($0, scalars) ? scalars[$0].codePoint : String(scalars[$0]) }.joined()
     }
 
     /// True for a name that looks like another one, which is more probably meant.
-    package var hasHiddenCharacters: Bool {
+    public var hasHiddenCharacters: Bool {
         if isPlain { return false }
         let scalars = Array(unicodeScalars)
         return scalars.indices.contains { Self.isHidden($0, scalars) }
@@ -17,7 +17,7 @@ extension StringProtocol {
 
     /// The text as its reader sees it, without all that ``shown`` has code points for. Names with equal texts are twins: they
     /// can't be told apart by eye. Swift compares strings in their normal form.
-    package var seen: String {
+    public var seen: String {
         var seen = String.UnicodeScalarView()
         var isSpaced = false
         for scalar in unicodeScalars {
@@ -66,7 +66,7 @@ extension Unicode.Scalar {
 
 extension Sequence<String> {
     /// Returns the names that look like this one and are others.
-    package func twins(of name: String) -> [String] {
+    public func twins(of name: String) -> [String] {
         let seen = name.seen
         return filter { $0.seen == seen && !$0.utf8.elementsEqual(name.utf8) }
     }

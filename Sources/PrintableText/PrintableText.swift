@@ -1,7 +1,7 @@
 extension Unicode.Scalar {
     /// True if the character could end a line, move a terminal's cursor, or change the direction of text, and so
     /// mislead the reader of a line. Characters that join the parts of emoji or letters are not included.
-    package var isUnprintable: Bool {
+    public var isUnprintable: Bool {
         switch value {
         case 0..<0x20, 0x7F..<0xA0, 0x061C, 0x200E, 0x200F, 0x2028...0x202E, 0x2066...0x2069, 0xFEFF: true
         default: false
@@ -11,7 +11,7 @@ extension Unicode.Scalar {
 
 extension Unicode.Scalar {
     /// The escape of a character of at most four hex digits, as all unprintable ones are, in JSON: `\u202e`.
-    package var jsonEscape: String {
+    public var jsonEscape: String {
         let digits = String(value, radix: 16)
         return #"\u"# + String(repeating: "0", count: max(0, 4 - digits.count)) + digits
     }
@@ -19,7 +19,7 @@ extension Unicode.Scalar {
 
 extension StringProtocol {
     /// The text without white space around it.
-    package var trimmed: String {
+    public var trimmed: String {
         // Not of the generic type, whose views the compiler does not optimize: a producer's request needs this three times.
         var text = Substring(String(self))
         while text.first?.isWhitespace == true { text.removeFirst() }
@@ -29,23 +29,23 @@ extension StringProtocol {
 
     /// True if each character is a hex digit of ASCII, as for programs; `Character.isHexDigit` also accepts those of
     /// other scripts.
-    package var isHexadecimal: Bool { allSatisfy { $0.isASCII && $0.isHexDigit } }
+    public var isHexadecimal: Bool { allSatisfy { $0.isASCII && $0.isHexDigit } }
 
     /// The text without unprintable characters, safe for a terminal or a log line.
-    package var printable: String {
+    public var printable: String {
         String(String.UnicodeScalarView(unicodeScalars.filter { !$0.isUnprintable }))
     }
 
     /// Returns the text with unprintable characters replaced, cut off after a number of characters: for untrusted
     /// names, in which removed characters must be visible.
-    package func printable(replacing character: Unicode.Scalar, atMost count: Int) -> String {
+    public func printable(replacing character: Unicode.Scalar, atMost count: Int) -> String {
         String(String.UnicodeScalarView(unicodeScalars.prefix(count).map { $0.isUnprintable ? character : $0 }))
     }
 }
 
 extension StringProtocol {
     /// Returns the name that a mistyped one probably means; `nil` if none is similar enough.
-    package func nearest(of names: some Sequence<String>) -> String? {
+    public func nearest(of names: some Sequence<String>) -> String? {
         let own = Array(lowercased().utf8)
         // A longer text is no name, and comparing it would take as long as it is.
         guard own.count <= 60 else { return nil }
@@ -60,7 +60,7 @@ extension StringProtocol {
 extension [UInt8] {
     /// Returns the number of bytes to insert, remove, replace or swap with their neighbour to change these into others;
     /// `nil` if they are more than `limit`. The time grows fourfold with each that is allowed: at most 4.
-    package func editDistance(to other: [UInt8], atMost limit: Int) -> Int? {
+    public func editDistance(to other: [UInt8], atMost limit: Int) -> Int? {
         (0...limit).first { Self.isNear(self[...], other[...], within: $0) }
     }
 
@@ -80,7 +80,7 @@ extension [UInt8] {
 
 extension Sequence<UInt8> {
     /// The bytes as lower-case hex digits.
-    package var hex: String {
+    public var hex: String {
         var digits: [UInt8] = []
         digits.reserveCapacity(2 * underestimatedCount)
         func append(_ half: UInt8) {
@@ -96,7 +96,7 @@ extension Sequence<UInt8> {
 
 extension Int {
     /// The number with commas between groups of three digits, such as `12,345`.
-    package var grouped: String {
+    public var grouped: String {
         var digits = String(magnitude)
         var groups: [String] = []
         while digits.count > 3 {
@@ -109,7 +109,7 @@ extension Int {
 
 extension [String] {
     /// Returns the texts as a list, such as "a, b and c".
-    package func joined(by word: String) -> String {
+    public func joined(by word: String) -> String {
         guard count > 1, let last else { return first ?? "" }
         return dropLast().joined(separator: ", ") + " \(word) " + last
     }

@@ -4,7 +4,7 @@ extension String {
     /// The text without what looks like a secret: PEM blocks, long base64 with capital and small letters and digits (a
     /// key, a certificate or a provider token), and passwords in URLs. The last defence of what is printed: those
     /// who know that a text is a secret do not print it at all.
-    package var withoutSecrets: String {
+    public var withoutSecrets: String {
         guard utf8.count >= 12 else { return self }
         var bytes = Array(utf8)
         var isChanged = SecretText.hidePEM(in: &bytes)
@@ -14,7 +14,7 @@ extension String {
     }
 
     /// True if a part of the text looks like a secret.
-    package var hasSecrets: Bool { withoutSecrets != self }
+    public var hasSecrets: Bool { withoutSecrets != self }
 }
 
 private enum SecretText {
@@ -116,14 +116,14 @@ private enum SecretText {
 }
 
 /// A value that should be the path of a file. Whoever confuses two settings puts the secret itself there.
-package enum PathText {
+public enum PathText {
     /// The endings of the files that settings name.
     private static let endings: Set<Substring> = [
         "p8", "pem", "p12", "pfx", "crt", "cer", "key", "der", "ca", "txt", "pass", "json", "yaml", "yml",
     ]
 
     /// Returns true if there is such a file, or if the text cannot be anything else.
-    package static func isPath(_ text: String) -> Bool {
+    public static func isPath(_ text: String) -> Bool {
         guard !text.isEmpty, !text.utf8.contains(0) else { return false }
         var facts = stat()
         if lstat(text, &facts) == 0 { return true }
@@ -139,7 +139,7 @@ package enum PathText {
     }
 
     /// Returns a path for a message; other text is hidden.
-    package static func shown(_ text: String) -> String {
+    public static func shown(_ text: String) -> String {
         isPath(text) ? text : "a text that is not the path of a file, and is not shown, because it may be a secret"
     }
 }

@@ -5,37 +5,37 @@ import Redis
 ///
 /// The number alone is ambiguous: a claim command that arrives late, or is repeated after a failover, puts another job
 /// under the same number. Because of the stamp, settling one of these jobs never ends the other.
-package struct ClaimID: Hashable, Sendable, CustomStringConvertible {
+public struct ClaimID: Hashable, Sendable, CustomStringConvertible {
     /// From 1; 0 for no claim.
-    package var number: Int
+    public var number: Int
     /// At most 15 letters and digits, which a string holds in place; that of a claim that replaces another has more.
-    package var stamp: String
+    public var stamp: String
 
     /// - Parameters:
     ///   - number: from 1.
     ///   - stamp: as the claim script returned it.
-    package init(number: Int, stamp: String) {
+    public init(number: Int, stamp: String) {
         self.number = number
         self.stamp = stamp
     }
 
     /// No claim.
-    package static let none = ClaimID(number: 0, stamp: "")
+    public static let none = ClaimID(number: 0, stamp: "")
 
     /// Parses a claim's field in Redis.
     /// - Returns: `nil` if the field is not a claim.
-    package init?(field: String) {
+    public init?(field: String) {
         let parts = field.split(separator: ".", omittingEmptySubsequences: false)
         guard parts.count == 2, let number = Int(parts[0]), number > 0, !parts[1].isEmpty else { return nil }
         self.init(number: number, stamp: String(parts[1]))
     }
 
     /// The field in Redis, `<number>.<stamp>`.
-    package var description: String { "\(number).\(stamp)" }
+    public var description: String { "\(number).\(stamp)" }
 
     /// Returns the claim that a job has once some of its notifications are settled.
     /// - Parameter part: a number that no other part of the lane's jobs has.
-    package func rest(afterPart part: Int) -> ClaimID { ClaimID(number: number, stamp: "\(stamp)p\(part)") }
+    public func rest(afterPart part: Int) -> ClaimID { ClaimID(number: number, stamp: "\(stamp)p\(part)") }
 }
 
 extension ByteBuffer {

@@ -1,24 +1,24 @@
 import NIOCore
 
 /// A request to claim jobs and to renew the lease.
-package struct ClaimRequest: Sendable {
+public struct ClaimRequest: Sendable {
     /// The maximum number of jobs; 0 only renews the lease.
-    package var count: Int
+    public var count: Int
     /// The number of the first claim. To repeat a claim whose reply was lost, pass the same number.
-    package var first: Int
+    public var first: Int
     /// True for the lane's first claim.
-    package var join: Bool
+    public var join: Bool
     /// The version of the job commands that the lane knows; other versions are returned with the claim.
-    package var knownCommands: String
+    public var knownCommands: String
     /// The digest of the configuration by which the lane accepts jobs; `nil` while it accepts none.
-    package var configuration: ConfigurationDigest?
+    public var configuration: ConfigurationDigest?
     /// True if the lane has met a job with `fair` or `urgent`: the queue sorts its jobs from then on.
-    package var sort: Bool
+    public var sort: Bool
     /// The lane's report about itself, sent at intervals; the claim then also returns operators' commands.
-    package var heartbeat: WorkerHeartbeat?
+    public var heartbeat: WorkerHeartbeat?
 
     /// Makes a request; see the properties.
-    package init(
+    public init(
         count: Int, first: Int, join: Bool, knownCommands: String = "", configuration: ConfigurationDigest? = nil,
         sort: Bool = false, heartbeat: WorkerHeartbeat? = nil
     ) {
@@ -29,35 +29,35 @@ package struct ClaimRequest: Sendable {
 }
 
 /// The result of a ``ClaimRequest``.
-package struct Claimed: Sendable {
+public struct Claimed: Sendable {
     /// True if the queue is paused.
-    package var isPaused: Bool
+    public var isPaused: Bool
     /// True if the pause asks lanes to hand back the jobs that they have not submitted.
-    package var handsBack = false
+    public var handsBack = false
     /// True if the lane's lease had expired and its claims were reclaimed: it must continue under another name.
-    package var leaseLost: Bool
+    public var leaseLost: Bool
     /// Redis' time in milliseconds since 1970.
-    package var now: Int64
+    public var now: Int64
     /// Milliseconds until more jobs can be claimed: 0 if some are waiting, `nil` if there are none.
-    package var nextDue: Int64?
+    public var nextDue: Int64?
     /// A lane whose lease has expired and whose claims should be reclaimed.
-    package var expiredWorker: String?
+    public var expiredWorker: String?
     /// The number of dead letters that were evicted to stay within the limits.
-    package var evicted: Int
+    public var evicted: Int
     /// An operator's command, if a heartbeat was sent. The same command is returned with each heartbeat until it
     /// expires.
-    package var command: WorkerCommand?
+    public var command: WorkerCommand?
     /// The stamp of the claims; empty without jobs.
-    package var stamp: String
+    public var stamp: String
     /// The number of claims that the lane had before; negative if unknown.
-    package var held: Int
+    public var held: Int
     /// All job commands; `nil` if the lane knows them already.
-    package var commands: JobCommands?
+    public var commands: JobCommands?
     /// The configurations of other living workers of the queue that differ from the lane's own, at the time of the
     /// claim; none without jobs.
-    package var otherConfigurations: Set<ConfigurationDigest> = []
+    public var otherConfigurations: Set<ConfigurationDigest> = []
     /// The jobs. Their claims have consecutive numbers, beginning with that of the request. They share one buffer.
-    package var bodies: [ByteBuffer]
+    public var bodies: [ByteBuffer]
 }
 
 extension Claimed {

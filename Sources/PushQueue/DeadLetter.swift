@@ -2,20 +2,20 @@ import NIOCore
 import PushJob
 
 /// A dead letter in Redis: a line of JSON about it, a line feed, and the original's bytes, unchanged.
-package struct DeadLetter: Sendable, Equatable {
+public struct DeadLetter: Sendable, Equatable {
     /// The JSON object about it: `reason`, `at` (ms since 1970), `attempts`, `claim`, `size`, and other known facts.
-    package var header: ByteBuffer
+    public var header: ByteBuffer
     /// The producer's bytes.
-    package var original: ByteBuffer
+    public var original: ByteBuffer
 
     /// Makes a dead letter from its parts.
-    package init(header: ByteBuffer, original: ByteBuffer) {
+    public init(header: ByteBuffer, original: ByteBuffer) {
         self.header = header
         self.original = original
     }
 
     /// Parses a member of the set; `nil` if it is not a dead letter.
-    package init?(member: ByteBuffer) {
+    public init?(member: ByteBuffer) {
         let bytes = member.readableBytesView
         guard let end = bytes.firstIndex(of: UInt8(ascii: "\n")),
             let header = member.getSlice(at: member.readerIndex, length: end - bytes.startIndex),
@@ -35,7 +35,7 @@ package struct DeadLetter: Sendable, Equatable {
     ///   - status: APNs' status, or the gateway's.
     ///   - error: the reason of the last attempt.
     ///   - tokens: the tokens that it is about, if these are not all tokens of the job.
-    package static func members(
+    public static func members(
         job: Job? = nil, app: String? = nil, firstSeen: Int64? = nil, detail: String? = nil, status: Int? = nil,
         error: String? = nil, tokens: [ByteBuffer] = [], keepsReservation: Bool = false
     ) -> ByteBuffer {

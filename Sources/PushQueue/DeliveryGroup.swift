@@ -1,10 +1,10 @@
 /// The notifications among which a failure is judged if its job has no campaign: those of an app with a push type. The topic
 /// follows from both, except for a job that names another topic of its app.
-package struct DeliveryGroup: Sendable, Hashable {
-    package let app: String
-    package let pushType: String
+public struct DeliveryGroup: Sendable, Hashable {
+    public let app: String
+    public let pushType: String
 
-    package init(app: String, pushType: String) {
+    public init(app: String, pushType: String) {
         self.app = app
         self.pushType = pushType
     }

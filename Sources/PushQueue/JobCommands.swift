@@ -9,28 +9,28 @@ import Redis
 ///
 /// A command is one field of a hash, regardless of the number of its jobs. Lanes apply it when they decode a job. When
 /// it changes, they also apply it to the jobs that they have not submitted.
-package struct JobCommands: Sendable, Equatable {
+public struct JobCommands: Sendable, Equatable {
     /// The jobs that a command is about.
-    package enum Target: Sendable, Hashable, CustomStringConvertible {
+    public enum Target: Sendable, Hashable, CustomStringConvertible {
         /// The jobs of a campaign.
         case campaign(String)
         /// The jobs with an id.
         case id(String)
 
         /// The field in Redis.
-        package var field: String {
+        public var field: String {
             switch self {
             case .campaign(let name): "campaign:\(name)"
             case .id(let id): "id:\(id)"
             }
         }
 
-        package static func == (left: Target, right: Target) -> Bool { Name(left.field) == Name(right.field) }
+        public static func == (left: Target, right: Target) -> Bool { Name(left.field) == Name(right.field) }
 
-        package func hash(into hasher: inout Hasher) { Name(field).hash(into: &hasher) }
+        public func hash(into hasher: inout Hasher) { Name(field).hash(into: &hasher) }
 
         /// The campaign or the id, for people.
-        package var description: String {
+        public var description: String {
             switch self {
             case .campaign(let name): "campaign \(name.printable)"
             case .id(let id): "job \(id.printable)"
@@ -39,9 +39,9 @@ package struct JobCommands: Sendable, Equatable {
     }
 
     /// The command about the jobs of one target.
-    package struct Command: Sendable, Equatable {
+    public struct Command: Sendable, Equatable {
         /// The state of the jobs, from the mildest to the strictest.
-        package enum State: String, Sendable {
+        public enum State: String, Sendable {
             /// They are sent.
             case running
             /// They are deferred.
@@ -59,29 +59,29 @@ package struct JobCommands: Sendable, Equatable {
         }
 
         /// The state of the jobs.
-        package var state = State.running
+        public var state = State.running
         /// True if cancelled jobs do not become dead letters.
-        package var discards = false
+        public var discards = false
         /// The time of the pause or cancellation, in milliseconds since 1970.
-        package var since: Int64 = 0
+        public var since: Int64 = 0
         /// The maximum number of notifications per second.
-        package var perSecond: Int?
+        public var perSecond: Int?
         /// The time at which the limit was set, in milliseconds since 1970.
-        package var limitedAt: Int64 = 0
+        public var limitedAt: Int64 = 0
         /// The time of the last change, in milliseconds since 1970.
-        package var at: Int64 = 0
+        public var at: Int64 = 0
         /// The operator, printable.
-        package var by: String?
+        public var by: String?
         /// The operator's reason, printable.
-        package var reason: String?
+        public var reason: String?
         /// True if another client has written the command in a form that can't be read. Unless it is a cancellation, it
         /// pauses the jobs: an operator wanted to keep them from being sent.
-        package private(set) var isDamaged = false
+        public private(set) var isDamaged = false
 
-        package init() {}
+        public init() {}
 
         /// Reads a field's value. The function `read_command` of the scripts agrees about the state.
-        package init(_ json: ByteBuffer) {
+        public init(_ json: ByteBuffer) {
             struct Form: Decodable {
                 var state: Member<String>?
                 var discard: Member<Bool>?
@@ -129,14 +129,14 @@ package struct JobCommands: Sendable, Equatable {
     }
 
     /// The version; empty if there was never a command. Lanes report the version that they know.
-    package private(set) var version = ""
+    public private(set) var version = ""
     private var campaigns: [ByteBuffer: Command] = [:]
     private var ids: [ByteBuffer: Command] = [:]
 
     /// No commands.
-    package init() {}
+    public init() {}
 
-    package init(version: String, _ commands: [Target: Command]) {
+    public init(version: String, _ commands: [Target: Command]) {
         self.version = version
         for (target, command) in commands {
             switch target {
@@ -147,7 +147,7 @@ package struct JobCommands: Sendable, Equatable {
     }
 
     /// Reads the fields and values of the hash; `nil` for an empty reply.
-    package init?(hash: some Sequence<RESPReply.Element>) {
+    public init?(hash: some Sequence<RESPReply.Element>) {
         var elements = hash.makeIterator()
         var isEmpty = true
         while let field = elements.next()?.bytes, let value = elements.next()?.bytes {
@@ -170,10 +170,10 @@ package struct JobCommands: Sendable, Equatable {
     }
 
     /// True if there is no command.
-    package var isEmpty: Bool { campaigns.isEmpty && ids.isEmpty }
+    public var isEmpty: Bool { campaigns.isEmpty && ids.isEmpty }
 
     /// The commands by target.
-    package var commands: [Target: Command] {
+    public var commands: [Target: Command] {
         var commands: [Target: Command] = [:]
         for (name, command) in campaigns { commands[.campaign(String(buffer: name))] = command }
         for (id, command) in ids { commands[.id(String(buffer: id))] = command }
@@ -182,7 +182,7 @@ package struct JobCommands: Sendable, Equatable {
 
     /// Returns the command about a job, with the state of this job: of those for its ID and for its campaign the stricter
     /// one. Of two cancellations, one that keeps the job applies.
-    package func command(for job: Job) -> (target: Target, command: Command)? {
+    public func command(for job: Job) -> (target: Target, command: Command)? {
         var found: (target: Target, command: Command)?
         func add(_ target: (String) -> Target, _ name: ByteBuffer?, _ commands: [ByteBuffer: Command]) {
             guard let name, var command = commands[name] else { return }

@@ -5,9 +5,9 @@ import Redis
 ///
 /// The upper bounds are 1, 2, 3, 4, 6, 8, 12, 16, 24, … ms: two buckets for each doubling, so that an estimate is off
 /// by less than half. The last bucket holds all longer times, too.
-package struct LatencyCounts: Sendable, Equatable {
+public struct LatencyCounts: Sendable, Equatable {
     /// The upper bounds of all buckets in milliseconds; the last is about 70 minutes.
-    package static let bounds: [Int] = (0..<maximumBuckets).map { index in
+    public static let bounds: [Int] = (0..<maximumBuckets).map { index in
         index < 2 ? index + 1 : (index % 2 == 0 ? 3 : 4) << (index / 2 - 1)
     }
 
@@ -17,41 +17,40 @@ package struct LatencyCounts: Sendable, Equatable {
     private var counts: [Int]
 
     /// - Parameter bound: the upper bound of the last bucket in milliseconds, one of ``bounds``.
-    package init(upTo bound: Int = Self.bounds[Self.maximumBuckets - 1]) {
+    public init(upTo bound: Int = Self.bounds[Self.bounds.count - 1]) {
         counts = Array(repeating: 0, count: Self.bounds.firstIndex(of: bound).map { $0 + 1 } ?? Self.maximumBuckets)
     }
 
     /// Adds a value.
-    package mutating func record(_ milliseconds: Int) {
+    public mutating func record(_ milliseconds: Int) {
         counts[min(Self.bucket(of: milliseconds), counts.count - 1)] &+= 1
     }
 
     /// Returns the index of a time's bucket, from its highest bit and the bit after that. May be beyond the last
     /// bucket.
-    @inlinable
-    package static func bucket(of milliseconds: Int) -> Int {
+    public static func bucket(of milliseconds: Int) -> Int {
         guard milliseconds > 1 else { return max(0, milliseconds) }
         let bit = Int.bitWidth - 1 - milliseconds.leadingZeroBitCount
         return 2 * bit + (milliseconds >> (bit - 1)) & 1
     }
 
     /// The number of values.
-    package var count: Int { counts.reduce(0, +) }
+    public var count: Int { counts.reduce(0, +) }
 
-    package var isEmpty: Bool { !counts.contains { $0 > 0 } }
+    public var isEmpty: Bool { !counts.contains { $0 > 0 } }
 
     /// The buckets that are not empty: their upper bounds in milliseconds, and the number of values in them.
-    package var buckets: [(bound: Int, count: Int)] {
+    public var buckets: [(bound: Int, count: Int)] {
         zip(Self.bounds, counts).compactMap { $1 > 0 ? ($0, $1) : nil }
     }
 
     /// Adds values to the bucket with this upper bound. Ignores a bound that no bucket has.
-    package mutating func add(_ count: Int, below bound: Int) {
+    public mutating func add(_ count: Int, below bound: Int) {
         guard let index = Self.bounds.firstIndex(of: bound) else { return }
         counts[min(index, counts.count - 1)] += count
     }
 
-    package static func += (sum: inout Self, other: Self) {
+    public static func += (sum: inout Self, other: Self) {
         for (bound, count) in other.buckets { sum.add(count, below: bound) }
     }
 
@@ -59,7 +58,7 @@ package struct LatencyCounts: Sendable, Equatable {
     /// distributed within a bucket.
     /// - Parameter share: from 0 to 1.
     /// - Returns: `nil` without values.
-    package func percentile(_ share: Double) -> Double? {
+    public func percentile(_ share: Double) -> Double? {
         let total = count
         guard total > 0 else { return nil }
         let rank = max(0, min(share, 1)) * Double(total)
@@ -82,35 +81,35 @@ package struct LatencyCounts: Sendable, Equatable {
 /// Lanes add up in memory and attach the sums to a settlement about once per second. So a crash loses about a second of
 /// history. The sums belong to the minute in which they are written. They count what lanes did: a notification that two
 /// lanes ended because the first had lost its lease counts twice, unlike in the day's counters.
-package struct MinuteCounts: Sendable, Equatable {
+public struct MinuteCounts: Sendable, Equatable {
     /// The upper bound in milliseconds of the last bucket of ``answers``: no request waits that long.
-    package static let longestAnswer = 32_768
+    public static let longestAnswer = 32_768
     /// Counts unknown reasons, and reasons beyond the number that a minute holds.
-    package static let otherReason = "other"
+    public static let otherReason = "other"
 
     /// Notifications by outcome.
-    package var outcomes = OutcomeCounts()
+    public var outcomes = OutcomeCounts()
     /// Notifications that are tried again after a failure, by reason.
-    package var retries: [String: Int] = [:]
+    public var retries: [String: Int] = [:]
     /// Notifications that were postponed without a failure, by reason.
-    package var deferrals: [String: Int] = [:]
+    public var deferrals: [String: Int] = [:]
     /// The times from enqueueing to the outcome, in milliseconds, of notifications that were sent at the first attempt.
-    package var latencies = LatencyCounts()
+    public var latencies = LatencyCounts()
     /// The times from the submission of requests to APNs' answers, in milliseconds.
-    package var answers = LatencyCounts(upTo: Self.longestAnswer)
+    public var answers = LatencyCounts(upTo: Self.longestAnswer)
     /// The deliveries of each app and push type, by which failures are judged.
-    package var deliveries: [DeliveryGroup: Int] = [:]
+    public var deliveries: [DeliveryGroup: Int] = [:]
     /// The age of the oldest claimed job in milliseconds; `nil` if no job contains the time at which it was enqueued.
-    package var oldest: Int64?
+    public var oldest: Int64?
 
-    package init() {}
+    public init() {}
 
-    package var isEmpty: Bool {
+    public var isEmpty: Bool {
         outcomes.total == 0 && retries.isEmpty && deferrals.isEmpty && oldest == nil && latencies.isEmpty
             && answers.isEmpty
     }
 
-    package static func += (sum: inout Self, other: Self) {
+    public static func += (sum: inout Self, other: Self) {
         sum.outcomes = sum.outcomes + other.outcomes
         sum.retries.merge(other.retries, uniquingKeysWith: +)
         sum.deferrals.merge(other.deferrals, uniquingKeysWith: +)
@@ -121,7 +120,7 @@ package struct MinuteCounts: Sendable, Equatable {
     }
 
     /// Subtracts earlier counts of the same notifications.
-    package mutating func subtractNotifications(_ earlier: Self) {
+    public mutating func subtractNotifications(_ earlier: Self) {
         for (outcome, count) in earlier.outcomes.counted { outcomes[outcome] -= count }
         retries.merge(earlier.retries.mapValues { -$0 }, uniquingKeysWith: +)
         deferrals.merge(earlier.deferrals.mapValues { -$0 }, uniquingKeysWith: +)
@@ -138,13 +137,13 @@ package struct MinuteCounts: Sendable, Equatable {
     private static let latency = "latency:"
     private static let answer = "answer:"
     /// More than any real count; sums of such numbers do not overflow.
-    package static let maximum = 10_000_000_000_000
+    public static let maximum = 10_000_000_000_000
     /// A day's counters can have any text as a reason, so their number is limited.
     private static let maximumReasons = 100
 
     /// The fields of the minute's hash: `delivered`, `retried:Shutdown`, `deferred:AppPaused`, `latency:96` (64 to 96
     /// ms), `answer:12`. Reasons come first, because a minute accepts them only while it has few fields.
-    package var fields: [(name: String, amount: Int)] {
+    public var fields: [(name: String, amount: Int)] {
         retries.sorted { $0.key < $1.key }.map { (Self.retried + $0.key, $0.value) }
             + deferrals.sorted { $0.key < $1.key }.map { (Self.deferred + $0.key, $0.value) }
             + outcomes.counted.map { ($0.outcome.rawValue, $0.count) }
@@ -179,7 +178,7 @@ package struct MinuteCounts: Sendable, Equatable {
 
     /// Adds a field of a minute's or a day's hash. Ignores other fields, and values that are not numbers: any version
     /// of the worker, or an operator, may have written them.
-    package mutating func add(_ name: String, _ value: String) {
+    public mutating func add(_ name: String, _ value: String) {
         let value = max(0, min(Int(value) ?? 0, Self.maximum))
         if let outcome = Outcome(rawValue: name) {
             outcomes[outcome] += value

@@ -3,26 +3,26 @@ import PrintableText
 
 /// The name of a campaign, job, app or another thing that producers name: its bytes, and nothing else. Swift's texts are
 /// equal if they look alike, as `é` in two normal forms does; Redis compares bytes, and so do names.
-package struct Name: Sendable, Hashable, ExpressibleByStringLiteral, CustomStringConvertible {
+public struct Name: Sendable, Hashable, ExpressibleByStringLiteral, CustomStringConvertible {
     /// The bytes as text.
-    package let text: String
+    public let text: String
 
-    package init(_ text: String) { self.text = text }
-    package init(_ bytes: ByteBuffer) { text = String(buffer: bytes) }
-    package init(stringLiteral text: String) { self.text = text }
+    public init(_ text: String) { self.text = text }
+    public init(_ bytes: ByteBuffer) { text = String(buffer: bytes) }
+    public init(stringLiteral text: String) { self.text = text }
 
-    package static func == (left: Name, right: Name) -> Bool { left.text.utf8.elementsEqual(right.text.utf8) }
+    public static func == (left: Name, right: Name) -> Bool { left.text.utf8.elementsEqual(right.text.utf8) }
 
-    package func hash(into hasher: inout Hasher) {
+    public func hash(into hasher: inout Hasher) {
         for byte in text.utf8 { hasher.combine(byte) }
     }
 
     /// The text for people. It is not read back.
-    package var description: String { text.shown }
+    public var description: String { text.shown }
 }
 
 extension Name: Comparable {
-    package static func < (left: Name, right: Name) -> Bool {
+    public static func < (left: Name, right: Name) -> Bool {
         left.text.utf8.lexicographicallyPrecedes(right.text.utf8)
     }
 }

@@ -4,22 +4,22 @@ import PushJob
 import Redis
 
 /// A job's claim to be the newest of its key, and the question whether it still is (docs/jobs.md, "Only the newest").
-package struct NewestJob: Sendable {
+public struct NewestJob: Sendable {
     /// The shortest time for which the key names the newest job, in milliseconds: an older one may wait for that long.
-    package static let shortestLife: Int64 = 86_400_000
+    public static let shortestLife: Int64 = 86_400_000
 
-    package let key: ByteBuffer
+    public let key: ByteBuffer
     /// The value of the key while the job is the newest: its id or, for the jobs of a list of tokens, the name of their campaign.
-    package let id: ByteBuffer
-    package let campaign: ByteBuffer?
+    public let id: ByteBuffer
+    public let campaign: ByteBuffer?
     /// The milliseconds for which the key names it from now on.
-    package let life: Int64
+    public let life: Int64
     /// True if a worker makes it the newest when it is due, because it has a `send_at`; false if its producer does.
-    package let isAnnounced: Bool
+    public let isAnnounced: Bool
 
     /// - Parameter now: milliseconds since 1970.
     /// - Returns: `nil` for a job without `replaces`.
-    package init?(_ job: Job, now: Int64) {
+    public init?(_ job: Job, now: Int64) {
         guard let key = job.replaces, let id = job.id else { return nil }
         self.key = job.text(key)
         self.id = job.text(id)
@@ -31,7 +31,7 @@ package struct NewestJob: Sendable {
     }
 
     /// Returns the command that reads what the keys of jobs hold.
-    package static func reading(_ jobs: [NewestJob], _ keys: QueueKeys) -> RedisCommand {
+    public static func reading(_ jobs: [NewestJob], _ keys: QueueKeys) -> RedisCommand {
         var command = RedisCommand("MGET", expecting: jobs.count + 1, bytes: jobs.count * 48)
         for job in jobs { command.append(keys.newest(job.key)) }
         return command
@@ -39,12 +39,12 @@ package struct NewestJob: Sendable {
 
     /// Returns the id of the job, or the campaign, that has replaced it; `nil` if none has.
     /// - Parameter newest: what the key holds; `nil` for nothing.
-    package func replacement(by newest: ByteBuffer?) -> ByteBuffer? {
+    public func replacement(by newest: ByteBuffer?) -> ByteBuffer? {
         newest.flatMap { $0 == id || $0 == campaign ? nil : $0 }
     }
 
     /// Returns the jobs among these that their producer makes the newest, in their order: of two with one key the last counts.
-    package static func ofProducer(_ jobs: [ByteBuffer], now: Int64) -> [NewestJob] {
+    public static func ofProducer(_ jobs: [ByteBuffer], now: Int64) -> [NewestJob] {
         jobs.compactMap { body in
             // Few jobs have it, and each is read again. One that was not checked may have either format.
             guard body.withUnsafeReadableBytes(hasMember) else { return nil }
@@ -75,7 +75,7 @@ package struct NewestJob: Sendable {
 extension QueueConnection {
     /// Reads what the keys of jobs with `replaces` hold, after those with `send_at` became the newest.
     /// - Parameter completion: gets the value for each job; `nil` for a key that does not exist.
-    package func newest(
+    public func newest(
         of jobs: [NewestJob], completion: @escaping (Result<[ByteBuffer?], QueueFailure>) -> Void
     ) {
         let due = jobs.filter(\.isAnnounced)

@@ -2,38 +2,38 @@ import NIOCore
 import PushJob
 
 /// The result of one notification, for producers; an entry of ``QueueKeys/results`` has those of many.
-package struct NotificationResult: Sendable {
+public struct NotificationResult: Sendable {
     /// The producer's id, if the job has one.
-    package var id: ByteBuffer?
+    public var id: ByteBuffer?
     /// The device token or the channel; `nil` if the job was not parsed that far.
-    package var token: ByteBuffer?
+    public var token: ByteBuffer?
     /// How it ended.
-    package var outcome: Outcome
+    public var outcome: Outcome
     /// The reason if it was not delivered: APNs' or one of the worker's own.
-    package var reason: String?
+    public var reason: String?
     /// APNs' status, or the gateway's.
-    package var status: Int?
+    public var status: Int?
     /// The `apns-id` of the request.
-    package var apnsID: String?
+    public var apnsID: String?
     /// The `apns-unique-id` of APNs' response.
-    package var apnsUniqueID: String?
+    public var apnsUniqueID: String?
     /// The name of the app that sent it.
-    package var app: String?
+    public var app: String?
     /// The number of attempts that were made.
-    package var attempt: Int
+    public var attempt: Int
     /// The trace of its job.
-    package var trace: TraceParent?
+    public var trace: TraceParent?
     /// The campaign of its job.
-    package var campaign: ByteBuffer?
+    public var campaign: ByteBuffer?
     /// The `fair` of its job.
-    package var fair: ByteBuffer?
+    public var fair: ByteBuffer?
     /// The labels of its job: a valid JSON object in one line.
-    package var labels: ByteBuffer?
+    public var labels: ByteBuffer?
     /// The id of the job, or the name of the campaign, that has replaced its job.
-    package var replacedBy: ByteBuffer?
+    public var replacedBy: ByteBuffer?
 
     /// Makes a result whose other members are not known yet.
-    package init(_ outcome: Outcome, reason: String? = nil, attempt: Int = 0) {
+    public init(_ outcome: Outcome, reason: String? = nil, attempt: Int = 0) {
         self.outcome = outcome
         self.reason = reason
         self.attempt = attempt
@@ -42,7 +42,7 @@ package struct NotificationResult: Sendable {
 
 /// The results of a job, encoded for Redis: a JSON array of groups. A group is an object with the members that its results
 /// share, and `notifications`, an array with an object for the other members of each.
-package struct PackedResults: Sendable {
+public struct PackedResults: Sendable {
     /// The JSON of a group, without its end, and the first of its results.
     private struct Group: Sendable {
         let first: NotificationResult
@@ -64,16 +64,16 @@ package struct PackedResults: Sendable {
     private(set) var only: NotificationResult?
     private var groups: [Group] = []
     /// The number of results.
-    package private(set) var count = 0
+    public private(set) var count = 0
 
     /// Makes an empty batch.
-    package init() {}
+    public init() {}
 
     /// True if there are no results.
-    package var isEmpty: Bool { count == 0 }
+    public var isEmpty: Bool { count == 0 }
 
     /// Adds a result.
-    package mutating func append(_ result: NotificationResult) {
+    public mutating func append(_ result: NotificationResult) {
         count += 1
         guard count > 1 else { return only = result }
         if let first = only {
@@ -88,7 +88,7 @@ package struct PackedResults: Sendable {
     }
 
     /// Adds other results.
-    package mutating func append(_ others: PackedResults) {
+    public mutating func append(_ others: PackedResults) {
         guard count > 0 else { return self = others }
         groups = allGroups + others.allGroups
         count += others.count
@@ -98,10 +98,10 @@ package struct PackedResults: Sendable {
     private var allGroups: [Group] { only.map { [Group($0)] } ?? groups }
 
     /// The approximate size in memory, in bytes.
-    package var size: Int { groups.reduce(only == nil ? 0 : 300) { $0 + $1.text.readableBytes } }
+    public var size: Int { groups.reduce(only == nil ? 0 : 300) { $0 + $1.text.readableBytes } }
 
     /// The encoded results, as scripts read them; empty without results.
-    package var argument: ByteBuffer {
+    public var argument: ByteBuffer {
         var argument = ByteBuffer()
         guard count > 0 else { return argument }
         let groups = allGroups

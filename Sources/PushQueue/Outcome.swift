@@ -1,6 +1,6 @@
 /// How a notification ended. The raw value is its spelling everywhere: in Redis' counters, in results, metrics and
 /// logs.
-package enum Outcome: String, CaseIterable, Sendable {
+public enum Outcome: String, CaseIterable, Sendable {
     /// APNs accepted it.
     case delivered
     /// APNs reported that its device token is not valid. The token is in the set of invalid tokens.
@@ -18,8 +18,7 @@ package enum Outcome: String, CaseIterable, Sendable {
     case cancelled
 
     /// The index among all cases.
-    @inlinable
-    package var index: Int {
+    public var index: Int {
         switch self {
         case .delivered: 0
         case .invalidToken: 1
@@ -33,7 +32,7 @@ package enum Outcome: String, CaseIterable, Sendable {
 }
 
 /// The reason why a notification goes back to Redis instead of ending. The raw value is the name of its counter.
-package enum Postponement: String, CaseIterable, Sendable {
+public enum Postponement: String, CaseIterable, Sendable {
     /// It failed and will be tried again; an attempt is spent.
     case retried
     /// It can't be sent now; no attempt is spent.
@@ -43,26 +42,26 @@ package enum Postponement: String, CaseIterable, Sendable {
 }
 
 /// Numbers of notifications by outcome.
-package struct OutcomeCounts: Sendable, Equatable {
+public struct OutcomeCounts: Sendable, Equatable {
     private var delivered = 0
     private var others = Array(repeating: 0, count: Outcome.allCases.count - 1)
 
-    package init() {}
+    public init() {}
 
-    package subscript(outcome: Outcome) -> Int {
+    public subscript(outcome: Outcome) -> Int {
         get { outcome == .delivered ? delivered : others[outcome.index - 1] }
         set { if outcome == .delivered { delivered = newValue } else { others[outcome.index - 1] = newValue } }
     }
 
     /// The sum over all outcomes.
-    package var total: Int { others.reduce(delivered, +) }
+    public var total: Int { others.reduce(delivered, +) }
 
     /// The outcomes that occurred, and how often.
-    package var counted: [(outcome: Outcome, count: Int)] {
+    public var counted: [(outcome: Outcome, count: Int)] {
         Outcome.allCases.compactMap { self[$0] > 0 ? ($0, self[$0]) : nil }
     }
 
-    package static func + (one: Self, other: Self) -> Self {
+    public static func + (one: Self, other: Self) -> Self {
         var sum = one
         for outcome in Outcome.allCases { sum[outcome] += other[outcome] }
         return sum

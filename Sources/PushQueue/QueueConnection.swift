@@ -4,50 +4,50 @@ import Redis
 /// A lane's connection to its queue: each transition is a call, over a Redis client on the same event loop.
 ///
 /// Not thread-safe. Use it only on the client's event loop; completions are called there, too.
-package final class QueueConnection {
+public final class QueueConnection {
     /// The result of a settlement.
-    package struct Settled: Sendable, Equatable {
+    public struct Settled: Sendable, Equatable {
         /// Notifications that had no attempt left, and became dead letters; see ``Settlement/fail(_:_:)``.
-        package struct Exhausted: Sendable, Equatable {
-            package let app: String
-            package let notifications: Int
+        public struct Exhausted: Sendable, Equatable {
+            public let app: String
+            public let notifications: Int
         }
 
         /// The number of claims that were no longer the lane's own, and were left alone.
-        package var lost: Int
+        public var lost: Int
         /// The number of dead letters that were evicted to stay within the limits.
-        package var evicted: Int
+        public var evicted: Int
         /// The campaigns that their guards have paused in this step.
-        package var stopped: [StoppedCampaign] = []
-        package var exhausted: [Exhausted] = []
+        public var stopped: [StoppedCampaign] = []
+        public var exhausted: [Exhausted] = []
     }
 
     /// The result of a reclaim.
-    package struct Reclaimed: Sendable, Equatable {
+    public struct Reclaimed: Sendable, Equatable {
         /// The number of jobs that went back to the list.
-        package var reclaimed: Int
+        public var reclaimed: Int
         /// The number of jobs that became dead letters.
-        package var poisoned: Int
+        public var poisoned: Int
         /// The number of dead letters that were evicted to stay within the limits.
-        package var evicted: Int
+        public var evicted: Int
         /// The number of claims that remain: a call gives back only as many as Redis handles in a few milliseconds.
-        package var left: Int
+        public var left: Int
     }
 
     /// The result of a release.
-    package struct Released: Sendable, Equatable {
+    public struct Released: Sendable, Equatable {
         /// The number of jobs that went back to the list.
-        package var released: Int
+        public var released: Int
         /// The number of claims that remain: a call gives back only as many as Redis handles in a few milliseconds.
-        package var left: Int
+        public var left: Int
     }
 
     /// The keys of the queue.
-    package let keys: QueueKeys
+    public let keys: QueueKeys
     /// The lane's name.
-    package private(set) var worker: String
+    public private(set) var worker: String
     /// True if the set of invalid tokens is on the queue's server, and fails over with it.
-    package let holdsInvalidTokens: Bool
+    public let holdsInvalidTokens: Bool
 
     let client: any RedisSender
     /// The client of blocking waits, which delay later commands; only one lane of a worker has one.
@@ -57,7 +57,7 @@ package final class QueueConnection {
     let scripts: ScriptRunner
 
     /// - Parameter client: a client for commands that do not block.
-    package convenience init(client: any RedisSender, keys: QueueKeys, worker: String, limits: QueueLimits) {
+    public convenience init(client: any RedisSender, keys: QueueKeys, worker: String, limits: QueueLimits) {
         self.init(client: client, keys: keys, worker: worker, limits: limits, clock: .server)
     }
 
@@ -67,7 +67,7 @@ package final class QueueConnection {
     ///   - holdsInvalidTokens: true if the set of invalid tokens is on the queue's server.
     ///   - clock: the clock that the scripts read.
     ///   - random: the source of the random part of stamps.
-    package init(
+    public init(
         client: any RedisSender, waiter: RedisClient? = nil, keys: QueueKeys, worker: String, limits: QueueLimits,
         holdsInvalidTokens: Bool = false, clock: ClockSource = .server,
         random: @escaping () -> UInt32 = { .random(in: .min ... .max) }
@@ -83,13 +83,13 @@ package final class QueueConnection {
     }
 
     /// True while Redis can be reached.
-    package var isReady: Bool { client.isReady }
+    public var isReady: Bool { client.isReady }
 
     /// Uses another name from now on, because the lease of the former was lost.
-    package func use(worker: String) { self.worker = worker }
+    public func use(worker: String) { self.worker = worker }
 
     /// Claims jobs and renews the lease.
-    package func claim(_ request: ClaimRequest, completion: @escaping (Result<Claimed, QueueFailure>) -> Void) {
+    public func claim(_ request: ClaimRequest, completion: @escaping (Result<Claimed, QueueFailure>) -> Void) {
         var keyNames = [
             keys.jobs, keys.retry, keys.failed, keys.claimed(worker), keys.inbox, keys.workers, keys.paused,
             keys.dead, keys.deadBytes, keys.statsPrefix, keys.next(worker), keys.results, keys.jobCommands,
@@ -135,7 +135,7 @@ package final class QueueConnection {
 
     /// Reserves the ids of jobs that must be unique.
     /// - Parameter completion: gets the result of each reservation, in their order.
-    package func reserve(
+    public func reserve(
         _ reservations: [Reservation], completion: @escaping (Result<[ReservationResult], QueueFailure>) -> Void
     ) {
         guard !reservations.isEmpty else { return completion(.success([])) }
@@ -158,7 +158,7 @@ package final class QueueConnection {
     }
 
     /// Settles claims.
-    package func settle(_ settlement: Settlement, completion: @escaping (Result<Settled, QueueFailure>) -> Void) {
+    public func settle(_ settlement: Settlement, completion: @escaping (Result<Settled, QueueFailure>) -> Void) {
         scripts.run(
             .settle,
             [
@@ -195,7 +195,7 @@ package final class QueueConnection {
     }
 
     /// Counts the queue's jobs, or returns another worker's reading that is at most ``QueueGauges/maximumAge`` old.
-    package func gauges(completion: @escaping (Result<QueueGauges, QueueFailure>) -> Void) {
+    public func gauges(completion: @escaping (Result<QueueGauges, QueueFailure>) -> Void) {
         scripts.run(
             .gauges, QueueGauges.keyNames(keys),
             arguments: { [keys] in QueueGauges.append(keys, maximumAge: QueueGauges.maximumAge, to: &$0) },
@@ -204,7 +204,7 @@ package final class QueueConnection {
 
     /// Pauses this queue's part of a campaign that its guard has paused in another queue.
     /// - Parameter completion: gets true if it was running, and has a guard here.
-    package func stop(_ stopped: StoppedCampaign, completion: @escaping (Result<Bool, QueueFailure>) -> Void) {
+    public func stop(_ stopped: StoppedCampaign, completion: @escaping (Result<Bool, QueueFailure>) -> Void) {
         scripts.run(
             .stopCampaign, [keys.jobCommands, keys.campaign(stopped.campaign)],
             arguments: { command in
@@ -217,7 +217,7 @@ package final class QueueConnection {
 
     /// Puts claims of a lane whose lease has expired back into the queue.
     /// - Parameter completion: gets `nil` if the lease has not expired, or another lane was faster.
-    package func reclaim(_ other: String, completion: @escaping (Result<Reclaimed?, QueueFailure>) -> Void) {
+    public func reclaim(_ other: String, completion: @escaping (Result<Reclaimed?, QueueFailure>) -> Void) {
         scripts.run(
             .reclaim,
             [
@@ -246,7 +246,7 @@ package final class QueueConnection {
     ///   - configuration: the configuration by which the lane accepted jobs.
     ///   - process: the name of the lane's process if that ends: the command to it is then deleted.
     ///   - completion: gets the numbers of jobs.
-    package func release(
+    public func release(
         of configuration: ConfigurationDigest, endOf process: String? = nil,
         completion: @escaping (Result<Released, QueueFailure>) -> Void
     ) {
@@ -270,7 +270,7 @@ package final class QueueConnection {
     // MARK: Reading claims
 
     /// Reads all claims of the lane.
-    package func claims(completion: @escaping (Result<[ClaimID], QueueFailure>) -> Void) {
+    public func claims(completion: @escaping (Result<[ClaimID], QueueFailure>) -> Void) {
         client.send(RedisCommand("HKEYS", keys.claimed(worker))) { result in
             completion(
                 result.mapError(QueueFailure.redis).map { reply in
@@ -280,7 +280,7 @@ package final class QueueConnection {
     }
 
     /// Reads the jobs of some of the lane's claims; `nil` for a claim that no longer exists.
-    package func bodies(of claims: [ClaimID], completion: @escaping (Result<[ByteBuffer?], QueueFailure>) -> Void) {
+    public func bodies(of claims: [ClaimID], completion: @escaping (Result<[ByteBuffer?], QueueFailure>) -> Void) {
         var command = RedisCommand("HMGET", expecting: claims.count + 1, bytes: 64 + claims.count * 24)
         command.append(keys.claimed(worker))
         for claim in claims { command.append(claim) }
@@ -290,11 +290,11 @@ package final class QueueConnection {
     // MARK: Waiting
 
     /// True while ``waitForJob(seconds:completion:)`` is possible.
-    package var canWait: Bool { waiter?.isReady == true }
+    public var canWait: Bool { waiter?.isReady == true }
 
     /// Waits for a job, which the server moves to the inbox.
     /// - Parameter completion: gets true if a job has arrived.
-    package func waitForJob(seconds: Int, completion: @escaping (Result<Bool, QueueFailure>) -> Void) {
+    public func waitForJob(seconds: Int, completion: @escaping (Result<Bool, QueueFailure>) -> Void) {
         guard let waiter else { return completion(.success(false)) }
         let command = RedisCommand("BLMOVE", keys.jobs, keys.inbox, keys.head.rawValue, "RIGHT", "\(seconds)")
         waiter.send(command, deadline: .seconds(Int64(seconds) + 5)) { result in
@@ -303,5 +303,5 @@ package final class QueueConnection {
     }
 
     /// Ends the wait in flight, and all later ones.
-    package func stopWaiting() { _ = waiter?.close() }
+    public func stopWaiting() { _ = waiter?.close() }
 }

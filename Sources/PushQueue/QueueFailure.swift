@@ -1,7 +1,7 @@
 import Redis
 
 /// The failure of a call to Redis for a queue, or for the state that workers share.
-package enum QueueFailure: RedisFailure, Sendable {
+public enum QueueFailure: RedisFailure, Sendable {
     /// Redis could not be reached, did not answer, or answered with an error.
     case redis(RedisError)
     /// The script or command with this name has no such reply: the server runs another version of the script, or is
@@ -11,7 +11,7 @@ package enum QueueFailure: RedisFailure, Sendable {
     case resharding(TokenDivision)
 
     /// The problem and its place.
-    package var description: String {
+    public var description: String {
         switch self {
         case .redis(let error): "\(error)"
         case .unexpectedReply(let call): "Redis gave a reply to `\(call)` that this version does not know"
@@ -24,13 +24,13 @@ package enum QueueFailure: RedisFailure, Sendable {
     }
 
     /// True if Redis answered; false if it could not be reached or gave no answer.
-    package var isAnswer: Bool {
+    public var isAnswer: Bool {
         if case .redis(let error) = self { error.isAnswer } else { true }
     }
 
     /// True if the failure can pass by itself: Redis is unreachable, loading, full or without a master. False for a
     /// wrong password, a missing permission or a key of another type.
-    package var mayPass: Bool {
+    public var mayPass: Bool {
         switch self {
         case .unexpectedReply, .redis(.authentication), .redis(.commandTooLarge): false
         case .redis(.server(let error)):

@@ -3,43 +3,43 @@ import PushJob
 import Redis
 
 /// The number of a queue's jobs in each state, counted atomically; the first due time, and the job that waits for longest.
-package struct QueueGauges: Sendable {
+public struct QueueGauges: Sendable {
     /// Redis' time of the count, in milliseconds since 1970.
-    package var now: Int64
+    public var now: Int64
     /// Jobs that no lane has claimed.
-    package var jobs: Int
+    public var jobs: Int
     /// Scheduled and deferred jobs, due or not.
-    package var later: Int
+    public var later: Int
     /// Jobs that failed and wait for their next attempt, due or not.
-    package var failed: Int
+    public var failed: Int
     /// Jobs that are claimed and not settled.
-    package var claims: Int
+    public var claims: Int
     /// Jobs that are still to be sent: all except the dead letters.
-    package var total: Int { jobs + later + failed + claims }
+    public var total: Int { jobs + later + failed + claims }
     /// Dead letters.
-    package var dead: Int
+    public var dead: Int
     /// The sum of the dead letters' lengths in bytes.
-    package var deadBytes: Int
+    public var deadBytes: Int
     /// True if the queue is paused.
-    package var isPaused: Bool
+    public var isPaused: Bool
     /// The number of campaigns that their guards have paused.
-    package var stoppedCampaigns = 0
+    public var stoppedCampaigns = 0
     /// The due time of the first of ``later`` and ``failed``, in milliseconds since 1970; `nil` if there are none.
-    package var firstDue: Int64?
+    public var firstDue: Int64?
     /// The job that probably waits for longest: at the head of the list, or the one that came first among the next sorted
     /// jobs. `nil` if none waits, or the job is larger than ``headLimit``.
-    package var head: ByteBuffer?
+    public var head: ByteBuffer?
 
     /// The maximum size of ``head`` in bytes.
-    package static let headLimit = 65_536
+    public static let headLimit = 65_536
 
     /// The time for which all workers share one reading, in milliseconds: its cost for Redis grows with the number of
     /// lanes.
-    package static let maximumAge = 9500
+    public static let maximumAge = 9500
 
     /// Returns the time at which the job at the head was enqueued, in milliseconds since 1970; `nil` if unknown.
     /// - Parameter format: the format of the queue's jobs.
-    package func headEnqueuedAt(as format: JobFormat) -> Int64? {
+    public func headEnqueuedAt(as format: JobFormat) -> Int64? {
         guard let head else { return nil }
         // An unreadable job has no known time; the worker that claims it reports the error.
         return try? JobDecoder.decode(head, as: format).enqueuedAt
@@ -47,14 +47,14 @@ package struct QueueGauges: Sendable {
 
     /// The time for which the first of ``later`` and ``failed`` has been due, in milliseconds; 0 if another client has
     /// added it without a due time.
-    package var overdue: Int64 {
+    public var overdue: Int64 {
         guard let firstDue, firstDue > 0 else { return 0 }
         return max(0, now - firstDue)
     }
 
     /// Counts the queue's jobs now, for a command.
     /// - Throws: `RedisError`, or ``QueueFailure/unexpectedReply(_:)``.
-    package static func read(_ client: RedisClient, _ keys: QueueKeys) async throws -> QueueGauges {
+    public static func read(_ client: RedisClient, _ keys: QueueKeys) async throws -> QueueGauges {
         try await QueueScript.gauges.run(
             client, keyNames(keys), arguments: { append(keys, maximumAge: 0, to: &$0) }, reading: read)
     }

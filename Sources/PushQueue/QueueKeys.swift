@@ -3,11 +3,11 @@ import Redis
 
 /// The names of a queue's keys in Redis. All keys of a queue carry the same hash tag, so that a queue is one Cluster
 /// slot and each of its transitions can be one script.
-package struct QueueKeys: Sendable {
+public struct QueueKeys: Sendable {
     /// The queue's name.
-    package let queue: String
+    public let queue: String
     /// The end of the list of jobs that is its head, from which jobs are claimed.
-    package enum Head: String, Sendable {
+    public enum Head: String, Sendable {
         /// Producers push at the right, as this project's producers and Resque do.
         case left = "LEFT"
         /// Producers push at the left, as Sidekiq does.
@@ -15,75 +15,75 @@ package struct QueueKeys: Sendable {
     }
 
     /// LIST of jobs to send; producers `RPUSH` here, and `LPUSH` puts a job first. The setting `list` names another key.
-    package let jobs: String
+    public let jobs: String
     /// The end of ``jobs`` that is its head.
-    package let head: Head
+    public let head: Head
     /// ZSET of scheduled and deferred jobs by due time in ms: none of them has failed.
-    package let retry: String
+    public let retry: String
     /// ZSET of jobs that failed, by the due time of their next attempt in ms. They wait by themselves, so that those that
     /// fail again and again do not delay others.
-    package let failed: String
+    public let failed: String
     /// ZSET: jobs that wait, in the order in which they are sent, once a job has `fair` or `urgent`.
-    package let sorted: String
+    public let sorted: String
     /// HASH: the shares of the keys in `sorted`.
-    package let shares: String
+    public let shares: String
     /// ZSET of lanes by the end of their lease in ms.
-    package let workers: String
+    public let workers: String
     /// LIST of jobs that blocking waits have moved; every claim takes these first.
-    package let inbox: String
+    public let inbox: String
     /// ZSET of dead letters by time in ms, bounded by count, age and total size.
-    package let dead: String
+    public let dead: String
     /// STRING: the total size of the dead letters in bytes.
-    package let deadBytes: String
+    public let deadBytes: String
     /// ZSET of cancelled jobs, kept like dead letters, with bounds of its own: neither evicts the other.
-    package let cancelled: String
+    public let cancelled: String
     /// STRING: the total size of the cancelled jobs in bytes.
-    package let cancelledBytes: String
+    public let cancelledBytes: String
     /// STRING: the last counts for metrics, kept for ten seconds.
-    package let gauges: String
+    public let gauges: String
     /// STREAM of results: the outcomes of those notifications that the setting `results` selects.
-    package let results: String
+    public let results: String
     /// ZSET of entries of `results` by the number of results up to them, by which old ones are removed; with their number
     /// (`added`).
-    package let resultsMarks: String
+    public let resultsMarks: String
     /// HASH: consumer group → its position in `results`, from which a group that was lost continues; see `ResultGroup`.
-    package let resultsPositions: String
+    public let resultsPositions: String
     /// STRING: about the size of the largest job that was claimed in the last day, in bytes, by which claims know how many
     /// jobs they can read at once.
-    package let largest: String
+    public let largest: String
     /// STRING pausing the queue while it exists: JSON with `reason`, `since` and `by`, or any text.
-    package let paused: String
+    public let paused: String
     /// HASH: lane → its heartbeat, for `status`.
-    package let workerInfo: String
+    public let workerInfo: String
     /// HASH: the digest of a configuration → the time in ms until which a worker that has it counts as living.
-    package let configurations: String
+    public let configurations: String
     /// HASH: the deliveries of each app (`:<app>`), and of each app with a push type (`alert:<app>`), and how many of the
     /// latter's notifications have failed (`failed:alert:<app>`). By these, a failure without a campaign is judged. It has
     /// at most 1,000 fields, and is kept for two days after the last change.
-    package let deliveries: String
+    public let deliveries: String
     /// STRING: where the queue's jobs are, in JSON, as its workers know it; see `QueueSource`.
-    package let source: String
+    public let source: String
     /// The prefix of the keys of a day's counters, before the date.
-    package let statsPrefix: String
+    public let statsPrefix: String
     /// The prefix of the keys of a minute's counters, before the minute.
-    package let minutesPrefix: String
+    public let minutesPrefix: String
     /// HASH: operators' commands about the jobs of a campaign or with an id; see ``JobCommands``.
-    package let jobCommands: String
+    public let jobCommands: String
     /// ZSET of campaigns by the time of their last settlement in ms.
-    package let campaigns: String
+    public let campaigns: String
     /// The prefix of the keys of a campaign's counters, before its name.
-    package let campaignPrefix: String
+    public let campaignPrefix: String
     /// The prefix of the keys of reservations, before the id.
-    package var uniquePrefix: String { base + "unique:" }
+    public var uniquePrefix: String { base + "unique:" }
     /// The time for which a campaign's counters are kept after their last change, in milliseconds.
-    package static let campaignLifetime = 90 * 86_400_000
+    public static let campaignLifetime = 90 * 86_400_000
 
     private let base: String
 
     /// The error for a prefix, queue name or list that is not valid.
-    package struct Invalid: Error, Sendable, CustomStringConvertible {
+    public struct Invalid: Error, Sendable, CustomStringConvertible {
         /// The problem, and what to do.
-        package let description: String
+        public let description: String
     }
 
     /// Returns true for a name with a colon and a number at its end, as in a list of queues with their weights.
@@ -100,7 +100,7 @@ package struct QueueKeys: Sendable {
     ///   - list: the key of the list of jobs, if it is not the queue's own. In a Cluster it must be in the queue's
     ///     slot: see ``listIsInSlot``.
     ///   - head: the end of that list that is its head.
-    package init(
+    public init(
         prefix: String = "push", queue: String = "default", list: String? = nil, head: Head = .left
     ) throws(Invalid) {
         for (name, value) in [("prefix", prefix), ("queue", queue)] {
@@ -165,14 +165,14 @@ package struct QueueKeys: Sendable {
     }
 
     /// The sets of jobs that wait until they are due.
-    package var postponed: [String] { [retry, failed] }
+    public var postponed: [String] { [retry, failed] }
 
     /// The keys that hold jobs that no lane has claimed and that have not ended.
-    package var unclaimed: [String] { [jobs, inbox, sorted] + postponed }
+    public var unclaimed: [String] { [jobs, inbox, sorted] + postponed }
 
     /// The keys whose names are known, with their types as `TYPE` names them.
     /// - Parameter lanes: the names of the queue's lanes.
-    package func schema(lanes: [String]) -> [(key: String, type: String)] {
+    public func schema(lanes: [String]) -> [(key: String, type: String)] {
         [
             (jobs, "list"), (retry, "zset"), (failed, "zset"), (sorted, "zset"), (shares, "hash"), (workers, "zset"),
             (inbox, "list"),
@@ -186,30 +186,30 @@ package struct QueueKeys: Sendable {
 
     /// True if the list of jobs is in the same Cluster slot as the queue's other keys. If not, no script can move a job
     /// between them.
-    package var listIsInSlot: Bool { RedisHashSlot.of(jobs) == RedisHashSlot.of(retry) }
+    public var listIsInSlot: Bool { RedisHashSlot.of(jobs) == RedisHashSlot.of(retry) }
 
     /// The command by which producers push jobs.
-    package var pushCommand: String { head == .left ? "RPUSH" : "LPUSH" }
+    public var pushCommand: String { head == .left ? "RPUSH" : "LPUSH" }
 
     /// HASH of a lane's claims: `<number>.<stamp>` → job.
-    package func claimed(_ worker: String) -> String { "\(base)claimed:\(worker)" }
+    public func claimed(_ worker: String) -> String { "\(base)claimed:\(worker)" }
 
     /// STRING: the digest of the jobs of a producer's request; expires after a day.
     /// - Parameter name: a digest of its `Idempotency-Key`.
-    package func request(_ name: String) -> String { "\(base)request:\(name)" }
+    public func request(_ name: String) -> String { "\(base)request:\(name)" }
 
     /// STRING: the origin of the job with `unique_for` that has reserved the id. It ends with a job that was not sent.
     /// - Parameter id: a producer's id. It can hold any bytes, because the prefix already has the hash tag.
-    package func unique(_ id: ByteBuffer) -> ByteBuffer { name("unique:", id) }
+    public func unique(_ id: ByteBuffer) -> ByteBuffer { name("unique:", id) }
 
     /// STRING: the id of the newest job that `replaces` a key, or the name of its campaign; kept for a day, or until that job
     /// expires. Producers set it in the transaction in which they push the job.
     /// - Parameter key: a producer's key. It can hold any bytes, like an id.
-    package func newest(_ key: ByteBuffer) -> ByteBuffer { name("newest:", key) }
+    public func newest(_ key: ByteBuffer) -> ByteBuffer { name("newest:", key) }
 
     /// STRING: exists for as long as ``newest(_:)`` once a job with `replaces` and `send_at` was due, and became the newest.
     /// - Parameter id: the job's id.
-    package func announced(_ id: ByteBuffer) -> ByteBuffer { name("announced:", id) }
+    public func announced(_ id: ByteBuffer) -> ByteBuffer { name("announced:", id) }
 
     private func name(_ kind: String, _ rest: ByteBuffer) -> ByteBuffer {
         var key = ByteBuffer(string: base + kind)
@@ -219,32 +219,32 @@ package struct QueueKeys: Sendable {
 
     /// STREAM: results that no receiver of a consumer group has accepted, an entry for each; see `ResultGroup`.
     /// - Parameter group: the name of the group.
-    package func parkedResults(_ group: String) -> String { "\(base)results-parked:\(group)" }
+    public func parkedResults(_ group: String) -> String { "\(base)results-parked:\(group)" }
 
     /// STRING: `<next> <first> <stamp>` of the lane's last claim, so that a late command cannot claim twice.
-    package func next(_ worker: String) -> String { "\(base)next:\(worker)" }
+    public func next(_ worker: String) -> String { "\(base)next:\(worker)" }
 
     /// STRING: a command to a worker (`quiet`, `work`, `stop`), kept for ten minutes.
     /// - Parameter process: the part of a lane's name that all lanes of its process share.
-    package func order(_ process: String) -> String { "\(base)order:\(process)" }
+    public func order(_ process: String) -> String { "\(base)order:\(process)" }
 
     /// HASH of a campaign's counters by outcome and reason, with `total`, `started_at`, `updated_at`, `finished_at`,
     /// `open` while the total can grow, `guard` (JSON, see `CampaignGuard`), `at:<start>/<length>`, the number that
     /// ended in a period of some seconds, and `latency` (JSON: the upper bounds of times from enqueueing to delivery in
     /// ms, with the numbers of notifications); kept for 90 days.
-    package func campaign(_ name: String) -> String { campaignPrefix + name }
+    public func campaign(_ name: String) -> String { campaignPrefix + name }
 
     /// HASH: the position of `campaign send` in its list of tokens, as the number of jobs that were pushed (`next`), with
     /// the digests of the list and of the job, and the time at which its canary was pushed (`canary_at`); kept for 90
     /// days.
-    package func campaignList(_ name: String) -> String { "\(base)campaign-list:\(name)" }
+    public func campaignList(_ name: String) -> String { "\(base)campaign-list:\(name)" }
 
     /// HASH of a day's counters by outcome and reason (`delivered`, `dead:MalformedJSON`, …); kept for 40 days.
     /// - Parameter date: such as `2026-11-21`, in UTC.
-    package func stats(_ date: String) -> String { statsPrefix + date }
+    public func stats(_ date: String) -> String { statsPrefix + date }
 
     /// HASH of a minute's counters for charts: outcomes, retries and deferrals by reason, latencies (`answer:96`: 64 to
     /// 96 ms), and a sample of the backlog; kept for 25 hours.
     /// - Parameter minute: such as `2026-11-21T14:05`, in UTC.
-    package func minute(_ minute: String) -> String { minutesPrefix + minute }
+    public func minute(_ minute: String) -> String { minutesPrefix + minute }
 }

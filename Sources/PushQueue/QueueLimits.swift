@@ -1,41 +1,41 @@
 /// A queue's leases, and the limits that bound its memory.
-package struct QueueLimits: Sendable {
+public struct QueueLimits: Sendable {
     /// A lane's lease in milliseconds: the time for which its claims stay its own without a renewal.
-    package var lease = 30_000
+    public var lease = 30_000
     /// The lease of a lane that has no claims, in milliseconds: it protects nothing, so it is long and seldom renewed.
-    package var idleLease: Int { 30 * lease }
+    public var idleLease: Int { 30 * lease }
     /// The time in milliseconds for which a lane must have renewed its lease without a gap before it reclaims from
     /// others: longer than they need to return after an outage.
-    package var steadyTime = 15_000
+    public var steadyTime = 15_000
     /// The maximum size of a job in bytes. A claim makes larger jobs dead letters and does not return them.
-    package var maximumJobSize = 16 * 1024 * 1024
+    public var maximumJobSize = 16 * 1024 * 1024
     /// The size of a claim in bytes: it ends with the job that reaches it.
-    package var maximumClaimSize = 1024 * 1024
+    public var maximumClaimSize = 1024 * 1024
     /// The maximum number of dead letters.
-    package var maximumDeadLetters = 1_000_000
+    public var maximumDeadLetters = 1_000_000
     /// The time for which dead letters are kept, in milliseconds.
-    package var maximumDeadLetterAge = 90 * 86_400_000
+    public var maximumDeadLetterAge = 90 * 86_400_000
     /// The maximum total length of the dead letters, in bytes.
-    package var maximumDeadLetterBytes = 1 << 30
+    public var maximumDeadLetterBytes = 1 << 30
     /// Which results are kept for producers.
-    package var results = ResultsKept.failures
+    public var results = ResultsKept.failures
     /// The approximate number of results that are kept: Redis drops the oldest in blocks.
-    package var maximumResults = 100_000
+    public var maximumResults = 100_000
     /// The approximate time for which results are kept, in milliseconds; 0 for any time.
-    package var maximumResultAge = 30 * 86_400_000
+    public var maximumResultAge = 30 * 86_400_000
     /// The number of times that a job can be reclaimed from expired lanes. The next time, it becomes a dead letter as
     /// poison.
-    package var maximumReclaims = 5
+    public var maximumReclaims = 5
 
     /// The argument of scripts that write results themselves: 0 if none are kept.
-    package var resultsKept: Int { results == .off ? 0 : maximumResults }
+    public var resultsKept: Int { results == .off ? 0 : maximumResults }
 
     /// The defaults.
-    package init() {}
+    public init() {}
 }
 
 /// The results that a queue keeps.
-package enum ResultsKept: String, CaseIterable, Sendable {
+public enum ResultsKept: String, CaseIterable, Sendable {
     /// All results.
     case all
     /// The results of notifications that were not delivered.
@@ -45,7 +45,7 @@ package enum ResultsKept: String, CaseIterable, Sendable {
 
     /// Returns what is missing among the results of some queues, as clauses.
     /// - Parameter kept: the results that each queue keeps; `nil` if it is not known.
-    package static func gaps(_ kept: [String: ResultsKept?]) -> [String] {
+    public static func gaps(_ kept: [String: ResultsKept?]) -> [String] {
         let kinds: [(kept: ResultsKept?, gap: String)] = [
             (.failures, "deliveries are not kept (`results: failures`)"),
             (.off, "no results are kept (`results: off`)"),
@@ -60,7 +60,7 @@ package enum ResultsKept: String, CaseIterable, Sendable {
     }
 
     /// Returns true if the results of notifications that ended in this way are kept.
-    package func includes(_ outcome: Outcome) -> Bool {
+    public func includes(_ outcome: Outcome) -> Bool {
         switch self {
         case .all: true
         case .failures: outcome != .delivered

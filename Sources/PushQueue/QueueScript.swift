@@ -9,17 +9,17 @@ import Redis
 /// Redis does not undo what a script did before it raised an error: popped jobs would be lost, pushed jobs doubled. So
 /// a script reads and checks everything first, then computes, then writes. After its first write it calls only commands
 /// that can't fail, or whose failure it catches (`redis.pcall`).
-package struct QueueScript: Sendable, Hashable, CustomStringConvertible {
+public struct QueueScript: Sendable, Hashable, CustomStringConvertible {
     /// The name, which no other script has.
-    package let description: String
+    public let description: String
     /// The source of the script, after the parts that it needs.
-    package let source: [UInt8]
+    public let source: [UInt8]
     /// The SHA-1 of the source in hex, by which Redis knows it.
-    package let digest: String
+    public let digest: String
     /// The script's own file.
-    package let text: [UInt8]
+    public let text: [UInt8]
 
-    package init(_ name: String, _ text: [UInt8]) {
+    public init(_ name: String, _ text: [UInt8]) {
         self.init(name, text, clock: .server)
     }
 
@@ -31,50 +31,50 @@ package struct QueueScript: Sendable, Hashable, CustomStringConvertible {
     }
 
     /// Returns the script with another clock.
-    package func reading(_ clock: ClockSource) -> QueueScript {
+    public func reading(_ clock: ClockSource) -> QueueScript {
         clock == .server ? self : QueueScript(description, text, clock: clock)
     }
 
     /// Returns the SHA-1 of a source, in hex.
-    package static func digest(of source: [UInt8]) -> String {
+    public static func digest(of source: [UInt8]) -> String {
         var digest = [UInt8](repeating: 0, count: 20)
         SHA1(source, source.count, &digest)
         return digest.hex
     }
 
     /// Compares the names.
-    package static func == (one: Self, other: Self) -> Bool { one.description == other.description }
+    public static func == (one: Self, other: Self) -> Bool { one.description == other.description }
 
     /// Hashes the name.
-    package func hash(into hasher: inout Hasher) { hasher.combine(description) }
+    public func hash(into hasher: inout Hasher) { hasher.combine(description) }
 }
 
 // SwiftPM names embedded files without their folder, so each name can occur only once.
 extension QueueScript {
     // The queue.
-    package static let claim = QueueScript("claim", PackageResources.claim_lua)
-    package static let reserve = QueueScript("reserve", PackageResources.reserve_lua)
-    package static let announceNewest = QueueScript("announceNewest", PackageResources.announce_newest_lua)
-    package static let settle = QueueScript("settle", PackageResources.settle_lua)
-    package static let reclaim = QueueScript("reclaim", PackageResources.reclaim_lua)
-    package static let release = QueueScript("release", PackageResources.release_lua)
-    package static let gauges = QueueScript("gauges", PackageResources.gauges_lua)
-    package static let stopCampaign = QueueScript("stopCampaign", PackageResources.stop_campaign_lua)
+    public static let claim = QueueScript("claim", PackageResources.claim_lua)
+    public static let reserve = QueueScript("reserve", PackageResources.reserve_lua)
+    public static let announceNewest = QueueScript("announceNewest", PackageResources.announce_newest_lua)
+    public static let settle = QueueScript("settle", PackageResources.settle_lua)
+    public static let reclaim = QueueScript("reclaim", PackageResources.reclaim_lua)
+    public static let release = QueueScript("release", PackageResources.release_lua)
+    public static let gauges = QueueScript("gauges", PackageResources.gauges_lua)
+    public static let stopCampaign = QueueScript("stopCampaign", PackageResources.stop_campaign_lua)
     // Invalid tokens.
-    package static let findInvalidTokens = QueueScript("findInvalidTokens", PackageResources.find_lua)
-    package static let addInvalidTokens = QueueScript("addInvalidTokens", PackageResources.add_lua)
-    package static let removeInvalidTokens = QueueScript("removeInvalidTokens", PackageResources.remove_lua)
-    package static let announceInvalidTokens = QueueScript("announceInvalidTokens", PackageResources.announce_lua)
-    package static let countInvalidTokens = QueueScript("countInvalidTokens", PackageResources.size_lua)
+    public static let findInvalidTokens = QueueScript("findInvalidTokens", PackageResources.find_lua)
+    public static let addInvalidTokens = QueueScript("addInvalidTokens", PackageResources.add_lua)
+    public static let removeInvalidTokens = QueueScript("removeInvalidTokens", PackageResources.remove_lua)
+    public static let announceInvalidTokens = QueueScript("announceInvalidTokens", PackageResources.announce_lua)
+    public static let countInvalidTokens = QueueScript("countInvalidTokens", PackageResources.size_lua)
     // The state that workers share.
-    package static let reserveRate = QueueScript("reserveRate", PackageResources.reserve_rate_lua)
-    package static let takeTurns = QueueScript("takeTurns", PackageResources.take_turns_lua)
-    package static let throttleToken = QueueScript("throttleToken", PackageResources.throttle_token_lua)
-    package static let appendAudit = QueueScript("appendAudit", PackageResources.append_audit_lua)
-    package static let shareProviderToken = QueueScript("shareProviderToken", PackageResources.share_lua)
+    public static let reserveRate = QueueScript("reserveRate", PackageResources.reserve_rate_lua)
+    public static let takeTurns = QueueScript("takeTurns", PackageResources.take_turns_lua)
+    public static let throttleToken = QueueScript("throttleToken", PackageResources.throttle_token_lua)
+    public static let appendAudit = QueueScript("appendAudit", PackageResources.append_audit_lua)
+    public static let shareProviderToken = QueueScript("shareProviderToken", PackageResources.share_lua)
 
     /// The scripts that workers run.
-    package static let ofWorkers = [
+    public static let ofWorkers = [
         claim, reserve, announceNewest, settle, reclaim, release, gauges, stopCampaign, findInvalidTokens,
         addInvalidTokens,
         removeInvalidTokens, announceInvalidTokens, countInvalidTokens, reserveRate, takeTurns, throttleToken,
@@ -83,7 +83,7 @@ extension QueueScript {
 }
 
 /// The clock that scripts read.
-package enum ClockSource: Sendable, Equatable {
+public enum ClockSource: Sendable, Equatable {
     /// The clock of Redis.
     case server
     /// A key that holds the time, in milliseconds since 1970. For tests: expirations still follow the clock of Redis.

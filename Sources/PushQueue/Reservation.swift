@@ -5,29 +5,29 @@ import PushJob
 ///
 /// It belongs to the job's origin, which is its first claim and which each of its wrappers has. So a job that asks again has
 /// its reservation still.
-package struct Reservation: Sendable {
+public struct Reservation: Sendable {
     /// The job's claim.
-    package let claim: ClaimID
+    public let claim: ClaimID
     /// The job's id.
-    package let id: ByteBuffer
+    public let id: ByteBuffer
     /// The job's first claim, as `<lane>:<number>.<stamp>`.
-    package let origin: ByteBuffer
+    public let origin: ByteBuffer
     let milliseconds: Int64
 
     /// - Parameter origin: the job's first claim.
     /// - Returns: `nil` for a job that is not to be unique.
-    package init?(of job: Job, claim: ClaimID, origin: ByteBuffer) {
+    public init?(of job: Job, claim: ClaimID, origin: ByteBuffer) {
         guard let milliseconds = job.uniqueFor, let id = job.id else { return nil }
         self.init(claim: claim, id: job.text(id), origin: origin, milliseconds: milliseconds)
     }
 
-    package init(claim: ClaimID, id: ByteBuffer, origin: ByteBuffer, milliseconds: Int64) {
+    public init(claim: ClaimID, id: ByteBuffer, origin: ByteBuffer, milliseconds: Int64) {
         (self.claim, self.id, self.origin, self.milliseconds) = (claim, id, origin, milliseconds)
     }
 }
 
 /// The answer to a ``Reservation``.
-package enum ReservationResult: Int, Sendable {
+public enum ReservationResult: Int, Sendable {
     /// The job can be sent.
     case granted = 1
     /// Another job has reserved the id first.

@@ -5,7 +5,7 @@ import Redis
 ///
 /// An element that is missing, of another type, or left over makes the whole reply a failure: the server runs another
 /// version of the script, or is not Redis. Until then it reads as an empty value, so that callers need no checks.
-package struct ScriptReply {
+public struct ScriptReply {
     /// A reply that is not an array.
     private var only: RESPReply.Element?
     private var elements: RESPReply.Children
@@ -19,7 +19,7 @@ package struct ScriptReply {
     /// Reads a reply.
     /// - Parameter script: the name of the script.
     /// - Throws: ``QueueFailure/unexpectedReply(_:)``.
-    package static func read<Value>(
+    public static func read<Value>(
         _ reply: RESPReply, of script: String, _ body: (inout ScriptReply) -> Value
     ) throws(QueueFailure) -> Value {
         var elements = ScriptReply(reply.root)
@@ -29,42 +29,42 @@ package struct ScriptReply {
     }
 
     /// True after the last element.
-    package var isAtEnd: Bool { count == 0 }
+    public var isAtEnd: Bool { count == 0 }
 
     /// The number of elements that are left.
-    package var count: Int { only == nil ? elements.underestimatedCount : 1 }
+    public var count: Int { only == nil ? elements.underestimatedCount : 1 }
 
     /// Makes the reply a failure.
-    package mutating func refuse() { isUnexpected = true }
+    public mutating func refuse() { isUnexpected = true }
 
     /// Reads a number within ±2⁵³.
-    package mutating func number() -> Int { read(\.number) ?? 0 }
+    public mutating func number() -> Int { read(\.number) ?? 0 }
 
     /// Reads a number; a negative one stands for a missing value.
-    package mutating func numberIfAny() -> Int64? {
+    public mutating func numberIfAny() -> Int64? {
         let number = number()
         return number < 0 ? nil : Int64(number)
     }
 
     /// Reads a number that stands for a value.
-    package mutating func value<Value: RawRepresentable<Int>>(else empty: Value) -> Value {
+    public mutating func value<Value: RawRepresentable<Int>>(else empty: Value) -> Value {
         read { $0.number.flatMap(Value.init) } ?? empty
     }
 
     /// Reads a text.
-    package mutating func text() -> String { read(\.string) ?? "" }
+    public mutating func text() -> String { read(\.string) ?? "" }
 
     /// Reads a text; an empty one stands for a missing value.
-    package mutating func textIfAny() -> String? {
+    public mutating func textIfAny() -> String? {
         let text = text()
         return text.isEmpty ? nil : text
     }
 
     /// Reads a string.
-    package mutating func bytes() -> ByteBuffer { read(\.bytes) ?? ByteBuffer() }
+    public mutating func bytes() -> ByteBuffer { read(\.bytes) ?? ByteBuffer() }
 
     /// Reads all strings that are left.
-    package mutating func allBytes() -> [ByteBuffer] {
+    public mutating func allBytes() -> [ByteBuffer] {
         guard let all = elements.takeBytes() else {
             refuse()
             return []
@@ -73,14 +73,14 @@ package struct ScriptReply {
     }
 
     /// Reads a string, or null.
-    package mutating func bytesOrNull() -> ByteBuffer? {
+    public mutating func bytesOrNull() -> ByteBuffer? {
         let element = next()
         if element?.bytes == nil, element?.isNull != true { refuse() }
         return element?.bytes
     }
 
     /// Reads an array.
-    package mutating func children() -> RESPReply.Children {
+    public mutating func children() -> RESPReply.Children {
         read { $0.kind == .array ? $0.children : nil } ?? elements
     }
 

@@ -59,7 +59,7 @@ extension QueueScript {
     ///   - count: the approximate number of arguments, and `bytes` their size.
     ///   - arguments: appends them; called again if the source of the script must be sent.
     /// - Throws: `RedisError`, or ``QueueFailure/unexpectedReply(_:)``.
-    package func run<Value>(
+    public func run<Value>(
         _ client: RedisClient, _ keys: [String], then moreKeys: [ByteBuffer] = [], expecting count: Int = 16,
         bytes: Int = 1024,
         arguments: (inout RedisCommand) -> Void, reading read: (inout ScriptReply) -> Value
@@ -76,7 +76,7 @@ extension QueueScript {
     }
 
     /// Returns the command that runs the script by its source, which any server executes.
-    package func evaluation(
+    public func evaluation(
         _ keys: [String], then moreKeys: [ByteBuffer] = [], expecting count: Int, bytes: Int,
         arguments: (inout RedisCommand) -> Void
     ) -> RedisCommand {

@@ -5,9 +5,9 @@ import Redis
 /// A batch of settlements that one script call writes.
 ///
 /// It holds no jobs, only what is added to them: Redis has their bytes, and wraps or buries them itself.
-package struct Settlement: Sendable {
+public struct Settlement: Sendable {
     /// The time at which a job is due again.
-    package enum Due: Sendable, Equatable {
+    public enum Due: Sendable, Equatable {
         /// After some milliseconds.
         case after(milliseconds: Int64)
         /// At a time in milliseconds since 1970.
@@ -15,7 +15,7 @@ package struct Settlement: Sendable {
     }
 
     /// The counter of jobs whose notifications had different outcomes, which are counted one by one.
-    package static let mixed = "mixed"
+    public static let mixed = "mixed"
 
     /// The settlements of the current campaign.
     private var group = SettlementGroup()
@@ -25,42 +25,42 @@ package struct Settlement: Sendable {
     private var others: [ByteBuffer?: SettlementGroup] = [:]
     private var otherClaims: [ClaimID] = []
     /// The claims that replace others; see ``keep(_:as:head:original:)``.
-    package private(set) var rests: [ClaimID] = []
+    public private(set) var rests: [ClaimID] = []
     /// The number of claims.
-    package private(set) var count = 0
+    public private(set) var count = 0
     /// The number of bytes of jobs that the script copies.
-    package private(set) var copiedBytes = 0
+    public private(set) var copiedBytes = 0
     /// The approximate size of the results for producers, in bytes.
-    package private(set) var resultBytes = 0
+    public private(set) var resultBytes = 0
     /// Tokens that these jobs have found to be invalid. They are not part of the settlement: they are added to the set
     /// before it is written. A master that takes over in a failover may lack them, so they must be added again before
     /// this is written there.
-    package var invalidTokens: [InvalidToken] = []
+    public var invalidTokens: [InvalidToken] = []
     /// The lane's counts since it last wrote them; most settlements carry none.
     ///
     /// They count only if Redis finds a claim of the settlement. A settlement that is written again finds none, so
     /// nothing counts twice. A settlement without claims always counts, and must not be written again.
-    package var minute: MinuteCounts?
+    public var minute: MinuteCounts?
 
     /// An empty batch.
-    package init() {}
+    public init() {}
 
     /// The approximate size in memory, in bytes.
-    package var size: Int {
+    public var size: Int {
         others.values.reduce(group.size + count * 32 + (minute == nil ? 0 : 1024)) { $0 + $1.size }
     }
 
     /// True if there is nothing to write.
-    package var isEmpty: Bool { count == 0 }
+    public var isEmpty: Bool { count == 0 }
 
     /// The claims that are settled.
-    package var claims: [ClaimID] {
+    public var claims: [ClaimID] {
         others.values.reduce(into: otherClaims + group.acknowledged.joined()) { $0 += $1.acknowledged.joined() }
     }
 
     /// Sets the campaign of the settlements that follow, which also add to its counters.
     /// - Parameter campaign: its name; `nil` for jobs without one.
-    package mutating func use(campaign: ByteBuffer?) {
+    public mutating func use(campaign: ByteBuffer?) {
         guard campaign != self.campaign else { return }
         others[self.campaign] = group
         group = others.removeValue(forKey: campaign) ?? SettlementGroup()
@@ -69,21 +69,21 @@ package struct Settlement: Sendable {
 
     /// Adds the time from enqueueing to delivery of a notification to the counters of the current campaign, if there is
     /// one. It applies only if a claim of the campaign is found.
-    package mutating func addLatency(_ milliseconds: Int) {
+    public mutating func addLatency(_ milliseconds: Int) {
         guard campaign != nil else { return }
         if group.latencies == nil { group.latencies = LatencyCounts() }
         group.latencies?.record(milliseconds)
     }
 
     /// Adds the times of several notifications.
-    package mutating func addLatencies(_ latencies: LatencyCounts) {
+    public mutating func addLatencies(_ latencies: LatencyCounts) {
         guard campaign != nil else { return }
         if group.latencies == nil { group.latencies = LatencyCounts() }
         group.latencies? += latencies
     }
 
     /// Ends a job that had one notification left.
-    package mutating func end(_ claim: ClaimID, _ outcome: Outcome) {
+    public mutating func end(_ claim: ClaimID, _ outcome: Outcome) {
         // Acknowledgements are written first, so they cannot end a claim that this batch makes.
         guard rests.isEmpty || !rests.contains(claim) else { return end(claim, counting: outcome.rawValue, 1) }
         count += 1
@@ -92,7 +92,7 @@ package struct Settlement: Sendable {
 
     /// Ends a job that had one notification left. Such ends are written first, too.
     /// - Parameter results: the notification's result for producers, with the same outcome; empty if it is not kept.
-    package mutating func end(_ claim: ClaimID, _ outcome: Outcome, results: PackedResults) {
+    public mutating func end(_ claim: ClaimID, _ outcome: Outcome, results: PackedResults) {
         guard !results.isEmpty else { return end(claim, outcome) }
         guard let result = results.only, result.outcome == outcome else {
             end(claim, counting: outcome.rawValue, 1)
@@ -106,12 +106,12 @@ package struct Settlement: Sendable {
 
     /// Ends a job whose notifications all had the same outcome.
     /// - Parameter notifications: their number, from 1.
-    package mutating func end(_ claim: ClaimID, _ outcome: Outcome, notifications: Int) {
+    public mutating func end(_ claim: ClaimID, _ outcome: Outcome, notifications: Int) {
         end(claim, counting: outcome.rawValue, notifications)
     }
 
     /// Ends a job whose notifications had different outcomes. Count those with ``addCount(_:_:)``.
-    package mutating func endMixed(_ claim: ClaimID) { end(claim, counting: Self.mixed, 1) }
+    public mutating func endMixed(_ claim: ClaimID) { end(claim, counting: Self.mixed, 1) }
 
     private mutating func end(_ claim: ClaimID, counting counter: String, _ amount: Int) {
         group.end(claim)
@@ -122,7 +122,7 @@ package struct Settlement: Sendable {
 
     /// Adds results for producers to the job that was added last, other than with ``end(_:_:)`` and
     /// ``end(_:_:results:)``. They apply only if its claim is found.
-    package mutating func addResults(_ results: PackedResults) {
+    public mutating func addResults(_ results: PackedResults) {
         group.add(results)
         resultBytes += results.size
     }
@@ -133,7 +133,7 @@ package struct Settlement: Sendable {
     ///   - head: the wrapper's head (see `EnvelopeWriter`).
     ///   - reason: counted as `<counter>:<reason>`, too; `nil` for none.
     ///   - original: the range of the original's bytes in the claimed job.
-    package mutating func postpone(
+    public mutating func postpone(
         _ claim: ClaimID, _ postponement: Postponement, due: Due, head: ByteBuffer, reason: String?,
         original: Range<Int>
     ) {
@@ -147,14 +147,14 @@ package struct Settlement: Sendable {
     /// - Parameters:
     ///   - head: the wrapper's head (see `EnvelopeWriter`).
     ///   - original: the range of the original's bytes in the claimed job.
-    package mutating func postponePart(
+    public mutating func postponePart(
         of claim: ClaimID, afterMilliseconds delay: Int64, head: ByteBuffer, original: Range<Int>
     ) {
         retry(claim, due: .after(milliseconds: delay), head: head, original: original)
     }
 
     /// The rule by which a failure spends an attempt.
-    package enum AttemptRule: Sendable, Equatable {
+    public enum AttemptRule: Sendable, Equatable {
         /// It spends none, such as one that a connection did to many.
         case never
         /// It spends one.
@@ -167,7 +167,7 @@ package struct Settlement: Sendable {
         case judged(Fault, maximum: Int, expires: Bool)
 
         /// What may be at fault.
-        package enum Fault: String, Sendable {
+        public enum Fault: String, Sendable {
             /// The notification, its token or its job.
             case own
             /// The server, as after a server error or silence. It spends no attempt in the first hour after the first
@@ -177,26 +177,26 @@ package struct Settlement: Sendable {
     }
 
     /// A failure of some notifications of a job, which are tried again.
-    package struct Failure: Sendable {
-        package var rule: AttemptRule
+    public struct Failure: Sendable {
+        public var rule: AttemptRule
         /// APNs' reason or one of the worker's own.
-        package var reason: String
-        package var notifications: Int
+        public var reason: String
+        public var notifications: Int
         /// The milliseconds until the next attempt.
-        package var delay: Int64
+        public var delay: Int64
         /// The wrapper's head, with the failure as its `error` and the number of the attempt that has failed; see
         /// `EnvelopeWriter`. The script adds what it compares with the next failure.
-        package var head: ByteBuffer
+        public var head: ByteBuffer
         /// The group that judges it if the job has no campaign.
-        package var group: DeliveryGroup
+        public var group: DeliveryGroup
         /// JSON members of the dead letter that they become without an attempt left, each with a leading comma.
-        package var deadMembers = ByteBuffer()
+        public var deadMembers = ByteBuffer()
         /// Their results for producers in that case.
-        package var results = PackedResults()
+        public var results = PackedResults()
         /// The range of the original's bytes in the claimed job.
-        package var original: Range<Int>
+        public var original: Range<Int>
 
-        package init(
+        public init(
             rule: AttemptRule, reason: String, notifications: Int = 1, delay: Int64, head: ByteBuffer,
             group: DeliveryGroup, original: Range<Int>
         ) {
@@ -208,7 +208,7 @@ package struct Settlement: Sendable {
     /// Has some notifications of a job tried again after a failure, or makes them a dead letter if they have no attempt
     /// left. The script counts them, and decides if the failure spends an attempt.
     /// - Parameter settles: `false` if a later call ends the claim, before those for other claims.
-    package mutating func fail(_ claim: ClaimID, _ failure: Failure, settles: Bool) {
+    public mutating func fail(_ claim: ClaimID, _ failure: Failure, settles: Bool) {
         group.write("fail", claim) { arguments in
             switch failure.rule {
             case .never: arguments.append("never 0 0")
@@ -238,7 +238,7 @@ package struct Settlement: Sendable {
     /// Ends the reservation of a job that was not sent. A later call ends the claim, before those for other claims, and not as
     /// one that had one notification left.
     /// - Parameter ifExhausted: true to end it only if a failure has spent the last attempt in this settlement.
-    package mutating func free(_ reservation: Reservation, of claim: ClaimID, ifExhausted: Bool) {
+    public mutating func free(_ reservation: Reservation, of claim: ClaimID, ifExhausted: Bool) {
         group.write("free", claim) { arguments in
             arguments.append(reservation.id)
             arguments.append(reservation.origin)
@@ -263,7 +263,7 @@ package struct Settlement: Sendable {
     ///   - rest: the claim that replaces it.
     ///   - head: the wrapper's head, which names the tokens that are left.
     ///   - original: the range of the original's bytes in the claimed job.
-    package mutating func keep(_ claim: ClaimID, as rest: ClaimID, head: ByteBuffer, original: Range<Int>) {
+    public mutating func keep(_ claim: ClaimID, as rest: ClaimID, head: ByteBuffer, original: Range<Int>) {
         group.end(claim, rest: (rest, head, original))
         copiedBytes += original.count
         otherClaims.append(claim)
@@ -295,7 +295,7 @@ package struct Settlement: Sendable {
     ///   - original: the range of the original's bytes in the claimed job.
     ///   - text: the text that `pieces` are ranges of, if the claimed job does not have the tokens as they must be
     ///     written.
-    package mutating func split(
+    public mutating func split(
         _ claim: ClaimID, prefix: ByteBuffer, fair: ByteBuffer? = nil, pieces: [Range<Int>], cut: Range<Int>,
         original: Range<Int>, text: ByteBuffer? = nil
     ) {
@@ -331,7 +331,7 @@ package struct Settlement: Sendable {
     ///   - original: the range of the original's bytes in the claimed job.
     ///   - settles: `false` if other notifications of the job are not dead: a later call then ends the claim, before those
     ///     for other claims.
-    package mutating func bury(
+    public mutating func bury(
         _ claim: ClaimID, as outcome: Outcome = .dead, reason: String, attempts: Int, members: ByteBuffer,
         original: Range<Int>, settles: Bool = true
     ) {
@@ -351,7 +351,7 @@ package struct Settlement: Sendable {
 
     /// Adds to a counter of the job that was added last, other than with ``end(_:_:)`` and ``end(_:_:results:)``. It
     /// applies only if its claim is found.
-    package mutating func addCount(_ field: String, _ amount: Int) { group.addCount(field, amount) }
+    public mutating func addCount(_ field: String, _ amount: Int) { group.addCount(field, amount) }
 
     /// Appends the script's arguments after those that all batches have.
     func append(to command: inout RedisCommand) {

@@ -1,6 +1,6 @@
 /// The names of the keys that all queues share. They carry one hash tag, which no queue can have, so in a Cluster they
 /// are one slot, and one script can use several of them.
-package struct SharedKeys: Sendable {
+public struct SharedKeys: Sendable {
     /// The hash tag. ``QueueKeys`` refuses a queue of this name.
     private static let tag = "shared"
 
@@ -10,35 +10,35 @@ package struct SharedKeys: Sendable {
 
     /// SET of the device tokens that are invalid for the own topic of an app, lower-case hex. With `:sandbox` behind it, those of the
     /// sandbox; with `:other`, tokens that are invalid only for other topics.
-    package let invalidTokens: String
+    public let invalidTokens: String
     /// HASH: 5 bytes of an invalid token's SHA-1 → its marks, each of 10 bytes: `at` (invalid since, by APNs, in ms since
     /// 1970, 6 bytes), the day on which it was marked (since 1970, 2 bytes) and the number of its facts (2 bytes). There
     /// are 4,096 keys, by the first three hex digits of the SHA-1; this is their name up to the last colon.
-    package let invalidTokenDetails: String
+    public let invalidTokenDetails: String
     /// HASH: number of facts → JSON with `reason`, `topic`, `environment`, `source` and `set`.
-    package let invalidTokenFacts: String
+    public let invalidTokenFacts: String
     /// STREAM: the last changes of the set, for the filters of processes: `added`, tokens with commas between them, or
     /// `removed`, a number.
-    package let invalidTokenChanges: String
+    public let invalidTokenChanges: String
     /// STRING: the number of shards of the set; missing until it is divided for the first time. While `invalid reshard`
     /// changes it, two more numbers follow: that of the shards of the incomplete form, and the time at which the change
     /// began, in ms since 1970.
-    package let invalidTokenDivision: String
+    public let invalidTokenDivision: String
     /// HASH: device token → the time of its device's last registration, in ms since 1970. Producers may write here.
-    package let registrations: String
+    public let registrations: String
     /// ZSET of the device tokens that APNs throttles, by the end of the pause in ms since 1970.
-    package let throttledTokens: String
+    public let throttledTokens: String
 
     /// STREAM: the audit log, the last actions of operators; see ``AuditLog``.
-    package let audit: String
+    public let audit: String
     /// The approximate number of entries of the audit log: Redis drops the oldest in blocks.
-    package static let maximumAuditEntries = 10_000
+    public static let maximumAuditEntries = 10_000
 
     private let base: String
     private let prefix: String
 
     /// - Parameter prefix: the prefix of all keys.
-    package init(prefix: String = "push") {
+    public init(prefix: String = "push") {
         self.prefix = prefix
         base = "\(prefix):{\(Self.tag)}:"
         invalidTokens = base + "invalid-tokens"
@@ -53,7 +53,7 @@ package struct SharedKeys: Sendable {
 
     /// The keys whose names are known, with their types as `TYPE` names them.
     /// - Parameter apps: the names of apps.
-    package func schema(apps: [String]) -> [(key: String, type: String)] {
+    public func schema(apps: [String]) -> [(key: String, type: String)] {
         [
             (invalidTokens, "set"), (invalidTokens + ":sandbox", "set"), (invalidTokens + ":other", "set"),
             (invalidTokenFacts, "hash"), (invalidTokenChanges, "stream"),
@@ -65,33 +65,33 @@ package struct SharedKeys: Sendable {
     /// - Parameters:
     ///   - index: its number, from 0.
     ///   - shards: the number of shards; 1 for a set that is not divided.
-    package func shard(_ index: Int, of shards: Int) -> TokenShard {
+    public func shard(_ index: Int, of shards: Int) -> TokenShard {
         guard shards > 1 else { return TokenShard(base: base, isShard: false) }
         return TokenShard(base: "\(prefix):{\(Self.tag).\(shards).\(index)}:", isShard: true)
     }
 
     /// STRING pausing the app while it exists: JSON with `reason`, `since`, `until` (the next probe, ms), or any
     /// text.
-    package func appPaused(_ app: String) -> String { "\(base)apps:\(app):paused" }
+    public func appPaused(_ app: String) -> String { "\(base)apps:\(app):paused" }
 
     /// STRING: an operator resumed the app, for a minute. Each lane sends a probe when the value changes.
-    package func appResumed(_ app: String) -> String { "\(base)apps:\(app):resumed" }
+    public func appResumed(_ app: String) -> String { "\(base)apps:\(app):resumed" }
 
     /// HASH: the time up to which an app's rate is used up, as `next_us` in µs since 1970, and when it was reserved.
-    package func appRate(_ app: String) -> String { "\(base)apps:\(app):rate" }
+    public func appRate(_ app: String) -> String { "\(base)apps:\(app):rate" }
 
     /// HASH: the time up to which the rate of a limited campaign is used up, as `next_us` in µs since 1970, and that up to which
     /// jobs wait for it, as `promised_us`.
-    package func campaignRate(_ campaign: String) -> String { "\(base)campaigns:\(campaign):rate" }
+    public func campaignRate(_ campaign: String) -> String { "\(base)campaigns:\(campaign):rate" }
 
     /// HASH: the time up to which the rate of the jobs with this `fair` is used up, as `next_us` in µs since 1970, and that up to
     /// which jobs wait for it, as `promised_us`.
-    package func fairRate(_ key: String) -> String { "\(base)fair:\(key):rate" }
+    public func fairRate(_ key: String) -> String { "\(base)fair:\(key):rate" }
 
     /// STRING: JSON of a session of the dashboard: `name`, `user` and `until`, until it ends. `digest` is the SHA-256 of
     /// the value that its browser has.
-    package func session(_ digest: String) -> String { "\(base)web-session:\(digest)" }
+    public func session(_ digest: String) -> String { "\(base)web-session:\(digest)" }
 
     /// STRING: the provider token that all workers send, and the time of its signature; a secret, kept for an hour.
-    package func providerToken(team: String, key: String) -> String { "\(base)provider-token:\(team):\(key)" }
+    public func providerToken(team: String, key: String) -> String { "\(base)provider-token:\(team):\(key)" }
 }

@@ -5,16 +5,16 @@ import Redis
 /// are limited.
 ///
 /// Not thread-safe. Use it only on the client's event loop; completions are called there, too.
-package final class SharedRates {
+public final class SharedRates {
     /// A rate within which jobs get their turns.
-    package enum Limit: Sendable, Hashable {
+    public enum Limit: Sendable, Hashable {
         /// That of a campaign, which an operator has limited at a time in milliseconds since 1970.
         case campaign(String, perSecond: Int, since: Int64)
         /// That of the jobs with this `fair`, by their `fair_per_second`.
         case fair(String, perSecond: Int)
 
         /// The maximum number of notifications per second.
-        package var perSecond: Int {
+        public var perSecond: Int {
             switch self {
             case .campaign(_, let perSecond, _), .fair(_, let perSecond): perSecond
             }
@@ -30,11 +30,11 @@ package final class SharedRates {
     private let scripts: ScriptRunner
 
     /// - Parameter client: a client for the slot of the shared keys.
-    package convenience init(client: any RedisSender, keys: SharedKeys) {
+    public convenience init(client: any RedisSender, keys: SharedKeys) {
         self.init(client: client, keys: keys, clock: .server)
     }
 
-    package init(client: any RedisSender, keys: SharedKeys, clock: ClockSource) {
+    public init(client: any RedisSender, keys: SharedKeys, clock: ClockSource) {
         self.keys = keys
         scripts = ScriptRunner(client: client, clock: clock)
     }
@@ -44,7 +44,7 @@ package final class SharedRates {
     ///   - count: the number of notifications to send.
     ///   - perSecond: the app's rate in notifications per second.
     ///   - completion: gets the milliseconds until they can be sent.
-    package func reserve(
+    public func reserve(
         _ count: Int, of app: String, perSecond: Int, completion: @escaping (Result<Int64, QueueFailure>) -> Void
     ) {
         scripts.run(
@@ -61,13 +61,13 @@ package final class SharedRates {
     }
 
     /// A job that asks for its turn.
-    package struct Turn: Sendable, Equatable {
+    public struct Turn: Sendable, Equatable {
         /// The number of its notifications.
-        package var notifications: Int
+        public var notifications: Int
         /// True for an urgent job, and for one that asks again after its wait.
-        package var goesFirst: Bool
+        public var goesFirst: Bool
 
-        package init(notifications: Int, goesFirst: Bool) {
+        public init(notifications: Int, goesFirst: Bool) {
             self.notifications = notifications
             self.goesFirst = goesFirst
         }
@@ -75,7 +75,7 @@ package final class SharedRates {
 
     /// Gives jobs of a limited rate their turns, if they can be sent now.
     /// - Parameter completion: gets for each job 0 if it has its turn, or the milliseconds after which it asks again.
-    package func take(
+    public func take(
         _ turns: [Turn], of limit: Limit, completion: @escaping (Result<[Int], QueueFailure>) -> Void
     ) {
         let key: String

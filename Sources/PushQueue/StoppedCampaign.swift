@@ -2,30 +2,30 @@ import PrintableText
 import Redis
 
 /// A campaign that its guard has paused.
-package struct StoppedCampaign: Sendable, Equatable {
+public struct StoppedCampaign: Sendable, Equatable {
     /// The campaign's name.
-    package var campaign: String
+    public var campaign: String
     /// The share that was above its limit, for people.
-    package var reason: String
+    public var reason: String
 
-    package init(campaign: String, reason: String) { (self.campaign, self.reason) = (campaign, reason) }
+    public init(campaign: String, reason: String) { (self.campaign, self.reason) = (campaign, reason) }
 }
 
 /// The part of the audit log, which all queues share, that workers write: the pauses of campaigns by their guards.
 ///
 /// Not thread-safe. Use it only on the client's event loop; completions are called there, too.
-package struct GuardAudit {
+public struct GuardAudit {
     private let key: String
     private let scripts: ScriptRunner
 
     /// - Parameter client: a client for the slot of the shared keys.
-    package init(client: any RedisSender, keys: SharedKeys, clock: ClockSource = .server) {
+    public init(client: any RedisSender, keys: SharedKeys, clock: ClockSource = .server) {
         key = keys.audit
         scripts = ScriptRunner(client: client, clock: clock)
     }
 
     /// Adds the pause of a campaign by its guard.
-    package func record(_ stopped: StoppedCampaign, completion: @escaping (Result<Void, QueueFailure>) -> Void) {
+    public func record(_ stopped: StoppedCampaign, completion: @escaping (Result<Void, QueueFailure>) -> Void) {
         scripts.run(
             .appendAudit, [key],
             arguments: { command in

@@ -4,18 +4,18 @@ import Redis
 /// The device tokens that APNs throttles, which no worker sends to for a while.
 ///
 /// Not thread-safe. Use it only on the client's event loop; completions are called there, too.
-package struct ThrottledTokens {
+public struct ThrottledTokens {
     private let key: String
     private let changes: String
     private let client: any RedisSender
     private let scripts: ScriptRunner
 
     /// - Parameter client: a client for the slot of the shared keys.
-    package init(client: any RedisSender, keys: SharedKeys) {
+    public init(client: any RedisSender, keys: SharedKeys) {
         self.init(client: client, keys: keys, clock: .server)
     }
 
-    package init(client: any RedisSender, keys: SharedKeys, clock: ClockSource) {
+    public init(client: any RedisSender, keys: SharedKeys, clock: ClockSource) {
         (key, changes) = (keys.throttledTokens, keys.invalidTokenChanges)
         self.client = client
         scripts = ScriptRunner(client: client, clock: clock)
@@ -23,7 +23,7 @@ package struct ThrottledTokens {
 
     /// Adds a token for all workers, and removes those whose time has passed. Works on a Redis whose memory is full.
     /// - Parameter until: the time at which it can be sent to again, in milliseconds since 1970.
-    package func add(
+    public func add(
         _ token: ByteBuffer, until: Int64, completion: @escaping (Result<Void, QueueFailure>) -> Void
     ) {
         scripts.run(
@@ -35,7 +35,7 @@ package struct ThrottledTokens {
     }
 
     /// Counts the tokens, also those whose time has passed.
-    package func count(completion: @escaping (Result<Int, QueueFailure>) -> Void) {
+    public func count(completion: @escaping (Result<Int, QueueFailure>) -> Void) {
         client.send(RedisCommand("ZCARD", key)) { result in
             completion(result.mapError(QueueFailure.redis).map { $0.root.number ?? 0 })
         }
@@ -44,7 +44,7 @@ package struct ThrottledTokens {
     /// Finds the candidates that APNs throttles, each with the time at which it can be sent to again (ms since 1970),
     /// which may have passed.
     /// - Parameter candidates: lower-case hex, at most a few thousand.
-    package func find(
+    public func find(
         _ candidates: TokenList,
         completion: @escaping (Result<[(token: ByteBuffer, until: Int64)], QueueFailure>) -> Void
     ) {

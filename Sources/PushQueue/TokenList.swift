@@ -1,33 +1,33 @@
 import NIOCore
 
 /// Device tokens in one buffer, to be looked up together.
-package struct TokenList: Sendable {
+public struct TokenList: Sendable {
     private static let separator = UInt8(ascii: ",")
 
     /// The tokens that are asked about, with a comma between them.
     private(set) var bytes: ByteBuffer
     /// The number of places.
-    package private(set) var count = 0
+    public private(set) var count = 0
     /// The places of the tokens that are asked about, once another one was skipped.
     private var places: [Int]?
 
     /// An empty list.
     /// - Parameter expected: the expected number of tokens.
-    package init(expecting expected: Int = 64) {
+    public init(expecting expected: Int = 64) {
         bytes = ByteBufferAllocator().buffer(capacity: expected * 65)
     }
 
     /// A list of tokens. One that can't be in a list is never found.
-    package init(_ tokens: some Collection<ByteBuffer>) {
+    public init(_ tokens: some Collection<ByteBuffer>) {
         self.init(expecting: tokens.count)
         for token in tokens { append(anyText: token) }
     }
 
     /// True if no token is asked about.
-    package var asksNothing: Bool { bytes.readableBytes == 0 }
+    public var asksNothing: Bool { bytes.readableBytes == 0 }
 
     /// Adds a token of hex digits.
-    package mutating func append(_ token: ByteBuffer) {
+    public mutating func append(_ token: ByteBuffer) {
         if bytes.readableBytes > 0 { bytes.writeInteger(Self.separator) }
         bytes.writeImmutableBuffer(token)
         places?.append(count)
@@ -35,7 +35,7 @@ package struct TokenList: Sendable {
     }
 
     /// Adds a place for a token that is not asked about, because it is known not to be there.
-    package mutating func skip() {
+    public mutating func skip() {
         if places == nil { places = Array(0..<count) }
         count += 1
     }
@@ -53,11 +53,11 @@ package struct TokenList: Sendable {
     }
 
     /// The tokens that are asked about, in order.
-    package var asked: [ByteBuffer] { tokens(at: Array(0..<(places?.count ?? count))) }
+    public var asked: [ByteBuffer] { tokens(at: Array(0..<(places?.count ?? count))) }
 
     /// Returns the tokens that are asked about by their indexes among these.
     /// - Parameter indexes: in ascending order.
-    package func tokens(at indexes: [Int]) -> [ByteBuffer] {
+    public func tokens(at indexes: [Int]) -> [ByteBuffer] {
         var found: [ByteBuffer] = []
         var wanted = indexes[...]
         var (place, start) = (0, bytes.readerIndex)

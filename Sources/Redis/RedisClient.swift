@@ -3,7 +3,7 @@ import NIOCore
 import Sockets
 
 /// Sends commands to Redis from one event loop. ``RedisClient`` does this; a test can answer the commands itself.
-package protocol RedisSender: AnyObject {
+public protocol RedisSender: AnyObject {
     /// The event loop for all calls and callbacks.
     var eventLoop: any EventLoop { get }
     /// True while commands can be sent.
@@ -19,12 +19,12 @@ package protocol RedisSender: AnyObject {
 
 extension RedisSender {
     /// Sends a command with the sender's default deadline.
-    package func send(_ command: RedisCommand, completion: @escaping RedisClient.Completion) {
+    public func send(_ command: RedisCommand, completion: @escaping RedisClient.Completion) {
         send(command, deadline: nil, completion: completion)
     }
 
     /// Calls back at once: there is nothing to wait for.
-    package func afterFirstAttempt(_ body: @escaping () -> Void) { body() }
+    public func afterFirstAttempt(_ body: @escaping () -> Void) { body() }
 }
 
 /// Keeps one connection to Redis open on one event loop: finds the server, connects, logs in, and does so again when
@@ -41,13 +41,13 @@ extension RedisSender {
 /// Whenever a command fails without an answer, a `.ready` state follows once there is a server again.
 ///
 /// `@unchecked Sendable`: all state is accessed only on `eventLoop`, which every method that accesses it checks.
-package final class RedisClient: RedisSender, LoopBound, @unchecked Sendable {
+public final class RedisClient: RedisSender, LoopBound, @unchecked Sendable {
     /// The completion of a command: its reply or its error. An error reply is a failure; an error inside an array is
     /// not.
-    package typealias Completion = RedisConnection.Completion
+    public typealias Completion = RedisConnection.Completion
 
     /// The state of the client.
-    package enum State: Sendable, Equatable {
+    public enum State: Sendable, Equatable {
         /// Commands can be sent.
         case ready
         /// There is no connection because of `error`; the next attempt is made after `retryIn`.
@@ -57,11 +57,11 @@ package final class RedisClient: RedisSender, LoopBound, @unchecked Sendable {
     }
 
     /// The servers, or the Sentinels or nodes that know them.
-    package let topology: RedisTopology
+    public let topology: RedisTopology
     /// The event loop of the client.
-    package let eventLoop: any EventLoop
+    public let eventLoop: any EventLoop
     /// Called on the event loop at each change, before the commands lost by it fail. Set it before `start`.
-    package var onStateChange: ((State) -> Void)?
+    public var onStateChange: ((State) -> Void)?
 
     let configuration: RedisClientConfiguration
     let discovery: ServerDiscovery
@@ -78,7 +78,7 @@ package final class RedisClient: RedisSender, LoopBound, @unchecked Sendable {
     ///   - key: any key of the slot to serve, if the topology is a Cluster. Commands with keys of other slots fail with
     ///     `MOVED`.
     ///   - random: the source of jitter, from 0 to 1.
-    package convenience init(
+    public convenience init(
         topology: RedisTopology, key: String = "", eventLoop: any EventLoop,
         configuration: RedisClientConfiguration = RedisClientConfiguration(), logger: Logger,
         random: @escaping @Sendable () -> Double = { Double.random(in: 0..<1) }
@@ -109,7 +109,7 @@ package final class RedisClient: RedisSender, LoopBound, @unchecked Sendable {
     }
 
     /// Starts to connect, and keeps connecting until `close`. Can be called from anywhere.
-    package func start() {
+    public func start() {
         onLoop {
             guard self.attempts.start() else { return }
             self.connect()
@@ -118,19 +118,19 @@ package final class RedisClient: RedisSender, LoopBound, @unchecked Sendable {
     }
 
     /// True if commands can be sent. Only on the event loop.
-    package var isReady: Bool {
+    public var isReady: Bool {
         eventLoop.preconditionInEventLoop()
         return route.server != nil
     }
 
     /// The server for new commands, if there is one. Only on the event loop.
-    package var server: RedisLocation? {
+    public var server: RedisLocation? {
         eventLoop.preconditionInEventLoop()
         return route.server?.location
     }
 
     /// The number of unanswered commands. Only on the event loop.
-    package var pendingCount: Int {
+    public var pendingCount: Int {
         eventLoop.preconditionInEventLoop()
         return (route.server?.pendingCount ?? 0) + (route.retired?.pendingCount ?? 0) + route.keptCount
             + route.askedCount
@@ -145,7 +145,7 @@ package final class RedisClient: RedisSender, LoopBound, @unchecked Sendable {
     ///   - deadline: the timeout of this answer, after which the connection is closed; overrides the configured
     ///     `commandTimeout`. For a blocking command, use its own timeout plus some slack.
     ///   - completion: called on the event loop; before `send` returns if the command cannot be sent at all.
-    package func send(_ command: RedisCommand, deadline: TimeAmount? = nil, completion: @escaping Completion) {
+    public func send(_ command: RedisCommand, deadline: TimeAmount? = nil, completion: @escaping Completion) {
         eventLoop.preconditionInEventLoop()
         let timeout = deadline ?? configuration.commandTimeout
         let request = RedisRequest(
@@ -160,7 +160,7 @@ package final class RedisClient: RedisSender, LoopBound, @unchecked Sendable {
     /// Sends a command and waits for the answer. Can be called from anywhere.
     ///
     /// - Throws: `RedisError`.
-    package func call(_ command: RedisCommand, deadline: TimeAmount? = nil) async throws -> RESPReply {
+    public func call(_ command: RedisCommand, deadline: TimeAmount? = nil) async throws -> RESPReply {
         let result: Result<RESPReply, RedisError> = await withCheckedContinuation { continuation in
             onLoop {
                 self.send(command, deadline: deadline) { continuation.resume(returning: $0) }
@@ -173,7 +173,7 @@ package final class RedisClient: RedisSender, LoopBound, @unchecked Sendable {
     ///
     /// - Throws: `RedisError`, the reason why there is no connection after `timeout`. Thrown at once if the login
     ///   is refused, because waiting rarely helps, or if the client is closed.
-    package func waitUntilReady(timeout: TimeAmount) async throws {
+    public func waitUntilReady(timeout: TimeAmount) async throws {
         let error: RedisError? = await withCheckedContinuation { continuation in
             onLoop {
                 guard self.route.server == nil else { return continuation.resume(returning: nil) }
@@ -184,7 +184,7 @@ package final class RedisClient: RedisSender, LoopBound, @unchecked Sendable {
     }
 
     /// Calls back when the first attempt to connect has ended; at once if it has. Only on the event loop.
-    package func afterFirstAttempt(_ body: @escaping () -> Void) {
+    public func afterFirstAttempt(_ body: @escaping () -> Void) {
         eventLoop.preconditionInEventLoop()
         guard route.server == nil, attempts.lastError == nil else { return body() }
         attempts.wait(for: configuration.connectTimeout) { _ in body() }
@@ -194,7 +194,7 @@ package final class RedisClient: RedisSender, LoopBound, @unchecked Sendable {
     ///
     /// - Returns: a future that succeeds when the connection has closed.
     @discardableResult
-    package func close() -> EventLoopFuture<Void> {
+    public func close() -> EventLoopFuture<Void> {
         eventLoop.flatSubmit {
             guard !self.attempts.isClosed else { return self.eventLoop.makeSucceededVoidFuture() }
             let error = RedisError.notConnected(address: self.topology.address, reason: "the client was closed")
@@ -302,7 +302,7 @@ package final class RedisClient: RedisSender, LoopBound, @unchecked Sendable {
 extension RedisClient {
     /// Returns the server's time in milliseconds since 1970.
     /// - Throws: `RedisError`.
-    package func time() async throws -> Int64 {
+    public func time() async throws -> Int64 {
         let parts = try await call(RedisCommand("TIME")).root.children.compactMap { $0.string.flatMap { Int64($0) } }
         guard parts.count == 2 else {
             throw RedisError.protocolViolation(address: topology.address, reason: "its answer to TIME is not a time")
@@ -318,7 +318,7 @@ extension RedisClient {
     /// - Parameter deadline: the timeout of each answer.
     /// - Returns: the answer to the first command, and the result of the second.
     /// - Throws: `RedisError` of the first.
-    package func call(
+    public func call(
         _ command: RedisCommand, then second: RedisCommand, deadline: TimeAmount
     ) async throws -> (RESPReply, Result<RESPReply, RedisError>) {
         let (first, second): (Result<RESPReply, RedisError>, Result<RESPReply, RedisError>) =

@@ -7,9 +7,9 @@ import NIOPosix
 /// A host can have several addresses, and the system sorts them the same way each time (RFC 6724). If the first accepts
 /// connections and nothing more, because its path loses large packets or its backend is dead, each attempt would end
 /// there. So such an address is left out for ``time``, until the others have failed, too.
-package final class AddressMemory: Sendable {
+public final class AddressMemory: Sendable {
     /// The memory of this process.
-    package static let shared = AddressMemory()
+    public static let shared = AddressMemory()
 
     /// The time for which an address is left out.
     static let time = TimeAmount.minutes(5)
@@ -19,10 +19,10 @@ package final class AddressMemory: Sendable {
     /// The times of the failures.
     private let failures = NIOLockedValueBox<[SocketAddress: NIODeadline]>([:])
 
-    package init() {}
+    public init() {}
 
     /// Records that a connection to an address failed after TCP.
-    package func failed(_ address: SocketAddress?, now: NIODeadline = .now()) {
+    public func failed(_ address: SocketAddress?, now: NIODeadline = .now()) {
         guard let address else { return }
         failures.withLockedValue { failures in
             failures = failures.filter { now - $0.value < Self.time }
@@ -31,13 +31,13 @@ package final class AddressMemory: Sendable {
     }
 
     /// Records that a connection to an address works.
-    package func worked(_ address: SocketAddress?) {
+    public func worked(_ address: SocketAddress?) {
         guard let address else { return }
         failures.withLockedValue { _ = $0.removeValue(forKey: address) }
     }
 
     /// Records how a connection went on after TCP.
-    package func note<Value, Failure>(_ result: Result<Value, Failure>, at address: SocketAddress?) {
+    public func note<Value, Failure>(_ result: Result<Value, Failure>, at address: SocketAddress?) {
         switch result {
         case .success: worked(address)
         case .failure: failed(address)
@@ -45,7 +45,7 @@ package final class AddressMemory: Sendable {
     }
 
     /// Returns the addresses to try: those that have not failed lately, or all of them if each has.
-    package func choice(of addresses: [SocketAddress], now: NIODeadline = .now()) -> [SocketAddress] {
+    public func choice(of addresses: [SocketAddress], now: NIODeadline = .now()) -> [SocketAddress] {
         let failures = failures.withLockedValue { $0 }
         let good = addresses.filter { address in failures[address].map { now - $0 >= Self.time } ?? true }
         return good.isEmpty ? addresses : good
@@ -58,7 +58,7 @@ package final class AddressMemory: Sendable {
     /// - Parameters:
     ///   - resolver: the resolver whose answers are used; `nil` for the system's.
     ///   - attempt: connects with a resolver.
-    package func connect<Connected: Sendable>(
+    public func connect<Connected: Sendable>(
         on eventLoop: any EventLoop, using resolver: (any Resolver & Sendable)? = nil,
         _ attempt: @escaping (any Resolver & Sendable) -> EventLoopFuture<Connected>
     ) -> EventLoopFuture<Connected> {

@@ -1,23 +1,23 @@
 import NIOCore
 
 /// The pauses between attempts: exponential and random, so that a fleet does not try again in step.
-package struct Backoff: Sendable, Equatable {
+public struct Backoff: Sendable, Equatable {
     /// The upper limit of the first pause. It doubles with each further failure.
-    package var first: TimeAmount
+    public var first: TimeAmount
     /// The upper limit of any pause.
-    package var longest: TimeAmount
+    public var longest: TimeAmount
     /// The least share of its upper limit that a pause has: from 0, for any pause, to 1, for the limit itself.
-    package var least: Double
+    public var least: Double
 
     /// Creates a backoff.
-    package init(first: TimeAmount, longest: TimeAmount, least: Double = 0) {
+    public init(first: TimeAmount, longest: TimeAmount, least: Double = 0) {
         self.first = first
         self.longest = longest
         self.least = least
     }
 
     /// Returns the upper limit of the pause after a number of consecutive failures.
-    package func limit(failures: Int) -> TimeAmount {
+    public func limit(failures: Int) -> TimeAmount {
         let doublings = max(failures, 1) - 1
         // After 62 doublings, `longest` applies even to a nanosecond.
         guard doublings < 62, first.nanoseconds <= longest.nanoseconds >> doublings else { return longest }
@@ -26,7 +26,7 @@ package struct Backoff: Sendable, Equatable {
 
     /// Returns the pause after a number of consecutive failures.
     /// - Parameter random: from 0 to 1, evenly distributed.
-    package func pause(failures: Int, random: Double) -> TimeAmount {
+    public func pause(failures: Int, random: Double) -> TimeAmount {
         let share = least + (1 - least) * min(max(random, 0), 1)
         return .nanoseconds(Int64(Double(limit(failures: failures).nanoseconds) * share))
     }

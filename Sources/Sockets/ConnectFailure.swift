@@ -3,9 +3,9 @@ import NIOCore
 import NIOPosix
 
 /// Readable reasons for errors of sockets. NIO's own descriptions name its functions and types.
-package enum ConnectFailure {
+public enum ConnectFailure {
     /// Returns the reason for a failure to connect or to listen, or for a lost connection, without a final period.
-    package static func reason(_ error: any Error) -> String {
+    public static func reason(_ error: any Error) -> String {
         if let shortage = shortage(error) { return shortage }
         guard let error = error as? NIOConnectionError else { return reason(ofOne: error) }
         guard !error.connectionErrors.isEmpty else { return "the host name \"\(error.host)\" does not resolve" }
@@ -16,13 +16,13 @@ package enum ConnectFailure {
     }
 
     /// Returns the reason for the failure at the first address tried, without the address, for messages that name it.
-    package static func firstReason(_ error: any Error) -> String {
+    public static func firstReason(_ error: any Error) -> String {
         reason((error as? NIOConnectionError)?.connectionErrors.first?.error ?? error)
     }
 
     /// Returns the address of a connection in words, to be appended to its error; empty if it is the host itself. A name
     /// can have several addresses.
-    package static func place(_ address: SocketAddress?, of host: String) -> String {
+    public static func place(_ address: SocketAddress?, of host: String) -> String {
         guard let used = address?.ipAddress, used != host else { return "" }
         return " (the address used is \(used))"
     }
@@ -31,7 +31,7 @@ package enum ConnectFailure {
     ///
     /// The resolver's errors do not name this cause: without a descriptor it reads neither `/etc/hosts` nor the
     /// network, and reports that there is no such name.
-    package static func shortage(_ error: any Error) -> String? {
+    public static func shortage(_ error: any Error) -> String? {
         guard let error = error as? NIOConnectionError else { return shortage(ofOne: error) }
         guard !error.connectionErrors.isEmpty else { return DescriptorLimit.shortage }
         return error.connectionErrors.lazy.compactMap { shortage(ofOne: $0.error) }.first
@@ -52,7 +52,7 @@ package enum ConnectFailure {
 
 extension TimeAmount {
     /// The time in seconds or, if not a whole number of them, in milliseconds, for messages: `5 s`, `1500 ms`.
-    package var formatted: String {
+    public var formatted: String {
         let milliseconds = nanoseconds / 1_000_000
         return milliseconds % 1000 == 0 ? "\(milliseconds / 1000) s" : "\(milliseconds) ms"
     }

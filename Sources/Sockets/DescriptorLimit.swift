@@ -1,16 +1,16 @@
 import Glibc
 
 /// The number of file descriptors that this process may have open (`RLIMIT_NOFILE`).
-package enum DescriptorLimit {
+public enum DescriptorLimit {
     /// The highest soft limit that ``raise(to:)`` sets: ample for a worker, even if the hard limit is a billion.
-    package static let highest = 65_536
+    public static let highest = 65_536
 
     private static let remedy = "raise the limit (`ulimit -n`, systemd's LimitNOFILE=, a container's nofile)"
 
     private static let resource = __rlimit_resource_t(RLIMIT_NOFILE.rawValue)
 
     /// The soft limit; `nil` if the kernel does not report it.
-    package static var current: Int? {
+    public static var current: Int? {
         var limit = rlimit()
         guard getrlimit(resource, &limit) == 0 else { return nil }
         return Int(clamping: limit.rlim_cur)
@@ -21,7 +21,7 @@ package enum DescriptorLimit {
     /// A process that uses `select(2)` must not do this; this one does not use it.
     /// - Returns: the new soft limit; `nil` if the kernel does not report it.
     @discardableResult
-    package static func raise(to highest: Int = highest) -> Int? {
+    public static func raise(to highest: Int = highest) -> Int? {
         var limit = rlimit()
         guard getrlimit(resource, &limit) == 0 else { return nil }
         let wanted = min(limit.rlim_max, rlim_t(highest))
@@ -35,14 +35,14 @@ package enum DescriptorLimit {
 
     /// The problem if the limit is too low for a process of this program: each event loop needs three descriptors, and
     /// the library under it ends the process if it gets none.
-    package static var problem: String? {
+    public static var problem: String? {
         let needed = 32 + 4 * sysconf(Int32(_SC_NPROCESSORS_ONLN))
         guard let current, current < needed else { return nil }
         return "this process may open only \(current) files, and needs \(needed); \(remedy)"
     }
 
     /// The current shortage of file descriptors, with what to do; `nil` if one can be opened.
-    package static var shortage: String? {
+    public static var shortage: String? {
         let descriptor = open("/dev/null", O_RDONLY | O_CLOEXEC)
         guard descriptor < 0 else {
             close(descriptor)
@@ -52,7 +52,7 @@ package enum DescriptorLimit {
     }
 
     /// Returns the shortage for an error number; `nil` for other errors.
-    package static func shortage(_ code: CInt) -> String? {
+    public static func shortage(_ code: CInt) -> String? {
         switch code {
         case EMFILE:
             let limit = current.map { " of its \($0)" } ?? ""

@@ -3,9 +3,9 @@ import Glibc
 import Synchronization
 
 /// Writing to a descriptor whose reader may be slow, stall, or end.
-package enum DescriptorOutput {
+public enum DescriptorOutput {
     /// The end of a write.
-    package enum End: Equatable, Sendable {
+    public enum End: Equatable, Sendable {
         case complete
         /// The reader took nothing more, and the caller no longer waits.
         case abandoned
@@ -15,7 +15,7 @@ package enum DescriptorOutput {
 
     /// The maximum number of bytes per write(2). A pipe that has any space has space for these (pipe(7), PIPE_BUF), so
     /// a write after poll(2) does not block.
-    package static let pieceSize = 4096
+    public static let pieceSize = 4096
     /// The interval at which a writer asks whether to wait longer, in milliseconds.
     private static let interval: Int32 = 50
 
@@ -23,7 +23,7 @@ package enum DescriptorOutput {
     /// - Parameter waits: called while the reader takes nothing, about twenty times per second; returns `false` to give
     ///   up.
     /// - Returns: the end, and the number of bytes that were written.
-    package static func write(
+    public static func write(
         _ bytes: UnsafeRawBufferPointer, to descriptor: Int32, while waits: () -> Bool
     ) -> (end: End, written: Int) {
         var written = 0
@@ -44,7 +44,7 @@ package enum DescriptorOutput {
     }
 
     /// Writes a text; see ``write(_:to:while:)``.
-    package static func write(_ text: String, to descriptor: Int32, while waits: () -> Bool) -> End {
+    public static func write(_ text: String, to descriptor: Int32, while waits: () -> Bool) -> End {
         var text = text
         return text.withUTF8 { write(UnsafeRawBufferPointer($0), to: descriptor, while: waits).end }
     }
@@ -55,14 +55,14 @@ package enum DescriptorOutput {
 
     /// Writes a message to standard error. A failure is ignored, because there is nowhere else to report it; so is a
     /// reader that takes nothing for a second, because a message must not delay the process.
-    package static func note(_ text: String) {
+    public static func note(_ text: String) {
         let limit = ContinuousClock.now + (hasStalled.load(ordering: .relaxed) ? .zero : patience)
         let end = write(text, to: STDERR_FILENO) { ContinuousClock.now < limit }
         hasStalled.store(end == .abandoned, ordering: .relaxed)
     }
 
     /// Returns true if a write does not block. If the reader has closed its end, the write reports that.
-    package static func isWritable(_ descriptor: Int32, within milliseconds: Int32 = 0) -> Bool {
+    public static func isWritable(_ descriptor: Int32, within milliseconds: Int32 = 0) -> Bool {
         var request = pollfd(fd: descriptor, events: Int16(POLLOUT), revents: 0)
         return poll(&request, 1, milliseconds) > 0
     }
@@ -72,9 +72,9 @@ package enum DescriptorOutput {
 ///
 /// Lines that exceed the buffer, or that can't be written, are lost and counted. Lines stay whole and in order, and those
 /// that fit into one write(2) share it.
-package final class LineQueue: Sendable {
+public final class LineQueue: Sendable {
     /// The reason for which lines are lost.
-    package enum Loss: Equatable, Sendable {
+    public enum Loss: Equatable, Sendable {
         /// The reader is too slow, or has stalled.
         case full
         /// The error number of write(2).
@@ -122,7 +122,7 @@ package final class LineQueue: Sendable {
     ///   - limit: the maximum number of bytes that wait.
     ///   - lossLine: returns a line that reports a number of lost lines. It is written as soon as lines can be written
     ///     again.
-    package init(descriptor: Int32, limit: Int = 1 << 20, lossLine: (@Sendable (Int) -> [UInt8])? = nil) {
+    public init(descriptor: Int32, limit: Int = 1 << 20, lossLine: (@Sendable (Int) -> [UInt8])? = nil) {
         self.descriptor = descriptor
         self.limit = limit
         self.lossLine = lossLine
@@ -131,12 +131,12 @@ package final class LineQueue: Sendable {
     }
 
     /// The number of lines that were lost since the start.
-    package var lost: Int { state.withLock(\.lost) }
+    public var lost: Int { state.withLock(\.lost) }
 
     /// Appends a line, which includes its line feed.
     /// - Returns: the last loss, of this line or of an earlier one, if any.
     @discardableResult
-    package func append(_ line: [UInt8]) -> Loss? {
+    public func append(_ line: [UInt8]) -> Loss? {
         let (starts, loss) = state.withLock { state in
             if state.size + line.count <= limit || state.size == 0 {
                 state.lines.append(Piece(bytes: line))
@@ -153,7 +153,7 @@ package final class LineQueue: Sendable {
 
     /// Waits until all lines are written or lost.
     /// - Parameter limit: the maximum time to wait for a reader that takes nothing.
-    package func flush(within limit: Duration) {
+    public func flush(within limit: Duration) {
         let end = ContinuousClock.now + limit
         while state.withLock(\.isWriting), ContinuousClock.now < end { usleep(500) }
     }

@@ -3,8 +3,8 @@
 /// It shows nothing of its state. Reflection reads state on the calling thread, without synchronization, and follows
 /// references, so it could crash while the event loop changes that state. `dump` and `Mirror` use reflection, and so
 /// does each failed expectation of a test.
-package protocol LoopBound: Sendable, CustomReflectable {}
+public protocol LoopBound: Sendable, CustomReflectable {}
 
 extension LoopBound {
-    package var customMirror: Mirror { Mirror(self, children: []) }
+    public var customMirror: Mirror { Mirror(self, children: []) }
 }

@@ -1,7 +1,7 @@
 extension Substring {
     /// The text with its percent-encoding decoded (RFC 3986 §2.1); `nil` if a `%` is not followed by two hex digits, or
     /// if the result is not UTF-8.
-    package var percentDecoded: String? {
+    public var percentDecoded: String? {
         var bytes: [UInt8] = []
         var rest = utf8[...]
         while let byte = rest.popFirst() {

@@ -7,7 +7,7 @@ import NIOPosix
 ///
 /// The system's call blocks for as long as a DNS server does not answer. NIO's own resolver then completes its futures on
 /// an event loop that may have ended; ``endLookups(on:)`` ends the lookups of a loop before that.
-package final class SystemResolver: Resolver, LoopBound {
+public final class SystemResolver: Resolver, LoopBound {
     /// The threads that wait for the system. They serve lookups alone, so that a dead DNS server delays nothing else.
     private static let threads = {
         let threads = NIOThreadPool(numberOfThreads: 4)
@@ -29,17 +29,17 @@ package final class SystemResolver: Resolver, LoopBound {
     /// `nil` before the first query: the system answers for IPv4 and IPv6 at once.
     private let lookup = NIOLockedValueBox<Lookup?>(nil)
 
-    package init(on eventLoop: any EventLoop) { self.eventLoop = eventLoop }
+    public init(on eventLoop: any EventLoop) { self.eventLoop = eventLoop }
 
-    package func initiateAQuery(host: String, port: Int) -> EventLoopFuture<[SocketAddress]> {
+    public func initiateAQuery(host: String, port: Int) -> EventLoopFuture<[SocketAddress]> {
         started(host, port).v4.futureResult
     }
 
-    package func initiateAAAAQuery(host: String, port: Int) -> EventLoopFuture<[SocketAddress]> {
+    public func initiateAAAAQuery(host: String, port: Int) -> EventLoopFuture<[SocketAddress]> {
         started(host, port).v6.futureResult
     }
 
-    package func cancelQueries() {
+    public func cancelQueries() {
         if let lookup = lookup.withLockedValue({ $0 }) {
             Self.complete(lookup, .failure(ChannelError.ioOnClosedChannel))
         }
@@ -47,7 +47,7 @@ package final class SystemResolver: Resolver, LoopBound {
 
     /// Fails the lookups of an event loop that have no answer yet, and all later ones: a connection that was requested
     /// before begins its lookup in a later turn of the loop. Must run on this loop.
-    package static func endLookups(on eventLoop: any EventLoop) {
+    public static func endLookups(on eventLoop: any EventLoop) {
         eventLoop.preconditionInEventLoop()
         let ended = lookups.withLockedValue { lookups in
             lookups.endedLoops.removeAll { $0.loop == nil }

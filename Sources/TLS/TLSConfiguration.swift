@@ -1,5 +1,5 @@
 /// The trusted certificate authorities.
-package enum TLSTrust: Sendable, Equatable {
+public enum TLSTrust: Sendable, Equatable {
     /// The system's, from OpenSSL's default locations (including `SSL_CERT_FILE` and `SSL_CERT_DIR`).
     case system
     /// Only those of a PEM or DER file. It can contain an intermediate certificate, or the peer's own.
@@ -9,25 +9,25 @@ package enum TLSTrust: Sendable, Equatable {
 }
 
 /// The settings of a client.
-package struct TLSClientConfiguration: Sendable {
+public struct TLSClientConfiguration: Sendable {
     /// The authorities that can vouch for the server's identity.
-    package var trust: TLSTrust = .system
+    public var trust: TLSTrust = .system
     /// True if the server's certificate and host name are verified. If false, anyone on the path can read and change
     /// all data.
-    package var verifiesServer = true
+    public var verifiesServer = true
     /// The client's certificate, for servers that request one.
-    package var identity: TLSIdentity?
+    public var identity: TLSIdentity?
     /// The protocols to offer through ALPN, most preferred first; empty to offer none.
-    package var applicationProtocols: [String] = []
+    public var applicationProtocols: [String] = []
 
     /// Creates a configuration that verifies servers with the system's authorities.
-    package init() {}
+    public init() {}
 }
 
 /// The settings of a server.
-package struct TLSServerConfiguration: Sendable {
+public struct TLSServerConfiguration: Sendable {
     /// The policy for client certificates.
-    package enum ClientCertificates: Sendable {
+    public enum ClientCertificates: Sendable {
         /// Does not request a certificate.
         case ignored
         /// Requests a certificate and verifies it; accepts clients without one.
@@ -40,15 +40,15 @@ package struct TLSServerConfiguration: Sendable {
     }
 
     /// The server's certificate.
-    package var identity: TLSIdentity
+    public var identity: TLSIdentity
     /// The protocols to accept through ALPN, most preferred first. A client that offers only others is refused; a
     /// client that offers none is not.
-    package var applicationProtocols: [String] = []
+    public var applicationProtocols: [String] = []
     /// The policy for client certificates.
-    package var clientCertificates: ClientCertificates = .ignored
+    public var clientCertificates: ClientCertificates = .ignored
 
     /// Creates a configuration that accepts any client.
-    package init(identity: TLSIdentity) {
+    public init(identity: TLSIdentity) {
         self.identity = identity
     }
 }

@@ -4,17 +4,17 @@ import COpenSSL
 ///
 /// Unchecked because of the `SSL_CTX`; safe because it is only configured before the initialiser returns, and OpenSSL
 /// allows several threads to make connections from a context that no longer changes.
-package final class TLSContext: @unchecked Sendable {
+public final class TLSContext: @unchecked Sendable {
     let pointer: OpaquePointer
     let verifiesHost: Bool
     /// The certificate of this side, if any.
-    package let identity: TLSIdentity?
+    public let identity: TLSIdentity?
     private let protocols: ApplicationProtocols
 
     /// Creates a context for ``TLSHandler/init(client:host:closeTimeout:)``.
     ///
     /// - Throws: `unreadable` or `notPEM` for the trusted authorities, `invalidConfiguration`.
-    package static func client(_ configuration: TLSClientConfiguration) throws(TLSError) -> TLSContext {
+    public static func client(_ configuration: TLSClientConfiguration) throws(TLSError) -> TLSContext {
         let context = try TLSContext(
             TLS_client_method(), protocols: configuration.applicationProtocols,
             verifiesHost: configuration.verifiesServer, identity: configuration.identity)
@@ -32,7 +32,7 @@ package final class TLSContext: @unchecked Sendable {
     /// Creates a context for ``TLSHandler/init(server:closeTimeout:)``.
     ///
     /// - Throws: `unreadable` or `notPEM` for the trusted authorities, `invalidConfiguration`.
-    package static func server(_ configuration: TLSServerConfiguration) throws(TLSError) -> TLSContext {
+    public static func server(_ configuration: TLSServerConfiguration) throws(TLSError) -> TLSContext {
         let context = try TLSContext(
             TLS_server_method(), protocols: configuration.applicationProtocols, verifiesHost: false,
             identity: configuration.identity)

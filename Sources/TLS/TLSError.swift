@@ -2,9 +2,9 @@
 ///
 /// The description says what is wrong, with which peer or file, and what to do. It never contains a key, a passphrase
 /// or application data.
-package struct TLSError: Error, Equatable, Sendable {
+public struct TLSError: Error, Equatable, Sendable {
     /// The error.
-    package enum Kind: Equatable, Sendable {
+    public enum Kind: Equatable, Sendable {
         /// A certificate of the peer's chain has expired; `since` in seconds since 1970.
         case certificateExpired(certificate: String, since: Int64?)
         /// A certificate of the peer's chain is not valid yet; `until` in seconds since 1970.
@@ -50,7 +50,7 @@ package struct TLSError: Error, Equatable, Sendable {
     }
 
     /// The other side of a connection.
-    package enum Peer: Equatable, Sendable {
+    public enum Peer: Equatable, Sendable {
         /// A server, with the name or address used to connect.
         case server(host: String)
         /// A client of this server.
@@ -58,9 +58,9 @@ package struct TLSError: Error, Equatable, Sendable {
     }
 
     /// The error.
-    package let kind: Kind
+    public let kind: Kind
     /// The other side of the connection; nil for errors of local files and settings.
-    package let peer: Peer?
+    public let peer: Peer?
 
     init(_ kind: Kind, peer: Peer? = nil) {
         self.kind = kind
@@ -68,7 +68,7 @@ package struct TLSError: Error, Equatable, Sendable {
     }
 
     /// The host to which a client connected.
-    package var host: String? {
+    public var host: String? {
         guard case .server(let host) = peer else { return nil }
         return host
     }
@@ -76,7 +76,7 @@ package struct TLSError: Error, Equatable, Sendable {
 
 extension TLSError: CustomStringConvertible {
     /// The error, where it occurred, and what to do.
-    package var description: String {
+    public var description: String {
         switch peer {
         case .server(let host): "TLS with \(printable(host)): \(explanation)"
         case .client: "TLS with a client: \(explanation)"
@@ -160,17 +160,17 @@ extension TLSError: CustomStringConvertible {
 }
 
 /// An alert with which the peer ended a connection (RFC 8446, section 6).
-package struct TLSAlert: Equatable, Sendable, CustomStringConvertible {
+public struct TLSAlert: Equatable, Sendable, CustomStringConvertible {
     /// The alert's number on the wire.
-    package let code: UInt8
+    public let code: UInt8
 
     /// Creates an alert from its number.
-    package init(code: UInt8) {
+    public init(code: UInt8) {
         self.code = code
     }
 
     /// The alert's name in the RFC, or its number if it has none.
-    package var description: String { Self.names[code] ?? "number \(code)" }
+    public var description: String { Self.names[code] ?? "number \(code)" }
 
     /// Advice for the operator.
     var advice: String {

@@ -8,15 +8,15 @@ import NIOCore
 ///
 /// If the peer closes its side with close_notify, the channel is closed, unless it allows remote half-closure: then
 /// `ChannelEvent.inputClosed` is fired and writing can continue.
-package final class TLSHandler: ChannelDuplexHandler {
+public final class TLSHandler: ChannelDuplexHandler {
     /// Ciphertext.
-    package typealias InboundIn = ByteBuffer
+    public typealias InboundIn = ByteBuffer
     /// Plaintext.
-    package typealias InboundOut = ByteBuffer
+    public typealias InboundOut = ByteBuffer
     /// Plaintext.
-    package typealias OutboundIn = ByteBuffer
+    public typealias OutboundIn = ByteBuffer
     /// Ciphertext.
-    package typealias OutboundOut = ByteBuffer
+    public typealias OutboundOut = ByteBuffer
 
     private var session: TLSSession?
     private let setupError: TLSError?
@@ -44,14 +44,14 @@ package final class TLSHandler: ChannelDuplexHandler {
     ///     servers; a name is also sent as SNI. An invalid host fails when the channel becomes active.
     ///   - closeTimeout: The time to wait after close_notify for the peer to close as well. Closing at once could make
     ///     the kernel discard the last data sent.
-    package convenience init(client context: TLSContext, host: String, closeTimeout: TimeAmount = .seconds(1)) {
+    public convenience init(client context: TLSContext, host: String, closeTimeout: TimeAmount = .seconds(1)) {
         self.init(context, host: host, closeTimeout: closeTimeout)
     }
 
     /// Creates the server's side.
     ///
     /// - Parameter closeTimeout: The time to wait after close_notify for the peer to close as well.
-    package convenience init(server context: TLSContext, closeTimeout: TimeAmount = .seconds(1)) {
+    public convenience init(server context: TLSContext, closeTimeout: TimeAmount = .seconds(1)) {
         self.init(context, host: nil, closeTimeout: closeTimeout)
     }
 
@@ -69,25 +69,25 @@ package final class TLSHandler: ChannelDuplexHandler {
     // MARK: The channel's life
 
     /// Starts the handshake if the channel is already active.
-    package func handlerAdded(context: ChannelHandlerContext) {
+    public func handlerAdded(context: ChannelHandlerContext) {
         if context.channel.isActive { start(context) }
     }
 
     /// Fails the writes that will not be sent.
-    package func handlerRemoved(context: ChannelHandlerContext) {
+    public func handlerRemoved(context: ChannelHandlerContext) {
         queue.fail(ChannelError.ioOnClosedChannel)
         closeTimer?.cancel()
         session = nil
     }
 
     /// Starts the handshake.
-    package func channelActive(context: ChannelHandlerContext) {
+    public func channelActive(context: ChannelHandlerContext) {
         start(context)
         context.fireChannelActive()
     }
 
     /// Distinguishes a truncated connection from a closed one.
-    package func channelInactive(context: ChannelHandlerContext) {
+    public func channelInactive(context: ChannelHandlerContext) {
         transportEnded(context)
         state.finish()
         queue.fail(ChannelError.ioOnClosedChannel)
@@ -98,14 +98,14 @@ package final class TLSHandler: ChannelDuplexHandler {
     }
 
     /// Records that the end of the connection has been explained.
-    package func errorCaught(context: ChannelHandlerContext, error: any Error) {
+    public func errorCaught(context: ChannelHandlerContext, error: any Error) {
         transportFailed = true
         queue.fail(error)
         context.fireErrorCaught(error)
     }
 
     /// Treats the transport's half-closure as a truncation if there was no close_notify.
-    package func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
+    public func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
         guard case ChannelEvent.inputClosed? = event as? ChannelEvent else {
             return context.fireUserInboundEventTriggered(event)
         }
@@ -130,7 +130,7 @@ package final class TLSHandler: ChannelDuplexHandler {
     // MARK: Inbound
 
     /// Decrypts, and forwards all plaintext in one buffer.
-    package func channelRead(context: ChannelHandlerContext, data: NIOAny) {
+    public func channelRead(context: ChannelHandlerContext, data: NIOAny) {
         if state.isIdle { start(context) }
         let input = state.input
         let ciphertext = unwrapInboundIn(data)
@@ -160,13 +160,13 @@ package final class TLSHandler: ChannelDuplexHandler {
     }
 
     /// Reads again if the ciphertext contained nothing for downstream.
-    package func channelReadComplete(context: ChannelHandlerContext) {
+    public func channelReadComplete(context: ChannelHandlerContext) {
         context.fireChannelReadComplete()
         if readIsWanted || state.isHandshaking { context.read() }
     }
 
     /// Records that downstream waits for data.
-    package func read(context: ChannelHandlerContext) {
+    public func read(context: ChannelHandlerContext) {
         readIsWanted = true
         context.read()
     }
@@ -203,7 +203,7 @@ package final class TLSHandler: ChannelDuplexHandler {
     // MARK: Outbound
 
     /// Buffers the plaintext until the next flush.
-    package func write(context: ChannelHandlerContext, data: NIOAny, promise: EventLoopPromise<Void>?) {
+    public func write(context: ChannelHandlerContext, data: NIOAny, promise: EventLoopPromise<Void>?) {
         switch state.output {
         case .keep, .encrypt: queue.append(unwrapOutboundIn(data), promise: promise)
         case .refuse: promise?.fail(ChannelError.ioOnClosedChannel)
@@ -211,7 +211,7 @@ package final class TLSHandler: ChannelDuplexHandler {
     }
 
     /// Encrypts and sends what was written.
-    package func flush(context: ChannelHandlerContext) {
+    public func flush(context: ChannelHandlerContext) {
         queue.flush()
         guard state.output == .encrypt, queue.hasFlushed, let session else { return }
         encryptFlushed(context, session)
@@ -235,7 +235,7 @@ package final class TLSHandler: ChannelDuplexHandler {
 
     /// Sends close_notify, and waits briefly for the peer's before the transport is closed. Data that was written but
     /// not flushed is not sent. `.input` alone is not supported.
-    package func close(context: ChannelHandlerContext, mode: CloseMode, promise: EventLoopPromise<Void>?) {
+    public func close(context: ChannelHandlerContext, mode: CloseMode, promise: EventLoopPromise<Void>?) {
         switch mode {
         case .all: close(context, promise: promise)
         case .output: closeOutput(context, promise: promise)

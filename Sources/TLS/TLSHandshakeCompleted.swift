@@ -1,33 +1,33 @@
 import COpenSSL
 
 /// The inbound user event that a ``TLSHandler`` fires once, when the handshake is complete and the peer is verified.
-package struct TLSHandshakeCompleted: Equatable, Sendable {
+public struct TLSHandshakeCompleted: Equatable, Sendable {
     /// The protocol both sides agreed on through ALPN, such as `h2`; nil if they agreed on none.
-    package let applicationProtocol: String?
+    public let applicationProtocol: String?
     /// The protocol version as OpenSSL writes it, such as `TLSv1.3`.
-    package let version: String
+    public let version: String
     /// The cipher suite's name, such as `TLS_AES_256_GCM_SHA384`.
-    package let cipher: String
+    public let cipher: String
     /// The host name that the client requested (SNI); nil if it sent none.
-    package let serverName: String?
+    public let serverName: String?
     /// The peer's own certificate; nil if it sent none.
-    package let peerCertificate: TLSPeerCertificate?
+    public let peerCertificate: TLSPeerCertificate?
 }
 
 /// The contents of a peer's certificate. It is verified, unless verification is turned off or its result only reported.
-package struct TLSPeerCertificate: Equatable, Sendable {
+public struct TLSPeerCertificate: Equatable, Sendable {
     /// The subject's common name.
-    package let commonName: String?
+    public let commonName: String?
     /// The subject's user ID (OID 0.9.2342.19200300.100.1.1), which holds the topic in APNs certificates.
-    package let userID: String?
+    public let userID: String?
     /// The end of its validity, in seconds since 1970.
-    package let notAfter: Int64?
+    public let notAfter: Int64?
     /// The SHA-256 of its DER form, in lower-case hex.
-    package let sha256: String
+    public let sha256: String
     /// The verification error, if it did not end the handshake; nil if there was none.
-    package let refusal: String?
+    public let refusal: String?
     /// The values of its extensions in DER, by object identifiers in numbers.
-    package let extensions: [String: [UInt8]]
+    public let extensions: [String: [UInt8]]
 
     /// - Parameter verdict: one of OpenSSL's `X509_V_` codes.
     init(_ certificate: CertificateView, verdict: Int) {

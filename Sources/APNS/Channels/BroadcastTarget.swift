@@ -6,21 +6,21 @@ import PushJob
 /// A class, so that a notification for a device carries only a null reference.
 ///
 /// Source: Apple, "Sending broadcast push notification requests to APNs".
-package final class BroadcastTarget: Sendable {
+public final class BroadcastTarget: Sendable {
     /// `apns-channel-id`: base64, as issued by APNs.
-    package let channelID: ByteBuffer
+    public let channelID: ByteBuffer
     /// The app.
-    package let bundleID: BundleID
+    public let bundleID: BundleID
     /// `:path`. Never changed, so that its bytes keep their address.
     let path: ByteBuffer
 
     /// The reason why a target is not valid.
-    package enum Invalid: Error, Equatable, Sendable, CustomStringConvertible {
+    public enum Invalid: Error, Equatable, Sendable, CustomStringConvertible {
         case channelID
         case topic(BundleID.Invalid)
 
         /// The reason that APNs would have returned.
-        package var reason: APNSReason {
+        public var reason: APNSReason {
             switch self {
             case .channelID: .badChannelID
             case .topic: .badTopic
@@ -28,7 +28,7 @@ package final class BroadcastTarget: Sendable {
         }
 
         /// The problem, and what to do.
-        package var description: String {
+        public var description: String {
             switch self {
             case .channelID: "a channel's ID must be as APNs gave it: 1 to 255 base64 characters"
             case .topic(let error): "\(error)"
@@ -39,7 +39,7 @@ package final class BroadcastTarget: Sendable {
     /// - Parameters:
     ///   - channelID: the channel's id.
     ///   - topic: the app's bundle identifier, with or without the ending for Live Activities.
-    package init(channelID: ByteBuffer, topic: ByteBuffer) throws(Invalid) {
+    public init(channelID: ByteBuffer, topic: ByteBuffer) throws(Invalid) {
         guard Self.isChannelID(channelID.readableBytesView) else { throw .channelID }
         do throws(BundleID.Invalid) {
             bundleID = try BundleID(topic: String(buffer: topic))
@@ -65,21 +65,21 @@ package final class BroadcastTarget: Sendable {
 }
 
 /// An app's bundle identifier, safe to use in a path.
-package struct BundleID: Hashable, Sendable, CustomStringConvertible {
+public struct BundleID: Hashable, Sendable, CustomStringConvertible {
     /// Such as `com.example.app`.
-    package let description: String
+    public let description: String
 
     /// The reason why a bundle identifier is not valid.
-    package struct Invalid: Error, Equatable, Sendable, CustomStringConvertible {
+    public struct Invalid: Error, Equatable, Sendable, CustomStringConvertible {
         /// The problem, and what to do.
-        package let description: String
+        public let description: String
     }
 
     /// Reads a bundle identifier, or the Live Activities topic derived from one.
     ///
     /// Apple allows letters, digits, hyphens and dots ("CFBundleIdentifier"). Underscores are harmless in a path and
     /// accepted too. Any other character could change the path.
-    package init(topic: String) throws(Invalid) {
+    public init(topic: String) throws(Invalid) {
         let (bundle, type) = PushType.parts(ofTopic: topic)
         let text = type == .liveactivity ? bundle : topic
         let isPlain = text.utf8.allSatisfy { byte in

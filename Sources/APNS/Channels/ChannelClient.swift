@@ -8,26 +8,26 @@ import TLS
 /// Each request opens its own connection, because requests are rare.
 ///
 /// Source: Apple, "Sending channel management requests to APNs".
-package struct ChannelClient: LoopBound {
+public struct ChannelClient: LoopBound {
     /// The server, credentials and timeouts.
-    package struct Configuration: Sendable {
+    public struct Configuration: Sendable {
         /// The channel management server, such as ``APNSEndpoint/productionChannels``.
-        package var endpoint: APNSEndpoint
+        public var endpoint: APNSEndpoint
         /// Trust, and the client certificate if that is the credential. Its ALPN protocols must include `h2`.
-        package var tls: TLSContext
+        public var tls: TLSContext
         /// Signing keys: the next one is tried when APNs refuses one. Empty if the credential is a certificate.
-        package var providerTokens: [ProviderTokenSource]
+        public var providerTokens: [ProviderTokenSource]
         /// The proxy to connect through.
-        package var proxy: HTTPProxy?
+        public var proxy: HTTPProxy?
         /// The timeout of each step: TCP, and the proxy's answer.
-        package var connectTimeout = TimeAmount.seconds(10)
+        public var connectTimeout = TimeAmount.seconds(10)
         /// The timeout of TLS, the request and the answer together.
-        package var requestTimeout = TimeAmount.seconds(30)
+        public var requestTimeout = TimeAmount.seconds(30)
         /// Returns the time in seconds since 1970.
-        package var wallClock: @Sendable () -> Int64
+        public var wallClock: @Sendable () -> Int64
 
         /// Creates a configuration with the values that have no default.
-        package init(
+        public init(
             endpoint: APNSEndpoint, tls: TLSContext, providerTokens: [ProviderTokenSource],
             wallClock: @escaping @Sendable () -> Int64
         ) {
@@ -39,13 +39,13 @@ package struct ChannelClient: LoopBound {
     }
 
     /// The app.
-    package let bundleID: BundleID
+    public let bundleID: BundleID
 
     private let configuration: Configuration
     private let group: any EventLoopGroup
 
     /// - Parameter group: provides the event loops for connections.
-    package init(
+    public init(
         bundleID: BundleID, configuration: Configuration,
         group: any EventLoopGroup = MultiThreadedEventLoopGroup.singleton
     ) {
@@ -57,7 +57,7 @@ package struct ChannelClient: LoopBound {
     /// Creates a channel.
     /// - Throws: ``ChannelManagementError``; ``APNSConnectionError`` or `TLSError` if there was no answer. The channel
     ///   may exist even then; ``list()`` returns its ID.
-    package func create(_ policy: MessageStoragePolicy) async throws -> BroadcastChannel {
+    public func create(_ policy: MessageStoragePolicy) async throws -> BroadcastChannel {
         let response = try await ask(.create(policy), expecting: 200...201)
         guard let id = ChannelRequest.created(response) else {
             throw unexpected("\(response.status) without a channel's id")
@@ -67,7 +67,7 @@ package struct ChannelClient: LoopBound {
 
     /// Reads a channel's configuration.
     /// - Throws: ``ChannelManagementError``; ``APNSConnectionError`` or `TLSError` if there was no answer.
-    package func read(id: String) async throws -> BroadcastChannel {
+    public func read(id: String) async throws -> BroadcastChannel {
         try check(id)
         let response = try await ask(.read(id: id), expecting: 200...200)
         guard let channel = ChannelRequest.channel(id, response) else {
@@ -78,14 +78,14 @@ package struct ChannelClient: LoopBound {
 
     /// Deletes a channel. Devices that subscribe to it receive nothing more.
     /// - Throws: ``ChannelManagementError``; ``APNSConnectionError`` or `TLSError` if there was no answer.
-    package func delete(id: String) async throws {
+    public func delete(id: String) async throws {
         try check(id)
         _ = try await ask(.delete(id: id), expecting: 200...204)
     }
 
     /// Lists the IDs of all channels of the app.
     /// - Throws: ``ChannelManagementError``; ``APNSConnectionError`` or `TLSError` if there was no answer.
-    package func list() async throws -> [String] {
+    public func list() async throws -> [String] {
         let response = try await ask(.list, expecting: 200...200)
         guard let channels = ChannelRequest.channels(response) else {
             throw unexpected("a list of channels that cannot be read")

@@ -1,5 +1,5 @@
 /// The reason why a channel management request failed.
-package enum ChannelManagementError: Error, Equatable, Sendable, CustomStringConvertible {
+public enum ChannelManagementError: Error, Equatable, Sendable, CustomStringConvertible {
     /// The given ID can't be a channel's; nothing was sent.
     case malformedID
     /// APNs refused.
@@ -8,17 +8,17 @@ package enum ChannelManagementError: Error, Equatable, Sendable, CustomStringCon
     case unexpected(APNSEndpoint, String)
 
     /// A refusal by APNs.
-    package struct Refusal: Equatable, Sendable {
+    public struct Refusal: Equatable, Sendable {
         /// The server.
-        package var endpoint: APNSEndpoint
+        public var endpoint: APNSEndpoint
         /// The status, and the reason if there was one.
-        package var response: Response
+        public var response: Response
         /// `apns-request-id`, which identifies the request to Apple's support.
-        package var requestID: String?
+        public var requestID: String?
     }
 
     /// The problem, and what to do.
-    package var description: String {
+    public var description: String {
         switch self {
         case .malformedID: "\(BroadcastTarget.Invalid.channelID)"
         case .unexpected(let endpoint, let what):

@@ -81,33 +81,33 @@ enum ChannelRequest: Equatable, Sendable {
 /// The policy by which APNs stores a channel's messages for offline devices.
 ///
 /// Source: Apple, "Sending channel management requests to APNs", `message-storage-policy`.
-package struct MessageStoragePolicy: RawRepresentable, Hashable, Sendable {
+public struct MessageStoragePolicy: RawRepresentable, Hashable, Sendable {
     /// Apple's number for the policy.
-    package var rawValue: Int
+    public var rawValue: Int
 
     /// Creates a policy from Apple's number.
-    package init(rawValue: Int) { self.rawValue = rawValue }
+    public init(rawValue: Int) { self.rawValue = rawValue }
 
     /// Nothing is stored. Such a channel allows more updates, and accepts only messages with expiration 0.
-    package static let none = MessageStoragePolicy(rawValue: 0)
+    public static let none = MessageStoragePolicy(rawValue: 0)
     /// The most recent message is stored until it expires.
-    package static let mostRecent = MessageStoragePolicy(rawValue: 1)
+    public static let mostRecent = MessageStoragePolicy(rawValue: 1)
 }
 
 /// A broadcast channel as described by APNs.
-package struct BroadcastChannel: Hashable, Sendable {
+public struct BroadcastChannel: Hashable, Sendable {
     /// The ID, in base64, that devices subscribe to and broadcasts name.
-    package var id: String
+    public var id: String
     /// The policy for messages to offline devices.
-    package var storagePolicy: MessageStoragePolicy
+    public var storagePolicy: MessageStoragePolicy
     /// The push type of its messages; `LiveActivity` is the only one.
-    package var pushType: String
+    public var pushType: String
 
     /// The only type of channel.
-    package static let liveActivity = "LiveActivity"
+    public static let liveActivity = "LiveActivity"
 
     /// Creates a description of a channel.
-    package init(id: String, storagePolicy: MessageStoragePolicy, pushType: String = Self.liveActivity) {
+    public init(id: String, storagePolicy: MessageStoragePolicy, pushType: String = Self.liveActivity) {
         self.id = id
         self.storagePolicy = storagePolicy
         self.pushType = pushType

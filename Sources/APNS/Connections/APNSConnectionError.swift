@@ -1,19 +1,19 @@
 import TLS
 
 /// The reason why a connection to APNs could not be made, or ended.
-package enum APNSConnectionError: Error, Sendable, CustomStringConvertible {
+public enum APNSConnectionError: Error, Sendable, CustomStringConvertible {
     /// The progress of a connection when the server closed it without an answer.
-    package struct HangUp: Sendable, Equatable {
+    public struct HangUp: Sendable, Equatable {
         /// The server's action, and the setting that it may not accept.
         let description: String
 
-        package init(_ description: String) { self.description = description }
+        public init(_ description: String) { self.description = description }
 
         /// After TLS and before any HTTP/2. Servers that do not accept the client certificate do this.
-        package static let beforeSettings = HangUp(
+        public static let beforeSettings = HangUp(
             "set up TLS and closed the connection before any HTTP/2; it may not accept the client certificate")
         /// After requests were sent, with none answered.
-        package static let beforeAnswer = HangUp(
+        public static let beforeAnswer = HangUp(
             "closed the connection at the first request, without an answer; "
                 + "it may not accept the certificate or the key for this app and environment")
     }
@@ -42,7 +42,7 @@ package enum APNSConnectionError: Error, Sendable, CustomStringConvertible {
     case shutdown(APNSEndpoint)
 
     /// True if the server did something that no well-behaved server does.
-    package var isBreach: Bool {
+    public var isBreach: Bool {
         switch self {
         case .protocolViolation, .flooded: true
         default: false
@@ -50,7 +50,7 @@ package enum APNSConnectionError: Error, Sendable, CustomStringConvertible {
     }
 
     /// The problem, where it occurred, and what to check.
-    package var description: String {
+    public var description: String {
         switch self {
         case .cannotConnect(let endpoint, let why):
             "cannot connect to \(endpoint): \(why)"
@@ -76,7 +76,7 @@ package enum APNSConnectionError: Error, Sendable, CustomStringConvertible {
 
 extension APNSConnectionError {
     /// A stable code for counters.
-    package var code: String {
+    public var code: String {
         switch self {
         case .cannotConnect: "CannotConnect"
         case .proxy: "Proxy"
@@ -93,7 +93,7 @@ extension APNSConnectionError {
     }
 
     /// Returns the code of any error that can end a connection.
-    package static func code(for error: any Error) -> String {
+    public static func code(for error: any Error) -> String {
         switch error {
         case let error as APNSConnectionError: error.code
         case is TLSError: "TLS"

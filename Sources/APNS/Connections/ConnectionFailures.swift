@@ -3,14 +3,14 @@ import NIOCore
 import Sockets
 
 /// The reason why a pool has no connection, for the log, metrics and callers.
-package struct ConnectionFailures {
+public struct ConnectionFailures {
     /// The error of the last connection that could not be made or was retired unanswered; `nil` once a connection has
     /// worked.
-    package private(set) var last: (any Error)?
+    public private(set) var last: (any Error)?
     /// True if ``last`` is about a connection that was made, and retired because its requests got no answer.
     private(set) var isOfAnswers = false
     /// See ``Transport/failureCounts``.
-    package private(set) var counts: [String: Int] = [:]
+    public private(set) var counts: [String: Int] = [:]
 
     private let service: StaticString
     private let endpoint: APNSEndpoint
@@ -20,7 +20,7 @@ package struct ConnectionFailures {
     private(set) var isLogged = false
 
     /// - Parameter service: the server's name in log messages.
-    package init(_ service: StaticString, _ endpoint: APNSEndpoint, _ logger: Logger) {
+    public init(_ service: StaticString, _ endpoint: APNSEndpoint, _ logger: Logger) {
         self.service = service
         self.endpoint = endpoint
         self.logger = logger
@@ -29,7 +29,7 @@ package struct ConnectionFailures {
     /// Records that a connection could not be made, or closed without ever having worked. Logs the first failure of an
     /// incident, and then at most one reminder per minute.
     /// - Parameter address: the address that accepted a connection of TCP, if one did; it is avoided for some minutes.
-    package mutating func failed(
+    public mutating func failed(
         _ error: any Error, at address: SocketAddress? = nil, wasConnecting: Bool, _ state: inout ConnectionPoolState,
         now: NIODeadline
     ) {

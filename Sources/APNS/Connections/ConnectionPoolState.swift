@@ -2,7 +2,7 @@ import NIOCore
 import Sockets
 
 /// Decides when a pool opens and closes connections, without any I/O.
-package struct ConnectionPoolState {
+public struct ConnectionPoolState {
     /// A connection that had a request within this time counts as in use when its replacement is considered.
     static let inUse = TimeAmount.seconds(10)
     /// The minimum time between two recyclings, which retire connections for their answers; grows up to
@@ -10,12 +10,12 @@ package struct ConnectionPoolState {
     static let recyclingPauses = Backoff(first: .seconds(1), longest: .minutes(1), least: 1)
 
     var configuration: PoolConfiguration
-    package private(set) var connecting = 0
-    package private(set) var usable = 0
+    public private(set) var connecting = 0
+    public private(set) var usable = 0
     /// Connections made since the start.
-    package private(set) var made = 0
+    public private(set) var made = 0
     /// Consecutive failures since a connection last worked.
-    package private(set) var failures = 0
+    public private(set) var failures = 0
     private(set) var notBefore = NIODeadline.distantPast
     /// The pause after the last failure.
     private(set) var pause = TimeAmount.zero
@@ -35,7 +35,7 @@ package struct ConnectionPoolState {
     }
 
     /// True if there is no connection and none is needed or being made: the minimum is 0, and nothing waits to be sent.
-    package var isDormant: Bool {
+    public var isDormant: Bool {
         configuration.minimumConnections == 0 && usable == 0 && connecting == 0 && failures == 0 && !isClosing
     }
 
@@ -46,10 +46,10 @@ package struct ConnectionPoolState {
     var canGrow: Bool { existing < configuration.maximumConnections }
 
     /// Records that notifications are waiting and no stream is free.
-    package mutating func wantConnection() { isWanted = true }
+    public mutating func wantConnection() { isWanted = true }
 
     /// Returns the number of connections to open now, and clears the request made by ``wantConnection()``.
-    package mutating func connectionsToOpen(now: NIODeadline) -> Int {
+    public mutating func connectionsToOpen(now: NIODeadline) -> Int {
         defer { isWanted = false }
         guard !isClosing, now >= notBefore else { return 0 }
         // After a failure one connection is made even if the minimum is 0: without one nothing is claimed, so nothing
@@ -64,7 +64,7 @@ package struct ConnectionPoolState {
         return count
     }
 
-    package mutating func connected() {
+    public mutating func connected() {
         connecting -= 1
         usable += 1
         made += 1
@@ -77,7 +77,7 @@ package struct ConnectionPoolState {
     }
 
     /// Records that a usable connection accepts no more requests.
-    package mutating func retired(wasOutgoing: Bool = false) {
+    public mutating func retired(wasOutgoing: Bool = false) {
         usable -= 1
         if wasOutgoing { outgoing -= 1 }
     }
@@ -101,7 +101,7 @@ package struct ConnectionPoolState {
     }
 
     /// Returns true if a connection last used at this time is superfluous.
-    package func isSuperfluous(lastUsed: NIODeadline, now: NIODeadline) -> Bool {
+    public func isSuperfluous(lastUsed: NIODeadline, now: NIODeadline) -> Bool {
         outgoing == 0 && usable > configuration.minimumConnections && now - lastUsed >= configuration.idleTimeout
     }
 
@@ -121,7 +121,7 @@ package struct ConnectionPoolState {
     ///   - jitter: from 0 to 1, evenly distributed.
     /// - Returns: the pause before the next attempt.
     @discardableResult
-    package mutating func failed(wasConnecting: Bool, now: NIODeadline, jitter: Double) -> TimeAmount {
+    public mutating func failed(wasConnecting: Bool, now: NIODeadline, jitter: Double) -> TimeAmount {
         if wasConnecting { connecting -= 1 }
         failures += 1
         pause = configuration.reconnect.pause(failures: failures, random: jitter)
@@ -129,5 +129,5 @@ package struct ConnectionPoolState {
         return pause
     }
 
-    package mutating func close() { isClosing = true }
+    public mutating func close() { isClosing = true }
 }

@@ -4,18 +4,18 @@ import Sockets
 import TLS
 
 /// The set-up of TCP, the proxy's tunnel and TLS, for any protocol on top of them.
-package struct Dialer {
+public struct Dialer {
     /// The server.
-    package var endpoint: APNSEndpoint
-    package var tls: TLSContext
+    public var endpoint: APNSEndpoint
+    public var tls: TLSContext
     /// The proxy to connect through; it also resolves the endpoint's name.
-    package var proxy: HTTPProxy?
+    public var proxy: HTTPProxy?
     /// The timeout of each step: TCP, the proxy's answer, and TLS.
-    package var timeout: TimeAmount
+    public var timeout: TimeAmount
     /// Resolves host names; `nil` uses the system's resolver.
     var resolver: (any Resolver & Sendable)?
 
-    package init(
+    public init(
         endpoint: APNSEndpoint, tls: TLSContext, proxy: HTTPProxy?, timeout: TimeAmount,
         resolver: (any Resolver & Sendable)? = nil
     ) {
@@ -28,7 +28,7 @@ package struct Dialer {
 
     /// Connects with TCP. Call it on the event loop.
     /// - Parameter tune: sets further channel options.
-    package func connect(
+    public func connect(
         on eventLoop: any EventLoop, _ tune: (ClientBootstrap) -> ClientBootstrap = { $0 }
     ) -> EventLoopFuture<any Channel> {
         let bootstrap = tune(
@@ -46,7 +46,7 @@ package struct Dialer {
 
     /// Adds TLS, preceded by the proxy's tunnel, below the handlers of a channel.
     /// - Parameter onTLS: called when the TLS handshake begins.
-    package func secure(_ channel: any Channel, onTLS: @escaping () -> Void) throws {
+    public func secure(_ channel: any Channel, onTLS: @escaping () -> Void) throws {
         let pipeline = channel.pipeline.syncOperations
         guard let proxy else {
             try pipeline.addHandler(TLSHandler(client: tls, host: endpoint.host), position: .first)
@@ -59,7 +59,7 @@ package struct Dialer {
     }
 
     /// Returns the error for a failed TCP connection.
-    package func cannotConnect(_ error: any Error) -> APNSConnectionError {
+    public func cannotConnect(_ error: any Error) -> APNSConnectionError {
         let reason = ConnectFailure.reason(error)
         if let proxy { return .proxy(proxy, endpoint, "it cannot be reached: \(reason)") }
         // A shortage of file descriptors names its own remedy.

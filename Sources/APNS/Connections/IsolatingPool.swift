@@ -1,7 +1,7 @@
 import NIOCore
 
 /// A pool that sends isolated notifications through pools of its own.
-package protocol IsolatingPool: PoolOwner, Transport {
+public protocol IsolatingPool: PoolOwner, Transport {
     var connections: PoolConnections<Self> { get }
     /// The pools of isolated notifications, ``Isolation/withFew`` and ``Isolation/alone``; empty until there are some.
     var isolated: [Self] { get set }
@@ -12,17 +12,17 @@ package protocol IsolatingPool: PoolOwner, Transport {
 
 extension IsolatingPool {
     /// The error of the last connection that failed; `nil` once a connection has worked.
-    package var lastFailure: (any Error)? { connections.failures.last }
+    public var lastFailure: (any Error)? { connections.failures.last }
 
     /// See ``Transport/failureCounts``.
-    package var failureCounts: [String: Int] {
+    public var failureCounts: [String: Int] {
         isolated.reduce(connections.failures.counts) { $0.merging($1.connections.failures.counts, uniquingKeysWith: +) }
     }
 
-    package var canClose: Bool { isolated.isEmpty }
+    public var canClose: Bool { isolated.isEmpty }
 
     /// The pool of an isolation, if there is one.
-    package func pool(_ isolation: Isolation) -> Self? {
+    public func pool(_ isolation: Isolation) -> Self? {
         switch isolation {
         case .shared: self
         case .withFew: isolated.first
@@ -31,12 +31,12 @@ extension IsolatingPool {
     }
 
     /// Makes the pools of isolated notifications, unless there are some or the pool is closing.
-    package func isolate() {
+    public func isolate() {
         if isolated.isEmpty, !connections.isClosing { isolated = [makePool(of: .withFew), makePool(of: .alone)] }
     }
 
     /// Finishes what is in flight, and closes all connections.
-    package func close() -> EventLoopFuture<Void> {
+    public func close() -> EventLoopFuture<Void> {
         for pool in isolated where !connections.isClosing {
             pool.close().assumeIsolated().whenComplete { [self] _ in
                 isolated.removeAll { $0 === pool }
@@ -47,7 +47,7 @@ extension IsolatingPool {
     }
 
     /// Closes all connections at once; what is in flight completes as uncertain.
-    package func closeNow() {
+    public func closeNow() {
         _ = close()
         for pool in isolated { pool.closeNow() }
         connections.closeNow()

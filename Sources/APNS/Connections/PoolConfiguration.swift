@@ -4,32 +4,32 @@ import Sockets
 import TLS
 
 /// The settings of a pool's connections, whatever their protocol.
-package struct PoolConfiguration: Sendable {
+public struct PoolConfiguration: Sendable {
     /// The server.
-    package var endpoint: APNSEndpoint
+    public var endpoint: APNSEndpoint
     /// Trust, and the client certificate if that is the credential. For HTTP/2, its ALPN protocols must include `h2`.
-    package var tls: TLSContext
+    public var tls: TLSContext
     /// The proxy to connect through; it also resolves the endpoint's name.
-    package var proxy: HTTPProxy?
+    public var proxy: HTTPProxy?
     /// Minimum connections, kept open even while nothing is sent.
-    package var minimumConnections = 1
+    public var minimumConnections = 1
     /// Maximum connections. While some are being replaced, there can be up to twice as many.
-    package var maximumConnections = 4
+    public var maximumConnections = 4
     /// The timeout of each step: TCP, the proxy's answer, and TLS.
-    package var connectTimeout = TimeAmount.seconds(10)
+    public var connectTimeout = TimeAmount.seconds(10)
     /// The idle time after which a connection beyond the minimum is closed.
-    package var idleTimeout = TimeAmount.minutes(5)
+    public var idleTimeout = TimeAmount.minutes(5)
     /// The age at which a connection is replaced, less up to a tenth, so that a fleet does not reconnect all at once;
     /// `nil` for never.
-    package var maximumAge: TimeAmount?
+    public var maximumAge: TimeAmount?
     /// The pauses after failed attempts. They are never skipped: a server that accepts and closes would sometimes be
     /// tried again at once.
-    package var reconnect = Backoff(first: .milliseconds(250), longest: .seconds(30), least: 0.1)
+    public var reconnect = Backoff(first: .milliseconds(250), longest: .seconds(30), least: 0.1)
     /// Resolves host names, for each connection again; `nil` uses the system's resolver.
-    package var resolver: (any Resolver & Sendable)?
+    public var resolver: (any Resolver & Sendable)?
 
     /// Creates a configuration with default values for everything else.
-    package init(endpoint: APNSEndpoint, tls: TLSContext) {
+    public init(endpoint: APNSEndpoint, tls: TLSContext) {
         self.endpoint = endpoint
         self.tls = tls
     }
@@ -40,7 +40,7 @@ package struct PoolConfiguration: Sendable {
 
     /// Returns the age at which a connection is replaced.
     /// - Parameter jitter: from 0 to 1, evenly distributed.
-    package func age(jitter: Double) -> TimeAmount? {
+    public func age(jitter: Double) -> TimeAmount? {
         maximumAge.map { .nanoseconds(Int64(Double($0.nanoseconds) * (1 - jitter / 10))) }
     }
 }

@@ -4,7 +4,7 @@ import NIOPosix
 import Sockets
 
 /// A connection of a pool, whatever its protocol.
-package protocol PooledConnection: AnyObject {
+public protocol PooledConnection: AnyObject {
     /// The pool's record of the connection.
     var membership: PoolMembership { get set }
     /// True until TLS is set up.
@@ -36,11 +36,11 @@ package protocol PooledConnection: AnyObject {
 }
 
 /// A pool's record of one of its connections.
-package struct PoolMembership {
+public struct PoolMembership {
     /// The pool's generation when the connection's TLS context was chosen.
     fileprivate var generation = 0
     /// The server's address, or the proxy's, once TCP is established.
-    package fileprivate(set) var address: SocketAddress?
+    public fileprivate(set) var address: SocketAddress?
     /// True while ``ConnectionPoolState`` counts it as usable.
     fileprivate var isCounted = false
     /// The time at which it became usable; `nil` until then.
@@ -50,11 +50,11 @@ package struct PoolMembership {
     /// Closes it if the TLS handshake takes too long.
     fileprivate var handshakeTimer: TimeLimit?
 
-    package init() {}
+    public init() {}
 }
 
 /// A pool, which decides what is special to its protocol.
-package protocol PoolOwner: AnyObject {
+public protocol PoolOwner: AnyObject {
     associatedtype Connection: PooledConnection
 
     /// True if nothing but the connections keeps the pool from being closed.
@@ -76,13 +76,13 @@ package protocol PoolOwner: AnyObject {
 /// The connections of a pool: opens, adopts, counts and closes them, whatever their protocol.
 ///
 /// Belongs to the pool's event loop.
-package final class PoolConnections<Owner: PoolOwner> {
-    package typealias Connection = Owner.Connection
+public final class PoolConnections<Owner: PoolOwner> {
+    public typealias Connection = Owner.Connection
 
-    package var state: ConnectionPoolState
-    package var failures: ConnectionFailures
+    public var state: ConnectionPoolState
+    public var failures: ConnectionFailures
     /// The connections whose TCP connection is established.
-    package private(set) var all: [Connection] = []
+    public private(set) var all: [Connection] = []
 
     private let eventLoop: any EventLoop
     private let logger: Logger
@@ -95,7 +95,7 @@ package final class PoolConnections<Owner: PoolOwner> {
     private var closing: EventLoopPromise<Void>?
 
     /// - Parameter service: the server's name in log messages.
-    package init(
+    public init(
         _ configuration: PoolConfiguration, of service: StaticString, eventLoop: any EventLoop, logger: Logger
     ) {
         state = ConnectionPoolState(configuration)
@@ -106,17 +106,17 @@ package final class PoolConnections<Owner: PoolOwner> {
     }
 
     /// Sets the pool. Call this before anything else.
-    package func belong(to owner: Owner) { self.owner = owner }
+    public func belong(to owner: Owner) { self.owner = owner }
 
-    package var configuration: PoolConfiguration {
+    public var configuration: PoolConfiguration {
         get { state.configuration }
         set { state.configuration = newValue }
     }
 
-    package var isClosing: Bool { closing != nil }
+    public var isClosing: Bool { closing != nil }
 
     /// The state of the connections, for metrics.
-    package var statistics: PoolStatistics {
+    public var statistics: PoolStatistics {
         var statistics = PoolStatistics()
         statistics.connecting = state.connecting
         statistics.usable = state.usable
@@ -134,12 +134,12 @@ package final class PoolConnections<Owner: PoolOwner> {
     // MARK: Opening
 
     /// Opens the connections that are wanted and allowed now.
-    package func open(now: NIODeadline) {
+    public func open(now: NIODeadline) {
         for _ in 0..<state.connectionsToOpen(now: now) { open() }
     }
 
     /// Opens another connection, if that is allowed now.
-    package func openAnother(now: NIODeadline) {
+    public func openAnother(now: NIODeadline) {
         state.wantConnection()
         open(now: now)
     }
@@ -225,7 +225,7 @@ package final class PoolConnections<Owner: PoolOwner> {
     private var readyConnections: Int { all.count { $0.isUsable && !$0.membership.isBeingReplaced } }
 
     /// Returns the connection that has been idle for the longest time, if it is not needed.
-    package func superfluous(now: NIODeadline) -> Connection? {
+    public func superfluous(now: NIODeadline) -> Connection? {
         let idle = all.lazy.filter { $0.isUsable && $0.load.inFlight == 0 }
         guard let idlest = idle.min(by: { $0.lastUsed < $1.lastUsed }),
             state.isSuperfluous(lastUsed: idlest.lastUsed, now: now)
@@ -234,12 +234,12 @@ package final class PoolConnections<Owner: PoolOwner> {
     }
 
     /// Marks all present connections, and those being made, as outdated.
-    package func outdate() { generation += 1 }
+    public func outdate() { generation += 1 }
 
     // MARK: Events
 
     /// Counts a connection whose usability may have changed, and replaces one that is no longer usable.
-    package func changed(_ connection: Connection) {
+    public func changed(_ connection: Connection) {
         guard connection.membership.isCounted != connection.isUsable else { return }
         guard connection.isUsable else {
             uncount(connection)
@@ -261,7 +261,7 @@ package final class PoolConnections<Owner: PoolOwner> {
     }
 
     /// Judges and removes a connection that has closed, and replaces it.
-    package func closed(_ connection: Connection, _ error: any Error) {
+    public func closed(_ connection: Connection, _ error: any Error) {
         guard let index = all.firstIndex(where: { $0 === connection }) else { return }
         all.remove(at: index)
         endHandshake(of: connection)
@@ -290,7 +290,7 @@ package final class PoolConnections<Owner: PoolOwner> {
     }
 
     /// Records that a connection has got its first answer, or has lasted.
-    package func worked() { failures.worked(&state) }
+    public func worked() { failures.worked(&state) }
 
     /// - Parameter address: the address that accepted a connection of TCP, if one did.
     private func failed(_ error: any Error, at address: SocketAddress? = nil, wasConnecting: Bool) {
@@ -313,7 +313,7 @@ package final class PoolConnections<Owner: PoolOwner> {
     // MARK: Closing
 
     /// Finishes what is in flight, and closes all connections.
-    package func close() -> EventLoopFuture<Void> {
+    public func close() -> EventLoopFuture<Void> {
         if let closing { return closing.futureResult }
         let promise = eventLoop.makePromise(of: Void.self)
         closing = promise
@@ -324,13 +324,13 @@ package final class PoolConnections<Owner: PoolOwner> {
     }
 
     /// Closes all connections at once.
-    package func closeNow() {
+    public func closeNow() {
         _ = close()
         for connection in all { connection.close(APNSConnectionError.shutdown(configuration.endpoint)) }
     }
 
     /// Reports the end of the pool if everything has closed.
-    package func finishClosing() {
+    public func finishClosing() {
         guard let closing, all.isEmpty, state.connecting == 0, let owner, owner.canClose else { return }
         owner.closed()
         self.owner = nil

@@ -5,25 +5,25 @@ import TLS
 /// Sources: Apple, "Establishing a certificate-based connection to APNs" and "Sending notification requests to APNs"
 /// (the topics of extensions …6.3.4 and …6.3.6); Apple Worldwide Developer Relations, Certification Practice Statement
 /// (…6.3.1 and …6.3.2). The encoding of the list of topics is not documented; it is inferred from Apple's certificates.
-package struct APNSCertificate: Sendable, Equatable {
+public struct APNSCertificate: Sendable, Equatable {
     /// A topic that the certificate may send to.
-    package struct Topic: Sendable, Equatable {
+    public struct Topic: Sendable, Equatable {
         /// Such as `com.example.app.voip`. Taken from the certificate unchecked: it may contain any characters.
-        package let name: String
+        public let name: String
         /// The uses of the topic, such as `app`, `voip` or `complication`; empty if the certificate lists none.
-        package let types: [String]
+        public let types: [String]
     }
 
     /// The topics: the subject's user ID first, then those of the extensions.
-    package let topics: [Topic]
+    public let topics: [Topic]
     /// The environments that the certificate is marked for; empty if it has no such marks.
-    package let environments: Set<APNSEnvironment>
+    public let environments: Set<APNSEnvironment>
     /// The subject's common name.
-    package let commonName: String?
+    public let commonName: String?
     /// The start of its validity, in seconds since 1970; nil if the date cannot be read.
-    package let notBefore: Int64?
+    public let notBefore: Int64?
     /// The end of its validity, in seconds since 1970; nil if the date cannot be read.
-    package let notAfter: Int64?
+    public let notAfter: Int64?
 
     private enum Extension {
         static let development = "1.2.840.113635.100.6.3.1"
@@ -33,7 +33,7 @@ package struct APNSCertificate: Sendable, Equatable {
     }
 
     /// Reads an identity's own certificate.
-    package init(_ identity: TLSIdentity) {
+    public init(_ identity: TLSIdentity) {
         commonName = identity.commonName
         notBefore = identity.notBefore
         notAfter = identity.notAfter
@@ -41,7 +41,7 @@ package struct APNSCertificate: Sendable, Equatable {
     }
 
     /// Reads a client's certificate.
-    package init(_ peer: TLSPeerCertificate) {
+    public init(_ peer: TLSPeerCertificate) {
         commonName = peer.commonName
         notBefore = nil
         notAfter = peer.notAfter
@@ -59,10 +59,10 @@ package struct APNSCertificate: Sendable, Equatable {
     }
 
     /// True if it lists the topics that it may send to, and not only its app in the subject's user ID.
-    package var listsTopics: Bool { topics.count > 1 || topics.contains { !$0.types.isEmpty } }
+    public var listsTopics: Bool { topics.count > 1 || topics.contains { !$0.types.isEmpty } }
 
     /// Returns true if the certificate allows sending to a topic.
-    package func allows(topic: String) -> Bool { topics.contains { $0.name == topic } }
+    public func allows(topic: String) -> Bool { topics.contains { $0.name == topic } }
 
     /// Reads the value of a topics extension: a SEQUENCE in which each UTF8String is a topic, and the SEQUENCE after it
     /// holds the types of that topic.
@@ -121,5 +121,5 @@ package struct APNSCertificate: Sendable, Equatable {
 
 extension TLSIdentity {
     /// The push-related contents of the identity's own certificate.
-    package var apns: APNSCertificate { APNSCertificate(self) }
+    public var apns: APNSCertificate { APNSCertificate(self) }
 }

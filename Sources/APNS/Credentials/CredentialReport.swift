@@ -5,9 +5,9 @@ import TLS
 ///
 /// A key or certificate that can't be read is an error of ``SigningKey`` or `TLSIdentity`: a report is only made of a
 /// P-256 key, or of a certificate that matches its key.
-package struct CredentialReport: Sendable, Equatable {
+public struct CredentialReport: Sendable, Equatable {
     /// The severity of a finding.
-    package enum Severity: String, Sendable {
+    public enum Severity: String, Sendable {
         /// APNs will refuse the credential.
         case error
         /// The credential is likely to work.
@@ -15,20 +15,20 @@ package struct CredentialReport: Sendable, Equatable {
     }
 
     /// One finding.
-    package struct Finding: Sendable, Equatable {
+    public struct Finding: Sendable, Equatable {
         /// The severity.
-        package let severity: Severity
+        public let severity: Severity
         /// The problem and what to do, as a sentence without a final period.
-        package let sentence: String
+        public let sentence: String
     }
 
     /// The findings, errors first.
-    package let findings: [Finding]
+    public let findings: [Finding]
     /// Whole days until the certificate expires, negative once it has; nil for a key, which does not expire.
-    package let daysLeft: Int?
+    public let daysLeft: Int?
 
     /// True if APNs can be expected to accept the credential.
-    package var isUsable: Bool { !findings.contains { $0.severity == .error } }
+    public var isUsable: Bool { !findings.contains { $0.severity == .error } }
 
     /// Checks a certificate.
     /// - Parameters:
@@ -36,7 +36,7 @@ package struct CredentialReport: Sendable, Equatable {
     ///   - environment: the service to send through; nil for other servers, which accept any environment.
     ///   - keySources: the sources of the private key and its passphrase, whose permissions are checked.
     ///   - now: seconds since 1970.
-    package init(
+    public init(
         certificate: APNSCertificate, topic: String?, environment: APNSEnvironment?, keySources: [SecretSource] = [],
         now: Int64
     ) {
@@ -50,7 +50,7 @@ package struct CredentialReport: Sendable, Equatable {
 
     /// Checks a signing key. If it could be read, only its permissions can be wrong.
     /// - Parameter keySources: the sources of the key and its passphrase.
-    package init(keySources: [SecretSource]) {
+    public init(keySources: [SecretSource]) {
         findings = Self.permissions(keySources)
         daysLeft = nil
     }
@@ -79,7 +79,7 @@ package struct CredentialReport: Sendable, Equatable {
 
     /// Returns the error of a certificate that names topics, but not this one, as a sentence without a final period;
     /// `nil` if it names this topic, or none at all.
-    package static func mismatch(_ certificate: APNSCertificate, _ topic: String) -> String? {
+    public static func mismatch(_ certificate: APNSCertificate, _ topic: String) -> String? {
         guard !certificate.topics.isEmpty, !certificate.allows(topic: topic) else { return nil }
         let shown = certificate.topics.prefix(5).map { printable($0.name) }.joined(separator: ", ")
         let more = certificate.topics.count > 5 ? " and \(certificate.topics.count - 5) more" : ""
@@ -92,7 +92,7 @@ package struct CredentialReport: Sendable, Equatable {
     ///
     /// Source: Apple, "Sending notification requests to APNs": "If a push topic for a specific push type isn't listed, you
     /// can't use the certificate".
-    package static func refusal(_ certificate: APNSCertificate, _ topic: String, _ type: PushType) -> String? {
+    public static func refusal(_ certificate: APNSCertificate, _ topic: String, _ type: PushType) -> String? {
         if type.row.needsKey {
             return "\(name(certificate)) can't send notifications of push type \(type.name), which need a signing key"
         }

@@ -6,22 +6,22 @@ import TLS
 /// Safe to print: neither the description nor a mirror shows the JWT.
 ///
 /// Source: Apple, "Establishing a token-based connection to APNs".
-package struct ProviderToken: Sendable, Equatable {
+public struct ProviderToken: Sendable, Equatable {
     /// The JWT. A secret: never log it.
-    package let jwt: String
+    public let jwt: String
     /// The time of signing, in seconds since 1970.
-    package let issuedAt: Int64
+    public let issuedAt: Int64
     /// The key's identifier, issued by Apple.
-    package let keyID: String
+    public let keyID: String
     /// The team's identifier, issued by Apple.
-    package let teamID: String
+    public let teamID: String
 
     /// Signs a token.
     /// - Parameters:
     ///   - keyID: the key's ten-character identifier.
     ///   - teamID: the developer team's ten-character identifier.
     ///   - issuedAt: seconds since 1970.
-    package init(key: SigningKey, keyID: String, teamID: String, issuedAt: Int64) throws(SigningKey.Invalid) {
+    public init(key: SigningKey, keyID: String, teamID: String, issuedAt: Int64) throws(SigningKey.Invalid) {
         let header = Self.base64URL(#"{"alg":"ES256","kid":"\#(keyID)"}"#.utf8)
         let claims = Self.base64URL(#"{"iss":"\#(teamID)","iat":\#(issuedAt)}"#.utf8)
         let signed = "\(header).\(claims)"
@@ -38,10 +38,10 @@ package struct ProviderToken: Sendable, Equatable {
     }
 
     /// The maximum size in bytes of a token that is read; tokens made here have about 200.
-    package static let maximumSize = 2048
+    public static let maximumSize = 2048
 
     /// The reason why a token from elsewhere is rejected.
-    package enum Untrusted: Error, Equatable, Sendable, CustomStringConvertible {
+    public enum Untrusted: Error, Equatable, Sendable, CustomStringConvertible {
         /// Empty, too long, or not three parts of base64url with a signature of 64 bytes at the end.
         case notToken
         /// Not signed with this key, or modified since.
@@ -52,7 +52,7 @@ package struct ProviderToken: Sendable, Equatable {
         case wrongClaims
 
         /// The problem; no part of the token.
-        package var description: String {
+        public var description: String {
             switch self {
             case .notToken: "not a provider token"
             case .wrongSignature: "a provider token that was not signed with this key"
@@ -76,7 +76,7 @@ package struct ProviderToken: Sendable, Equatable {
     ///
     /// Nothing in it is trusted, or even parsed as JSON, before the signature is verified. Its age is judged by
     /// ``ProviderTokenSource/adopt(_:now:)``.
-    package init(jwt: some Collection<UInt8>, key: SigningKey, keyID: String, teamID: String) throws(Untrusted) {
+    public init(jwt: some Collection<UInt8>, key: SigningKey, keyID: String, teamID: String) throws(Untrusted) {
         guard jwt.count <= Self.maximumSize else { throw .notToken }
         let bytes = Array(jwt)
         let parts = bytes.split(separator: UInt8(ascii: "."), omittingEmptySubsequences: false)
@@ -100,17 +100,17 @@ package struct ProviderToken: Sendable, Equatable {
     }
 
     /// Reads a token from elsewhere, given as text.
-    package init(jwt: String, key: SigningKey, keyID: String, teamID: String) throws(Untrusted) {
+    public init(jwt: String, key: SigningKey, keyID: String, teamID: String) throws(Untrusted) {
         try self.init(jwt: jwt.utf8, key: key, keyID: keyID, teamID: teamID)
     }
 }
 
 extension ProviderToken: CustomStringConvertible, CustomReflectable {
     /// The key, the team and the time of signing; no part of the JWT.
-    package var description: String { "provider token (key \(keyID), team \(teamID), issued at \(issuedAt))" }
+    public var description: String { "provider token (key \(keyID), team \(teamID), issued at \(issuedAt))" }
 
     /// The same, for `dump` and debuggers.
-    package var customMirror: Mirror {
+    public var customMirror: Mirror {
         Mirror(self, children: ["keyID": keyID, "teamID": teamID, "issuedAt": issuedAt])
     }
 }

@@ -1,14 +1,14 @@
 /// Decides when a provider token is renewed, and which of a fleet's tokens replaces it, without any I/O.
 ///
 /// APNs refuses tokens older than an hour, and refuses a key whose tokens change more often than every 20 minutes.
-package struct ProviderTokenSchedule: Sendable {
+public struct ProviderTokenSchedule: Sendable {
     /// The age in seconds at which a token is renewed.
-    package static let renewalAge: Int64 = 50 * 60
+    public static let renewalAge: Int64 = 50 * 60
     /// The age in seconds below which APNs would reject a further token.
-    package static let minimumAge: Int64 = 20 * 60
+    public static let minimumAge: Int64 = 20 * 60
     /// The maximum number of seconds by which a token's time may be in the future, because machines' clocks differ
     /// slightly.
-    package static let maximumLead: Int64 = 60
+    public static let maximumLead: Int64 = 60
 
     private var issuedAt: Int64?
     private var isRefused = false
@@ -16,18 +16,18 @@ package struct ProviderTokenSchedule: Sendable {
     private var lastRefused: Int64?
 
     /// Creates a schedule without a token.
-    package init() {}
+    public init() {}
 
     /// Returns true if it is time to sign.
     /// - Parameter now: seconds since 1970.
-    package func isDue(now: Int64) -> Bool {
+    public func isDue(now: Int64) -> Bool {
         guard let issuedAt else { return true }
         // A clock that was set back makes the token appear to be from the future, and APNs refuses such tokens.
         return isRefused || age(issuedAt, now) >= Self.renewalAge || isFromFuture(issuedAt, now)
     }
 
     /// Records that a token was signed.
-    package mutating func signed(at now: Int64) {
+    public mutating func signed(at now: Int64) {
         issuedAt = now
         isRefused = false
     }
@@ -39,7 +39,7 @@ package struct ProviderTokenSchedule: Sendable {
     /// - Returns: true if it is adopted: it is not from the future, not due for renewal itself, and newer than the
     ///   current token and than one that was refused. A current token that is from the future, because the clock was
     ///   set back, does not prevent this.
-    package mutating func adopt(issuedAt candidate: Int64, now: Int64) -> Bool {
+    public mutating func adopt(issuedAt candidate: Int64, now: Int64) -> Bool {
         guard !isFromFuture(candidate, now), age(candidate, now) < Self.renewalAge else { return false }
         for known in [issuedAt, lastRefused] {
             guard let known, !isFromFuture(known, now) else { continue }
@@ -52,7 +52,7 @@ package struct ProviderTokenSchedule: Sendable {
     /// Records that APNs called the token expired (`ExpiredProviderToken`).
     /// - Returns: true if a new token may help. False if the refused one was signed less than a minute ago, which means
     ///   that this machine's clock is wrong.
-    package mutating func refused(now: Int64, issuedAt refused: Int64) -> Bool {
+    public mutating func refused(now: Int64, issuedAt refused: Int64) -> Bool {
         guard refused == issuedAt else { return true }
         guard now - refused >= 60 else { return false }
         isRefused = true

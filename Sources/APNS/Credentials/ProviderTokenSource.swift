@@ -7,11 +7,11 @@ import NIOConcurrencyHelpers
 /// cannot reach the others continues alone: ``token(now:)`` signs a token when one is due.
 ///
 /// Safe to print: neither the description nor a mirror shows the key or a token.
-package final class ProviderTokenSource: Sendable {
+public final class ProviderTokenSource: Sendable {
     /// The key's identifier, issued by Apple.
-    package let keyID: String
+    public let keyID: String
     /// The team's identifier, issued by Apple.
-    package let teamID: String
+    public let teamID: String
 
     private struct State {
         var schedule = ProviderTokenSchedule()
@@ -22,14 +22,14 @@ package final class ProviderTokenSource: Sendable {
     private let state = NIOLockedValueBox(State())
 
     /// An identifier that can't be valid.
-    package struct InvalidIdentifier: Error, Sendable, CustomStringConvertible {
+    public struct InvalidIdentifier: Error, Sendable, CustomStringConvertible {
         /// The problem, and what to do.
-        package let description: String
+        public let description: String
     }
 
     /// Creates a source for a key.
     /// - Throws: ``InvalidIdentifier`` if one of the identifiers is not letters and digits.
-    package init(key: SigningKey, keyID: String, teamID: String) throws(InvalidIdentifier) {
+    public init(key: SigningKey, keyID: String, teamID: String) throws(InvalidIdentifier) {
         for (name, value) in [("key", keyID), ("team", teamID)] {
             let isPlain = value.utf8.allSatisfy { $0 &- 0x30 < 10 || ($0 | 0x20) &- 0x61 < 26 }
             guard !value.isEmpty, isPlain else {
@@ -44,7 +44,7 @@ package final class ProviderTokenSource: Sendable {
 
     /// Returns the token to send now. Signs a new one if it is due.
     /// - Parameter now: seconds since 1970.
-    package func token(now: Int64) throws(SigningKey.Invalid) -> ProviderToken {
+    public func token(now: Int64) throws(SigningKey.Invalid) -> ProviderToken {
         let result: Result<ProviderToken, SigningKey.Invalid> = state.withLockedValue { state in
             if let token = state.token, !state.schedule.isDue(now: now) { return .success(token) }
             do throws(SigningKey.Invalid) {
@@ -61,19 +61,19 @@ package final class ProviderTokenSource: Sendable {
 
     /// Returns true if the next ``token(now:)`` would sign a new one.
     /// - Parameter now: seconds since 1970.
-    package func isDue(now: Int64) -> Bool {
+    public func isDue(now: Int64) -> Bool {
         state.withLockedValue { $0.schedule.isDue(now: now) }
     }
 
     /// Signs a token without adopting it.
     /// - Parameter now: seconds since 1970.
-    package func sign(now: Int64) throws(SigningKey.Invalid) -> ProviderToken {
+    public func sign(now: Int64) throws(SigningKey.Invalid) -> ProviderToken {
         try ProviderToken(key: key, keyID: keyID, teamID: teamID, issuedAt: now)
     }
 
     /// Reads a token from elsewhere, without adopting it.
     /// - Throws: ``ProviderToken/Untrusted`` unless this key signed it for this team.
-    package func read(jwt: some Collection<UInt8>) throws(ProviderToken.Untrusted) -> ProviderToken {
+    public func read(jwt: some Collection<UInt8>) throws(ProviderToken.Untrusted) -> ProviderToken {
         try ProviderToken(jwt: jwt, key: key, keyID: keyID, teamID: teamID)
     }
 
@@ -81,7 +81,7 @@ package final class ProviderTokenSource: Sendable {
     /// - Parameter now: seconds since 1970.
     /// - Returns: true if ``token(now:)`` returns it from now on; see ``ProviderTokenSchedule/adopt(issuedAt:now:)``
     ///   for the conditions. Always false for a token with the identifiers of another key or team.
-    package func adopt(_ token: ProviderToken, now: Int64) -> Bool {
+    public func adopt(_ token: ProviderToken, now: Int64) -> Bool {
         guard token.keyID == keyID, token.teamID == teamID else { return false }
         return state.withLockedValue { state in
             guard state.schedule.adopt(issuedAt: token.issuedAt, now: now) else { return false }
@@ -95,15 +95,15 @@ package final class ProviderTokenSource: Sendable {
     ///   - issuedAt: when the refused token was signed, in seconds since 1970.
     ///   - now: seconds since 1970.
     /// - Returns: true if a resend with a new token can help.
-    package func refused(issuedAt: Int64, now: Int64) -> Bool {
+    public func refused(issuedAt: Int64, now: Int64) -> Bool {
         state.withLockedValue { $0.schedule.refused(now: now, issuedAt: issuedAt) }
     }
 }
 
 extension ProviderTokenSource: CustomStringConvertible, CustomReflectable {
     /// The key and the team; no part of the tokens or the key.
-    package var description: String { "provider tokens (key \(keyID), team \(teamID))" }
+    public var description: String { "provider tokens (key \(keyID), team \(teamID))" }
 
     /// The same, for `dump` and debuggers.
-    package var customMirror: Mirror { Mirror(self, children: ["keyID": keyID, "teamID": teamID]) }
+    public var customMirror: Mirror { Mirror(self, children: ["keyID": keyID, "teamID": teamID]) }
 }

@@ -5,9 +5,9 @@ import TLS
 ///
 /// Not modified after `init`. OpenSSL's keys can then be used by several threads at once (openssl-threads(7)), so
 /// sharing it is safe.
-package final class SigningKey: @unchecked Sendable {
+public final class SigningKey: @unchecked Sendable {
     /// The reasons why a key can't be used.
-    package enum Invalid: Error, Equatable, Sendable, CustomStringConvertible {
+    public enum Invalid: Error, Equatable, Sendable, CustomStringConvertible {
         /// The input is empty.
         case empty
         /// The input is a certificate, or a PKCS#12 file with one.
@@ -26,7 +26,7 @@ package final class SigningKey: @unchecked Sendable {
         case signingFailed(String)
 
         /// The problem, and what to do.
-        package var description: String {
+        public var description: String {
             switch self {
             case .empty: "empty; an APNs key is the AuthKey_….p8 file that Apple's developer site offers once"
             case .certificate:
@@ -53,7 +53,7 @@ package final class SigningKey: @unchecked Sendable {
     /// - Parameters:
     ///   - pem: the contents of the `.p8` file: PEM or PKCS#8 DER, plain or in base64.
     ///   - passphrase: the passphrase of an encrypted key.
-    package init(pem: some Collection<UInt8>, passphrase: String? = nil) throws(Invalid) {
+    public init(pem: some Collection<UInt8>, passphrase: String? = nil) throws(Invalid) {
         let read = try KeyMaterial.read(Array(pem), passphrase: passphrase)
         guard EVP_PKEY_get_base_id(read) == EVP_PKEY_EC else {
             defer { EVP_PKEY_free(read) }
@@ -75,7 +75,7 @@ package final class SigningKey: @unchecked Sendable {
     }
 
     /// Signs as JOSE's ES256 requires (RFC 7518 §3.4): 32 bytes of r and 32 bytes of s, not OpenSSL's DER.
-    package func signES256(_ message: [UInt8]) throws(Invalid) -> [UInt8] {
+    public func signES256(_ message: [UInt8]) throws(Invalid) -> [UInt8] {
         ERR_clear_error()
         guard let context = EVP_MD_CTX_new() else { throw .signingFailed("out of memory") }
         defer { EVP_MD_CTX_free(context) }
@@ -106,7 +106,7 @@ package final class SigningKey: @unchecked Sendable {
     /// Returns true if a signature in the format of ``signES256(_:)`` was made with this key, of exactly that message.
     ///
     /// Both are untrusted.
-    package func verifies(_ signature: [UInt8], of message: [UInt8]) -> Bool {
+    public func verifies(_ signature: [UInt8], of message: [UInt8]) -> Bool {
         ES256.verifies(signature, of: message, key: key)
     }
 
@@ -123,18 +123,18 @@ package final class SigningKey: @unchecked Sendable {
 
 extension SigningKey: CustomStringConvertible, CustomReflectable {
     /// The type of the key; no part of its contents.
-    package var description: String { "signing key (P-256)" }
+    public var description: String { "signing key (P-256)" }
 
     /// Empty, for `dump` and debuggers.
-    package var customMirror: Mirror { Mirror(self, children: []) }
+    public var customMirror: Mirror { Mirror(self, children: []) }
 }
 
 /// Signatures in the format of ``SigningKey/signES256(_:)``.
-package enum ES256 {
+public enum ES256 {
     /// Returns true if a signature was made with an EC key on the curve P-256, of exactly that message.
     ///
     /// Signature and message are untrusted.
-    package static func verifies(_ signature: [UInt8], of message: [UInt8], key: OpaquePointer) -> Bool {
+    public static func verifies(_ signature: [UInt8], of message: [UInt8], key: OpaquePointer) -> Bool {
         guard signature.count == 64, let pair = ECDSA_SIG_new() else { return false }
         defer {
             ECDSA_SIG_free(pair)

@@ -8,14 +8,14 @@ import TLS
 ///
 /// Not thread-safe: call everything on the event loop, on which the pool calls back. Call ``check(now:)`` several times
 /// per second: it enforces deadlines, pings silent servers, and opens connections when they are due.
-package final class ConnectionPool: IsolatingPool {
+public final class ConnectionPool: IsolatingPool {
     /// The settings of a pool.
-    package typealias Configuration = HTTP2PoolConfiguration
+    public typealias Configuration = HTTP2PoolConfiguration
 
     /// The server.
-    package var endpoint: APNSEndpoint { configuration.endpoint }
+    public var endpoint: APNSEndpoint { configuration.endpoint }
     /// The receiver of completions. Held strongly until ``close()`` has completed.
-    package var delegate: (any TransportDelegate)? { didSet { for pool in isolated { pool.delegate = delegate } } }
+    public var delegate: (any TransportDelegate)? { didSet { for pool in isolated { pool.delegate = delegate } } }
     /// The state of the answers to its requests.
     var answerState: AnswerDrought.State {
         // A server that can no longer be reached is another problem.
@@ -26,16 +26,16 @@ package final class ConnectionPool: IsolatingPool {
     let configuration: Configuration
     let eventLoop: any EventLoop
     let logger: Logger
-    package let connections: PoolConnections<ConnectionPool>
+    public let connections: PoolConnections<ConnectionPool>
     private let ids: ConnectionIDs
-    package var isolated: [ConnectionPool] = []
+    public var isolated: [ConnectionPool] = []
     var answers = AnswerWatch()
     /// The tags of requests that were accepted, and are returned because there was no connection to send them on.
     var toGiveBack: [UInt64] = []
     private var authorization: HeaderText?
 
     /// Creates a pool. ``check(now:)`` opens its connections.
-    package convenience init(_ configuration: Configuration, eventLoop: any EventLoop, logger: Logger) {
+    public convenience init(_ configuration: Configuration, eventLoop: any EventLoop, logger: Logger) {
         self.init(configuration, ids: ConnectionIDs(), eventLoop: eventLoop, logger: logger)
     }
 
@@ -49,16 +49,16 @@ package final class ConnectionPool: IsolatingPool {
     }
 
     /// The number of requests in flight.
-    package var inFlight: Int { connections.all.reduce(0) { $0 + $1.state.inFlight } }
+    public var inFlight: Int { connections.all.reduce(0) { $0 + $1.state.inFlight } }
 
     /// Connections that accept requests.
-    package var usableConnections: Int { connections.state.usable }
+    public var usableConnections: Int { connections.state.usable }
 
     /// See ``Transport/isDormant``.
-    package var isDormant: Bool { connections.state.isDormant }
+    public var isDormant: Bool { connections.state.isDormant }
 
     /// The state of the connections.
-    package var statistics: PoolStatistics {
+    public var statistics: PoolStatistics {
         var statistics = connections.statistics
         statistics.isUnanswered = answerState == .unanswered
         for pool in isolated { statistics.streamsInUse += pool.inFlight }
@@ -69,14 +69,14 @@ package final class ConnectionPool: IsolatingPool {
     /// ``replaceConnections(reason:)``: APNs accepts tokens of only one team's key per connection, and connections that
     /// are being replaced keep their authorization.
     /// - Parameter providerToken: a signed provider token, or `nil` for certificate credentials.
-    package func setProviderToken(_ providerToken: String?) {
+    public func setProviderToken(_ providerToken: String?) {
         authorization = providerToken.map { HeaderText("bearer \($0)") }
         for pool in isolated { pool.authorization = authorization }
     }
 
     /// Sets the trust and the certificate of connections made from now on. Existing connections stay; see
     /// ``replaceConnections(reason:)``.
-    package func setTLS(_ tls: TLSContext) {
+    public func setTLS(_ tls: TLSContext) {
         connections.configuration.tls = tls
         for pool in isolated { pool.connections.configuration.tls = tls }
     }
@@ -85,7 +85,7 @@ package final class ConnectionPool: IsolatingPool {
     /// this was called. Connections that have not been used recently and are not needed for the minimum are closed at
     /// once.
     /// - Parameter reason: for the log.
-    package func replaceConnections(reason: String) { replaceConnections(reason: reason, now: eventLoop.now) }
+    public func replaceConnections(reason: String) { replaceConnections(reason: reason, now: eventLoop.now) }
 
     func replaceConnections(reason: String, now: NIODeadline) {
         for pool in isolated { pool.replaceConnections(reason: reason, now: now) }
@@ -98,13 +98,13 @@ package final class ConnectionPool: IsolatingPool {
     /// Retires all connections and opens others, after APNs has refused their credential. Requests in flight are
     /// finished.
     /// - Parameter reason: for the log.
-    package func retireConnections(reason: String) {
+    public func retireConnections(reason: String) {
         for pool in isolated { pool.retireConnections(reason: reason) }
         for connection in connections.all where connection.isUsable { connection.retire(reason: reason) }
     }
 
     /// The number of notifications that can be submitted now.
-    package func capacity(in isolation: Isolation) -> Int {
+    public func capacity(in isolation: Isolation) -> Int {
         pool(isolation)?.connections.all.reduce(0) { $0 + $1.freeStreams } ?? 0
     }
 
@@ -112,7 +112,7 @@ package final class ConnectionPool: IsolatingPool {
     /// only such connections have free streams, it completes with ``RequestFailure/noOtherConnection``.
     /// - Parameter tag: returned with the result.
     /// - Returns: `false` if no stream is free; the notification was then not accepted.
-    package func submit(_ notification: consuming Notification, tag: UInt64, in isolation: Isolation) -> Bool {
+    public func submit(_ notification: consuming Notification, tag: UInt64, in isolation: Isolation) -> Bool {
         guard isolation == .shared else {
             return pool(isolation)?.submit(consume notification, tag: tag, in: .shared) ?? false
         }
@@ -136,14 +136,14 @@ package final class ConnectionPool: IsolatingPool {
     }
 
     /// Opens another connection if allowed. Call this when notifications wait and no stream is free.
-    package func requestCapacity(in isolation: Isolation) {
+    public func requestCapacity(in isolation: Isolation) {
         if isolation != .shared { isolate() }
         pool(isolation)?.connections.openAnother(now: eventLoop.now)
     }
 
     /// Enforces deadlines, retires connections that are superfluous or too old, and opens others. Call this several
     /// times per second.
-    package func check(now: NIODeadline) {
+    public func check(now: NIODeadline) {
         let keepsUniqueIDs = delegate?.keepsUniqueIDs ?? false
         for connection in connections.all {
             connection.session.streams.headers.keepsUniqueIDs = keepsUniqueIDs
@@ -159,7 +159,7 @@ package final class ConnectionPool: IsolatingPool {
     }
 
     /// See ``Transport/stoodStill(for:now:)``.
-    package func stoodStill(for time: TimeAmount, now: NIODeadline) {
+    public func stoodStill(for time: TimeAmount, now: NIODeadline) {
         answers.stoodStill(for: time, now: now)
         for connection in connections.all {
             connection.record.responsiveness.stoodStill(for: time, now: now)
@@ -172,7 +172,7 @@ package final class ConnectionPool: IsolatingPool {
 // MARK: Connections
 
 extension ConnectionPool {
-    package func makeConnection() -> HTTP2Connection {
+    public func makeConnection() -> HTTP2Connection {
         var limits = configuration.limits
         limits.lifetime = configuration.connections.age(jitter: .random(in: 0..<1))
         let connection = HTTP2Connection(
@@ -181,21 +181,21 @@ extension ConnectionPool {
         return connection
     }
 
-    package func tune(_ bootstrap: ClientBootstrap) -> ClientBootstrap {
+    public func tune(_ bootstrap: ClientBootstrap) -> ClientBootstrap {
         // A connection writes this much at a time. If twice that is unsent, the server is not reading.
         bootstrap.channelOption(
             .writeBufferWaterMark,
             value: .init(low: HTTP2Connection.writeSize / 2, high: HTTP2Connection.writeSize * 2))
     }
 
-    package func connected(_ connection: HTTP2Connection, isOutdated: Bool) {
+    public func connected(_ connection: HTTP2Connection, isOutdated: Bool) {
         guard isOutdated else { return }
         replace([connection], reason: "it was made before", keeping: .current, now: eventLoop.now)
     }
 
-    package func connectionsChanged() { delegate?.transportChanged(self) }
+    public func connectionsChanged() { delegate?.transportChanged(self) }
 
-    package func closed() {
+    public func closed() {
         giveBack()
         delegate = nil
     }
@@ -258,7 +258,7 @@ extension ConnectionPool: HTTP2ConnectionOwner {
 // MARK: Isolation
 
 extension ConnectionPool {
-    package func makePool(of isolation: Isolation) -> ConnectionPool {
+    public func makePool(of isolation: Isolation) -> ConnectionPool {
         var own = configuration
         own.connections = connections.configuration
         // Its connections are expected to be lost; the sender logs which notifications are the cause.

@@ -26,10 +26,10 @@ protocol HTTP2ConnectionOwner: AnyObject {
 /// the decisions. Belongs to its channel's event loop.
 ///
 /// Requests submitted during one tick of the event loop are sent in one write.
-package final class HTTP2Connection: ChannelDuplexHandler {
-    package typealias InboundIn = ByteBuffer
-    package typealias OutboundIn = ByteBuffer
-    package typealias OutboundOut = ByteBuffer
+public final class HTTP2Connection: ChannelDuplexHandler {
+    public typealias InboundIn = ByteBuffer
+    public typealias OutboundIn = ByteBuffer
+    public typealias OutboundOut = ByteBuffer
 
     let id: Int
     var state: HTTP2ConnectionState
@@ -37,7 +37,7 @@ package final class HTTP2Connection: ChannelDuplexHandler {
     let endpoint: APNSEndpoint
 
     let session: HTTP2Session
-    package var membership = PoolMembership()
+    public var membership = PoolMembership()
     var record = ConnectionRecord()
     /// Held strongly until the connection ends: a weak reference would cost as much per completion as a header field.
     var owner: (any HTTP2ConnectionOwner)?
@@ -95,7 +95,7 @@ package final class HTTP2Connection: ChannelDuplexHandler {
     }
 
     /// Finishes the requests in flight and closes.
-    package func retire(reason: String) {
+    public func retire(reason: String) {
         guard state.phase != .closed else { return }
         state.retire(reason: reason)
         owner?.connectionChanged(self)
@@ -117,7 +117,7 @@ package final class HTTP2Connection: ChannelDuplexHandler {
 
     /// Closes the connection; requests in flight are lost immediately. TLS may need a second to send close_notify:
     /// requests submitted in that time would never be written, but count as written.
-    package func close(_ reason: any Error) {
+    public func close(_ reason: any Error) {
         guard let context, state.phase != .closed else { return }
         end(reason)
         closeChannel(context)
@@ -157,12 +157,12 @@ package final class HTTP2Connection: ChannelDuplexHandler {
 
     // MARK: The channel
 
-    package func handlerAdded(context: ChannelHandlerContext) {
+    public func handlerAdded(context: ChannelHandlerContext) {
         self.context = context
         state.handshakeStarted(now: context.eventLoop.now)
     }
 
-    package func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
+    public func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
         if let handshake = event as? TLSHandshakeCompleted {
             guard handshake.applicationProtocol == "h2" else {
                 return close(APNSConnectionError.noHTTP2(endpoint, offered: handshake.applicationProtocol))
@@ -174,7 +174,7 @@ package final class HTTP2Connection: ChannelDuplexHandler {
         context.fireUserInboundEventTriggered(event)
     }
 
-    package func channelRead(context: ChannelHandlerContext, data: NIOAny) {
+    public func channelRead(context: ChannelHandlerContext, data: NIOAny) {
         guard state.phase != .closed else { return }
         isReading = true
         let bytes = unwrapInboundIn(data)
@@ -189,7 +189,7 @@ package final class HTTP2Connection: ChannelDuplexHandler {
         close(APNSConnectionError.flooded(endpoint, "\(flood / 1024) KiB arrived that belong to no answer"))
     }
 
-    package func channelReadComplete(context: ChannelHandlerContext) {
+    public func channelReadComplete(context: ChannelHandlerContext) {
         // Requests that the owner submits now share a write with the frames caused by the read.
         owner?.connectionChanged(self)
         isReading = false
@@ -202,7 +202,7 @@ package final class HTTP2Connection: ChannelDuplexHandler {
     ///
     /// During a pause NIO requests another read only if a write fails, to get the remaining data before the channel
     /// closes. That read is made at once.
-    package func read(context: ChannelHandlerContext) {
+    public func read(context: ChannelHandlerContext) {
         guard pacing.pause > .zero, !pacing.isPausing else { return context.read() }
         pacing.isPausing = true
         context.eventLoop.assumeIsolated().scheduleTask(in: pacing.pause) {
@@ -211,7 +211,7 @@ package final class HTTP2Connection: ChannelDuplexHandler {
         }
     }
 
-    package func channelWritabilityChanged(context: ChannelHandlerContext) {
+    public func channelWritabilityChanged(context: ChannelHandlerContext) {
         let isWritable = context.channel.isWritable
         state.writability(isWritable, now: context.eventLoop.now)
         if isWritable {
@@ -224,13 +224,13 @@ package final class HTTP2Connection: ChannelDuplexHandler {
         context.fireChannelWritabilityChanged()
     }
 
-    package func errorCaught(context: ChannelHandlerContext, error: any Error) {
+    public func errorCaught(context: ChannelHandlerContext, error: any Error) {
         close(state.meaning(of: error, endpoint))
     }
 
-    package func channelInactive(context: ChannelHandlerContext) { endedByPeer() }
+    public func channelInactive(context: ChannelHandlerContext) { endedByPeer() }
 
-    package func handlerRemoved(context: ChannelHandlerContext) {
+    public func handlerRemoved(context: ChannelHandlerContext) {
         endedByPeer()
         self.context = nil
     }
@@ -243,7 +243,7 @@ package final class HTTP2Connection: ChannelDuplexHandler {
     }
 
     /// Records that the connection could not be made.
-    package func failed(_ error: any Error) { end(error) }
+    public func failed(_ error: any Error) { end(error) }
 
     // MARK: Writing
 
@@ -298,19 +298,19 @@ package final class HTTP2Connection: ChannelDuplexHandler {
 }
 
 extension HTTP2Connection: PooledConnection {
-    package var isConnecting: Bool { state.phase == .connecting }
-    package var isUsable: Bool { state.isUsable }
-    package var isDraining: Bool { if case .draining = state.phase { true } else { false } }
-    package var load: (inFlight: Int, limit: Int) { (state.inFlight, state.streamLimit) }
-    package var lastUsed: NIODeadline { state.lastUsed }
-    package var endsAsExpected: Bool { state.isRetired }
+    public var isConnecting: Bool { state.phase == .connecting }
+    public var isUsable: Bool { state.isUsable }
+    public var isDraining: Bool { if case .draining = state.phase { true } else { false } }
+    public var load: (inFlight: Int, limit: Int) { (state.inFlight, state.streamLimit) }
+    public var lastUsed: NIODeadline { state.lastUsed }
+    public var endsAsExpected: Bool { state.isRetired }
 
     /// The preference over other connections; 0 if it has no free stream.
     var preference: Int { record.isSuspect ? min(freeStreams, 1) : freeStreams }
 
-    package func hasWorked(lasted: Bool) -> Bool { state.hasAnswered || lasted || state.isStale }
+    public func hasWorked(lasted: Bool) -> Bool { state.hasAnswered || lasted || state.isStale }
 
-    package func install(on channel: any Channel, secure: () throws -> Void) throws {
+    public func install(on channel: any Channel, secure: () throws -> Void) throws {
         try channel.pipeline.syncOperations.addHandler(self)
         try secure()
     }

@@ -3,29 +3,29 @@ import Sockets
 
 /// The settings of a ``ConnectionPool``: its connections and their timeouts.
 @dynamicMemberLookup
-package struct HTTP2PoolConfiguration: Sendable {
+public struct HTTP2PoolConfiguration: Sendable {
     /// The settings of its connections.
-    package var connections: PoolConfiguration
+    public var connections: PoolConfiguration
     /// The limits of each connection.
-    package var limits = HTTP2Limits()
+    public var limits = HTTP2Limits()
     /// The time after which an unanswered request is cancelled.
-    package var requestTimeout = TimeAmount.seconds(20)
+    public var requestTimeout = TimeAmount.seconds(20)
     /// The time for which a flow-control window may block a request.
-    package var windowTimeout = TimeAmount.seconds(5)
+    public var windowTimeout = TimeAmount.seconds(5)
     /// The stream identifier of the first request; odd.
     var firstStream: Int32 = 1
 
     /// Creates a configuration.
-    package init(_ connections: PoolConfiguration) { self.connections = connections }
+    public init(_ connections: PoolConfiguration) { self.connections = connections }
 
     /// The settings of its connections, by their names.
-    package subscript<Value>(dynamicMember path: WritableKeyPath<PoolConfiguration, Value>) -> Value {
+    public subscript<Value>(dynamicMember path: WritableKeyPath<PoolConfiguration, Value>) -> Value {
         get { connections[keyPath: path] }
         set { connections[keyPath: path] = newValue }
     }
 
     /// The limits of each connection, by their names.
-    package subscript<Value>(dynamicMember path: WritableKeyPath<HTTP2Limits, Value>) -> Value {
+    public subscript<Value>(dynamicMember path: WritableKeyPath<HTTP2Limits, Value>) -> Value {
         get { limits[keyPath: path] }
         set { limits[keyPath: path] = newValue }
     }

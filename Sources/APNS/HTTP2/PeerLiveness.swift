@@ -2,30 +2,30 @@ import NIOCore
 import Sockets
 
 /// The timeouts of a connection, and the limit of its streams.
-package struct HTTP2Limits: Sendable {
+public struct HTTP2Limits: Sendable {
     /// The maximum number of concurrent requests, even if the server allows more.
-    package var maximumStreams: Int
+    public var maximumStreams: Int
     /// The time without a read after which the peer is sent a PING while requests are in flight.
-    package var pingAfter: TimeAmount = .seconds(15)
+    public var pingAfter: TimeAmount = .seconds(15)
     /// The same while none is in flight: Apple allows a PING after an hour of inactivity ("Sending notification
     /// requests to APNs").
-    package var idlePingAfter: TimeAmount = .hours(1)
+    public var idlePingAfter: TimeAmount = .hours(1)
     /// The time without a read after which a PING goes with the next request: a NAT or a firewall on the way may have
     /// forgotten the connection.
-    package var wakeAfter: TimeAmount = .seconds(5)
+    public var wakeAfter: TimeAmount = .seconds(5)
     /// The timeout of the answer to that PING, or four times the duration of the TLS handshake if that is longer.
-    package var wakeTimeout: TimeAmount = .milliseconds(1500)
+    public var wakeTimeout: TimeAmount = .milliseconds(1500)
     /// The timeout of the answer to another PING.
-    package var pingTimeout: TimeAmount = .seconds(5)
+    public var pingTimeout: TimeAmount = .seconds(5)
     /// The timeout from the end of the TLS handshake to the server's SETTINGS.
-    package var settingsTimeout: TimeAmount = .seconds(5)
+    public var settingsTimeout: TimeAmount = .seconds(5)
     /// The time for which the server may read so little that nothing more can be written.
-    package var stallTimeout: TimeAmount = .seconds(20)
+    public var stallTimeout: TimeAmount = .seconds(20)
     /// The age at which the connection is replaced; `nil` for never.
     var lifetime: TimeAmount?
 
     /// Creates limits with the default timeouts.
-    package init(maximumStreams: Int = 1000) { self.maximumStreams = maximumStreams }
+    public init(maximumStreams: Int = 1000) { self.maximumStreams = maximumStreams }
 }
 
 /// Decides by time whether the server of a connection still reads and answers, without any I/O.

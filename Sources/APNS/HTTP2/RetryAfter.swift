@@ -1,7 +1,7 @@
 import Glibc
 
 /// The value of a `Retry-After` field (RFC 9110 §10.2.3): seconds, or a time.
-package enum RetryAfter {
+public enum RetryAfter {
     /// The longest wait in seconds, one day; longer ones are reduced to it.
     static let longest: Int32 = 86_400
     private static let months = Array("JanFebMarAprMayJunJulAugSepOctNovDec".utf8)
@@ -13,7 +13,7 @@ package enum RetryAfter {
 
     /// Returns the seconds to wait, from 0 to ``longest``; `nil` for a value that is neither a number nor a time.
     /// - Parameter now: seconds since 1970.
-    package static func seconds(_ value: some Collection<UInt8>, now: Int64) -> Int32? {
+    public static func seconds(_ value: some Collection<UInt8>, now: Int64) -> Int32? {
         let value = Array(value)
         guard !value.isEmpty else { return nil }
         if value.allSatisfy(isDigit) {

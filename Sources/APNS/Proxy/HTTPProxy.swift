@@ -2,41 +2,41 @@ import NIOCore
 import Sockets
 
 /// A proxy that opens tunnels by HTTP's CONNECT (RFC 9110 §9.3.6).
-package struct HTTPProxy: Sendable, Hashable, CustomStringConvertible {
+public struct HTTPProxy: Sendable, Hashable, CustomStringConvertible {
     /// A user name and a password for Basic authentication (RFC 7617). Descriptions do not show them.
-    package struct Credentials: Sendable, Hashable, CustomStringConvertible, CustomReflectable {
+    public struct Credentials: Sendable, Hashable, CustomStringConvertible, CustomReflectable {
         /// The user name; no colons.
-        package var user: String
+        public var user: String
         /// The password; can be empty.
-        package var password: String
+        public var password: String
 
         /// Creates credentials.
-        package init(user: String, password: String) {
+        public init(user: String, password: String) {
             self.user = user
             self.password = password
         }
 
         /// A placeholder; the contents are not shown.
-        package var description: String { "(not shown)" }
+        public var description: String { "(not shown)" }
         /// Empty; the contents are not shown.
-        package var customMirror: Mirror { Mirror(self, children: []) }
+        public var customMirror: Mirror { Mirror(self, children: []) }
     }
 
     /// An error in a proxy's URL, or in the environment variable with the URL. Never quotes credentials.
-    package struct Invalid: Error, Sendable, Hashable, CustomStringConvertible {
+    public struct Invalid: Error, Sendable, Hashable, CustomStringConvertible {
         /// The problem, and what would be valid.
-        package let description: String
+        public let description: String
     }
 
     /// A host name, or an IP address without brackets.
-    package var host: String
+    public var host: String
     /// A TCP port.
-    package var port: Int
+    public var port: Int
     /// The credentials, for proxies that require them.
-    package var credentials: Credentials?
+    public var credentials: Credentials?
 
     /// Creates a proxy from its parts, without checking them.
-    package init(host: String, port: Int, credentials: Credentials? = nil) {
+    public init(host: String, port: Int, credentials: Credentials? = nil) {
         self.host = host
         self.port = port
         self.credentials = credentials
@@ -45,7 +45,7 @@ package struct HTTPProxy: Sendable, Hashable, CustomStringConvertible {
     /// Reads `http://host:port` or `http://user:password@host:port`. `http://` is optional, and the default port is 80.
     /// User and password can be percent-encoded, and must be if they contain `@`, `:`, `/` or `%`.
     /// - Throws: ``Invalid``, which does not quote the user or the password.
-    package init(_ url: String) throws(Invalid) {
+    public init(_ url: String) throws(Invalid) {
         var rest = Substring(url.trimmed)
         if let separator = rest.firstRange(of: "://") {
             let scheme = rest[..<separator.lowerBound].lowercased()
@@ -67,7 +67,7 @@ package struct HTTPProxy: Sendable, Hashable, CustomStringConvertible {
     }
 
     /// The URL without user and password.
-    package var description: String { "http://\(host.contains(":") ? "[\(host)]" : host):\(port)" }
+    public var description: String { "http://\(host.contains(":") ? "[\(host)]" : host):\(port)" }
 
     private static func credentials(_ text: Substring) throws(Invalid) -> Credentials {
         let parts = text.split(separator: ":", maxSplits: 1, omittingEmptySubsequences: false)
@@ -111,7 +111,7 @@ extension HTTPProxy {
     /// `no_proxy` exempts the endpoint. Upper case has priority; an empty variable counts as unset.
     /// - Returns: `nil` if no proxy should be used.
     /// - Throws: ``Invalid``, naming the variable.
-    package static func fromEnvironment(
+    public static func fromEnvironment(
         _ environment: [String: String], for endpoint: APNSEndpoint
     ) throws(Invalid) -> HTTPProxy? {
         guard let (name, url) = value(of: "HTTPS_PROXY", environment) else { return nil }

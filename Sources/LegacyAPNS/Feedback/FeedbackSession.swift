@@ -9,22 +9,22 @@ import TLS
 /// Nothing is read before it is requested: a slow consumer makes the service wait.
 ///
 /// Source: Apple, "Local and Remote Notification Programming Guide" (archived), "The Feedback Service".
-package struct FeedbackSession: LoopBound {
+public struct FeedbackSession: LoopBound {
     /// The server, the certificate and timeouts.
-    package struct Configuration: Sendable {
+    public struct Configuration: Sendable {
         /// The service, such as `APNSEndpoint/productionFeedback`.
-        package var endpoint: APNSEndpoint
+        public var endpoint: APNSEndpoint
         /// Trust, and the app's certificate; without ALPN.
-        package var tls: TLSContext
+        public var tls: TLSContext
         /// The proxy to connect through.
-        package var proxy: HTTPProxy?
+        public var proxy: HTTPProxy?
         /// The timeout of each step: TCP, the proxy's answer, and TLS.
-        package var connectTimeout = TimeAmount.seconds(10)
+        public var connectTimeout = TimeAmount.seconds(10)
         /// The maximum time without data while the connection is open.
-        package var silence = TimeAmount.seconds(60)
+        public var silence = TimeAmount.seconds(60)
 
         /// Creates a configuration with the values that have no default.
-        package init(endpoint: APNSEndpoint, tls: TLSContext) {
+        public init(endpoint: APNSEndpoint, tls: TLSContext) {
             self.endpoint = endpoint
             self.tls = tls
         }
@@ -39,7 +39,7 @@ package struct FeedbackSession: LoopBound {
 
     /// Connects.
     /// - Throws: ``FeedbackError``.
-    package static func connect(
+    public static func connect(
         _ configuration: Configuration, group: any EventLoopGroup = MultiThreadedEventLoopGroup.singleton
     ) async throws -> FeedbackSession {
         let dialer = Dialer(
@@ -90,7 +90,7 @@ package struct FeedbackSession: LoopBound {
     ///   more.
     /// - Returns: an empty array when the service has sent everything and closed the connection.
     /// - Throws: ``FeedbackError``, after all tuples received before it have been returned.
-    package func next(atMost count: Int) async throws -> [FeedbackTuple] {
+    public func next(atMost count: Int) async throws -> [FeedbackTuple] {
         try await channel.eventLoop.flatSubmit {
             let promise = channel.eventLoop.makePromise(of: [FeedbackTuple].self)
             handler.value.next(atMost: count, promise)
@@ -100,44 +100,44 @@ package struct FeedbackSession: LoopBound {
 
     /// Makes the session end soon. The service forgets what it has sent, so that is still returned, for a few seconds
     /// at most. Then ``next(atMost:)`` throws ``FeedbackError/stopped(_:)``, unless the service has reached its end.
-    package func stop() {
+    public func stop() {
         channel.eventLoop.execute { handler.value.stop() }
     }
 
     /// Returns the number of bytes received of an incomplete tuple.
-    package func incompleteBytes() async throws -> Int {
+    public func incompleteBytes() async throws -> Int {
         try await channel.eventLoop.submit { handler.value.incompleteBytes }.get()
     }
 
     /// Returns the number of tuples without a token, which were skipped.
-    package func skippedTuples() async throws -> Int {
+    public func skippedTuples() async throws -> Int {
         try await channel.eventLoop.submit { handler.value.skipped }.get()
     }
 
     /// Closes the connection at once.
-    package func close() {
+    public func close() {
         channel.close(promise: nil)
     }
 }
 
 /// Decides when a feedback service is polled, without any I/O.
-package struct FeedbackSchedule: Sendable {
+public struct FeedbackSchedule: Sendable {
     private let interval: TimeAmount
     /// The time of the next poll.
-    package private(set) var next: NIODeadline
+    public private(set) var next: NIODeadline
 
     /// - Parameters:
     ///   - interval: the time from the beginning of one poll to the next.
     ///   - random: from 0 to 1, evenly distributed. It delays the first poll, so that processes started together do not
     ///     poll together.
-    package init(interval: TimeAmount, now: NIODeadline, random: Double) {
+    public init(interval: TimeAmount, now: NIODeadline, random: Double) {
         self.interval = interval
         let spread = min(interval.nanoseconds / 10, TimeAmount.minutes(1).nanoseconds)
         next = now + .nanoseconds(Int64(Double(spread) * min(max(random, 0), 1)))
     }
 
     /// Records the end of a poll. Polls that were missed in the meantime are skipped.
-    package mutating func finished(now: NIODeadline) {
+    public mutating func finished(now: NIODeadline) {
         let late = max(0, (now - next).nanoseconds)
         next = next + .nanoseconds((late / interval.nanoseconds + 1) * interval.nanoseconds)
     }

@@ -147,7 +147,7 @@ struct FeedbackSessionState {
 }
 
 /// The reason why a feedback service was not read to its end. Tuples read before are valid.
-package enum FeedbackError: Error, Sendable, CustomStringConvertible {
+public enum FeedbackError: Error, Sendable, CustomStringConvertible {
     /// No connection could be made, or it was lost.
     case connection(APNSConnectionError)
     /// TLS could not be set up, or broke.
@@ -160,7 +160,7 @@ package enum FeedbackError: Error, Sendable, CustomStringConvertible {
     case stopped(APNSEndpoint)
 
     /// The problem, its place, and what to do.
-    package var description: String {
+    public var description: String {
         switch self {
         case .connection(let error): "\(error)"
         case .tls(let error): "\(error)"

@@ -2,14 +2,14 @@ import APNS
 import NIOCore
 
 /// A feedback service's report on one device.
-package struct FeedbackTuple: Sendable, Equatable {
+public struct FeedbackTuple: Sendable, Equatable {
     /// The time at which the service found that the device no longer has the app, in seconds since 1970.
-    package var seconds: UInt32
+    public var seconds: UInt32
     /// The device.
-    package var token: DeviceToken
+    public var token: DeviceToken
 
     /// Creates a tuple.
-    package init(seconds: UInt32, token: DeviceToken) {
+    public init(seconds: UInt32, token: DeviceToken) {
         self.seconds = seconds
         self.token = token
     }
@@ -20,27 +20,27 @@ package struct FeedbackTuple: Sendable, Equatable {
 /// A tuple is the time in seconds (4 bytes), the token's length (2 bytes), both big-endian, and the token.
 ///
 /// Source: Apple, "Local and Remote Notification Programming Guide" (archived), "The Feedback Service".
-package struct FeedbackTuples: Sendable {
+public struct FeedbackTuples: Sendable {
     /// The maximum size of a token in bytes. Apple's tuples have 32; 100 is the maximum in Apple's documentation of the
     /// binary protocol.
-    package static let maximumTokenLength = 100
+    public static let maximumTokenLength = 100
 
     /// Bytes that can't be a tuple. Nothing after them can be parsed.
-    package struct Malformed: Error, Equatable, Sendable, CustomStringConvertible {
+    public struct Malformed: Error, Equatable, Sendable, CustomStringConvertible {
         /// The position of the tuple, in bytes from the first that the service sent.
-        package let offset: Int
+        public let offset: Int
         /// The length of the token according to the tuple.
-        package let tokenLength: Int
+        public let tokenLength: Int
 
         /// The problem and its position.
-        package var description: String {
+        public var description: String {
             "the tuple at byte \(offset) of what it sent has a token of \(tokenLength) bytes, and tokens have 1 to "
                 + "\(FeedbackTuples.maximumTokenLength)"
         }
     }
 
     /// The number of tuples without a token that were skipped.
-    package private(set) var skipped = 0
+    public private(set) var skipped = 0
 
     private static let headerLength = 6
 
@@ -49,13 +49,13 @@ package struct FeedbackTuples: Sendable {
     private var offset = 0
 
     /// Creates a parser without data.
-    package init() {}
+    public init() {}
 
     /// The number of bytes not yet returned as tuples. At the end, those of an incomplete tuple.
-    package var remainingBytes: Int { bytes.readableBytes }
+    public var remainingBytes: Int { bytes.readableBytes }
 
     /// Appends received bytes.
-    package mutating func append(_ piece: ByteBuffer) {
+    public mutating func append(_ piece: ByteBuffer) {
         guard bytes.readableBytes > 0 else {
             bytes = piece
             return
@@ -67,7 +67,7 @@ package struct FeedbackTuples: Sendable {
     /// Removes and returns the next tuple.
     /// - Returns: `nil` until the tuple is complete.
     /// - Throws: ``Malformed``, also at each later call.
-    package mutating func next() throws(Malformed) -> FeedbackTuple? {
+    public mutating func next() throws(Malformed) -> FeedbackTuple? {
         // A tuple without a token is complete, and those after it can be parsed.
         while bytes.getInteger(at: bytes.readerIndex + 4, as: UInt16.self) == 0 {
             bytes.moveReaderIndex(forwardBy: Self.headerLength)

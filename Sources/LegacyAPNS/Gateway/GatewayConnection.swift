@@ -22,9 +22,9 @@ protocol GatewayConnectionOwner: AnyObject {
 
 /// One connection to the binary gateway: a thin handler between a TLS channel and the state that makes the decisions.
 /// Belongs to its channel's event loop.
-package final class GatewayConnection: ChannelInboundHandler, PooledConnection {
-    package typealias InboundIn = ByteBuffer
-    package typealias OutboundOut = ByteBuffer
+public final class GatewayConnection: ChannelInboundHandler, PooledConnection {
+    public typealias InboundIn = ByteBuffer
+    public typealias OutboundOut = ByteBuffer
 
     /// The limits for combining notifications into writes.
     struct Batching: Sendable {
@@ -42,7 +42,7 @@ package final class GatewayConnection: ChannelInboundHandler, PooledConnection {
     /// True once an error packet has arrived.
     private(set) var hasAnswer = false
 
-    package var membership = PoolMembership()
+    public var membership = PoolMembership()
     private let batching: Batching
     private var owner: (any GatewayConnectionOwner)?
     private var context: ChannelHandlerContext?
@@ -65,23 +65,23 @@ package final class GatewayConnection: ChannelInboundHandler, PooledConnection {
 
     // MARK: The pool's view
 
-    package var isConnecting: Bool { state.phase == .connecting }
-    package var isUsable: Bool { state.isUsable }
-    package var isDraining: Bool { state.phase == .draining }
-    package var load: (inFlight: Int, limit: Int) { (state.window.count, state.windowCount) }
-    package var lastUsed: NIODeadline { state.lastUsed }
-    package var endsAsExpected: Bool { state.isRetired || (state.isProven && hasAnswer) }
+    public var isConnecting: Bool { state.phase == .connecting }
+    public var isUsable: Bool { state.isUsable }
+    public var isDraining: Bool { state.phase == .draining }
+    public var load: (inFlight: Int, limit: Int) { (state.window.count, state.windowCount) }
+    public var lastUsed: NIODeadline { state.lastUsed }
+    public var endsAsExpected: Bool { state.isRetired || (state.isProven && hasAnswer) }
 
-    package func hasWorked(lasted: Bool) -> Bool { state.isProven || (lasted && !state.hasSent) }
+    public func hasWorked(lasted: Bool) -> Bool { state.isProven || (lasted && !state.hasSent) }
 
-    package func install(on channel: any Channel, secure: () throws -> Void) throws {
+    public func install(on channel: any Channel, secure: () throws -> Void) throws {
         try channel.pipeline.syncOperations.addHandler(self)
         try secure()
         // Below TLS, or the proxy's tunnel in its place.
         try channel.pipeline.syncOperations.addHandler(written, position: .first)
     }
 
-    package func retire(reason _: String) {
+    public func retire(reason _: String) {
         if isConnecting { close(APNSConnectionError.shutdown(endpoint)) } else { drain() }
     }
 
@@ -133,9 +133,9 @@ package final class GatewayConnection: ChannelInboundHandler, PooledConnection {
 
     // MARK: The channel
 
-    package func handlerAdded(context: ChannelHandlerContext) { self.context = context }
+    public func handlerAdded(context: ChannelHandlerContext) { self.context = context }
 
-    package func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
+    public func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
         if event is TLSHandshakeCompleted {
             state.opened(now: context.eventLoop.now)
             owner?.connectionChanged(self)
@@ -143,7 +143,7 @@ package final class GatewayConnection: ChannelInboundHandler, PooledConnection {
         context.fireUserInboundEventTriggered(event)
     }
 
-    package func channelRead(context: ChannelHandlerContext, data: NIOAny) {
+    public func channelRead(context: ChannelHandlerContext, data: NIOAny) {
         guard !hasAnswer, state.phase != .closed else { return }
         var bytes = unwrapInboundIn(data)
         input.writeBuffer(&bytes)
@@ -178,7 +178,7 @@ package final class GatewayConnection: ChannelInboundHandler, PooledConnection {
         if let context { closeChannel(context) }
     }
 
-    package func channelWritabilityChanged(context: ChannelHandlerContext) {
+    public func channelWritabilityChanged(context: ChannelHandlerContext) {
         state.writability(context.channel.isWritable)
         if context.channel.isWritable {
             // Not synchronously: this may have been called by our own write.
@@ -187,7 +187,7 @@ package final class GatewayConnection: ChannelInboundHandler, PooledConnection {
         context.fireChannelWritabilityChanged()
     }
 
-    package func errorCaught(context: ChannelHandlerContext, error: any Error) {
+    public func errorCaught(context: ChannelHandlerContext, error: any Error) {
         if failure == nil {
             let isTruncation = (error as? TLSError)?.kind == .truncated
             if !isTruncation {
@@ -200,9 +200,9 @@ package final class GatewayConnection: ChannelInboundHandler, PooledConnection {
         context.close(promise: nil)
     }
 
-    package func channelInactive(context: ChannelHandlerContext) { end() }
+    public func channelInactive(context: ChannelHandlerContext) { end() }
 
-    package func handlerRemoved(context: ChannelHandlerContext) {
+    public func handlerRemoved(context: ChannelHandlerContext) {
         end()
         self.context = nil
     }
@@ -228,7 +228,7 @@ package final class GatewayConnection: ChannelInboundHandler, PooledConnection {
     // MARK: Closing
 
     /// Closes the connection. The outcome of what is in the window is unknown.
-    package func close(_ reason: any Error) {
+    public func close(_ reason: any Error) {
         failure = failure ?? reason
         isGivenUp = true
         guard let context else { return end() }
@@ -237,7 +237,7 @@ package final class GatewayConnection: ChannelInboundHandler, PooledConnection {
     }
 
     /// Records that the connection could not be made.
-    package func failed(_ error: any Error) {
+    public func failed(_ error: any Error) {
         failure = error
         end()
     }

@@ -5,7 +5,7 @@ import NIOCore
 ///
 /// Source: Apple's archived "Local and Remote Notification Programming Guide", "Binary Provider API" and, for commands
 /// 0 and 1, "Legacy Information". All numbers are big-endian.
-package enum GatewayFrame: String, Sendable, CaseIterable {
+public enum GatewayFrame: String, Sendable, CaseIterable {
     /// Command 0: token and payload. It has no identifier, so an error does not name the notification.
     case simple
     /// Command 1: with identifier and expiration.
@@ -21,7 +21,7 @@ package enum GatewayFrame: String, Sendable, CaseIterable {
 
     /// The sizes of device tokens in bytes ("Binary Provider API": "Up to 100 bytes"). No device has a token shorter
     /// than 32 bytes, and a token of a wrong size makes the gateway close the connection.
-    package static let tokenSizes = 32...100
+    public static let tokenSizes = 32...100
 
     /// Appends a notification's frame. Values that do not fit the protocol's fields must have been rejected before.
     func write(_ notification: borrowing Notification, identifier: UInt32, into buffer: inout ByteBuffer) {

@@ -6,7 +6,7 @@ import Sockets
 import TLS
 
 /// The receiver of a gateway's events.
-package protocol GatewayDelegate: TransportDelegate {
+public protocol GatewayDelegate: TransportDelegate {
     /// Called when notifications that had completed as confirmed turn out to have been dropped.
     /// - Parameters:
     ///   - count: their number.
@@ -16,7 +16,7 @@ package protocol GatewayDelegate: TransportDelegate {
 
 extension RequestResult {
     /// The gateway named it in an error packet.
-    package static func refused(_ status: GatewayStatus) -> RequestResult { .refused(status: status.code) }
+    public static func refused(_ status: GatewayStatus) -> RequestResult { .refused(status: status.code) }
 }
 
 /// The connections of one certificate to one binary gateway, on one event loop.
@@ -25,25 +25,25 @@ extension RequestResult {
 /// item. Its error packet reveals at once what would otherwise take ``GatewayOptions/confirmAfter``; further
 /// notifications use the next connection. So notifications are sent nearly in order, and exactly in order if the
 /// maximum is one connection, because they then wait.
-package final class GatewayPool: IsolatingPool {
+public final class GatewayPool: IsolatingPool {
     /// The gateway.
-    package var endpoint: APNSEndpoint { configuration.endpoint }
+    public var endpoint: APNSEndpoint { configuration.endpoint }
     /// The receiver of completions, and of further events if it is a ``GatewayDelegate``. Held strongly until ``close()``
     /// has completed.
-    package var delegate: (any TransportDelegate)? { didSet { for pool in isolated { pool.delegate = delegate } } }
+    public var delegate: (any TransportDelegate)? { didSet { for pool in isolated { pool.delegate = delegate } } }
     /// See `Transport/confirmationTime`.
-    package var confirmationTime: TimeAmount { confirmAfter }
+    public var confirmationTime: TimeAmount { confirmAfter }
 
     private let configuration: Configuration
     private let eventLoop: any EventLoop
     private let logger: Logger
-    package let connections: PoolConnections<GatewayPool>
+    public let connections: PoolConnections<GatewayPool>
     private var adaptiveWindow = AdaptiveWindow()
     /// The time after its arrival from which a notification without an error packet counts as accepted.
     private var confirmAfter: TimeAmount
     /// Consecutive connections of this pool and its isolated ones that were accepted, and closed at the first notifications.
     private var hangUps = 0
-    package var isolated: [GatewayPool] = []
+    public var isolated: [GatewayPool] = []
     /// The pool that has this one among its isolated pools.
     private weak var parent: GatewayPool?
 
@@ -58,7 +58,7 @@ package final class GatewayPool: IsolatingPool {
     private static let (maximumIsolated, longestPause) = (4, TimeAmount.seconds(1))
 
     /// Creates a pool. ``check(now:)`` opens its connections.
-    package init(_ configuration: Configuration, eventLoop: any EventLoop, logger: Logger) {
+    public init(_ configuration: Configuration, eventLoop: any EventLoop, logger: Logger) {
         self.configuration = configuration
         confirmAfter = .milliseconds(Int64(configuration.options.confirmAfter))
         self.eventLoop = eventLoop
@@ -69,7 +69,7 @@ package final class GatewayPool: IsolatingPool {
     }
 
     /// The number of notifications that can be submitted now.
-    package func capacity(in isolation: Isolation) -> Int {
+    public func capacity(in isolation: Isolation) -> Int {
         guard isolation == .shared else { return pool(isolation)?.capacity ?? 0 }
         guard
             !keepsOrder
@@ -83,20 +83,20 @@ package final class GatewayPool: IsolatingPool {
     }
 
     /// Connections that accept notifications.
-    package var usableConnections: Int { connections.state.usable }
+    public var usableConnections: Int { connections.state.usable }
 
     /// See `Transport/isDormant`.
-    package var isDormant: Bool { connections.state.isDormant }
+    public var isDormant: Bool { connections.state.isDormant }
 
     /// The state of the connections. Its streams are the windows of unconfirmed notifications.
-    package var statistics: PoolStatistics {
+    public var statistics: PoolStatistics {
         var statistics = connections.statistics
         for pool in isolated { statistics.streamsInUse += pool.connections.statistics.streamsInUse }
         return statistics
     }
 
     /// Sends a notification on the first connection that has capacity.
-    package func submit(_ notification: consuming Notification, tag: UInt64, in isolation: Isolation) -> Bool {
+    public func submit(_ notification: consuming Notification, tag: UInt64, in isolation: Isolation) -> Bool {
         guard isolation == .shared else {
             return pool(isolation)?.submit(consume notification, tag: tag, in: .shared) ?? false
         }
@@ -115,7 +115,7 @@ package final class GatewayPool: IsolatingPool {
 
     /// Opens another connection if allowed. If the maximum is one, drains that connection if it is nearly full: what is
     /// left is too little to be worth a claim, so it would never fill.
-    package func requestCapacity(in isolation: Isolation) {
+    public func requestCapacity(in isolation: Isolation) {
         guard isolation == .shared else {
             isolate()
             pool(isolation)?.requestCapacity(in: .shared)
@@ -135,13 +135,13 @@ package final class GatewayPool: IsolatingPool {
     private var keepsOrder: Bool { configuration.maximumConnections == 1 }
 
     /// Sends a bad item on each connection, to learn the outcomes of what was sent.
-    package func flushConfirmations() {
+    public func flushConfirmations() {
         for connection in connections.all where connection.state.window.count > 0 { connection.drain() }
         for pool in isolated { pool.flushConfirmations() }
     }
 
     /// Confirms notifications by age, closes connections that are silent, worn out or superfluous, and opens others.
-    package func check(now: NIODeadline) {
+    public func check(now: NIODeadline) {
         adaptiveWindow.check(window: configuration.options.windowCount, now: now)
         for connection in connections.all { connection.check(now: now) }
         for connection in connections.all where connection.state.isWornOut(now: now) {
@@ -156,22 +156,22 @@ package final class GatewayPool: IsolatingPool {
     }
 
     /// See `Transport/stoodStill(for:now:)`.
-    package func stoodStill(for time: TimeAmount, now: NIODeadline) {
+    public func stoodStill(for time: TimeAmount, now: NIODeadline) {
         for connection in connections.all { connection.stoodStill(for: time, now: now) }
         for pool in isolated { pool.stoodStill(for: time, now: now) }
     }
 
     /// Does nothing: the gateway has no provider tokens.
-    package func setProviderToken(_: String?) {}
+    public func setProviderToken(_: String?) {}
 
     /// Sets the trust and the certificate of connections made from now on.
-    package func setTLS(_ tls: TLSContext) {
+    public func setTLS(_ tls: TLSContext) {
         connections.configuration.tls = tls
         for pool in isolated { pool.connections.configuration.tls = tls }
     }
 
     /// Drains all connections, and opens others.
-    package func replaceConnections(reason: String) {
+    public func replaceConnections(reason: String) {
         for pool in isolated { pool.replaceConnections(reason: reason) }
         guard !connections.isClosing, !connections.all.isEmpty else { return }
         logger.info(
@@ -187,13 +187,13 @@ package final class GatewayPool: IsolatingPool {
     }
 
     /// Same as ``replaceConnections(reason:)``, which already stops sending on the old connections.
-    package func retireConnections(reason: String) { replaceConnections(reason: reason) }
+    public func retireConnections(reason: String) { replaceConnections(reason: reason) }
 }
 
 // MARK: Isolation
 
 extension GatewayPool {
-    package func makePool(of isolation: Isolation) -> GatewayPool {
+    public func makePool(of isolation: Isolation) -> GatewayPool {
         var own = configuration
         own.connections = connections.configuration
         own.minimumConnections = 0
@@ -210,7 +210,7 @@ extension GatewayPool {
 }
 
 extension GatewayPool {
-    package func makeConnection() -> GatewayConnection {
+    public func makeConnection() -> GatewayConnection {
         let options = configuration.options
         var limits = GatewayConnectionState.Limits()
         limits.windowCount = options.windowCount
@@ -226,19 +226,19 @@ extension GatewayPool {
             limits: limits, owner: self)
     }
 
-    package func tune(_ bootstrap: ClientBootstrap) -> ClientBootstrap {
+    public func tune(_ bootstrap: ClientBootstrap) -> ClientBootstrap {
         // The protocol has no PING: only TCP's keep-alive detects that an idle gateway is unreachable.
         bootstrap.channelOption(.socketOption(.so_keepalive), value: 1)
     }
 
-    package func connected(_ connection: GatewayConnection, isOutdated: Bool) {
+    public func connected(_ connection: GatewayConnection, isOutdated: Bool) {
         AddressMemory.shared.worked(connection.membership.address)
         if isOutdated { connection.drain() }
     }
 
-    package func connectionsChanged() { delegate?.transportChanged(self) }
+    public func connectionsChanged() { delegate?.transportChanged(self) }
 
-    package func closed() { delegate = nil }
+    public func closed() { delegate = nil }
 }
 
 extension GatewayPool: GatewayConnectionOwner {
@@ -314,22 +314,22 @@ extension GatewayPool: GatewayConnectionOwner {
 extension GatewayPool {
     /// The settings of a pool.
     @dynamicMemberLookup
-    package struct Configuration: Sendable {
+    public struct Configuration: Sendable {
         /// The settings of its connections. Their maximum does not count draining ones.
-        package var connections: PoolConfiguration
+        public var connections: PoolConfiguration
         /// The settings of the gateway.
-        package var options: GatewayOptions
+        public var options: GatewayOptions
         /// The maximum time for which written data may be unacknowledged.
-        package var stallTimeout = TimeAmount.seconds(20)
+        public var stallTimeout = TimeAmount.seconds(20)
 
         /// Creates a configuration.
-        package init(_ connections: PoolConfiguration, _ options: GatewayOptions = GatewayOptions()) {
+        public init(_ connections: PoolConfiguration, _ options: GatewayOptions = GatewayOptions()) {
             self.connections = connections
             self.options = options
         }
 
         /// The settings of its connections, by their names.
-        package subscript<Value>(dynamicMember path: WritableKeyPath<PoolConfiguration, Value>) -> Value {
+        public subscript<Value>(dynamicMember path: WritableKeyPath<PoolConfiguration, Value>) -> Value {
             get { connections[keyPath: path] }
             set { connections[keyPath: path] = newValue }
         }

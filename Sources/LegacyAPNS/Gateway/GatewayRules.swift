@@ -4,15 +4,15 @@ import PushJob
 
 /// Finds notifications that the binary gateway can't carry, before sending: its frames have no field for topics, push
 /// types, channels or identifiers.
-package enum GatewayRules {
+public enum GatewayRules {
     /// A rule that a notification breaks: the reason with which APNs would refuse it over HTTP/2, and one sentence.
-    package typealias Refusal = (reason: APNSReason, detail: String)
+    public typealias Refusal = (reason: APNSReason, detail: String)
 
     /// Returns the first rule that a notification breaks.
     /// - Parameters:
     ///   - isOwnTopic: true if the topic is one of the app's; the gateway uses the topic of the certificate.
     ///   - payload: the payload to send.
-    package static func refusal(
+    public static func refusal(
         _ pushType: PushType, isOnChannel: Bool, isOwnTopic: Bool, payload: ByteBuffer, limit: Int
     ) -> Refusal? {
         if isOnChannel {
@@ -47,7 +47,7 @@ package enum GatewayRules {
 
     /// Returns the reason for which the gateway's frames can't carry a device token, as one sentence; `nil` if they
     /// can.
-    package static func refusal(_ token: DeviceToken) -> String? {
+    public static func refusal(_ token: DeviceToken) -> String? {
         let (digits, sizes) = (token.hex.readableBytes, GatewayFrame.tokenSizes)
         guard !sizes.contains(digits / 2) else { return nil }
         return "the device token has \(digits) hex digits; the binary gateway accepts \(sizes.lowerBound * 2) to "
@@ -56,5 +56,5 @@ package enum GatewayRules {
 
     /// Returns the `apns-expiration` of a job that specifies none, in seconds since 1970. The gateway interprets an
     /// absent one as "do not store"; over HTTP/2 APNs stores such a notification for 30 days.
-    package static func expiration(firstSeen: Int64) -> Int64 { firstSeen / 1000 + 30 * 86_400 }
+    public static func expiration(firstSeen: Int64) -> Int64 { firstSeen / 1000 + 30 * 86_400 }
 }

@@ -2,7 +2,7 @@
 ///
 /// Source: Apple's archived "Local and Remote Notification Programming Guide", "Binary Provider API", table "Codes in
 /// error-response packet".
-package enum GatewayStatus: Sendable, Hashable, CustomStringConvertible {
+public enum GatewayStatus: Sendable, Hashable, CustomStringConvertible {
     case noError
     case processingError
     case missingDeviceToken
@@ -21,27 +21,27 @@ package enum GatewayStatus: Sendable, Hashable, CustomStringConvertible {
     case other(UInt8)
 
     /// Creates a status from the second byte of an error packet.
-    package init(code: UInt8) {
+    public init(code: UInt8) {
         self = Self.documented.first { $0.code == code }?.status ?? .other(code)
     }
 
     /// The second byte of an error packet.
-    package var code: UInt8 {
+    public var code: UInt8 {
         if case .other(let code) = self { return code }
         return Self.documented.first { $0.status == self }?.code ?? 255
     }
 
     /// The code in counters and records, in the style of the reasons of APNs' HTTP/2 interface.
-    package var name: String {
+    public var name: String {
         if case .other(let code) = self { return "GatewayStatus\(code)" }
         return Self.documented.first { $0.status == self }?.name ?? "UnknownError"
     }
 
     /// The name and the code, for a log.
-    package var description: String { "\(name) (status \(code))" }
+    public var description: String { "\(name) (status \(code))" }
 
     /// The statuses that Apple documents.
-    package static let documented: [(code: UInt8, status: GatewayStatus, name: String)] = [
+    public static let documented: [(code: UInt8, status: GatewayStatus, name: String)] = [
         (0, .noError, "NoError"), (1, .processingError, "ProcessingError"),
         (2, .missingDeviceToken, "MissingDeviceToken"), (3, .missingTopic, "MissingTopic"),
         (4, .missingPayload, "MissingPayload"), (5, .invalidTokenSize, "InvalidTokenSize"),

@@ -3,18 +3,18 @@ import NIOCore
 extension ByteBuffer {
     /// Writes a JSON string with its quotes. Bytes that are not UTF-8 become U+FFFD: the output is always JSON.
     /// - Parameter text: the characters, neither quoted nor escaped.
-    package mutating func writeJSONString(_ text: ByteBuffer) {
+    public mutating func writeJSONString(_ text: ByteBuffer) {
         text.withUnsafeReadableBytes { writeJSONString($0) }
     }
 
     /// Writes a JSON string with its quotes.
-    package mutating func writeJSONString(_ text: String) {
+    public mutating func writeJSONString(_ text: String) {
         var text = text
         text.withUTF8 { writeJSONString(UnsafeRawBufferPointer($0)) }
     }
 
     /// Writes a JSON string with its quotes. Bytes that are not UTF-8 become U+FFFD.
-    package mutating func writeJSONString(_ text: UnsafeRawBufferPointer) {
+    public mutating func writeJSONString(_ text: UnsafeRawBufferPointer) {
         if Self.isPlainASCII(text) {
             writeInteger(UInt8(ascii: "\""))
             writeBytes(text)
@@ -59,7 +59,7 @@ extension ByteBuffer {
     }
 
     /// Writes an integer in decimal.
-    package mutating func writeJSONInteger(_ value: Int64) {
+    public mutating func writeJSONInteger(_ value: Int64) {
         guard value != .min else { return _ = writeString(String(value)) }
         if value < 0 { writeInteger(UInt8(ascii: "-")) }
         var rest = abs(value)

@@ -1,9 +1,9 @@
 /// The first error in a JSON text (RFC 8259).
 ///
 /// It holds only a kind and an offset, never a piece of the text: a job's content must not reach a log.
-package struct JSONError: Error, Equatable, Sendable, CustomStringConvertible {
+public struct JSONError: Error, Equatable, Sendable, CustomStringConvertible {
     /// The problem.
-    package enum Kind: UInt8, Sendable {
+    public enum Kind: UInt8, Sendable {
         /// The text ends before its value does.
         case unexpectedEnd
         /// A value was expected, and no value begins with this byte.
@@ -37,12 +37,12 @@ package struct JSONError: Error, Equatable, Sendable, CustomStringConvertible {
     }
 
     /// The problem.
-    package let kind: Kind
+    public let kind: Kind
     /// The number of bytes before the error.
-    package let offset: Int
+    public let offset: Int
 
     /// The problem and its offset.
-    package var description: String { "\(problem) at byte \(offset)" }
+    public var description: String { "\(problem) at byte \(offset)" }
 
     private var problem: String {
         switch kind {

@@ -1,6 +1,6 @@
 /// The numbers of a JSON text: validates them, and reads them without floating point, because a millisecond must not
 /// depend on rounding.
-package enum JSONNumber {
+public enum JSONNumber {
     // MARK: Validating
 
     /// Validates a number.
@@ -56,7 +56,7 @@ package enum JSONNumber {
     ///   - decimals: the number of digits after the point to keep: 0 for integers, 3 for seconds as milliseconds.
     ///   - exact: true to refuse a value with more digits after the point, instead of cutting them.
     /// - Returns: the value, or nil if it does not fit (or is not exact). `1e1` and `10.0` are the integer 10.
-    package static func value(of bytes: UnsafeRawBufferPointer, decimals: Int, exact: Bool) -> Int64? {
+    public static func value(of bytes: UnsafeRawBufferPointer, decimals: Int, exact: Bool) -> Int64? {
         var significand: Int64 = 0
         var exponent = decimals
         var isCut = false

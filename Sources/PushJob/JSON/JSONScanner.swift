@@ -5,26 +5,26 @@
 ///
 /// It is stricter than the RFC, for the sake of the parsers that read the text later: no byte order mark, no nesting
 /// beyond ``maximumDepth``, and every escaped surrogate must be half of a pair.
-package struct JSONScanner {
+public struct JSONScanner {
     /// The maximum depth of nested arrays and objects.
-    package static let maximumDepth = 64
+    public static let maximumDepth = 64
 
-    package let bytes: UnsafeRawBufferPointer
-    package let end: Int
+    public let bytes: UnsafeRawBufferPointer
+    public let end: Int
 
     /// The position of the scanner, counted from the start of the bytes that it was given.
-    package internal(set) var offset: Int
+    public internal(set) var offset: Int
 
     /// The number of arrays and objects that the caller has entered.
     private(set) var depth = 0
 
     /// - Parameter bytes: the text; it must outlive the scanner.
-    package init(_ bytes: UnsafeRawBufferPointer) {
+    public init(_ bytes: UnsafeRawBufferPointer) {
         self.init(bytes, in: 0..<bytes.count)
     }
 
     /// Scans only a part; offsets still count from the start of the bytes.
-    package init(_ bytes: UnsafeRawBufferPointer, in range: Range<Int>) {
+    public init(_ bytes: UnsafeRawBufferPointer, in range: Range<Int>) {
         self.bytes = bytes
         offset = range.lowerBound
         end = range.upperBound
@@ -33,21 +33,21 @@ package struct JSONScanner {
     /// Checks that the bytes are one JSON value with nothing but white space around it.
     /// - Parameter bytes: the whole text.
     /// - Throws: ``JSONError`` for the first byte that is not valid.
-    package static func validate(_ bytes: UnsafeRawBufferPointer) throws(JSONError) {
+    public static func validate(_ bytes: UnsafeRawBufferPointer) throws(JSONError) {
         var scanner = JSONScanner(bytes)
         try scanner.skipDocument()
     }
 
     /// Steps over one value and the white space around it, after which the text must end.
     /// - Throws: ``JSONError`` for the first byte that is not valid.
-    package mutating func skipDocument() throws(JSONError) {
+    public mutating func skipDocument() throws(JSONError) {
         try begin()
         try skipValue()
         try finish()
     }
 
     /// Moves to the first byte of the document's value.
-    package mutating func begin() throws(JSONError) {
+    public mutating func begin() throws(JSONError) {
         if end &- offset >= 3, bytes[offset] == 0xEF, bytes[offset &+ 1] == 0xBB, bytes[offset &+ 2] == 0xBF {
             throw error(.byteOrderMark)
         }
@@ -55,21 +55,21 @@ package struct JSONScanner {
     }
 
     /// Checks that nothing follows the document's value.
-    package mutating func finish() throws(JSONError) {
+    public mutating func finish() throws(JSONError) {
         skipWhitespace()
         if offset < end { throw error(.trailingBytes) }
     }
 
     /// The byte at the scanner's position, or nil at the end.
     @inline(__always)
-    package var next: UInt8? { offset < end ? bytes[offset] : nil }
+    public var next: UInt8? { offset < end ? bytes[offset] : nil }
 
     @inline(__always)
-    package func error(_ kind: JSONError.Kind) -> JSONError { JSONError(kind: kind, offset: offset) }
+    public func error(_ kind: JSONError.Kind) -> JSONError { JSONError(kind: kind, offset: offset) }
 
     /// Steps over spaces, tabs and line ends.
     @inline(__always)
-    package mutating func skipWhitespace() {
+    public mutating func skipWhitespace() {
         while offset < end {
             let byte = bytes[offset]
             if byte > 0x20 { return }
@@ -80,7 +80,7 @@ package struct JSONScanner {
 
     /// Steps over one value of any kind, from its first byte to after its last.
     /// - Throws: ``JSONError`` for the first byte that is not valid.
-    package mutating func skipValue() throws(JSONError) {
+    public mutating func skipValue() throws(JSONError) {
         // One bit per open bracket, 1 for an object: no recursion, and no stack that could overflow.
         var objects: UInt64 = 0
         let outermost = depth
@@ -122,14 +122,14 @@ package struct JSONScanner {
     }
 
     /// Steps over a value that will be nested deeper in another document, where the maximum depth applies, too.
-    package mutating func skipValue(levelsDown levels: Int) throws(JSONError) {
+    public mutating func skipValue(levelsDown levels: Int) throws(JSONError) {
         depth += levels
         try skipValue()
         depth -= levels
     }
 
     /// Steps over `true`, `false` or `null`.
-    package mutating func skipLiteral() throws(JSONError) {
+    public mutating func skipLiteral() throws(JSONError) {
         guard offset < end else { throw error(.unexpectedEnd) }
         switch bytes[offset] {
         case UInt8(ascii: "t"): try skip("true")
@@ -156,23 +156,23 @@ package struct JSONScanner {
 extension JSONScanner {
     /// Enters the object at `{`.
     /// - Returns: true at the first member's name; false after the brace of an object without members.
-    package mutating func enterObject() throws(JSONError) -> Bool { try enter(closing: UInt8(ascii: "}")) }
+    public mutating func enterObject() throws(JSONError) -> Bool { try enter(closing: UInt8(ascii: "}")) }
 
     /// Enters the array at `[`.
     /// - Returns: true at the first element; false after the bracket of an array without elements.
-    package mutating func enterArray() throws(JSONError) -> Bool { try enter(closing: UInt8(ascii: "]")) }
+    public mutating func enterArray() throws(JSONError) -> Bool { try enter(closing: UInt8(ascii: "]")) }
 
     /// Moves on from the end of a member's value.
     /// - Returns: true at the next member's name; false after the closing brace.
-    package mutating func nextMember() throws(JSONError) -> Bool { try proceed(closing: UInt8(ascii: "}")) }
+    public mutating func nextMember() throws(JSONError) -> Bool { try proceed(closing: UInt8(ascii: "}")) }
 
     /// Moves on from the end of an element.
     /// - Returns: true at the next element; false after the closing bracket.
-    package mutating func nextElement() throws(JSONError) -> Bool { try proceed(closing: UInt8(ascii: "]")) }
+    public mutating func nextElement() throws(JSONError) -> Bool { try proceed(closing: UInt8(ascii: "]")) }
 
     /// Reads a member's name, and moves past the colon to its value.
     @inline(__always)
-    package mutating func name() throws(JSONError) -> JSONString {
+    public mutating func name() throws(JSONError) -> JSONString {
         guard offset < end else { throw error(.unexpectedEnd) }
         guard bytes[offset] == UInt8(ascii: "\"") else { throw error(.expectedName) }
         let name = try string()
@@ -219,21 +219,21 @@ extension JSONScanner {
 // Reading values.
 extension JSONScanner {
     /// Steps over a string, from its opening quote to after its closing one.
-    package mutating func string() throws(JSONError) -> JSONString {
+    public mutating func string() throws(JSONError) -> JSONString {
         let string = try JSONText.scan(bytes, from: offset, to: end)
         offset = string.range.upperBound &+ 1
         return string
     }
 
     /// Steps over a number.
-    package mutating func skipNumber() throws(JSONError) {
+    public mutating func skipNumber() throws(JSONError) {
         offset = try JSONNumber.scan(bytes, from: offset, to: end)
     }
 
     /// Steps over a number.
     /// - Returns: its value; nil if there is no number, or it is not an integer or not in the range.
     @inline(__always)
-    package mutating func integer(in range: ClosedRange<Int64>) throws(JSONError) -> Int64? {
+    public mutating func integer(in range: ClosedRange<Int64>) throws(JSONError) -> Int64? {
         guard let number = try number(),
             let value = JSONNumber.value(of: number, decimals: 0, exact: true), range.contains(value)
         else { return nil }

@@ -1,16 +1,16 @@
 import Glibc
 
 /// A string in a JSON text: its range without the quotes, and whether it has escapes that must be decoded.
-package struct JSONString {
-    package var range: Range<Int>
-    package var hasEscapes: Bool
+public struct JSONString {
+    public var range: Range<Int>
+    public var hasEscapes: Bool
 }
 
 /// The strings of a JSON text: validates them, and reads the characters of those that are valid.
-package enum JSONText {
+public enum JSONText {
     /// Returns the value of a hex digit in either case.
     @inline(__always)
-    package static func hexValue(_ byte: UInt8) -> UInt8? {
+    public static func hexValue(_ byte: UInt8) -> UInt8? {
         switch byte {
         case UInt8(ascii: "0")...UInt8(ascii: "9"): byte &- UInt8(ascii: "0")
         case UInt8(ascii: "a")...UInt8(ascii: "f"): byte &- UInt8(ascii: "a") &+ 10
@@ -155,7 +155,7 @@ package enum JSONText {
 
     /// Passes a string's characters to a closure: the bytes in place or, if there are escapes, decoded on the stack.
     @inline(__always)
-    package static func withCharacters<Result>(
+    public static func withCharacters<Result>(
         of string: JSONString, in bytes: UnsafeRawBufferPointer, _ body: (UnsafeRawBufferPointer) -> Result
     ) -> Result {
         let raw = UnsafeRawBufferPointer(rebasing: bytes[string.range])
@@ -176,7 +176,7 @@ package enum JSONText {
     ///   - raw: the bytes between the quotes. The scanner has validated them, so every escape is complete.
     ///   - target: a buffer of at least the length of `raw`; decoding never makes a string longer.
     /// - Returns: the number of bytes that were written.
-    package static func unescape(_ raw: UnsafeRawBufferPointer, into target: UnsafeMutableRawBufferPointer) -> Int {
+    public static func unescape(_ raw: UnsafeRawBufferPointer, into target: UnsafeMutableRawBufferPointer) -> Int {
         var read = 0
         var written = 0
         while read < raw.count {
@@ -207,7 +207,7 @@ package enum JSONText {
 
     /// Returns the offset in a string as written that corresponds to a number of bytes of its characters, which must
     /// end at the end of a scalar.
-    package static func offset(in raw: UnsafeRawBufferPointer, after count: Int, from start: Int) -> Int {
+    public static func offset(in raw: UnsafeRawBufferPointer, after count: Int, from start: Int) -> Int {
         var offset = start
         var rest = count
         while rest > 0, offset < raw.count {
@@ -276,7 +276,7 @@ package enum JSONText {
 extension UnsafeRawBufferPointer {
     /// Returns true if the bytes are those of a literal, which must not be empty.
     @inline(__always)
-    package func isEqual(to literal: StaticString) -> Bool {
+    public func isEqual(to literal: StaticString) -> Bool {
         guard count == literal.utf8CodeUnitCount, let baseAddress else { return false }
         return memcmp(baseAddress, literal.utf8Start, literal.utf8CodeUnitCount) == 0
     }
@@ -300,7 +300,7 @@ extension UnsafeRawBufferPointer {
     }
 
     /// Returns the offset of the next occurrence of a byte; nil if there is none.
-    package func firstOffset(of byte: UInt8, from start: Int) -> Int? {
+    public func firstOffset(of byte: UInt8, from start: Int) -> Int? {
         guard let baseAddress, start < count,
             let found = memchr(baseAddress + start, Int32(byte), count - start)
         else { return nil }

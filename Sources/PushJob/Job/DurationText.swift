@@ -1,5 +1,5 @@
 /// A unit of durations.
-package enum DurationUnit: String, CaseIterable, Sendable {
+public enum DurationUnit: String, CaseIterable, Sendable {
     // Larger units first, as in a duration.
     case weeks = "w"
     case days = "d"
@@ -8,7 +8,7 @@ package enum DurationUnit: String, CaseIterable, Sendable {
     case seconds = "s"
     case milliseconds = "ms"
 
-    package var milliseconds: Int {
+    public var milliseconds: Int {
         switch self {
         case .milliseconds: 1
         case .seconds: 1000
@@ -20,18 +20,18 @@ package enum DurationUnit: String, CaseIterable, Sendable {
     }
 
     /// The unit's name in a sentence.
-    package var name: String { "\(self)" }
+    public var name: String { "\(self)" }
 }
 
 /// Durations in text form, such as `500ms`, `45s`, `1h30m` or `90d`: in jobs, settings, flags and rules of the simulator.
-package enum DurationText {
+public enum DurationText {
     /// The longest valid duration, 100 years in milliseconds.
     static let longest = 36_500 * 86_400_000
 
     /// Reads a duration: numbers with the units w, d, h, m, s and ms, each at most once and the larger ones first.
     /// - Parameter smallest: the smallest unit that is valid.
     /// - Returns: milliseconds; `nil` if the text is not a duration, or is one of more than 100 years.
-    package static func milliseconds(
+    public static func milliseconds(
         _ text: some StringProtocol, smallest: DurationUnit = .milliseconds
     ) -> Int? {
         var text = String(text)
@@ -78,14 +78,14 @@ package enum DurationText {
     }
 
     /// Returns the duration in the largest unit that needs no fraction, such as `5m`, `90s` or `90d`.
-    package static func text(_ milliseconds: Int) -> String {
+    public static func text(_ milliseconds: Int) -> String {
         guard milliseconds != 0 else { return "0" }
         let unit = DurationUnit.allCases.first { $0 != .weeks && milliseconds % $0.milliseconds == 0 } ?? .milliseconds
         return "\(milliseconds / unit.milliseconds)\(unit.rawValue)"
     }
 
     /// Returns the description of valid values, such as `a duration from 7s to 1h`.
-    package static func range(_ milliseconds: ClosedRange<Int>) -> String {
+    public static func range(_ milliseconds: ClosedRange<Int>) -> String {
         "a duration from \(text(milliseconds.lowerBound)) to \(text(milliseconds.upperBound))"
     }
 }

@@ -6,76 +6,76 @@ import NIOCore
 /// The bytes from `"job":` to the last `}` are the producer's, unchanged, and need not be JSON: a body that could not
 /// be read is wrapped, too. Wrappers never nest. A body that does not begin exactly like a wrapper, or whose head
 /// cannot be read, counts as a plain job.
-package struct Envelope: Equatable, Sendable {
+public struct Envelope: Equatable, Sendable {
     /// True if there is a wrapper.
-    package internal(set) var isWrapped = false
+    public internal(set) var isWrapped = false
     /// The number of the next attempt; 1 for a fresh job.
-    package internal(set) var attempt = 1
+    public internal(set) var attempt = 1
     /// The number of times that the job was reclaimed from a lane whose lease had expired.
-    package internal(set) var reclaims = 0
+    public internal(set) var reclaims = 0
     /// The number of times that the job was requeued from the dead letters.
-    package internal(set) var requeues: Int32 = 0
+    public internal(set) var requeues: Int32 = 0
     /// The time at which the job was last requeued, in milliseconds since 1970.
-    package internal(set) var requeued: Int64?
+    public internal(set) var requeued: Int64?
     /// True if the reservation that its `unique_for` requires outlives it, because notifications of the job were or may have
     /// been delivered, or go their own ways.
-    package internal(set) var keepsReservation = false
+    public internal(set) var keepsReservation = false
     /// True if an operator has made the job due: its `send_at` no longer counts.
-    package internal(set) var isDue = false
+    public internal(set) var isDue = false
     /// The job's id.
-    package internal(set) var id: JobField?
+    public internal(set) var id: JobField?
     /// The job's first claim, as `<lane>:<number>.<stamp>`; the identity of a job without an id.
-    package internal(set) var origin: JobField?
+    public internal(set) var origin: JobField?
     /// The last failure: a JSON object. A deferral leaves it as it was; `nil` for a job that has not failed.
-    package internal(set) var error: JobField?
+    public internal(set) var error: JobField?
     /// The reason why the job is deferred: a JSON object. A failure removes it.
-    package internal(set) var wait: JobField?
+    public internal(set) var wait: JobField?
     /// The digests of the configurations by which workers have refused the job, separated by spaces.
-    package internal(set) var refused: JobField?
+    public internal(set) var refused: JobField?
     /// The job's last claim.
-    package internal(set) var claim: JobField?
+    public internal(set) var claim: JobField?
     /// The time at which the job was first seen, in milliseconds since 1970.
-    package internal(set) var enqueued: Int64?
+    public internal(set) var enqueued: Int64?
     /// The range of the producer's bytes in the body.
-    package internal(set) var original: Range<Int>
+    public internal(set) var original: Range<Int>
 
     var tokenList: JobTokenList?
 
     init(original: Range<Int>) { self.original = original }
 
     /// True if the wrapper lists the tokens that are still to be sent to, instead of the job's own.
-    package var overridesTokens: Bool { tokenList != nil }
+    public var overridesTokens: Bool { tokenList != nil }
 
     /// Returns the tokens that are still to be sent to, as decoded text; none if the wrapper does not list them.
     /// - Parameter body: the bytes that this was read from.
-    package func tokens(in body: ByteBuffer) -> [ByteBuffer] {
+    public func tokens(in body: ByteBuffer) -> [ByteBuffer] {
         guard let tokenList else { return [] }
         return JobTokens(body: body, list: tokenList).map { $0.text(in: body) }
     }
 
     /// A failure or a deferral, from the wrapper.
-    package struct Cause: Sendable, Equatable {
+    public struct Cause: Sendable, Equatable {
         /// APNs' reason or one of the worker's own.
-        package var reason: String?
+        public var reason: String?
         /// The HTTP status, or the gateway's code.
-        package var status: Int?
+        public var status: Int?
         /// The time, in milliseconds since 1970.
-        package var at: Int64?
+        public var at: Int64?
     }
 
     /// Returns the last failure; `nil` if the job has not failed, or the wrapper's member can't be read.
     /// - Parameter body: the bytes that this was read from.
-    package func failure(in body: ByteBuffer) -> Cause? { cause(error, in: body) }
+    public func failure(in body: ByteBuffer) -> Cause? { cause(error, in: body) }
 
     /// Returns the deferral because of which the job waits; `nil` if it was not deferred since its last failure, or the
     /// wrapper's member can't be read.
     /// - Parameter body: the bytes that this was read from.
-    package func deferral(in body: ByteBuffer) -> Cause? { cause(wait, in: body) }
+    public func deferral(in body: ByteBuffer) -> Cause? { cause(wait, in: body) }
 
     /// Returns the digests of the configurations by which workers have refused the job, separated by spaces; `nil` if
     /// none has.
     /// - Parameter body: the bytes that this was read from.
-    package func refusals(in body: ByteBuffer) -> String? { refused.map { String(buffer: $0.text(in: body)) } }
+    public func refusals(in body: ByteBuffer) -> String? { refused.map { String(buffer: $0.text(in: body)) } }
 
     private func cause(_ member: JobField?, in body: ByteBuffer) -> Cause? {
         guard let member else { return nil }
@@ -84,7 +84,7 @@ package struct Envelope: Equatable, Sendable {
 
     /// Reads a body's wrapper, if it has one. The job in it is not read, so this works for every body.
     /// - Parameter body: the claimed bytes.
-    package static func read(_ body: ByteBuffer) -> Envelope {
+    public static func read(_ body: ByteBuffer) -> Envelope {
         body.withUnsafeReadableBytes { read($0) }
     }
 
@@ -102,7 +102,7 @@ package struct Envelope: Equatable, Sendable {
     }
 
     /// The mark of a wrapper: a member that no producer's job has, with the version of the format.
-    package static let prefix: StaticString = #"{"apns_worker":1,"#
+    public static let prefix: StaticString = #"{"apns_worker":1,"#
 
     /// Returns the version of a wrapper that this program does not know; `nil` for any other body.
     static func newerVersion(of bytes: UnsafeRawBufferPointer) -> Int? {

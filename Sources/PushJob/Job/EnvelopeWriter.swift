@@ -4,13 +4,13 @@ import NIOCore
 ///
 /// Write the members that apply, each once. Then append the original and `}` to the ``head()``, or let ``wrapping(_:)``
 /// do that. ``Envelope/read(_:)`` can always read the result if the id is one that a job can have.
-package struct EnvelopeWriter: Sendable {
+public struct EnvelopeWriter: Sendable {
     private var buffer: ByteBuffer
 
     /// - Parameters:
     ///   - buffer: the buffer to append to; empty unless heads are collected in one buffer.
     ///   - attempt: the number of the next attempt, from 1.
-    package init(into buffer: ByteBuffer = ByteBuffer(), attempt: Int = 1) {
+    public init(into buffer: ByteBuffer = ByteBuffer(), attempt: Int = 1) {
         self.buffer = buffer
         self.buffer.writeStaticString(Envelope.prefix)
         self.buffer.writeStaticString(#""attempt":"#)
@@ -18,32 +18,32 @@ package struct EnvelopeWriter: Sendable {
     }
 
     /// Writes the job's id: decoded text of at most 255 bytes.
-    package mutating func write(id: ByteBuffer) {
+    public mutating func write(id: ByteBuffer) {
         buffer.writeStaticString(#","id":"#)
         buffer.writeJSONString(id)
     }
 
     /// Writes the job's first claim, as `<lane>:<number>.<stamp>`.
-    package mutating func write(origin: ByteBuffer) {
+    public mutating func write(origin: ByteBuffer) {
         buffer.writeStaticString(#","origin":"#)
         buffer.writeJSONString(origin)
     }
 
     /// Writes the number of times that the job was reclaimed from a lane whose lease had expired.
-    package mutating func write(reclaims: Int) {
+    public mutating func write(reclaims: Int) {
         buffer.writeStaticString(#","reclaims":"#)
         buffer.writeJSONInteger(Int64(reclaims))
     }
 
     /// Writes the number of times that the job was requeued from the dead letters; 0 writes nothing.
-    package mutating func write(requeues: Int32) {
+    public mutating func write(requeues: Int32) {
         guard requeues > 0 else { return }
         buffer.writeStaticString(#","requeues":"#)
         buffer.writeJSONInteger(Int64(requeues))
     }
 
     /// Writes the time at which the job was last requeued, in milliseconds since 1970; `nil` writes nothing.
-    package mutating func write(requeued: Int64?) {
+    public mutating func write(requeued: Int64?) {
         guard let requeued else { return }
         buffer.writeStaticString(#","requeued":"#)
         buffer.writeJSONInteger(requeued)
@@ -51,7 +51,7 @@ package struct EnvelopeWriter: Sendable {
 
     /// Writes the tokens that are still to be sent to, as decoded text. Without tokens, it writes nothing, and the
     /// job's own apply.
-    package mutating func write(tokens: some Sequence<ByteBuffer>) {
+    public mutating func write(tokens: some Sequence<ByteBuffer>) {
         var separator: StaticString = #","tokens":["#
         var isEmpty = true
         for token in tokens {
@@ -68,7 +68,7 @@ package struct EnvelopeWriter: Sendable {
     ///   - status: the HTTP status or the gateway's code, if there was an answer.
     ///   - reason: APNs' reason or one of the worker's own.
     ///   - at: the time of the failure, in milliseconds since 1970.
-    package mutating func write(errorStatus status: Int?, reason: String, at: Int64) {
+    public mutating func write(errorStatus status: Int?, reason: String, at: Int64) {
         buffer.writeStaticString(#","error":"#)
         writeCause(status, reason, at)
     }
@@ -78,7 +78,7 @@ package struct EnvelopeWriter: Sendable {
     ///   - status: the HTTP status or the gateway's code, if the reason is an answer.
     ///   - reason: APNs' reason or one of the worker's own.
     ///   - at: the time of the deferral, in milliseconds since 1970.
-    package mutating func write(waitStatus status: Int?, reason: String, at: Int64) {
+    public mutating func write(waitStatus status: Int?, reason: String, at: Int64) {
         buffer.writeStaticString(#","wait":"#)
         writeCause(status, reason, at)
     }
@@ -98,10 +98,10 @@ package struct EnvelopeWriter: Sendable {
     }
 
     /// Writes the last failure as it was in another wrapper: a JSON object; `nil` writes nothing.
-    package mutating func write(error: ByteBuffer?) { write(error, as: #","error":"#) }
+    public mutating func write(error: ByteBuffer?) { write(error, as: #","error":"#) }
 
     /// Writes the reason of a deferral as it was in another wrapper: a JSON object; `nil` writes nothing.
-    package mutating func write(wait: ByteBuffer?) { write(wait, as: #","wait":"#) }
+    public mutating func write(wait: ByteBuffer?) { write(wait, as: #","wait":"#) }
 
     private mutating func write(_ object: ByteBuffer?, as member: StaticString) {
         guard let object else { return }
@@ -111,46 +111,46 @@ package struct EnvelopeWriter: Sendable {
 
     /// Writes the digests of the configurations by which workers have refused the job, separated by spaces; an empty
     /// text writes nothing.
-    package mutating func write(refused: String) {
+    public mutating func write(refused: String) {
         guard !refused.isEmpty else { return }
         buffer.writeStaticString(#","refused":"#)
         buffer.writeJSONString(refused)
     }
 
     /// Writes the job's last claim.
-    package mutating func write(claim: ByteBuffer) {
+    public mutating func write(claim: ByteBuffer) {
         buffer.writeStaticString(#","claim":"#)
         buffer.writeJSONString(claim)
     }
 
     /// Writes that the job's reservation outlives it; see ``Envelope/keepsReservation``.
-    package mutating func write(reserved: Bool) {
+    public mutating func write(reserved: Bool) {
         if reserved { buffer.writeStaticString(#","reserved":true"#) }
     }
 
     /// Writes that an operator has made the job due, regardless of its `send_at`.
-    package mutating func write(due: Bool) {
+    public mutating func write(due: Bool) {
         if due { buffer.writeStaticString(#","due":true"#) }
     }
 
     /// Writes the time at which the job was first seen, in milliseconds since 1970.
-    package mutating func write(enqueued: Int64) {
+    public mutating func write(enqueued: Int64) {
         buffer.writeStaticString(#","enqueued":"#)
         buffer.writeJSONInteger(enqueued)
     }
 
     /// Returns the members so far, for a caller that appends further ones and `"job":` itself.
-    package consuming func prefix() -> ByteBuffer { buffer }
+    public consuming func prefix() -> ByteBuffer { buffer }
 
     /// Returns the wrapper up to and including `"job":`. The original must follow, and then `}`.
-    package consuming func head() -> ByteBuffer {
+    public consuming func head() -> ByteBuffer {
         buffer.writeStaticString(Self.jobMember)
         return buffer
     }
 
     /// Returns the whole wrapper.
     /// - Parameter original: the producer's bytes, JSON or not.
-    package consuming func wrapping(_ original: ByteBuffer) -> ByteBuffer {
+    public consuming func wrapping(_ original: ByteBuffer) -> ByteBuffer {
         buffer.writeStaticString(Self.jobMember)
         buffer.writeImmutableBuffer(original)
         buffer.writeInteger(UInt8(ascii: "}"))

@@ -1,5 +1,5 @@
 /// The time until which APNs should try to deliver a notification.
-package enum Expiration: Equatable, Sendable {
+public enum Expiration: Equatable, Sendable {
     /// A time in seconds since 1970; 0 means one attempt and no storing (Apple: "Sending notification requests to
     /// APNs", `apns-expiration`).
     case epoch(Int64)
@@ -7,12 +7,12 @@ package enum Expiration: Equatable, Sendable {
     case after(seconds: Int64)
 
     /// The last valid second, the end of the year 9999. A current time in milliseconds is always beyond it.
-    package static let latestEpoch = JobTime.latestSecond
+    public static let latestEpoch = JobTime.latestSecond
 
     /// Parses the text of a flag: `0`, a second since 1970, an ISO 8601 time, or a duration such as `45s`, `30m`,
     /// `1h30m`, `7d` or `2w`.
     /// - Returns: nil for any other text.
-    package init?(_ text: String) {
+    public init?(_ text: String) {
         if let second = Int64(text), (0...Self.latestEpoch).contains(second) {
             self = .epoch(second)
         } else {
@@ -28,17 +28,17 @@ package enum Expiration: Equatable, Sendable {
 }
 
 /// Durations in jobs, such as `45s`, `30m`, `1h30m`, `7d` or `2w`: whole seconds.
-package enum JobDuration {
+public enum JobDuration {
     /// The longest valid duration, 100 years in seconds.
-    package static let longest = Int64(DurationText.longest / 1000)
+    public static let longest = Int64(DurationText.longest / 1000)
 
     /// The range of `unique_for` in seconds: up to 30 days, because each reservation is a key in Redis' memory.
-    package static let uniqueFor: ClosedRange<Int64> = 1...(30 * 86_400)
+    public static let uniqueFor: ClosedRange<Int64> = 1...(30 * 86_400)
 
     /// Parses a duration.
     /// - Parameter text: the text.
     /// - Returns: seconds, or nil if it is not a duration.
-    package static func seconds(_ text: String) -> Int64? {
+    public static func seconds(_ text: String) -> Int64? {
         DurationText.milliseconds(text, smallest: .seconds).map { Int64($0 / 1000) }
     }
 
@@ -50,7 +50,7 @@ package enum JobDuration {
 
 extension Job {
     /// Returns the `apns-expiration` in seconds since 1970; `nil` if the job does not specify one.
-    package func expirationSecond(firstSeen: Int64) -> Int64? {
+    public func expirationSecond(firstSeen: Int64) -> Int64? {
         switch expiration {
         case nil: nil
         case .epoch(let second): second
@@ -59,11 +59,11 @@ extension Job {
     }
 
     /// The maximum difference of a producer's clock, in milliseconds.
-    package static let clockTolerance: Int64 = 300_000
+    public static let clockTolerance: Int64 = 300_000
 
     /// Returns the time at which the job was made, in milliseconds since 1970: its `enqueued_at`, if it has one that is
     /// not in the future; with a clock that is years ahead, a duration of an hour would end in years.
-    package func made(firstSeen: Int64) -> Int64 {
+    public func made(firstSeen: Int64) -> Int64 {
         enqueuedAt.map { $0 > firstSeen + Self.clockTolerance ? firstSeen : $0 } ?? firstSeen
     }
 }

@@ -1,10 +1,10 @@
 import PrintableText
 
 /// Names that were probably meant by others: misspelled, or of other libraries and services.
-package enum MemberName {
+public enum MemberName {
     /// The maximum number of names of one object that are compared with the known ones: of thousands, nobody reads the
     /// hints.
-    package static let maximumCompared = 100
+    public static let maximumCompared = 100
 
     private static let jobMembers = Known(JobMember.allCases.map { "\($0.name)" })
 
@@ -32,7 +32,7 @@ package enum MemberName {
 
     /// Returns the name of the member of a job that was probably meant.
     /// - Parameter isObject: true if its value is an object.
-    package static func jobMember(like name: String, isObject: Bool) -> String? {
+    public static func jobMember(like name: String, isObject: Bool) -> String? {
         guard !jobMembers.all.contains(name) else { return nil }
         // Other libraries have the whole payload there.
         if isObject, plain(name) == "message" { return "payload" }
@@ -42,7 +42,7 @@ package enum MemberName {
     /// Returns the member that a name in the settings of another system stands for, such as `apns-priority`, if it
     /// chooses where or how a push goes.
     /// - Parameter isHeader: true to accept only names of APNs' headers: others are an app's own data.
-    package static func setting(_ name: String, isHeader: Bool) -> JobMember? {
+    public static func setting(_ name: String, isHeader: Bool) -> JobMember? {
         guard name.utf8.count <= 40 else { return nil }
         let plain = plain(name)
         guard !isHeader || plain.hasPrefix("apns") else { return nil }
@@ -89,7 +89,7 @@ package enum MemberName {
     private static func plain(_ name: String) -> String { name.lowercased().filter { $0 != "_" && $0 != "-" } }
 
     /// Returns a name as it can be printed: it is untrusted text, and could be a value in the wrong place.
-    package static func quoted(_ name: String) -> String {
+    public static func quoted(_ name: String) -> String {
         let isName = name.utf8.allSatisfy { byte in
             byte &- 0x30 < 10 || (byte | 0x20) &- 0x61 < 26 || byte == UInt8(ascii: "_") || byte == UInt8(ascii: "-")
                 || byte == UInt8(ascii: ".") || byte == UInt8(ascii: "$") || byte == UInt8(ascii: ":")
@@ -99,7 +99,7 @@ package enum MemberName {
 }
 
 /// A text that is not a job's, recognized by its first bytes.
-package enum ForeignText: String, Sendable, CaseIterable {
+public enum ForeignText: String, Sendable, CaseIterable {
     case gzip = "it is compressed with gzip; push the JSON text itself"
     case zlib = "it is compressed with zlib; push the JSON text itself"
     case zstandard = "it is compressed with Zstandard; push the JSON text itself"

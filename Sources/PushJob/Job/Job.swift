@@ -3,9 +3,9 @@ import NIOCore
 /// A push job as it was claimed: its bytes, and the places of its members in them.
 ///
 /// It allocates and copies nothing; everything that it returns is a slice of ``body``.
-package struct Job: Sendable {
+public struct Job: Sendable {
     /// The action for a notification whose answer never arrived.
-    package enum OnUncertain: Sendable {
+    public enum OnUncertain: Sendable {
         /// Send it again: the device may get it twice.
         case resend
         /// Drop it: the device may never get it.
@@ -14,73 +14,73 @@ package struct Job: Sendable {
 
     /// The claimed bytes and, if a job of another format had to be rewritten to be read, the rewritten text after them.
     /// All offsets count from the first readable byte.
-    package let body: ByteBuffer
+    public let body: ByteBuffer
 
     /// The contents of the job's wrapper; a fresh job has none.
-    package private(set) var envelope: Envelope
+    public private(set) var envelope: Envelope
 
     /// The producer's id, or the wrapper's.
-    package internal(set) var id: JobField?
+    public internal(set) var id: JobField?
     /// The device token, if there is only one and no wrapper lists others. It may not be hexadecimal.
-    package internal(set) var token: JobField?
+    public internal(set) var token: JobField?
     /// The broadcast channel's id, if the job is for a channel and not for devices: 1 to 255 base64 characters (Apple:
     /// "Sending broadcast push notification requests to APNs", `apns-channel-id`).
-    package internal(set) var channel: JobField?
+    public internal(set) var channel: JobField?
     /// The name of the app to send through.
-    package internal(set) var app: JobField?
+    public internal(set) var app: JobField?
     /// The `apns-topic` header: printable ASCII.
-    package internal(set) var topic: JobField?
+    public internal(set) var topic: JobField?
     /// The `apns-push-type` header: printable ASCII, but not necessarily a type that exists.
-    package internal(set) var pushType: JobField?
+    public internal(set) var pushType: JobField?
     /// The `apns-collapse-id` header: at most 64 bytes of printable ASCII.
-    package internal(set) var collapseID: JobField?
+    public internal(set) var collapseID: JobField?
     /// The `apns-id` header: a UUID.
-    package internal(set) var apnsID: JobField?
+    public internal(set) var apnsID: JobField?
     /// The `traceparent` as it was written, valid or not; see ``trace``.
-    package internal(set) var traceparent: JobField?
+    public internal(set) var traceparent: JobField?
     /// The name of the campaign that the job belongs to: 1 to 100 bytes without control characters. `nil` if the member
     /// is not valid: the job is sent nevertheless.
-    package internal(set) var campaign: JobField?
+    public internal(set) var campaign: JobField?
     /// The key among whose jobs this one waits for its share: 1 to 100 bytes without control characters. `nil` if the
     /// member is not valid: the job is sent nevertheless.
-    package internal(set) var fair: JobField?
+    public internal(set) var fair: JobField?
     /// The maximum number of notifications per second for jobs with the same ``fair``, 1 to 1,000,000.
-    package internal(set) var fairPerSecond: Int?
+    public internal(set) var fairPerSecond: Int?
     /// The key whose newest job alone is sent: 1 to 100 bytes without control characters. Requires an ``id``. `nil` if the
     /// member is not valid: the job is sent nevertheless.
-    package internal(set) var replaces: JobField?
+    public internal(set) var replaces: JobField?
     /// The producer's labels as written: a JSON object of up to 4 strings, with names and values of 1 to 64 bytes
     /// without control characters. `nil` if the member is not valid: the job is sent nevertheless.
-    package internal(set) var labels: JobField?
+    public internal(set) var labels: JobField?
     /// The APNs payload as written: a JSON object. It is empty for a job of short forms, and not always what is sent:
     /// see ``makesPayload``.
-    package internal(set) var payload: JobField
+    public internal(set) var payload: JobField
 
     /// The `apns-priority` header: 1, 5 or 10.
-    package internal(set) var priority: Int?
+    public internal(set) var priority: Int?
     /// The time until which the notification is valid.
-    package internal(set) var expiration: Expiration?
+    public internal(set) var expiration: Expiration?
     /// The time before which it must not be sent, in milliseconds since 1970.
-    package internal(set) var sendAt: Int64?
+    public internal(set) var sendAt: Int64?
     /// The time of the device's last registration, in milliseconds since 1970.
-    package internal(set) var registeredAt: Int64?
+    public internal(set) var registeredAt: Int64?
     /// The time at which the job was made, in milliseconds since 1970: the producer's, or else the wrapper's.
-    package internal(set) var enqueuedAt: Int64?
+    public internal(set) var enqueuedAt: Int64?
     /// The maximum number of attempts, 1 to 1000.
-    package internal(set) var maxAttempts: Int?
+    public internal(set) var maxAttempts: Int?
     /// The milliseconds for which no other job with the same id is sent: 1 second to 30 days. Requires an ``id``.
-    package internal(set) var uniqueFor: Int64?
+    public internal(set) var uniqueFor: Int64?
     /// The action if an answer never arrives.
-    package internal(set) var onUncertain = OnUncertain.resend
+    public internal(set) var onUncertain = OnUncertain.resend
 
     var traits: JobTraits = []
     /// Facts about the payload, as it was written or as it will be composed.
-    package internal(set) var facts = PayloadFacts()
+    public internal(set) var facts = PayloadFacts()
     var tokenList: JobTokenList?
     /// The place of the job's own object, if it is not all that the producer wrote.
     var argument: JobField?
 
-    package init(body: ByteBuffer, envelope: Envelope) {
+    public init(body: ByteBuffer, envelope: Envelope) {
         self.body = body
         self.envelope = envelope
         id = envelope.id
@@ -90,19 +90,19 @@ package struct Job: Sendable {
     }
 
     /// The range of the producer's bytes in ``body``: all of it, or the contents of the wrapper.
-    package var original: Range<Int> { envelope.original }
+    public var original: Range<Int> { envelope.original }
 
     /// The range in ``body`` of the object with the job's members.
     var document: Range<Int> { argument?.range ?? original }
 
     /// True if this object is not among the claimed bytes, but was rewritten after them.
-    package var isRewritten: Bool { document.lowerBound >= original.upperBound }
+    public var isRewritten: Bool { document.lowerBound >= original.upperBound }
 
     /// A number made of the names of all members that the worker does not know; 0 if there are none. Jobs with the same
     /// names have the same number.
-    package internal(set) var otherNames: UInt64 = 0
+    public internal(set) var otherNames: UInt64 = 0
     /// The members that are ignored because they are not valid.
-    package var ignoredMembers: [JobMember] {
+    public var ignoredMembers: [JobMember] {
         var members: [JobMember] = []
         if traits.contains(.ignoredCampaign) { members.append(.campaign) }
         if traits.contains(.ignoredLabels) { members.append(.labels) }
@@ -116,54 +116,54 @@ package struct Job: Sendable {
     }
 
     /// The device tokens, if there is an array of them: the wrapper's if it has one, else the producer's.
-    package var tokens: JobTokens? {
+    public var tokens: JobTokens? {
         tokenList.map { JobTokens(body: body, list: $0) }
     }
 
     /// The name of its campaign, as text.
-    package var campaignName: ByteBuffer? { campaign.map(text) }
+    public var campaignName: ByteBuffer? { campaign.map(text) }
 
     /// The labels as a JSON object in one line, without white space between its parts.
-    package var labelsText: ByteBuffer? { labels.map { JobLabels.compact(bytes($0)) } }
+    public var labelsText: ByteBuffer? { labels.map { JobLabels.compact(bytes($0)) } }
 
     /// True if notifications with the same content for the same device must be sent only once.
-    package var collapsesDuplicates: Bool { traits.contains(.collapseDuplicates) }
+    public var collapsesDuplicates: Bool { traits.contains(.collapseDuplicates) }
 
     /// True if the results of the job's notifications are kept even if its queue keeps fewer.
-    package var keepsResult: Bool { traits.contains(.keepResult) }
+    public var keepsResult: Bool { traits.contains(.keepResult) }
 
     /// True if the job is sent before the others that wait in its queue.
-    package var isUrgent: Bool { traits.contains(.urgent) }
+    public var isUrgent: Bool { traits.contains(.urgent) }
 
     /// True if the job says that it is for an app in production; it may say both.
-    package var isForProduction: Bool { traits.contains(.production) }
+    public var isForProduction: Bool { traits.contains(.production) }
 
     /// True if the job says that it is for an app in the sandbox.
-    package var isForSandbox: Bool { traits.contains(.sandbox) }
+    public var isForSandbox: Bool { traits.contains(.sandbox) }
 
     /// The trace that the job belongs to, if its `traceparent` is a valid one.
-    package var trace: TraceParent? { traceparent.flatMap { TraceParent(text($0)) } }
+    public var trace: TraceParent? { traceparent.flatMap { TraceParent(text($0)) } }
 
     /// True if the producer records the trace that the job belongs to.
-    package var isSampled: Bool { traceparent.map { TraceParent.isSampled(text($0)) } ?? false }
+    public var isSampled: Bool { traceparent.map { TraceParent.isSampled(text($0)) } ?? false }
 
     /// The number of devices that the job is for; 1 for a job to a channel.
-    package var tokenCount: Int { tokenList?.count ?? 1 }
+    public var tokenCount: Int { tokenList?.count ?? 1 }
 
     /// Returns a string's characters: a slice without a copy if it is written without escapes.
     /// - Parameter field: one of this job's strings.
-    @inlinable package func text(_ field: JobField) -> ByteBuffer { field.text(in: body) }
+    public func text(_ field: JobField) -> ByteBuffer { field.text(in: body) }
 
     /// Returns a member's bytes as written: a slice without a copy.
     /// - Parameter field: one of this job's members.
-    @inlinable package func bytes(_ field: JobField) -> ByteBuffer { field.bytes(in: body) }
+    public func bytes(_ field: JobField) -> ByteBuffer { field.bytes(in: body) }
 
     /// The producer's bytes: a slice without a copy.
-    package var originalBytes: ByteBuffer { JobField(original).bytes(in: body) }
+    public var originalBytes: ByteBuffer { JobField(original).bytes(in: body) }
 
     /// The range in ``body`` of the producer's list of tokens with one comma beside it, which the pieces of a split job
     /// leave out. Empty if the tokens are a wrapper's.
-    package var tokensMember: Range<Int> {
+    public var tokensMember: Range<Int> {
         guard envelope.tokenList == nil, let list = tokenList else {
             return original.lowerBound..<original.lowerBound
         }
@@ -176,7 +176,7 @@ package struct Job: Sendable {
 
     /// Returns the ranges in ``body`` of the tokens, some at a time, with the commas between them.
     /// - Parameter size: the maximum number of tokens of a piece.
-    package func tokenPieces(of size: Int) -> [Range<Int>] {
+    public func tokenPieces(of size: Int) -> [Range<Int>] {
         guard let tokens else { return [] }
         var pieces: [Range<Int>] = []
         pieces.reserveCapacity(tokens.count / size + 1)
@@ -198,7 +198,7 @@ package struct Job: Sendable {
     // MARK: The payload
 
     /// True if ``payload(limit:)`` must make the payload; else ``payload`` is sent, byte for byte.
-    package var makesPayload: Bool { !traits.isDisjoint(with: [.shortForms, .truncate, .emptyPayload]) }
+    public var makesPayload: Bool { !traits.isDisjoint(with: [.shortForms, .truncate, .emptyPayload]) }
 
     /// Returns the payload to send: a slice of the job as it was written or, for a job with short forms and if the
     /// alert's body must be shortened, a new buffer. It is made again on each call.
@@ -206,7 +206,7 @@ package struct Job: Sendable {
     /// - Parameter limit: the number of bytes that APNs accepts. It applies only to a job with `truncate`; any other
     ///   payload is returned regardless of its length.
     /// - Throws: ``JobError/payloadTooLong(excess:limit:)`` for a job with `truncate` that cannot be made to fit.
-    package func payload(limit: Int) throws(JobError) -> ByteBuffer {
+    public func payload(limit: Int) throws(JobError) -> ByteBuffer {
         guard makesPayload else { return bytes(payload) }
         if traits.contains(.emptyPayload) { return ByteBuffer(string: "{}") }
         let whole = traits.contains(.shortForms) ? try composed() : bytes(payload)
@@ -226,7 +226,7 @@ package struct Job: Sendable {
 
     /// The mistakes in the job's payload, or in the members beside the short forms: those that Apple's documentation
     /// shows to be mistakes, although APNs accepts them. The payload is read again.
-    package var mistakes: [MemberMistake] {
+    public var mistakes: [MemberMistake] {
         guard facts.mayHaveMistakes else { return [] }
         if traits.contains(.emptyPayload) { return MistakeFinder.mistakes(inPayload: ByteBuffer(string: "{}")) }
         return body.withUnsafeReadableBytes { bytes in

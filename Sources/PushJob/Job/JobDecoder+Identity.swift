@@ -6,7 +6,7 @@ extension JobDecoder {
     ///
     /// It steps over all other members, valid or not. At a byte that is not JSON it stops, and keeps the members before
     /// it. The job can be used for dead letters, results and logs, but must not be sent.
-    package static func identify(_ body: ByteBuffer, as format: JobFormat) -> Job {
+    public static func identify(_ body: ByteBuffer, as format: JobFormat) -> Job {
         let envelope = Envelope.read(body)
         var job = Job(body: body, envelope: envelope)
         guard body.readableBytes <= JobField.maximumLength else { return job }

@@ -4,14 +4,14 @@ import NIOCore
 ///
 /// One pass over the bytes checks that all of them are JSON, records the places of the known members, and validates
 /// these. Unknown members need only be JSON.
-package struct JobDecoder {
+public struct JobDecoder {
     /// Reads a job. Allocates nothing if it succeeds.
     /// - Parameters:
     ///   - body: the claimed bytes: a producer's, perhaps in a wrapper.
     ///   - memory: the payload of the job before, which need not be read again; nil for a single job.
     /// - Throws: ``JobError/malformedJSON(_:_:)`` for a body that is not JSON, else the first rule that is broken.
     ///   ``Envelope/read(_:)`` still finds the wrapper and the original.
-    package static func decode(_ body: ByteBuffer, _ memory: PayloadMemory? = nil) throws(JobError) -> Job {
+    public static func decode(_ body: ByteBuffer, _ memory: PayloadMemory? = nil) throws(JobError) -> Job {
         guard body.readableBytes <= JobField.maximumLength else { throw .tooLarge(bytes: body.readableBytes) }
         return try body.withUnsafeReadableBytes { bytes throws(JobError) in
             var job = Job(body: body, envelope: Envelope.read(bytes))
@@ -54,7 +54,7 @@ package struct JobDecoder {
     /// - Throws: like ``decode(_:_:)``, and ``JobError/notSidekiq(_:)`` and ``JobError/otherClass(_:accepted:)`` for
     ///   Sidekiq's format.
     @inline(__always)
-    package static func decode(
+    public static func decode(
         _ body: ByteBuffer, as format: JobFormat, _ memory: PayloadMemory? = nil
     ) throws(JobError) -> Job {
         switch format {
@@ -105,7 +105,7 @@ package struct JobDecoder {
     // MARK: The members
 
     /// Returns the JSON text of the job's own members, valid or not; `nil` if it is not found.
-    package static func document(of body: ByteBuffer, as format: JobFormat) -> ByteBuffer? {
+    public static func document(of body: ByteBuffer, as format: JobFormat) -> ByteBuffer? {
         let envelope = Envelope.read(body)
         guard format != .native else {
             return body.getSlice(at: body.readerIndex + envelope.original.lowerBound, length: envelope.original.count)
@@ -120,17 +120,17 @@ package struct JobDecoder {
     }
 
     /// Names in a job that no worker reads.
-    package struct ForeignNames {
+    public struct ForeignNames {
         /// The members that are not the worker's, sorted by name: the first ``MemberName/maximumCompared``. Many are the
         /// producer's own.
-        package fileprivate(set) var members: [(name: String, isObject: Bool)] = []
+        public fileprivate(set) var members: [(name: String, isObject: Bool)] = []
         /// The members in the objects of other systems that choose where or how a push goes, such as
         /// `apns.headers.apns-priority`, with the job's own members for them.
-        package fileprivate(set) var settings: [(path: String, member: JobMember)] = []
+        public fileprivate(set) var settings: [(path: String, member: JobMember)] = []
     }
 
     /// Returns the names in a job that no worker reads; none of a text that is not JSON, which is another mistake.
-    package static func foreignNames(of body: ByteBuffer, as format: JobFormat) -> ForeignNames {
+    public static func foreignNames(of body: ByteBuffer, as format: JobFormat) -> ForeignNames {
         var names = ForeignNames()
         document(of: body, as: format)?.withUnsafeReadableBytes { bytes in
             let members = try? ForeignJob.members(bytes, in: 0..<bytes.count) { name, first in
@@ -150,7 +150,7 @@ package struct JobDecoder {
 }
 
 /// The format of a queue's jobs.
-package enum JobFormat: Sendable, Equatable {
+public enum JobFormat: Sendable, Equatable {
     /// This project's own format: the job's members at the top level.
     case native
     /// The format of Sidekiq and Resque, `{"class":…,"args":[the job],"jid":…}`, and of ActiveJob on either. Only jobs
@@ -158,7 +158,7 @@ package enum JobFormat: Sendable, Equatable {
     case sidekiq(classes: [String])
 
     /// The same format with all classes accepted, for a job that was accepted before.
-    package var withoutClasses: JobFormat {
+    public var withoutClasses: JobFormat {
         switch self {
         case .native: .native
         case .sidekiq: .sidekiq(classes: [])
@@ -167,7 +167,7 @@ package enum JobFormat: Sendable, Equatable {
 }
 
 /// The JSON Schema (draft 2020-12) of a job.
-package enum JobSchema {
+public enum JobSchema {
     /// The schema's text, which ends with a line feed.
-    package static var text: String { String(decoding: PackageResources.job_schema_json, as: UTF8.self) }
+    public static var text: String { String(decoding: PackageResources.job_schema_json, as: UTF8.self) }
 }

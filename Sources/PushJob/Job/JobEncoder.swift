@@ -3,9 +3,9 @@ import NIOCore
 /// Encodes a job from its members, for the command line and for producers in Swift.
 ///
 /// It refuses everything that the worker would refuse, so mistakes show at once and not among the dead letters.
-package struct JobEncoder: Sendable {
+public struct JobEncoder: Sendable {
     /// The value of a short form.
-    package enum ShortForm: Sendable, Equatable {
+    public enum ShortForm: Sendable, Equatable {
         /// A string, not escaped.
         case text(String)
         /// A number.
@@ -21,66 +21,66 @@ package struct JobEncoder: Sendable {
     }
 
     /// The payload's JSON text, which is copied into the job byte for byte. A job has either this or ``shortForms``.
-    package var payload: ByteBuffer?
+    public var payload: ByteBuffer?
     /// The members from which the worker composes the payload. Members that are not short forms are not written.
-    package var shortForms: [JobMember: ShortForm] = [:]
+    public var shortForms: [JobMember: ShortForm] = [:]
     /// The device tokens: one is written as `token`, more as `tokens`.
-    package var tokens: [String]
+    public var tokens: [String]
     /// The broadcast channel's id, instead of tokens.
-    package var channel: String?
+    public var channel: String?
     /// The producer's id.
-    package var id: String?
+    public var id: String?
     /// The name of the app to send through.
-    package var app: String?
+    public var app: String?
     /// The `apns-topic` header.
-    package var topic: String?
+    public var topic: String?
     /// The `apns-push-type` header.
-    package var pushType: String?
+    public var pushType: String?
     /// The `apns-priority` header.
-    package var priority: Int?
+    public var priority: Int?
     /// The time until which the notification is valid.
-    package var expiration: Expiration?
+    public var expiration: Expiration?
     /// The `apns-collapse-id` header.
-    package var collapseID: String?
+    public var collapseID: String?
     /// The `apns-id` header.
-    package var apnsID: String?
+    public var apnsID: String?
     /// The time before which it must not be sent, in milliseconds since 1970.
-    package var sendAt: Int64?
+    public var sendAt: Int64?
     /// The time of the device's last registration, in milliseconds since 1970.
-    package var registeredAt: Int64?
+    public var registeredAt: Int64?
     /// The time at which the job was made, in milliseconds since 1970; durations in ``expiration`` count from it.
-    package var enqueuedAt: Int64?
+    public var enqueuedAt: Int64?
     /// The maximum number of attempts.
-    package var maxAttempts: Int?
+    public var maxAttempts: Int?
     /// The action if an answer never arrives.
-    package var onUncertain: Job.OnUncertain?
+    public var onUncertain: Job.OnUncertain?
     /// The seconds for which no other job with the same id is sent; requires an ``id``.
-    package var uniqueFor: Int64?
+    public var uniqueFor: Int64?
     /// The trace that the job belongs to, in the format of W3C Trace Context. The worker ignores one that is not valid.
-    package var traceparent: String?
+    public var traceparent: String?
     /// The campaign that the job belongs to.
-    package var campaign: String?
+    public var campaign: String?
     /// The labels, which results, dead letters and logs carry.
-    package var labels: [(name: String, value: String)] = []
+    public var labels: [(name: String, value: String)] = []
     /// The key among whose jobs this one waits for its share of the queue.
-    package var fair: String?
+    public var fair: String?
     /// The maximum number of notifications per second for jobs with the same ``fair``, 1 to 1,000,000.
-    package var fairPerSecond: Int?
+    public var fairPerSecond: Int?
     /// True to send the job before the others that wait in its queue.
-    package var isUrgent = false
+    public var isUrgent = false
     /// The key whose newest job alone is sent; requires an ``id``.
-    package var replaces: String?
+    public var replaces: String?
     /// True if notifications with the same content for the same device must be sent only once.
-    package var collapsesDuplicates = false
+    public var collapsesDuplicates = false
     /// True to allow the alert's body to be shortened so that the payload fits.
-    package var truncates = false
+    public var truncates = false
     /// True to keep the job's results even if its queue keeps fewer.
-    package var keepsResult = false
+    public var keepsResult = false
 
     /// - Parameters:
     ///   - tokens: the device tokens, at least one unless there is a ``channel``.
     ///   - payload: the payload's JSON text; `nil` for a job of ``shortForms``.
-    package init(tokens: [String], payload: ByteBuffer? = nil) {
+    public init(tokens: [String], payload: ByteBuffer? = nil) {
         self.tokens = tokens
         self.payload = payload
     }
@@ -89,7 +89,7 @@ package struct JobEncoder: Sendable {
     /// - Returns: the document, on one line unless the payload has more.
     /// - Throws: ``JobError`` for a payload that is not a JSON object, and for each member that the worker would
     ///   refuse.
-    package func encode() throws(JobError) -> ByteBuffer {
+    public func encode() throws(JobError) -> ByteBuffer {
         try checkTexts()
         var writer = Writer()
         writer.write(.id, id)

@@ -1,7 +1,7 @@
 /// The reason why a body is not a valid job. Offsets are bytes from the start of the producer's text.
 ///
 /// It holds names of members, but never a value: payloads and tokens must not reach a log.
-package enum JobError: Error, Equatable, Sendable, CustomStringConvertible {
+public enum JobError: Error, Equatable, Sendable, CustomStringConvertible {
     /// The body is not JSON; perhaps it is something else.
     case malformedJSON(JSONError, ForeignText? = nil)
     /// The body is JSON, but not an object.
@@ -42,7 +42,7 @@ package enum JobError: Error, Equatable, Sendable, CustomStringConvertible {
     case otherClass(String?, accepted: [String])
 
     /// The error's code in dead letters, counters and results. It does not change between releases.
-    package enum Code: String, CaseIterable, Sendable {
+    public enum Code: String, CaseIterable, Sendable {
         case tooDeep = "TooDeep"
         case malformedJSON = "MalformedJSON"
         case notAnObject = "NotAnObject"
@@ -64,7 +64,7 @@ package enum JobError: Error, Equatable, Sendable, CustomStringConvertible {
     }
 
     /// The error's code.
-    package var code: Code {
+    public var code: Code {
         switch self {
         case .malformedJSON(let error, _), .malformedPayload(let error), .malformedMember(_, let error):
             error.kind == .tooDeep ? .tooDeep : .malformedJSON
@@ -88,7 +88,7 @@ package enum JobError: Error, Equatable, Sendable, CustomStringConvertible {
     }
 
     /// The problem, its place, and the expected value.
-    package var description: String {
+    public var description: String {
         switch self {
         case .malformedJSON(let error, let foreign): "the job is not valid JSON: \(foreign?.rawValue ?? "\(error)")"
         case .malformedPayload(let error): "the payload is not valid JSON: \(error)"
@@ -166,7 +166,7 @@ package enum JobError: Error, Equatable, Sendable, CustomStringConvertible {
 
 /// The reason why a body is not a job of Sidekiq or Resque. The raw value ends the sentence "the job does not have
 /// the queue's format: …".
-package enum SidekiqMistake: String, Sendable {
+public enum SidekiqMistake: String, Sendable {
     /// The body is JSON, but not an object.
     case notAnObject = "it is not a JSON object"
     /// `class` is missing, or not a string.

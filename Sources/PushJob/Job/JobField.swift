@@ -3,12 +3,12 @@ import NIOCore
 /// The place of a member's value in a job's body: an offset and a length, in eight bytes.
 ///
 /// For a string, the quotes are excluded. Read it with ``Job/text(_:)`` or ``Job/bytes(_:)``.
-package struct JobField: Equatable, Sendable {
-    @usableFromInline let start: UInt32
+public struct JobField: Equatable, Sendable {
+    let start: UInt32
     /// The top bit is set if there are escapes; no body is too long for the other bits.
-    @usableFromInline let lengthAndFlag: UInt32
+    let lengthAndFlag: UInt32
 
-    @inlinable static var escapesFlag: UInt32 { 1 << 31 }
+    static var escapesFlag: UInt32 { 1 << 31 }
     static let maximumLength = Int(Int32.max)
 
     init(_ range: Range<Int>, hasEscapes: Bool = false) {
@@ -21,22 +21,22 @@ package struct JobField: Equatable, Sendable {
     }
 
     /// The number of bytes in the job's body before it.
-    @inlinable package var offset: Int { Int(start) }
+    public var offset: Int { Int(start) }
 
     /// Its length in bytes, as written.
-    @inlinable package var length: Int { Int(lengthAndFlag & ~Self.escapesFlag) }
+    public var length: Int { Int(lengthAndFlag & ~Self.escapesFlag) }
 
     /// True if a string has escape sequences, so that its characters differ from its bytes.
-    @inlinable package var hasEscapes: Bool { lengthAndFlag & Self.escapesFlag != 0 }
+    public var hasEscapes: Bool { lengthAndFlag & Self.escapesFlag != 0 }
 
-    @inlinable var range: Range<Int> { offset..<(offset + length) }
+    var range: Range<Int> { offset..<(offset + length) }
 
     /// Returns a string's characters: a slice without a copy if it is written without escapes.
-    @inlinable func text(in body: ByteBuffer) -> ByteBuffer {
+    func text(in body: ByteBuffer) -> ByteBuffer {
         hasEscapes ? unescaped(in: body) : bytes(in: body)
     }
 
-    @usableFromInline func unescaped(in body: ByteBuffer) -> ByteBuffer {
+    func unescaped(in body: ByteBuffer) -> ByteBuffer {
         var text = ByteBuffer()
         body.withUnsafeReadableBytes { bytes in
             let raw = UnsafeRawBufferPointer(rebasing: bytes[range])
@@ -46,7 +46,7 @@ package struct JobField: Equatable, Sendable {
     }
 
     /// Returns the bytes as written: a slice without a copy.
-    @inlinable func bytes(in body: ByteBuffer) -> ByteBuffer {
+    func bytes(in body: ByteBuffer) -> ByteBuffer {
         // Not by moving the indexes of a copy: NIO takes buffers of one length as equal if they have the same storage and
         // the same slice of it.
         guard let slice = body.getSlice(at: body.readerIndex + offset, length: length) else {

@@ -3,16 +3,16 @@ import NIOCore
 
 /// The members `campaign` and `labels` of a job, which results, dead letters and logs carry, and its keys `fair` and
 /// `replaces`.
-package enum JobLabels {
+public enum JobLabels {
     /// The maximum length of a campaign's name and of a key in bytes.
-    package static let maximumCampaign = 100
+    public static let maximumCampaign = 100
     /// The maximum number of labels.
-    package static let maximumCount = 4
+    public static let maximumCount = 4
     /// The maximum length of a label's name and of its value in bytes.
-    package static let maximumLength = 64
+    public static let maximumLength = 64
 
     /// Returns true if a text is a valid name of a campaign.
-    package static func isCampaign(_ name: String) -> Bool {
+    public static func isCampaign(_ name: String) -> Bool {
         var name = name
         return name.withUTF8 {
             MemberRules.isIdentifier(
@@ -52,7 +52,7 @@ package enum JobLabels {
     }
 
     /// Returns the labels of an object; none if it is not valid.
-    package static func read(_ object: ByteBuffer) -> [String: String] {
+    public static func read(_ object: ByteBuffer) -> [String: String] {
         do {
             return try JSONDecoder().decode([String: String].self, from: Data(object.readableBytesView))
         } catch {

@@ -1,6 +1,6 @@
 extension JobMember {
     /// The description of a valid value, as the end of the sentence "it must be …".
-    package var expectation: String {
+    public var expectation: String {
         switch self {
         case .id, .app: "a string of 1 to 255 bytes without control characters"
         case .token: "a string of hex digits or base64"
@@ -49,7 +49,7 @@ extension JobMember {
     }
 
     /// The member of the payload that a short form stands for; `nil` for `custom` and for other members.
-    package var payloadMember: PayloadMember? {
+    public var payloadMember: PayloadMember? {
         if self == .mdm { return .mdm }
         guard rawValue >= JobMember.alert.rawValue, rawValue <= JobMember.urlArguments.rawValue else { return nil }
         return PayloadMember(rawValue: rawValue - JobMember.alert.rawValue)

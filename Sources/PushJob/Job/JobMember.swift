@@ -1,5 +1,5 @@
 /// The members of a job that the worker knows (docs/jobs.md). All others stay in the job unchanged.
-package enum JobMember: UInt8, CaseIterable, Sendable {
+public enum JobMember: UInt8, CaseIterable, Sendable {
     /// The producer's id.
     case id
     /// The device token.
@@ -111,7 +111,7 @@ package enum JobMember: UInt8, CaseIterable, Sendable {
     case custom
 
     /// The member's name in a job.
-    package var name: StaticString {
+    public var name: StaticString {
         switch self {
         case .id: "id"
         case .token: "token"
@@ -178,10 +178,10 @@ package enum JobMember: UInt8, CaseIterable, Sendable {
     }
 
     /// True if it is a part of the payload, which a job has instead of `payload`.
-    package var isShortForm: Bool { rawValue >= JobMember.alert.rawValue }
+    public var isShortForm: Bool { rawValue >= JobMember.alert.rawValue }
 
     /// The short forms that go into `aps`, in the order in which they are written there.
-    package static let apsMembers = allCases[(Int(JobMember.alert.rawValue))...Int(JobMember.urlArguments.rawValue)]
+    public static let apsMembers = allCases[(Int(JobMember.alert.rawValue))...Int(JobMember.urlArguments.rawValue)]
 
     /// The member with this name, spelled without escapes.
     @inline(__always)

@@ -1,10 +1,10 @@
 /// Times in jobs and on the command line, as milliseconds since 1970.
-package enum JobTime {
+public enum JobTime {
     /// The valid times: 1970 to the end of the year 9999, in milliseconds. Current milliseconds, mistaken for seconds,
     /// are always outside.
-    package static let range: ClosedRange<Int64> = 0...(latestSecond * 1000 + 999)
+    public static let range: ClosedRange<Int64> = 0...(latestSecond * 1000 + 999)
     /// The time from now in milliseconds beyond which a job is hardly meant to be scheduled: a year.
-    package static let farAhead: Int64 = 366 * 86_400_000
+    public static let farAhead: Int64 = 366 * 86_400_000
     /// The last second of the year 9999.
     static let latestSecond: Int64 = 253_402_300_799
 
@@ -12,7 +12,7 @@ package enum JobTime {
     /// since 1970, as in the JSON of commands. They have at least 13 digits, and no seconds have as many.
     /// - Parameter text: the text.
     /// - Returns: milliseconds since 1970; `nil` for another text.
-    package static func milliseconds(_ text: String) -> Int64? {
+    public static func milliseconds(_ text: String) -> Int64? {
         var text = text
         return text.withUTF8 { characters in
             let bytes = UnsafeRawBufferPointer(characters)

@@ -65,7 +65,7 @@ struct JobTokenList: Equatable, Sendable {
 }
 
 /// A job's device tokens, read one by one from its body without making an array.
-package struct JobTokens: Sequence, Sendable {
+public struct JobTokens: Sequence, Sendable {
     private let body: ByteBuffer
     private let list: JobTokenList
 
@@ -75,16 +75,16 @@ package struct JobTokens: Sequence, Sendable {
     }
 
     /// The number of tokens; at least one.
-    package var count: Int { list.count }
+    public var count: Int { list.count }
 
     /// The number of tokens.
-    package var underestimatedCount: Int { list.count }
+    public var underestimatedCount: Int { list.count }
 
     /// Returns an iterator at the first token.
-    package func makeIterator() -> Iterator { Iterator(body: body, list: list) }
+    public func makeIterator() -> Iterator { Iterator(body: body, list: list) }
 
     /// Reads token after token. A copy continues at the position of the original.
-    package struct Iterator: IteratorProtocol, Sendable {
+    public struct Iterator: IteratorProtocol, Sendable {
         private let body: ByteBuffer
         private let commonLength: Int
         private var remaining: Int
@@ -101,7 +101,7 @@ package struct JobTokens: Sequence, Sendable {
         }
 
         /// Returns the next token, as it is written in the job: ``Job/text(_:)`` decodes it.
-        package mutating func next() -> JobField? {
+        public mutating func next() -> JobField? {
             guard remaining > 0 else { return nil }
             remaining &-= 1
             guard commonLength > 0 else { return scanToken() }

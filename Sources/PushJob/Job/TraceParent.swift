@@ -1,15 +1,15 @@
 import NIOCore
 
 /// The trace that a job belongs to, from its `traceparent` (W3C Trace Context, "traceparent Header").
-package struct TraceParent: Sendable, Equatable {
+public struct TraceParent: Sendable, Equatable {
     /// 32 lower-case hex digits.
-    package let traceID: String
+    public let traceID: String
     /// 16 lower-case hex digits: the producer's span.
-    package let parentID: String
+    public let parentID: String
 
     /// Parses a `traceparent`.
     /// - Returns: `nil` if it is not valid. The specification ignores it then: a trace is no reason to refuse a job.
-    package init?(_ text: ByteBuffer) {
+    public init?(_ text: ByteBuffer) {
         let ids = text.withUnsafeReadableBytes { Self.ids($0) }
         guard let ids, let trace = text.getString(at: text.readerIndex + ids.trace, length: Self.traceLength),
             let parent = text.getString(at: text.readerIndex + ids.parent, length: Self.parentLength)

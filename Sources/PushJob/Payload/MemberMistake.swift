@@ -1,9 +1,9 @@
 /// A mistake in a member of a job or of its payload: where it is, what was found, and what to write.
 ///
 /// It contains names of members, but never a value: payloads and tokens must not reach a log.
-package struct MemberMistake: Equatable, Sendable, CustomStringConvertible {
+public struct MemberMistake: Equatable, Sendable, CustomStringConvertible {
     /// The kind of mistake.
-    package enum Kind: String, Sendable, CaseIterable {
+    public enum Kind: String, Sendable, CaseIterable {
         /// A value of the wrong type, or out of range.
         case value
         /// A member that Apple does not document where it is.
@@ -15,16 +15,16 @@ package struct MemberMistake: Equatable, Sendable, CustomStringConvertible {
     }
 
     /// The kind of mistake.
-    package let kind: Kind
+    public let kind: Kind
     /// The member, with the members that it is in: `aps.alert.title`.
-    package let path: String
+    public let path: String
     /// The number of bytes before its value from the start of the text that was read.
-    package let offset: Int
+    public let offset: Int
     /// The rest of a sentence that begins with the path: "must be a string, not a number".
-    package let sentence: String
+    public let sentence: String
 
     /// The whole sentence.
-    package var description: String { "`\(path)` \(sentence)" }
+    public var description: String { "`\(path)` \(sentence)" }
 
     // MARK: Making one
 

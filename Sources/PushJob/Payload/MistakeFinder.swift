@@ -3,7 +3,7 @@ import NIOCore
 /// Reads the members of a job and of its payload again, to name the mistakes in them.
 ///
 /// The first reading only notices that there are mistakes: most jobs have none.
-package enum MistakeFinder {
+public enum MistakeFinder {
     private static let membersInAPS = Dictionary(
         uniqueKeysWithValues: PayloadMember.inAPS.map { ("\($0.name)", $0) })
     private static let namesInAPS = MemberName.Known(PayloadMember.inAPS.map { "\($0.name)" })
@@ -11,7 +11,7 @@ package enum MistakeFinder {
     // MARK: Payloads
 
     /// Returns the mistakes in a payload; none if it is not an object of JSON.
-    package static func mistakes(inPayload payload: ByteBuffer) -> [MemberMistake] {
+    public static func mistakes(inPayload payload: ByteBuffer) -> [MemberMistake] {
         payload.withUnsafeReadableBytes { bytes in
             do throws(JSONError) {
                 try JSONScanner.validate(bytes)

@@ -4,61 +4,61 @@ import NIOCore
 /// is read, in the pass that validates its JSON.
 ///
 /// ``Job/mistakes`` names the mistakes that are only noticed here.
-package struct PayloadFacts: Equatable, Sendable {
+public struct PayloadFacts: Equatable, Sendable {
     /// A set of members of `aps`, and of `mdm` and `container-identifier` beside it.
-    package struct Members: OptionSet, Sendable {
-        package let rawValue: UInt32
+    public struct Members: OptionSet, Sendable {
+        public let rawValue: UInt32
 
-        package init(rawValue: UInt32) { self.rawValue = rawValue }
+        public init(rawValue: UInt32) { self.rawValue = rawValue }
 
-        package init(_ member: PayloadMember) { rawValue = 1 &<< UInt32(member.rawValue) }
+        public init(_ member: PayloadMember) { rawValue = 1 &<< UInt32(member.rawValue) }
 
-        package static let alert = Members(.alert)
-        package static let badge = Members(.badge)
-        package static let sound = Members(.sound)
-        package static let contentAvailable = Members(.contentAvailable)
-        package static let mutableContent = Members(.mutableContent)
-        package static let contentChanged = Members(.contentChanged)
-        package static let timestamp = Members(.timestamp)
-        package static let event = Members(.event)
-        package static let contentState = Members(.contentState)
-        package static let attributesType = Members(.attributesType)
-        package static let attributes = Members(.attributes)
-        package static let inputPushToken = Members(.inputPushToken)
-        package static let inputPushChannel = Members(.inputPushChannel)
-        package static let encryptedData = Members(.encryptedData)
-        package static let sessionIdentifier = Members(.sessionIdentifier)
-        package static let keyID = Members(.keyID)
-        package static let messageIndex = Members(.messageIndex)
-        package static let mdm = Members(.mdm)
-        package static let containerIdentifier = Members(.containerIdentifier)
-        package static let urlArguments = Members(.urlArguments)
+        public static let alert = Members(.alert)
+        public static let badge = Members(.badge)
+        public static let sound = Members(.sound)
+        public static let contentAvailable = Members(.contentAvailable)
+        public static let mutableContent = Members(.mutableContent)
+        public static let contentChanged = Members(.contentChanged)
+        public static let timestamp = Members(.timestamp)
+        public static let event = Members(.event)
+        public static let contentState = Members(.contentState)
+        public static let attributesType = Members(.attributesType)
+        public static let attributes = Members(.attributes)
+        public static let inputPushToken = Members(.inputPushToken)
+        public static let inputPushChannel = Members(.inputPushChannel)
+        public static let encryptedData = Members(.encryptedData)
+        public static let sessionIdentifier = Members(.sessionIdentifier)
+        public static let keyID = Members(.keyID)
+        public static let messageIndex = Members(.messageIndex)
+        public static let mdm = Members(.mdm)
+        public static let containerIdentifier = Members(.containerIdentifier)
+        public static let urlArguments = Members(.urlArguments)
 
         /// The members that a device shows or plays.
-        package static let visible: Members = [.alert, .badge, .sound]
+        public static let visible: Members = [.alert, .badge, .sound]
     }
 
     /// The event of a Live Activity.
-    package enum Event: Equatable, Sendable {
+    public enum Event: Equatable, Sendable {
         case start
         case update
         case end
     }
 
     /// The members that have an effect: not null and, for flags, neither 0 nor false. Their values can be wrong.
-    package private(set) var named: Members = []
+    public private(set) var named: Members = []
     /// Those of them whose values can be understood.
-    package private(set) var valid: Members = []
+    public private(set) var valid: Members = []
     /// `event` in `aps`, if it is one that Apple defines.
-    package private(set) var event: Event?
+    public private(set) var event: Event?
     /// True if there is an `aps` of any type.
-    package private(set) var hasAPS = false
+    public private(set) var hasAPS = false
     /// True if the alert has a text, of its own or from the app's tables.
-    package private(set) var showsText = false
+    public private(set) var showsText = false
     /// True if `relevance-score` is beyond the range of a notification that is not a Live Activity's.
-    package private(set) var hasWideScore = false
+    public private(set) var hasWideScore = false
     /// True if ``Job/mistakes`` is not empty; seldom true if it is.
-    package internal(set) var mayHaveMistakes = false
+    public internal(set) var mayHaveMistakes = false
     /// True if `aps` has a `timestamp` of any kind.
     private var namesTimestamp = false
     /// The offset of the object `aps` in the payload; of the last one if there are several.
@@ -67,7 +67,7 @@ package struct PayloadFacts: Equatable, Sendable {
     init() {}
 
     /// Reads the bytes of a payload; without facts if they are no object, `nil` if they are no JSON.
-    package init?(_ payload: [UInt8]) {
+    public init?(_ payload: [UInt8]) {
         var facts = PayloadFacts()
         let isJSON = payload.withUnsafeBytes { bytes in
             do throws(JSONError) {
@@ -232,7 +232,7 @@ package struct PayloadFacts: Equatable, Sendable {
     }
 
     /// Returns a time in the `aps` of a payload of these facts, in seconds since 1970.
-    package func time(_ member: PayloadMember, in payload: ByteBuffer) -> Int64? {
+    public func time(_ member: PayloadMember, in payload: ByteBuffer) -> Int64? {
         guard let apsStart, valid.contains(Members(member)) else { return nil }
         return payload.withUnsafeReadableBytes { bytes in
             // It was validated when the job was read.
@@ -259,7 +259,7 @@ package struct PayloadFacts: Equatable, Sendable {
     /// Returns a payload of these facts with a `timestamp` added as the first member of its `aps`.
     /// - Parameter second: seconds since 1970.
     /// - Returns: nil if there already is a `timestamp`, or there is no `aps`.
-    package func fillingTimestamp(in payload: ByteBuffer, _ second: Int64) -> ByteBuffer? {
+    public func fillingTimestamp(in payload: ByteBuffer, _ second: Int64) -> ByteBuffer? {
         guard let apsStart, !namesTimestamp, !named.contains(.timestamp) else { return nil }
         let brace = payload.readerIndex + Int(apsStart)
         guard let before = payload.getSlice(at: payload.readerIndex, length: Int(apsStart) + 1),
@@ -276,7 +276,7 @@ package struct PayloadFacts: Equatable, Sendable {
     }
 
     /// The maximum number of bytes that ``fillingTimestamp(in:_:)`` adds.
-    package static let longestTimestamp = 25
+    public static let longestTimestamp = 25
 }
 
 extension UnsafeRawBufferPointer {

@@ -2,7 +2,7 @@
 ///
 /// The reader of payloads, the short forms of jobs, errors, hints, the documentation and the simulator's inbox read this
 /// table, and a test compares the JSON Schema with it.
-package enum PayloadMember: UInt8, CaseIterable, Sendable {
+public enum PayloadMember: UInt8, CaseIterable, Sendable {
     // In `aps`, and short forms: their order is that of a composed payload, and of `JobMember`.
     case alert, badge, sound, threadID, category, contentAvailable, mutableContent, targetContentID, interruptionLevel
     case relevanceScore, filterCriteria
@@ -14,7 +14,7 @@ package enum PayloadMember: UInt8, CaseIterable, Sendable {
     case mdm, containerIdentifier
 
     /// Apple's name.
-    package var name: StaticString {
+    public var name: StaticString {
         switch self {
         case .alert: "alert"
         case .badge: "badge"
@@ -48,7 +48,7 @@ package enum PayloadMember: UInt8, CaseIterable, Sendable {
     }
 
     /// Its value.
-    package var value: PayloadValue {
+    public var value: PayloadValue {
         switch self {
         case .alert: .alert
         case .badge: .count
@@ -69,7 +69,7 @@ package enum PayloadMember: UInt8, CaseIterable, Sendable {
     }
 
     /// How a time compares with the time of sending.
-    package enum Clock: Equatable, Sendable {
+    public enum Clock: Equatable, Sendable {
         /// It is the time of sending, and at most so many hours old.
         case now(hours: Int64)
         /// It is later, unless the activity ends.
@@ -79,7 +79,7 @@ package enum PayloadMember: UInt8, CaseIterable, Sendable {
     /// The rule for its time, if there is one. "the stale-date […] represents the date at which a Live Activity becomes stale":
     /// on iPhones, an update whose `stale-date` has passed is never shown. The system ignores updates whose `timestamp` is
     /// older than that of the last; an activity is active for eight hours.
-    package var clock: Clock? {
+    public var clock: Clock? {
         switch self {
         case .timestamp: .now(hours: 8)
         case .staleDate: .ahead
@@ -97,7 +97,7 @@ package enum PayloadMember: UInt8, CaseIterable, Sendable {
     }
 
     /// The page of Apple's documentation that describes it.
-    package var source: String {
+    public var source: String {
         switch self {
         case .alert, .badge, .sound, .threadID, .category, .contentAvailable, .mutableContent, .targetContentID,
             .interruptionLevel, .relevanceScore, .filterCriteria:
@@ -156,7 +156,7 @@ package enum PayloadMember: UInt8, CaseIterable, Sendable {
     }
 
     /// The members that belong into `aps`.
-    package static let inAPS = allCases.filter { $0.rawValue < PayloadMember.mdm.rawValue }
+    public static let inAPS = allCases.filter { $0.rawValue < PayloadMember.mdm.rawValue }
 
     /// True if its name is so common that an app can have data of its own with this name beside `aps`.
     var isCommonName: Bool {
@@ -174,7 +174,7 @@ package enum PayloadMember: UInt8, CaseIterable, Sendable {
 /// Safari's ("Configuring Safari Push Notifications"); `sound` is in the alerts of Live Activities ("Starting and
 /// updating Live Activities with ActivityKit push notifications"), whose title and body can also be objects with a key
 /// and arguments; iOS ignores `summary-arg` and `summary-arg-count` since version 15.
-package enum PayloadPart: UInt8, CaseIterable, Sendable {
+public enum PayloadPart: UInt8, CaseIterable, Sendable {
     case title, subtitle, body, launchImage
     case titleLocKey, titleLocArgs, subtitleLocKey, subtitleLocArgs, locKey, locArgs
     case action, actionLocKey, alertSound, summaryArgument, summaryArgumentCount
@@ -182,7 +182,7 @@ package enum PayloadPart: UInt8, CaseIterable, Sendable {
     case critical, name, volume
 
     /// Apple's name. A job can spell it with `_` or `-`.
-    package var appleName: StaticString {
+    public var appleName: StaticString {
         switch self {
         case .title: "title"
         case .subtitle: "subtitle"
@@ -206,7 +206,7 @@ package enum PayloadPart: UInt8, CaseIterable, Sendable {
     }
 
     /// Its value.
-    package var value: PayloadValue {
+    public var value: PayloadValue {
         switch self {
         case .title, .subtitle, .body: .localizedText
         case .titleLocArgs, .subtitleLocArgs, .locArgs: .texts
@@ -278,10 +278,10 @@ package enum PayloadPart: UInt8, CaseIterable, Sendable {
 }
 
 /// A set of ``PayloadPart``.
-package struct PayloadParts: OptionSet, Sendable {
-    package let rawValue: UInt32
+public struct PayloadParts: OptionSet, Sendable {
+    public let rawValue: UInt32
 
-    package init(rawValue: UInt32) { self.rawValue = rawValue }
+    public init(rawValue: UInt32) { self.rawValue = rawValue }
 
     private init(_ part: PayloadPart) { rawValue = 1 &<< UInt32(part.rawValue) }
 

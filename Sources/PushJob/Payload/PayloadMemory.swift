@@ -6,7 +6,7 @@ import Glibc
 /// A JSON object ends at its last brace, whatever follows: bytes that begin with a whole object's text hold that object.
 ///
 /// Not thread-safe.
-package final class PayloadMemory {
+public final class PayloadMemory {
     /// The maximum length in bytes of a payload that is kept.
     private static let maximumLength = 4096
 
@@ -17,7 +17,7 @@ package final class PayloadMemory {
     private var facts = PayloadFacts()
 
     /// Creates a memory without a payload.
-    package init() {}
+    public init() {}
 
     deinit { text.deallocate() }
 

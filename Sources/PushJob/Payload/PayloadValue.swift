@@ -1,7 +1,7 @@
 import PrintableText
 
 /// The value of a payload's member, as Apple documents it.
-package enum PayloadValue: Equatable, Sendable {
+public enum PayloadValue: Equatable, Sendable {
     /// Any string.
     case text
     /// A string that is not empty.
@@ -38,7 +38,7 @@ package enum PayloadValue: Equatable, Sendable {
     static let events: [StaticString] = ["start", "update", "end"]
 
     /// The strings that are allowed; `nil` if there is no such list.
-    package var choices: [StaticString]? {
+    public var choices: [StaticString]? {
         switch self {
         case .interruptionLevel: Self.interruptionLevels
         case .event: Self.events
@@ -47,7 +47,7 @@ package enum PayloadValue: Equatable, Sendable {
     }
 
     /// The members of the value if it is an object; `nil` if it can't be one, or if its members are the app's.
-    package var parts: PayloadParts? {
+    public var parts: PayloadParts? {
         switch self {
         case .alert: .alert
         case .localizedText: .localizedText
@@ -57,7 +57,7 @@ package enum PayloadValue: Equatable, Sendable {
     }
 
     /// The description of a valid value, as the end of the sentence "it must be …".
-    package func expectation(in dialect: PayloadDialect) -> String {
+    public func expectation(in dialect: PayloadDialect) -> String {
         switch self {
         case .text: return "a string"
         case .name: return "a string that is not empty"
@@ -97,7 +97,7 @@ package enum PayloadValue: Equatable, Sendable {
 }
 
 /// The way in which a value is written.
-package enum PayloadDialect: Sendable {
+public enum PayloadDialect: Sendable {
     /// As a short form of a job: with `_` in names, flags as true or 1, and times in all forms of a job.
     case job
     /// As Apple documents it for a payload.

@@ -4,15 +4,15 @@ import Redis
 /// The pauses of apps by operators, which the whole fleet shares.
 ///
 /// Not thread-safe. Use it only on the client's event loop; completions are called there, too.
-package final class AppPauses {
+public final class AppPauses {
     /// The orders of operators for an app.
-    package struct State: Sendable, Equatable {
+    public struct State: Sendable, Equatable {
         /// The pause; `nil` if the app is not paused.
-        package var pause: PauseRecord?
+        public var pause: PauseRecord?
         /// True if an operator resumed the app since the last reading.
-        package var isResumed = false
+        public var isResumed = false
 
-        package init(pause: PauseRecord? = nil, isResumed: Bool = false) {
+        public init(pause: PauseRecord? = nil, isResumed: Bool = false) {
             (self.pause, self.isResumed) = (pause, isResumed)
         }
     }
@@ -23,10 +23,10 @@ package final class AppPauses {
     private var resumed: [String: ByteBuffer] = [:]
 
     /// - Parameter client: a client for the slot of the shared keys.
-    package init(client: any RedisSender, keys: SharedKeys) { (self.client, self.keys) = (client, keys) }
+    public init(client: any RedisSender, keys: SharedKeys) { (self.client, self.keys) = (client, keys) }
 
     /// Reads the state of apps, in their order.
-    package func read(_ apps: [String], completion: @escaping (Result<[State], QueueFailure>) -> Void) {
+    public func read(_ apps: [String], completion: @escaping (Result<[State], QueueFailure>) -> Void) {
         guard !apps.isEmpty else { return completion(.success([])) }
         var command = RedisCommand("MGET", expecting: apps.count * 2, bytes: apps.count * 128)
         for app in apps { command.append(keys.appPaused(app)) }
@@ -46,13 +46,13 @@ package final class AppPauses {
         }
     }
 
-    package static func query(_ apps: [String], _ keys: SharedKeys) -> RedisCommand {
+    public static func query(_ apps: [String], _ keys: SharedKeys) -> RedisCommand {
         var command = RedisCommand("MGET", expecting: apps.count, bytes: apps.count * 64)
         for app in apps { command.append(keys.appPaused(app)) }
         return command
     }
 
-    package static func pauses(_ reply: RESPReply, of apps: [String]) -> [PauseRecord?] {
+    public static func pauses(_ reply: RESPReply, of apps: [String]) -> [PauseRecord?] {
         var elements = reply.root.children
         return apps.map { _ in elements.next()?.bytes.map { PauseRecord($0) } }
     }

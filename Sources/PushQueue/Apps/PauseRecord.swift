@@ -3,20 +3,20 @@ import NIOCore
 import PrintableText
 
 /// The record in Redis of an app or queue that an operator has paused.
-package struct PauseRecord: Sendable, Equatable {
+public struct PauseRecord: Sendable, Equatable {
     /// The reason's code, or an operator's text, printable.
-    package var reason: String
+    public var reason: String
     /// The explanation of the reason, printable.
-    package var detail: String?
+    public var detail: String?
     /// The beginning of the pause, in milliseconds since 1970; `nil` if unknown.
-    package var since: Int64?
+    public var since: Int64?
     /// The operator who ordered the pause.
-    package var by: String?
+    public var by: String?
     /// True for a queue whose lanes must hand back the jobs that they have not submitted.
-    package var handsBack = false
+    public var handsBack = false
 
     /// Makes a pause; see the properties for units.
-    package init(reason: String, detail: String? = nil, since: Int64? = nil, by: String? = nil) {
+    public init(reason: String, detail: String? = nil, since: Int64? = nil, by: String? = nil) {
         self.reason = reason
         self.detail = detail
         self.since = since
@@ -24,7 +24,7 @@ package struct PauseRecord: Sendable, Equatable {
     }
 
     /// Parses the record in Redis. Any other text is a pause, too: the text is its reason.
-    package init(_ text: ByteBuffer) {
+    public init(_ text: ByteBuffer) {
         struct Form: Decodable {
             var reason: String?
             var detail: String?
@@ -43,10 +43,10 @@ package struct PauseRecord: Sendable, Equatable {
     }
 
     /// The reason with its detail, such as `HungUp (the gateway drops connections)`.
-    package var explanation: String { detail.map { "\(reason) (\($0))" } ?? reason }
+    public var explanation: String { detail.map { "\(reason) (\($0))" } ?? reason }
 
     /// The reason and the beginning of the pause, on one line.
-    package var inWords: String {
+    public var inWords: String {
         explanation + (since.map { ", since \(Self.time($0))" } ?? "") + ", until an operator resumes it"
     }
 
@@ -55,7 +55,7 @@ package struct PauseRecord: Sendable, Equatable {
     }
 
     /// The record of an operator's pause.
-    package var json: ByteBuffer {
+    public var json: ByteBuffer {
         var json = ByteBuffer(string: #"{"v":1,"reason":"#)
         json.writeJSONString(reason)
         if let since { json.writeString(",\"since\":\(since)") }

@@ -6,22 +6,22 @@ import Redis
 /// Tokens are not verified here. The caller must verify them, because any client of Redis may have written them.
 ///
 /// Not thread-safe. Use it only on the client's event loop; completions are called there, too.
-package final class SharedProviderTokens {
+public final class SharedProviderTokens {
     /// A token that a worker offers to share.
-    package struct Offer: Sendable {
+    public struct Offer: Sendable {
         /// The key's identifier.
-        package var keyID: String
+        public var keyID: String
         /// The team's identifier.
-        package var teamID: String
+        public var teamID: String
         /// The time of its signature, in seconds since 1970.
-        package var issuedAt: Int64
+        public var issuedAt: Int64
         /// The token.
-        package var token: String
+        public var token: String
         /// The time of signature of the token that APNs refused as expired, in seconds since 1970; 0 for none.
-        package var refusedAt: Int64
+        public var refusedAt: Int64
 
         /// Makes an offer; see the properties for units.
-        package init(keyID: String, teamID: String, issuedAt: Int64, token: String, refusedAt: Int64 = 0) {
+        public init(keyID: String, teamID: String, issuedAt: Int64, token: String, refusedAt: Int64 = 0) {
             self.keyID = keyID
             self.teamID = teamID
             self.issuedAt = issuedAt
@@ -31,7 +31,7 @@ package final class SharedProviderTokens {
     }
 
     /// The result of an offer.
-    package enum Answer: Sendable, Equatable {
+    public enum Answer: Sendable, Equatable {
         /// The token was stored: all workers use it from now on.
         case taken
         /// The token of another worker is in use.
@@ -41,7 +41,7 @@ package final class SharedProviderTokens {
     }
 
     /// The age in seconds from which a token is replaced.
-    package static let renewalAge: Int64 = 40 * 60
+    public static let renewalAge: Int64 = 40 * 60
     /// The time in seconds for which APNs accepts a token.
     private static let life = 60 * 60
     /// The maximum difference between the clocks, in seconds.
@@ -52,21 +52,21 @@ package final class SharedProviderTokens {
     private let scripts: ScriptRunner
 
     /// - Parameter client: a client for the slot of the shared keys.
-    package convenience init(client: any RedisSender, keys: SharedKeys) {
+    public convenience init(client: any RedisSender, keys: SharedKeys) {
         self.init(client: client, keys: keys, clock: .server)
     }
 
-    package init(client: any RedisSender, keys: SharedKeys, clock: ClockSource) {
+    public init(client: any RedisSender, keys: SharedKeys, clock: ClockSource) {
         self.keys = keys
         self.client = client
         scripts = ScriptRunner(client: client, clock: clock)
     }
 
     /// True while Redis is connected.
-    package var isReady: Bool { client.isReady }
+    public var isReady: Bool { client.isReady }
 
     /// Offers a token, which is stored if there is none, or only an old one.
-    package func share(_ offer: Offer, completion: @escaping (Result<Answer, QueueFailure>) -> Void) {
+    public func share(_ offer: Offer, completion: @escaping (Result<Answer, QueueFailure>) -> Void) {
         scripts.run(
             .shareProviderToken, [keys.providerToken(team: offer.teamID, key: offer.keyID)],
             arguments: { command in

@@ -6,28 +6,28 @@ import PrintableText
 /// A worker that refuses a job does not know whether another would accept it: during a rolling upgrade, the others may
 /// have an app that it lacks, or may be of a version that understands more. So the job goes back until a worker of each
 /// living configuration has refused it.
-package struct ConfigurationDigest: Hashable, Sendable {
+public struct ConfigurationDigest: Hashable, Sendable {
     /// The digest of what decides to which app a job belongs: the apps' names and topics.
-    package let routing: UInt32
+    public let routing: UInt32
     /// The digest of everything else.
-    package let rules: UInt32
+    public let rules: UInt32
 
     /// - Parameters:
     ///   - routing: the settings that decide to which app a job belongs, in an order of their own.
     ///   - rules: all other settings by which jobs are refused, in an order of their own.
-    package init(routing: [String], rules: [String]) {
+    public init(routing: [String], rules: [String]) {
         self.routing = Self.digest(routing)
         self.rules = Self.digest(rules)
     }
 
     /// Parses the text in Redis; `nil` if it is not a digest.
-    package init?(_ text: some StringProtocol) {
+    public init?(_ text: some StringProtocol) {
         guard text.utf8.count == 16, text.isHexadecimal, let value = UInt64(text, radix: 16) else { return nil }
         (routing, rules) = (UInt32(value >> 32), UInt32(truncatingIfNeeded: value))
     }
 
     /// The text in Redis: 16 hex digits.
-    package var text: String {
+    public var text: String {
         let digits = String(UInt64(routing) << 32 | UInt64(rules), radix: 16)
         return String(repeating: "0", count: 16 - digits.count) + digits
     }
@@ -44,15 +44,15 @@ package struct ConfigurationDigest: Hashable, Sendable {
 
 extension ConfigurationDigest {
     /// The maximum number of digests in a list, so that a job that goes back does not grow without end.
-    package static let maximumInList = 32
+    public static let maximumInList = 32
 
     /// Reads a list of digests, separated by spaces, from a job that went back. Anyone can write one.
-    package static func list(_ text: String) -> Set<ConfigurationDigest> {
+    public static func list(_ text: String) -> Set<ConfigurationDigest> {
         Set(text.split(separator: " ").prefix(maximumInList).compactMap { ConfigurationDigest($0) })
     }
 
     /// Returns the text of a list of digests.
-    package static func text(_ list: Set<ConfigurationDigest>) -> String {
+    public static func text(_ list: Set<ConfigurationDigest>) -> String {
         list.map(\.text).sorted().joined(separator: " ")
     }
 }

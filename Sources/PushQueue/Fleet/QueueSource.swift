@@ -7,17 +7,17 @@ import Redis
 ///
 /// Workers write it to ``QueueKeys/source`` when they join the queue, and it stays when they leave. So commands and the
 /// dashboard work on the same jobs as the workers without being configured like them.
-package struct QueueSource: Sendable {
+public struct QueueSource: Sendable {
     /// The names of the queue's keys, with the list of jobs and its head.
-    package var keys: QueueKeys
+    public var keys: QueueKeys
     /// The format of its jobs. Jobs of all classes are meant.
-    package var format: JobFormat
+    public var format: JobFormat
     /// The limits of its dead letters and results.
-    package var limits: QueueLimits
+    public var limits: QueueLimits
     /// The results that are kept; `nil` if no worker has said it.
-    package private(set) var resultsKept: ResultsKept?
+    public private(set) var resultsKept: ResultsKept?
 
-    package init(keys: QueueKeys, format: JobFormat = .native, limits: QueueLimits = QueueLimits()) {
+    public init(keys: QueueKeys, format: JobFormat = .native, limits: QueueLimits = QueueLimits()) {
         (self.keys, self.format, self.limits) = (keys, format, limits)
     }
 
@@ -50,7 +50,7 @@ package struct QueueSource: Sendable {
     /// - Parameter keys: the keys of the queue; their list does not matter.
     /// - Returns: `nil` if no worker has written it yet, or this version can't read it.
     /// - Throws: `RedisError`.
-    package static func read(_ client: RedisClient, _ keys: QueueKeys, prefix: String) async throws -> QueueSource? {
+    public static func read(_ client: RedisClient, _ keys: QueueKeys, prefix: String) async throws -> QueueSource? {
         guard let json = try await client.call(RedisCommand("GET", keys.source)).root.bytes,
             let form = try? JSONDecoder().decode(Form.self, from: Data(json.readableBytesView)),
             let head = QueueKeys.Head(rawValue: form.head),
@@ -68,13 +68,13 @@ package struct QueueSource: Sendable {
     }
 
     /// True if both name the same jobs.
-    package func agrees(with other: QueueSource) -> Bool {
+    public func agrees(with other: QueueSource) -> Bool {
         keys.jobs == other.keys.jobs && keys.head == other.keys.head
             && format.withoutClasses == other.format.withoutClasses
     }
 
     /// The jobs in words, such as `sidekiq jobs from the right end of queue:default`.
-    package var words: String {
+    public var words: String {
         let name = Self.formats.first { $0.format == format.withoutClasses }?.name ?? ""
         return "\(name) jobs from the \(keys.head == .left ? "left" : "right") end of \(keys.jobs)"
     }

@@ -2,13 +2,13 @@
 ///
 /// The log, `status`, `/readyz`, the dashboard, the API and metrics show this record. Any client of Redis can write one
 /// into a heartbeat, so the reader makes its texts printable and limits its numbers.
-package struct ScopeRecord: Codable, Sendable, Equatable {
+public struct ScopeRecord: Codable, Sendable, Equatable {
     /// The kind of scope, from narrow to wide. A group is a campaign, or the jobs without one of a topic and push type.
-    package enum Scope: String, Codable, CaseIterable, Sendable {
+    public enum Scope: String, Codable, CaseIterable, Sendable {
         case job, campaign, topic, app, credential, endpoint
     }
 
-    package enum State: String, Codable, CaseIterable, Sendable {
+    public enum State: String, Codable, CaseIterable, Sendable {
         /// The last answers about the scope are failures, too few to slow it down.
         case suspected
         /// The scope sends probes only.
@@ -16,32 +16,32 @@ package struct ScopeRecord: Codable, Sendable, Equatable {
     }
 
     /// The maximum number of jobs that a record names.
-    package static let maximumJobs = 3
+    public static let maximumJobs = 3
 
-    package var scope: Scope
+    public var scope: Scope
     /// The job's ID, the campaign, the topic with its push type, the app, the key ID or certificate, or the address.
-    package var name: String
-    package var state: State
+    public var name: String
+    public var state: State
     /// The app whose answers these are; `nil` for a credential or an endpoint of several apps.
-    package var app: String?
+    public var app: String?
     /// The code of the last failure, such as `BadDeviceToken`.
-    package var reason: String
+    public var reason: String
     /// The explanation of the reason, if the code is not sufficient.
-    package var detail: String?
+    public var detail: String?
     /// The HTTP status of the last failure; `nil` if there was no answer.
-    package var status: Int?
+    public var status: Int?
     /// The number of failures since ``since``.
-    package var failures: Int
+    public var failures: Int
     /// The number of notifications that failed or were accepted since then; 0 if it is unknown.
-    package var notifications: Int
+    public var notifications: Int
     /// The time of the first of these failures, in milliseconds since 1970 by Redis' clock.
-    package var since: Int64
+    public var since: Int64
     /// The IDs of some jobs that failed, at most ``maximumJobs``.
-    package var jobs: [String]
+    public var jobs: [String]
     /// The number of notifications that APNs accepted since ``since`` outside of this scope, in the same apps.
-    package var othersDelivered: Int
+    public var othersDelivered: Int
 
-    package init(
+    public init(
         _ scope: Scope, _ name: String, _ state: State, app: String? = nil, reason: String, detail: String? = nil,
         status: Int? = nil, failures: Int, notifications: Int = 0, since: Int64, jobs: [String] = [],
         othersDelivered: Int = 0
@@ -60,7 +60,7 @@ package struct ScopeRecord: Codable, Sendable, Equatable {
         self.othersDelivered = othersDelivered
     }
 
-    package enum CodingKeys: String, CodingKey {
+    public enum CodingKeys: String, CodingKey {
         case scope, name, state, app, reason, detail, status, failures, notifications, since, jobs
         case othersDelivered = "others_delivered"
     }

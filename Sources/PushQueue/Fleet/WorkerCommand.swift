@@ -3,9 +3,9 @@
 ///
 /// All lanes read it repeatedly, on all queues. So it contains the time at which it was given, and a process obeys only
 /// a command that is newer than all earlier ones.
-package struct WorkerCommand: Sendable, Equatable {
+public struct WorkerCommand: Sendable, Equatable {
     /// The kind of command.
-    package enum Kind: String, Sendable, CaseIterable {
+    public enum Kind: String, Sendable, CaseIterable {
         /// Claim nothing more, finish the claimed jobs, and keep running.
         case quiet
         /// Claim again.
@@ -15,21 +15,21 @@ package struct WorkerCommand: Sendable, Equatable {
     }
 
     /// The time after which a command expires, in milliseconds: its process may no longer exist.
-    package static let lifetime = 600_000
+    public static let lifetime = 600_000
 
     /// The kind of command.
-    package var kind: Kind
+    public var kind: Kind
     /// The time at which it was given, in milliseconds since 1970 by Redis' clock.
-    package var at: Int64
+    public var at: Int64
 
     /// Makes a command from its parts.
-    package init(_ kind: Kind, at: Int64) {
+    public init(_ kind: Kind, at: Int64) {
         self.kind = kind
         self.at = at
     }
 
     /// Parses the text in Redis; `nil` if it is not a command.
-    package init?(_ text: String) {
+    public init?(_ text: String) {
         let parts = text.split(separator: " ", omittingEmptySubsequences: false)
         guard parts.count == 2, let kind = Kind(rawValue: String(parts[0])), let at = Int64(bounding: parts[1]) else {
             return nil
@@ -38,5 +38,5 @@ package struct WorkerCommand: Sendable, Equatable {
     }
 
     /// The text in Redis.
-    package var text: String { "\(kind.rawValue) \(at)" }
+    public var text: String { "\(kind.rawValue) \(at)" }
 }

@@ -2,20 +2,20 @@ import NIOCore
 import PushJob
 
 /// A lane's report in the form in which it is sent with a claim. Redis adds the times.
-package struct WorkerHeartbeat: Sendable {
+public struct WorkerHeartbeat: Sendable {
     /// The name of the worker's process, to which commands are given.
-    package var process: String
+    public var process: String
     /// The time for which the process has been running, in milliseconds.
-    package var uptime: Int64
+    public var uptime: Int64
     /// The members of the report's JSON object, with its closing brace.
-    package var members: ByteBuffer
+    public var members: ByteBuffer
     /// The format of the queue's jobs.
-    package var format: JobFormat
+    public var format: JobFormat
 
     /// - Parameters:
     ///   - report: the report; its times are ignored.
     ///   - format: the format of the queue's jobs.
-    package init(_ report: WorkerReport, uptime: Int64, format: JobFormat = .native) {
+    public init(_ report: WorkerReport, uptime: Int64, format: JobFormat = .native) {
         self.format = format
         process = report.process
         self.uptime = uptime

@@ -2,9 +2,9 @@
 ///
 /// Its size is bounded, and it has neither tokens nor payloads. ``WorkerHeartbeat`` writes it; commands and the
 /// dashboard read it.
-package struct WorkerReport: Sendable, Equatable {
+public struct WorkerReport: Sendable, Equatable {
     /// The state of the process.
-    package enum State: String, Sendable, CaseIterable {
+    public enum State: String, Sendable, CaseIterable {
         /// It claims jobs.
         case running
         /// It claims no jobs, finishes those that it has, and keeps running.
@@ -14,9 +14,9 @@ package struct WorkerReport: Sendable, Equatable {
     }
 
     /// The state of one app in the lane.
-    package struct App: Sendable, Equatable {
+    public struct App: Sendable, Equatable {
         /// The activity of the app. The raw value is a label of its metric.
-        package enum State: String, CaseIterable, Comparable, Sendable {
+        public enum State: String, CaseIterable, Comparable, Sendable {
             case sending
             /// The endpoint does not answer, or answers only with server errors.
             case unavailable
@@ -27,52 +27,52 @@ package struct WorkerReport: Sendable, Equatable {
             /// Paused by an operator.
             case paused
 
-            package static func < (one: State, other: State) -> Bool {
+            public static func < (one: State, other: State) -> Bool {
                 allCases.firstIndex(of: one) ?? 0 < allCases.firstIndex(of: other) ?? 0
             }
         }
 
         /// The name by which jobs choose it.
-        package var name = ""
+        public var name = ""
         /// The host and port of its APNs.
-        package var endpoint = ""
+        public var endpoint = ""
         /// The topic of jobs that name none, then the other topics that select it; at most ``maximumTopics``.
-        package var topics: [String] = []
+        public var topics: [String] = []
         /// The ID of its first signing key; `nil` with a certificate.
-        package var keyID: String?
+        public var keyID: String?
         /// Connections that accept requests.
-        package var usable = 0
+        public var usable = 0
         /// Connections that are being established.
-        package var connecting = 0
+        public var connecting = 0
         /// Requests in flight.
-        package var streams = 0
+        public var streams = 0
         /// The number of requests that the usable connections allow at once.
-        package var streamLimit = 0
+        public var streamLimit = 0
         /// True if it has no connection because it has nothing to send.
-        package var isDormant = false
+        public var isDormant = false
         /// The records of scopes have the reasons.
-        package var state = State.sending
+        public var state = State.sending
         /// The reason for which it is blocked or paused, as far as this lane knows.
-        package var pause: String?
+        public var pause: String?
         /// The reason why it has no connection.
-        package var failure: String?
+        public var failure: String?
         /// The time at which the provider token in use was signed, in milliseconds since 1970.
-        package var tokenIssuedAt: Int64?
+        public var tokenIssuedAt: Int64?
         /// The time until which the certificate is valid, in milliseconds since 1970.
-        package var certificateExpiresAt: Int64?
+        public var certificateExpiresAt: Int64?
         /// The error of the credential in use, or of a file that should replace it and can't.
-        package var credentialProblem: String?
+        public var credentialProblem: String?
 
         /// Makes an empty record.
-        package init() {}
+        public init() {}
 
         var hasProblem: Bool { state != .sending || failure != nil || credentialProblem != nil }
     }
 
     /// A problem that keeps the lane from its work.
-    package struct Obstacle: Sendable, Equatable {
+    public struct Obstacle: Sendable, Equatable {
         /// The kind of obstacle. The raw value is that of its row in the table of problems.
-        package enum Kind: String, Sendable, CaseIterable {
+        public enum Kind: String, Sendable, CaseIterable {
             case starting = "worker_starting"
             case draining = "worker_draining"
             case quiet = "worker_quiet"
@@ -89,14 +89,14 @@ package struct WorkerReport: Sendable, Equatable {
             case other = "worker_not_ready"
         }
 
-        package var kind: Kind
+        public var kind: Kind
         /// The problem, in a sentence.
-        package var reason: String
+        public var reason: String
         /// The app with the problem; `nil` if it is not that of one app.
-        package var app: String?
+        public var app: String?
 
         /// Makes an obstacle from its parts.
-        package init(_ kind: Kind, _ reason: String, app: String? = nil) {
+        public init(_ kind: Kind, _ reason: String, app: String? = nil) {
             self.kind = kind
             self.reason = reason
             self.app = app
@@ -104,70 +104,70 @@ package struct WorkerReport: Sendable, Equatable {
     }
 
     /// The interval in milliseconds at which a lane with claims reports.
-    package static let interval: Int64 = 3000
+    public static let interval: Int64 = 3000
     /// The maximum interval in milliseconds between reports by the lane of a process that polls.
-    package static let longestInterval: Int64 = 11_000
+    public static let longestInterval: Int64 = 11_000
     /// The maximum number of obstacles in a report.
-    package static let maximumObstacles = 5
+    public static let maximumObstacles = 5
     /// The maximum number of apps in a report; those in trouble come first.
-    package static let maximumApps = 50
+    public static let maximumApps = 50
     /// The maximum number of an app's topics in a report.
-    package static let maximumTopics = 10
+    public static let maximumTopics = 10
     /// The maximum number of scopes in a report; the slow ones come first.
-    package static let maximumScopes = 20
+    public static let maximumScopes = 20
     /// The maximum length of a text, in characters.
-    package static let maximumText = 200
+    public static let maximumText = 200
 
     /// The name of the process, unique for each start.
-    package var process = ""
+    public var process = ""
     /// The name of its machine.
-    package var host = ""
+    public var host = ""
     /// Its process id there.
-    package var processIdentifier = 0
+    public var processIdentifier = 0
     /// The program's version.
-    package var version = ""
+    public var version = ""
     /// The version of the job commands that the lane applies; empty if there never was one.
-    package var commands = ""
+    public var commands = ""
     /// The number of notifications that were in flight when the last change of the commands cancelled them.
-    package var cancelledInFlight = 0
+    public var cancelledInFlight = 0
     /// The index of the lane in its process, from 0.
-    package var lane = 0
+    public var lane = 0
     /// The number of lanes of the process.
-    package var lanes = 1
+    public var lanes = 1
     /// The start of the process, in milliseconds since 1970 by Redis' clock.
-    package var startedAt: Int64 = 0
+    public var startedAt: Int64 = 0
     /// The time of this report, by the same clock.
-    package var updatedAt: Int64 = 0
+    public var updatedAt: Int64 = 0
     /// The state of the process.
-    package var state = State.running
+    public var state = State.running
     /// The digest of the configuration by which it accepts jobs; `nil` if it can't be read.
-    package var configuration: ConfigurationDigest?
+    public var configuration: ConfigurationDigest?
     /// The problems that have kept the lane from its work for a second or more, at most ``maximumObstacles``. A command
     /// to be quiet or to stop is not one.
-    package var obstacles: [Obstacle] = []
+    public var obstacles: [Obstacle] = []
     /// The scopes that the lane has slowed down or suspects, at most ``maximumScopes``.
-    package var scopes: [ScopeRecord] = []
+    public var scopes: [ScopeRecord] = []
     /// Notifications that were sent and have no answer yet.
-    package var inFlight = 0
+    public var inFlight = 0
     /// Notifications that have ended since the start, with any outcome.
-    package var done = 0
+    public var done = 0
     /// The number of ``done`` notifications that APNs accepted.
-    package var delivered = 0
+    public var delivered = 0
     /// Jobs with a duration as `expiration` and no `enqueued_at` from which it could count, since the start.
-    package var undatedExpirations = 0
+    public var undatedExpirations = 0
     /// Notifications that APNs accepted per second, over the last minute.
-    package var rate = 0.0
+    public var rate = 0.0
     /// The reason why it learns late of failovers that Sentinels announce; `nil` if it does not.
-    package var failoverWatch: String?
+    public var failoverWatch: String?
     /// Why its last reload of the configuration was refused; `nil` if it was not.
-    package var refusedReload: String?
+    public var refusedReload: String?
     /// The topology of its Redis: `single`, `sentinel` or `cluster`.
-    package var redis = ""
+    public var redis = ""
     /// Its apps, at most ``maximumApps``.
-    package var apps: [App] = []
+    public var apps: [App] = []
     /// The number of its further apps.
-    package var moreApps = 0
+    public var moreApps = 0
 
     /// Makes an empty report.
-    package init() {}
+    public init() {}
 }

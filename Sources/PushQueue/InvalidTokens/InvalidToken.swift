@@ -1,9 +1,9 @@
 import NIOCore
 
 /// A device token that is no longer valid, and the known facts about it.
-package struct InvalidToken: Sendable, Equatable {
+public struct InvalidToken: Sendable, Equatable {
     /// The source of the report. The raw value is the `source` in the details.
-    package enum Source: String, Sendable {
+    public enum Source: String, Sendable {
         case apns
         case gateway
         case feedback
@@ -12,7 +12,7 @@ package struct InvalidToken: Sendable, Equatable {
     }
 
     /// The result of marking a token as invalid.
-    package enum Marking: Int, Sendable {
+    public enum Marking: Int, Sendable {
         /// It was added.
         case added = 1
         /// It was in the set already.
@@ -22,29 +22,29 @@ package struct InvalidToken: Sendable, Equatable {
     }
 
     /// Lower-case hex digits.
-    package var token: ByteBuffer
+    public var token: ByteBuffer
     /// The time since which it is invalid, in milliseconds since 1970. One that is ahead of Redis' clock counts as now.
-    package var at: Int64
+    public var at: Int64
     /// APNs' reason.
-    package var reason: String
+    public var reason: String
     /// The topic that it is not valid for; `nil` for all.
-    package var topic: ByteBuffer?
+    public var topic: ByteBuffer?
     /// The environment in which it is not valid: `production`, `sandbox`, or another server's name; `nil` if unknown.
-    package var environment: String?
+    public var environment: String?
     /// The source of the report.
-    package var source: Source
+    public var source: Source
     /// False if the topic is not the own one of an app, but follows from a push type or is a job's. The token then does not enter the
     /// sets that other programs read.
-    package var isOfOwnTopic = true
+    public var isOfOwnTopic = true
     /// The time of the device's last registration, if the job has it, in milliseconds since 1970: if it is later, the token is
     /// not marked.
-    package var registeredAt: Int64?
+    public var registeredAt: Int64?
 
     /// A time that is ahead of every clock.
-    package static let now = Int64(1) << 52
+    public static let now = Int64(1) << 52
 
     /// Makes a record; see the properties for formats and units.
-    package init(
+    public init(
         token: ByteBuffer, at: Int64, reason: String, topic: ByteBuffer?, environment: String? = nil, source: Source
     ) {
         self.token = token
@@ -76,7 +76,7 @@ package struct InvalidToken: Sendable, Equatable {
     /// - Parameters:
     ///   - app: the app's name.
     ///   - outcome: such as `added`.
-    package func writeLine(to lines: inout ByteBuffer, app: String, outcome: String) {
+    public func writeLine(to lines: inout ByteBuffer, app: String, outcome: String) {
         lines.writeString("{\"token\":")
         lines.writeJSONString(token)
         lines.writeString(",\"at\":\(at),\"app\":")

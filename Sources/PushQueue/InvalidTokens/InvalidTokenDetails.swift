@@ -2,21 +2,21 @@ import NIOCore
 import PushJob
 
 /// The sets that an invalid token can be in; see the script part `invalid-tokens`.
-package struct TokenSets: OptionSet, Sendable, Hashable {
-    package let rawValue: Int
+public struct TokenSets: OptionSet, Sendable, Hashable {
+    public let rawValue: Int
 
-    package init(rawValue: Int) { self.rawValue = rawValue }
+    public init(rawValue: Int) { self.rawValue = rawValue }
 
     /// Tokens that are invalid for the own topic of an app, in production or on another server than the sandbox.
-    package static let production = TokenSets(rawValue: 1)
+    public static let production = TokenSets(rawValue: 1)
     /// Tokens that are invalid for the own topic of an app in the sandbox.
-    package static let sandbox = TokenSets(rawValue: 2)
+    public static let sandbox = TokenSets(rawValue: 2)
     /// Tokens that are invalid only for other topics.
-    package static let other = TokenSets(rawValue: 4)
+    public static let other = TokenSets(rawValue: 4)
     /// The sets that other programs read.
-    package static let own: TokenSets = [.production, .sandbox]
+    public static let own: TokenSets = [.production, .sandbox]
 
-    package static let all: TokenSets = [.production, .sandbox, .other]
+    public static let all: TokenSets = [.production, .sandbox, .other]
 
     /// The sets in the order in which they are read, with what is added to the names of their keys.
     static let named: [(set: TokenSets, suffix: String)] = [
@@ -24,12 +24,12 @@ package struct TokenSets: OptionSet, Sendable, Hashable {
     ]
 
     /// Returns the sets that are read before that with a key.
-    package static func all(before key: String, of shard: TokenShard) -> TokenSets {
+    public static func all(before key: String, of shard: TokenShard) -> TokenSets {
         TokenSets(named.map(\.set).prefix { !shard.keys(of: $0).contains(key) })
     }
 
     /// Returns the set for the own topics of apps in an environment.
-    package static func of(_ environment: ByteBuffer) -> TokenSets {
+    public static func of(_ environment: ByteBuffer) -> TokenSets {
         environment == ByteBuffer(string: "sandbox") ? .sandbox : .production
     }
 }
@@ -37,29 +37,29 @@ package struct TokenSets: OptionSet, Sendable, Hashable {
 /// The known facts about a mark: that a token is invalid for a topic in an environment.
 ///
 /// Any client of Redis may have written them. Unreadable facts count as unknown; the token is invalid nevertheless.
-package struct InvalidTokenDetails: Sendable, Equatable {
+public struct InvalidTokenDetails: Sendable, Equatable {
     /// The time since which it is invalid, in milliseconds since 1970.
-    package var at: Int64?
+    public var at: Int64?
     /// The topic that it is not valid for.
-    package var topic: ByteBuffer?
+    public var topic: ByteBuffer?
     /// The environment in which it is not valid.
-    package var environment: ByteBuffer?
+    public var environment: ByteBuffer?
     /// APNs' reason.
-    package var reason: ByteBuffer?
+    public var reason: ByteBuffer?
     /// The source of the report: see ``InvalidToken/Source``.
-    package var source: ByteBuffer?
+    public var source: ByteBuffer?
     /// True if the topic is the own one of an app.
-    package var isOfOwnTopic = true
+    public var isOfOwnTopic = true
 
     /// Makes details in which nothing is known.
-    package init() {}
+    public init() {}
 
     /// Parses the facts with the scanner: for a list of invalid tokens there are some per token, and a decoder would
     /// cost several times as much as sending the notification.
     /// - Parameters:
     ///   - at: see ``at``.
     ///   - facts: a JSON object, or nothing.
-    package init(at: Int64?, facts: ByteBuffer) {
+    public init(at: Int64?, facts: ByteBuffer) {
         var details = InvalidTokenDetails()
         do throws(JSONError) {
             try facts.withUnsafeReadableBytes { bytes throws(JSONError) in try details.read(bytes, from: facts) }
@@ -99,7 +99,7 @@ package struct InvalidTokenDetails: Sendable, Equatable {
     }
 
     /// The set that a token with this mark enters.
-    package var set: TokenSets { isOfOwnTopic ? .of(environment ?? ByteBuffer()) : .other }
+    public var set: TokenSets { isOfOwnTopic ? .of(environment ?? ByteBuffer()) : .other }
 
     private static func text(
         _ string: JSONString, _ bytes: UnsafeRawBufferPointer, _ value: ByteBuffer

@@ -4,40 +4,40 @@ import Redis
 /// The set of invalid tokens that all queues share, and their details. It can be divided into shards.
 ///
 /// Not thread-safe. Use it only on the clients' event loop; completions are called there, too.
-package final class InvalidTokenSet {
+public final class InvalidTokenSet {
     /// The completion of a call: its value, or the failure.
-    package typealias Completion<Value> = (Result<Value, QueueFailure>) -> Void
+    public typealias Completion<Value> = (Result<Value, QueueFailure>) -> Void
 
     /// A token that is invalid for some topic, with its marks as they are stored.
-    package struct Found: Sendable, Equatable {
+    public struct Found: Sendable, Equatable {
         /// A mark of a token.
-        package struct Mark: Sendable, Equatable {
+        public struct Mark: Sendable, Equatable {
             /// The time since which the token is invalid, in milliseconds since 1970.
-            package var at: Int64
+            public var at: Int64
             /// The day on which it was marked, since 1970.
-            package var day: Int64
+            public var day: Int64
             /// The other facts as JSON; empty for none.
-            package var facts: ByteBuffer
+            public var facts: ByteBuffer
 
-            package init(at: Int64, day: Int64 = 0, facts: ByteBuffer) {
+            public init(at: Int64, day: Int64 = 0, facts: ByteBuffer) {
                 (self.at, self.day, self.facts) = (at, day, facts)
             }
 
             /// The known facts about it.
-            package var details: InvalidTokenDetails { InvalidTokenDetails(at: at, facts: facts) }
+            public var details: InvalidTokenDetails { InvalidTokenDetails(at: at, facts: facts) }
         }
 
         /// Its index among the tokens that were looked up, from 0.
-        package var place: Int
-        package var token: ByteBuffer
+        public var place: Int
+        public var token: ByteBuffer
         /// The sets that it is in.
-        package var sets: TokenSets
+        public var sets: TokenSets
         /// The time of its device's last registration, in milliseconds since 1970; `nil` if unknown.
-        package var registeredAt: Int64?
+        public var registeredAt: Int64?
         /// None if another program added it.
-        package var marks: [Mark]
+        public var marks: [Mark]
 
-        package init(
+        public init(
             place: Int = 0, token: ByteBuffer, sets: TokenSets = .production, registeredAt: Int64? = nil,
             marks: [Mark] = []
         ) {
@@ -47,11 +47,11 @@ package final class InvalidTokenSet {
         }
 
         /// The known facts about its marks.
-        package var details: [InvalidTokenDetails] { marks.map(\.details) }
+        public var details: [InvalidTokenDetails] { marks.map(\.details) }
 
         /// Returns the time since which it is invalid for a topic in an environment, in milliseconds since 1970; 0 if that is not known,
         /// `nil` if it is not.
-        package func invalidSince(topic: ByteBuffer?, environment: ByteBuffer) -> Int64? {
+        public func invalidSince(topic: ByteBuffer?, environment: ByteBuffer) -> Int64? {
             if marks.isEmpty { return sets.contains(.of(environment)) ? 0 : nil }
             return details.filter { $0.covers(topic: topic, environment: environment, in: sets) }
                 .map { $0.at ?? 0 }.max()
@@ -59,9 +59,9 @@ package final class InvalidTokenSet {
     }
 
     /// A removal of marks.
-    package struct Removal: Sendable, Equatable {
+    public struct Removal: Sendable, Equatable {
         /// What is removed.
-        package enum Reason: String, Sendable {
+        public enum Reason: String, Sendable {
             /// Everything.
             case all
             /// Older marks: the device registered at this time.
@@ -74,15 +74,15 @@ package final class InvalidTokenSet {
         }
 
         /// Lower-case hex.
-        package var token: ByteBuffer
-        package var reason: Reason
+        public var token: ByteBuffer
+        public var reason: Reason
         /// Milliseconds since 1970.
-        package var registeredAt: Int64?
-        package var environment: ByteBuffer?
-        package var topic: ByteBuffer?
+        public var registeredAt: Int64?
+        public var environment: ByteBuffer?
+        public var topic: ByteBuffer?
 
         /// Makes a removal; see the properties for formats and units.
-        package init(
+        public init(
             _ token: ByteBuffer, _ reason: Reason, registeredAt: Int64? = nil, environment: ByteBuffer? = nil,
             topic: ByteBuffer? = nil
         ) {
@@ -92,17 +92,17 @@ package final class InvalidTokenSet {
     }
 
     /// The default time for which tokens are kept, in milliseconds.
-    package static let defaultMaximumAge = 365 * 86_400_000
+    public static let defaultMaximumAge = 365 * 86_400_000
     /// The tokens of one entry of the stream of changes.
     private static let tokensOfChange = 50
     /// The time for which a reading of the division is used.
-    package static let validity = TimeAmount.seconds(2)
+    public static let validity = TimeAmount.seconds(2)
 
-    package let keys: SharedKeys
+    public let keys: SharedKeys
     /// The client for the slot of the shared keys.
-    package let client: any RedisSender
+    public let client: any RedisSender
     /// The clients for the slots of all keys.
-    package let clients: ShardClients
+    public let clients: ShardClients
     private let maximumAge: Int
     /// The last reading of the division that did not find it being changed: the number of shards, and the time at which it
     /// was asked for.
@@ -115,7 +115,7 @@ package final class InvalidTokenSet {
     ///     after they happened, in milliseconds; 0 to keep them forever. Older ones are removed gradually while others
     ///     are added or removed. A day of tokens counts as a whole.
     ///   - clock: the clock that the scripts read.
-    package init(
+    public init(
         client: any RedisSender, clients: ((_ key: String) -> any RedisSender)? = nil, keys: SharedKeys,
         maximumAge: Int = defaultMaximumAge, clock: ClockSource = .server
     ) {
@@ -124,12 +124,12 @@ package final class InvalidTokenSet {
     }
 
     /// True while tokens can be added to a set that is not divided, and probably to the shards of one that is.
-    package var isReady: Bool { client.isReady }
+    public var isReady: Bool { client.isReady }
 
     // MARK: The division
 
     /// Reads how the set is divided.
-    package func readDivision(completion: @escaping Completion<TokenDivision>) {
+    public func readDivision(completion: @escaping Completion<TokenDivision>) {
         let asked = client.eventLoop.now
         clients.send(RedisCommand("GET", keys.invalidTokenDivision), for: keys.invalidTokenDivision) { [self] result in
             completion(
@@ -146,7 +146,7 @@ package final class InvalidTokenSet {
     }
 
     /// Returns the form that the set has. Fails while its number of shards is changed.
-    package func form(completion: @escaping Completion<TokenForm>) {
+    public func form(completion: @escaping Completion<TokenForm>) {
         if let known, client.eventLoop.now - known.at < Self.validity {
             return completion(.success(form(known.shards)))
         }
@@ -171,7 +171,7 @@ package final class InvalidTokenSet {
     }
 
     /// Returns a form for the operator who changes the number of shards. Nothing in it is removed for its age.
-    package func form(changing shards: Int) -> TokenForm {
+    public func form(changing shards: Int) -> TokenForm {
         TokenForm(shards: shards, keys: keys, maximumAge: 0, clients: clients) { $0(.success(())) }
     }
 
@@ -190,7 +190,7 @@ package final class InvalidTokenSet {
     // MARK: Reading
 
     /// Counts the tokens in the set.
-    package func count(completion: @escaping Completion<Int>) {
+    public func count(completion: @escaping Completion<Int>) {
         call(completion) { form, completion in
             form.sizes(of: 0..<form.shards) { completion($0.map { $0.reduce(0, +) }) }
         }
@@ -198,7 +198,7 @@ package final class InvalidTokenSet {
 
     /// Counts the tokens in the set unless it is divided: `nil` then, because that takes a call to each shard. Reads the
     /// division, so that the calls of the next second need not.
-    package func countIfUndivided(completion: @escaping Completion<Int?>) {
+    public func countIfUndivided(completion: @escaping Completion<Int?>) {
         readDivision { [self] result in
             if case .failure(let failure) = result { return completion(.failure(failure)) }
             call(completion) { form, completion in
@@ -212,7 +212,7 @@ package final class InvalidTokenSet {
     ///
     /// Redis refuses it while its memory is full, on a replica, while it cannot save (`MISCONF`), and with too few
     /// replicas (`NOREPLICAS`).
-    package func probe(completion: @escaping Completion<Void>) {
+    public func probe(completion: @escaping Completion<Void>) {
         client.send(RedisCommand("SET", keys.registrations + ":probe", "", "PX", "1")) { result in
             completion(result.mapError(QueueFailure.redis).map { _ in })
         }
@@ -222,7 +222,7 @@ package final class InvalidTokenSet {
     /// - Parameters:
     ///   - candidates: lower-case hex, at most a few thousand.
     ///   - completion: gets those that are in the set, in ascending order of their places.
-    package func find(_ candidates: TokenList, completion: @escaping Completion<[Found]>) {
+    public func find(_ candidates: TokenList, completion: @escaping Completion<[Found]>) {
         guard !candidates.asksNothing else { return completion(.success([])) }
         call(completion) { form, completion in form.find(candidates, completion: completion) }
     }
@@ -230,14 +230,14 @@ package final class InvalidTokenSet {
     // MARK: Writing
 
     /// A device's registration.
-    package struct Registration: Sendable, Equatable {
+    public struct Registration: Sendable, Equatable {
         /// Its token, in lower-case hex.
-        package var token: ByteBuffer
+        public var token: ByteBuffer
         /// The time of the registration, in milliseconds since 1970.
-        package var at: Int64
+        public var at: Int64
 
         /// Makes a registration; see the properties for formats and units.
-        package init(token: ByteBuffer, at: Int64) {
+        public init(token: ByteBuffer, at: Int64) {
             self.token = token
             self.at = at
         }
@@ -249,7 +249,7 @@ package final class InvalidTokenSet {
     ///   - marked: at most a few thousand tokens.
     ///   - completion: gets the result for each token, in their order. After a failure, all can be marked again; those
     ///     that were added before it are then ``InvalidToken/Marking/known``.
-    package func mark(_ marked: [InvalidToken], completion: @escaping Completion<[InvalidToken.Marking]>) {
+    public func mark(_ marked: [InvalidToken], completion: @escaping Completion<[InvalidToken.Marking]>) {
         let tokens = marked.map {
             TokenForm.Addition(token: $0.token, at: $0.at, facts: $0.facts, registeredAt: $0.registeredAt)
         }
@@ -280,19 +280,19 @@ package final class InvalidTokenSet {
 
     /// Removes tokens from the set because their devices have registered again, and records the registrations. Works on
     /// a Redis whose memory is full.
-    package func register(_ registered: [Registration], completion: @escaping Completion<Void>) {
+    public func register(_ registered: [Registration], completion: @escaping Completion<Void>) {
         remove(registered.map { Removal($0.token, .registered, registeredAt: $0.at) }) { completion($0.map { _ in }) }
     }
 
     /// Removes everything about tokens. Works on a Redis whose memory is full.
     /// - Parameter completion: gets the number of tokens that were in a set.
-    package func withdraw(_ withdrawn: [ByteBuffer], completion: @escaping Completion<Int>) {
+    public func withdraw(_ withdrawn: [ByteBuffer], completion: @escaping Completion<Int>) {
         remove(withdrawn.map { Removal($0, .all) }, completion: completion)
     }
 
     /// Removes marks, and tokens without marks from their sets. Works on a Redis whose memory is full.
     /// - Parameter completion: gets the number of tokens, or marks, that were removed.
-    package func remove(_ removed: [Removal], completion: @escaping Completion<Int>) {
+    public func remove(_ removed: [Removal], completion: @escaping Completion<Int>) {
         guard !removed.isEmpty else { return completion(.success(0)) }
         call(completion) { form, completion in form.remove(removed, completion: completion) }
     }

@@ -5,11 +5,11 @@ import Redis
 /// server of its key, and is repeated while that key is being moved to another server.
 ///
 /// Not thread-safe. Use it only on the clients' event loop; completions are called there, too.
-package final class ShardClients {
+public final class ShardClients {
     /// The completion of a call: its value, or the failure.
-    package typealias Completion<Value> = (Result<Value, QueueFailure>) -> Void
+    public typealias Completion<Value> = (Result<Value, QueueFailure>) -> Void
     /// Fails if a call must not be made any more.
-    package typealias Check = (_ completion: @escaping Completion<Void>) -> Void
+    public typealias Check = (_ completion: @escaping Completion<Void>) -> Void
 
     /// The pause before a call is repeated that Redis refused because a shard is being moved to another server, and the
     /// time for which such calls are repeated.
@@ -29,7 +29,7 @@ package final class ShardClients {
 
     /// Runs a script on the server of its first key, once that is not being moved to another server.
     /// - Parameter check: made before each attempt, because the connection or the move can take long.
-    package func run<Value>(
+    public func run<Value>(
         _ script: QueueScript, _ keyNames: [String], if check: @escaping Check = { $0(.success(())) },
         expecting count: Int = 16,
         arguments: @escaping (inout RedisCommand) -> Void, completion: @escaping Completion<Value>,
@@ -57,14 +57,14 @@ package final class ShardClients {
     }
 
     /// Sends a command to the server of a key.
-    package func send(_ command: RedisCommand, for key: String, completion: @escaping RedisClient.Completion) {
+    public func send(_ command: RedisCommand, for key: String, completion: @escaping RedisClient.Completion) {
         let client = client(key)
         client.afterFirstAttempt { client.send(command, completion: completion) }
     }
 
     /// Makes several calls at once.
     /// - Parameter completion: gets the values, in the order of the items, or the first failure.
-    package static func join<Item, Value>(
+    public static func join<Item, Value>(
         _ items: [Item], completion: @escaping Completion<[Value]>,
         _ body: (Item, @escaping Completion<Value>) -> Void
     ) {

@@ -5,25 +5,25 @@ import NIOCore
 /// A process uses the set as the record says, and reads it again after ``InvalidTokenSet/validity``. An operator who changes
 /// the number of shards first records that, and waits until no process relies on an earlier reading. From then on until the
 /// change is complete all other processes refuse to use the set, so calls need not name what they know.
-package struct TokenDivision: Sendable, Equatable, Encodable {
+public struct TokenDivision: Sendable, Equatable, Encodable {
     /// The number of shards of the form that has all tokens; 1 for a set that is not divided.
-    package var shards: Int
+    public var shards: Int
     /// While the number of shards is changed, the number of shards of the form that has only some of the tokens: the next
     /// form while it is copied, or the former one while it is deleted.
-    package var incomplete: Int?
+    public var incomplete: Int?
     /// The time at which the change began, in milliseconds since 1970.
-    package var since: Int64?
+    public var since: Int64?
 
     /// The maximum number of shards. A shard is chosen by a token's first sixteen bits.
-    package static let maximumShards = 4096
+    public static let maximumShards = 4096
 
     /// - Parameter since: only used for a change.
-    package init(shards: Int = 1, incomplete: Int? = nil, since: Int64? = nil) {
+    public init(shards: Int = 1, incomplete: Int? = nil, since: Int64? = nil) {
         (self.shards, self.incomplete, self.since) = (shards, incomplete, incomplete == nil ? nil : since)
     }
 
     /// Parses a record; `nil` for other texts.
-    package init?(_ text: String) {
+    public init?(_ text: String) {
         let words = text.split(separator: " ")
         let numbers = words.compactMap { Int64($0) }
         guard numbers.count == words.count, [1, 3].contains(numbers.count) else { return nil }
@@ -33,15 +33,15 @@ package struct TokenDivision: Sendable, Equatable, Encodable {
     }
 
     /// The record, such as `16`, or `1 16 1795279247000` during a change.
-    package var text: String { "\(shards)" + (incomplete.map { " \($0) \(since ?? 0)" } ?? "") }
+    public var text: String { "\(shards)" + (incomplete.map { " \($0) \(since ?? 0)" } ?? "") }
 
     /// Returns true for the numbers of shards that there can be: powers of two.
-    package static func isNumberOfShards(_ number: Int) -> Bool {
+    public static func isNumberOfShards(_ number: Int) -> Bool {
         (1...maximumShards).contains(number) && number & (number - 1) == 0
     }
 
     /// Returns the number of the shard that a token is in, from 0.
-    package static func shard(of token: ByteBuffer, among shards: Int) -> Int {
+    public static func shard(of token: ByteBuffer, among shards: Int) -> Int {
         var bits = 0
         for index in 0..<4 {
             let digit = token.getInteger(at: token.readerIndex + index, as: UInt8.self) ?? UInt8(ascii: "0")
@@ -60,19 +60,19 @@ package struct TokenDivision: Sendable, Equatable, Encodable {
 }
 
 /// The keys of a shard of the set of invalid tokens, which are in one slot.
-package struct TokenShard: Sendable {
+public struct TokenShard: Sendable {
     /// False for a set that is not divided.
-    package let isShard: Bool
+    public let isShard: Bool
     /// SET of invalid device tokens, lower-case hex; of a shard, the beginning of the names of sixteen, to which the
     /// token's fifth digit is added.
-    package let tokens: String
+    public let tokens: String
     /// HASH: device token → the time of its device's last registration, in ms since 1970; of a shard, the beginning of
     /// the names of sixteen.
-    package let registrations: String
+    public let registrations: String
     /// The beginning of the names of the hashes with details.
-    package let details: String
+    public let details: String
     /// HASH: number of facts → JSON.
-    package let facts: String
+    public let facts: String
 
     init(base: String, isShard: Bool) {
         self.isShard = isShard
@@ -85,29 +85,29 @@ package struct TokenShard: Sendable {
     private static let digits = "0123456789abcdef".map { String($0) }
 
     /// The keys of the sets: those that other programs read, and then those of tokens that are invalid only for other topics.
-    package var sets: [String] { keys(of: .all) }
+    public var sets: [String] { keys(of: .all) }
 
     /// Returns the keys of some of the sets.
-    package func keys(of sets: TokenSets) -> [String] {
+    public func keys(of sets: TokenSets) -> [String] {
         TokenSets.named.filter { sets.contains($0.set) }.flatMap { _, suffix in
             isShard ? Self.digits.map { "\(tokens)\(suffix):\($0)" } : [tokens + suffix]
         }
     }
 
     /// The keys of the hashes of registrations.
-    package var registrationHashes: [String] {
+    public var registrationHashes: [String] {
         isShard ? Self.digits.map { "\(registrations):\($0)" } : [registrations]
     }
 
     /// The keys of the hashes with details.
-    package var detailHashes: [String] {
+    public var detailHashes: [String] {
         Self.digits.flatMap { one in
             Self.digits.flatMap { two in Self.digits.map { "\(details):\(one)\(two)\($0)" } }
         }
     }
 
     /// Returns the key of the hash with the registration of a token.
-    package func registrations(of token: ByteBuffer) -> String {
+    public func registrations(of token: ByteBuffer) -> String {
         guard isShard else { return registrations }
         let digit = token.getString(at: token.readerIndex + 4, length: 1) ?? "0"
         return "\(registrations):\(Self.digits.contains(digit) ? digit : "0")"

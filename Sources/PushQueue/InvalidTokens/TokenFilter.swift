@@ -3,7 +3,7 @@ import Synchronization
 
 /// The tokens that may be invalid, as a Bloom filter: a token that it does not contain is not in the set. The lanes of a
 /// process read it without a lock while one of them adds tokens.
-package final class TokenFilter: Sendable {
+public final class TokenFilter: Sendable {
     /// The bits for each token. With them, one valid token in some hundred is looked up in vain.
     private static let bitsPerToken = 12
     /// The bits of a token are in one block, which is a line of the processor's cache.
@@ -11,14 +11,14 @@ package final class TokenFilter: Sendable {
     private static let bitsOfToken = 7
 
     /// The number of tokens that it is made for.
-    package let capacity: Int
+    public let capacity: Int
     private let blocks: UInt64
     // Its memory is that of atomic values, and is freed by the only owner of the pointer.
     nonisolated(unsafe) private let words: UnsafeMutablePointer<Atomic<UInt64>>
     private let currentUntil = Atomic<UInt64>(0)
 
     /// Makes an empty filter.
-    package init(capacity: Int) {
+    public init(capacity: Int) {
         self.capacity = capacity
         let blocks = max(1, Self.size(capacity: capacity) / (Self.wordsPerBlock * 8))
         self.blocks = UInt64(blocks)
@@ -32,19 +32,19 @@ package final class TokenFilter: Sendable {
     }
 
     /// Returns the bytes of a filter for a number of tokens.
-    package static func size(capacity: Int) -> Int { capacity * bitsPerToken / 8 }
+    public static func size(capacity: Int) -> Int { capacity * bitsPerToken / 8 }
 
     /// True if it contains all tokens that were added to the set up to a second ago.
-    package func isCurrent(at now: NIODeadline) -> Bool {
+    public func isCurrent(at now: NIODeadline) -> Bool {
         now.uptimeNanoseconds < currentUntil.load(ordering: .acquiring)
     }
 
     /// Extends the time for which it is current.
-    package func extend(until end: NIODeadline) { currentUntil.store(end.uptimeNanoseconds, ordering: .releasing) }
+    public func extend(until end: NIODeadline) { currentUntil.store(end.uptimeNanoseconds, ordering: .releasing) }
 
     /// Adds a token. Call it from one thread at a time.
     /// - Parameter token: lower-case hex, as it is looked up.
-    package func insert(_ token: ByteBuffer) {
+    public func insert(_ token: ByteBuffer) {
         var bits = Bits(of: token, blocks: blocks)
         for _ in 0..<Self.bitsOfToken {
             let (word, mask) = bits.next()
@@ -53,7 +53,7 @@ package final class TokenFilter: Sendable {
     }
 
     /// Returns false if the token is not in the set.
-    package func mayContain(_ token: ByteBuffer) -> Bool {
+    public func mayContain(_ token: ByteBuffer) -> Bool {
         var bits = Bits(of: token, blocks: blocks)
         for _ in 0..<Self.bitsOfToken {
             let (word, mask) = bits.next()
@@ -105,23 +105,23 @@ package final class TokenFilter: Sendable {
 }
 
 /// The filter of a process, which its lanes read.
-package final class TokenFilterSlot: Sendable {
+public final class TokenFilterSlot: Sendable {
     private let filter = Mutex<TokenFilter?>(nil)
     private let version = Atomic(0)
     private let wanted = Atomic(false)
 
-    package init() {}
+    public init() {}
 
     /// A lane's reference to the filter.
-    package struct Reader {
+    public struct Reader {
         private let slot: TokenFilterSlot
         private var version = 0
         private var filter: TokenFilter?
 
-        package init(_ slot: TokenFilterSlot) { self.slot = slot }
+        public init(_ slot: TokenFilterSlot) { self.slot = slot }
 
         /// Returns the filter if it is current. Takes a lock only after the filter was replaced.
-        package mutating func current(at now: NIODeadline) -> TokenFilter? {
+        public mutating func current(at now: NIODeadline) -> TokenFilter? {
             if !slot.wanted.load(ordering: .relaxed) { slot.wanted.store(true, ordering: .relaxed) }
             let latest = slot.version.load(ordering: .acquiring)
             if latest != version { (version, filter) = (latest, slot.filter.withLock { $0 }) }
@@ -130,7 +130,7 @@ package final class TokenFilterSlot: Sendable {
     }
 
     /// Replaces the filter.
-    package func replace(with new: TokenFilter?) {
+    public func replace(with new: TokenFilter?) {
         filter.withLock { $0 = new }
         version.add(1, ordering: .acquiringAndReleasing)
     }

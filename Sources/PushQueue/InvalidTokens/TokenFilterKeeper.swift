@@ -11,9 +11,9 @@ import Redis
 /// has added. Until then, and whenever Redis does not answer, the filter is not current, and lanes ask Redis.
 ///
 /// Not thread-safe. Use it only on the clients' event loop.
-package final class TokenFilterKeeper {
+public final class TokenFilterKeeper {
     /// The interval of reading the stream.
-    package static let interval = TimeAmount.milliseconds(250)
+    public static let interval = TimeAmount.milliseconds(250)
     /// The time for which a filter is current after the stream was asked for.
     static let validity = TimeAmount.milliseconds(950)
     /// The time without a look-up after which it stops.
@@ -87,13 +87,13 @@ package final class TokenFilterKeeper {
     private var wornAt = NIODeadline.distantPast
     private var notBefore = NIODeadline.distantPast
     /// The number of times that the set was read.
-    package private(set) var fillings = 0
+    public private(set) var fillings = 0
 
     /// - Parameters:
     ///   - set: the set, which other users share.
     ///   - maximumBytes: the maximum size of the filter; 0 for none.
     ///   - minimumAge: the minimum time after which the set is read again.
-    package init(
+    public init(
         set: InvalidTokenSet, slot: TokenFilterSlot, eventLoop: any EventLoop, maximumBytes: Int,
         minimumAge: TimeAmount = .seconds(15)
     ) {
@@ -105,7 +105,7 @@ package final class TokenFilterKeeper {
     }
 
     /// Works if lanes want the filter. Call it several times per second.
-    package func run() {
+    public func run() {
         guard maximumBytes > 0, set.isReady else { return }
         let now = eventLoop.now
         if slot.takeWanted() { wantedAt = now }

@@ -3,16 +3,16 @@ import Redis
 
 /// A form of the set of invalid tokens: tokens in some number of shards. The set has two forms only while its number of shards
 /// is changed.
-package struct TokenForm {
+public struct TokenForm {
     /// The completion of a call: its value, or the failure.
-    package typealias Completion<Value> = ShardClients.Completion<Value>
+    public typealias Completion<Value> = ShardClients.Completion<Value>
 
-    package typealias Found = InvalidTokenSet.Found
+    public typealias Found = InvalidTokenSet.Found
     /// Tokens that are in one shard, by their indexes.
-    package typealias Group = (shard: TokenShard, indexes: [Int])
+    public typealias Group = (shard: TokenShard, indexes: [Int])
 
     /// The number of shards; 1 for a form that is not divided.
-    package let shards: Int
+    public let shards: Int
     let keys: SharedKeys
     /// The time for which tokens and registrations are kept, in milliseconds; 0 to keep them forever.
     let maximumAge: Int
@@ -21,12 +21,12 @@ package struct TokenForm {
     let check: ShardClients.Check
 
     /// Returns the keys of the shard that a token is in.
-    package func shard(of token: ByteBuffer) -> TokenShard {
+    public func shard(of token: ByteBuffer) -> TokenShard {
         keys.shard(TokenDivision.shard(of: token, among: shards), of: shards)
     }
 
     /// Returns the groups of tokens that are in one shard, in the order of the shards.
-    package func groups(_ tokens: [ByteBuffer]) -> [Group] {
+    public func groups(_ tokens: [ByteBuffer]) -> [Group] {
         guard shards > 1 else { return tokens.isEmpty ? [] : [(keys.shard(0, of: 1), Array(0..<tokens.count))] }
         var indexes: [Int: [Int]] = [:]
         for (index, token) in tokens.enumerated() {
@@ -41,7 +41,7 @@ package struct TokenForm {
     // MARK: Reading
 
     /// Counts the tokens in some shards.
-    package func sizes(of shards: Range<Int>, completion: @escaping Completion<[Int]>) {
+    public func sizes(of shards: Range<Int>, completion: @escaping Completion<[Int]>) {
         ShardClients.join(Array(shards), completion: completion) { index, completion in
             let shard = keys.shard(index, of: self.shards)
             clients.run(
@@ -54,7 +54,7 @@ package struct TokenForm {
     /// - Parameters:
     ///   - candidates: lower-case hex, at most a few thousand.
     ///   - completion: gets those that are in it, in ascending order of their places.
-    package func find(_ candidates: TokenList, completion: @escaping Completion<[Found]>) {
+    public func find(_ candidates: TokenList, completion: @escaping Completion<[Found]>) {
         guard shards > 1 else { return find(candidates, in: keys.shard(0, of: 1), completion) }
         let tokens = candidates.asked
         ShardClients.join(
@@ -114,7 +114,7 @@ package struct TokenForm {
     // MARK: Writing
 
     /// A mark to add.
-    package struct Addition: Sendable {
+    public struct Addition: Sendable {
         /// Lower-case hex.
         var token: ByteBuffer
         /// The time since which it is invalid, in milliseconds since 1970; `nil` for a token without a mark.
@@ -130,7 +130,7 @@ package struct TokenForm {
     }
 
     /// Adds tokens as they were found in another form.
-    package func copy(_ found: [Found], completion: @escaping Completion<[InvalidToken.Marking]>) {
+    public func copy(_ found: [Found], completion: @escaping Completion<[InvalidToken.Marking]>) {
         let additions = found.flatMap { one in
             one.marks.isEmpty
                 ? [Addition(token: one.token, sets: one.sets)]
@@ -143,7 +143,7 @@ package struct TokenForm {
 
     /// Adds marks, except those of tokens whose devices have registered since. Newer ones are kept.
     /// - Parameter completion: gets the result for each, in their order.
-    package func add(_ tokens: [Addition], completion: @escaping Completion<[InvalidToken.Marking]>) {
+    public func add(_ tokens: [Addition], completion: @escaping Completion<[InvalidToken.Marking]>) {
         var groups = groups(tokens.map(\.token))
         // Without tokens it only checks the keys.
         if groups.isEmpty { groups = [(keys.shard(0, of: shards), [])] }
@@ -193,7 +193,7 @@ package struct TokenForm {
 
     /// Removes marks, and tokens without marks.
     /// - Parameter completion: gets the number of tokens, or marks, that were removed.
-    package func remove(_ removed: [InvalidTokenSet.Removal], completion: @escaping Completion<Int>) {
+    public func remove(_ removed: [InvalidTokenSet.Removal], completion: @escaping Completion<Int>) {
         ShardClients.join(
             groups(removed.map(\.token)), completion: { completion($0.map { $0.reduce(0, +) }) },
             { (group: Group, completion: @escaping Completion<Int>) in

@@ -4,9 +4,9 @@ import Redis
 // Judges what the server reports, without any I/O.
 extension QueueServer {
     /// A condition of the server that endangers jobs.
-    package struct Finding: Sendable, Equatable {
+    public struct Finding: Sendable, Equatable {
         /// The kind of finding. The raw value is stable, for programs.
-        package enum Kind: String, Sendable, CaseIterable {
+        public enum Kind: String, Sendable, CaseIterable {
             /// A command that workers need is missing.
             case tooOld = "redis_too_old"
             /// The server is one of several nodes of a Cluster, and the URL names only this one.
@@ -32,7 +32,7 @@ extension QueueServer {
 
             /// True if jobs are refused, or can be lost while the server runs. With other findings, jobs are lost only
             /// if the server dies, or the finding can become a failure later.
-            package var isFailure: Bool {
+            public var isFailure: Bool {
                 switch self {
                 case .tooOld, .clusterNode, .replica, .full, .refusesWrites, .evicts: true
                 case .nearlyFull, .notPersistent, .noReplica, .noMinimumOfReplicas, .notReported: false
@@ -41,14 +41,14 @@ extension QueueServer {
         }
 
         /// The kind of finding.
-        package var kind: Kind
+        public var kind: Kind
         /// The problem and its place.
-        package var message: String
+        public var message: String
         /// The action that solves the problem.
-        package var advice: String
+        public var advice: String
 
         /// Makes a finding from its parts.
-        package init(_ kind: Kind, _ message: String, advice: String) {
+        public init(_ kind: Kind, _ message: String, advice: String) {
             self.kind = kind
             self.message = message
             self.advice = advice
@@ -59,7 +59,7 @@ extension QueueServer {
     private static let oldestVersion = [6, 2]
 
     /// All findings, failures first.
-    package var findings: [Finding] {
+    public var findings: [Finding] {
         let report: ServerInfo?
         var findings: [Finding] = []
         switch info {

@@ -3,22 +3,22 @@ import PrintableText
 import Redis
 
 /// The Redis server that holds a queue: its report about itself, and its refusal of writes, if any.
-package struct QueueServer: Sendable, Equatable {
+public struct QueueServer: Sendable, Equatable {
     /// `host:port`, or the path of a socket.
-    package var address: String
+    public var address: String
     /// True if a failover can put another server in its place: with Sentinels and in a Cluster.
-    package var isFailedOver: Bool
+    public var isFailedOver: Bool
     /// The server's report on itself, or its refusal.
-    package var info: Result<ServerInfo, RedisServerError>
+    public var info: Result<ServerInfo, RedisServerError>
     /// The error with which the server refuses a producer's write; `nil` if it accepts one, or if the user has no
     /// permission to write.
-    package var writeRefusal: RedisServerError?
+    public var writeRefusal: RedisServerError?
     /// The number of masters of the Cluster that the server is a node of, although the URL is of a single server; `nil`
     /// if it is not.
-    package var clusterSize: Int?
+    public var clusterSize: Int?
 
     /// Makes a server from its parts.
-    package init(
+    public init(
         address: String, isFailedOver: Bool = false, info: Result<ServerInfo, RedisServerError>,
         writeRefusal: RedisServerError? = nil
     ) {
@@ -34,7 +34,7 @@ package struct QueueServer: Sendable, Equatable {
     /// `MISCONF`, `NOREPLICAS`). `RPUSHX` pushes only onto a list that exists, and this one never does.
     /// - Parameter client: a ready client of the server that has the queue.
     /// - Throws: `RedisError` if there is no answer; refusals of the server are in the result.
-    package static func read(_ client: RedisClient, _ keys: QueueKeys) async throws -> QueueServer {
+    public static func read(_ client: RedisClient, _ keys: QueueKeys) async throws -> QueueServer {
         let address = try await client.eventLoop.submit { client.server?.address }.get()
         let report = try await answer(client, RedisCommand("INFO"))
         // The client leaves a server that answers like a replica, so this comes last.
@@ -62,14 +62,14 @@ package struct QueueServer: Sendable, Equatable {
     }
 
     /// True if the server refuses writes, or would refuse the next one, because its memory is full.
-    package var isFull: Bool {
+    public var isFull: Bool {
         if let writeRefusal { return writeRefusal.prefix == "OOM" }
         guard case .success(let info) = info, let share = info.memoryShare else { return false }
         return share >= 1 && !info.evicts
     }
 
     /// True if the server refuses writes, for any reason.
-    package var refusesWrites: Bool { writeRefusal != nil || isFull }
+    public var refusesWrites: Bool { writeRefusal != nil || isFull }
 }
 
 extension RedisTopology {

@@ -4,9 +4,9 @@ import PrintableText
 ///
 /// A field that the server does not report, or reports in an unreadable form, is `nil`. Texts are printable and at most
 /// 100 characters long.
-package struct ServerInfo: Sendable, Equatable {
+public struct ServerInfo: Sendable, Equatable {
     /// The replication role.
-    package enum Role: String, Sendable {
+    public enum Role: String, Sendable {
         /// Accepts writes.
         case master
         /// Follows a master.
@@ -14,29 +14,29 @@ package struct ServerInfo: Sendable, Equatable {
     }
 
     /// The version, such as `7.0.15` or `Valkey 8.0.1`.
-    package var version: String?
+    public var version: String?
     /// The numbers of the Redis version whose commands the server has, such as `[7, 0, 15]`; empty if unknown.
-    package var compatibleVersion: [Int] = []
+    public var compatibleVersion: [Int] = []
     /// The memory that counts against ``memoryLimit``, in bytes: without the buffers for replicas and for the
     /// append-only file.
-    package var usedMemory: Int?
+    public var usedMemory: Int?
     /// `maxmemory` in bytes; 0 for no limit.
-    package var memoryLimit: Int?
+    public var memoryLimit: Int?
     /// The policy at the limit, `maxmemory-policy`, such as `noeviction` or `allkeys-lru`.
-    package var evictionPolicy: String?
+    public var evictionPolicy: String?
     /// True if the server keeps an append-only file.
-    package var keepsAppendOnlyFile: Bool?
+    public var keepsAppendOnlyFile: Bool?
     /// The replication role.
-    package var role: Role?
+    public var role: Role?
     /// The number of connected replicas.
-    package var replicas: Int?
+    public var replicas: Int?
     /// The number of replicas within `min-replicas-max-lag`; `nil` if `min-replicas-to-write` is not set.
-    package var replicasInStep: Int?
+    public var replicasInStep: Int?
     /// True for a node of a Cluster.
-    package var isClusterNode = false
+    public var isClusterNode = false
 
     /// Parses the text of a reply, which can have all sections of `INFO` or only some.
-    package init(_ text: String) {
+    public init(_ text: String) {
         let fields = Self.fields(of: text)
         func word(_ name: Substring) -> String? {
             guard let value = fields[name]?.prefix(100).printable, !value.isEmpty else { return nil }
@@ -69,27 +69,27 @@ package struct ServerInfo: Sendable, Equatable {
     }
 
     /// The share of the memory limit that is used, 1 at the limit; `nil` without a limit, or if unknown.
-    package var memoryShare: Double? {
+    public var memoryShare: Double? {
         guard let usedMemory, let memoryLimit, memoryLimit > 0 else { return nil }
         return Double(usedMemory) / Double(memoryLimit)
     }
 
     /// The share of the memory limit from which the server counts as nearly full.
-    package static let nearlyFull = 0.9
+    public static let nearlyFull = 0.9
 
     /// True if the memory limit is nearly reached, and the server will then refuse jobs.
-    package var isNearlyFull: Bool {
+    public var isNearlyFull: Bool {
         (memoryShare ?? 0) >= Self.nearlyFull && (!evicts || evictsExpiringKeysOnly)
     }
 
     /// True if the server evicts keys at its memory limit.
-    package var evicts: Bool { (memoryLimit ?? 0) > 0 && evictionPolicy != nil && evictionPolicy != "noeviction" }
+    public var evicts: Bool { (memoryLimit ?? 0) > 0 && evictionPolicy != nil && evictionPolicy != "noeviction" }
 
     /// True if it evicts only keys that have an expiry.
-    package var evictsExpiringKeysOnly: Bool { evicts && evictionPolicy?.hasPrefix("volatile-") == true }
+    public var evictsExpiringKeysOnly: Bool { evicts && evictionPolicy?.hasPrefix("volatile-") == true }
 
     /// The memory in use and its limit, such as `21.4 of 20.5 MiB`, or without a limit `21.4 MiB`; `nil` if unknown.
-    package var memoryInWords: String? {
+    public var memoryInWords: String? {
         guard let usedMemory else { return nil }
         guard let memoryLimit, memoryLimit > 0 else {
             let (unit, name) = Self.unit(of: usedMemory)

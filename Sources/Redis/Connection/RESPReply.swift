@@ -3,9 +3,9 @@ import NIOCore
 /// One reply of Redis: its elements in preorder, and the bytes of all its strings in one buffer.
 ///
 /// Elements are never allocated: an `Element` is an index into the reply.
-package struct RESPReply: Sendable {
+public struct RESPReply: Sendable {
     /// The kind of an element.
-    package enum Kind: UInt8, Sendable {
+    public enum Kind: UInt8, Sendable {
         /// A string of bytes.
         case string
         /// A short text such as `OK`.
@@ -33,51 +33,51 @@ package struct RESPReply: Sendable {
     let arena: ByteBuffer
 
     /// The reply itself.
-    package var root: Element { Element(reply: self, index: 0) }
+    public var root: Element { Element(reply: self, index: 0) }
 
     /// The error, if the whole reply is one.
-    package var error: RedisServerError? { root.error }
+    public var error: RedisServerError? { root.error }
 
     /// One element of a reply.
-    package struct Element: Sendable {
+    public struct Element: Sendable {
         fileprivate let reply: RESPReply
         fileprivate let index: Int
 
         private var node: Node { reply.nodes[index] }
 
         /// The kind of the element.
-        package var kind: Kind { node.kind }
+        public var kind: Kind { node.kind }
 
         /// True if there is no value.
-        package var isNull: Bool { node.kind == .null }
+        public var isNull: Bool { node.kind == .null }
 
         /// The number, if this is an integer.
-        package var integer: Int? { node.kind == .integer ? node.value : nil }
+        public var integer: Int? { node.kind == .integer ? node.value : nil }
 
         /// The bytes of a string, status or error. They share the reply's storage: while this buffer lives, all bytes
         /// of the reply stay in memory.
-        package var bytes: ByteBuffer? {
+        public var bytes: ByteBuffer? {
             let node = node
             guard node.kind.hasBytes else { return nil }
             return reply.arena.getSlice(at: node.value, length: Int(node.length))
         }
 
         /// The text of a string, status or error, as UTF-8 with replacement characters for invalid bytes.
-        package var string: String? {
+        public var string: String? {
             let node = node
             guard node.kind.hasBytes else { return nil }
             return reply.arena.getString(at: node.value, length: Int(node.length))
         }
 
         /// The error, if this is an error element.
-        package var error: RedisServerError? {
+        public var error: RedisServerError? {
             guard node.kind == .error, let text = string else { return nil }
             return RedisServerError(text: text)
         }
 
         /// Calls a function with the bytes of a string, status or error, without copying them; returns `nil` for other
         /// elements.
-        package func withUnsafeBytes<Result>(_ body: (UnsafeRawBufferPointer) throws -> Result) rethrows -> Result? {
+        public func withUnsafeBytes<Result>(_ body: (UnsafeRawBufferPointer) throws -> Result) rethrows -> Result? {
             let node = node
             guard node.kind.hasBytes else { return nil }
             return try reply.arena.withUnsafeReadableBytes { arena in
@@ -86,13 +86,13 @@ package struct RESPReply: Sendable {
         }
 
         /// The number of children of an array; 0 for other elements.
-        package var count: Int { node.kind == .array ? node.value : 0 }
+        public var count: Int { node.kind == .array ? node.value : 0 }
 
         /// A child of an array. Constant time if no child is a non-empty array; otherwise walks over the preceding
         /// children.
         ///
         /// - Precondition: `position` is from 0 to `count - 1`.
-        package subscript(position: Int) -> Element {
+        public subscript(position: Int) -> Element {
             precondition(position >= 0 && position < count, "no such element in this reply")
             if Int(node.end) == index + 1 + count { return Element(reply: reply, index: index + 1 + position) }
             var child = index + 1
@@ -101,20 +101,20 @@ package struct RESPReply: Sendable {
         }
 
         /// The children of an array in order; none for other elements.
-        package var children: Children { Children(reply: reply, index: index + 1, left: count) }
+        public var children: Children { Children(reply: reply, index: index + 1, left: count) }
     }
 
     /// The children of an element, in order.
-    package struct Children: Sequence, IteratorProtocol, Sendable {
+    public struct Children: Sequence, IteratorProtocol, Sendable {
         fileprivate let reply: RESPReply
         fileprivate var index: Int
         fileprivate var left: Int
 
         /// The number of children that are left.
-        package var underestimatedCount: Int { left }
+        public var underestimatedCount: Int { left }
 
         /// The next child.
-        package mutating func next() -> Element? {
+        public mutating func next() -> Element? {
             guard left > 0 else { return nil }
             left -= 1
             defer { index = Int(reply.nodes[index].end) }
@@ -123,7 +123,7 @@ package struct RESPReply: Sendable {
 
         /// Takes the bytes of all children that are left; `nil` if one has none. Without an element for each, whose copies
         /// would cost as much as the bytes.
-        package mutating func takeBytes() -> [ByteBuffer]? {
+        public mutating func takeBytes() -> [ByteBuffer]? {
             var all: [ByteBuffer] = []
             all.reserveCapacity(left)
             while left > 0 {
@@ -149,18 +149,18 @@ extension RESPReply.Kind {
 
 extension RESPReply: CustomStringConvertible, CustomDebugStringConvertible, CustomReflectable {
     /// The kind and the sizes only, because replies contain payloads.
-    package var description: String { "\(root.kind) (\(nodes.count) elements, \(arena.readableBytes) bytes)" }
+    public var description: String { "\(root.kind) (\(nodes.count) elements, \(arena.readableBytes) bytes)" }
 
     /// As `description`.
-    package var debugDescription: String { description }
+    public var debugDescription: String { description }
 
     /// Only what `description` shows.
-    package var customMirror: Mirror { Mirror(self, children: ["reply": description]) }
+    public var customMirror: Mirror { Mirror(self, children: ["reply": description]) }
 }
 
 extension RESPReply.Element: CustomStringConvertible, CustomDebugStringConvertible, CustomReflectable {
     /// The kind and the sizes.
-    package var description: String {
+    public var description: String {
         switch kind {
         case .array: "array (\(count) elements)"
         case .string, .status, .error: "\(kind) (\(reply.nodes[index].length) bytes)"
@@ -169,8 +169,8 @@ extension RESPReply.Element: CustomStringConvertible, CustomDebugStringConvertib
     }
 
     /// As `description`.
-    package var debugDescription: String { description }
+    public var debugDescription: String { description }
 
     /// Only what `description` shows.
-    package var customMirror: Mirror { Mirror(self, children: ["element": description]) }
+    public var customMirror: Mirror { Mirror(self, children: ["element": description]) }
 }

@@ -3,22 +3,22 @@ import PrintableText
 /// The credentials, database and protocol for a server: everything in an endpoint except its location.
 ///
 /// Its descriptions, reflections included, never show the password.
-package struct RedisAccess: Sendable, Equatable {
+public struct RedisAccess: Sendable, Equatable {
     /// The ACL user; `nil` for the default user.
-    package var user: String?
+    public var user: String?
     /// The password; `nil` for no authentication, or if it is in a file.
-    package var password: String?
+    public var password: String?
     /// A file with the password, read again for each connection.
-    package var passwordFile: String?
+    public var passwordFile: String?
     /// The number of the database.
-    package var database: Int
+    public var database: Int
     /// True if connections use TLS.
-    package var usesTLS: Bool
+    public var usesTLS: Bool
     /// True for the access to Sentinels.
     var isOfSentinels = false
 
     /// Creates an access from its parts.
-    package init(
+    public init(
         user: String? = nil, password: String? = nil, passwordFile: String? = nil, database: Int = 0,
         usesTLS: Bool = false
     ) {
@@ -47,13 +47,13 @@ package struct RedisAccess: Sendable, Equatable {
 
 extension RedisAccess: CustomStringConvertible, CustomDebugStringConvertible, CustomReflectable {
     /// The user, the database and the use of TLS.
-    package var description: String {
+    public var description: String {
         "\(shownCredentials)/\(database)\(usesTLS ? " over TLS" : "")"
     }
 
     /// As `description`.
-    package var debugDescription: String { description }
+    public var debugDescription: String { description }
 
     /// Only what `description` shows, so that `dump` shows no password either.
-    package var customMirror: Mirror { Mirror(self, children: ["access": description]) }
+    public var customMirror: Mirror { Mirror(self, children: ["access": description]) }
 }

@@ -3,36 +3,36 @@ import Sockets
 import TLS
 
 /// The configuration of a client's connections and timeouts.
-package struct RedisClientConfiguration: Sendable {
+public struct RedisClientConfiguration: Sendable {
     /// The timeout for connecting, and again for logging in.
-    package var connectTimeout: TimeAmount = .seconds(5)
+    public var connectTimeout: TimeAmount = .seconds(5)
     /// The timeout of an answer, after which the connection is replaced. `nil` for none: for clients that send only
     /// blocking commands, each with its own deadline.
-    package var commandTimeout: TimeAmount? = .seconds(5)
+    public var commandTimeout: TimeAmount? = .seconds(5)
     /// The waits between attempts to connect.
-    package var backoff = Backoff(first: .milliseconds(50), longest: .seconds(5))
+    public var backoff = Backoff(first: .milliseconds(50), longest: .seconds(5))
     /// The timeout for connecting to a Sentinel or a Cluster node during a search for the server, and again for its
     /// answer: short, because there are others.
-    package var askTimeout: TimeAmount = .seconds(2)
+    public var askTimeout: TimeAmount = .seconds(2)
     /// The interval at which a Sentinel is asked for the current master, with a jitter of a fifth. Sentinels announce
     /// failovers themselves; this covers lost announcements.
-    package var refreshInterval: TimeAmount = .seconds(30)
+    public var refreshInterval: TimeAmount = .seconds(30)
     /// The interval at which a Sentinel or a node of a Cluster is asked for the others, with a jitter of a fifth.
-    package var seedInterval: TimeAmount = .minutes(5)
+    public var seedInterval: TimeAmount = .minutes(5)
     /// The source of announcements of a new master; `nil` for a separate ``MasterWatch``. The clients of a process
     /// should share one, because each holds a connection to a Sentinel.
-    package var masterWatch: (any MasterSource)?
+    public var masterWatch: (any MasterSource)?
     /// The name in `CLIENT LIST`; invalid characters become `-`.
-    package var clientName: String?
+    public var clientName: String?
     /// TLS for `rediss` URLs; other URLs ignore it. `nil` verifies servers with the system's authorities.
-    package var tls: Renewable<TLSContext>?
+    public var tls: Renewable<TLSContext>?
 
     /// Creates a configuration with default values.
-    package init() {}
+    public init() {}
 }
 
 /// Reports to clients which server is the master.
-package protocol MasterSource: AnyObject, Sendable {
+public protocol MasterSource: AnyObject, Sendable {
     /// Reports the master to a client: at once, whenever it changes, and at intervals. Can be called from any thread.
     /// - Parameters:
     ///   - listener: identifies the client.

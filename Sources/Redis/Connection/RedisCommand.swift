@@ -3,12 +3,12 @@ import NIOCore
 /// A command and its arguments, which can be any bytes, in one buffer.
 ///
 /// Its descriptions show only the command's name and sizes: arguments are payloads, and those of `AUTH` a password.
-package struct RedisCommand: Sendable {
+public struct RedisCommand: Sendable {
     /// The maximum size of all arguments of one command: Redis' default `proto-max-bulk-len` is 512 MiB.
     static let maximumSize = 512 * 1024 * 1024
 
-    @usableFromInline var arguments: ByteBuffer
-    @usableFromInline var lengths: [Int] = []
+    var arguments: ByteBuffer
+    var lengths: [Int] = []
 
     /// Creates a command.
     ///
@@ -16,54 +16,53 @@ package struct RedisCommand: Sendable {
     ///   - name: the command's name, such as `EVALSHA`; add the arguments with `append`.
     ///   - arguments: the expected number of arguments.
     ///   - bytes: the expected number of bytes of all arguments.
-    package init(_ name: String, expecting arguments: Int = 4, bytes: Int = 128) {
+    public init(_ name: String, expecting arguments: Int = 4, bytes: Int = 128) {
         self.arguments = ByteBufferAllocator().buffer(capacity: bytes)
         lengths.reserveCapacity(arguments + 1)
         append(name)
     }
 
     /// Creates a whole command of texts.
-    package init(_ name: String, _ first: String, _ rest: String...) {
+    public init(_ name: String, _ first: String, _ rest: String...) {
         self.init(name, expecting: rest.count + 1)
         append(first)
         for argument in rest { append(argument) }
     }
 
     /// The number of arguments, including the command's name.
-    package var count: Int { lengths.count }
+    public var count: Int { lengths.count }
 
     /// The bytes of all arguments.
-    package var byteCount: Int { arguments.readableBytes }
+    public var byteCount: Int { arguments.readableBytes }
 
     /// Adds a text as UTF-8.
-    package mutating func append(_ argument: String) {
+    public mutating func append(_ argument: String) {
         lengths.append(arguments.writeString(argument))
     }
 
     /// Adds a number in decimal.
-    package mutating func append(_ argument: Int) {
+    public mutating func append(_ argument: Int) {
         lengths.append(arguments.writeString(String(argument)))
     }
 
     /// Adds the readable bytes of a buffer.
-    package mutating func append(_ argument: ByteBuffer) {
+    public mutating func append(_ argument: ByteBuffer) {
         lengths.append(arguments.writeImmutableBuffer(argument))
     }
 
     /// Adds bytes.
-    package mutating func append(_ argument: UnsafeRawBufferPointer) {
+    public mutating func append(_ argument: UnsafeRawBufferPointer) {
         lengths.append(arguments.writeBytes(argument))
     }
 
     /// Adds bytes.
-    package mutating func append(_ argument: some Sequence<UInt8>) {
+    public mutating func append(_ argument: some Sequence<UInt8>) {
         lengths.append(arguments.writeBytes(argument))
     }
 
     /// Adds an argument that is written in parts.
     /// - Parameter write: returns the number of bytes that it has written.
-    @inlinable
-    package mutating func append(_ write: (inout ByteBuffer) -> Int) {
+    public mutating func append(_ write: (inout ByteBuffer) -> Int) {
         lengths.append(write(&arguments))
     }
 
@@ -118,7 +117,7 @@ extension ByteBuffer {
     /// - Parameter number: not negative.
     /// - Returns: the number of bytes written.
     @discardableResult
-    package mutating func writeDecimal(_ number: Int) -> Int {
+    public mutating func writeDecimal(_ number: Int) -> Int {
         writeWithUnsafeMutableBytes(minimumWritableBytes: Self.maximumDigits) { target in
             guard let start = target.baseAddress?.assumingMemoryBound(to: UInt8.self) else { return 0 }
             return Self.writeDecimal(number, to: start)
@@ -140,14 +139,14 @@ extension ByteBuffer {
 
 extension RedisCommand: CustomStringConvertible, CustomDebugStringConvertible, CustomReflectable {
     /// The command's name and its sizes.
-    package var description: String {
+    public var description: String {
         let name = arguments.getString(at: arguments.readerIndex, length: lengths.first ?? 0) ?? ""
         return "\(name) (\(count - 1) arguments, \(byteCount) bytes)"
     }
 
     /// As `description`.
-    package var debugDescription: String { description }
+    public var debugDescription: String { description }
 
     /// Only what `description` shows.
-    package var customMirror: Mirror { Mirror(self, children: ["command": description]) }
+    public var customMirror: Mirror { Mirror(self, children: ["command": description]) }
 }

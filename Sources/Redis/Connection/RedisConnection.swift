@@ -6,17 +6,17 @@ import Sockets
 /// in flight at once.
 ///
 /// `@unchecked Sendable`: all state is accessed only on `eventLoop`, which every method that accesses it checks.
-package final class RedisConnection: LoopBound, @unchecked Sendable {
+public final class RedisConnection: LoopBound, @unchecked Sendable {
     /// The completion of a command: its reply or its error. An error reply is a failure; an error inside an array is
     /// not.
-    package typealias Completion = (Result<RESPReply, RedisError>) -> Void
+    public typealias Completion = (Result<RESPReply, RedisError>) -> Void
 
     /// The event loop of the connection.
-    package let eventLoop: any EventLoop
+    public let eventLoop: any EventLoop
     /// The server's address, for messages.
-    package let address: String
+    public let address: String
     /// Called once, on the event loop and before the unanswered commands fail, when the connection ends.
-    package var onClose: ((RedisError) -> Void)?
+    public var onClose: ((RedisError) -> Void)?
 
     /// Receives the messages of subscribed channels.
     var onMessage: ((RESPReply) -> Void)?
@@ -38,13 +38,13 @@ package final class RedisConnection: LoopBound, @unchecked Sendable {
     }
 
     /// True if commands can be sent. Only on the event loop.
-    package var isOpen: Bool {
+    public var isOpen: Bool {
         eventLoop.preconditionInEventLoop()
         return ended == nil
     }
 
     /// The number of unanswered commands. Only on the event loop.
-    package var pendingCount: Int {
+    public var pendingCount: Int {
         eventLoop.preconditionInEventLoop()
         return pending.count
     }
@@ -54,7 +54,7 @@ package final class RedisConnection: LoopBound, @unchecked Sendable {
     /// - Parameters:
     ///   - timeout: the timeout of the answer, after which the connection is closed; `nil` for none.
     ///   - completion: called on the event loop; before `send` returns if the command cannot be sent at all.
-    package func send(_ command: RedisCommand, timeout: TimeAmount?, completion: @escaping Completion) {
+    public func send(_ command: RedisCommand, timeout: TimeAmount?, completion: @escaping Completion) {
         eventLoop.preconditionInEventLoop()
         if let ended {
             completion(.failure(.notConnected(address: address, reason: reason(of: ended))))
@@ -78,7 +78,7 @@ package final class RedisConnection: LoopBound, @unchecked Sendable {
     ///
     /// - Returns: a future that succeeds when the channel has closed.
     @discardableResult
-    package func close(reason: String = "it was closed by this process") -> EventLoopFuture<Void> {
+    public func close(reason: String = "it was closed by this process") -> EventLoopFuture<Void> {
         if eventLoop.inEventLoop {
             lost(reason)
         } else {

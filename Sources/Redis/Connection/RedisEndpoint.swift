@@ -4,14 +4,14 @@ import TLS
 /// The location of a Redis server, and the access to it.
 ///
 /// Its descriptions, reflections included, never show the password.
-package struct RedisEndpoint: Sendable, Equatable {
+public struct RedisEndpoint: Sendable, Equatable {
     /// The location of the server.
-    package var location: RedisLocation
+    public var location: RedisLocation
     /// The login, the database and the use of TLS.
-    package var access: RedisAccess
+    public var access: RedisAccess
 
     /// Creates an endpoint from location and access.
-    package init(location: RedisLocation, access: RedisAccess = RedisAccess()) {
+    public init(location: RedisLocation, access: RedisAccess = RedisAccess()) {
         self.location = location
         self.access = access
     }
@@ -21,7 +21,7 @@ package struct RedisEndpoint: Sendable, Equatable {
     /// With `?password_file=/path` the URL has no password, but can have a user.
     ///
     /// - Throws: `RedisURLError`, which never repeats a part of the URL.
-    package init(url: String) throws(RedisURLError) {
+    public init(url: String) throws(RedisURLError) {
         guard let (scheme, rest) = url.splitOnce(at: "://") else { throw .scheme }
         switch scheme.lowercased() {
         case "redis": try self.init(network: rest, usesTLS: false)
@@ -56,12 +56,12 @@ package struct RedisEndpoint: Sendable, Equatable {
     }
 
     /// The common notation: `host:port`, `[::1]:6379` or the socket's path.
-    package var address: String { location.address }
+    public var address: String { location.address }
 }
 
 extension RedisEndpoint: CustomStringConvertible, CustomDebugStringConvertible, CustomReflectable {
     /// The URL without its password.
-    package var description: String {
+    public var description: String {
         let scheme: String
         var path = ""
         var query: [String] = []
@@ -79,10 +79,10 @@ extension RedisEndpoint: CustomStringConvertible, CustomDebugStringConvertible, 
     }
 
     /// As `description`.
-    package var debugDescription: String { description }
+    public var debugDescription: String { description }
 
     /// Only what `description` shows, so that `dump` shows no password either.
-    package var customMirror: Mirror { Mirror(self, children: ["url": description]) }
+    public var customMirror: Mirror { Mirror(self, children: ["url": description]) }
 }
 
 extension RedisEndpoint {

@@ -3,14 +3,14 @@ import NIOPosix
 import Sockets
 
 /// An error reply of the server.
-package struct RedisServerError: Error, Sendable, Equatable, CustomStringConvertible {
+public struct RedisServerError: Error, Sendable, Equatable, CustomStringConvertible {
     /// The first word if it is in capitals (`ERR`, `NOSCRIPT`, `READONLY`, `MOVED`); empty otherwise.
-    package let prefix: String
+    public let prefix: String
     /// The whole text of the error, including the prefix.
-    package let message: String
+    public let message: String
 
     /// Parses the text of an error.
-    package init(text: String) {
+    public init(text: String) {
         // Redis repeats the arguments of unknown commands, and those are payloads or a password.
         let end = text.firstRange(of: ", with args beginning with:")?.lowerBound ?? text.endIndex
         message = String(Self.refusal(ofScript: text) ?? Self.withoutPlace(text[..<end]))
@@ -19,10 +19,10 @@ package struct RedisServerError: Error, Sendable, Equatable, CustomStringConvert
     }
 
     /// The text of the error.
-    package var description: String { message }
+    public var description: String { message }
 
     /// What an operator can do about its cause; `nil` if nothing is known. Ends the sentence "…: ".
-    package var advice: String? {
+    public var advice: String? {
         let isRefusedAtAccept = message.contains("max number of clients")
         return switch prefix {
         case "OOM": "Redis is full: raise its maxmemory, or let workers drain the queues"
@@ -66,10 +66,10 @@ package struct RedisServerError: Error, Sendable, Equatable, CustomStringConvert
 }
 
 /// A failure of a request to Redis, whichever part has reported it.
-package protocol RedisFailure: Error, CustomStringConvertible {}
+public protocol RedisFailure: Error, CustomStringConvertible {}
 
 /// An error between the client and Redis. Messages never contain a password, a key or a payload.
-package enum RedisError: RedisFailure, Sendable, Equatable {
+public enum RedisError: RedisFailure, Sendable, Equatable {
     /// There is no connection; the command was not sent.
     case notConnected(address: String, reason: String)
     /// The connection was lost before the answer. If `sent` is true, the command may have been executed.
@@ -88,7 +88,7 @@ package enum RedisError: RedisFailure, Sendable, Equatable {
     case commandTooLarge(bytes: Int, limit: Int)
 
     /// True if the command may have been executed although there was no answer.
-    package var mayHaveBeenExecuted: Bool {
+    public var mayHaveBeenExecuted: Bool {
         switch self {
         case .connectionLost(_, let sent, _): sent
         case .timeout, .protocolViolation: true
@@ -97,12 +97,12 @@ package enum RedisError: RedisFailure, Sendable, Equatable {
     }
 
     /// True if the server answered, and refused.
-    package var isAnswer: Bool {
+    public var isAnswer: Bool {
         if case .server = self { true } else { false }
     }
 
     /// The problem, where it occurred, and what to do.
-    package var description: String {
+    public var description: String {
         switch self {
         case .notConnected(let address, let reason):
             "not connected to Redis at \(address): \(reason)"
@@ -130,7 +130,7 @@ package enum RedisError: RedisFailure, Sendable, Equatable {
     }
 
     /// Like `description`, but only about the connection: callers learn separately whether their commands were lost.
-    package var headline: String {
+    public var headline: String {
         switch self {
         case .connectionLost(let address, _, let reason): "the connection to Redis at \(address) was lost: \(reason)"
         case .server(let error): "another Redis server must be found: \(error.message)"

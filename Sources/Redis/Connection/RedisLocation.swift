@@ -1,7 +1,7 @@
 import PrintableText
 
 /// The location of a server, without the access to it.
-package enum RedisLocation: Sendable, Hashable {
+public enum RedisLocation: Sendable, Hashable {
     /// A host name or IP address (IPv6 without brackets) and a TCP port.
     case host(String, port: Int)
     /// The absolute path of a Unix domain socket.
@@ -21,7 +21,7 @@ package enum RedisLocation: Sendable, Hashable {
     }
 
     /// The common notation: `host:port`, `[::1]:6379` or the socket's path.
-    package var address: String {
+    public var address: String {
         switch self {
         case .host(let host, let port): host.contains(":") ? "[\(host)]:\(port)" : "\(host):\(port)"
         case .unixSocket(let path): path

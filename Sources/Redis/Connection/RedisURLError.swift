@@ -1,7 +1,7 @@
 /// The reason why a text is not a Redis URL.
 ///
 /// The messages never repeat a part of the URL: any part may belong to a password that is not percent-encoded.
-package enum RedisURLError: Error, Sendable, Equatable, CustomStringConvertible {
+public enum RedisURLError: Error, Sendable, Equatable, CustomStringConvertible {
     /// The scheme is unknown.
     case scheme
     /// There is no host, or it has invalid characters.
@@ -28,7 +28,7 @@ package enum RedisURLError: Error, Sendable, Equatable, CustomStringConvertible 
     case query
 
     /// The problem, and how the URL should look.
-    package var description: String {
+    public var description: String {
         let encodingHint = "; if the password holds any of / ? # @ : %, percent-encode them"
         return switch self {
         case .scheme:

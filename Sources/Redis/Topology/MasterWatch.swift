@@ -11,7 +11,7 @@ import Sockets
 /// (Source: Redis Sentinel documentation, "Pub/Sub messages" and `+convert-to-slave`.)
 ///
 /// `@unchecked Sendable`: all state is accessed only on `eventLoop`.
-package final class MasterWatch: MasterSource, LoopBound, @unchecked Sendable {
+public final class MasterWatch: MasterSource, LoopBound, @unchecked Sendable {
     private struct Listener {
         let eventLoop: any EventLoop
         let onMaster: @Sendable (RedisLocation) -> Void
@@ -54,12 +54,12 @@ package final class MasterWatch: MasterSource, LoopBound, @unchecked Sendable {
     private let lastFailure = NIOLockedValueBox<String?>(nil)
 
     /// See ``MasterSource/failure``.
-    package var failure: String? { lastFailure.withLockedValue { $0 } }
+    public var failure: String? { lastFailure.withLockedValue { $0 } }
 
     /// Creates a watch. It does nothing while no client uses it. See ``RedisClientConfiguration/masterWatch``.
     /// - Parameter logger: gets a line when the watch fails, and when it works again.
     /// - Returns: `nil` unless the topology has Sentinels.
-    package init?(
+    public init?(
         _ topology: RedisTopology, eventLoop: any EventLoop,
         configuration: RedisClientConfiguration = RedisClientConfiguration(), logger: Logger? = nil
     ) {
@@ -73,7 +73,7 @@ package final class MasterWatch: MasterSource, LoopBound, @unchecked Sendable {
     }
 
     /// See ``MasterSource/add(_:of:on:onMaster:)``.
-    package func add(
+    public func add(
         _ listener: ObjectIdentifier, of deployment: RedisDeployment, on eventLoop: any EventLoop,
         onMaster: @escaping @Sendable (RedisLocation) -> Void
     ) {
@@ -89,7 +89,7 @@ package final class MasterWatch: MasterSource, LoopBound, @unchecked Sendable {
     }
 
     /// See ``MasterSource/remove(_:)``.
-    package func remove(_ listener: ObjectIdentifier) {
+    public func remove(_ listener: ObjectIdentifier) {
         onLoop { [self] in
             guard listeners.removeValue(forKey: listener) != nil, listeners.isEmpty else { return }
             timer?.cancel()

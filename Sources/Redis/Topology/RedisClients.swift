@@ -6,13 +6,13 @@ import Sockets
 /// Cluster they share one connection to each node.
 ///
 /// `@unchecked Sendable`: all state is accessed only on `eventLoop`, which every method checks.
-package final class RedisClients: LoopBound, @unchecked Sendable {
+public final class RedisClients: LoopBound, @unchecked Sendable {
     /// The servers, or the Sentinels or nodes that know them.
-    package let topology: RedisTopology
+    public let topology: RedisTopology
     /// The event loop of the clients.
-    package let eventLoop: any EventLoop
+    public let eventLoop: any EventLoop
     /// Called on the event loop at each change of a client's state. Set it before the first client is requested.
-    package var onStateChange: ((RedisClient, RedisClient.State) -> Void)?
+    public var onStateChange: ((RedisClient, RedisClient.State) -> Void)?
 
     private let configuration: RedisClientConfiguration
     private let logger: Logger
@@ -20,7 +20,7 @@ package final class RedisClients: LoopBound, @unchecked Sendable {
     private var clients: [Int: RedisClient] = [:]
 
     /// Creates an empty set of clients.
-    package init(
+    public init(
         topology: RedisTopology, eventLoop: any EventLoop,
         configuration: RedisClientConfiguration = RedisClientConfiguration(), logger: Logger
     ) {
@@ -35,7 +35,7 @@ package final class RedisClients: LoopBound, @unchecked Sendable {
     }
 
     /// Returns the client for a key. A new client starts to connect. Only on the event loop.
-    package func client(for key: String) -> RedisClient {
+    public func client(for key: String) -> RedisClient {
         eventLoop.preconditionInEventLoop()
         let client = prepareClient(for: key)
         // Starting it again does nothing.
@@ -44,7 +44,7 @@ package final class RedisClients: LoopBound, @unchecked Sendable {
     }
 
     /// Returns the client for a key, which connects with ``start()``. Only on the event loop, or before any other call.
-    package func prepareClient(for key: String) -> RedisClient {
+    public func prepareClient(for key: String) -> RedisClient {
         let slot = if case .cluster = topology { RedisHashSlot.of(key) } else { 0 }
         if let client = clients[slot] { return client }
         let client = RedisClient(
@@ -58,14 +58,14 @@ package final class RedisClients: LoopBound, @unchecked Sendable {
     }
 
     /// Makes all prepared clients connect. Only on the event loop.
-    package func start() {
+    public func start() {
         eventLoop.preconditionInEventLoop()
         for client in clients.values { client.start() }
     }
 
     /// Closes all clients for good. Only on the event loop.
     /// - Returns: a future that succeeds when all connections have closed.
-    package func close() -> EventLoopFuture<Void> {
+    public func close() -> EventLoopFuture<Void> {
         eventLoop.preconditionInEventLoop()
         let ends = clients.values.map { $0.close() }
         return EventLoopFuture.andAllComplete(ends + (nodes.map { [$0.close()] } ?? []), on: eventLoop)

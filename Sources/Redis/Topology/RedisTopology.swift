@@ -1,7 +1,7 @@
 /// The servers of a Redis URL.
 ///
 /// Its descriptions, reflections included, never show a password.
-package enum RedisTopology: Sendable, Equatable {
+public enum RedisTopology: Sendable, Equatable {
     /// One server.
     case single(RedisEndpoint)
     /// A master whose address the Sentinels know.
@@ -12,18 +12,18 @@ package enum RedisTopology: Sendable, Equatable {
     var isCluster: Bool { if case .cluster = self { true } else { false } }
 
     /// The Sentinels to ask for a master, and the access to it.
-    package struct Sentinel: Sendable, Equatable {
+    public struct Sentinel: Sendable, Equatable {
         /// The Sentinels to ask first; they name others.
-        package var sentinels: [RedisLocation]
+        public var sentinels: [RedisLocation]
         /// The master's name, as configured in the Sentinels.
-        package var master: String
+        public var master: String
         /// The access to the master.
-        package var access: RedisAccess
+        public var access: RedisAccess
         /// The access to the Sentinels.
-        package var sentinelAccess: RedisAccess
+        public var sentinelAccess: RedisAccess
 
         /// Creates a topology from its parts.
-        package init(
+        public init(
             sentinels: [RedisLocation], master: String, access: RedisAccess = RedisAccess(),
             sentinelAccess: RedisAccess = RedisAccess()
         ) {
@@ -36,14 +36,14 @@ package enum RedisTopology: Sendable, Equatable {
     }
 
     /// The nodes to ask for the owner of a slot, and the access to them.
-    package struct Cluster: Sendable, Equatable {
+    public struct Cluster: Sendable, Equatable {
         /// The nodes to ask first; they name others.
-        package var nodes: [RedisLocation]
+        public var nodes: [RedisLocation]
         /// The access to all nodes; the database is 0.
-        package var access: RedisAccess
+        public var access: RedisAccess
 
         /// Creates a topology from its parts.
-        package init(nodes: [RedisLocation], access: RedisAccess = RedisAccess()) {
+        public init(nodes: [RedisLocation], access: RedisAccess = RedisAccess()) {
             self.nodes = nodes
             self.access = access
         }
@@ -55,7 +55,7 @@ package enum RedisTopology: Sendable, Equatable {
     /// and `sentinel_password_file` replace the passwords.
     ///
     /// - Throws: `RedisURLError`, which never repeats a part of the URL.
-    package init(url: String) throws(RedisURLError) {
+    public init(url: String) throws(RedisURLError) {
         guard let (scheme, rest) = url.splitOnce(at: "://") else { throw .scheme }
         switch scheme.lowercased() {
         case "redis+sentinel": self = .sentinel(try Sentinel(rest, usesTLS: false))
@@ -67,7 +67,7 @@ package enum RedisTopology: Sendable, Equatable {
     }
 
     /// True if connections use TLS.
-    package var usesTLS: Bool {
+    public var usesTLS: Bool {
         switch self {
         case .single(let endpoint): endpoint.access.usesTLS
         case .sentinel(let sentinel): sentinel.access.usesTLS
@@ -76,7 +76,7 @@ package enum RedisTopology: Sendable, Equatable {
     }
 
     /// The addresses of the server, or of the servers to ask.
-    package var address: String {
+    public var address: String {
         switch self {
         case .single(let endpoint): endpoint.address
         case .sentinel(let sentinel): sentinel.sentinels.map(\.address).joined(separator: ",")
@@ -123,7 +123,7 @@ extension RedisTopology.Cluster {
 
 extension RedisTopology: CustomStringConvertible, CustomDebugStringConvertible, CustomReflectable {
     /// The URL without its passwords.
-    package var description: String {
+    public var description: String {
         let scheme = usesTLS ? "rediss" : "redis"
         switch self {
         case .single(let endpoint):
@@ -138,8 +138,8 @@ extension RedisTopology: CustomStringConvertible, CustomDebugStringConvertible, 
     }
 
     /// As `description`.
-    package var debugDescription: String { description }
+    public var debugDescription: String { description }
 
     /// Only what `description` shows, so that `dump` shows no password either.
-    package var customMirror: Mirror { Mirror(self, children: ["url": description]) }
+    public var customMirror: Mirror { Mirror(self, children: ["url": description]) }
 }

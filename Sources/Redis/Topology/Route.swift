@@ -191,13 +191,13 @@ struct RedisRequest {
 /// The assignment of keys to a Cluster's 16,384 slots.
 ///
 /// Source: Redis Cluster specification, "Key distribution model" and "Hash tags".
-package enum RedisHashSlot {
+public enum RedisHashSlot {
     /// The number of slots.
-    package static let count = 16_384
+    public static let count = 16_384
 
     /// Returns the slot of a key: of the text between its first `{` and the next `}` if that is not empty, otherwise of
     /// the whole key.
-    package static func of(_ key: String) -> Int {
+    public static func of(_ key: String) -> Int {
         Int(crc16(hashed(Array(key.utf8)[...]))) % count
     }
 

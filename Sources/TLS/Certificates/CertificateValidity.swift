@@ -1,21 +1,21 @@
 /// The time for which a certificate is valid.
-package struct CertificateValidity: Sendable {
+public struct CertificateValidity: Sendable {
     /// A reason to renew or replace the certificate.
-    package struct Problem: Sendable, Equatable {
+    public struct Problem: Sendable, Equatable {
         /// True if the certificate is not valid now.
-        package let isError: Bool
+        public let isError: Bool
         /// The end of a sentence that begins with the certificate, without a final period.
-        package let predicate: String
+        public let predicate: String
     }
 
     /// The number of days before its end from which a certificate gets a warning.
-    package static let warningDays: Int64 = 30
+    public static let warningDays: Int64 = 30
 
     private let notBefore: Int64?
     private let notAfter: Int64?
 
     /// - Parameters: seconds since 1970; `nil` if unknown.
-    package init(notBefore: Int64?, notAfter: Int64?) {
+    public init(notBefore: Int64?, notAfter: Int64?) {
         self.notBefore = notBefore
         self.notAfter = notAfter
     }
@@ -24,7 +24,7 @@ package struct CertificateValidity: Sendable {
     /// - Parameters:
     ///   - now: seconds since 1970.
     ///   - advice: what to do about a certificate that ends.
-    package func problems(now: Int64, advice: String) -> [Problem] {
+    public func problems(now: Int64, advice: String) -> [Problem] {
         var problems: [Problem] = []
         if let notBefore, now < notBefore {
             problems.append(

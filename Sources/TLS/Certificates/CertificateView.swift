@@ -120,7 +120,7 @@ struct CertificateView {
 }
 
 /// Formats seconds since 1970 as `2026-01-31T12:00:00Z`.
-package func utcTime(_ seconds: Int64) -> String {
+public func utcTime(_ seconds: Int64) -> String {
     var time = time_t(seconds)
     var parts = tm()
     guard gmtime_r(&time, &parts) != nil else { return "\(seconds)" }
@@ -136,7 +136,7 @@ package func utcTime(_ seconds: Int64) -> String {
 
 /// Makes untrusted text safe for a log line: a certificate's names are chosen by the peer, and may contain line breaks
 /// or terminal escapes.
-package func printable(_ text: String) -> String {
+public func printable(_ text: String) -> String {
     text.printable(replacing: "?", atMost: 253)
 }
 

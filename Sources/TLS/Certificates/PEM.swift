@@ -138,14 +138,14 @@ struct PEM {
 }
 
 /// A private key as stored in files: PEM or DER, in PKCS#8 or an older form, encrypted or not.
-package struct PrivateKeyText {
+public struct PrivateKeyText {
     private let bytes: [UInt8]
     private let source: String
     /// The directory of OpenSSL's legacy provider; nil for OpenSSL's default.
     private let modules: String?
 
     /// - Parameter source: the name in errors: the file's path, or a description of the input.
-    package init(_ bytes: [UInt8], source: String) {
+    public init(_ bytes: [UInt8], source: String) {
         self.init(bytes, source: source, modules: nil)
     }
 
@@ -165,7 +165,7 @@ package struct PrivateKeyText {
     ///
     /// - Throws: `notPEM` if there is no private key; for an encrypted one also `wrongPassphrase` or
     ///   `legacyProviderMissing`.
-    package func read(passphrase: String?) throws(TLSError) -> OpaquePointer {
+    public func read(passphrase: String?) throws(TLSError) -> OpaquePointer {
         let keys = try readAll(passphrase: passphrase)
         keys.dropFirst().forEach(EVP_PKEY_free)
         return keys[0]

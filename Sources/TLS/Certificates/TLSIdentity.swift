@@ -1,25 +1,25 @@
 import COpenSSL
 
 /// The identity of this side: a certificate chain, beginning with the own certificate, and its private key.
-package struct TLSIdentity: Sendable {
+public struct TLSIdentity: Sendable {
     /// The start of the own certificate's validity, in seconds since 1970; nil if the date cannot be read.
-    package let notBefore: Int64?
+    public let notBefore: Int64?
     /// The end of the own certificate's validity, in seconds since 1970; nil if the date cannot be read.
-    package let notAfter: Int64?
+    public let notAfter: Int64?
     /// The subject's common name.
-    package let commonName: String?
+    public let commonName: String?
     /// The subject's user ID (OID 0.9.2342.19200300.100.1.1), which holds the topic in APNs certificates.
-    package let userID: String?
+    public let userID: String?
 
     let keyPair: KeyPair
 
     /// The time for which the own certificate is valid.
-    package var validity: CertificateValidity { CertificateValidity(notBefore: notBefore, notAfter: notAfter) }
+    public var validity: CertificateValidity { CertificateValidity(notBefore: notBefore, notAfter: notAfter) }
 
     /// Reads the chain and the key from PEM files, which can be the same file.
     ///
     /// - Throws: `unreadable`, `notPEM`, `wrongPassphrase`, or `keyMismatch`.
-    package init(certificateFile: String, keyFile: String, passphrase: String? = nil) throws(TLSError) {
+    public init(certificateFile: String, keyFile: String, passphrase: String? = nil) throws(TLSError) {
         try self.init(
             certificates: try PEM(file: certificateFile), key: try PEM(file: keyFile), passphrase: passphrase)
     }
@@ -27,7 +27,7 @@ package struct TLSIdentity: Sendable {
     /// Reads the chain and the key from PEM in memory.
     ///
     /// - Throws: `notPEM`, `wrongPassphrase`, or `keyMismatch`.
-    package init(certificatePEM: [UInt8], keyPEM: [UInt8], passphrase: String? = nil) throws(TLSError) {
+    public init(certificatePEM: [UInt8], keyPEM: [UInt8], passphrase: String? = nil) throws(TLSError) {
         try self.init(
             certificates: PEM(bytes: certificatePEM, source: "the certificate PEM given"),
             key: PEM(bytes: keyPEM, source: "the key PEM given"), passphrase: passphrase)
@@ -45,7 +45,7 @@ package struct TLSIdentity: Sendable {
     ///   - keySource: the name of the key's file in errors.
     /// - Throws: `notRecognised`, `notPEM`, `notPKCS12`, `wrongPassphrase`, `identityIncomplete`, `keyMismatch`,
     ///   `legacyProviderMissing`, or `invalidConfiguration` for a PKCS#12 file with a separate key.
-    package init(
+    public init(
         bytes: [UInt8], keyBytes: [UInt8]? = nil, passphrase: String? = nil, source: String, keySource: String? = nil
     ) throws(TLSError) {
         let keySource = keySource ?? (keyBytes == nil ? source : "the key given")
@@ -118,7 +118,7 @@ package struct TLSIdentity: Sendable {
     ///
     /// - Parameter oid: the extension's object identifier in numbers, such as `1.2.840.113635.100.6.3.6`.
     /// - Returns: nil if the certificate has no such extension, or the text is not an object identifier.
-    package func certificateExtension(_ oid: String) -> [UInt8]? { keyPair.leafExtension(oid) }
+    public func certificateExtension(_ oid: String) -> [UInt8]? { keyPair.leafExtension(oid) }
 }
 
 /// Keeps the certificates and the key alive.

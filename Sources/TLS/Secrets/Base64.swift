@@ -1,14 +1,14 @@
 /// A decoder of untrusted base64 (RFC 4648). Foundation's does not report the position of an error, and has no URL-safe
 /// alphabet.
-package enum Base64 {
+public enum Base64 {
     /// The text is not base64 from this position on.
-    package struct Malformed: Error, Equatable {
+    public struct Malformed: Error, Equatable {
         /// In bytes, counted from 1.
-        package let position: Int
+        public let position: Int
     }
 
     /// Decodes the standard alphabet. White space is skipped; padding is optional.
-    package static func decode(_ text: some Sequence<UInt8>) throws(Malformed) -> [UInt8] {
+    public static func decode(_ text: some Sequence<UInt8>) throws(Malformed) -> [UInt8] {
         var decoder = Decoder(characters: (UInt8(ascii: "+"), UInt8(ascii: "/")))
         var padding = 0
         var position = 0
@@ -31,7 +31,7 @@ package enum Base64 {
 
     /// Decodes the URL-safe alphabet without padding, as used by JWTs (RFC 7515 §2).
     /// - Returns: nil also for spellings that decode to the same bytes as another one.
-    package static func decodeURL(_ text: some Collection<UInt8>) -> [UInt8]? {
+    public static func decodeURL(_ text: some Collection<UInt8>) -> [UInt8]? {
         var decoder = Decoder(characters: (UInt8(ascii: "-"), UInt8(ascii: "_")))
         for character in text {
             guard decoder.take(character) else { return nil }

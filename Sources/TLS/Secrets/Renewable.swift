@@ -5,9 +5,9 @@ import NIOCore
 ///
 /// The files are read when the value is needed, at most once per second: what was replaced is in use from the next
 /// connection on. While they are unusable, the last usable value is kept.
-package final class Renewable<Value: Sendable>: Sendable {
+public final class Renewable<Value: Sendable>: Sendable {
     /// The result of a change of the files.
-    package enum Change: Sendable {
+    public enum Change: Sendable {
         /// A new value was made from them.
         case renewed
         /// The value before them is kept. Reported once per problem.
@@ -24,12 +24,12 @@ package final class Renewable<Value: Sendable>: Sendable {
     private static var interval: TimeAmount { .seconds(1) }
 
     /// The sources of the value.
-    package let sources: [SecretSource]
+    public let sources: [SecretSource]
     private let state: NIOLockedValueBox<State>
     private let make: @Sendable ([[UInt8]]) throws -> Value
 
     /// Creates a value that never changes.
-    package init(_ value: Value) {
+    public init(_ value: Value) {
         sources = []
         state = NIOLockedValueBox(
             State(value: value, watch: SecretWatch([], inUse: []), lookedAt: .distantPast))
@@ -39,7 +39,7 @@ package final class Renewable<Value: Sendable>: Sendable {
     /// Reads the sources and makes the value.
     /// - Parameter make: makes the value from the contents, in the order of the sources.
     /// - Throws: ``SecretSource/Unreadable``, or an error of `make`.
-    package init(_ sources: [SecretSource], make: @escaping @Sendable ([[UInt8]]) throws -> Value) throws {
+    public init(_ sources: [SecretSource], make: @escaping @Sendable ([[UInt8]]) throws -> Value) throws {
         let contents = try sources.map { try $0.read() }
         self.sources = sources
         self.make = make
@@ -48,7 +48,7 @@ package final class Renewable<Value: Sendable>: Sendable {
     }
 
     /// The value, made from the files as they are now. Reading them blocks the thread.
-    package var current: Value {
+    public var current: Value {
         state.withLockedValue { state in
             look(&state, now: .now())
             return state.value
@@ -56,7 +56,7 @@ package final class Renewable<Value: Sendable>: Sendable {
     }
 
     /// Looks at the files, and returns the last change since this was asked before.
-    package func takeChange() -> Change? {
+    public func takeChange() -> Change? {
         state.withLockedValue { state in
             look(&state, now: .now())
             defer { state.change = nil }

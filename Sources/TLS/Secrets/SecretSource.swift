@@ -5,7 +5,7 @@ import Sockets
 /// The source of a key, a certificate or a passphrase.
 ///
 /// Safe to print: neither the description nor a mirror shows contents.
-package enum SecretSource: Sendable, Equatable {
+public enum SecretSource: Sendable, Equatable {
     /// A file, such as one in a mounted secret. Its contents can change.
     case file(String)
     /// Base64 text, such as the value of an environment variable; `name` identifies it in errors.
@@ -14,18 +14,18 @@ package enum SecretSource: Sendable, Equatable {
     case bytes([UInt8], name: String)
 
     /// The maximum size of a secret in bytes, far beyond any certificate chain.
-    package static let maximumSize = 1 << 20
+    public static let maximumSize = 1 << 20
 
     /// The reason why a secret cannot be read.
-    package struct Unreadable: Error, Equatable, Sendable, CustomStringConvertible {
+    public struct Unreadable: Error, Equatable, Sendable, CustomStringConvertible {
         /// The problem, its place, and what to do; no part of the contents.
-        package let description: String
+        public let description: String
     }
 
     /// Reads the secret from its source.
     /// - Parameter allowsPipe: true to wait for the writer of a named pipe, false to refuse it.
     /// - Throws: ``Unreadable`` if the secret is missing, empty, larger than ``maximumSize`` or malformed.
-    package func read(allowsPipe: Bool = false) throws(Unreadable) -> [UInt8] {
+    public func read(allowsPipe: Bool = false) throws(Unreadable) -> [UInt8] {
         let bytes: [UInt8]
         switch self {
         case .file(let path): bytes = try Self.contents(path, allowsPipe)
@@ -101,7 +101,7 @@ package enum SecretSource: Sendable, Equatable {
     /// be inspected, which ``read(allowsPipe:)`` reports.
     ///
     /// No more than a warning, because Kubernetes by default mounts secrets as root's with mode 0644.
-    package func permissionsWarning() -> String? {
+    public func permissionsWarning() -> String? {
         guard case .file(let path) = self else { return nil }
         var facts = stat()
         guard stat(path, &facts) == 0, facts.st_mode & S_IFMT == S_IFREG else { return nil }
@@ -122,7 +122,7 @@ package enum SecretSource: Sendable, Equatable {
     }
 
     /// Returns a file's mode in the notation of `chmod`, with four digits.
-    package static func octal(_ mode: mode_t) -> String {
+    public static func octal(_ mode: mode_t) -> String {
         let digits = String(mode, radix: 8)
         return String(repeating: "0", count: max(0, 4 - digits.count)) + digits
     }
@@ -130,7 +130,7 @@ package enum SecretSource: Sendable, Equatable {
 
 extension SecretSource: CustomStringConvertible, CustomReflectable {
     /// The path or the name.
-    package var description: String {
+    public var description: String {
         switch self {
         case .file(let path): PathText.shown(path)
         case .base64(_, let name): name
@@ -139,5 +139,5 @@ extension SecretSource: CustomStringConvertible, CustomReflectable {
     }
 
     /// The path or the name, for `dump` and debuggers.
-    package var customMirror: Mirror { Mirror(self, children: ["source": description]) }
+    public var customMirror: Mirror { Mirror(self, children: ["source": description]) }
 }

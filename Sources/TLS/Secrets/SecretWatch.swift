@@ -4,9 +4,9 @@ import COpenSSL
 ///
 /// It keeps digests (SHA-256), never the secrets themselves. Poll it every few seconds: contents count as changed when
 /// two reads in a row find the same, so that a file that is still being written is ignored.
-package struct SecretWatch: Sendable {
+public struct SecretWatch: Sendable {
     /// The result of a check for changed secrets.
-    package enum Renewal<Credential> {
+    public enum Renewal<Credential> {
         /// Nothing changed, or the problem was reported before.
         case unchanged
         /// A credential built from the new contents, to use from now on.
@@ -17,28 +17,28 @@ package struct SecretWatch: Sendable {
     }
 
     /// The watched sources, in the order of their contents.
-    package let sources: [SecretSource]
+    public let sources: [SecretSource]
     private var state: SecretWatchState
 
     /// - Parameters:
     ///   - sources: the key or certificate and, if they are separate secrets, its key and its passphrase.
     ///   - contents: their contents when the current credential was built, in the same order.
-    package init(_ sources: [SecretSource], inUse contents: [[UInt8]]) {
+    public init(_ sources: [SecretSource], inUse contents: [[UInt8]]) {
         self.sources = sources
         state = SecretWatchState(inUse: contents.map(Self.digest))
     }
 
     /// True if a source can change; only files can.
-    package var canChange: Bool {
+    public var canChange: Bool {
         sources.contains { if case .file = $0 { true } else { false } }
     }
 
     /// True if the sources were last found as they are in use.
-    package var isInUse: Bool { state.isInUse }
+    public var isInUse: Bool { state.isInUse }
 
     /// Reads the sources, and rebuilds the credential if they have changed.
     /// - Parameter build: makes the credential from the contents, in the order of ``sources``.
-    package mutating func renew<Credential>(_ build: ([[UInt8]]) throws -> Credential) -> Renewal<Credential> {
+    public mutating func renew<Credential>(_ build: ([[UInt8]]) throws -> Credential) -> Renewal<Credential> {
         var contents: [[UInt8]] = []
         for source in sources {
             do throws(SecretSource.Unreadable) {
@@ -69,8 +69,8 @@ extension SecretWatch.Renewal: Sendable where Credential: Sendable {}
 
 extension SecretWatch: CustomStringConvertible, CustomReflectable {
     /// The watched sources. No digests: one could reveal a short passphrase.
-    package var description: String { "watch over \(sources.map(\.description).joined(separator: ", "))" }
+    public var description: String { "watch over \(sources.map(\.description).joined(separator: ", "))" }
 
     /// The same, for `dump` and debuggers.
-    package var customMirror: Mirror { Mirror(self, children: ["sources": sources]) }
+    public var customMirror: Mirror { Mirror(self, children: ["sources": sources]) }
 }

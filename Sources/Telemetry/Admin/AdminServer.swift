@@ -9,17 +9,17 @@ import ServiceLifecycle
 ///
 /// It has its own thread, so that it answers whatever the state of the other event loops. Start it as the first
 /// service, so that it runs until all others have stopped.
-package struct AdminServer: Service, CustomStringConvertible {
+public struct AdminServer: Service, CustomStringConvertible {
     /// The sources of its answers. Called for each request, from any thread.
-    package struct Sources: Sendable {
+    public struct Sources: Sendable {
         /// All metrics.
-        package var metrics: @Sendable () async -> MetricsPage
+        public var metrics: @Sendable () async -> MetricsPage
         /// Returns true if the process is alive.
-        package var health: @Sendable () async -> Probe
+        public var health: @Sendable () async -> Probe
         /// Returns true if the process can do its work.
-        package var readiness: @Sendable () async -> Probe
+        public var readiness: @Sendable () async -> Probe
 
-        package init(
+        public init(
             metrics: @escaping @Sendable () async -> MetricsPage, health: @escaping @Sendable () async -> Probe,
             readiness: @escaping @Sendable () async -> Probe
         ) {
@@ -30,7 +30,7 @@ package struct AdminServer: Service, CustomStringConvertible {
     }
 
     /// The port's number.
-    package var port: Int { server.port }
+    public var port: Int { server.port }
     private let server: HTTPPort
 
     /// Its own event loop answers even while all lanes are stuck. It lives as long as the process: a connection may
@@ -42,7 +42,7 @@ package struct AdminServer: Service, CustomStringConvertible {
     ///   - port: 0 to choose a free one.
     ///   - logger: logs a warning when the port is full, at most once per minute.
     /// - Throws: `HTTPPortFailure`.
-    package static func start(
+    public static func start(
         host: String, port: Int, sources: Sources, logger: Logger? = nil
     ) async throws -> AdminServer {
         let server = try await HTTPPort.listen(
@@ -51,17 +51,17 @@ package struct AdminServer: Service, CustomStringConvertible {
         return AdminServer(server: server)
     }
 
-    package var description: String { "the admin port" }
+    public var description: String { "the admin port" }
 
     /// Answers until the task is cancelled or a graceful shutdown begins.
-    package func run() async throws {
+    public func run() async throws {
         // Cancellation ends the wait like a graceful shutdown.
         try? await gracefulShutdown()
         try await stop()
     }
 
     /// Answers the requests in flight, then closes the port.
-    package func stop() async throws { try await server.stop() }
+    public func stop() async throws { try await server.stop() }
 }
 
 /// The routes of the admin port.
@@ -125,17 +125,17 @@ private struct UnknownPaths: RouterMiddleware {
 }
 
 /// The result of a probe of the process: its state, and the problems.
-package struct Probe: Sendable, Equatable {
+public struct Probe: Sendable, Equatable {
     /// A problem that the probe found.
-    package struct Problem: Sendable, Equatable {
+    public struct Problem: Sendable, Equatable {
         /// The problem, as a sentence.
-        package var sentence: String
+        public var sentence: String
         /// The duration of the problem in seconds.
-        package var seconds: Int
+        public var seconds: Int
         /// The first thing to do, as a clause; may be empty.
-        package var advice: String
+        public var advice: String
 
-        package init(_ sentence: String, seconds: Int, advice: String = "") {
+        public init(_ sentence: String, seconds: Int, advice: String = "") {
             self.sentence = sentence
             self.seconds = seconds
             self.advice = advice
@@ -143,20 +143,20 @@ package struct Probe: Sendable, Equatable {
     }
 
     /// The answer in a word or two, such as `ready` or `draining`.
-    package var word: String
+    public var word: String
     /// True if the process is healthy: the probe is then answered with 200, otherwise with 503.
-    package var isGood: Bool
+    public var isGood: Bool
     /// The problems.
-    package var problems: [Problem]
+    public var problems: [Problem]
 
-    package init(_ word: String, isGood: Bool, problems: [Problem] = []) {
+    public init(_ word: String, isGood: Bool, problems: [Problem] = []) {
         self.word = word
         self.isGood = isGood
         self.problems = problems
     }
 
     /// The word, followed by a line for each problem and one for its advice.
-    package var text: String {
+    public var text: String {
         var text = "\(word)\n"
         for problem in problems {
             text += "- \(problem.sentence) (for \(problem.seconds) s)\n"

@@ -3,14 +3,14 @@ import Logging
 import Synchronization
 
 /// The level of all loggers without their own level. It can be changed while they are in use, from any thread.
-package final class SharedLogLevel: Sendable {
+public final class SharedLogLevel: Sendable {
     private let value: Atomic<Int>
 
     /// - Parameter level: the initial level.
-    package init(_ level: Logger.Level) { value = Atomic(Self.levels.firstIndex(of: level) ?? 0) }
+    public init(_ level: Logger.Level) { value = Atomic(Self.levels.firstIndex(of: level) ?? 0) }
 
     /// The level.
-    package var level: Logger.Level {
+    public var level: Logger.Level {
         get { Self.levels[value.load(ordering: .relaxed)] }
         set { value.store(Self.levels.firstIndex(of: newValue) ?? 0, ordering: .relaxed) }
     }
@@ -19,11 +19,11 @@ package final class SharedLogLevel: Sendable {
 }
 
 /// Writes a log line by line, in one of the formats of ``LogFormat``.
-package struct LineLogHandler: LogHandler {
+public struct LineLogHandler: LogHandler {
     /// The metadata of all its lines.
-    package var metadata: Logger.Metadata = [:]
+    public var metadata: Logger.Metadata = [:]
     /// The source of further metadata, from the context in which a line is written.
-    package var metadataProvider: Logger.MetadataProvider?
+    public var metadataProvider: Logger.MetadataProvider?
 
     private let label: String
     private let output: LogOutput
@@ -34,26 +34,26 @@ package struct LineLogHandler: LogHandler {
     ///   - label: the logger's name.
     ///   - output: the destination; share one among all handlers that write to it.
     ///   - level: the level of all handlers without their own level.
-    package init(label: String, output: LogOutput, level: SharedLogLevel) {
+    public init(label: String, output: LogOutput, level: SharedLogLevel) {
         self.label = label
         self.output = output
         shared = level
     }
 
     /// The handler's own level or, by default, the shared one.
-    package var logLevel: Logger.Level {
+    public var logLevel: Logger.Level {
         get { own ?? shared.level }
         set { own = newValue }
     }
 
     /// An entry of the metadata of all its lines.
-    package subscript(metadataKey key: String) -> Logger.Metadata.Value? {
+    public subscript(metadataKey key: String) -> Logger.Metadata.Value? {
         get { metadata[key] }
         set { metadata[key] = newValue }
     }
 
     /// Writes a line.
-    package func log(event: LogEvent) {
+    public func log(event: LogEvent) {
         var metadata = metadata
         if let provided = metadataProvider?.get() { metadata.merge(provided) { $1 } }
         if let own = event.metadata { metadata.merge(own) { $1 } }
@@ -70,7 +70,7 @@ extension LogOutput {
     ///   - format: the configured format; `auto` is resolved here.
     ///   - environment: the process' environment, which identifies systemd's journal, and disables colors (`NO_COLOR`,
     ///     see no-color.org).
-    package static func standardError(_ format: LogFormat, environment: [String: String]) -> LogOutput {
+    public static func standardError(_ format: LogFormat, environment: [String: String]) -> LogOutput {
         let isColored = isatty(STDERR_FILENO) == 1 && (environment["NO_COLOR"] ?? "").isEmpty
         let output = LogOutput(format: format.resolved(environment: environment), isColored: isColored)
         AtExit.flush(output)
@@ -79,7 +79,7 @@ extension LogOutput {
 
     /// Returns a factory of handlers that write to this output.
     /// - Parameter level: the level of all handlers without their own level.
-    package func handlers(_ level: SharedLogLevel) -> @Sendable (String) -> LineLogHandler {
+    public func handlers(_ level: SharedLogLevel) -> @Sendable (String) -> LineLogHandler {
         { LineLogHandler(label: $0, output: self, level: level) }
     }
 }

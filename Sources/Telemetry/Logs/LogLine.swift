@@ -195,7 +195,7 @@ extension Logger.Level {
 }
 
 /// The format of log lines.
-package enum LogFormat: String, CaseIterable, Sendable {
+public enum LogFormat: String, CaseIterable, Sendable {
     /// The format for the destination of standard error: see ``resolved(environment:)``.
     case auto
     /// For people: time, level, message, and the metadata as `key=value`.
@@ -207,7 +207,7 @@ package enum LogFormat: String, CaseIterable, Sendable {
 
     /// Resolves ``auto``: text on a terminal, the journal's format if systemd has connected standard error to its
     /// journal, otherwise JSON, which suits container runtimes.
-    package func resolved(environment: [String: String]) -> LogFormat {
+    public func resolved(environment: [String: String]) -> LogFormat {
         guard self == .auto else { return self }
         if isatty(STDERR_FILENO) == 1 { return .text }
         return Self.isJournal(environment["JOURNAL_STREAM"]) ? .journal : .json
@@ -223,9 +223,9 @@ package enum LogFormat: String, CaseIterable, Sendable {
 }
 
 /// Escapes the characters that a log line must not contain.
-package enum LogEscape {
+public enum LogEscape {
     /// Returns untrusted text with unprintable characters as visible escapes.
-    package static func escaped(_ text: String) -> String {
+    public static func escaped(_ text: String) -> String {
         var bytes: [UInt8] = []
         append(text, to: &bytes, quotes: false)
         return String(decoding: bytes, as: UTF8.self)
@@ -252,22 +252,22 @@ package enum LogEscape {
 }
 
 /// The time of a line.
-package struct LogTime: Sendable {
+public struct LogTime: Sendable {
     /// Milliseconds since 1970.
-    package var milliseconds: Int64
+    public var milliseconds: Int64
 
     /// - Parameter milliseconds: since 1970.
-    package init(milliseconds: Int64) { self.milliseconds = milliseconds }
+    public init(milliseconds: Int64) { self.milliseconds = milliseconds }
 
     /// The current time.
-    package static var now: LogTime {
+    public static var now: LogTime {
         var time = timespec()
         clock_gettime(CLOCK_REALTIME, &time)
         return LogTime(milliseconds: Int64(time.tv_sec) * 1000 + Int64(time.tv_nsec) / 1_000_000)
     }
 
     /// ISO 8601 in UTC with milliseconds, such as `2026-11-21T15:54:44.123Z`.
-    package var text: String {
+    public var text: String {
         var seconds = time_t(milliseconds / 1000)
         var parts = tm()
         gmtime_r(&seconds, &parts)

@@ -6,8 +6,8 @@ import Sockets
 ///
 /// Lines that cannot be written (a full or closed pipe, a full disk) are lost without further effects; their number is
 /// logged as soon as a line can be written again.
-package final class LogOutput: Sendable {
-    package let format: LogFormat
+public final class LogOutput: Sendable {
+    public let format: LogFormat
     let isColored: Bool
     private let lines: LineQueue
 
@@ -15,7 +15,7 @@ package final class LogOutput: Sendable {
     ///   - descriptor: the descriptor to write to, which the caller owns; standard error by default.
     ///   - format: `auto` counts as text; see ``LogFormat/resolved(environment:)``.
     ///   - isColored: true to color the level in the text format.
-    package init(descriptor: Int32 = STDERR_FILENO, format: LogFormat, isColored: Bool = false) {
+    public init(descriptor: Int32 = STDERR_FILENO, format: LogFormat, isColored: Bool = false) {
         self.format = format
         self.isColored = isColored
         lines = LineQueue(descriptor: descriptor) { lost in
@@ -27,11 +27,11 @@ package final class LogOutput: Sendable {
     }
 
     /// The number of lines that were lost since the start.
-    package var lost: Int { lines.lost }
+    public var lost: Int { lines.lost }
 
     /// Waits until all lines are written or lost.
     /// - Parameter limit: the maximum time to wait for a reader that takes nothing.
-    package func flush(within limit: Duration) { lines.flush(within: limit) }
+    public func flush(within limit: Duration) { lines.flush(within: limit) }
 
     func write(_ line: LogLine) { lines.append(line.bytes(format, isColored: isColored)) }
 }

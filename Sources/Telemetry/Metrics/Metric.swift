@@ -1,6 +1,6 @@
 /// A metric: its name, its kind, its help, and the labels by which its series differ.
-package struct Metric: Sendable {
-    package enum Kind: String, Sendable {
+public struct Metric: Sendable {
+    public enum Kind: String, Sendable {
         /// Increases, from 0 at the start of the process.
         case counter
         /// Increases and decreases.
@@ -10,17 +10,17 @@ package struct Metric: Sendable {
     }
 
     /// The name in Prometheus, such as `http_requests_total`.
-    package let name: String
-    package let kind: Kind
-    package let labels: [String]
+    public let name: String
+    public let kind: Kind
+    public let labels: [String]
     /// One sentence for `# HELP`.
-    package let help: String
+    public let help: String
     /// The upper bounds of a histogram's buckets in the metric's unit, ascending, without `+Inf`; empty for all others.
-    package let buckets: [Double]
+    public let buckets: [Double]
 
-    package init(_ name: String, _ kind: Kind, _ help: String) { self.init(name, kind, [], help) }
+    public init(_ name: String, _ kind: Kind, _ help: String) { self.init(name, kind, [], help) }
 
-    package init(_ name: String, _ kind: Kind, _ labels: [String], buckets: [Double] = [], _ help: String) {
+    public init(_ name: String, _ kind: Kind, _ labels: [String], buckets: [Double] = [], _ help: String) {
         precondition((kind == .counter) == name.hasSuffix("_total"), "\(name): OpenMetrics' counters end in _total")
         self.name = name
         self.kind = kind
@@ -37,13 +37,13 @@ package struct Metric: Sendable {
 }
 
 /// A measured value, with the trace in which it was measured.
-package struct Exemplar: Sendable, Equatable {
-    package var trace: Span.Context
-    package var value: Double
+public struct Exemplar: Sendable, Equatable {
+    public var trace: Span.Context
+    public var value: Double
     /// Seconds since 1970.
-    package var time: Double
+    public var time: Double
 
-    package init(trace: Span.Context, value: Double, time: Double) {
+    public init(trace: Span.Context, value: Double, time: Double) {
         self.trace = trace
         self.value = value
         self.time = time
@@ -51,20 +51,20 @@ package struct Exemplar: Sendable, Equatable {
 }
 
 /// The values of a histogram.
-package struct HistogramCounts: Sendable, Equatable {
+public struct HistogramCounts: Sendable, Equatable {
     /// The number of values in each bucket, and last of those above all bounds; not cumulative.
-    package var counts: [Int]
-    package var sum: Double
+    public var counts: [Int]
+    public var sum: Double
     /// The latest exemplar of each bucket that has one.
-    package var exemplars: [Int: Exemplar]
+    public var exemplars: [Int: Exemplar]
 
-    package init(counts: [Int], sum: Double, exemplars: [Int: Exemplar] = [:]) {
+    public init(counts: [Int], sum: Double, exemplars: [Int: Exemplar] = [:]) {
         self.counts = counts
         self.sum = sum
         self.exemplars = exemplars
     }
 
-    package static func + (one: Self, other: Self) -> Self {
+    public static func + (one: Self, other: Self) -> Self {
         Self(
             counts: zip(one.counts, other.counts).map { $0 + $1 }, sum: one.sum + other.sum,
             exemplars: one.exemplars.merging(other.exemplars) { $0.time > $1.time ? $0 : $1 })

@@ -7,15 +7,15 @@ import Glibc
 /// counted.
 ///
 /// Source: Prometheus, "Exposition formats", text-based format, version 0.0.4; OpenMetrics 1.0.
-package struct MetricsPage: Sendable {
+public struct MetricsPage: Sendable {
     /// The format of a page.
-    package enum Format: Sendable, CaseIterable {
+    public enum Format: Sendable, CaseIterable {
         /// Prometheus' text format.
         case text
         /// OpenMetrics, which also has units, exemplars, and the time from which counters count.
         case openMetrics
 
-        package var contentType: String {
+        public var contentType: String {
             switch self {
             case .text: "text/plain; version=0.0.4; charset=utf-8"
             case .openMetrics: "application/openmetrics-text; version=1.0.0; charset=utf-8"
@@ -23,7 +23,7 @@ package struct MetricsPage: Sendable {
         }
 
         /// Returns the format for a request: OpenMetrics if its `Accept` wants it at least as much as the text format.
-        package init(accept: String?) {
+        public init(accept: String?) {
             var quality: [Format: Double] = [:]
             for range in (accept ?? "").split(separator: ",") {
                 let parts = range.split(separator: ";").map { part in
@@ -45,7 +45,7 @@ package struct MetricsPage: Sendable {
         }
     }
 
-    package static let maximumSeries = 10_000
+    public static let maximumSeries = 10_000
 
     private enum Value {
         case whole(Int)
@@ -64,7 +64,7 @@ package struct MetricsPage: Sendable {
     private var count = 0
     private var omitted = 0
     /// The largest number of series that were left out of a page.
-    package private(set) var dropped = 0
+    public private(set) var dropped = 0
 
     /// The time from which counters count, in seconds since 1970: the start of the process.
     private let created: Double
@@ -72,16 +72,16 @@ package struct MetricsPage: Sendable {
     /// - Parameters:
     ///   - maximumSeries: the maximum number of series with labels; the number of others is fixed.
     ///   - created: the time from which counters count, in seconds since 1970.
-    package init(maximumSeries: Int = Self.maximumSeries, created: Double = Self.started) {
+    public init(maximumSeries: Int = Self.maximumSeries, created: Double = Self.started) {
         maximum = maximumSeries
         self.created = created
     }
 
     /// The start of this process, in seconds since 1970, to a millisecond.
-    package static let started = ((ProcessMetrics.start ?? Double(time(nil))) * 1000).rounded() / 1000
+    public static let started = ((ProcessMetrics.start ?? Double(time(nil))) * 1000).rounded() / 1000
 
     /// Begins the next page. A gauge that is not set for it is left out, because an old value would look current.
-    package mutating func begin() {
+    public mutating func begin() {
         omitted = 0
         for (name, family) in families where family.metric.kind == .gauge {
             if !family.metric.labels.isEmpty { count -= family.series.count }
@@ -91,17 +91,17 @@ package struct MetricsPage: Sendable {
 
     /// Sets a counter or a gauge.
     /// - Parameter values: the values of the metric's labels, in their order.
-    package mutating func set(_ metric: Metric, by values: [String] = [], _ value: Int) {
+    public mutating func set(_ metric: Metric, by values: [String] = [], _ value: Int) {
         set(metric, values, .whole(value))
     }
 
     /// Sets a counter or a gauge.
-    package mutating func set(_ metric: Metric, by values: [String] = [], _ value: Double) {
+    public mutating func set(_ metric: Metric, by values: [String] = [], _ value: Double) {
         set(metric, values, .number(value))
     }
 
     /// Sets a histogram with the metric's buckets.
-    package mutating func set(_ metric: Metric, by values: [String] = [], _ value: HistogramCounts) {
+    public mutating func set(_ metric: Metric, by values: [String] = [], _ value: HistogramCounts) {
         precondition(value.counts.count == metric.buckets.count + 1, "\(metric.name) has other buckets")
         set(metric, values, .histogram(value))
     }
@@ -124,7 +124,7 @@ package struct MetricsPage: Sendable {
     // MARK: Text
 
     /// Returns the page: families sorted by name, series by labels.
-    package func text(_ format: Format = .text) -> String {
+    public func text(_ format: Format = .text) -> String {
         var text = ""
         for (name, family) in families.sorted(by: { $0.key < $1.key }) {
             let metric = family.metric

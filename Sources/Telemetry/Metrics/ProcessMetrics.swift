@@ -5,7 +5,7 @@ import Sockets
 ///
 /// Source: Prometheus, "Writing client libraries", standard and runtime collectors: process metrics. Values that cannot
 /// be read are left out.
-package enum ProcessMetrics {
+public enum ProcessMetrics {
     private static let processor = Metric(
         "process_cpu_seconds_total", .counter, "Processor time of the process, user and system, in seconds.")
     private static let residentMemory = Metric(
@@ -19,7 +19,7 @@ package enum ProcessMetrics {
         "process_start_time_seconds", .gauge, "Start time of the process in seconds since 1970.")
 
     /// Measures everything once.
-    package static func measure(on page: inout MetricsPage) {
+    public static func measure(on page: inout MetricsPage) {
         func set(_ metric: Metric, _ value: Double?) { if let value { page.set(metric, value) } }
         var usage = rusage()
         if getrusage(thisProcess, &usage) == 0 {
@@ -34,7 +34,7 @@ package enum ProcessMetrics {
     }
 
     /// The start of the process in seconds since 1970.
-    package static let start: Double? = {
+    public static let start: Double? = {
         let fields = statusFields
         return fields.count > 19 ? startTime(ticks: fields[19]) : nil
     }()

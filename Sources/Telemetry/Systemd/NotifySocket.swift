@@ -1,18 +1,18 @@
 import Glibc
 
 /// The datagram socket on which systemd receives notices of a service. See sd_notify(3).
-package struct NotifySocket: Sendable {
+public struct NotifySocket: Sendable {
     /// The reason why no notice can be sent.
-    package struct Failure: Error, Equatable, CustomStringConvertible {
+    public struct Failure: Error, Equatable, CustomStringConvertible {
         /// The problem, as a sentence.
-        package let description: String
+        public let description: String
     }
 
     private let address: [UInt8]
 
     /// - Parameter name: the value of `NOTIFY_SOCKET`: a path or, after an @, an abstract name.
     /// - Throws: ``Failure`` if it is neither.
-    package init(_ name: String) throws {
+    public init(_ name: String) throws {
         var bytes = Array(name.utf8)
         // A socket's path must leave space for a final zero.
         guard bytes.count > 1, bytes.count < Self.longestPath, bytes[0] == UInt8(ascii: "/") || bytes[0] == 0x40 else {
@@ -28,7 +28,7 @@ package struct NotifySocket: Sendable {
     /// Sends a message of lines such as `READY=1`. Never blocks: a manager that does not read must not delay the
     /// service.
     /// - Throws: ``Failure``.
-    package func send(_ message: String) throws {
+    public func send(_ message: String) throws {
         let type = Int32(SOCK_DGRAM.rawValue | SOCK_CLOEXEC.rawValue)
         let descriptor = socket(AF_UNIX, type, 0)
         guard descriptor >= 0 else { throw failure() }

@@ -1,7 +1,7 @@
 /// The notices to systemd about the worker's state: ready, reloading, stopping, and alive. See sd_notify(3).
 ///
 /// A notice counts as sent only after ``wasSent()``, because systemd would end a process whose `READY=1` was lost.
-package struct ServiceNotices: Sendable {
+public struct ServiceNotices: Sendable {
     private enum Phase { case starting, working, reloading, stopping }
 
     private let isWatched: Bool
@@ -11,18 +11,18 @@ package struct ServiceNotices: Sendable {
     private var status = ""
 
     /// - Parameter isWatched: true if systemd's watchdog monitors the service.
-    package init(isWatched: Bool) { self.isWatched = isWatched }
+    public init(isWatched: Bool) { self.isWatched = isWatched }
 
     /// Records that the configuration is being reloaded.
     /// - Parameter microseconds: the monotonic clock, by which systemd distinguishes this reload from an earlier one.
-    package mutating func reloadBegan(at microseconds: UInt64) {
+    public mutating func reloadBegan(at microseconds: UInt64) {
         guard phase == .working else { return }
         phase = .reloading
         changes.append("RELOADING=1\nMONOTONIC_USEC=\(microseconds)")
     }
 
     /// Records the end of a reload, whether or not the new configuration is used.
-    package mutating func reloadEnded() {
+    public mutating func reloadEnded() {
         guard phase == .reloading else { return }
         phase = .working
         changes.append("READY=1")
@@ -31,7 +31,7 @@ package struct ServiceNotices: Sendable {
     /// Records the worker's state for `systemctl status`.
     /// - Parameter text: one line.
     /// - Returns: true if it has changed.
-    package mutating func has(status text: String) -> Bool {
+    public mutating func has(status text: String) -> Bool {
         guard text != status else { return false }
         status = text
         changes.append("STATUS=\(text)")
@@ -39,7 +39,7 @@ package struct ServiceNotices: Sendable {
     }
 
     /// Records that the worker drains and then ends.
-    package mutating func stopping() {
+    public mutating func stopping() {
         guard phase != .stopping else { return }
         phase = .stopping
         changes.append("STOPPING=1")
@@ -50,7 +50,7 @@ package struct ServiceNotices: Sendable {
     ///   - hasStarted: true when the event loops run, even if Redis is unavailable: systemd would end a worker that
     ///     only waits.
     ///   - isStuck: true while an event loop does not respond; the watchdog is then not notified.
-    package mutating func messages(hasStarted: Bool, isStuck: Bool) -> [String] {
+    public mutating func messages(hasStarted: Bool, isStuck: Bool) -> [String] {
         if phase == .starting, hasStarted {
             phase = .working
             changes.append("READY=1")
@@ -59,5 +59,5 @@ package struct ServiceNotices: Sendable {
     }
 
     /// Records that all messages were sent.
-    package mutating func wasSent() { changes = [] }
+    public mutating func wasSent() { changes = [] }
 }

@@ -3,48 +3,48 @@ import NIOConcurrencyHelpers
 /// A span of a distributed trace: what happened to one notification for some time.
 ///
 /// Source: OpenTelemetry, "Tracing API", "Span".
-package struct Span: Sendable, Equatable {
+public struct Span: Sendable, Equatable {
     /// The context of another span.
-    package struct Context: Sendable, Equatable {
+    public struct Context: Sendable, Equatable {
         /// 32 lower-case hex digits.
-        package var traceID: String
+        public var traceID: String
         /// 16 lower-case hex digits.
-        package var spanID: String
+        public var spanID: String
 
-        package init(traceID: String, spanID: String) {
+        public init(traceID: String, spanID: String) {
             self.traceID = traceID
             self.spanID = spanID
         }
     }
 
-    package enum Kind: Sendable, Equatable {
+    public enum Kind: Sendable, Equatable {
         /// A request to another system.
         case client
         /// The handling of a message.
         case consumer
     }
 
-    package enum Value: Sendable, Equatable {
+    public enum Value: Sendable, Equatable {
         case text(String)
         case number(Int)
     }
 
-    package var name: String
-    package var kind: Kind
-    package var context: Context
+    public var name: String
+    public var kind: Kind
+    public var context: Context
     /// The id of the span that this one is a part of.
-    package var parentID: String
+    public var parentID: String
     /// The span that enqueued the job.
-    package var producer: Context
+    public var producer: Context
     /// Nanoseconds since 1970.
-    package var start: UInt64
+    public var start: UInt64
     /// Nanoseconds since 1970.
-    package var end: UInt64
-    package var attributes: [String: Value]
+    public var end: UInt64
+    public var attributes: [String: Value]
     /// The reason of a failure; `nil` if there was none.
-    package var failure: String?
+    public var failure: String?
 
-    package init(
+    public init(
         _ name: String, _ kind: Kind, context: Context, parentID: String, producer: Context, start: UInt64, end: UInt64,
         attributes: [String: Value], failure: String? = nil
     ) {
@@ -60,7 +60,7 @@ package struct Span: Sendable, Equatable {
     }
 
     /// Returns a new id.
-    package static func newID() -> String { hex(UInt64.random(in: 1 ... .max)) }
+    public static func newID() -> String { hex(UInt64.random(in: 1 ... .max)) }
 
     private static func hex(_ number: UInt64) -> String {
         let digits = String(number, radix: 16)
@@ -70,8 +70,8 @@ package struct Span: Sendable, Equatable {
 
 /// The spans that have ended and are not exported yet. Event loops add them, and never wait: spans that do not fit are
 /// counted and forgotten.
-package final class SpanQueue: Sendable {
-    package static let capacity = 10_000
+public final class SpanQueue: Sendable {
+    public static let capacity = 10_000
 
     private struct Contents {
         var spans: [Span] = []
@@ -81,19 +81,19 @@ package final class SpanQueue: Sendable {
     private let contents = NIOLockedValueBox(Contents())
     private let capacity: Int
 
-    package init(capacity: Int = SpanQueue.capacity) { self.capacity = capacity }
+    public init(capacity: Int = SpanQueue.capacity) { self.capacity = capacity }
 
-    package func add(_ span: Span) {
+    public func add(_ span: Span) {
         contents.withLockedValue { contents in
             if contents.spans.count < capacity { contents.spans.append(span) } else { contents.dropped += 1 }
         }
     }
 
     /// Counts spans that a collector refused.
-    package func drop(_ count: Int) { contents.withLockedValue { $0.dropped += count } }
+    public func drop(_ count: Int) { contents.withLockedValue { $0.dropped += count } }
 
     /// Removes up to a number of spans, the oldest first.
-    package func take(_ maximum: Int) -> [Span] {
+    public func take(_ maximum: Int) -> [Span] {
         contents.withLockedValue { contents in
             let taken = Array(contents.spans.prefix(maximum))
             contents.spans.removeFirst(taken.count)
@@ -101,9 +101,9 @@ package final class SpanQueue: Sendable {
         }
     }
 
-    package var count: Int { contents.withLockedValue { $0.spans.count } }
-    package var isEmpty: Bool { count == 0 }
+    public var count: Int { contents.withLockedValue { $0.spans.count } }
+    public var isEmpty: Bool { count == 0 }
 
     /// The number of spans that were never exported.
-    package var dropped: Int { contents.withLockedValue { $0.dropped } }
+    public var dropped: Int { contents.withLockedValue { $0.dropped } }
 }
