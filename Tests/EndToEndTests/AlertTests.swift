@@ -150,6 +150,17 @@ extension EndToEnd {
 
         // MARK: Redis
 
+        /// Fills Redis up to a share of its limit.
+        private static func fill(_ stage: Stage, percent: Int) async throws {
+            try await stage.restart {
+                try stage.redis.run("SET", "ballast", String(repeating: "x", count: 20_000_000))
+                let info = try stage.redis.run("INFO", "memory").text ?? ""
+                let used = try #require(info.firstMatch(of: /used_memory:(\d+)/).flatMap { Int($0.1) })
+                try stage.redis.run("CONFIG", "SET", "maxmemory", "\(used * 100 / percent)")
+            }
+            try await stage.record("it is seen") { $0["redis_memory_max_bytes"] > 0 }
+        }
+
         private static let redisScenes: [Scene] = [
             Scene("Redis has crashed", ["RedisUnavailable", "NotReady"], mayFire: ["LeaseOverdue"]) { stage in
                 stage.redis.kill()
@@ -199,15 +210,8 @@ extension EndToEnd {
                 try await stage.restart { try stage.redis.run("CONFIG", "SET", "maxmemory", "100000") }
                 try await stage.record("it is seen") { $0["redis_writes_refused"] == 1 }
             },
-            Scene("Redis is nearly full", ["RedisNearlyFull"]) { stage in
-                try await stage.restart {
-                    try stage.redis.run("SET", "ballast", String(repeating: "x", count: 20_000_000))
-                    let info = try stage.redis.run("INFO", "memory").text ?? ""
-                    let used = try #require(info.firstMatch(of: /used_memory:(\d+)/).flatMap { Int($0.1) })
-                    try stage.redis.run("CONFIG", "SET", "maxmemory", "\(used * 100 / 94)")
-                }
-                try await stage.record("it is seen") { $0["redis_memory_max_bytes"] > 0 }
-            },
+            Scene("Redis is nearly full", ["RedisNearlyFull"]) { try await fill($0, percent: 94) },
+            Scene("Redis is filled fast", ["RedisNearlyFull"]) { try await fill($0, percent: 60) },
             Scene("Redis evicts keys", ["RedisEvicts"]) { stage in
                 try await stage.restart {
                     try stage.redis.run("CONFIG", "SET", "maxmemory-policy", "allkeys-lru")

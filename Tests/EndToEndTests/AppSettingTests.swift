@@ -203,6 +203,35 @@ extension EndToEnd {
             if let problem { #expect(config.errors.contains(problem), "\(config.errors)") }
         }
 
+        @Test("a credential that can't be used is refused with what is to be done first")
+        func unusable() async throws {
+            let folder = try ConfigurationTests.Folder()
+            let openssl = try ChildProcess(
+                "/bin/sh",
+                [
+                    "-c",
+                    """
+                    cd "$0" && openssl req -x509 -newkey rsa:2048 -nodes -keyout k.pem -out c.pem -subj /CN=x 2>/dev/null &&
+                    openssl pkcs12 -export -in c.pem -inkey k.pem -passout pass:secret -out c.p12 &&
+                    openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -aes256 -pass pass:secret -out AuthKey_ABC123DEFG.p8
+                    """, folder.url.path,
+                ])
+            #expect(try await openssl.wait() == .exited(0), "\(openssl.errors)")
+            for (variable, name, message) in [
+                ("KEY", "none.p8", "cannot read \(folder.url.path)/none.p8: No such file"),
+                ("KEY", "AuthKey_ABC123DEFG.p8", "set its passphrase (key_passphrase_file"),
+                ("CERTIFICATE", "c.p12", "Set its passphrase. (certificate_passphrase_file)"),
+            ] {
+                let check = try await CommandLineTests.run(
+                    ["check"],
+                    environment: [
+                        "APNS_WORKER_TOPIC": "com.example.app", "APNS_WORKER_TEAM_ID": "TEAM123456",
+                        "APNS_WORKER_\(variable)": folder.url.appending(path: name).path,
+                    ])
+                #expect((check.output + check.errors).contains(message), "\(name): \(check)")
+            }
+        }
+
         @Test("apps of two teams never share a connection, which APNs would refuse")
         func teams() async throws {
             let other = try TestCertificates.path("server-key.pem")

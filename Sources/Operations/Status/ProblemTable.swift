@@ -47,15 +47,23 @@ extension Problem {
             )
         case .nearlyFull:
             row(
-                .warning, "Redis uses 90 % of `maxmemory`",
+                .warning, "Redis uses 90 % of `maxmemory`; the alert also if it grows so fast that it is full in four hours",
                 """
                 `apns-worker status` shows what the queues hold. If jobs pile up, find out why; if dead letters or invalid tokens \
                 do, delete some. Otherwise raise `maxmemory`.
                 """,
                 Alert(
                     "RedisNearlyFull", for: "5m", .ticket, "Redis {{ $labels.server }} is nearly full",
-                    "It uses {{ $value | humanizePercentage }} of maxmemory. When it is full, it refuses new jobs.",
-                    "max by (job, server) (apns_worker_redis_memory_used_bytes / apns_worker_redis_memory_max_bytes) > 0.9"
+                    """
+                    It uses {{ $value | humanizePercentage }} of maxmemory, or will in four hours if it goes on as in the last half \
+                    hour. When it is full, it refuses new jobs.
+                    """,
+                    """
+                    max by (job, server) (apns_worker_redis_memory_used_bytes / apns_worker_redis_memory_max_bytes) > 0.9
+                    or max by (job, server) (
+                      predict_linear(apns_worker_redis_memory_used_bytes[30m], 4 * 3600) / apns_worker_redis_memory_max_bytes > 1
+                      and apns_worker_redis_memory_used_bytes / apns_worker_redis_memory_max_bytes > 0.5)
+                    """
                 ))
         case .refusesWrites:
             row(

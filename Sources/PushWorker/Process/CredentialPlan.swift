@@ -91,7 +91,9 @@ package struct CredentialPlan: Sendable, Equatable {
                         return try ProviderTokenSource(
                             key: SigningKey(pem: bytes, passphrase: passphrase), keyID: key.keyID, teamID: key.teamID)
                     } catch {
-                        throw Unusable(description: "the signing key \(key.source): \(error)")
+                        let isLocked = error as? SigningKey.Invalid == .encrypted(passphraseGiven: false)
+                        let setting = isLocked ? " (key_passphrase_file, or next_key_passphrase_file)" : ""
+                        throw Unusable(description: "the signing key \(key.source): \(error)\(setting)")
                     }
                 })
         case .certificate(let certificate, let key, let passphrase):
@@ -103,8 +105,9 @@ package struct CredentialPlan: Sendable, Equatable {
                     try TLSIdentity(
                         bytes: bytes, keyBytes: keyBytes, passphrase: text, source: "\(certificate)",
                         keySource: key.map { "\($0)" }))
-            } catch {
-                throw Unusable(description: "\(error)")
+            } catch let error {
+                let isLocked = if case .wrongPassphrase(_, given: false) = error.kind { true } else { false }
+                throw Unusable(description: "\(error)\(isLocked ? " (certificate_passphrase_file)" : "")")
             }
         }
     }

@@ -42,7 +42,7 @@ struct FeedbackReport: Encodable, Sendable {
 
     mutating func ended(after time: Duration) {
         let parts = time.components
-        seconds = Double(parts.seconds) + Double(parts.attoseconds / 1_000_000_000_000_000) / 1000
+        seconds = Double(parts.seconds * 1000 + parts.attoseconds / 1_000_000_000_000_000) / 1000
     }
 
     /// The result as a line of text.

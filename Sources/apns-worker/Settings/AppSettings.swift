@@ -231,6 +231,8 @@ struct AppSettings {
                         + "Notifications service")
             }
             guard let keyID = given ?? Self.keyID(inNameOf: source) else {
+                // A file that is not there is the first thing to mend.
+                do { _ = try source.read() } catch { throw invalid("\(error)") }
                 throw invalid("the signing key \(source) needs its ID: \(id.flag ?? "") or \(variable(id))")
             }
             if let named = Self.keyID(inNameOf: source), named != keyID {
