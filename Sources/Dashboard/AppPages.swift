@@ -174,9 +174,9 @@ struct AppPage: DashboardPage {
             title: "App \(name)",
             main: """
                 \(Elements.live("app", "\(card(app, request))\(facts(app, request))"))
-                \(Elements.live("pause", pause(app, request)))\(links(app, request))
+                \(links(app, request))
                 <h2>Lanes</h2>\(Elements.live("lanes", list))
-                """)
+                """, menu: pause(app, request))
     }
 
     /// Returns the lanes that report an app.
@@ -240,9 +240,11 @@ struct AppPage: DashboardPage {
 
     private func pause(_ app: AppStatus, _ request: PageRequest) -> HTML {
         guard app.paused == nil, request.isOperator else { return "" }
-        return request.form(
-            "pause-app", [("app", app.name)], class: "filters",
-            "\(Elements.field("Reason", "reason", placeholder: "a new key"))<button class=\"danger\">Pause</button>")
+        return Elements.action(
+            "Pause", "Its jobs are deferred, and no attempt is spent.",
+            request.form(
+                "pause-app", [("app", app.name)], class: "fields",
+                "\(Elements.field("Reason", "reason", placeholder: "a new key"))<button class=\"danger\">Pause</button>"))
     }
 
     private func links(_ app: AppStatus, _ request: PageRequest) -> HTML {

@@ -12,26 +12,8 @@ struct CampaignsPage: DashboardPage {
 
     func content(_ request: PageRequest) async throws -> PageContent {
         let found = try await request.site.data.campaigns()
-        let rows = found.value.map { campaign -> [HTML] in
-            func count(_ outcomes: Outcome...) -> HTML {
-                "\(Words.number(outcomes.reduce(0) { $0 + (campaign.outcomes[$1.rawValue] ?? 0) }))"
-            }
-            return [
-                request.link(["campaigns", campaign.campaign], campaign.campaign.shown), Self.state(campaign),
-                Self.progress(campaign), count(.delivered), "\(campaign.deliveredPerSecond.map(Words.rate) ?? "–")",
-                "\(campaign.leftMs.map(Words.duration) ?? "–")", count(.invalidToken), count(.dead), count(.cancelled),
-                count(.expired, .dropped, .suppressed), "\(campaign.queue)", request.time(campaign.startedAt),
-            ]
-        }
-        let list = Elements.list(
-            "Campaigns",
-            [
-                .init("Campaign"), .init("State", .key), .init("Progress", priority: 2, namesCells: false),
-                .init("Delivered", .number), .init("Delivered per second", .number), .init("Time left", .number),
-                .init("Invalid", .number, priority: 2), .init("Dead", .number, priority: 2),
-                .init("Cancelled", .number, priority: 3), .init("Other", .number, priority: 3),
-                .init("Queue", .text, priority: 2), .init("Started", .key, priority: 2),
-            ], rows,
+        let list = Self.list(
+            "Campaigns", found.value.withoutEmptyParts, request,
             empty: Elements.empty(
                 "There are no campaigns.",
                 """
@@ -44,8 +26,33 @@ struct CampaignsPage: DashboardPage {
             title: "Campaigns", main: Elements.live("campaigns", "\(request.notices(found.unread))\(list)"))
     }
 
+    /// Returns the list of some campaigns.
+    static func list(_ title: String, _ campaigns: [CampaignStatus], _ request: PageRequest, empty: HTML) -> HTML {
+        let rows = campaigns.map { campaign -> [HTML] in
+            func count(_ outcomes: Outcome...) -> HTML {
+                "\(Words.number(outcomes.reduce(0) { $0 + (campaign.outcomes[$1.rawValue] ?? 0) }))"
+            }
+            let began: HTML? = campaign.startedAt.map { ", began \(request.time($0))" }
+            return [
+                Elements.lines(
+                    request.link(["campaigns", campaign.campaign], campaign.campaign.shown), "\(campaign.queue)\(began)"),
+                state(campaign), progress(campaign), count(.delivered),
+                "\(campaign.deliveredPerSecond.map(Words.rate) ?? "–")", "\(campaign.leftMs.map(Words.duration) ?? "–")",
+                count(.invalidToken), count(.dead), count(.cancelled), count(.expired, .dropped, .suppressed),
+            ]
+        }
+        return Elements.list(
+            title,
+            [
+                .init("Campaign", .name), .init("State", .key), .init("Progress", priority: 2, namesCells: false),
+                .init("Delivered", .number), .init("Per second", .number), .init("Time left", .number),
+                .init("Invalid", .number, priority: 2), .init("Dead", .number, priority: 2),
+                .init("Cancelled", .number, priority: 3), .init("Other", .number, priority: 3),
+            ], rows, empty: empty)
+    }
+
     static func state(_ campaign: CampaignStatus) -> HTML {
-        let limit = campaign.limitPerSecond.map { " <span class=\"muted\">\(Words.number($0))/s</span>" as HTML }
+        let limit = campaign.limitPerSecond.map { "at most \(Words.number($0))/s" as HTML }
         let tone: Elements.Tone =
             switch campaign.state {
             case .running: .good
@@ -54,7 +61,7 @@ struct CampaignsPage: DashboardPage {
             case .cancelled: .bad
             }
         let label = Elements.label(campaign.state.words, tone)
-        return "\(campaign.slowedBy.map { Elements.term(label, $0.asSentence) } ?? label)\(limit)"
+        return Elements.lines(campaign.slowedBy.map { Elements.term(label, $0.asSentence) } ?? label, limit ?? "")
     }
 
     static func progress(_ campaign: CampaignStatus) -> HTML {
@@ -105,75 +112,75 @@ struct CampaignPage: DashboardPage {
         let unknown = Elements.empty(
             "No notification of this campaign has ended yet, in any queue.",
             "<p>You can already pause, limit or cancel it. That applies from its first job on.</p>")
-        let view = CampaignView(found, state, request)
+        let view = CampaignView(found.withoutEmptyParts, state, request)
         let main: HTML = """
             \(Elements.live(
                 "campaign",
                 "\(request.notices(state.unread))\(found.isEmpty && state.sendings.isEmpty ? unknown : view.html)"))
             <p class="actions">\(request.button("Its jobs", ["jobs"], [("campaign", name)]))\
             \(request.button("Its dead letters", ["dead"], [("campaign", name)]))</p>
-            \(if: request.isOperator, Self.actions(name, found, request))
             """
-        return PageContent(title: "Campaign \(name.shown)", main: main)
+        return PageContent(
+            title: "Campaign \(name.shown)", main: main,
+            menu: request.isOperator ? Self.actions(name, found, request) : "")
     }
 
     private static func actions(_ name: String, _ found: [CampaignStatus], _ request: PageRequest) -> HTML {
-        let isPaused = found.contains { $0.state.isPaused }
-        let isCancelled = found.contains { $0.state == .cancelled }
         func form(
-            _ action: String, _ title: String, _ words: HTML, _ fields: HTML,
+            _ action: String, _ title: HTML, _ words: HTML, _ fields: HTML,
             _ more: [(name: String, value: String)] = []
         ) -> HTML {
-            """
-            <div class="action"><h3>\(title)</h3><p class="hint">\(words)</p>\
-            \(request.form(action, [("campaign", name)] + more, class: "fields", fields))</div>
-            """
+            Elements.action(title, words, request.form(action, [("campaign", name)] + more, class: "fields", fields))
+        }
+        guard !found.contains(where: { $0.state == .cancelled }) else {
+            return form(
+                "requeue-campaign", "Send it after all", "Its cancelled jobs are enqueued again.",
+                """
+                \(Elements.field("Jobs per second", "rate", type: "number", placeholder: "unlimited"))\
+                <button class="main">Send it after all</button>
+                """)
         }
         let reason = Elements.field("Reason", "reason", placeholder: "wrong template")
-        if isCancelled {
-            return Elements.card(
-                "Actions",
-                form(
-                    "requeue-campaign", "Send it after all", "Its cancelled jobs are enqueued again.",
-                    """
-                    \(Elements.field("Jobs per second", "rate", type: "number", placeholder: "unlimited"))\
-                    <button class="main">Send it after all</button>
-                    """))
-        }
         let limit = found.compactMap(\.limitPerSecond).min()
         let rules = found.compactMap(\.stopIf).first
         let minimum = found.compactMap(\.stopMin).first
-        return Elements.card(
-            "Actions",
-            """
-            <div class="columns">
-            \(isPaused
-                ? form(
-                    "resume-campaign", "Resume", "Its jobs are sent again.", "<button class=\"main\">Resume</button>")
-                : form(
-                    "pause-campaign", "Pause", "Its jobs are deferred, and no attempt is spent.",
-                    "\(reason)<button>Pause</button>"))
+        let pause =
+            found.contains { $0.state.isPaused }
+            ? form("resume-campaign", "Resume", "Its jobs are sent again.", "<button class=\"main\">Resume</button>")
+            : form(
+                "pause-campaign", "Pause", "Its jobs are deferred, and no attempt is spent.",
+                "\(reason)<button>Pause</button>")
+        return """
+            \(pause)\
             \(form("limit-campaign", "Limit", "In all queues together. Empty for no limit.",
                 """
                 \(Elements.field("Notifications per second", "per_second", value: limit.map { "\($0)" } ?? "",
                     type: "number", placeholder: "no limit"))<button>Limit</button>
-                """))
+                """))\
             \(form("guard-campaign", "Guard", "Pauses the campaign when too much of it fails, counted from now on.",
                 """
                 \(Elements.field("Pause if", "stop_if", value: rules ?? "", placeholder: "invalid_token>5%,dead>1%"))\
                 \(Elements.field("From notifications", "min", value: minimum.map { "\($0)" } ?? "", type: "number",
                     placeholder: "1000"))<button>Guard</button>
-                """))
+                """))\
             \(if: rules != nil, form("guard-campaign", "Remove the guard", "Failures no longer pause it.",
-                "<button>Remove the guard</button>", [("off", "1")]))
+                "<button>Remove the guard</button>", [("off", "1")]))\
             \(form("cancel-campaign", "Cancel", "Jobs that are not sent yet are kept as cancelled.",
                 """
                 \(reason)<label class="check"><input type="checkbox" name="discard" value="1">discard the jobs, \
                 which can't be undone</label>\
                 <button class="danger">Cancel the campaign</button>
                 """))
-            </div>
-            """)
+            """
+    }
+}
+
+extension [CampaignStatus] {
+    /// The campaigns without those queues that have only a command about one of which another queue has jobs.
+    var withoutEmptyParts: [CampaignStatus] {
+        func isEmpty(_ part: CampaignStatus) -> Bool { part.ended == 0 && part.total == nil }
+        let sent = Set(filter { !isEmpty($0) }.map { Name($0.campaign) })
+        return filter { !isEmpty($0) || !sent.contains(Name($0.campaign)) }
     }
 }
 

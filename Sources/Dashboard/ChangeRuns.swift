@@ -91,7 +91,8 @@ final class ChangeRun: Sendable {
         state.withLock { state in
             switch state.phase {
             case .counting: state.isConfirmed || isOwned(by: visitor)
-            case .ready(let plan): isOwned(by: visitor) && !plan.isEmpty && startedAt.duration(to: now) < Self.patience
+            // The question is on its own page only: one who left it has not confirmed.
+            case .ready: false
             case .running: true
             case .done, .stopped, .failed:
                 state.isConfirmed && state.endedAt.map { $0.duration(to: now) < Self.afterglow } ?? false
@@ -384,12 +385,7 @@ struct ChangeRunPage: DashboardPage {
         // A script shows the toast once it sees that the run has ended.
         let toast =
             run.isOwned(by: visitor) ? note.map { "<template>\($0.html(site, visitor))</template>" as HTML } : nil
-        let words: HTML =
-            switch phase {
-            case .ready: "<p>Waits for confirmation.</p>"
-            default:
-                note.map { "<p>\($0.title): \(visitor.shown($0.message)).</p>" } ?? progress(phase)
-            }
+        let words = note.map { "<p>\($0.title): \(visitor.shown($0.message)).</p>" as HTML } ?? progress(phase)
         return """
             <li data-run="\(run.id)" data-state="\(state)"><a href="\(site.links.path(["runs", run.id]))">\
             \(visitor.shown(run.plan?.command ?? "Counting"))</a>\(words)\(toast)</li>

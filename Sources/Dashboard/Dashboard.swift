@@ -6,6 +6,7 @@ import NIOCore
 import Operations
 import PushJob
 import PushQueue
+import Redis
 import ServiceLifecycle
 import Synchronization
 import TLS
@@ -78,12 +79,18 @@ package struct Dashboard: Service {
         routes.get(RouterPath(page.path)) { request, context in
             let pageRequest = PageRequest(site, request, context)
             guard LiveUpdates.isRequested(by: request) else {
-                let content = try await page.contentOrMistake(pageRequest)
+                let content: PageContent
+                do {
+                    content = try await page.contentOrMistake(pageRequest)
+                } catch let error where !request.acceptsJSON && !(error is CancellationError) {
+                    content = await without(error, page, pageRequest)
+                }
                 if let redirect = content.redirect { return Response.seeOther(redirect) }
                 return Response.page(
                     await site.html(
                         content, in: page.section, pageRequest,
-                        isLive: content.status == .ok && page.isLive(pageRequest.query)), status: content.status)
+                        isLive: (content.status == .ok || content.isOld) && page.isLive(pageRequest.query)),
+                    status: content.status)
             }
             // A browser asks for no more.
             guard page.isLive(pageRequest.query) else { return Response(status: .noContent) }
@@ -97,6 +104,44 @@ package struct Dashboard: Service {
                 return "<main data-icon=\"\(icon)\">\(await site.runStrip(for: visitor))\(main)</main>"
             }
         }
+    }
+}
+
+extension Dashboard {
+    /// Returns what a page shows after an error: while Redis does not answer, the last numbers, if it keeps itself up to
+    /// date; else the error.
+    private static func without(
+        _ error: any Error, _ page: any DashboardPage, _ request: PageRequest
+    ) async -> PageContent {
+        let found = WebError(error)
+        if error is any RedisFailure, page.isLive(request.query) {
+            let last = LastReadings()
+            do {
+                var content = try await LastReadings.$wanted.withValue(last) { try await page.content(request) }
+                let age = Int64((last.age ?? .zero) / .milliseconds(1))
+                content.main = """
+                    <div class="problem bad" role="alert"><strong>\(found.problem.asSentence)</strong>\
+                    These numbers are \(Words.duration(age)) old.</div>\(content.main)
+                    """
+                (content.status, content.isOld) = (found.status, true)
+                return content
+            } catch {
+                // It has not been shown before.
+            }
+        }
+        return PageContent(found)
+    }
+}
+
+extension PageContent {
+    /// The page of an error.
+    init(_ error: WebError) {
+        title = "\(error.status.code) \(error.status.reasonPhrase)"
+        main = """
+            <div class="problem bad" role="alert"><strong>\(error.problem.asSentence)</strong>
+            </div>
+            """
+        status = error.status
     }
 }
 
@@ -119,12 +164,9 @@ struct ErrorPages: RouterMiddleware {
                 if let seconds = found.retryAfter { response.headers[.retryAfter] = "\(seconds)" }
                 return response
             }
-            let main: HTML = """
-                <div class="problem bad" role="alert"><strong>\(found.problem.asSentence)</strong>
-                </div>
-                """
+            let content = PageContent(found)
             // Visitors that are not authenticated get no navigation.
-            var page = Page("\(found.status.code) \(found.status.reasonPhrase)", of: "apns-worker", main: main)
+            var page = Page(content.title, of: "apns-worker", main: content.main)
             page.footer = "<a href=\"\(site.links.path([]))\">Overview</a>"
             return Response.page(page.html(site.links), status: found.status)
         }

@@ -53,9 +53,7 @@ struct DeadLettersPage: DashboardPage {
                 request.sorted(
                     "Time", ["dead"], isOldestFirst ? .ascending : .descending, reversed: isOldestFirst ? nil : "oldest"
                 ),
-                .init("ID and key", .key),
-            ] + (queues.count > 1 ? [.init("Queue", .key, priority: 2)] : []) + [
-                .init("Reason", .key), .init("App", .key, priority: 2), .init("Campaign", .key, priority: 2),
+                .init("ID and key", .key), .init("Reason", .key), .init("App and campaign", .key, priority: 2),
                 .init("Attempts", .number, priority: 3), .init("Error", priority: 2),
             ]
         let table = Elements.list(
@@ -181,7 +179,7 @@ struct DeadLettersPage: DashboardPage {
             """
         }
         let tables: HTML = """
-            <h2>By reason</h2><p class="muted">\(newest):</p><div class="columns"><div>\(table)</div>\(chart.html)</div>
+            <h2>By reason</h2><p class="muted">\(newest):</p>\(table)\(chart.html)
             """
         return (counts.count > 1 ? "<p class=\"chips\"><span>\(newest):</span>\(counts)</p>" : "", tables)
     }
@@ -189,9 +187,11 @@ struct DeadLettersPage: DashboardPage {
     private func row(_ row: DeadLetterRow, _ request: PageRequest, hasQueue: Bool) -> [HTML] {
         request.select("key", row.key, "dead letter \(row.key)") + [
             request.time(row.at), request.identity(row.id, row.key, to: ["dead", row.queue, row.key]),
-        ] + (hasQueue ? [request.short(row.queue)] : []) + [
-            Elements.label(row.reason, row.reason == JobAction.cancelledReason ? .quiet : .bad), request.short(row.app),
-            row.campaign.map { request.short($0, to: ["campaigns", $0]) } ?? "",
+            Elements.lines(
+                Elements.label(row.reason, row.reason == JobAction.cancelledReason ? .quiet : .bad),
+                hasQueue ? request.short(row.queue) : ""),
+            Elements.lines(
+                request.short(row.app), row.campaign.map { request.short($0, to: ["campaigns", $0]) } ?? ""),
             "\(row.attempts.map(Words.number) ?? "")", Elements.clamped(row.error ?? ""),
         ]
     }

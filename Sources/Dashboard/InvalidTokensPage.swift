@@ -89,16 +89,17 @@ struct InvalidTokensPage: DashboardPage {
         let columns: [Elements.Column] =
             request.selectAll
             + [
-                .init("Token", .key), .init("Since", .key), .init("Reason", .key, priority: 2),
-                .init("Source", .key, priority: 2), .init("Environment", .key, priority: 2),
-                .init("Topic", .key, priority: 2), .init("Set", .key, priority: 2),
+                .init("Token", .key), .init("Since", .key), .init("Reason and source", .key, priority: 2),
+                .init("Topic and environment", .key, priority: 2), .init("Set", .key, priority: 2),
             ]
         let rows = part.rows.map { listed -> [HTML] in
             let token = String(buffer: listed.token)
+            let parts = InvalidTokenLine(listed).group.map { request.short($0 == "-" ? "" : $0) }
             return request.select("token", token, "token \(token.prefix(8))") + [
-                "<span class=\"mono\">\(request.device(token, length: 24))</span>",
-                request.time(listed.details.at),
-            ] + InvalidTokenLine(listed).group.map { request.short($0 == "-" ? "" : $0) }
+                "<span class=\"mono\">\(request.device(token, length: 16))</span>",
+                request.time(listed.details.at), Elements.lines(parts[0], parts[1]), Elements.lines(parts[3], parts[2]),
+                parts[4],
+            ]
         }
         let table = Elements.list(
             "Invalid tokens", columns, rows,

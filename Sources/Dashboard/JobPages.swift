@@ -29,16 +29,14 @@ struct JobsPage: DashboardPage {
             filter.states == [.retrying]
             || !filter.states.isEmpty && filter.states.isSubset(of: [.scheduled, .deferred])
         let next = request.sorted(
-            "Next try", ["jobs"], isLatestFirst ? .descending : .ascending, reversed: isLatestFirst ? nil : "latest",
+            "Next try and age", ["jobs"], isLatestFirst ? .descending : .ascending, reversed: isLatestFirst ? nil : "latest",
             priority: 2)
         let columns: [Elements.Column] =
             request.selectAll
-            + [.init("State", .key), .init("ID and key", .key)]
-            + (queues.count > 1 ? [.init("Queue", .key, priority: 2)] : [])
             + [
-                .init("Age", .key, priority: 2), areOrdered ? next : .init("Next try", .key, priority: 2),
-                .init("Attempt", .number, priority: 3), .init("App", .key, priority: 2),
-                .init("Campaign", .key, priority: 2), .init("Token", .key, priority: 2),
+                .init("State", .key), .init("ID and key", .key),
+                areOrdered ? next : .init("Next try and age", .key, priority: 2), .init("Attempt", .number, priority: 3),
+                .init("App and campaign", .key, priority: 2), .init("Token", .key, priority: 2),
                 .init("Last error", priority: 2), .init("Deferred", priority: 2),
             ]
         let table = Elements.list(
@@ -204,12 +202,12 @@ struct JobsPage: DashboardPage {
         let identity = request.identity(
             job.id?.text, job.key, to: ["jobs", row.queue, job.key], [("state", job.state.rawValue)])
         return request.select("key", job.key, "job \(job.key)") + [
-            Self.label(job.state), identity,
-        ] + (hasQueue ? [request.short(row.queue)] : []) + [
-            request.time(job.enqueuedAt),
-            job.due.map { $0 > row.now ? request.time($0) : "due" } ?? "",
-            "\(job.envelope.attempt)", request.short(job.app?.text),
-            campaign.map { request.short($0, to: ["campaigns", $0]) } ?? "", token,
+            Elements.lines(Self.label(job.state), hasQueue ? request.short(row.queue) : ""), identity,
+            Elements.lines(
+                job.due.map { $0 > row.now ? request.time($0) : "due" } ?? "", job.enqueuedAt.map { "enqueued \(request.time($0))" } ?? ""),
+            "\(job.envelope.attempt)",
+            Elements.lines(
+                request.short(job.app?.text), campaign.map { request.short($0, to: ["campaigns", $0]) } ?? ""), token,
             Elements.clamped(row.note ?? ""), Elements.clamped(row.deferral ?? ""),
         ]
     }

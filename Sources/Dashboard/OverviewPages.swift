@@ -34,23 +34,23 @@ struct OverviewPage: DashboardPage {
         let claimed = queues.reduce(0) { $0 + $1.claimed }
         let inFlight = status.living.reduce(0) { $0 + $1.inFlight }
         let lanes = status.living.reduce(0) { $0 + $1.lanes }
+        let waiting = queues.reduce(0) { $0 + $1.waiting + $1.due }
         return """
-            <h2 class="hidden">Now</h2><div class="figures">
+            <h2 class="hidden">Now</h2><div class="figures large">
             \(delivered.figure)
-            \(Elements.figure("Delivered today", "\(Words.number(today(.delivered)))", "since midnight UTC"))
             \(Elements.figure(
-                "Waiting", "\(Words.number(queues.reduce(0) { $0 + $1.waiting + $1.due }))",
-                oldest.map { "the oldest for \(Words.duration($0))" } ?? "jobs to send"))
-            \(Elements.figure("Later", "\(Words.number(later))", "retrying, scheduled, deferred"))
-            \(Elements.figure("Claimed", "\(Words.number(claimed))", "\(Words.number(inFlight)) requests in flight"))
+                "Waiting", "\(Words.number(waiting))", oldest.map { "the oldest for \(Words.duration($0))" } ?? "jobs to send"))
+            \(Elements.figure("Later", "\(Words.number(later))", "retrying, scheduled or deferred"))
             \(Elements.figure(
-                "Dead letters", "\(Words.number(queues.reduce(0) { $0 + $1.dead }))",
-                "\(Words.number(today(.dead))) today"))
-            \(Elements.figure(
-                "Invalid tokens", "\(Words.number(status.invalidTokens))",
-                "\(Words.number(today(.invalidToken))) today"))
-            \(Elements.figure("Workers", "\(status.living.count)", "\(Words.count(lanes, "lane"))"))
+                "Dead letters", "\(Words.number(queues.reduce(0) { $0 + $1.dead }))", "\(Words.number(today(.dead))) today"))
             </div>
+            \(Elements.line([
+                ("\(Words.number(today(.delivered)))", "delivered today"), ("\(Words.number(claimed))", "claimed"),
+                ("\(Words.number(inFlight))", "in flight"),
+                ("\(Words.number(status.invalidTokens))", "invalid tokens, \(Words.number(today(.invalidToken))) today"),
+                ("\(status.living.count)", status.living.count == 1 ? "worker" : "workers"),
+                ("\(lanes)", lanes == 1 ? "lane" : "lanes"),
+            ]))
             """
     }
 }
@@ -140,11 +140,16 @@ struct ProblemCards {
             }
             return "<li>\(button)\(remedy.link(request))\(Elements.command(remedy.command(problem.access)))</li>"
         }
+        // The title names the object, so the message need not.
+        let end = problem.message.firstRange(of: "\(problem.subject): ")?.upperBound
+        let title = end.map { String(problem.message[..<$0].dropLast(2)) } ?? problem.message
+        let rest = end.map { String(problem.message[$0...]).asSentence }
         return Elements.card(
-            "<a href=\"\(path(problem.object))\">\(Elements.prose(problem.message))</a>",
+            "<a href=\"\(path(problem.object))\">\(Elements.prose(title))</a>",
             tone: problem.isCritical ? .bad : .warning, tools: since,
             """
-            \(if: !problem.hint.isEmpty, "<p>\(Elements.prose(problem.hint.capitalizedFirst))</p>")\
+            \(rest.map { "<p>\(Elements.prose($0))</p>" as HTML })\
+            \(if: !problem.hint.isEmpty, "<p class=\"muted\">\(Elements.prose(problem.hint.capitalizedFirst))</p>")\
             \(if: !remedies.isEmpty, "<ul class=\"remedies\">\(remedies)</ul>")
             """)
     }
@@ -221,34 +226,19 @@ struct RunningCampaigns {
     init(_ request: PageRequest) async throws {
         self.request = request
         // Paused ones first: an operator must decide about them.
-        let unfinished = try await request.site.data.campaigns().value.filter(\.isUnfinished)
+        let unfinished = try await request.site.data.campaigns().value.withoutEmptyParts.filter(\.isUnfinished)
         campaigns = unfinished.filter { !$0.state.isOn } + unfinished.filter(\.state.isOn)
     }
 
     var html: HTML {
         guard !campaigns.isEmpty else { return "" }
-        let names = campaigns.map(\.campaign)
-        let hasQueues = Set(names).count < names.count
-        let rows = campaigns.prefix(Self.shown).map { campaign -> [HTML] in
-            let queue = hasQueues ? " <span class=\"muted\">\(campaign.queue)</span>" as HTML : ""
-            return [
-                "\(request.link(["campaigns", campaign.campaign], campaign.campaign))\(queue)",
-                CampaignsPage.state(campaign), CampaignsPage.progress(campaign),
-                "\(campaign.deliveredPerSecond.map(Words.rate) ?? "–")",
-                "\(campaign.leftMs.map(Words.duration) ?? "–")",
-            ]
-        }
-        let more = campaigns.count - rows.count
+        let shown = Array(campaigns.prefix(Self.shown))
+        let more = campaigns.count - shown.count
         return Elements.card(
             "Campaigns in progress",
             tools: request.link(
                 ["campaigns"], more > 0 ? "All campaigns (\(Words.number(more)) more)" : "All campaigns"),
-            Elements.list(
-                "Campaigns in progress",
-                [
-                    .init("Campaign"), .init("State", .key), .init("Progress", priority: 2, namesCells: false),
-                    .init("Delivered per second", .number), .init("Time left", .number),
-                ], rows, empty: ""))
+            CampaignsPage.list("Campaigns in progress", shown, request, empty: ""))
     }
 }
 
@@ -295,22 +285,27 @@ struct QueuesPage: DashboardPage {
             if let error = queue.error {
                 return [
                     name, "\(Elements.label("unreadable", .bad)) \(Elements.clamped(error))",
-                ] + Array(repeating: "–", count: 10) + [""]
+                ] + Array(repeating: "–", count: 8) + [""]
             }
             let dead =
                 queue.dead > 0
                 ? request.link(["dead"], [("queue", queue.name)], Words.number(queue.dead)) : "0"
             return [
-                name, Self.state(queue), "\(Words.number(queue.waiting + queue.due))",
-                "\(queue.oldestAgeMs.map(Words.duration) ?? "–")", "\(queue.deliveredRate.map(Words.rate) ?? "–")",
-                "\(Words.number(queue.today["delivered"] ?? 0))", dead, "\(Words.number(queue.claimed))",
+                name, Self.state(queue),
+                Elements.lines(
+                    "\(Words.number(queue.waiting + queue.due))",
+                    queue.oldestAgeMs.map { "oldest \(Words.duration($0))" } ?? ""),
+                Elements.lines(
+                    "\(Words.number(queue.today["delivered"] ?? 0))",
+                    queue.deliveredRate.map { "\(Words.rate($0))/s" } ?? ""),
+                dead, "\(Words.number(queue.claimed))",
                 "\(Words.number(queue.retrying))", "\(queue.scheduled.map(Words.number) ?? "–")",
                 "\(queue.deferred.map(Words.number) ?? "–")", "\(queue.workers)", Self.button(queue, request),
             ]
         }
         let columns: [Elements.Column] = [
-            .init("Queue"), .init("State"), .init("Waiting", .number), .init("Oldest", .number),
-            .init("Delivered per second", .number), .init("Delivered today", .number, priority: 2),
+            .init("Queue", .name), .init("State"), .init("Waiting", .number),
+            .init("Delivered today", .number, priority: 2),
             .init("Dead letters", .number), .init(Term.claimed, .number, priority: 2),
             .init("Retrying", .number, priority: 3), .init("Scheduled", .number, priority: 3),
             .init(Term.deferred, .number, priority: 3), .init(Term.lanes, .number, priority: 2),
@@ -383,30 +378,26 @@ struct QueuePage: DashboardPage {
         let state = QueuesPage.state(queue)
         let problems = status.problems.filter { $0.object == .queue(name) }
         let fair = queue.fair.map(Self.card) ?? ""
-        let pause: HTML =
-            queue.paused == nil
-            ? Elements.card(
-                "Pause",
+        let pause = Elements.action(
+            "Pause", "Workers finish the jobs that they have claimed, and claim no more.",
+            request.form(
+                "pause-queue", [("queue", name)], class: "fields",
                 """
-                <p class="muted">Workers finish the jobs that they have claimed, and claim no more.</p>
-                \(request.form(
-                    "pause-queue", [("queue", name)], class: "fields",
-                    """
-                    \(Elements.field("Reason", "reason", placeholder: "wrong template"))\
-                    <label class="check"><input type="checkbox" name="now" value="1">release claimed jobs</label>\
-                    <button class="danger">Pause</button>
-                    """))
-                """)
-            : Elements.card(
-                "Resume", tone: .warning,
-                request.form("resume-queue", [("queue", name)], "<button class=\"main\">Resume</button>"))
+                \(Elements.field("Reason", "reason", placeholder: "wrong template"))\
+                <label class="check"><input type="checkbox" name="now" value="1">release claimed jobs</label>\
+                <button class="danger">Pause</button>
+                """))
+        let resume = Elements.card(
+            "Resume", tone: .warning,
+            request.form("resume-queue", [("queue", name)], "<button class=\"main\">Resume</button>"))
         let main: HTML = """
             \(Elements.live("queue", "<p>\(state)</p>\(ProblemCards(request).html(problems))\(figures)\(fair)"))
             \(Elements.live("today", outcomes))
-            \(if: request.isOperator, pause)
+            \(if: request.isOperator && queue.paused != nil, resume)
             <h2>History</h2>\(try await HistoryCharts(request, [name]).html(segments: ["queues", name]))
             """
-        return PageContent(title: "Queue \(name)", main: main)
+        return PageContent(
+            title: "Queue \(name)", main: main, menu: request.isOperator && queue.paused == nil ? pause : "")
     }
 
     /// The keys of `fair` with the most waiting bytes.

@@ -90,6 +90,7 @@ final class Site: Sendable {
                 })
         }
         page.lead = content.lead
+        page.menu = content.menu
         page.notices = await notices(for: request.visitor, note: request.note, withRuns: !isRun(request))
         page.search = links.path(["search"])
         page.searched = section == .elsewhere ? request.query["q"] ?? "" : ""
@@ -195,6 +196,10 @@ struct PageContent {
     /// The path of the page to show instead.
     var redirect: String?
     var status = HTTPResponse.Status.ok
+    /// True if it has the last numbers, because Redis does not answer.
+    var isOld = false
+    /// The forms of the menu of actions; empty for a page without one.
+    var menu: HTML = ""
 }
 
 /// A request for a page.

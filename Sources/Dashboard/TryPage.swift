@@ -37,6 +37,7 @@ struct TryPage: DashboardPage {
             data-check="\(request.links.path(["try", "check"]))">\
             \(request.site.formToken(request.visitor))
             \(choice(of: queues, queue))
+            \(Self.members)
             <label>Job<textarea name="job" spellcheck="false">\(try Self.example(token))</textarea></label>
             \(if: request.isOperator, Self.question)\
             <p>\(if: request.isOperator, "<button class=\"main\">Send</button> ")\
@@ -79,6 +80,14 @@ struct TryPage: DashboardPage {
             \(if: chosen.isEmpty, "<option value=\"\">Choose a queue</option>")\(list)</select></label>
             """
     }
+
+    /// Fields for the members that are changed most. A script shows them, and writes them into the job.
+    private static let members: HTML = """
+        <div class="fields" data-members hidden>\
+        <label class="wide">Token<input data-member="token" autocomplete="off" spellcheck="false"></label>\
+        <label>Title<input data-member="title" autocomplete="off"></label>\
+        <label class="wide">Body<input data-member="body" autocomplete="off"></label></div>
+        """
 
     /// The question before a job is sent. A script replaces it with ``dialog``.
     private static let question: HTML = """
@@ -125,17 +134,19 @@ enum JobPreview {
         """
     }
 
+    /// Returns what a check found; what is right is folded.
     private static func verdicts(_ verdicts: [DashboardSource.Verdict]) -> HTML {
-        HTML(
-            verdicts.map { verdict -> HTML in
-                let style: String =
-                    switch verdict.level {
-                    case "failure": "problem bad"
-                    case "warning": "problem"
-                    default: "problem good"
-                    }
-                return "<p class=\"\(style)\">\(Elements.prose(verdict.sentence))</p>"
-            })
+        let found = verdicts.filter { ["failure", "warning"].contains($0.level) }
+        let right = verdicts.filter { !["failure", "warning"].contains($0.level) }
+        let problems = found.map { verdict -> HTML in
+            "<p class=\"problem\(if: verdict.level == "failure", " bad")\">\(Elements.prose(verdict.sentence))</p>"
+        }
+        guard !right.isEmpty else { return HTML(problems) }
+        let items = right.map { "<li>\(Elements.prose($0.sentence))</li>" as HTML }
+        return """
+            \(problems)<details class="right"><summary>\(Words.count(right.count, "check")) passed</summary>\
+            <ul>\(items)</ul></details>
+            """
     }
 
     /// Formats JSON with one member per line; returns other text, and large jobs, unchanged.

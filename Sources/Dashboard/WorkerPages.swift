@@ -74,9 +74,9 @@ struct WorkersPage: DashboardPage {
             """
         let columns: [Elements.Column] =
             [
-                .init("Worker", .key), .init("State", .key), .init(Term.heartbeat, .key), .init("In flight", .number),
-                .init(Term.claimed, .number), .init("Per second", .number), .init(Term.lanes, .number, priority: 2),
-                .init("Queues", priority: 2), .init("Version", .key, priority: 3), .init("Started", .key, priority: 3),
+                .init("Worker"), .init("State", .key), .init("In flight", .number), .init(Term.claimed, .number),
+                .init("Per second", .number), .init(Term.lanes, .number, priority: 2),
+                .init("Version", .key, priority: 3), .init("Started", .key, priority: 3),
                 .init(Term.lease, .key, priority: 3), .init("Problem", priority: 2),
             ] + (request.isOperator ? [.init("Actions", .key)] : [])
         let list = Elements.list(
@@ -94,11 +94,13 @@ struct WorkersPage: DashboardPage {
         let condition = WorkerCondition(worker)
         let lanes = "\(worker.lanes) of \(worker.lanesTotal)"
         return [
-            Self.link(worker, request), Elements.label(condition.word, condition.tone),
-            Self.heartbeat(worker.silenceMs, isLate: worker.isSilent), "\(Words.number(worker.inFlight))",
+            Elements.lines(Self.link(worker, request), "\(worker.queues.joined(separator: ", "))"),
+            Elements.lines(
+                Elements.label(condition.word, condition.tone),
+                "\(Term.heartbeat) \(Self.heartbeat(worker.silenceMs, isLate: worker.isSilent))"),
+            "\(Words.number(worker.inFlight))",
             "\(Words.number(worker.claimed))", "\(Words.rate(worker.rate))",
             worker.lanes < worker.lanesTotal ? Elements.label(lanes, .warning) : "\(lanes)",
-            "\(worker.queues.joined(separator: ", "))",
             isOdd ? Elements.label(worker.version, .warning) : "\(worker.version)", request.time(worker.startedAt),
             "\(WorkerCondition.lease(worker.leaseLeftMs))",
             Elements.clamped(worker.state == .running ? worker.notReady.joined(separator: "; ") : ""),
@@ -161,9 +163,9 @@ struct WorkerPage: DashboardPage {
                     "worker",
                     """
                     \(card)\(figures(worker))\(facts(worker, status, request))
-                    <h2>Lanes</h2>\(lanes(worker, request))\(stop(worker, status, request))
+                    <h2>Lanes</h2>\(lanes(worker, request))
                     """))
-                """)
+                """, menu: stop(worker, status, request))
     }
 
     private func problems(_ worker: WorkerStatus, _ status: FleetStatus) -> HTML {
@@ -265,11 +267,12 @@ struct WorkerPage: DashboardPage {
         guard request.isOperator, worker.state != .gone else { return "" }
         let consequences = WorkersChange.consequences(of: .stop, on: [worker], status, serving: request.source.worker)
         let items = consequences.map { "<li>\($0.asSentence)</li>" as HTML }
-        return Elements.card(
+        return Elements.action(
             "Quiet or stop",
             """
-            <p>A quiet worker finishes what it has and keeps running. A stopped one finishes, or returns, what it has, \
-            and exits.</p>
+            A quiet worker finishes what it has and keeps running. A stopped one finishes, or returns, what it has, and exits.
+            """,
+            """
             \(if: !items.isEmpty, "<ul>\(items)</ul>")
             <div class="actions">\(WorkersPage.actions(worker, request, style: ""))\
             \(request.command(["stop"], worker.name))</div>

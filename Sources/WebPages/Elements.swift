@@ -5,9 +5,12 @@ package enum Elements {
     /// The tone of a label.
     package enum Tone: String, Sendable { case plain, good, warning, bad, quiet }
 
+    /// The characters from which on a list may cut a label.
+    private static let longestLabel = 20
+
     /// Returns a word in a frame, such as a state.
     package static func label(_ text: String, _ tone: Tone = .plain) -> HTML {
-        "<span class=\"label \(tone.rawValue)\">\(text)</span>"
+        "<span class=\"label \(tone.rawValue)\"\(if: text.count > longestLabel, " title=\"\(text)\"")>\(text)</span>"
     }
 
     /// A column of a list.
@@ -15,6 +18,8 @@ package enum Elements {
         package enum Kind: Sendable {
             /// A text that may wrap between words.
             case text
+            /// The name of what the row is about: a text that gets the room of several words.
+            case name
             /// Something that is never cut or wrapped, such as an ID, a state or a time.
             case key
             /// A number, right-aligned.
@@ -45,16 +50,22 @@ package enum Elements {
 
     /// Returns a table whose rows are cards on phones. Its rows can be walked through with the keyboard.
     ///
-    /// An absent text is an empty cell, which phones omit. An unknown number or time is `–`.
+    /// An absent text is an empty cell, which phones omit, and a column of empty cells is not shown. An unknown number or time
+    /// is `–`.
     /// - Parameters:
     ///   - caption: the name of the table, for screen readers.
     ///   - empty: the markup in place of the table if there are no rows; see ``empty(_:)`` and ``empty(_:_:)``.
     package static func list(_ caption: String, _ columns: [Column], _ rows: [[HTML]], empty: HTML) -> HTML {
         guard !rows.isEmpty else { return empty }
+        let shown = columns.indices.filter { index in
+            rows.contains { index < $0.count && !$0[index].text.isEmpty }
+        }
+        let (columns, rows) = (shown.map { columns[$0] }, rows.map { row in shown.filter { $0 < row.count }.map { row[$0] } })
         func style(_ column: Column) -> HTML {
             let kind: HTML =
                 switch column.kind {
                 case .text: "long"
+                case .name: "long name"
                 case .key: "key"
                 case .number: "number"
                 case .check: "check"
@@ -97,6 +108,11 @@ package enum Elements {
     /// Returns a text that is cut after two lines; the pointer shows the whole.
     package static func clamped(_ text: String) -> HTML {
         text.isEmpty ? "" : "<span class=\"clamp\" title=\"\(text)\">\(prose(text))</span>"
+    }
+
+    /// Returns the content of a cell with two lines, of which the second is less important; it can be empty.
+    package static func lines(_ first: HTML, _ second: HTML) -> HTML {
+        "\(first)\(if: !second.text.isEmpty, "<span class=\"second\">\(second)</span>")"
     }
 
     /// Returns a command to copy. The button appears if scripts run.
@@ -156,6 +172,17 @@ package enum Elements {
         <div class="figure"><span class="name">\(name)</span><span class="value">\(value)</span>\
         \(if: !note.isEmpty, "<span class=\"note\">\(note)</span>")</div>
         """
+    }
+
+    /// Returns one line of numbers with their names.
+    package static func line(_ numbers: [(value: HTML, name: HTML)]) -> HTML {
+        let items = numbers.map { value, name -> HTML in "<li><strong class=\"num\">\(value)</strong> \(name)</li>" }
+        return "<ul class=\"numbers\">\(items)</ul>"
+    }
+
+    /// Returns a form of a menu, with its title and what it does.
+    package static func action(_ title: HTML, _ words: HTML, _ form: HTML) -> HTML {
+        "<div class=\"action\"><h2>\(title)</h2><p class=\"hint\">\(words)</p>\(form)</div>"
     }
 
     /// Returns a form field with its name.

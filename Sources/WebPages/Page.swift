@@ -43,6 +43,8 @@ package struct Page: Sendable {
     package var notices: HTML = ""
     /// A line below the title.
     package var lead: HTML = ""
+    /// The forms of the menu of actions, which a button beside the title opens; empty for a page without one.
+    package var menu: HTML = ""
     /// The name of the user, and the form to log out.
     package var account: HTML = ""
     /// The line at the end of each page.
@@ -81,10 +83,10 @@ package struct Page: Sendable {
             <a class="skip" href="#main">Skip to content</a>
             <header class="top">
             <a class="site" href="\(links.path([]))">\(site)</a>
-            \(menu)\(searchForm)\(account)
+            \(pages)\(searchForm)\(account)
             </header>
             <main id="main" tabindex="-1"\(if: isLive, " data-live-page")>
-            \(notices)<h1>\(title)</h1>
+            \(notices)<div class="title"><h1>\(title)</h1>\(actions)</div>
             \(if: !lead.isEmpty, "<p class=\"lead\">\(lead)</p>")\(main)
             </main>
             <footer>\(footer)\
@@ -94,7 +96,16 @@ package struct Page: Sendable {
             """
     }
 
-    private var menu: HTML {
+    /// The button of the menu, and the menu. It needs no script.
+    private var actions: HTML {
+        guard !menu.text.isEmpty else { return "" }
+        return """
+            <button type="button" popovertarget="actions">Actions…</button>\
+            <div id="actions" class="sheet" popover role="region" aria-label="Actions">\(menu)</div>
+            """
+    }
+
+    private var pages: HTML {
         guard !navigation.isEmpty else { return "" }
         let groups = navigation.enumerated().map { index, group -> HTML in
             let items = group.items.map { item -> HTML in

@@ -207,8 +207,12 @@ class Browser:
         return self
 
     def form(self, action, within=""):
-        """Returns the form of an action that contains an element. Live updates can replace it at any time."""
-        return self.one(f'form[action$="/actions/{action}"]' + (f":has({within})" if within else ""))
+        """Returns the form of an action that contains an element, and opens the menu that has it. Live updates can replace it
+        at any time."""
+        one = self.one(f'form[action$="/actions/{action}"]' + (f":has({within})" if within else ""))
+        if self.driver.execute_script("return Boolean(arguments[0].closest('[popover]:not(:popover-open)'))", one):
+            self.one("[popovertarget=actions]").click()
+        return one
 
     def submit(self, action, button=None, _within="", **values):
         """Fills in the form of an action and presses its button, as an operator does.

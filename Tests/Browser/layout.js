@@ -44,7 +44,7 @@ for (const part of document.querySelectorAll("dt, dd, button, .button, .label, .
   if (isVisible(part) && !part.closest("td, th")) check(part, limits.fact);
 }
 // Texts that never wrap are on one line; in the card of a phone, they may wrap.
-for (const one of document.querySelectorAll(`th, .label, button, .tabs a${innerWidth < 640 ? "" : ", td.key, td.number"}`)) {
+for (const one of document.querySelectorAll(`.label, button, .tabs a${innerWidth < 640 ? "" : ", td.key, td.number"}`)) {
   if (!isVisible(one)) continue;
   const texts = document.createTreeWalker(one, NodeFilter.SHOW_TEXT);
   for (let text = texts.nextNode(); text; text = texts.nextNode()) {
@@ -104,7 +104,14 @@ for (const one of controls) {
 }
 scrollTo(0, 0);
 
-// 5. The header is one line.
+// 5. No column of a list is cut off.
+for (const one of document.querySelectorAll(".table")) {
+  if (isVisible(one) && one.scrollWidth > one.clientWidth + 1) {
+    faults.push(`${one.getAttribute("aria-label")} needs ${one.scrollWidth} of ${one.clientWidth} px`);
+  }
+}
+
+// 6. The header is one line.
 const top = document.querySelector("header.top");
 if (top && top.getBoundingClientRect().height > limits.header) faults.push(`the header is ${top.getBoundingClientRect().height} px high`);
 return [...new Set(faults)].slice(0, 12);

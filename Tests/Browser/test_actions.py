@@ -393,6 +393,26 @@ class Actions(Live):
         found = eventually("it is sent", lambda: notifications(self.control, token("ad")))
         self.assertEqual(found[0]["payload"]["aps"]["alert"]["body"], "Grüße 😀")
 
+    def test_the_fields_of_try_it_change_their_members_only(self):
+        self.browser.driver.execute_script("localStorage.clear()")
+        self.browser.open("/try")
+        text = '{ "token":"00ab",\n "custom": {"n": 12345678901234567890, "e": 1e2}, "payload": {"aps": {"alert": {"title": "a", "body": "b"}}}}'
+        field = self.browser.one("textarea[name=job]")
+        self.browser.driver.execute_script(
+            "arguments[0].value = arguments[1]; arguments[0].dispatchEvent(new Event('input', {bubbles: true}))", field, text)
+        for name, value in (("token", token("ae")), ("title", 'A "b" \\ c'), ("body", "d $& e")):
+            one = self.browser.one(f"[data-member={name}]")
+            one.clear()
+            one.send_keys(value)
+        expected = text.replace('"00ab"', json.dumps(token("ae"))).replace('"title": "a"', '"title": "A \\"b\\" \\\\ c"')
+        self.assertEqual(field.get_property("value"), expected.replace('"body": "b"', '"body": "d $& e"'))
+        # The last device is remembered, where the page would begin with none.
+        self.browser.driver.execute_script(f"localStorage.setItem('try-token', '{token('ae')}')")
+        self.browser.open("/try")
+        self.assertEqual(self.browser.one("[data-member=token]").get_property("value"), token("ae"))
+        self.browser.open("/try?token=" + token("af"))
+        self.assertEqual(self.browser.one("[data-member=token]").get_property("value"), token("af"))
+
 
 del Live
 

@@ -1,6 +1,7 @@
 """Clicks through the pages of the dashboard on a live queue and checks them."""
 
 import json
+import signal
 import os
 import re
 import time
@@ -411,7 +412,7 @@ class Pages(Live):
         self.assertEqual(self.rows(), first)
 
     def test_the_title_of_a_column_reverses_the_order(self):
-        for path, column in (("/jobs?queue=default&state=retrying", "Next try"), ("/dead?queue=default", "Time")):
+        for path, column in (("/jobs?queue=default&state=retrying", "Next try and age"), ("/dead?queue=default", "Time")):
             with self.subTest(path):
                 self.browser.search(path)
                 before = self.rows()
@@ -564,11 +565,27 @@ class Inbox(Live):
             with self.subTest(path):
                 self.browser.open(path)
                 self.assertEqual(self.browser.problems(), [])
-        self.browser.open("/")
-        refused = eventually("the refused push", lambda: [one for one in self.browser.all(".banner.refused") if "job 900" in one.text])
-        self.assertIn("not shown: 503", refused[0].text)
-        shown = [one.text for one in self.browser.all(".banner:not(.refused)") if "job 900" in one.text]
-        self.assertTrue(shown)
+        for answer, is_shown in (("503", False), ("200", True)):
+            self.browser.open("/")
+            row = eventually("the push is in the list", lambda: [
+                one for one in self.browser.all(".pushes > li") if "job 900" in one.text and answer in one.text])[0]
+            self.browser.press(row.find_element("css selector", "a.subject"))
+            preview = self.browser.one(".preview").text
+            self.assertIn("job 900", preview)
+            self.assertEqual("not shown: 503" in preview, not is_shown)
+
+    def test_the_list_is_dense_and_the_newest_is_previewed_where_there_is_room(self):
+        self.addCleanup(setattr, self.browser, "base", self.browser.base)
+        self.addCleanup(self.browser.resize, 1280, 900)
+        inbox_pages(self)
+        for width, height, is_previewed in ((1280, 900, True), (390, 844, False)):
+            self.browser.resize(width, height)
+            self.browser.open("/")
+            self.assertEqual(bool(self.browser.shown(".preview")), is_previewed)
+            if is_previewed:
+                heights = self.browser.driver.execute_script(
+                    "return [...document.querySelectorAll('.pushes > li')].map((one) => one.getBoundingClientRect().height)")
+                self.assertLess(max(heights), 50)
 
 
 class Updates(Live):
@@ -595,6 +612,25 @@ class Updates(Live):
         self.browser.driver.execute_script("window.isHidden = false; document.dispatchEvent(new Event('visibilitychange'))")
         eventually("it catches up", lambda: waiting() == str(before + 2))
         self.assertEqual(self.browser.driver.current_window_handle, first)
+
+    def test_the_last_numbers_stay_while_redis_hangs(self):
+        self.browser.open("/queues/other")
+        self.browser.open("/")
+        self.browser.open("/jobs")
+        redis = next(one for one in self.scene.processes if "redis-server" in one.args[0])
+        redis.send_signal(signal.SIGSTOP)
+        try:
+            for path, has_numbers in (("/", True), ("/queues/other", True), ("/jobs", False)):
+                with self.subTest(path):
+                    self.browser.open(path)
+                    self.assertEqual("These numbers are" in self.browser.text, has_numbers)
+                    self.assertEqual(bool(self.browser.shown(".figure .value")), has_numbers)
+                    self.assertTrue(self.browser.all("nav[aria-label=Pages] a"))
+            self.browser.problems()
+        finally:
+            redis.send_signal(signal.SIGCONT)
+        self.browser.open("/")
+        self.assertNotIn("These numbers are", self.browser.text)
 
 
 if __name__ == "__main__":

@@ -85,15 +85,16 @@ def click(find):
 
 
 def press(digits, title):
-    """Opens the buttons of the newest push for a token and presses one."""
+    """Opens the newest push for a token in the preview, and presses one of its buttons."""
+    click(lambda: driver.find_element(
+        By.XPATH, f"//ol[@data-rows]/li[.//a[starts-with(normalize-space(), '{token(digits)[:16]}')]]/a[@class='subject']"))
 
     def button():
-        row = driver.find_element(
-            By.XPATH, f"//ol[@class='pushes']/li[.//a[starts-with(normalize-space(), '{token(digits)[:16]}')]]")
-        details = row.find_element(By.TAG_NAME, "details")
+        preview = driver.find_element(By.XPATH, f"//aside[.//a[starts-with(normalize-space(), '{token(digits)[:16]}')]]")
+        details = preview.find_element(By.TAG_NAME, "details")
         if not details.get_attribute("open"):
             details.find_element(By.TAG_NAME, "summary").click()
-        return row.find_element(By.XPATH, f".//button[normalize-space()='{title}']")
+        return preview.find_element(By.XPATH, f".//button[normalize-space()='{title}']")
 
     click(button)
 
@@ -110,12 +111,13 @@ def run():
     assert driver.execute_script("return window.isTheSame"), "the page was loaded again"
     push(token("ab"), event="update", content_state={"driver": "Anne", "minutes": 7})
     push(token("ac"), content_available=True)
-    eventually(
-        "a Live Activity appears", lambda: "Anne" in driver.find_element(By.CSS_SELECTOR, ".banner.activity").text)
-    eventually("a silent push appears", lambda: driver.find_element(By.CSS_SELECTOR, ".banner.silent"))
+    eventually("a Live Activity appears", lambda: count("ab", "driver Anne · minutes 7") == 1)
+    eventually("a silent push appears", lambda: count("ac", "background") == 1)
+    eventually("the newest is in the preview", lambda: driver.find_element(By.CSS_SELECTOR, ".preview .banner.silent"))
 
     # The details stay open while the list changes.
-    click(lambda: driver.find_element(By.CSS_SELECTOR, "#push-1 summary"))
+    click(lambda: driver.find_element(By.CSS_SELECTOR, "#push-1 a.subject"))
+    click(lambda: driver.find_element(By.CSS_SELECTOR, "#next-1 summary"))
     push(token("ad"))
     eventually("another push appears", lambda: count("ad", "200") == 1)
     eventually("the buttons stay open", lambda: driver.find_element(By.ID, "next-1").get_attribute("open"))

@@ -128,7 +128,7 @@ struct Inbox: Sendable {
         var answers = counted.answers
         func path(_ change: (inout InboxFilter) -> Void) -> String {
             var other = filter
-            other.before = nil
+            (other.before, other.open) = (nil, nil)
             change(&other)
             return other.path
         }

@@ -12,6 +12,8 @@ struct InboxFilter: Sendable {
     var pushType = ""
     /// Shows notifications below this number in the recording; `nil` for the newest.
     var before: UInt64?
+    /// The number of the push in the preview; `nil` for the newest.
+    var open: UInt64?
     var view = View.all
 
     /// The arrangements of the pushes.
@@ -45,6 +47,7 @@ struct InboxFilter: Sendable {
         pushType = value("type")
         view = View(rawValue: value("view")) ?? .all
         before = view == .all ? UInt64(value("before")) : nil
+        open = view == .all ? UInt64(value("open")) : nil
     }
 
     var isEmpty: Bool { [token, text, answer, pushType].allSatisfy(\.isEmpty) }
@@ -72,7 +75,7 @@ struct InboxFilter: Sendable {
         func given(_ text: String) -> String? { text.isEmpty ? nil : text }
         return [
             ("token", given(token)), ("text", given(text)), ("answer", given(answer)), ("type", given(pushType)),
-            ("before", before.map { "\($0)" }), ("view", view == .all ? nil : view.rawValue),
+            ("before", before.map { "\($0)" }), ("open", open.map { "\($0)" }), ("view", view == .all ? nil : view.rawValue),
         ]
     }
 

@@ -6,11 +6,11 @@ struct InboxForms {
     let query: [(name: String, value: String?)]
 
     /// The form that deletes one push.
-    func deletion(_ sequence: UInt64) -> HTML {
+    func deletion(_ sequence: UInt64, _ title: HTML = "Delete") -> HTML {
         """
         <form class="inline" method="post" action="\(Links().path(["inbox", "delete"], query))">\
         <input type="hidden" name="sequence" value="\(sequence)">\
-        <button class="small quiet" data-delete aria-label="Delete No. \(sequence)">Delete</button></form>
+        <button class="small quiet" data-delete aria-label="Delete No. \(sequence)">\(title)</button></form>
         """
     }
 

@@ -44,12 +44,39 @@ struct PushList {
         (self.rows, self.hasOlder) = (rows, hasOlder)
     }
 
-    /// The list; `nil` without any push.
+    /// The list, and the preview of one push; `nil` without any push.
     var html: HTML? {
         guard !rows.isEmpty else { return nil }
         return """
-            <ol class="pushes" data-rows>\(rows.map(item))</ol>
-            \(pager)
+            <div class="inbox"><div><ol class="pushes dense" data-rows>\(rows.map(item))</ol>
+            \(pager)</div>\(preview)</div>
+            """
+    }
+
+    /// The number of the push in the preview: the one that the page names or, where there is room, the newest.
+    private var opened: UInt64? { filter.open ?? rows.first?.entry.sequence }
+
+    private var preview: HTML {
+        guard let row = rows.first(where: { $0.entry.sequence == opened }) else { return "" }
+        let (sequence, notification) = (row.entry.sequence, row.entry.notification)
+        return """
+            <aside class="preview\(if: filter.open == nil, " implicit")" aria-label="Preview">
+            \(PushElements.device(notification))
+            <p>\(labels(row))</p>
+            <p>\(PushElements.target(notification)) <span class="muted">\(notification.topic)</span></p>
+            <p class="muted"><a href="/inbox/\(sequence)">No. \(sequence)</a>, with its headers and payload</p>
+            \(forms.nextAnswers(notification, id: "next-\(sequence)"))
+            </aside>
+            """
+    }
+
+    private func labels(_ row: Row) -> HTML {
+        let notification = row.entry.notification
+        return """
+            \(PushElements.answer(notification)) \(Elements.label(notification.preview.title))\
+            \(if: notification.transport == .gateway, " \(Elements.label("gateway", .quiet))")\
+            \(if: row.earlier > 0, " \(Elements.label("attempt \(row.earlier + 1)", .warning))")\
+            \(notification.delayText.map { " \(Elements.label("answered after \($0)", .quiet))" as HTML })
             """
     }
 
@@ -63,7 +90,7 @@ struct PushList {
 
     private var pager: HTML {
         var (newest, older) = (filter, filter)
-        newest.before = nil
+        (newest.before, newest.open, older.open) = (nil, nil, nil)
         older.before = rows.last?.entry.sequence
         return """
             <nav class="pager" aria-label="Parts of the list">\
@@ -74,19 +101,17 @@ struct PushList {
 
     private func item(_ row: Row) -> HTML {
         let (sequence, notification) = (row.entry.sequence, row.entry.notification)
+        var open = filter
+        open.open = sequence
+        let subject = notification.preview.subject
         return """
-            <li id="push-\(sequence)">
-            \(PushElements.device(notification))
-            <div>
-            <p>\(PushElements.answer(notification)) \(Elements.label(notification.preview.title))\
-            \(if: notification.transport == .gateway, " \(Elements.label("gateway", .quiet))")\
-            \(if: row.earlier > 0, " \(Elements.label("attempt \(row.earlier + 1)", .warning))")</p>
-            <p class="muted"><a href="/inbox/\(sequence)">No. \(sequence)</a> \(PushElements.age(notification.time))\
-            \(notification.delayText.map { ", answered after \($0)" as HTML })</p>
-            <p>\(PushElements.target(notification)) <span class="muted">\(notification.topic)</span></p>
-            \(forms.nextAnswers(notification, id: "next-\(sequence)"))
-            \(forms.deletion(sequence))
-            </div></li>\n
+            <li id="push-\(sequence)"\(if: sequence == opened, " class=\"opened\"")>
+            <a class="subject" href="\(open.path)"><strong>\(subject.title)</strong> \(subject.text)</a>
+            <span class="labels">\(labels(row))</span>
+            <span class="target">\(PushElements.target(notification))</span>
+            <span class="muted when">\(PushElements.age(notification.time))</span>
+            \(forms.deletion(sequence, "✕"))
+            </li>\n
             """
     }
 }

@@ -47,10 +47,11 @@ extension Problem {
             )
         case .nearlyFull:
             row(
-                .warning, "Redis uses 90 % of `maxmemory`; the alert also if it grows so fast that it is full in four hours",
+                .warning, "Redis uses 90 % of `maxmemory`",
                 """
                 `apns-worker status` shows what the queues hold. If jobs pile up, find out why; if dead letters or invalid tokens \
-                do, delete some. Otherwise raise `maxmemory`.
+                do, delete some. Otherwise raise `maxmemory`. The alert also comes if Redis grows so fast that it will be full in four \
+                hours.
                 """,
                 Alert(
                     "RedisNearlyFull", for: "5m", .ticket, "Redis {{ $labels.server }} is nearly full",

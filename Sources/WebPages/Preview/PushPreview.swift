@@ -75,6 +75,15 @@ package struct PushPreview: Sendable {
 
     // MARK: Text
 
+    /// The notification on a line of a list: what stands out, and the rest.
+    package var subject: (title: String, text: String) {
+        let title = alert?.title.flatMap { $0.isEmpty ? nil : $0 } ?? appName
+        let texts = [alert?.subtitle, alert?.body].compactMap(\.self)
+        guard texts.isEmpty else { return (title, texts.joined(separator: " — ")) }
+        let members = state.map { "\($0.name) \($0.value)" }
+        return (title, members.isEmpty ? silence ?? "" : members.joined(separator: " · "))
+    }
+
     /// Returns the notification on one line, such as `alert "Your order — On its way"`. Unprintable characters are not
     /// escaped.
     /// - Parameter limit: the maximum number of characters of the alert's texts.
