@@ -6,7 +6,7 @@ package enum Elements {
     package enum Tone: String, Sendable { case plain, good, warning, bad, quiet }
 
     /// The characters from which on a list may cut a label.
-    private static let longestLabel = 20
+    private static let longestLabel = 16
 
     /// Returns a word in a frame, such as a state.
     package static func label(_ text: String, _ tone: Tone = .plain) -> HTML {
@@ -60,7 +60,9 @@ package enum Elements {
         let shown = columns.indices.filter { index in
             rows.contains { index < $0.count && !$0[index].text.isEmpty }
         }
-        let (columns, rows) = (shown.map { columns[$0] }, rows.map { row in shown.filter { $0 < row.count }.map { row[$0] } })
+        let (columns, rows) = (
+            shown.map { columns[$0] }, rows.map { row in shown.filter { $0 < row.count }.map { row[$0] } }
+        )
         func style(_ column: Column) -> HTML {
             let kind: HTML =
                 switch column.kind {

@@ -115,7 +115,7 @@ struct InboxTests {
                 recorder.record(notification)
             }
             func numbers(_ query: String) async throws -> [Int] {
-                try await ask("/?\(query)", server).body.matches(of: #/<li id="push-(\d+)">/#).compactMap { Int($0.1) }
+                try await ask("/?\(query)", server).body.matches(of: #/<li id="push-(\d+)"/#).compactMap { Int($0.1) }
             }
             for (query, found) in [
                 ("", Array((71...120).reversed())), ("before=71", Array((21...70).reversed())),
@@ -142,8 +142,10 @@ struct InboxTests {
             #expect(try await Push().send(to: server).status == 410)
             #expect(
                 try await Push(token: Self.other) { $0.body = #"{"aps":{"badge":4}}"# }.send(to: server).status == 200)
+            // The preview has the newest, or the one that is opened.
             let list = try await ask("/", server).body
-            #expect(list.components(separatedBy: "not shown: 410 Unregistered").count == 2)
+            #expect(!list.contains("not shown: 410 Unregistered"))
+            #expect(try await ask("/?open=1", server).body.contains("not shown: 410 Unregistered"))
             #expect(list.contains("?answer=410") && list.contains("?answer=200") && list.contains("are kept"))
             let devices = try await ask("/?view=devices", server).body
             #expect(devices.contains("badge <b>4</b>") && devices.contains("<b>1 refused</b>"))
@@ -224,7 +226,7 @@ struct InboxTests {
             ]
             let count = try await ask("/", server).body.ranges(of: try #require(words[answer])).count
             // The words of a button, too.
-            #expect(answer == "silence" ? count > 1 : count == 1)
+            #expect(answer == "silence" ? count > 1 : count > 0)
         }
     }
 

@@ -238,7 +238,8 @@ struct CampaignAccountTests {
 
     private final class Counter: Sendable { let value = Mutex(0) }
 
-    @Test("A count ends at once when it is cancelled", arguments: ["jobs", "dead letters", "invalid tokens", "devices"])
+    @Test(
+        "A count ends at once when it is cancelled", arguments: ["jobs", "dead letters", "invalid tokens", "devices"])
     func cancelledCount(things: String) async throws {
         try await OperatorScene.with { scene in
             for page in 0..<40 {
@@ -249,13 +250,15 @@ struct CampaignAccountTests {
                     try scene.connection.run((["RPUSH", "push:{default}:jobs"] + jobs).map { Array($0.utf8) })
                 case "dead letters":
                     let letters = places.flatMap { place in
-                        let head = #"{"v":1,"reason":"X","at":\#(Self.now),"claim":"w:\#(place)","attempts":2,"id":"x"}"#
+                        let head =
+                            #"{"v":1,"reason":"X","at":\#(Self.now),"claim":"w:\#(place)","attempts":2,"id":"x"}"#
                         return ["\(Self.now)", head + "\n" + OperatorScene.job("x")]
                     }
                     try scene.connection.run((["ZADD", "push:{default}:dead"] + letters).map { Array($0.utf8) })
                 default:
                     let tokens = places.map { String(repeating: "ab", count: 28) + String($0 + 0x1000_0000, radix: 16) }
-                    try scene.connection.run((["SADD", "push:{shared}:invalid-tokens"] + tokens).map { Array($0.utf8) })
+                    try scene.connection.run(
+                        (["SADD", "push:{shared}:invalid-tokens"] + tokens).map { Array($0.utf8) })
                 }
             }
             let desk = try scene.desk()

@@ -108,7 +108,9 @@ struct TwinNameTests {
                 (desk.configuredApps, desk.isForced) = ([app], true)
                 return desk
             }
-            let ofApp = [("pause of an app", try PauseChange(Self.fields([("app", name)]), isOfApp: true) as any Change)]
+            let ofApp = [
+                ("pause of an app", try PauseChange(Self.fields([("app", name)]), isOfApp: true) as any Change)
+            ]
             for (words, change) in try Self.changes(name) + ofApp where !words.hasSuffix(" id") {
                 try Self.fill(scene, [name])
                 #expect(try await desk(name).twinNotes(of: change).isEmpty, "\(words)")

@@ -3,20 +3,19 @@ import NIOCore
 /// Completing requests: turns the session's events into results for the owner.
 extension HTTP2Connection {
     func takeEvents() {
-        var lastStream = Int32.max
+        var isGoingAway = false
         for event in session.events {
             switch event {
             case .settings(let maximumStreams): state.settings(maximumStreams: maximumStreams)
             case .goAway(let stream, let code, let debugData):
                 goAway(lastStream: stream, code: code, debugData: debugData)
-                lastStream = min(lastStream, stream)
+                isGoingAway = true
             case .pingAnswered: break
             }
         }
         session.events.removeAll(keepingCapacity: true)
         completeClosed()
-        // Only now: requests that were answered before the GOAWAY are answered, even above its last stream.
-        if lastStream < .max { giveUp(above: lastStream) }
+        if isGoingAway { owner?.connectionChanged(self) }
     }
 
     private func completeClosed() {
@@ -63,18 +62,6 @@ extension HTTP2Connection {
             ResponseBody(debugData).flatMap { $0.isWord ? $0.reason : nil }
             ?? (code == 0 ? nil : "HTTP/2 error code \(code)")
         state.goAway(lastStream: lastStream, reason: reason)
-    }
-
-    /// Completes the requests above the last stream that the server processes.
-    private func giveUp(above lastStream: Int32) {
-        var index = session.streams.slots.oldest
-        while index >= 0 {
-            let slot = session.streams.slots.pointer(index)
-            let next = slot.pointee.next
-            if slot.pointee.stream > lastStream { lose(index, why: "GOAWAY") }
-            index = next
-        }
-        owner?.connectionChanged(self)
     }
 
     private func lose(_ index: Int32, _ failure: RequestFailure? = nil, why: String) {

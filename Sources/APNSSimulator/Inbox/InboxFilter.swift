@@ -75,7 +75,8 @@ struct InboxFilter: Sendable {
         func given(_ text: String) -> String? { text.isEmpty ? nil : text }
         return [
             ("token", given(token)), ("text", given(text)), ("answer", given(answer)), ("type", given(pushType)),
-            ("before", before.map { "\($0)" }), ("open", open.map { "\($0)" }), ("view", view == .all ? nil : view.rawValue),
+            ("before", before.map { "\($0)" }), ("open", open.map { "\($0)" }),
+            ("view", view == .all ? nil : view.rawValue),
         ]
     }
 

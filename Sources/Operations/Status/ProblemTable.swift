@@ -56,7 +56,7 @@ extension Problem {
                 Alert(
                     "RedisNearlyFull", for: "5m", .ticket, "Redis {{ $labels.server }} is nearly full",
                     """
-                    It uses {{ $value | humanizePercentage }} of maxmemory, or will in four hours if it goes on as in the last half \
+                    It uses {{ $value | humanizePercentage }} of maxmemory, or will in four hours if it grows as in the last half \
                     hour. When it is full, it refuses new jobs.
                     """,
                     """

@@ -36,7 +36,8 @@ struct Pause: AsyncParsableCommand {
 
     @Flag(help: "Continue if no queue or app has the name.") var force = false
 
-    @Flag(help: "Do not ask for confirmation of --all, or of an app with a twin. Required without a terminal.") var yes = false
+    @Flag(help: "Do not ask for confirmation of --all, or of an app with a twin. Required without a terminal.")
+    var yes = false
 
     @Flag(
         help: """
@@ -98,7 +99,8 @@ struct Resume: AsyncParsableCommand {
         name: [.long, .customLong("all-queues")], help: "All paused queues that are configured, or else all in Redis.")
     var all = false
 
-    @Flag(help: "Do not ask for confirmation of --all, or of an app with a twin. Required without a terminal.") var yes = false
+    @Flag(help: "Do not ask for confirmation of --all, or of an app with a twin. Required without a terminal.")
+    var yes = false
 
     @Flag(
         help: "Print JSON, an object per queue: queue or app, and before (reason, since, until, by), if it was paused.")

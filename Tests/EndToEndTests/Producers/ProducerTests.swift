@@ -6,6 +6,7 @@ extension EndToEnd {
     @Suite("The producers of deploy/producers")
     struct ProducerTests {
         private static let directory = URL(filePath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
+            .deletingLastPathComponent()
             .deletingLastPathComponent().appending(path: "deploy/producers")
         private static let token = "00FC13adff785122b4ad28809a3420982341241421348097878e577c991de8f0"
         /// A text that breaks programs that merely concatenate strings.

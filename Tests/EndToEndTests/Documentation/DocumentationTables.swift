@@ -348,7 +348,7 @@ enum DocumentationTables {
 
     /// Returns the keys of a type with the documentation of its members, which begins with the Redis type in capitals.
     private static func keyTable(_ type: String, _ names: [String: String]) throws -> String {
-        let file = DeployFolder.root.appending(path: "Sources/PushQueue/\(type).swift")
+        let file = DeployFolder.root.appending(path: "Sources/PushQueue/Keys/\(type).swift")
         let lines = try String(contentsOf: file, encoding: .utf8).split(separator: "\n").map {
             $0.trimmingCharacters(in: .whitespaces)
         }

@@ -94,7 +94,7 @@ public struct Settlement: Sendable {
     /// - Parameter results: the notification's result for producers, with the same outcome; empty if it is not kept.
     public mutating func end(_ claim: ClaimID, _ outcome: Outcome, results: PackedResults) {
         guard !results.isEmpty else { return end(claim, outcome) }
-        guard let result = results.only, result.outcome == outcome else {
+        guard let result = results.only, result.outcome == outcome, rests.isEmpty || !rests.contains(claim) else {
             end(claim, counting: outcome.rawValue, 1)
             return addResults(results)
         }

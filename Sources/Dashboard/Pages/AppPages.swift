@@ -244,7 +244,8 @@ struct AppPage: DashboardPage {
             "Pause", "Its jobs are deferred, and no attempt is spent.",
             request.form(
                 "pause-app", [("app", app.name)], class: "fields",
-                "\(Elements.field("Reason", "reason", placeholder: "a new key"))<button class=\"danger\">Pause</button>"))
+                "\(Elements.field("Reason", "reason", placeholder: "a new key"))<button class=\"danger\">Pause</button>"
+            ))
     }
 
     private func links(_ app: AppStatus, _ request: PageRequest) -> HTML {

@@ -5,6 +5,7 @@ import Yams
 enum DeployFolder {
     static let root = URL(filePath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
         .deletingLastPathComponent()
+        .deletingLastPathComponent()
 
     static func url(_ name: String) -> URL { root.appending(path: "deploy/\(name)") }
 

@@ -20,7 +20,7 @@ extension EndToEnd {
             let file = web.path("jobs.ndjson")
             let jobs = TestJob.many(1000, members: #""note":"\#(String(repeating: "x", count: 400))","#)
             try Data(jobs.joined(separator: "\n").utf8).write(to: URL(filePath: file))
-            let folder = URL(filePath: #filePath).deletingLastPathComponent().appending(path: "../Foreign/http").path
+            let folder = URL(filePath: #filePath).deletingLastPathComponent().appending(path: "../../Foreign/http").path
             var words = command
             words[words.count - 1] = "\(folder)/\(command[command.count - 1])"
             let process = try ChildProcess(

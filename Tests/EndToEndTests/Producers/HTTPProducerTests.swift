@@ -365,6 +365,7 @@ extension EndToEnd {
             let (web, tokens) = try await WebProcess.start(
                 redis.url, ["shop": ["--role", "producer", "--queue", "default"]])
             let path = URL(filePath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
+                .deletingLastPathComponent()
                 .deletingLastPathComponent().appending(path: "deploy/producers/enqueue_http.py").path
             let text = ##"a"b\c </x> Grüße 😀"##
             let python = try ChildProcess(

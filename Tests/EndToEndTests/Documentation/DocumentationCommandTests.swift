@@ -45,10 +45,24 @@ extension EndToEnd {
         private static func shape(_ line: String) -> String {
             let number = /[0-9]+([.,][0-9]+)*/
             return line.replacing(/[0-9a-f]{8}-[0-9a-f-]{27}/, with: "#").replacing(/\b[0-9a-f]{8,}\b/, with: "#")
-                .replacing(/[0-9]{4}-[0-9]{2}-[0-9]{2}/, with: "#").replacing(/[0-9]{1,2}:[0-9]{2}(:[0-9]{2}(\.[0-9]+)?)?/, with: "#")
-                .replacing(/\bvm\.[0-9]+/, with: "#").replacing(Regex { number; " of "; number; " MiB" }, with: "#")
-                .replacing(Regex { number; /[ ]?(ms|s|min|h|d|B|KB|MB|KiB|MiB|GiB)\b/ }, with: "#")
-                .replacing(Regex { number; /(\/s| (more )?per second)/ }, with: "#")
+                .replacing(/[0-9]{4}-[0-9]{2}-[0-9]{2}/, with: "#").replacing(
+                    /[0-9]{1,2}:[0-9]{2}(:[0-9]{2}(\.[0-9]+)?)?/, with: "#"
+                )
+                .replacing(/\bvm\.[0-9]+/, with: "#").replacing(
+                    Regex {
+                        number; " of "; number; " MiB"
+                    }, with: "#"
+                )
+                .replacing(
+                    Regex {
+                        number; /[ ]?(ms|s|min|h|d|B|KB|MB|KiB|MiB|GiB)\b/
+                    }, with: "#"
+                )
+                .replacing(
+                    Regex {
+                        number; /(\/s| (more )?per second)/
+                    }, with: "#"
+                )
                 .replacing(/[ ]+/, with: " ").trimmingCharacters(in: .whitespaces)
         }
 

@@ -35,9 +35,11 @@ struct CampaignsPage: DashboardPage {
             let began: HTML? = campaign.startedAt.map { ", began \(request.time($0))" }
             return [
                 Elements.lines(
-                    request.link(["campaigns", campaign.campaign], campaign.campaign.shown), "\(campaign.queue)\(began)"),
+                    request.link(["campaigns", campaign.campaign], campaign.campaign.shown), "\(campaign.queue)\(began)"
+                ),
                 state(campaign), progress(campaign), count(.delivered),
-                "\(campaign.deliveredPerSecond.map(Words.rate) ?? "–")", "\(campaign.leftMs.map(Words.duration) ?? "–")",
+                "\(campaign.deliveredPerSecond.map(Words.rate) ?? "–")",
+                "\(campaign.leftMs.map(Words.duration) ?? "–")",
                 count(.invalidToken), count(.dead), count(.cancelled), count(.expired, .dropped, .suppressed),
             ]
         }

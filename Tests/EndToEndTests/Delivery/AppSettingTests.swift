@@ -203,7 +203,7 @@ extension EndToEnd {
             if let problem { #expect(config.errors.contains(problem), "\(config.errors)") }
         }
 
-        @Test("a credential that can't be used is refused with what is to be done first")
+        @Test("a credential that can't be used is refused with the first thing to do")
         func unusable() async throws {
             let folder = try ConfigurationTests.Folder()
             let openssl = try ChildProcess(

@@ -29,13 +29,15 @@ struct JobsPage: DashboardPage {
             filter.states == [.retrying]
             || !filter.states.isEmpty && filter.states.isSubset(of: [.scheduled, .deferred])
         let next = request.sorted(
-            "Next try and age", ["jobs"], isLatestFirst ? .descending : .ascending, reversed: isLatestFirst ? nil : "latest",
+            "Next try and age", ["jobs"], isLatestFirst ? .descending : .ascending,
+            reversed: isLatestFirst ? nil : "latest",
             priority: 2)
         let columns: [Elements.Column] =
             request.selectAll
             + [
                 .init("State", .key), .init("ID and key", .key),
-                areOrdered ? next : .init("Next try and age", .key, priority: 2), .init("Attempt", .number, priority: 3),
+                areOrdered ? next : .init("Next try and age", .key, priority: 2),
+                .init("Attempt", .number, priority: 3),
                 .init("App and campaign", .key, priority: 2), .init("Token", .key, priority: 2),
                 .init("Last error", priority: 2), .init("Deferred", priority: 2),
             ]
@@ -204,7 +206,8 @@ struct JobsPage: DashboardPage {
         return request.select("key", job.key, "job \(job.key)") + [
             Elements.lines(Self.label(job.state), hasQueue ? request.short(row.queue) : ""), identity,
             Elements.lines(
-                job.due.map { $0 > row.now ? request.time($0) : "due" } ?? "", job.enqueuedAt.map { "enqueued \(request.time($0))" } ?? ""),
+                job.due.map { $0 > row.now ? request.time($0) : "due" } ?? "",
+                job.enqueuedAt.map { "enqueued \(request.time($0))" } ?? ""),
             "\(job.envelope.attempt)",
             Elements.lines(
                 request.short(job.app?.text), campaign.map { request.short($0, to: ["campaigns", $0]) } ?? ""), token,

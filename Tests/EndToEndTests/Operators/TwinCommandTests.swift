@@ -134,7 +134,9 @@ extension EndToEnd {
                 let path = parents + [command.commandName]
                 guard command.children.isEmpty else { return command.children.flatMap { pairs($0, path) } }
                 let name = path.dropFirst().joined(separator: " ")
-                let options = command.names.intersection(["campaign", "id", "app", "fair", "label"]).map { "\(name) \($0)" }
+                let options = command.names.intersection(["campaign", "id", "app", "fair", "label"]).map {
+                    "\(name) \($0)"
+                }
                 return options.isEmpty || Self.ofSettings.contains(path[1]) ? [] : options
             }
             let all = Set(pairs(try await DocumentedCommand.read("apns-worker"), []))
