@@ -164,7 +164,7 @@ let package = Package(
                 nioEmbedded,
                 nioPosix,
             ],
-            exclude: ["Fuzzing/Corpus", "Fuzzing/HPACKCorpus"]),
+            exclude: ["Fuzzing/http2.corpus", "Fuzzing/hpack.corpus"]),
         .testTarget(
             name: "LegacyAPNSTests",
             dependencies: [
@@ -231,7 +231,7 @@ if Context.environment["APNS_WORKER_FUZZ"] != nil {
     package.targets.append(
         .executableTarget(
             name: "HTTP2Fuzz", dependencies: ["APNS", "CNghttp2", nioCore], path: "Tests/APNSTests",
-            exclude: ["Fuzzing/Corpus", "Fuzzing/HPACKCorpus"],
+            exclude: ["Fuzzing/http2.corpus", "Fuzzing/hpack.corpus"],
             sources: ["Fuzzing", "HTTP2Frame.swift", "HeaderDecoder.swift"],
             swiftSettings: [.define("FUZZER")]))
 }

@@ -155,7 +155,8 @@ class Keyboard(Live):
         self.browser.sees("wrong-one")
         self.find("wrong-one")
         self.assertEqual(self.browser.title, "Campaign wrong-one")
-        self.press(["Cancel the campaign", "Cancel the campaign…", "Cancel…", "Cancel"])
+        self.press("Actions…")
+        self.press("Cancel the campaign", ".sheet")
         self.assertIn("wrong-one", self.confirm("wrong-one"))
         eventually("the campaign is cancelled", lambda: any(
             one["campaign"] == "wrong-one" and one["state"] == "cancelled"
@@ -177,7 +178,8 @@ class Keyboard(Live):
 
     def test_pause_an_app_and_resume_it(self):
         self.browser.open("/apps/default")
-        self.browser.tab_to("reason", "main")
+        self.press("Actions…")
+        self.browser.tab_to("reason", ".sheet")
         self.browser.type("by keyboard", Keys.ENTER)
         self.browser.toast("default")
         eventually("the app is paused", lambda: self.redis("EXISTS", "push:{shared}:apps:default:paused"))

@@ -620,6 +620,7 @@ class Updates(Live):
         redis = next(one for one in self.scene.processes if "redis-server" in one.args[0])
         redis.send_signal(signal.SIGSTOP)
         try:
+            time.sleep(2)  # older than what is kept
             for path, has_numbers in (("/", True), ("/queues/other", True), ("/jobs", False)):
                 with self.subTest(path):
                     self.browser.open(path)

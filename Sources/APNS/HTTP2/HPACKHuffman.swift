@@ -40,7 +40,7 @@ struct HPACKHuffman: @unchecked Sendable {
 
     /// The codes of one length.
     private struct Group {
-        /// The first code, and the first number that is larger than all of them, in the highest bits of 32.
+        /// The smallest code, and the number after the largest one; both shifted to the highest bits of 32.
         var (first, limit): (UInt64, UInt64)
         /// The place of the first symbol among all symbols.
         var place: Int

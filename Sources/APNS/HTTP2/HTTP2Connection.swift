@@ -16,7 +16,7 @@ protocol HTTP2ConnectionOwner: AnyObject {
     func connectionIsRefused(_ connection: HTTP2Connection, reason: String)
     /// Called when a request has completed. Its stream is free again.
     func connection(_ connection: HTTP2Connection, completed tag: UInt64, with result: RequestResult)
-    /// Called before the connection closes because it was forgotten on the way while it was idle.
+    /// Called before the connection closes because a router or firewall forgot it while it was idle.
     func connectionIsStale(_ connection: HTTP2Connection)
     /// Called when the connection has closed, after all its requests have completed.
     func connectionClosed(_ connection: HTTP2Connection, error: any Error)

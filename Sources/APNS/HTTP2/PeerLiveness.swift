@@ -45,7 +45,7 @@ struct PeerLiveness {
     private var handshakeTime = TimeAmount.zero
     /// The time since which nothing more could be written; `nil` if more can be.
     private var stalledSince: NIODeadline?
-    /// True if the connection was forgotten on the way while it was idle.
+    /// True if a router or firewall forgot the connection while it was idle.
     private(set) var isStale = false
 
     /// True if nothing more can be written, because the server does not read.

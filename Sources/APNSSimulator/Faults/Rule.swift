@@ -66,7 +66,7 @@ package protocol RuleAction: Equatable, Sendable {
     /// The points that rules can apply to, as `at` names them. The first is the default; with only one, there is no
     /// such key.
     static var points: [RulePoint] { get }
-    /// The conditions that rules can have at a point.
+    /// The conditions that a rule at this point can have.
     static func conditions(at point: RulePoint) -> [RuleCondition]
     /// Reads the keys that describe the effect.
     init(_ reader: inout RuleReader, at point: RulePoint) throws(RuleError)

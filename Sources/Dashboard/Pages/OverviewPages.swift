@@ -158,7 +158,7 @@ struct ProblemCards {
 }
 
 extension Problem.Object {
-    /// The page about it. Keys and the shared state are those of a Redis server.
+    /// The path of the page about it. For keys and the shared state, that is the page about Redis.
     var segments: [String] {
         switch self {
         case .server, .key, .shared: ["redis"]

@@ -116,7 +116,7 @@ struct SearchPage: DashboardPage {
         (results.ids, newestFirst.newestFirst) = ([Name(text)], true)
         let reading = ListReading(limit: Self.limit, end: request.searchEnd)
         var found = FoundJobs()
-        // At the same time, because each may search until the page must appear.
+        // All at the same time: each may need all the time that the page has.
         try await withThrowingTaskGroup(of: Part.self) { [results, newestFirst] group in
             for filter in isKey ? [byID, byKey] : [byID] {
                 group.addTask { .jobs(try await JobsPage().list(request, filter, reading)) }

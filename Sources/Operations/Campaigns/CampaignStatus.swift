@@ -102,7 +102,7 @@ package struct CampaignStatus: Sendable {
     package mutating func slow(by cause: String) {
         guard state == .running, isUnfinished else { return }
         (state, slowedBy) = (.slowed, cause)
-        // Those of before say nothing of what comes.
+        // The rate until now says nothing about the rate from now on.
         (deliveredPerSecond, leftMs) = (nil, nil)
     }
 

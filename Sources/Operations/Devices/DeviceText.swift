@@ -1,7 +1,7 @@
 import NIOCore
 import PushJob
 
-/// A value of Redis that names a device, and the rest of it without the device; or the other way round.
+/// A value of Redis that names devices, divided: the part about some devices, or all but that part.
 struct DeviceText {
     /// The part of a value that is asked for.
     enum Part { case withoutDevices, onlyDevices }

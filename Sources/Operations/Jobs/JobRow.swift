@@ -86,7 +86,7 @@ extension JobRow: Shown {
             .text("Next", in: .table, \.next),
             .init("lane", "Lane that has claimed it.", title: "Claimed by", in: .facts, \.job.lane),
             .init("due_at", "Time of the next attempt.", as: .time, title: "Next attempt", in: .facts, \.job.due),
-            .init("attempt", "Number of attempts, with the next one.", in: .all, \.job.envelope.attempt),
+            .init("attempt", "Number of attempts, counting the next one.", in: .all, \.job.envelope.attempt),
             .init("app", "App that it names.", as: .app, in: .all, \.job.app),
             .init("id", "ID.", as: .key, in: .all, \.job.id),
             .init("topic", "Topic that it names.", in: .facts, \.job.topic),

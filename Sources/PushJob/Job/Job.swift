@@ -174,7 +174,7 @@ public struct Job: Sendable {
         }
     }
 
-    /// Returns the ranges in ``body`` of the tokens, some at a time, with the commas between them.
+    /// Divides the list of tokens into pieces, and returns their ranges in ``body``, with the commas between the tokens.
     /// - Parameter size: the maximum number of tokens of a piece.
     public func tokenPieces(of size: Int) -> [Range<Int>] {
         guard let tokens else { return [] }

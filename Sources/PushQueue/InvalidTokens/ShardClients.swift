@@ -11,8 +11,7 @@ public final class ShardClients {
     /// Fails if a call must not be made any more.
     public typealias Check = (_ completion: @escaping Completion<Void>) -> Void
 
-    /// The pause before a call is repeated that Redis refused because a shard is being moved to another server, and the
-    /// time for which such calls are repeated.
+    /// Redis refuses some calls while a shard is moved to another server. They are repeated after this pause, for this long.
     private static let (moveCheck, movePatience) = (TimeAmount.milliseconds(50), TimeAmount.seconds(10))
 
     /// Returns the client for the slot of a key.

@@ -8,7 +8,7 @@ struct Bearing: Equatable {
     var proves: ScopeSet
     var concerns: ScopeSet
 
-    /// An answer that no scope hears.
+    /// An answer from which nothing follows for any scope.
     static let nothing = Bearing(proves: [], concerns: [])
     /// A server error, or the lack of an answer. The credential and the configuration are not asked before.
     private static let ofServer = Bearing(proves: [], concerns: [.job, .group, .endpoint])

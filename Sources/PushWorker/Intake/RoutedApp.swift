@@ -116,8 +116,7 @@ final class RoutedApp {
 
     // MARK: Expiration
 
-    /// The milliseconds for which a call is worth sending after its job was first seen or, if it was scheduled, was
-    /// due: a call must never ring late.
+    /// How long a call is sent, in milliseconds from when its job was due or else first seen. A call must never ring late.
     static let callPatience: Int64 = 30_000
 
     /// Returns the `apns-expiration` of a job's notifications, in seconds since 1970: the job's own, that of its push

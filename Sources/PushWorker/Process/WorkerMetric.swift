@@ -144,7 +144,7 @@ enum WorkerMetric {
 
     static let problems = metric(
         "problems", .gauge, ["event"],
-        "Ongoing problems that the log reports, by the event of their lines; absent until the first of an event.")
+        "Ongoing problems by the `event` of their log lines; absent until the first one.")
     static let ready = metric("ready", .gauge, "1 while /readyz is ready: the worker can claim and send jobs.")
     static let lanes = metric("lanes", .gauge, "Number of event loops.")
     static let lanesStuck = metric(

@@ -162,7 +162,7 @@ final class Outbox {
 
     private func scheduleFlush() {
         flushSoon.schedule(in: flushAt - link.lane.now) { [self] in
-            // A claim may have written the batch for which this was scheduled.
+            // A claim may have written that batch in the meantime.
             if flushAt > link.lane.now { if flushAt < .distantFuture { scheduleFlush() } } else { flush() }
         }
     }

@@ -1,18 +1,26 @@
 import Foundation
 import Testing
 
-/// The inputs found by `scripts/fuzz`, without libFuzzer.
+/// The inputs of `scripts/fuzz`, without libFuzzer.
+enum FuzzCorpus {
+    /// Returns the inputs of a corpus, a line in base64 for each.
+    static func read(_ name: String) throws -> [[UInt8]] {
+        let file = URL(filePath: #filePath).deletingLastPathComponent().appending(path: "../Fuzzing/\(name).corpus")
+        return try String(contentsOf: file, encoding: .utf8).split(separator: "\n", omittingEmptySubsequences: false)
+            .dropLast()
+            .map { Array(try #require(Data(base64Encoded: String($0)))) }
+    }
+}
+
 @Suite("HTTP/2, with the fuzzer's corpus")
 struct FuzzCorpusTests {
     @Test("a session keeps its rules with each input of the corpus")
     func corpus() throws {
-        let folder = URL(filePath: #filePath).deletingLastPathComponent().appending(path: "../Fuzzing/Corpus")
-        let inputs = try FileManager.default.contentsOfDirectory(at: folder, includingPropertiesForKeys: nil)
+        let inputs = try FuzzCorpus.read("http2")
         #expect(inputs.count > 100)
-        for input in inputs {
-            let bytes = try Array(Data(contentsOf: input))
+        for (line, bytes) in inputs.enumerated() {
             do throws(FuzzViolation) { try FuzzClient.run(bytes) } catch {
-                Issue.record("\(input.lastPathComponent): \(error)")
+                Issue.record("http2.corpus:\(line + 1): \(error)")
             }
         }
     }

@@ -277,13 +277,11 @@ struct HPACKDecoderTests {
 
     @Test("the decoder and nghttp2 agree on each input of the fuzzer's corpus")
     func corpus() throws {
-        let folder = URL(filePath: #filePath).deletingLastPathComponent().appending(path: "../Fuzzing/HPACKCorpus")
-        let inputs = try FileManager.default.contentsOfDirectory(at: folder, includingPropertiesForKeys: nil)
+        let inputs = try FuzzCorpus.read("hpack")
         #expect(inputs.count > 50)
-        for input in inputs {
-            let bytes = try Array(Data(contentsOf: input))
+        for (line, bytes) in inputs.enumerated() {
             do throws(FuzzViolation) { try HPACKComparison.run(bytes) } catch {
-                Issue.record("\(input.lastPathComponent): \(error)")
+                Issue.record("hpack.corpus:\(line + 1): \(error)")
             }
         }
     }
