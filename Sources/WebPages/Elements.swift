@@ -10,7 +10,7 @@ package enum Elements {
 
     /// Returns a word in a frame, such as a state.
     package static func label(_ text: String, _ tone: Tone = .plain) -> HTML {
-        "<span class=\"label \(tone.rawValue)\"\(if: text.count > longestLabel, " title=\"\(text)\"")>\(text)</span>"
+        "<span class=\"label \(tone.rawValue)\"\(if: text.shown.count > longestLabel, " title=\"\(text)\"")>\(text)</span>"
     }
 
     /// A column of a list.
@@ -114,7 +114,7 @@ package enum Elements {
 
     /// Returns the content of a cell with two lines, of which the second is less important; it can be empty.
     package static func lines(_ first: HTML, _ second: HTML) -> HTML {
-        "\(first)\(if: !second.text.isEmpty, "<span class=\"second\">\(second)</span>")"
+        "\(first)\(if: !second.text.isEmpty, " <span class=\"second\">\(second)</span>")"
     }
 
     /// Returns a command to copy. The button appears if scripts run.

@@ -1,4 +1,5 @@
 import Operations
+import PrintableText
 import PushQueue
 import WebPages
 
@@ -164,13 +165,13 @@ extension PageRequest {
     /// Returns a text that stays on one line: if it is long, its beginning, and the whole in a tooltip.
     func short(_ text: String?) -> HTML {
         guard let text, !text.isEmpty else { return "" }
-        return text.count > 16 ? "<span class=\"short\" title=\"\(text)\">\(text)</span>" : "\(text)"
+        return text.shown.count > 16 ? "<span class=\"short\" title=\"\(text)\">\(text)</span>" : "\(text)"
     }
 
     /// Returns a link in the cell of a key column; see ``short(_:)``.
     func short(_ text: String?, to segments: [String], _ query: [(name: String, value: String?)] = []) -> HTML {
         guard let text, !text.isEmpty else { return "" }
-        let style = text.count > 16 ? " class=\"short\" title=\"\(text)\"" as HTML : ""
+        let style = text.shown.count > 16 ? " class=\"short\" title=\"\(text)\"" as HTML : ""
         return "<a\(style) href=\"\(links.path(segments, query))\">\(text)</a>"
     }
 

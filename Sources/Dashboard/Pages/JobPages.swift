@@ -207,7 +207,7 @@ struct JobsPage: DashboardPage {
             Elements.lines(Self.label(job.state), hasQueue ? request.short(row.queue) : ""), identity,
             Elements.lines(
                 job.due.map { $0 > row.now ? request.time($0) : "due" } ?? "",
-                job.enqueuedAt.map { "enqueued \(request.time($0))" } ?? ""),
+                job.enqueuedAt.map(request.time) ?? ""),
             "\(job.envelope.attempt)",
             Elements.lines(
                 request.short(job.app?.text), campaign.map { request.short($0, to: ["campaigns", $0]) } ?? ""), token,

@@ -346,21 +346,31 @@ struct QueuePage: DashboardPage {
         guard let queue = status.queues.first(where: { $0.name == name }) else {
             throw WebError(.notFound, "there is no queue \(name)")
         }
-        func jobs(_ state: String, _ count: Int?) -> HTML {
-            request.link(["jobs"], [("queue", name), ("state", state)], count.map(Words.number) ?? "show")
+        func jobs(_ states: String..., count: Int) -> HTML {
+            request.link(["jobs"], [("queue", name)] + states.map { ("state", $0) }, Words.number(count))
         }
+        // Redis tells them apart only by reading them.
+        let postponed: HTML =
+            if let scheduled = queue.scheduled, let deferred = queue.deferred {
+                """
+                \(Elements.figure("Scheduled", jobs("scheduled", count: scheduled)))
+                \(Elements.figure("Deferred", jobs("deferred", count: deferred)))
+                """
+            } else {
+                Elements.figure(
+                    "Scheduled or deferred", jobs("scheduled", "deferred", count: max(0, queue.later - queue.retrying)))
+            }
         let delivered = try await DeliveryRate(request, [queue])
         let figures: HTML = """
             <h2 class="hidden">Now</h2><div class="figures">\(delivered.figure)
             \(Elements.figure(
-                "Waiting", jobs("waiting", queue.waiting + queue.due),
+                "Waiting", jobs("waiting", count: queue.waiting + queue.due),
                 queue.oldestAgeMs.map { "the oldest for \(Words.duration($0))" } ?? "jobs to send"))
             \(Elements.figure(
-                "Claimed", jobs("claimed", queue.claimed),
+                "Claimed", jobs("claimed", count: queue.claimed),
                 "in \(Words.count(queue.workers, "lane"))"))
-            \(Elements.figure("Retrying", jobs("retrying", queue.retrying)))
-            \(Elements.figure("Scheduled", jobs("scheduled", queue.scheduled)))
-            \(Elements.figure("Deferred", jobs("deferred", queue.deferred)))
+            \(Elements.figure("Retrying", jobs("retrying", count: queue.retrying)))
+            \(postponed)
             \(Elements.figure(
                 "Dead letters", request.link(["dead"], [("queue", name)], Words.number(queue.dead)),
                 "\(Words.bytes(queue.deadBytes))"))
