@@ -213,27 +213,34 @@ struct QueueJobsTests {
 
     @Test(
         "every job is listed once while producers add jobs and workers claim some",
-        arguments: [QueueKeys.Head.left, .right])
-    func pages(head: QueueKeys.Head) async throws {
+        arguments: [QueueKeys.Head.left, .right], [false, true])
+    func pages(head: QueueKeys.Head, inOrder: Bool) async throws {
         let list = "list-\(UInt64.random(in: 0...UInt64.max))"
         let keys = try QueueKeys(prefix: list, queue: "q", list: list, head: head)
         let push = head == .left ? "RPUSH" : "LPUSH"
         for number in 0..<5000 { try queue.redis.run(push, list, Self.job(number)) }
         let jobs = QueueJobs(queue.client, keys)
         var (seen, next) = ([Int](), 5000)
-        try await jobs.sweep(JobFilter()) { _, page, _ in
+        try await jobs.sweep(JobFilter(), inOrder: inOrder) { _, page, _ in
             seen += page.compactMap { $0.id.flatMap { Int(String(buffer: $0).dropFirst(4)) } }
             // New jobs are added at the tail, and workers claim from the head.
             for _ in 0..<Int.random(in: 0...40) {
                 try queue.redis.run(push, list, Self.job(next))
                 next += 1
             }
-            try queue.redis.run(head == .left ? "LPOP" : "RPOP", list, "10")
+            let claimed =
+                try queue.redis.run(head == .left ? "LPOP" : "RPOP", list, "10").elements?.compactMap(\.text) ?? []
+            // Some are given back, in their order.
+            if Bool.random(), inOrder {
+                for job in claimed.reversed() { try queue.redis.run(head == .left ? "LPUSH" : "RPUSH", list, job) }
+            }
             return true
         }
         #expect(seen.count == Set(seen).count)
-        #expect(seen == seen.sorted(by: >))
-        #expect(Set(seen).isSuperset(of: 200..<5000))
+        #expect(seen == seen.sorted(by: inOrder ? (<) : (>)))
+        // Those of the pages before the list, and from its tail those of all pages, were claimed before they were read.
+        let missing = Set(inOrder ? 20..<5000 : 200..<5000).subtracting(seen)
+        #expect(missing.isEmpty, "\(missing.sorted())")
     }
 
     @Test("equal jobs, jobs of a mebibyte and jobs that are not JSON end no page and no listing")

@@ -125,7 +125,7 @@ struct SortedJobsTests {
         try sort(Self.job("equal-2"), 3, at: 70)
         try sort(Self.job("equal-1"), 2, at: 70)
         try sort(Self.job("urgent"), 4, at: -1)
-        let expected = ["urgent", "equal-1", "equal-2", "late", "list", "inbox"]
+        let expected = ["inbox", "urgent", "equal-1", "equal-2", "late", "list"]
         #expect(try await Self.ids(swept(inOrder: true)) == expected)
         for latestFirst in [false, true] {
             #expect(try await Self.ids(jobs.list(JobFilter(), limit: 50, latestFirst: latestFirst).jobs) == expected)

@@ -87,7 +87,8 @@ package struct QueueJobs: Sendable {
         let isSet = place.isPostponed || place == .sorted
         let isFromLeft = isSet ? place == .sorted || !latestFirst : fromHead == (head == .left)
         return try await read(
-            key, kind: isSet ? "set" : "list", cursor: cursor, limit: limit, end: isFromLeft ? .left : .right
+            key, kind: isSet ? "set" : fromHead ? "head" : "list", cursor: cursor, limit: limit,
+            end: isFromLeft ? .left : .right
         ) { position, size, body, now in
             let format = decodes ? format : nil
             if place == .sorted { return StoredJob(sorted: body, size: size, format: format) }
@@ -116,8 +117,8 @@ package struct QueueJobs: Sendable {
 
     /// Reads all jobs of some states.
     /// - Parameters:
-    ///   - inOrder: true to begin with the sorted jobs, for a list of jobs. Otherwise they come after the list, so that none
-    ///     is missed that a worker sorts in the meantime.
+    ///   - inOrder: true to begin with the jobs that are sent next, for a list of jobs. Otherwise the list is read from its
+    ///     tail, and the sorted jobs come after it, so that none is missed that a worker sorts in the meantime.
     ///   - body: gets the jobs of each page that match, and Redis' time; returns false to stop.
     /// - Returns: the number of jobs that were examined.
     /// - Throws: `RedisError`, `QueueFailure/unexpectedReply(_:)`, or an error of `body`.
@@ -137,7 +138,7 @@ package struct QueueJobs: Sendable {
             repeat {
                 // Counts end at once when an operator stops them.
                 try Task.checkCancellation()
-                let page = try await page(place, after: cursor, decodes: decodes)
+                let page = try await page(place, after: cursor, fromHead: inOrder, decodes: decodes)
                 looked += page.jobs.count
                 let matching = page.jobs.filter { filter.matches($0, now: page.now) }
                 guard try await body(place, matching, page.now) else { return looked }
@@ -209,7 +210,8 @@ package struct QueueJobs: Sendable {
                     let missing = max(1, min(limit - listing.jobs.count, Self.pageSize))
                     let wanted = filter.matchesAll ? inner.skipped + missing : Self.pageSize / 2
                     let page = try await page(
-                        place, after: inner.position, limit: wanted, latestFirst: latestFirst, decodes: true)
+                        place, after: inner.position, limit: wanted, fromHead: true, latestFirst: latestFirst,
+                        decodes: true)
                     listing.now = page.now
                     listing.looked += page.jobs.count
                     found = page.jobs.filter { filter.matches($0, now: page.now) }
@@ -260,7 +262,7 @@ package struct QueueJobs: Sendable {
     /// Returns the places of the jobs, in the order in which jobs pass through them or, if they are listed, in which waiting
     /// jobs are sent.
     private func places(_ filter: JobFilter, inOrder: Bool) async throws -> [Place] {
-        let waiting: [Place] = inOrder ? [.sorted, .list, .inbox] : [.list, .inbox, .sorted]
+        let waiting: [Place] = inOrder ? [.inbox, .sorted, .list] : [.list, .inbox, .sorted]
         var places = filter.includes(.waiting) ? waiting : []
         if filter.includes(.claimed) {
             // By name: the order of their leases changes with each renewal, and a list continues from call to call.

@@ -147,7 +147,7 @@ extension EndToEnd {
             for name in [text, hex, text.replacing("/", with: "_").replacing("+", with: "-")] {
                 let object = try #require(try await stage.objects(["device", name, "--json"]).first)
                 let ids = (object["jobs"] as? [[String: Any]])?.compactMap { $0["id"] as? String }
-                #expect(object["token"] as? String == hex && ids == ["h", "b"])
+                #expect(object["token"] as? String == hex && ids == ["b", "h"])
                 #expect(try await stage.run(["jobs", "list", "--count", "--token", name]).output == "2\n")
             }
         }

@@ -2,7 +2,7 @@
 --
 -- KEYS  1 place           the LIST of jobs or the inbox, a ZSET of postponed jobs, that of sorted jobs or of dead letters, or the
 --                         HASH of a lane's claims
--- ARGV  1 kind            list, set or claimed
+-- ARGV  1 kind            list, head, set or claimed. head is a list that is read from the end from which workers claim
 --       2 cursor          'start', then the cursor of the reply before; with claimed any text
 --       3 limit           the maximum number of jobs
 --       4 max bytes       the page ends with the job at which the jobs reach this total
@@ -18,8 +18,8 @@
 --
 -- Changes nothing. A list is usually read from its tail: workers claim from its head, so a page misses no job that
 -- stays. Producers add to the tail, so the cursor names the last job that was read, and the next page begins after it,
--- wherever it is now; if it has left the list, jobs may be read twice. Jobs with one score have a fixed order; the
--- cursor counts those that were read.
+-- wherever it is now; if it has left the list, jobs may be read twice. The same holds from the head, where jobs leave in
+-- their order. Jobs with one score have a fixed order; the cursor counts those that were read.
 
 local place = KEYS[1]
 local kind, cursor, limit, max_bytes, list_end = unpack(ARGV, 1, 5)
@@ -28,7 +28,7 @@ local FIRST_FIELD = 6
 local WHOLE_BYTES, PART_BYTES = 16777216, 65536
 -- The maximum number of new jobs among which a cursor finds its job again.
 local MOST_NEW, NEW_PORTION = 512, 32
-local types = { list = 'list', set = 'zset', claimed = 'hash' }
+local types = { list = 'list', head = 'list', set = 'zset', claimed = 'hash' }
 
 if not types[kind] then
     return redis.error_reply('ERR page-jobs: unknown kind ' .. tostring(kind))
@@ -51,7 +51,7 @@ local function digest(job)
     return redis.sha1hex(#job > PART_BYTES and #job .. string.sub(job, 1, PART_BYTES) or job)
 end
 
-if kind == 'list' then
+if kind == 'list' or kind == 'head' then
     local read = list_reader(place, list_end)
     local start, largest, last = 0, nil, nil
     if cursor ~= 'start' then
@@ -60,28 +60,39 @@ if kind == 'list' then
         if not start then
             return redis.error_reply('ERR page-jobs: a cursor that no reply had')
         end
-        -- The number of jobs that were added since.
-        local added, bytes = 0, 0
-        while added < MOST_NEW and bytes < max_bytes do
-            local n = added == 0 and 1 or NEW_PORTION
-            local found, _, is_last = read_portions(function(from, to)
-                return read(start - 1 + added + from, start - 1 + added + to)
-            end, n, max_bytes - bytes, largest)
-            local is_found = false
-            for _, job in ipairs(found) do
-                bytes = bytes + #job
-                if digest(job) == last then
-                    is_found = true
-                    break
+        -- Returns the distance of the last job from its former place; nil if it is not found.
+        local function find(jobs_at)
+            local distance, bytes = 0, 0
+            while distance < MOST_NEW and bytes < max_bytes do
+                local found, _, is_last = read_portions(function(from, to)
+                    return jobs_at(distance + from, distance + to)
+                end, distance == 0 and 1 or NEW_PORTION, max_bytes - bytes, largest)
+                for _, job in ipairs(found) do
+                    if digest(job) == last then
+                        return distance
+                    end
+                    distance, bytes = distance + 1, bytes + #job
                 end
-                added = added + 1
+                if is_last then
+                    return nil
+                end
             end
-            if is_found then
-                start = start + added
-                break
-            elseif is_last then
-                break
-            end
+        end
+        local added = find(function(from, to)
+            return read(start - 1 + from, start - 1 + to)
+        end)
+        if added then
+            start = start + added
+        elseif kind == 'head' then
+            local removed = find(function(from, to)
+                local found, turned = from < start and read(math.max(0, start - 1 - to), start - 1 - from) or {}, {}
+                for i = #found, 1, -1 do
+                    turned[#turned + 1] = found[i]
+                end
+                return turned
+            end)
+            -- Those before a job that was claimed were claimed, too.
+            start = removed and start - removed or 0
         end
     end
     local jobs, seen, is_end = read_portions(function(from, to)

@@ -7,8 +7,8 @@ struct JobsList: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "list", abstract: "List or count jobs.",
         discussion: """
-            Waiting jobs come first, the newest before the others, then claimed jobs, then the others in the order of their next \
-            attempt. Redis is read a page at a time, so a large backlog does not block it.
+            Waiting jobs come first, in the order in which they are sent, then claimed jobs, then the others in the order of their \
+            next attempt. Redis is read a page at a time, so a large backlog does not block it.
 
               apns-worker jobs list --state retrying
               apns-worker jobs list --campaign spring-sale --count --by state
