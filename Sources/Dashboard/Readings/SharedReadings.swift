@@ -3,7 +3,7 @@ import Synchronization
 /// Readings by key, which many pages share: ten open dashboards ask Redis no more often than one. Callers that ask for the
 /// same thing at the same time wait for one reading.
 actor SharedReadings<Key: Hashable & Sendable, Value: Sendable> {
-    private var kept: [Key: (value: Value, at: ContinuousClock.Instant)] = [:]
+    private var kept: [Key: (value: Value, at: ContinuousClock.Instant, isGood: Bool)] = [:]
     private var readings: [Key: Task<Value, any Error>] = [:]
     /// The number of actions so far: a reading that began before the last one is not kept.
     private var actions = 0
@@ -26,7 +26,7 @@ actor SharedReadings<Key: Hashable & Sendable, Value: Sendable> {
             last.add(kept.at)
             return kept.value
         }
-        if let kept, kept.at.duration(to: .now) < age ?? self.age { return kept.value }
+        if let kept, kept.isGood, kept.at.duration(to: .now) < age ?? self.age { return kept.value }
         let begun = actions
         let task = readings[key] ?? Task { try await read(kept?.value) }
         readings[key] = task
@@ -34,7 +34,7 @@ actor SharedReadings<Key: Hashable & Sendable, Value: Sendable> {
         let value = try await task.value
         guard actions == begun else { return value }
         if self.kept.count >= Self.maximumKeys, kept == nil { self.kept = [:] }
-        self.kept[key] = (value, .now)
+        self.kept[key] = (value, .now, true)
         return value
     }
 
@@ -45,7 +45,7 @@ actor SharedReadings<Key: Hashable & Sendable, Value: Sendable> {
     func expire() {
         actions += 1
         readings = [:]
-        for key in kept.keys { kept[key]?.at -= .seconds(3600) }
+        for key in kept.keys { kept[key]?.isGood = false }
     }
 }
 
