@@ -198,7 +198,8 @@ extension Remedy {
                 name: "change-dead-letters", title: "Requeue \(reason ?? "all")",
                 fields: [("action", "requeue"), ("queue", queue)] + (reason.map { [("reason", $0)] } ?? []))
         case .unquiet: Action(name: "work-worker", title: "Let all workers work", fields: [("all", "1")])
-        case .showCampaign, .showJobs, .listDeadLetters, .listInvalidTokens, .startWorker, .reshard, .check: nil
+        case .showCampaign, .showJobs, .countJobs, .listDeadLetters, .listInvalidTokens, .startWorker, .reshard, .check:
+            nil
         }
     }
 
@@ -209,6 +210,8 @@ extension Remedy {
             request.button("Its numbers", ["campaigns", name], style: "small")
         case .listDeadLetters(let queue):
             request.button("Dead letters", ["dead"], [("queue", queue)], style: "small")
+        case .countJobs(let queue):
+            request.button("By campaign", ["jobs"], [("queue", queue), ("by", "campaign,fair")], style: "small")
         case .listInvalidTokens: request.button("Invalid tokens", ["invalid"], style: "small")
         default: ""
         }

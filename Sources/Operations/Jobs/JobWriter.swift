@@ -122,7 +122,7 @@ struct JobWriter {
             command.append(limits.maximumDeadLetters)
             command.append(limits.maximumDeadLetterAge)
             command.append(limits.maximumDeadLetterBytes)
-            command.append(limits.resultsKept)
+            command.append(limits.resultsLimit)
             command.append(counter)
             command.append(JobAction.cancelledReason)
             append(&command)

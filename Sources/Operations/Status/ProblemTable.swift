@@ -266,7 +266,7 @@ extension Problem {
                     "queue \(queue.name): the oldest job should have been sent \(Words.duration(age)) ago",
                     since: (diagnosis.status.at + maximum).since(age),
                     hint: isUnwritable ? "fix Redis first" : "start more workers, or find out what slows them down",
-                    isUnwritable ? [] : [.startWorker(queues: [queue.name])])
+                    isUnwritable ? [] : [.countJobs(queue: queue.name), .startWorker(queues: [queue.name])])
             }
         },
         Kind(

@@ -8,6 +8,8 @@ package enum Remedy: Sendable, Equatable {
     /// Shows the jobs with some IDs.
     case showJobs([String])
     case listDeadLetters(queue: String)
+    /// Counts the jobs of a queue by those that cause them.
+    case countJobs(queue: String)
     /// Counts the invalid tokens by what they are of.
     case listInvalidTokens
     /// Sends dead letters again: those with a reason, or all of the queue.
@@ -32,6 +34,8 @@ package enum Remedy: Sendable, Equatable {
         case .showCampaign(let name): return access.command(["campaign", "show"], name)
         case .showJobs(let ids): return access.command(["jobs", "show"] + ids.flatMap { option("--id", $0) })
         case .listDeadLetters(let queue): return access.command(["dead", "list"] + option("--queue", queue))
+        case .countJobs(let queue):
+            return access.command(["jobs", "list", "--count", "--by", "campaign,fair"] + option("--queue", queue))
         case .listInvalidTokens: return access.command(["invalid", "list", "--by", "reason,topic,environment"])
         case .requeue(let queue, let reason):
             return access.command(
@@ -56,6 +60,7 @@ package enum Remedy: Sendable, Equatable {
         case .showCampaign: "`\(command)` has the numbers"
         case .showJobs(let ids): "`\(command)` shows \(ids.count == 1 ? "it" : "them")"
         case .listDeadLetters: "`\(command)` shows them"
+        case .countJobs: "`\(command)` counts the jobs"
         case .listInvalidTokens: "`\(command)` counts them"
         case .requeue: "once the cause is fixed, `\(command)` sends them"
         case .unquiet: "`\(command)` does the former"

@@ -114,7 +114,7 @@ public final class QueueConnection {
                 command.append(limits.maximumDeadLetterAge)
                 command.append(limits.maximumDeadLetterBytes)
                 command.append(keys.head.rawValue)
-                command.append(limits.resultsKept)
+                command.append(limits.resultsLimit)
                 command.append(limits.idleLease)
                 command.append(request.knownCommands)
                 command.append(request.configuration?.text ?? "")
@@ -231,7 +231,7 @@ public final class QueueConnection {
                 command.append(limits.maximumDeadLetterAge)
                 command.append(limits.maximumDeadLetterBytes)
                 command.append(keys.head.rawValue)
-                command.append(limits.resultsKept)
+                command.append(limits.resultsLimit)
             },
             completion: completion
         ) { reply in

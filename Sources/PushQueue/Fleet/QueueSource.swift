@@ -41,7 +41,7 @@ public struct QueueSource: Sendable {
             """
             "max_dead_letters":\(limits.maximumDeadLetters),"max_dead_letter_age_ms":\(limits.maximumDeadLetterAge),\
             "max_dead_letter_bytes":\(limits.maximumDeadLetterBytes),"results":"\(limits.results.rawValue)",\
-            "max_results":\(limits.resultsKept)}
+            "max_results":\(limits.resultsLimit)}
             """)
         return json
     }

@@ -28,7 +28,7 @@ public struct QueueLimits: Sendable {
     public var maximumReclaims = 5
 
     /// The argument of scripts that write results themselves: 0 if none are kept.
-    public var resultsKept: Int { results == .off ? 0 : maximumResults }
+    public var resultsLimit: Int { results == .off ? 0 : maximumResults }
 
     /// The defaults.
     public init() {}

@@ -26,7 +26,8 @@ struct ProblemCardTests {
     @Test("a remedy without a button is one that a page shows, or that only a host can do")
     func withoutButton() {
         for remedy in [
-            Remedy.showCampaign("c"), .showJobs(["j"]), .listDeadLetters(queue: "q"), .startWorker(queues: ["q"]),
+            Remedy.showCampaign("c"), .showJobs(["j"]), .countJobs(queue: "q"), .listDeadLetters(queue: "q"),
+            .startWorker(queues: ["q"]),
             .check,
         ] {
             #expect(remedy.action == nil)

@@ -161,7 +161,7 @@ extension EndToEnd {
             try await eventually("it is late") { try await FleetView(redis.url).kinds.contains("too_old default") }
             let (status, page) = (try await person.ask("status"), try await person.open("/"))
             #expect(status.contains("the oldest job should have been sent") && status.contains("start more workers"))
-            #expect(page.contains("the oldest job should have been sent"))
+            #expect(page.contains("The oldest job should have been sent") && page.contains("By campaign"))
             person.found(commands: 1, pages: 1)
             _ = try await worker.stop()
             _ = try await simulator.stop()

@@ -10,7 +10,8 @@ extension EndToEnd {
         private static let remedies: [Remedy] = [
             .resumeApp("news"), .resumeQueue("q"), .resumeCampaign("c"), .resumeCampaign("-c"), .cancelCampaign("c"),
             .showCampaign("c"), .listDeadLetters(queue: "q"), .requeue(queue: "q", reason: "BadPayload"),
-            .requeue(queue: "q", reason: nil), .unquiet, .startWorker(queues: ["q", "r"]), .check,
+            .requeue(queue: "q", reason: nil), .unquiet, .startWorker(queues: ["q", "r"]), .countJobs(queue: "q"),
+            .check,
             .resumeApp("-a"), .resumeQueue("-q"), .requeue(queue: "-q", reason: "-r"), .listDeadLetters(queue: "-q"),
             .startWorker(queues: ["-q"]), .showJobs(["order-7", "-j"]),
         ]
