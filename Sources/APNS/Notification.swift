@@ -33,7 +33,6 @@ public struct Notification: Sendable {
     public var channelID: ByteBuffer? { broadcast?.channelID }
 
     /// Creates a notification; see the properties for formats and units.
-    // Otherwise each is copied once.
     public init(
         deviceToken: DeviceToken, payload: ByteBuffer, topic: ByteBuffer, pushType: PushType = .alert,
         unknownPushType: UnknownPushType? = nil, priority: UInt8? = nil, expiration: Int64? = nil,

@@ -352,7 +352,7 @@ struct QueuePage: DashboardPage {
         func jobs(_ states: String..., count: Int) -> HTML {
             request.link(["jobs"], [("queue", name)] + states.map { ("state", $0) }, Words.number(count))
         }
-        // Redis tells them apart only by reading them.
+        // Redis has one number of both; to count them apart, they must be read.
         let postponed: HTML =
             if let scheduled = queue.scheduled, let deferred = queue.deferred {
                 """

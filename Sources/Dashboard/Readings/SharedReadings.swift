@@ -7,7 +7,7 @@ actor SharedReadings<Key: Hashable & Sendable, Value: Sendable> {
     private var readings: [Key: Task<Value, any Error>] = [:]
     /// The number of actions so far: a reading that began before the last one is not kept.
     private var actions = 0
-    /// How long a reading is good for.
+    /// The age from which a reading is made again.
     private let age: Duration
     /// The number of keys of which readings are kept: visitors choose some keys.
     private static var maximumKeys: Int { 200 }
@@ -63,7 +63,7 @@ final class LastReadings: Sendable {
     /// The readings of the page that is being made; `nil` if it asks Redis.
     @TaskLocal static var wanted: LastReadings?
 
-    /// There was no reading before.
+    /// A part of the page was never read.
     struct Missing: Error {}
 
     private let earliest = Mutex<ContinuousClock.Instant?>(nil)

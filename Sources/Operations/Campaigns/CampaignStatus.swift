@@ -9,7 +9,7 @@ package struct CampaignStatus: Sendable {
     package var campaign: String
     package var queue: String
     package var state: State
-    /// What keeps it from being sent, as a clause, if it is ``State/slowed``.
+    /// The reason why it is ``State/slowed``, as a clause.
     package var slowedBy: String?
     package var discards: Bool?
     package var limitPerSecond, total, left, stopMin: Int?

@@ -21,7 +21,7 @@ package struct DeviceFindings: Sendable {
     /// The queues that have older results than those that were searched.
     package var unsearched: [String] = []
 
-    /// What the findings can't show, as clauses.
+    /// The limits of what the findings show, as clauses.
     package var gaps: [String] {
         var gaps = ResultsKept.gaps(kept)
         if !unsearched.isEmpty {

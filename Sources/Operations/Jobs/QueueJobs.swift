@@ -117,8 +117,8 @@ package struct QueueJobs: Sendable {
 
     /// Reads all jobs of some states.
     /// - Parameters:
-    ///   - inOrder: true to begin with the jobs that are sent next, for a list of jobs. Otherwise the list is read from its
-    ///     tail, and the sorted jobs come after it, so that none is missed that a worker sorts in the meantime.
+    ///   - inOrder: true to list the jobs, those that are sent next first. Otherwise the list is read from its tail, and the
+    ///     sorted jobs come after it: a worker may sort jobs of the list in the meantime.
     ///   - body: gets the jobs of each page that match, and Redis' time; returns false to stop.
     /// - Returns: the number of jobs that were examined.
     /// - Throws: `RedisError`, `QueueFailure/unexpectedReply(_:)`, or an error of `body`.

@@ -159,7 +159,7 @@ public struct WorkerReport: Sendable, Equatable {
     public var rate = 0.0
     /// The reason why it learns late of failovers that Sentinels announce; `nil` if it does not.
     public var failoverWatch: String?
-    /// Why its last reload of the configuration was refused; `nil` if it was not.
+    /// The reason why its last reload of the configuration was refused; `nil` if it was not.
     public var refusedReload: String?
     /// The topology of its Redis: `single`, `sentinel` or `cluster`.
     public var redis = ""

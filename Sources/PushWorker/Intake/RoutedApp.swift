@@ -116,7 +116,7 @@ final class RoutedApp {
 
     // MARK: Expiration
 
-    /// How long a call is sent, in milliseconds from when its job was due or else first seen. A call must never ring late.
+    /// A call is sent for this long after its job was due or else first seen, in milliseconds: it must never ring late.
     static let callPatience: Int64 = 30_000
 
     /// Returns the `apns-expiration` of a job's notifications, in seconds since 1970: the job's own, that of its push

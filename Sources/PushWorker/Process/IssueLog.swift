@@ -137,7 +137,7 @@ final class IssueLog: Sendable {
 
     private let ongoing = NIOLockedValueBox(OngoingIssues())
     private let throttle = NIOLockedValueBox(LogThrottle<Line>())
-    /// Why the last reload of the configuration was refused; `nil` if it was not.
+    /// The reason why the last reload of the configuration was refused; `nil` if it was not.
     let refusedReload = NIOLockedValueBox(String?.none)
 
     /// See ``OngoingIssues/began(_:event:at:form:now:)``.
