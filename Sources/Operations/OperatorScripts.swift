@@ -28,13 +28,12 @@ extension QueueScript {
     package static let sendJobs = QueueScript("sendJobs", PackageResources.send_jobs_lua)
     package static let pageDeadLetters = QueueScript("pageDeadLetters", PackageResources.page_lua)
     static let acknowledgeResults = QueueScript("acknowledgeResults", PackageResources.acknowledge_lua)
-    static let write = QueueScript("write", PackageResources.write_lua)
     static let divide = QueueScript("divide", PackageResources.divide_lua)
 
     /// The scripts that operators run.
     package static let ofOperators = [
         overview, leases, pageJobs, changeJobs, countPostponed, enqueueJobs, forget, commandJobs, guardCampaign,
-        countCampaign, sendJobs, pageDeadLetters, acknowledgeResults, write, divide,
+        countCampaign, sendJobs, pageDeadLetters, acknowledgeResults, divide,
     ]
 
     /// Runs a command that writes a key. Works on a Redis whose memory is full.

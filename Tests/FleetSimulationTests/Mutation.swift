@@ -196,7 +196,7 @@ enum Mutation: String, CaseIterable, Sendable {
         case .stopsWhenMemoryIsFull: ("redis.call('PERSIST', key)", "")
         case .claimHidesCommands: ("(version or '') ~= known_version", "false")
         case .claimsWithoutRenewing:
-            ("redis.call('ZADD', workers, string.format", "redis.call('ZADD', workers, 'NX', string.format")
+            ("'XX', 'CH', lease_end, lane", "'XX', 'CH', redis.call('ZSCORE', workers, lane) or 0, lane")
         case .grantsRateEarly: ("math.ceil((start - now) / 1000)", "math.ceil((start - now) / 2000) - 1000")
         case .sharesNoProviderToken: ("if is_good and stored_at ~= tonumber(refused) then", "if false then")
         case .countsMinutesAgain: ("if minutes and (settled > 0 or lost == 0) then", "if minutes then")

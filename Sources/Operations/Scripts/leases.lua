@@ -8,6 +8,7 @@
 --       lanes             for each lane: name, lease end, claims, heartbeat ('' for none)
 --
 -- Changes nothing.
+-- Needs: time base readings
 
 local workers, worker_info = unpack(KEYS)
 local claimed_prefix, max_workers = unpack(ARGV)

@@ -40,6 +40,7 @@
 --
 -- Changes nothing. A million dead letters cost no more than the bounds allow. The lanes' keys have the queue's hash
 -- tag, so they are in the slot of KEYS.
+-- Needs: time base values counters dead-letters readings
 
 local jobs, retry, workers, dead, paused, worker_info, stats, inbox, dead_bytes, cancelled, sorted, shares, failed =
     unpack(KEYS)

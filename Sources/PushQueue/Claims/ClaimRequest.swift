@@ -16,6 +16,9 @@ public struct ClaimRequest: Sendable {
     public var sort: Bool
     /// The lane's report about itself, sent at intervals; the claim then also returns operators' commands.
     public var heartbeat: WorkerHeartbeat?
+    /// True if the claim also looks for lanes whose leases have expired, and for keys of a wrong type that only ends of jobs
+    /// need. Most claims of a busy lane do not, because that costs as much as several jobs.
+    public var looksAround: Bool { heartbeat != nil || join || count == 0 }
 
     /// Makes a request; see the properties.
     public init(
@@ -40,7 +43,7 @@ public struct Claimed: Sendable {
     public var now: Int64
     /// Milliseconds until more jobs can be claimed: 0 if some are waiting, `nil` if there are none.
     public var nextDue: Int64?
-    /// A lane whose lease has expired and whose claims should be reclaimed.
+    /// A lane whose lease has expired and whose claims should be reclaimed; see ``ClaimRequest/looksAround``.
     public var expiredWorker: String?
     /// The number of dead letters that were evicted to stay within the limits.
     public var evicted: Int

@@ -12,7 +12,7 @@ import Redis
 public struct QueueScript: Sendable, Hashable, CustomStringConvertible {
     /// The name, which no other script has.
     public let description: String
-    /// The source of the script, after the parts that it needs.
+    /// The source of the script, with the parts that it needs.
     public let source: [UInt8]
     /// The SHA-1 of the source in hex, by which Redis knows it.
     public let digest: String
@@ -26,7 +26,7 @@ public struct QueueScript: Sendable, Hashable, CustomStringConvertible {
     private init(_ name: String, _ text: [UInt8], clock: ClockSource) {
         description = name
         self.text = text
-        source = ScriptPart.before(text, clock: clock)
+        source = ScriptParts.inserted(into: text, clock: clock)
         digest = Self.digest(of: source)
     }
 
@@ -70,7 +70,7 @@ extension QueueScript {
     public static let reserveRate = QueueScript("reserveRate", PackageResources.reserve_rate_lua)
     public static let takeTurns = QueueScript("takeTurns", PackageResources.take_turns_lua)
     public static let throttleToken = QueueScript("throttleToken", PackageResources.throttle_token_lua)
-    public static let appendAudit = QueueScript("appendAudit", PackageResources.append_audit_lua)
+    public static let write = QueueScript("write", PackageResources.write_lua)
     public static let shareProviderToken = QueueScript("shareProviderToken", PackageResources.share_lua)
 
     /// The scripts that workers run.
@@ -78,7 +78,7 @@ extension QueueScript {
         claim, reserve, announceNewest, settle, reclaim, release, gauges, stopCampaign, findInvalidTokens,
         addInvalidTokens,
         removeInvalidTokens, announceInvalidTokens, countInvalidTokens, reserveRate, takeTurns, throttleToken,
-        appendAudit, shareProviderToken,
+        write, shareProviderToken,
     ]
 }
 
@@ -90,109 +90,57 @@ public enum ClockSource: Sendable, Equatable {
     case key(String)
 }
 
-/// A file of functions that scripts share, in the folder `parts`. A script is sent after the parts whose names it or one
-/// of these parts contains, so no list of dependencies is kept, and Redis compiles and runs little that is not used.
-struct ScriptPart {
-    let text: ScriptText
-    /// The names that it defines for the files after it.
-    private let names: Set<ArraySlice<UInt8>>
+/// The parts of scripts: files of functions that they share, in the folder `parts`. A file names those that it needs in a line
+/// `-- Needs: base counters`, and they are sent in its place, after those that they need themselves. In a function, they are
+/// defined only when it runs, because each definition takes time in each call of a script.
+enum ScriptParts {
+    static let needs = Array("-- Needs: ".utf8)
 
-    /// Each part uses only those before it. `scripts/requeue` lists those of its script, in the same order.
-    static let all = [
-        PackageResources.base_lua, PackageResources.counters_lua, PackageResources.wrapper_lua,
-        PackageResources.dead_letters_lua, PackageResources.results_lua, PackageResources.commands_lua,
-        PackageResources.campaigns_lua, PackageResources.lanes_lua,
-        PackageResources.claims_lua, PackageResources.attempts_lua, PackageResources.portions_lua,
-        PackageResources.members_lua,
-        PackageResources.shares_lua, PackageResources.invalid_tokens_lua,
-    ].map(ScriptPart.init)
+    static let all: [String: [UInt8]] = [
+        "attempts": PackageResources.attempts_lua,
+        "base": PackageResources.base_lua,
+        "campaigns": PackageResources.campaigns_lua,
+        "claims": PackageResources.claims_lua,
+        "counters": PackageResources.counters_lua,
+        "dead-letters": PackageResources.dead_letters_lua,
+        "invalid-tokens": PackageResources.invalid_tokens_lua,
+        "lists": PackageResources.lists_lua,
+        "members": PackageResources.members_lua,
+        "minutes": PackageResources.minutes_lua,
+        "readings": PackageResources.readings_lua,
+        "results": PackageResources.results_lua,
+        "shares": PackageResources.shares_lua,
+        "values": PackageResources.values_lua,
+        "wrapper": PackageResources.wrapper_lua,
+    ]
 
-    private init(_ text: [UInt8]) {
-        self.text = ScriptText(text)
-        // The names of a definition end at `=`, at `(` or with the line. All are in its first line.
-        let definitions = ScriptText.code(text).filter { $0.starts(with: "local ".utf8) }
-        names = ScriptText.words(of: definitions.map { $0.prefix { !"=(".utf8.contains($0) } })
-            .subtracting(["local", "function"].map { ArraySlice($0.utf8) })
+    /// Returns a text with its parts.
+    static func inserted(into text: [UInt8], clock: ClockSource) -> [UInt8] {
+        var given: Set<String> = []
+        return inserted(into: text, clock: clock, after: &given)
     }
 
-    /// Returns the parts that a script needs, and its text.
-    static func before(_ text: [UInt8], clock: ClockSource) -> [UInt8] {
-        clock.part + composed(ScriptText(text), after: [])
-    }
-
-    /// Returns the parts that a text needs beyond those that it follows, and the text.
-    private static func composed(_ text: ScriptText, after given: Set<Int>) -> [UInt8] {
-        let needed = needed(by: text.words, after: given)
-        let known = given.union(needed)
-        return needed.flatMap { inserted(into: all[$0].text, after: known) } + inserted(into: text, after: known)
-    }
-
-    /// Returns a text, with the parts of functions in these.
-    private static func inserted(into text: ScriptText, after known: Set<Int>) -> [UInt8] {
-        text.pieces.flatMap { piece in
-            piece.isFunction ? composed(ScriptText(outside: piece.text), after: known) : Array(piece.text)
+    /// - Parameter given: the parts that the text follows; gets those that are inserted.
+    private static func inserted(into text: [UInt8], clock: ClockSource, after given: inout Set<String>) -> [UInt8] {
+        var source: [UInt8] = []
+        for line in text.split(separator: UInt8(ascii: "\n"), omittingEmptySubsequences: false) {
+            let code = line.drop { $0 == UInt8(ascii: " ") }
+            guard code.starts(with: needs) else {
+                source += line + [UInt8(ascii: "\n")]
+                continue
+            }
+            // What a function defines ends with it.
+            var inner = given
+            for name in String(decoding: code.dropFirst(needs.count), as: UTF8.self).split(separator: " ").map(
+                String.init)
+            where inner.insert(name).inserted {
+                guard let part = name == "time" ? clock.part : all[name] else { fatalError("no part \(name)") }
+                source += inserted(into: part, clock: clock, after: &inner)
+            }
+            if code.startIndex == line.startIndex { given = inner }
         }
-    }
-
-    /// Returns the indices of the parts that define these words, and of those that they need themselves.
-    private static func needed(by words: Set<ArraySlice<UInt8>>, after given: Set<Int>) -> [Int] {
-        var words = words
-        var needed: [Int] = []
-        for (index, part) in all.enumerated().reversed()
-        where !given.contains(index) && !part.names.isDisjoint(with: words) {
-            needed.append(index)
-            words.formUnion(part.text.words)
-        }
-        return needed.reversed()
-    }
-}
-
-/// The text of a script or a part. A function in it can have parts of its own, after the comment ``marker``: they are defined only
-/// when it runs, because each definition takes time in each call of a script.
-struct ScriptText {
-    static let marker: StaticString = "    -- The parts that only this function needs.\n"
-
-    let bytes: [UInt8]
-    /// The text in pieces: a function from its marker to its end, or what is between two.
-    let pieces: [(text: ArraySlice<UInt8>, isFunction: Bool)]
-    /// All names and numbers in the code outside of these functions, and the words of its strings.
-    let words: Set<ArraySlice<UInt8>>
-
-    init(_ text: [UInt8]) {
-        var pieces: [(text: ArraySlice<UInt8>, isFunction: Bool)] = []
-        var rest = text[...]
-        while let marker = rest.range(of: Self.marker) {
-            let end = rest[marker.upperBound...].range(of: "\nend\n")?.lowerBound ?? rest.endIndex
-            pieces += [(rest[..<marker.upperBound], false), (rest[marker.upperBound..<end], true)]
-            rest = rest[end...]
-        }
-        self.init(pieces + [(rest, false)])
-    }
-
-    /// A text without such functions.
-    init(outside text: ArraySlice<UInt8>) { self.init([(text, false)]) }
-
-    private init(_ pieces: [(text: ArraySlice<UInt8>, isFunction: Bool)]) {
-        self.pieces = pieces
-        bytes = Array(pieces.map(\.text).joined())
-        words = Self.words(of: Self.code(Array(pieces.filter { !$0.isFunction }.map(\.text).joined())))
-    }
-
-    /// Returns the lines that are not comments.
-    static func code(_ text: [UInt8]) -> [ArraySlice<UInt8>] {
-        text.split(separator: UInt8(ascii: "\n"))
-            .filter { line in !line.drop { $0 == UInt8(ascii: " ") }.starts(with: "--".utf8) }
-    }
-
-    static func words(of lines: [ArraySlice<UInt8>]) -> Set<ArraySlice<UInt8>> {
-        Set(
-            lines.joined(separator: [UInt8(ascii: " ")]).split { byte in
-                switch byte {
-                case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"): false
-                case UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "_"): false
-                default: true
-                }
-            }.map { ArraySlice($0) })
+        // Each text ends with a line.
+        return source.dropLast()
     }
 }
 

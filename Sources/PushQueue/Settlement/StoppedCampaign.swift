@@ -27,9 +27,9 @@ public struct GuardAudit {
     /// Adds the pause of a campaign by its guard.
     public func record(_ stopped: StoppedCampaign, completion: @escaping (Result<Void, QueueFailure>) -> Void) {
         scripts.run(
-            .appendAudit, [key],
+            .write, [key],
             arguments: { command in
-                command.append(SharedKeys.maximumAuditEntries)
+                for text in ["XADD", "MAXLEN", "~", "\(SharedKeys.maximumAuditEntries)", "*"] { command.append(text) }
                 for text in [
                     "action", "pause_campaign", "by", "guard", "subject", "campaign \(stopped.campaign.printable)",
                     "via", "worker", "detail", stopped.reason,

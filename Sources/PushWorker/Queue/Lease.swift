@@ -102,6 +102,9 @@ struct Lease {
         reclaimAfter[other] = nil
         return true
     }
+
+    /// The time from which this lane reclaims another lane's claims, if it has seen that its lease has expired.
+    func reclaimTime(of other: String) -> NIODeadline? { reclaimAfter[other] }
 }
 
 extension QueueLink {

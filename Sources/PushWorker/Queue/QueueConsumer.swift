@@ -69,6 +69,8 @@ final class QueueConsumer {
         var sentAt = NIODeadline.distantPast
         /// True if the next heartbeat must not wait for its interval.
         var isUrgent = false
+        /// The time from which it must not wait either, because another lane's claims may then be reclaimed.
+        var mustBeAt = NIODeadline.distantFuture
     }
 
     /// The maximum duration of the blocking wait, in seconds. The kernel detects a lost server sooner.
@@ -210,13 +212,13 @@ final class QueueConsumer {
         store.claim(request) { [self] result in
             guard generation == queue.generation, !lane.isStopped else { return }
             switch result {
-            case .success(let claimed): received(claimed, claim)
+            case .success(let claimed): received(claimed, claim, looksAround: request.looksAround)
             case .failure(let failure): failed(failure)
             }
         }
     }
 
-    private func received(_ claimed: Claimed, _ claim: ClaimWindow.Claim) {
+    private func received(_ claimed: Claimed, _ claim: ClaimWindow.Claim, looksAround: Bool) {
         queue.setClock(claimed.now)
         lane.metrics.setClock(ofQueue: queue.id.index, ahead: queue.clockOffset)
         link.refusals.recordAcceptance(.claims)
@@ -246,7 +248,7 @@ final class QueueConsumer {
         }
         if let expired = claimed.expiredWorker {
             considerReclaiming(expired)
-        } else {
+        } else if looksAround {
             link.refusals.recordAcceptance(.reclaims)
         }
         if hasBacklog {
@@ -274,6 +276,8 @@ final class QueueConsumer {
             // Read-only, loading, out of memory: the server is reachable and will recover.
             window.recordRefusal(now: lane.now, pause: lane.refusalPause)
             link.refusals.recordRefusal(.claims, failure)
+            // Only such a claim finds out whether all keys are right again.
+            heartbeat.isUrgent = true
         }
     }
 
@@ -285,9 +289,12 @@ final class QueueConsumer {
     }
 
     private func considerReclaiming(_ expired: String) {
-        guard expired != queue.holder,
-            lease.recordExpired(expired, delay: .milliseconds(lane.random(in: 0...1000)), now: lane.now)
-        else { return }
+        guard expired != queue.holder else { return }
+        guard lease.recordExpired(expired, delay: .milliseconds(lane.random(in: 0...1000)), now: lane.now) else {
+            guard let time = lease.reclaimTime(of: expired) else { return }
+            heartbeat.mustBeAt = time
+            return wake(at: time)
+        }
         link.reclaim(expired) { [self] in
             window.wake()
             report(.changed)
@@ -396,7 +403,10 @@ final class QueueConsumer {
 
     /// Returns the heartbeat to send with the current claim, if one is due.
     private func nextHeartbeat() -> WorkerHeartbeat? {
-        guard heartbeat.isUrgent || lane.now - heartbeat.sentAt >= Self.heartbeatInterval else { return nil }
+        guard
+            heartbeat.isUrgent || lane.now - heartbeat.sentAt >= Self.heartbeatInterval
+                || lane.now >= heartbeat.mustBeAt
+        else { return nil }
         heartbeat = Heartbeat(sentAt: lane.now)
         return delegate.heartbeat(for: queue)
     }

@@ -16,6 +16,7 @@
 --       previous          for each field its value before, '' if it had none
 --
 -- Fields older than seven days are removed. Run twice, the second run changes nothing but the version and the times.
+-- Needs: time base campaigns
 
 local MAX_FIELDS, LIFE = 1000, 7 * 86400000
 local job_commands = KEYS[1]

@@ -14,6 +14,7 @@
 -- Reply                   the total, '' if it is not known
 --
 -- Run twice, `add`, `grow` and `remove` count twice, and the others change nothing.
+-- Needs: time base results campaigns
 
 local campaign, campaigns, results = unpack(KEYS)
 local name, action, notifications = unpack(ARGV)

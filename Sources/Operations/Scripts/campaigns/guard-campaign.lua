@@ -7,6 +7,7 @@
 --       known             1 if the queue had anything of the campaign
 --
 -- Run twice, the second run begins the count again.
+-- Needs: base campaigns
 
 local campaign = unpack(KEYS)
 local text = unpack(ARGV)

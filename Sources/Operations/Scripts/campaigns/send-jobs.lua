@@ -55,6 +55,7 @@
 --                         in the order of OUTCOMES
 --
 -- Run twice, the second run pushes nothing: the cursor has moved.
+-- Needs: time base values campaigns
 
 local FIRST_JOB = 19
 local cursor, jobs, campaign, campaigns, job_commands, sorted, newest = unpack(KEYS)

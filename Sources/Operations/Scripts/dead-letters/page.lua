@@ -44,6 +44,7 @@
 --   2. It skips what is before 5 (nothing) and what was passed there (B), and goes on with D and E.
 -- If another command removed one of B and D in between, one less is skipped: the second page begins at the other one. If that
 -- is B, it is looked at twice; better twice than never.
+-- Needs: time base values lists counters wrapper dead-letters
 
 local dead, jobs, stats, dead_bytes, campaign_prefix = unpack(KEYS)
 local action, cursor, page, limit = unpack(ARGV, 1, 4)

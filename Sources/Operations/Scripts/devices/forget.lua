@@ -17,6 +17,7 @@
 -- that have moved further, or were claimed, stay for another call. A value that is removed is replaced by the one at the end, so the
 -- last job is sent a little earlier: without a gap to close, the time does not depend on the length of the list.
 -- Run twice, the second run finds none of them.
+-- Needs: base dead-letters results lists invalid-tokens
 
 local values, bytes_key = KEYS[1], KEYS[2]
 local kind, list_end, max_results = unpack(ARGV, 1, 3)

@@ -6,6 +6,7 @@
 -- Reply the record before this call
 --
 -- Run twice, the second run changes nothing: it finds another record than the former.
+-- Needs: base
 
 local division = KEYS[1]
 local former, next_record = ARGV[1], ARGV[2]

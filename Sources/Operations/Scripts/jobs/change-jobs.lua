@@ -46,6 +46,7 @@
 -- claim first: their order is kept, and nothing is lost if the command is interrupted. In the end, the inbox is
 -- restored to the list.
 -- Run twice, the second run finds none of the jobs; it passes the next jobs of a list unseen, for a later round.
+-- Needs: time base values lists counters minutes wrapper dead-letters campaigns claims
 
 local jobs, inbox, retry, failed, sorted, cancelled, cancelled_bytes, stats, results, campaigns, campaign_prefix, minutes,
     unique_prefix, other_jobs, other_retry, other_failed = unpack(KEYS)

@@ -8,6 +8,7 @@
 --
 -- Changes nothing. Only the wrapper is searched, as text: a match is a member, because quotes within a string would be
 -- escaped.
+-- Needs: base wrapper lists
 
 local retry = KEYS[1]
 local limit, max_bytes = tonumber(ARGV[1]), tonumber(ARGV[2])

@@ -19,6 +19,7 @@
 --
 -- If memory is full, Redis refuses the first write of the script, so nothing is pushed. Run twice without a name, it pushes
 -- the jobs twice.
+-- Needs: base
 
 local FIRST_NEWEST, FIRST_ID = 4, 5
 local list, sorted, request = unpack(KEYS)

@@ -20,6 +20,7 @@
 -- stays. Producers add to the tail, so the cursor names the last job that was read, and the next page begins after it,
 -- wherever it is now; if it has left the list, jobs may be read twice. The same holds from the head, where jobs leave in
 -- their order. Jobs with one score have a fixed order; the cursor counts those that were read.
+-- Needs: time base lists
 
 local place = KEYS[1]
 local kind, cursor, limit, max_bytes, list_end = unpack(ARGV, 1, 5)

@@ -11,6 +11,7 @@
 --       or an error NOGROUP
 --
 -- Run twice, it has the same effect and reply.
+-- Needs: base
 
 local results, positions = unpack(KEYS)
 local group, first = unpack(ARGV, 1, 2)

@@ -8,6 +8,7 @@
 -- Reply 1
 --
 -- Run twice, the second run changes nothing.
+-- Needs: time base values invalid-tokens
 
 local throttled, changes = unpack(KEYS)
 local token, ends = ARGV[1], ARGV[2]

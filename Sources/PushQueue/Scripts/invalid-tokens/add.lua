@@ -16,6 +16,7 @@
 --
 -- A mark replaces only an older one for the same topic and environment: feedback arrives late. Run twice, the second run changes nothing
 -- and replies 0 instead of 1.
+-- Needs: time base invalid-tokens
 
 local set, registrations, details, facts, changes = unpack(KEYS)
 local max_age, is_shard = tonumber(ARGV[1]), ARGV[2] == '1'

@@ -4,6 +4,7 @@
 -- KEYS  1 invalid-tokens:changes  STREAM of a bounded number of entries
 -- ARGV  1 tokens...               lower-case hex with commas between them, an entry each
 -- Reply the number of entries
+-- Needs: base invalid-tokens
 
 local changes = KEYS[1]
 

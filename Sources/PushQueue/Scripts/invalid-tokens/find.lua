@@ -16,6 +16,7 @@
 -- token cost the worker a twentieth of the cost of a notification.
 --
 -- Changes nothing.
+-- Needs: time base invalid-tokens
 
 local set, details, facts, registrations = unpack(KEYS)
 local list, is_shard = ARGV[1], ARGV[2] == '1'

@@ -18,6 +18,7 @@
 -- Reply the number of tokens, or of marks of `mark`, of which something was removed
 --
 -- Run twice, the second run finds none of them.
+-- Needs: time base invalid-tokens
 
 local set, registrations, details, facts, changes = unpack(KEYS)
 local max_age, is_shard = tonumber(ARGV[1]), ARGV[2] == '1'

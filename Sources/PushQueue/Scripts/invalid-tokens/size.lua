@@ -5,6 +5,7 @@
 -- Reply the number
 --
 -- Changes nothing.
+-- Needs: base invalid-tokens
 
 local set = KEYS[1]
 local is_shard = ARGV[1] == '1'

@@ -4,6 +4,7 @@
 -- failure. So the wrapper has the count of the group's deliveries at that failure (`seen`), and the time of the first one
 -- (`first`). A group is the job's campaign, whose counter is exact; without one, it is the app with the push type, whose
 -- deliveries each lane adds about once per second. Counters only grow, unless they expire or are evicted; days do not matter.
+-- Needs: values wrapper
 
 -- A group with fewer notifications is judged with its app.
 local SMALLEST_GROUP = 8

@@ -1,4 +1,6 @@
--- The counters of campaigns, the entry of the results about a campaign that has finished, and the guards that pause one.
+-- The counters of campaigns, the entry of the results about a campaign that has finished, the commands of operators about the jobs of
+-- campaigns and with ids, and the guards that pause a campaign.
+-- Needs: time values results
 
 -- Beyond this number, the campaigns that were settled longest ago lose their counters.
 local MAX_CAMPAIGNS = 10000
@@ -122,6 +124,39 @@ local function campaign_facts(key)
         facts[name] = values[i]
     end
     return facts
+end
+
+-- The members of a command, and their types. Those that are not for people decide about the jobs.
+local COMMAND_MEMBERS = {
+    state = 'string', discard = 'boolean', since = 'number', per_second = 'number', limited_at = 'number',
+    at = 'number', by = 'string', reason = 'string',
+}
+local FOR_PEOPLE = { at = true, by = true, reason = true }
+
+-- Returns a command without members of another type or value. One that another client has written in a form that can't be read
+-- pauses its jobs, unless it cancels them. JobCommands.Command in Swift decides alike.
+local function read_command(text)
+    local command = {}
+    if type(text) ~= 'string' or text == '' then
+        return command
+    end
+    local members = decoded_object(text)
+    local is_damaged = not string.find(text, '^%s*{') or not pcall(cjson.decode, text)
+    for name, kind in pairs(COMMAND_MEMBERS) do
+        local value = members[name]
+        local is_good = type(value) == kind and (kind ~= 'number' or value == bounded(value))
+            and (name ~= 'per_second' or value >= 1)
+            and (name ~= 'state' or value == 'paused' or value == 'cancelled')
+        if is_good then
+            command[name] = value
+        elseif value ~= nil and value ~= cjson.null and not FOR_PEOPLE[name] and value ~= 'running' then
+            is_damaged = true
+        end
+    end
+    if is_damaged and command.state ~= 'cancelled' then
+        command.state = 'paused'
+    end
+    return command
 end
 
 -- Pauses a running campaign, as an operator's command does. If it is paused or cancelled, returns false and by whom.

@@ -1,4 +1,5 @@
 -- The claims of a lane.
+-- Needs: base lists wrapper
 
 -- Returns the number of a claim, whose field in the hash is `<number>.<stamp>`; nil for another field.
 local function claim_number(field)

@@ -2,6 +2,7 @@
 --
 -- A member of the sorted set is a line of JSON about the job, a line feed, and the producer's bytes. The sum of the members'
 -- lengths is in the key `dead-bytes`: a bound by count alone would not bound the memory.
+-- Needs: counters
 
 -- Subtracts the length of removed dead letters. The sum of an empty set is 0, whatever was removed by other means.
 local function subtract_dead_bytes(dead, dead_bytes, bytes)

@@ -17,6 +17,7 @@
 --          (2 bytes)
 -- `facts` is a HASH number -> JSON, because few values are different: `reason`, `topic`, `environment`, `source`, and `set` with the
 -- value `other` if the topic is not the own one of an app. 0 stands for none.
+-- Needs: time base values
 
 local MS_PER_DAY = 86400000
 -- Tables, because Lua limits the number of local variables. `size` is that of a mark; more marks than the maximum would not fit into 64

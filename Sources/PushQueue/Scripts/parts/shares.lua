@@ -13,8 +13,7 @@ local sort_jobs, sorted_jobs, charge_shares, keep_shares, as_waited
 
 -- Defines these. Few queues sort their jobs, and each definition takes time in each call of a script.
 local function define_shares()
-    -- The parts that only this function needs.
-    define_members()
+    -- Needs: base lists wrapper members
     local find, sub = string.find, string.sub
     -- The maximum number and size of the jobs that a claim sorts: more than it claims meanwhile.
     local SORT_JOBS, SORT_BYTES = 1000, 524288

@@ -154,9 +154,11 @@ local function undecided(members, others, own)
     return nil
 end
 
--- Returns the ms after which a job that a worker's configuration refuses comes back: a quarter of its age, from 1 to 30 s.
-local function configuration_pause(members, now)
-    return math.floor(math.max(1000, math.min((now - (members.enqueued or now)) / 4, 30000)))
+-- Returns the ms after which a job that a worker's configuration refuses comes back: up to a quarter of its age, from 1 to 30 s, and
+-- at least half of that. `share` is a random number from 0 to 1. RetryPolicy.configurationPauses in Swift has the same pauses.
+local function configuration_pause(members, now, share)
+    local longest = math.max(1000, math.min((now - (members.enqueued or now)) / 4, 30000))
+    return math.floor(longest / 2 * (1 + share))
 end
 
 -- Returns the deliveries of the group and of the app at the time of a failure, which are in a wrapper; nil if they are not.
@@ -201,4 +203,11 @@ local function deferred_head(members, now, claim, reason, refused)
         members.attempt or 1, members.reclaims and string.format(',"reclaims":%d', members.reclaims) or '',
         members.reserved and ',"reserved":true' or '', members.due == true and ',"due":true' or '', (carried(members)),
         failure_member(members), cjson.encode(refused), cjson.encode(claim), reason, now)
+end
+
+-- Ends the reservation of an id, if it is still that of the job with this origin.
+local function free_id(unique, origin)
+    if redis.pcall('GET', unique) == origin then
+        redis.call('DEL', unique)
+    end
 end

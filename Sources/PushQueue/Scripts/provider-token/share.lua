@@ -16,6 +16,7 @@
 --
 -- APNs refuses tokens of a key that change more often than every 20 minutes, so the workers must share one. Run twice,
 -- the second run finds the token of the first.
+-- Needs: time base
 
 local key = KEYS[1]
 local issued, token, renewal_age, refused, life, tolerance = unpack(ARGV)

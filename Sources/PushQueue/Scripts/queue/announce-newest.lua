@@ -9,6 +9,7 @@
 -- Reply the number of jobs that became the newest
 --
 -- Run twice, the second run changes nothing: a job that waits for a retry stays older than those that came after it was due.
+-- Needs: claims
 
 local wrong = prepare_strings_of_claims()
 if wrong then

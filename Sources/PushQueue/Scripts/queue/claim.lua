@@ -51,7 +51,8 @@
 --                         3 paused, and the lane must hand back the jobs that it has not submitted
 --       now               Redis' time, ms
 --       due               ms until more jobs can be claimed: 0 when some wait, -1 when there are none
---       expired           a lane whose lease has expired, or ''
+--       expired           a lane whose lease has expired, or ''; always '' unless the lane gives a heartbeat, joins, or only
+--                        renews its lease
 --       evicted           dead letters evicted to keep within the bounds
 --       command           the value of order:<process>, '' if there is none or no heartbeat was given
 --       stamp             of this claim, '' without jobs
@@ -67,6 +68,7 @@
 -- claimed, and with one of the later numbers the rest of that; after a later claim it returns nothing. So a claim whose
 -- connection broke can be repeated. A claim that the network delivers late claims nothing, or jobs that the lane finds
 -- among its claims.
+-- Needs: time base lists shares
 
 local jobs, retry, failed, claimed, inbox, workers, paused, dead, dead_bytes, stats, next_key, results, job_commands,
     minutes, configurations, sorted, shares, campaigns, campaign_prefix, largest_key, worker_info, command_key,
@@ -83,22 +85,30 @@ local now_text = string.format('%d', now)
 
 -- The lease is renewed even if another key is of the wrong type. An idle poll calls few commands, because a large fleet
 -- makes hundreds of polls per second.
-do
-    local score = redis.pcall('ZSCORE', workers, lane)
-    if type(score) == 'table' then
-        return wrong_type({ [workers] = 'zset' }) or score
-    elseif join == '0' and not score then
-        return { 2, now, -1, '', 0, '', '', 0, {}, {} }
-    end
-end
 write_when_full(workers)
 local held = redis.pcall('HLEN', claimed)
 held = type(held) == 'number' and held or -1
-redis.call('ZADD', workers, string.format('%d', now + (limit == 0 and held == 0 and idle_lease or lease)), lane)
+do
+    local lease_end = string.format('%d', now + (limit == 0 and held == 0 and idle_lease or lease))
+    local renewed
+    if join == '1' then
+        renewed = redis.pcall('ZADD', workers, lease_end, lane)
+    else
+        renewed = redis.pcall('ZADD', workers, 'XX', 'CH', lease_end, lane)
+    end
+    if type(renewed) == 'table' then
+        return wrong_type({ [workers] = 'zset' }) or renewed
+    elseif join == '0' and renewed == 0 and not redis.call('ZSCORE', workers, lane) then
+        return { 2, now, -1, '', 0, '', '', 0, {}, {} }
+    end
+end
+
+-- What a lane need not know with each claim: it is looked up with its heartbeats, and while it claims nothing.
+local looks_around = worker_info or join == '1' or limit == 0
 
 -- A random one of the ten that expired first: a lane that can't be reclaimed must not shield the others.
 local expired = ''
-if redis.call('ZCOUNT', workers, '-inf', '(' .. now_text) > 0 then
+if looks_around and redis.call('ZCOUNT', workers, '-inf', '(' .. now_text) > 0 then
     local first_expired = redis.call('ZRANGEBYSCORE', workers, '-inf', '(' .. now, 'LIMIT', 0, 10)
     expired = first_expired[1 + now_in_us % #first_expired]
 end
@@ -147,28 +157,21 @@ local function other_configurations()
 end
 
 -- Returns the ms until the first job of a set is due, nil if it is empty. 0 for a key of another type: the next claim
--- with a limit reports it.
+-- with a limit reports it. It is read once, because most queues have none.
+local known_due = {}
+
 local function first_due(set)
-    local earliest = redis.pcall('ZRANGE', set, 0, 0, 'WITHSCORES')
-    if earliest.err then
-        return 0
+    if known_due[set] == nil then
+        local earliest = redis.pcall('ZRANGE', set, 0, 0, 'WITHSCORES')
+        known_due[set] = earliest.err and 0
+            or earliest[2] and math.max(0, math.min(tonumber(earliest[2]) - now, 2 ^ 31)) or false
     end
-    return earliest[2] and math.max(0, math.min(tonumber(earliest[2]) - now, 2 ^ 31))
-end
-
--- The ms until the first failed job is due. It is read once, because most queues have none.
-local failed_due, is_failed_due_known = nil, false
-
-local function first_failed_due()
-    if not is_failed_due_known then
-        failed_due, is_failed_due_known = first_due(failed), true
-    end
-    return failed_due
+    return known_due[set]
 end
 
 -- Returns the ms until the first postponed job is due, -1 without one.
 local function until_due()
-    local one, other = first_due(retry), first_failed_due()
+    local one, other = first_due(retry), first_due(failed)
     return one and other and math.min(one, other) or one or other or -1
 end
 
@@ -217,8 +220,8 @@ if limit == 0 then
 end
 
 local moved_waiting, fresh_waiting = redis.pcall('LLEN', inbox), redis.pcall('LLEN', jobs)
-local due_waiting = redis.pcall('ZCOUNT', retry, '-inf', now_text)
-local failed_waiting = first_failed_due() == 0 and redis.pcall('ZCOUNT', failed, '-inf', now_text) or 0
+local due_waiting = first_due(retry) == 0 and redis.pcall('ZCOUNT', retry, '-inf', now_text) or 0
+local failed_waiting = first_due(failed) == 0 and redis.pcall('ZCOUNT', failed, '-inf', now_text) or 0
 -- Usually 0: then fresh jobs are in the list only.
 local sorts = sort == '1' or redis.call('EXISTS', shares, sorted) > 0
 local sorted_waiting = sorts and redis.pcall('ZCARD', sorted) or 0
@@ -228,8 +231,14 @@ if moved_waiting == 0 and fresh_waiting == 0 and sorted_waiting == 0 and due_wai
     return reply
 end
 
--- A key that was counted has the right type.
-local wrong = wrong_type({ [dead] = 'zset', [stats_key(stats, now)] = 'hash', [results] = 'stream' })
+-- Returns an error reply if a key that only settlements or the ends of jobs write is of the wrong type.
+local function wrong_key_of_ends()
+    -- Needs: counters
+    return wrong_type({ [dead] = 'zset', [stats_key(stats, now)] = 'hash', [results] = 'stream' })
+end
+
+-- A key that was counted has the right type. A lane whose claim was refused looks around with the next one, too.
+local wrong = looks_around and wrong_key_of_ends()
 if not wrong and (held < 0 or type(moved_waiting) ~= 'number' or type(fresh_waiting) ~= 'number'
     or type(due_waiting) ~= 'number' or type(failed_waiting) ~= 'number') then
     wrong = wrong_type({
@@ -348,12 +357,25 @@ do
     take(failing, max_bytes - bytes)
 end
 
+-- A job that is too large ends here, and must not be taken out before it is certain that it can.
+if not looks_around and largest and largest > max_job_bytes then
+    wrong = wrong_key_of_ends()
+    if wrong then
+        return wrong
+    end
+end
+
 for _, from in ipairs({ moved, fresh, due, failing }) do
     if from.kept > 0 then
         from.remove(from.kept)
     end
 end
-is_failed_due_known = failing.kept == 0
+if due.kept > 0 or sorts then
+    known_due[retry] = nil
+end
+if failing.kept > 0 then
+    known_due[failed] = nil
+end
 if sorts and failing.kept > 0 then
     charge_shares(sorted, shares, failing.bodies)
 end
@@ -376,8 +398,7 @@ reply[10] = others
 -- Ends jobs that are too large, or defers them. Few claims have one.
 --   bodies  the jobs by their number among those that were taken
 local function end_too_large(bodies)
-    -- The parts that only this function needs.
-    define_members()
+    -- Needs: counters minutes wrapper dead-letters results campaigns members
     -- The steps that are left to find members of these jobs; their notifications, in all and by campaign.
     local steps, buried, deferred, by_campaign = 5000, 0, 0, {}
     for i, body in pairs(bodies) do
@@ -388,9 +409,10 @@ local function end_too_large(bodies)
         local refused = undecided(wrapped, others, configuration)
         if refused then
             local head = deferred_head(wrapped, now, claim, 'JobTooLarge', refused)
-            redis.call('ZADD', has_failed(body) and failed or retry, now + configuration_pause(wrapped, now),
+            local share = (now_in_us + 618 * i) % 1000 / 1000
+            redis.call('ZADD', has_failed(body) and failed or retry, now + configuration_pause(wrapped, now, share),
                 head .. original .. '}')
-            is_failed_due_known = false
+            known_due = {}
             deferred = deferred + notifications
         else
             local detail = string.format('the job has %d bytes, more than max_job_bytes (%d)', #body, max_job_bytes)

@@ -31,6 +31,7 @@
 --
 -- Changes nothing but the copy of its reply. The lanes' keys have the queue's hash tag, so they are in the slot of
 -- KEYS.
+-- Needs: time values dead-letters readings
 
 local jobs, inbox, retry, workers, dead, paused, dead_bytes, gauges, job_commands, sorted, failed = unpack(KEYS)
 local claimed_prefix, head_limit, head_end, max_age = ARGV[1], tonumber(ARGV[2]), ARGV[3], tonumber(ARGV[4])

@@ -30,6 +30,7 @@
 -- Each call gives back only some of the claims, so that it is short regardless of their number and size; the last one
 -- removes the lane. Each claim is pushed and removed in the same call: run twice, the second run finds what the first
 -- left.
+-- Needs: time base counters minutes wrapper dead-letters results campaigns claims
 
 local workers, claimed, jobs, dead, dead_bytes, stats, results, worker_info, minutes, campaigns, campaign_prefix, failed =
     unpack(KEYS)
@@ -61,8 +62,8 @@ end
 -- and not decoded: that may be what ended the lanes. `members` are those of the job's wrapper.
 local steps = 5000
 local function letter(field, reason, detail, members, original)
+    -- Needs: members
     local campaign, notifications
-    define_members()
     campaign, notifications, steps = job_facts(original, members, steps)
     return { field, reason, detail, members, original, { campaign, notifications } }
 end

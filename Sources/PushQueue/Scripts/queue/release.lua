@@ -23,6 +23,7 @@
 --
 -- In a queue that sorts its jobs, claims go back in a wrapper: they have waited, and are not sorted behind the other jobs
 -- of their key again. So do jobs with `unique_for`: their first claim is that by which they reserved their ids.
+-- Needs: time base wrapper claims shares
 
 local workers, claimed, inbox, jobs, worker_info, configurations, shares, failed, command_key = unpack(KEYS)
 local lane, head, configuration, linger = unpack(ARGV, 1, 4)

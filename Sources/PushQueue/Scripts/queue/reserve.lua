@@ -13,6 +13,7 @@
 --
 -- Wherever a job moves, its wrapper has its origin, by which it gets its own reservation again. Run twice, the second run has
 -- the same results.
+-- Needs: claims
 
 local claimed, ARGUMENTS = KEYS[1], 3
 

@@ -80,6 +80,7 @@
 --
 -- Run twice, the second run finds no claims and does nothing. The action `minute` alone has no claims to find, so a
 -- lane sends it only once.
+-- Needs: time base counters
 
 local claimed, retry, dead, dead_bytes, stats, results, campaigns, campaign_prefix, cancelled, cancelled_bytes,
     job_commands, failed, deliveries, unique_prefix, shares = unpack(KEYS)
@@ -132,7 +133,7 @@ local act, finish
 -- Defines the actions that are neither acknowledgements nor sums, and what follows at the end. Most settlements need none of it, and
 -- each definition takes time in each call of a script.
 local function define_others()
-    -- The parts that only this function needs.
+    -- Needs: values wrapper dead-letters results campaigns attempts
     -- The sets that have new members, each with the key of its length.
     local buried = {}
     -- The numbers of notifications that failed for the first time, by the field of their group.
@@ -326,6 +327,14 @@ local function define_others()
     end
 end
 
+-- Writes the lane's sums.
+local function write_minute()
+    -- Needs: minutes
+    sample_backlog(minutes, now, jobs, sorted, inbox, { retry, failed })
+    note_oldest(minute_key(minutes, now), tonumber(oldest))
+    add_to_minute(minutes, now, sums)
+end
+
 -- The index of the action; its arguments follow.
 local at = FIRST_ACTION
 while at <= #ARGV do
@@ -368,9 +377,7 @@ for field, amount in pairs(total) do
 end
 -- The claims show that the sums were not added before: a second run finds none.
 if minutes and (settled > 0 or lost == 0) then
-    sample_backlog(minutes, now, jobs, sorted, inbox, { retry, failed })
-    note_oldest(minute_key(minutes, now), tonumber(oldest))
-    add_to_minute(minutes, now, sums)
+    write_minute()
 else
     delivered = nil
 end

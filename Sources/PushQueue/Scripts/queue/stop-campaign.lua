@@ -7,6 +7,7 @@
 -- Reply                   1 if the campaign was running here and has a guard, else 0
 --
 -- Run twice, the second run finds the campaign paused, and changes nothing.
+-- Needs: time base values campaigns
 
 local job_commands, campaign = unpack(KEYS)
 local name, reason = unpack(ARGV)

@@ -9,6 +9,7 @@
 --
 -- Portions are reserved in the order of the requests: each begins where the one before it ends. Rate that was not
 -- reserved in time is lost, except for the last tenth of a second. Run twice, the portions of the first run are wasted.
+-- Needs: time base
 
 local key = KEYS[1]
 local per_second, lifetime = unpack(ARGV, 1, 2)

@@ -16,6 +16,7 @@
 -- are before new ones, so jobs get their turns about in the order in which they asked first. If those that wait do not ask
 -- again, new ones need not wait for them. Rate that is not used is lost, except for the last tenth of a second. Run
 -- twice, the turns of the first run are wasted.
+-- Needs: time base values
 
 local key = KEYS[1]
 local per_second, since, lifetime = unpack(ARGV, 1, 3)

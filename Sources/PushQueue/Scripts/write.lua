@@ -1,5 +1,5 @@
--- Runs one command for an operator on a Redis whose memory is full, which is when operators act: a pause, a command to a
--- worker, an entry of the audit log.
+-- Runs one command that must also be possible on a Redis whose memory is full, which is when operators act: a pause, a command to
+-- a worker, an entry of the audit log.
 --
 -- KEYS  1 key             the key that it writes, a small one
 -- ARGV  1 command         its name
@@ -7,6 +7,7 @@
 -- Reply that of the command
 --
 -- Run twice, it runs the command twice.
+-- Needs: base
 
 local key, command = KEYS[1], ARGV[1]
 

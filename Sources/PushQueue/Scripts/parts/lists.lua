@@ -1,9 +1,32 @@
--- Reading many jobs without reading too many bytes.
+-- Lists, whose head can be at either end, and reading many jobs without reading too many bytes.
 --
 -- Redis returns the size of a field of a hash, but not that of an element of a list or a sorted set, and a copy of one costs
 -- about 2 ms per MB. So jobs are read in portions that would fit even if all their jobs were as large as the largest that is
 -- known. Without a known one, portions begin with one job and double. Each portion is probed at its end, and a large one in
 -- its middle: producers push jobs of one kind together.
+
+-- Returns the values of a list from its last to its first.
+local function reversed(list)
+    local backwards = {}
+    for i = #list, 1, -1 do
+        backwards[#backwards + 1] = list[i]
+    end
+    return backwards
+end
+
+-- Returns the command that pushes to the head of the list. `head` is the end at which it is, LEFT or RIGHT.
+local function push_head(head)
+    return head == 'RIGHT' and 'RPUSH' or 'LPUSH'
+end
+
+-- Removes a number of values at the head of a list, which is its end LEFT or RIGHT.
+local function trim_head(list, head, n)
+    if head == 'RIGHT' then
+        redis.call('LTRIM', list, 0, -n - 1)
+    else
+        redis.call('LTRIM', list, n, -1)
+    end
+end
 
 local MOST_AT_ONCE, PROBED_TWICE = 64, 16
 
@@ -47,28 +70,6 @@ local function read_portions(read, limit, max_bytes, largest)
         portion = math.min(2 * portion, MOST_AT_ONCE)
     end
     return jobs, largest, false, bytes
-end
-
--- Returns the job that probably waits for longest; '' without jobs, or if it is larger than `limit` bytes. That is the one that
--- came first among the next 16 sorted jobs, without the urgent ones if there are others; else the head of the list.
---   index   the index of the list's head, 0 or -1
-local function longest_waiting(jobs, index, sorted, limit)
-    -- The parts that only this function needs.
-    local oldest, least = nil, nil
-    for _, first in ipairs({ '(-1', '-inf' }) do
-        local some = oldest and {} or read_portions(function(start, stop)
-            return redis.call('ZRANGEBYSCORE', sorted, first, '+inf', 'LIMIT', start, stop - start + 1)
-        end, 16, limit, nil)
-        for _, member in ipairs(some) do
-            local job, number = unsorted(member)
-            number = number or math.huge
-            if not oldest or number < least then
-                oldest, least = job, number
-            end
-        end
-    end
-    oldest = oldest or redis.call('LINDEX', jobs, index) or ''
-    return #oldest > limit and '' or oldest
 end
 
 -- Returns a function that reads a list, counted from one of its ends, LEFT or RIGHT.

@@ -1,4 +1,5 @@
--- The lanes of a queue, for operators.
+-- The lanes of a queue and its oldest job, for operators and gauges.
+-- Needs: lists
 
 -- Returns for each lane: name, lease end, number of claims, heartbeat ('' for none). `claimed_prefix` is that of the lanes'
 -- claims, whose keys are in the slot of `workers`. Claims and heartbeats of another type are left out.
@@ -25,4 +26,26 @@ local function read_lanes(workers, worker_info, claimed_prefix, most)
         end
     end
     return lanes
+end
+
+-- Returns the job that probably waits for longest; '' without jobs, or if it is larger than `limit` bytes. That is the one that
+-- came first among the next 16 sorted jobs, without the urgent ones if there are others; else the head of the list.
+--   index   the index of the list's head, 0 or -1
+local function longest_waiting(jobs, index, sorted, limit)
+    -- Needs: wrapper
+    local oldest, least = nil, nil
+    for _, first in ipairs({ '(-1', '-inf' }) do
+        local some = oldest and {} or read_portions(function(start, stop)
+            return redis.call('ZRANGEBYSCORE', sorted, first, '+inf', 'LIMIT', start, stop - start + 1)
+        end, 16, limit, nil)
+        for _, member in ipairs(some) do
+            local job, number = unsorted(member)
+            number = number or math.huge
+            if not oldest or number < least then
+                oldest, least = job, number
+            end
+        end
+    end
+    oldest = oldest or redis.call('LINDEX', jobs, index) or ''
+    return #oldest > limit and '' or oldest
 end
