@@ -119,41 +119,35 @@ public struct PushType: Hashable, Sendable {
         Row(name: "other", title: "", silence: nil, hasOwnMembers: true, source: ""),
     ]
 
-    public static let alert = PushType(row: "alert")
-    public static let background = PushType(row: "background")
-    public static let complication = PushType(row: "complication")
-    public static let controls = PushType(row: "controls")
-    public static let fileprovider = PushType(row: "fileprovider")
-    public static let liveactivity = PushType(row: "liveactivity")
-    public static let location = PushType(row: "location")
-    public static let mdm = PushType(row: "mdm")
-    public static let pushtotalk = PushType(row: "pushtotalk")
-    public static let voip = PushType(row: "voip")
-    public static let widgets = PushType(row: "widgets")
-    public static let accessory = PushType(row: "accessory")
+    // The places in the table, so that a comparison looks nothing up. PushTypeTableTests compares the names.
+    public static var alert: PushType { PushType(place: 0) }
+    public static var background: PushType { PushType(place: 1) }
+    public static var complication: PushType { PushType(place: 2) }
+    public static var controls: PushType { PushType(place: 3) }
+    public static var fileprovider: PushType { PushType(place: 4) }
+    public static var liveactivity: PushType { PushType(place: 5) }
+    public static var location: PushType { PushType(place: 6) }
+    public static var mdm: PushType { PushType(place: 7) }
+    public static var pushtotalk: PushType { PushType(place: 8) }
+    public static var voip: PushType { PushType(place: 9) }
+    public static var widgets: PushType { PushType(place: 10) }
+    public static var accessory: PushType { PushType(place: 11) }
     /// A type that this version does not know; ``UnknownPushType`` has its name.
-    public static let other = PushType(row: "other")
+    public static var other: PushType { PushType(place: 12) }
 
     /// The types that this version knows.
     public static let allCases = (0..<rows.count - 1).map { PushType(place: $0) }
 
-    private static let lengthsOfRinging = rows.filter(\.rings).reduce(0 as UInt64) {
+    /// The lengths in bytes of the names of types that make a device ring, as bits. The names of most jobs need not be read for
+    /// that.
+    public static let lengthsOfRinging = rows.filter(\.rings).reduce(0 as UInt64) {
         $0 | 1 << $1.name.utf8CodeUnitCount
     }
-
-    /// True if a name of this length, in bytes, can be that of a type that makes a device ring. The names of most jobs need not
-    /// be read for that.
-    public static func canRing(length: Int) -> Bool { lengthsOfRinging >> UInt64(min(63, length)) & 1 == 1 }
 
     private init(place: Int) { self.place = place }
 
     // The standard library's is not inlined in other modules.
     public static func == (one: Self, other: Self) -> Bool { one.place == other.place }
-
-    /// - Parameter name: one of the table.
-    private init(row name: StaticString) {
-        place = Self.rows.firstIndex { "\($0.name)" == "\(name)" } ?? Self.rows.count - 1
-    }
 
     /// Finds the known type with a name; `nil` for any other bytes. Compares in place: a closure would get a copy of each row.
     public init?(bytes: UnsafeRawBufferPointer) {

@@ -47,7 +47,8 @@ enum RequestHeaders {
                 encoder.writeRepeated(.pushType, $0.bindMemory(to: UInt8.self), &writer)
             }
         } else if let type = slot.pointee.notification?.pushType {
-            encoder.writeRepeated(.pushType, type.row.name.bytes, &writer)
+            let name = type.row.name
+            encoder.writeRepeated(.pushType, name.bytes, &writer)
         }
         if let priority = slot.pointee.notification?.priority {
             encoder.writeRepeated(.priority, text(priority: priority).bytes, &writer)

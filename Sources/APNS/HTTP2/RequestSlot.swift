@@ -117,7 +117,8 @@ struct RequestSlots: ~Copyable {
         let (previous, next) = (slot.pointee.previous, slot.pointee.next)
         if previous >= 0 { pointer(previous).pointee.next = next } else { oldest = next }
         if next >= 0 { pointer(next).pointee.previous = previous } else { newest = previous }
-        slot.pointee = RequestSlot()
+        slot.deinitialize(count: 1)
+        slot.initialize(to: RequestSlot())
         free.append(index)
     }
 }

@@ -62,7 +62,7 @@ struct JobReader {
         if shortForms != 0, !hasPayload {
             job.facts.compose(hasAPS: !job.traits.contains(.mdm) || shortForms & Self.apsBits != 0)
         }
-        return brokenRule(of: job)
+        return brokenRule(of: &job)
     }
 
     /// Records a name that is no member's, unless it chooses an environment in the words of other systems: `"sandbox":true`.
@@ -118,8 +118,8 @@ struct JobReader {
         return JobField(start..<scanner.offset)
     }
 
-    /// Returns the first broken rule between members.
-    private func brokenRule(of job: Job) -> JobError? {
+    /// Returns the first broken rule between members. In place, because a job that is passed on is copied.
+    private func brokenRule(of job: inout Job) -> JobError? {
         if job.channel != nil {
             if job.token != nil { return .channelAndToken(.token) }
             if job.tokenList != nil { return .channelAndToken(.tokens) }

@@ -46,7 +46,7 @@ final class AppSender: GatewayDelegate {
     private var endpointScope: ScopeID = -1
     /// By the index of the key; one for a certificate.
     private var credentialScopes: [ScopeID] = []
-    /// The scopes of the topics and push types of jobs that name neither topic nor campaign.
+    /// The scopes of the app's own topic by push type, which are kept.
     private var addresses = [ScopeID](repeating: -1, count: PushType.rows.count)
     /// The newest connection when APNs last refused one or a credential, and the time of the refusal.
     private var refused: (newest: Int, at: NIODeadline)?
@@ -105,17 +105,21 @@ final class AppSender: GatewayDelegate {
     /// Finds the scopes of an accepted job.
     /// - Parameters:
     ///   - topic: the topic with which it is sent.
+    ///   - isOwnTopic: true if that is the app's, with the suffix of the push type.
     ///   - count: the number of its notifications.
-    func place(_ id: JobID, _ job: Job, topic: ByteBuffer, _ pushType: PushType, identity: ByteBuffer, count: Int) {
+    func place(
+        _ id: JobID, _ job: Job, topic: ByteBuffer, _ pushType: PushType, isOwnTopic: Bool, identity: ByteBuffer,
+        count: Int
+    ) {
         let now = lane.jobs[id].readySince.milliseconds
         let address: ScopeID
-        if lane.jobs[id].topicSource == .job {
+        if !isOwnTopic {
             address = lane.scopes.address(topic, pushType, of: scope, now: now)
         } else if addresses[pushType.place] >= 0 {
             address = addresses[pushType.place]
             scopes.recordUse(address, now: now)
         } else {
-            address = lane.scopes.address(topic, pushType, of: scope, now: now)
+            address = lane.scopes.address(topic, pushType, of: scope, isKept: true, now: now)
             addresses[pushType.place] = address
         }
         var group = address

@@ -92,6 +92,8 @@ final class Scopes {
         fileprivate var acceptedOfCampaignsAt = Int64.min / 2
         var tokens = TokenTrust()
         var usedAt: Int64
+        /// True if it is never forgotten.
+        fileprivate var isKept = false
         /// The time of a group's last job with few tokens.
         fileprivate var hasFewAt = Int64.min / 2
         /// The latest time at which a job that is set aside is due.
@@ -167,8 +169,10 @@ final class Scopes {
         }
         var forgotten: ScopeID?
         if narrow >= Self.maximumNarrow {
-            let longest = scopes.indices.filter { scopes[$0].kind <= .group && scopes[$0].usedAt >= 0 }
-                .min { scopes[$0].usedAt < scopes[$1].usedAt }
+            let longest = scopes.indices.filter {
+                scopes[$0].kind <= .group && scopes[$0].usedAt >= 0 && !scopes[$0].isKept
+            }
+            .min { scopes[$0].usedAt < scopes[$1].usedAt }
             forgotten = longest.map { ScopeID($0) }
             if let forgotten { forget(forgotten) }
         }
@@ -179,6 +183,13 @@ final class Scopes {
         }
         scopes[Int(id)] = scope
         return (id, forgotten)
+    }
+
+    /// Never forgets a narrow scope.
+    func keep(_ id: ScopeID) {
+        guard !scopes[Int(id)].isKept else { return }
+        scopes[Int(id)].isKept = true
+        narrow -= 1
     }
 
     private func forget(_ id: ScopeID) {

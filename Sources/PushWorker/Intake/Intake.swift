@@ -55,24 +55,22 @@ final class Intake {
     /// Accepts a claimed job, or ends it.
     /// - Returns: the step before the job can be accepted; `nil` if there is none.
     func accept(_ claimed: ClaimedJob, from queue: QueueContext) -> Prerequisite? {
-        let job: Job
-        do throws(JobError) {
-            job = try JobDecoder.decode(claimed.body, as: queue.format, payloads)
-        } catch {
+        var job = Job(body: claimed.body, envelope: Envelope.read(claimed.body))
+        if let error = JobDecoder.read(&job, as: queue.format, payloads) {
             let job = JobDecoder.identify(claimed.body, as: queue.format)
             var unsent = UnsentJob(claimed: claimed, queue: queue, job: job)
             unsent.appName = job.app.map { String(buffer: job.text($0)) }
             refuse(unsent, Reason(error))
             return nil
         }
-        return accept(job, claimed, queue)
+        return accept(consume job, claimed, queue)
     }
 
     /// Accepts a job after a step, or ends it. Commands, times and apps may have changed in the meantime.
     /// - Returns: the next step; `nil` if the job was accepted or has ended.
     func accept(_ waiting: UnsentJob) -> Prerequisite? { accept(waiting.job, waiting.claimed, waiting.queue) }
 
-    private func accept(_ job: Job, _ claimed: ClaimedJob, _ queue: QueueContext) -> Prerequisite? {
+    private func accept(_ job: consuming Job, _ claimed: ClaimedJob, _ queue: QueueContext) -> Prerequisite? {
         if job.fair != nil || job.isUrgent { queue.recordSorted(now: lane.now) }
         let command = queue.hasCommands ? queue.commands.command(for: job) : nil
         if let (target, command) = command, let end = end(under: target, command) {
@@ -87,7 +85,7 @@ final class Intake {
             ledger.record(.scheduled(until: sendAt), of: unsent(job, claimed, queue))
             return nil
         }
-        if job.replaces != nil, claimed.confirmedAt == nil, let newest = NewestJob(job, now: queue.now) {
+        if job.replaces != nil, claimed.confirmedAt == nil, let newest = NewestJob(copy job, now: queue.now) {
             return .newest(newest, of: unsent(job, claimed, queue))
         }
         if job.fairPerSecond != nil || command != nil {
@@ -208,7 +206,8 @@ final class Intake {
         // Collected first, because a closure that captures the job would copy it for each call.
         var hints: [Hint] = []
         defer { for hint in hints { hintLog.write(hint, app, job) } }
-        let isUnusual = job.facts.mayHaveMistakes || job.topic.map { job.text($0) != app.topic } ?? false
+        let isOwnTopic = job.topic.map { job.text($0) == app.topic } ?? true
+        let isUnusual = job.facts.mayHaveMistakes || !isOwnTopic
         let readsMistakes = isUnusual && hintLog.isLookingClosely()
         let notification = try app.notification(
             for: job, identity: identity, firstSeen: firstSeen, readsMistakes: readsMistakes
@@ -242,7 +241,8 @@ final class Intake {
         lane.jobs[id].open = count
         lane.jobs[id].unsubmitted = count
         senders[appID.index].place(
-            id, job, topic: notification.topic, notification.pushType, identity: identity, count: count)
+            id, job, topic: notification.topic, notification.pushType, isOwnTopic: isOwnTopic, identity: identity,
+            count: count)
         // Earlier attempts and deferrals delayed the job for reasons other than a full queue.
         if job.envelope.attempt == 1, job.envelope.error == nil {
             let sendAt = job.envelope.isDue ? 0 : job.sendAt ?? 0

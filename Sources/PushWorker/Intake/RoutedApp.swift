@@ -19,6 +19,8 @@ final class RoutedApp {
     private let topics: Set<ByteBuffer>
     /// The topics of push types whose topic has a suffix.
     private let otherTopics: [PushType: ByteBuffer]
+    /// A copy, because reading a constant that is computed calls a function each time.
+    private let lengthsOfCalls = PushType.lengthsOfRinging
 
     init(_ configuration: AppConfiguration) {
         self.configuration = configuration
@@ -143,7 +145,8 @@ final class RoutedApp {
 
     /// True for push types that make a device ring.
     private func isCall(_ job: Job) -> Bool {
-        guard let field = job.pushType, field.hasEscapes || PushType.canRing(length: field.length) else { return false }
+        guard let field = job.pushType, field.hasEscapes || lengthsOfCalls >> UInt64(min(63, field.length)) & 1 == 1
+        else { return false }
         return job.text(field).withUnsafeReadableBytes { PushType(bytes: $0)?.row.rings ?? false }
     }
 

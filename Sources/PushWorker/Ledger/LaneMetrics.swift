@@ -50,6 +50,8 @@ final class LaneMetrics {
     var redisFailures = 0
     private let queues: Int
     private let fates = Fate.ofJobs.count
+    // A copy, because reading a constant that is computed calls a function each time.
+    private let pushTypes = PushType.rows.count
     private var apps = 0
     private var delivered: UnsafeMutablePointer<Int>
     private let jobs: UnsafeMutablePointer<Int>
@@ -95,7 +97,7 @@ final class LaneMetrics {
     }
 
     private func reserve(apps wanted: Int) {
-        let width = queues * PushType.rows.count
+        let width = queues * pushTypes
         let larger = UnsafeMutablePointer<Int>.allocate(capacity: wanted * width)
         larger.initialize(repeating: 0, count: wanted * width)
         larger.update(from: delivered, count: apps * width)
@@ -111,12 +113,12 @@ final class LaneMetrics {
     @inline(__always)
     func series(app: Int, queue: Int, pushType: PushType) -> UInt32 {
         if app >= apps { reserve(apps: max(app + 1, apps * 2)) }
-        return UInt32((app * queues + queue) * PushType.rows.count + pushType.place)
+        return UInt32((app * queues + queue) * pushTypes + pushType.place)
     }
 
     @inline(__always)
     func countDelivered(_ series: UInt32) {
-        precondition(Int(series) < apps * queues * PushType.rows.count, "no such series")
+        precondition(Int(series) < apps * queues * pushTypes, "no such series")
         delivered[Int(series)] &+= 1
     }
 
@@ -138,7 +140,7 @@ final class LaneMetrics {
     /// The counts of all notifications, including delivered ones.
     var notifications: [Key: Int] {
         var all = others
-        for series in 0..<apps * queues * PushType.rows.count where delivered[series] > 0 {
+        for series in 0..<apps * queues * pushTypes where delivered[series] > 0 {
             let (app, queue, pushType) = place(of: series)
             all[Key(app: app, queue: queue, pushType: pushType, fate: .ended(.delivered), reason: "")] =
                 delivered[series]
@@ -150,8 +152,8 @@ final class LaneMetrics {
     func pushType(of series: UInt32) -> String { PushType.rows[place(of: Int(series)).pushType].name.description }
 
     private func place(of series: Int) -> (app: Int, queue: Int, pushType: Int) {
-        let row = series / PushType.rows.count
-        return (row / queues, row % queues, series % PushType.rows.count)
+        let row = series / pushTypes
+        return (row / queues, row % queues, series % pushTypes)
     }
 
     // MARK: The history
@@ -167,8 +169,8 @@ final class LaneMetrics {
     private func history(ofQueue queue: Int, _ names: [String]) -> MinuteCounts {
         var counts = MinuteCounts()
         for app in 0..<apps {
-            let first = (app * queues + queue) * PushType.rows.count
-            for series in first..<first + PushType.rows.count where delivered[series] > 0 {
+            let first = (app * queues + queue) * pushTypes
+            for series in first..<first + pushTypes where delivered[series] > 0 {
                 counts.outcomes[.delivered] += delivered[series]
                 guard app < names.count else { continue }
                 let group = DeliveryGroup(app: names[app], pushType: PushType.rows[series - first].name.description)

@@ -36,6 +36,21 @@ struct PushTypeTableTests {
         #expect((row.instead.description.isEmpty) == row.excluded.isEmpty)
     }
 
+    @Test("the constants are the types of their names")
+    func constants() {
+        let constants: [PushType] = [
+            .alert, .background, .complication, .controls, .fileprovider, .liveactivity, .location, .mdm, .pushtotalk,
+            .voip,
+            .widgets, .accessory, .other,
+        ]
+        #expect(
+            constants.map(\.name) == [
+                "alert", "background", "complication", "controls", "fileprovider", "liveactivity", "location", "mdm",
+                "pushtotalk", "voip", "widgets", "accessory", "other",
+            ])
+        #expect(constants.map(\.place) == Array(PushType.rows.indices))
+    }
+
     @Test("the suffix is added to a topic that lacks it, and other topics are unchanged", arguments: PushType.allCases)
     func topics(type: PushType) {
         let bare = ByteBuffer(string: "com.example.app")
