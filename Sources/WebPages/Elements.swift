@@ -50,15 +50,15 @@ package enum Elements {
 
     /// Returns a table whose rows are cards on phones. Its rows can be walked through with the keyboard.
     ///
-    /// An absent text is an empty cell, which phones omit, and a column of empty cells is not shown. An unknown number or time
-    /// is `–`.
+    /// An absent text is an empty cell, which phones omit. An unknown number or time is `–`. A column that has nothing else is not
+    /// shown.
     /// - Parameters:
     ///   - caption: the name of the table, for screen readers.
     ///   - empty: the markup in place of the table if there are no rows; see ``empty(_:)`` and ``empty(_:_:)``.
     package static func list(_ caption: String, _ columns: [Column], _ rows: [[HTML]], empty: HTML) -> HTML {
         guard !rows.isEmpty else { return empty }
         let shown = columns.indices.filter { index in
-            rows.contains { index < $0.count && !$0[index].text.isEmpty }
+            rows.contains { index < $0.count && !["", "–"].contains($0[index].text) }
         }
         let (columns, rows) = (
             shown.map { columns[$0] }, rows.map { row in shown.filter { $0 < row.count }.map { row[$0] } }

@@ -89,7 +89,7 @@ class Actions(Live):
         self.browser.submit("pause-app", reason="a new key")
         self.browser.sees("a new key")
         self.browser.open("/apps")
-        self.browser.sees("an operator")
+        self.browser.sees("a new key")
         # The lane sends until it has read the pause; then it defers a job, and claims no more.
         eventually("a job is deferred", lambda: self.scene.push(job("a5")) or any(
             token("a5") in one for one in self.redis("ZRANGE", "push:{default}:retry", 0, -1)))
@@ -97,7 +97,7 @@ class Actions(Live):
         time.sleep(2)
         self.assertEqual(notifications(self.control, token("a2")), [])
         self.browser.submit("resume-app")
-        eventually("it is not paused", lambda: "an operator" not in self.browser.text)
+        eventually("it is not paused", lambda: "a new key" not in self.browser.text)
         # The deferred job waits for its time; later jobs do not.
         self.scene.push(job("a4"))
         eventually("another is sent", lambda: notifications(self.control, token("a4")))

@@ -412,7 +412,7 @@ class Pages(Live):
         self.assertEqual(self.rows(), first)
 
     def test_the_title_of_a_column_reverses_the_order(self):
-        for path, column in (("/jobs?queue=default&state=retrying", "Next try and age"), ("/dead?queue=default", "Time")):
+        for path, column in (("/jobs?queue=default&state=retrying", "Next attempt"), ("/dead?queue=default", "Time")):
             with self.subTest(path):
                 self.browser.search(path)
                 before = self.rows()

@@ -104,26 +104,22 @@ struct ActivityPage: DashboardPage {
         let part = try await Self.list(request, limit: PageRequest.rows)
         let totals = request.totals("action", part, of: nil, isFiltered: true)
         let queues = Set(try await request.site.data.queues().map(\.queue))
-        let columns: [Elements.Column] = [
-            .init("Time", .key), .init("Person", .key), .init("Action", .key), .init("Subject"), .init("Result", .key),
-            .init("Number", .number, priority: 2), .init("Detail", priority: 2), .init("Via", .key, priority: 3),
-        ]
-        let table = Elements.list(
-            "Activity", columns,
-            part.rows.map { entry -> [HTML] in
-                [
-                    request.time(entry.at), request.short(entry.by), "\(Self.words(entry.actionName))",
-                    subject(entry, queues, request), Self.result(entry.ending),
-                    "\(entry.count.map(Words.number) ?? "")", Elements.clamped(entry.detail ?? ""),
-                    "\(entry.via?.rawValue ?? "")",
-                ]
-            },
+        let table = request.list(
+            "Activity", part.rows,
             empty: filter.isEmpty && part.cursor == nil && request.place.isFirst
                 ? Elements.empty(
                     "No actions yet.",
                     "<p>Each action of an operator, by a command or by this dashboard, is recorded here.</p>"
                 )
-                : Elements.empty("\(totals.sentence)", ""))
+                : Elements.empty("\(totals.sentence)", "")
+        ) { entry, column, value in
+            switch column.title {
+            case "Action": "\(Self.words(entry.actionName))"
+            case "Subject": subject(entry, queues, request)
+            case "Result": Self.result(entry.ending)
+            default: value
+            }
+        }
         let isFirst = isLive(request.query)
         let people = Set(part.rows.map(\.by) + (request.visitor.name.map { [$0] } ?? []))
         return PageContent(

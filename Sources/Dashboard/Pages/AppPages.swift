@@ -11,15 +11,9 @@ struct AppsPage: DashboardPage {
 
     func content(_ request: PageRequest) async throws -> PageContent {
         let status = try await request.site.data.fleetStatus()
-        let columns: [Elements.Column] =
-            [
-                .init("App", .key), .init("State", .key), .init("Reason", priority: 2),
-                .init("Next probe", .key, priority: 2), .init("Connections", .number), .init("In flight", .number),
-                .init("Credential", .key, priority: 3), .init("Environment", priority: 3),
-            ] + (request.isOperator ? [.init("Actions", .key)] : [])
         let apps = status.apps.filter { AppState($0).tone == .bad } + status.apps.filter { AppState($0).tone != .bad }
-        let list = Elements.list(
-            "Apps", columns, apps.map { row($0, request) },
+        let list = request.list(
+            "Apps", apps, action: { Self.action($0, request) },
             empty: Elements.empty(
                 "No app is known.",
                 """
@@ -27,25 +21,26 @@ struct AppsPage: DashboardPage {
                 \(Elements.command("apns-worker run --config worker.yaml"))</p>
                 <p>Without a key or a certificate, \(request.command(["run", "--simulate"])) sends to a \
                 simulated APNs.</p>
-                """))
+                """)
+        ) { app, column, value in
+            switch column.title {
+            case "App": request.link(["apps", app.name], app.name)
+            case "State": Elements.label(AppState(app).word, AppState(app).tone)
+            case "Connections": "\(app.connections)\(if: app.connecting > 0, " +\(app.connecting)")"
+            case "Credential": Self.credential(app, request)
+            case "Environment": "\(AppPage.environments(app, request))"
+            default: value
+            }
+        }
         return PageContent(
             title: "Apps", main: Elements.live("apps", list),
             lead: "The connections of each app to APNs, and the reasons of those that fail.")
     }
 
-    private func row(_ app: AppStatus, _ request: PageRequest) -> [HTML] {
-        let state = AppState(app)
-        let action: HTML =
-            app.paused == nil
+    private static func action(_ app: AppStatus, _ request: PageRequest) -> HTML {
+        app.paused == nil
             ? "<a class=\"button small\" href=\"\(request.links.path(["apps", app.name]))#pause\">Pause…</a>"
-            : request.form("resume-app", [("app", app.name)], "<button class=\"small\">\(Self.resume(app))</button>")
-        return [
-            request.link(["apps", app.name], app.name), Elements.label(state.word, state.tone),
-            Elements.clamped(state.reason ?? ""),
-            app.paused == nil ? "" : "an operator resumes it",
-            "\(app.connections)\(if: app.connecting > 0, " +\(app.connecting)")", "\(Words.number(app.streams))",
-            Self.credential(app, request), "\(AppPage.environments(app, request))",
-        ] + (request.isOperator ? [action] : [])
+            : request.form("resume-app", [("app", app.name)], "<button class=\"small\">\(resume(app))</button>")
     }
 
     /// The title of the button that ends a pause.
@@ -96,8 +91,6 @@ extension AppStatus.State {
 struct AppState {
     let word: String
     let tone: Elements.Tone
-    /// The reason of the state in a few words.
-    let reason: String?
     /// The state in a sentence.
     let sentence: String
 
@@ -110,34 +103,25 @@ struct AppState {
         case .paused:
             let pause = app.paused
             let length = Words.since(pause?.since, now: now)
-            reason = pause?.reason
             let by = pause?.by.map { ", by \($0)" } ?? ""
             let why = pause.flatMap { $0.isReasonless ? nil : ": \($0.reason)" } ?? ""
             sentence = "An operator has paused it\(length)\(by)\(why). Its jobs wait until an operator resumes it."
         case .unavailable:
-            reason = "\(app.lanesSlow) of \(Words.count(app.lanes, "lane"))"
             sentence = "\(endpoints) does not answer, or with errors only. The jobs are kept, and sent later."
         case .refused:
-            reason = "\(app.lanesSlow) of \(Words.count(app.lanes, "lane"))"
             sentence = "APNs refuses it, or its credential. The jobs are kept, and sent later."
         case .blocked:
-            reason = app.blocked
             sentence = "Nothing is sent for it: \(app.blocked ?? ""). Its jobs wait for another certificate or topic."
         case .unconnected:
-            reason = app.failure
             sentence = "There is no connection to \(endpoints): \(app.failure ?? "none succeeded")."
         case .connecting:
-            reason = nil
             sentence = "The first connection to \(endpoints) is being established."
         case .connected:
-            reason = nil
             let connections = Words.count(app.connections, "connection")
             sentence = "APNs accepts it. \(connections), \(Words.number(app.streams)) requests in flight."
         case .idle:
-            reason = nil
             sentence = "It has nothing to send, so it has no connection."
         case .unknown:
-            reason = nil
             sentence = "No running worker reports it."
         }
     }

@@ -26,35 +26,27 @@ struct CampaignsPage: DashboardPage {
             title: "Campaigns", main: Elements.live("campaigns", "\(request.notices(found.unread))\(list)"))
     }
 
-    /// Returns the list of some campaigns.
-    static func list(_ title: String, _ campaigns: [CampaignStatus], _ request: PageRequest, empty: HTML) -> HTML {
-        let rows = campaigns.map { campaign -> [HTML] in
-            func count(_ outcomes: Outcome...) -> HTML {
-                "\(Words.number(outcomes.reduce(0) { $0 + (campaign.outcomes[$1.rawValue] ?? 0) }))"
+    /// Returns the list of some campaigns, or of the queues of one.
+    static func list(
+        _ title: String, _ campaigns: [CampaignStatus], _ request: PageRequest, isOfQueues: Bool = false, empty: HTML
+    ) -> HTML {
+        request.list(
+            title, campaigns, hasQueue: !isOfQueues, heads: isOfQueues ? ["Campaign": .init("Queue", .name)] : [:],
+            empty: empty
+        ) { campaign, column, value in
+            switch column.title {
+            case "Campaign" where isOfQueues: request.link(["queues", campaign.queue], campaign.queue)
+            case "Campaign": request.link(["campaigns", campaign.campaign], campaign.campaign.shown)
+            case "Started at": value.map { "began \($0)" }
+            case "State": state(campaign)
+            case "Limit per second": value.map { "at most \($0)/s" }
+            case "Progress": progress(campaign)
+            default: value
             }
-            let began: HTML? = campaign.startedAt.map { ", began \(request.time($0))" }
-            return [
-                Elements.lines(
-                    request.link(["campaigns", campaign.campaign], campaign.campaign.shown), "\(campaign.queue)\(began)"
-                ),
-                state(campaign), progress(campaign), count(.delivered),
-                "\(campaign.deliveredPerSecond.map(Words.rate) ?? "–")",
-                "\(campaign.leftMs.map(Words.duration) ?? "–")",
-                count(.invalidToken), count(.dead), count(.cancelled), count(.expired, .dropped, .suppressed),
-            ]
         }
-        return Elements.list(
-            title,
-            [
-                .init("Campaign", .name), .init("State", .key), .init("Progress", priority: 2, namesCells: false),
-                .init("Delivered", .number), .init("Per second", .number), .init("Time left", .number),
-                .init("Invalid", .number, priority: 2), .init("Dead", .number, priority: 2),
-                .init("Cancelled", .number, priority: 3), .init("Other", .number, priority: 3),
-            ], rows, empty: empty)
     }
 
     static func state(_ campaign: CampaignStatus) -> HTML {
-        let limit = campaign.limitPerSecond.map { "at most \(Words.number($0))/s" as HTML }
         let tone: Elements.Tone =
             switch campaign.state {
             case .running: .good
@@ -63,7 +55,7 @@ struct CampaignsPage: DashboardPage {
             case .cancelled: .bad
             }
         let label = Elements.label(campaign.state.words, tone)
-        return Elements.lines(campaign.slowedBy.map { Elements.term(label, $0.asSentence) } ?? label, limit ?? "")
+        return campaign.slowedBy.map { Elements.term(label, $0.asSentence) } ?? label
     }
 
     static func progress(_ campaign: CampaignStatus) -> HTML {
@@ -213,10 +205,11 @@ struct CampaignView {
             let by = part.by.map { " by \($0)" as HTML }
             let since = part.stateSinceAt.map { " \(request.time($0))" as HTML }
             let reason = (part.slowedBy ?? part.reason).map { ": \($0)" as HTML }
+            let limit = part.limitPerSecond.map { ", at most \(Words.number($0))/s," as HTML }
             let queue: HTML = " in queue \(request.link(["queues", part.queue], part.queue))"
             return
                 """
-                <p>\(CampaignsPage.state(part))<span class="muted">\(queue)\
+                <p>\(CampaignsPage.state(part))<span class="muted">\(limit)\(queue)\
                 \(if: part.state != .running, "\(by)\(since)\(reason)")</span></p>
                 """
         }
@@ -357,22 +350,7 @@ struct CampaignView {
     }
 
     private var queues: HTML {
-        let rows = parts.map { part -> [HTML] in
-            [
-                request.link(["queues", part.queue], part.queue), CampaignsPage.state(part),
-                CampaignsPage.progress(part), "\(part.deliveredPerSecond.map(Words.rate) ?? "–")",
-                "\(part.leftMs.map(Words.duration) ?? "–")", request.time(part.updatedAt),
-            ]
-        }
-        return Elements.card(
-            "Queues",
-            Elements.list(
-                "Queues",
-                [
-                    .init("Queue"), .init("State", .key), .init("Progress", priority: 2, namesCells: false),
-                    .init("Delivered per second", .number), .init("Time left", .number),
-                    .init("Last outcome", .key, priority: 2),
-                ], rows, empty: ""))
+        Elements.card("Queues", CampaignsPage.list("Queues", parts, request, isOfQueues: true, empty: ""))
     }
 }
 

@@ -47,23 +47,25 @@ struct DeadLettersPage: DashboardPage {
         if request.place.isFirst, !areCancelled, !isOldestFirst, !listing.rows.isEmpty {
             groups = try await summary(request, filter)
         }
-        let columns: [Elements.Column] =
-            request.selectAll
-            + [
-                request.sorted(
-                    "Time", ["dead"], isOldestFirst ? .ascending : .descending, reversed: isOldestFirst ? nil : "oldest"
-                ),
-                .init("ID and key", .key), .init("Reason", .key), .init("App and campaign", .key, priority: 2),
-                .init("Attempts", .number, priority: 3), .init("Error", priority: 2),
-            ]
-        let table = Elements.list(
-            "Dead letters", columns, listing.rows.map { row($0, request, hasQueue: queues.count > 1) },
+        let time = request.sorted(
+            "Time", ["dead"], isOldestFirst ? .ascending : .descending, reversed: isOldestFirst ? nil : "oldest")
+        let table = request.list(
+            "Dead letters", listing.rows, hasQueue: queues.count > 1,
+            heads: ["Time": time, "Key": .init("ID and key", .key)],
+            select: { ("key", $0.key, "dead letter \($0.key)") },
             empty: Elements.empty(
                 "\(totals.sentence)",
                 totals.isFiltered || areCancelled
                     ? ""
                     : "<p>A job that can't be delivered is kept here with its reason, to be corrected and requeued.</p>"
-            ))
+            )
+        ) { row, column, value in
+            switch column.title {
+            case "Key": request.identity(row.id, row.key, to: ["dead", row.queue, row.key])
+            case "Reason": Elements.label(row.reason, areCancelled ? .quiet : .bad)
+            default: value
+            }
+        }
         let list = request.selection(
             "change-dead-letters", table, totals,
             """
@@ -182,18 +184,6 @@ struct DeadLettersPage: DashboardPage {
             <h2>By reason</h2><p class="muted">\(newest):</p>\(table)\(chart.html)
             """
         return (counts.count > 1 ? "<p class=\"chips\"><span>\(newest):</span>\(counts)</p>" : "", tables)
-    }
-
-    private func row(_ row: DeadLetterRow, _ request: PageRequest, hasQueue: Bool) -> [HTML] {
-        request.select("key", row.key, "dead letter \(row.key)") + [
-            request.time(row.at), request.identity(row.id, row.key, to: ["dead", row.queue, row.key]),
-            Elements.lines(
-                Elements.label(row.reason, row.reason == JobAction.cancelledReason ? .quiet : .bad),
-                hasQueue ? request.short(row.queue) : ""),
-            Elements.lines(
-                request.short(row.app), row.campaign.map { request.short($0, to: ["campaigns", $0]) } ?? ""),
-            "\(row.attempts.map(Words.number) ?? "")", Elements.clamped(row.error ?? ""),
-        ]
     }
 }
 

@@ -14,6 +14,17 @@ enum Term {
         "Heartbeat",
         "The age of the last report. A worker with claims reports every three seconds, an idle one every eleven")
     static let lease = Elements.term("Lease", "Time left until other workers reclaim its jobs, if it does not renew")
+
+    /// Returns the title of a column, with its meaning if it is one of these words.
+    static func of(_ title: String) -> HTML {
+        switch title {
+        case "Claimed": claimed
+        case "Deferred": deferred
+        case "Lanes": lanes
+        case "Lease": lease
+        default: "\(title)"
+        }
+    }
 }
 
 /// A filter of a list.

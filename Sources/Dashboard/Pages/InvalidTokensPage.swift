@@ -86,27 +86,17 @@ struct InvalidTokensPage: DashboardPage {
         let isFiltered = try !InvalidTokenFilter(request.query, now: Moment.now).isEmpty
         let totals = request.totals(
             "token", part, of: status.sharedError == nil ? status.invalidTokens : nil, isFiltered: isFiltered)
-        let columns: [Elements.Column] =
-            request.selectAll
-            + [
-                .init("Token", .key), .init("Since", .key), .init("Reason and source", .key, priority: 2),
-                .init("Topic and environment", .key, priority: 2), .init("Set", .key, priority: 2),
-            ]
-        let rows = part.rows.map { listed -> [HTML] in
-            let token = String(buffer: listed.token)
-            let parts = InvalidTokenLine(listed).group.map { request.short($0 == "-" ? "" : $0) }
-            return request.select("token", token, "token \(token.prefix(8))") + [
-                "<span class=\"mono\">\(request.device(token, length: 16))</span>",
-                request.time(listed.details.at), Elements.lines(parts[0], parts[1]), Elements.lines(parts[3], parts[2]),
-                parts[4],
-            ]
-        }
-        let table = Elements.list(
-            "Invalid tokens", columns, rows,
+        let table = request.list(
+            "Invalid tokens", part.rows.map { InvalidTokenLine($0) },
+            select: { ("token", $0.listed.token.text, "token \($0.listed.token.text.prefix(8))") },
             empty: Elements.empty(
                 "\(totals.sentence)",
                 isFiltered
-                    ? "" : "<p>A token that APNs refuses for good is kept here, and workers send nothing to it.</p>"))
+                    ? "" : "<p>A token that APNs refuses for good is kept here, and workers send nothing to it.</p>")
+        ) { line, column, value in
+            column.title == "Token"
+                ? "<span class=\"mono\">\(request.device(line.listed.token.text, length: 16))</span>" : value
+        }
         let list = request.selection(
             "remove-invalid-tokens", table, totals, "<button class=\"danger\">Remove from the set</button>",
             hint: "Workers send to removed tokens again. \(PageRequest.confirmation)")

@@ -29,21 +29,13 @@ struct JobsPage: DashboardPage {
             filter.states == [.retrying]
             || !filter.states.isEmpty && filter.states.isSubset(of: [.scheduled, .deferred])
         let next = request.sorted(
-            "Next try and age", ["jobs"], isLatestFirst ? .descending : .ascending,
-            reversed: isLatestFirst ? nil : "latest",
-            priority: 2)
-        let columns: [Elements.Column] =
-            request.selectAll
-            + [
-                .init("State", .key), .init("ID and key", .key),
-                areOrdered ? next : .init("Next try and age", .key, priority: 2),
-                .init("Attempt", .number, priority: 3),
-                .init("App and campaign", .key, priority: 2), .init("Token", .key, priority: 2),
-                .init("Last error", priority: 2), .init("Deferred", priority: 2),
-            ]
-        let table = Elements.list(
-            "Jobs", columns, listing.rows.map { row($0, request, hasQueue: queues.count > 1) },
-            empty: Self.empty(request, totals))
+            "Next attempt", ["jobs"], isLatestFirst ? .descending : .ascending,
+            reversed: isLatestFirst ? nil : "latest", priority: 2)
+        let table = request.list(
+            "Jobs", listing.rows, hasQueue: queues.count > 1,
+            heads: ["Key": .init("ID and key", .key), "Next attempt": areOrdered ? next : nil].compactMapValues(\.self),
+            select: { ("key", $0.job.key, "job \($0.job.key)") }, empty: Self.empty(request, totals)
+        ) { Self.cell($0, $1, $2, request) }
         // The filter's queue is the source, so jobs can be moved to the others only.
         let others = request.query["queue"].map { chosen in queues.map(\.queue).filter { $0 != chosen } } ?? []
         let list = request.selection(
@@ -194,25 +186,20 @@ struct JobsPage: DashboardPage {
         }
     }
 
-    private func row(_ row: JobRow, _ request: PageRequest, hasQueue: Bool) -> [HTML] {
+    private static func cell(
+        _ row: JobRow, _ column: Column<JobRow>, _ value: HTML?, _ request: PageRequest
+    ) -> HTML? {
         let job = row.job
-        let tokens = job.tokens
-        let token: HTML =
-            tokens.count == 1
-            ? request.device(String(buffer: tokens[0]), length: 8) : "\(row.device)"
-        let campaign = job.campaign?.text
-        let identity = request.identity(
-            job.id?.text, job.key, to: ["jobs", row.queue, job.key], [("state", job.state.rawValue)])
-        return request.select("key", job.key, "job \(job.key)") + [
-            Elements.lines(Self.label(job.state), hasQueue ? request.short(row.queue) : ""), identity,
-            Elements.lines(
-                job.due.map { $0 > row.now ? request.time($0) : "due" } ?? "",
-                job.enqueuedAt.map(request.time) ?? ""),
-            "\(job.envelope.attempt)",
-            Elements.lines(
-                request.short(job.app?.text), campaign.map { request.short($0, to: ["campaigns", $0]) } ?? ""), token,
-            Elements.clamped(row.note ?? ""), Elements.clamped(row.deferral ?? ""),
-        ]
+        return switch column.title {
+        case "State": label(job.state)
+        case "Key":
+            request.identity(
+                job.id?.text, job.key, to: ["jobs", row.queue, job.key], [("state", job.state.rawValue)])
+        case "Next attempt": job.due.map { $0 > row.now ? request.time($0) : "due" }
+        case "Enqueued at": value.map { "enqueued \($0)" }
+        case "Tokens" where job.tokens.count == 1: request.device(String(buffer: job.tokens[0]), length: 8)
+        default: value
+        }
     }
 
     static func label(_ state: StoredJob.State) -> HTML { Elements.label(state.rawValue, tone(state)) }

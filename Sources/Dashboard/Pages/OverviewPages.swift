@@ -283,42 +283,25 @@ struct QueuesPage: DashboardPage {
 
     func content(_ request: PageRequest) async throws -> PageContent {
         let status = try await request.site.data.fleetStatus()
-        let rows = status.queues.map { queue -> [HTML] in
-            let name = request.link(["queues", queue.name], queue.name)
-            if let error = queue.error {
-                return [
-                    name, "\(Elements.label("unreadable", .bad)) \(Elements.clamped(error))",
-                ] + Array(repeating: "–", count: 8) + [""]
-            }
-            let dead =
-                queue.dead > 0
-                ? request.link(["dead"], [("queue", queue.name)], Words.number(queue.dead)) : "0"
-            return [
-                name, Self.state(queue),
-                Elements.lines(
-                    "\(Words.number(queue.waiting + queue.due))",
-                    queue.oldestAgeMs.map { "oldest \(Words.duration($0))" } ?? ""),
-                Elements.lines(
-                    "\(Words.number(queue.today["delivered"] ?? 0))",
-                    queue.deliveredRate.map { "\(Words.rate($0))/s" } ?? ""),
-                dead, "\(Words.number(queue.claimed))",
-                "\(Words.number(queue.retrying))", "\(queue.scheduled.map(Words.number) ?? "–")",
-                "\(queue.deferred.map(Words.number) ?? "–")", "\(queue.workers)", Self.button(queue, request),
-            ]
-        }
-        let columns: [Elements.Column] = [
-            .init("Queue", .name), .init("State"), .init("Waiting", .number),
-            .init("Delivered today", .number, priority: 2),
-            .init("Dead letters", .number), .init(Term.claimed, .number, priority: 2),
-            .init("Retrying", .number, priority: 3), .init("Scheduled", .number, priority: 3),
-            .init(Term.deferred, .number, priority: 3), .init(Term.lanes, .number, priority: 2),
-        ]
-        // A viewer has no column of buttons.
-        let list = Elements.list(
-            "Queues", columns + (request.isOperator ? [.init("<span class=\"hidden\">Action</span>", .key)] : []), rows,
+        let list = request.list(
+            "Queues", status.queues, action: { $0.error == nil ? Self.button($0, request) : "" },
             empty: Elements.empty(
                 "There are no queues.",
-                "<p>A queue begins with its first job or worker.</p>\(FirstSteps.enqueue(request))"))
+                "<p>A queue begins with its first job or worker.</p>\(FirstSteps.enqueue(request))")
+        ) { queue, column, value in
+            switch column.title {
+            case "Queue": request.link(["queues", queue.name], queue.name)
+            case "State":
+                queue.error.map { "\(Elements.label("unreadable", .bad)) \(Elements.clamped($0))" } ?? Self.state(queue)
+            case _ where queue.error != nil: nil
+            case "Waiting": "\(Words.number(queue.ready))"
+            case "Oldest": value.map { "oldest \($0)" }
+            case "Rate": value.map { "\($0)/s" }
+            case "Dead letters" where queue.dead > 0:
+                request.link(["dead"], [("queue", queue.name)], Words.number(queue.dead))
+            default: value
+            }
+        }
         return PageContent(title: "Queues", main: Elements.live("queues", list))
     }
 

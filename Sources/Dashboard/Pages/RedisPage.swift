@@ -14,24 +14,22 @@ struct RedisPage: DashboardPage {
         let found = try await request.site.data.keySizes()
         let sizes = found.value
         let largest = max(1, sizes.first?.bytes ?? 1)
-        let rows = sizes.map { size -> [HTML] in
-            let isLarge = status.largeKeys.contains { $0.key == size.key }
-            return [
-                "<span class=\"mono\">\(size.key)</span>", "\(size.type)", "\(Words.number(size.entries))",
-                isLarge ? Elements.label(Words.bytes(size.bytes), .warning) : "\(Words.bytes(size.bytes))",
+        let keys = request.list(
+            "Keys by size", sizes, heads: ["Key": .init("Key", namesCells: false)],
+            empty: Elements.empty("There are no keys yet.", "<p>They appear with the first job or worker.</p>")
+        ) { size, column, value in
+            switch column.title {
+            case "Key": "<span class=\"mono\">\(size.key)</span>"
+            case "Memory" where status.largeKeys.contains { $0.key == size.key }:
+                Elements.label(Words.bytes(size.bytes), .warning)
+            case "Share":
                 """
                 <progress value="\(size.bytes * 100 / largest)" max="100" aria-label="Compared with the largest key">\
                 </progress>
-                """,
-            ]
+                """
+            default: value
+            }
         }
-        let keys = Elements.list(
-            "Keys by size",
-            [
-                .init("Key", namesCells: false), .init("Type", .key, priority: 2), .init("Entries", .number),
-                .init("Memory", .number), .init("Share", .key, priority: 3, namesCells: false),
-            ], rows, empty: Elements.empty("There are no keys yet.", "<p>They appear with the first job or worker.</p>")
-        )
         let servers: HTML = """
             \(topology(status, request))\(problems(status))<div class="columns">\(status.servers.map(server))</div>
             """

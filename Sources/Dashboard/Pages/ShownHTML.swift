@@ -31,3 +31,72 @@ extension PageRequest {
         }
     }
 }
+
+// MARK: Lists
+
+extension PageRequest {
+    /// Returns a list of things, by their columns.
+    /// - Parameters:
+    ///   - heads: the heads of columns that differ from the usual ones, by their titles.
+    ///   - select: returns the name and the value of the box that selects a thing, and what it selects.
+    ///   - action: returns the buttons of a thing; they are for operators.
+    ///   - empty: what is shown without things.
+    ///   - shown: returns what is shown for a column, given what would be shown for one of its kind; `nil` for nothing.
+    func list<Thing: Shown>(
+        _ caption: String, _ things: [Thing], hasQueue: Bool = true, heads: [String: Elements.Column] = [:],
+        select: ((Thing) -> (name: String, value: String, label: String))? = nil, action: ((Thing) -> HTML)? = nil,
+        empty: HTML, _ shown: (Thing, Column<Thing>, HTML?) -> HTML? = { $2 }
+    ) -> HTML {
+        let all = Thing.columns.shown(in: .lists).filter { hasQueue || $0.name != "queue" }
+        let columns = all.filter { $0.under == nil }
+        let hasAction = action != nil && isOperator
+        let rows = things.map { thing -> [HTML] in
+            func cell(_ column: Column<Thing>) -> HTML? {
+                shown(thing, column, cellHTML(column.value(thing), as: column.kind))
+            }
+            let box = select?(thing)
+            return (box.map { self.select($0.name, $0.value, $0.label) } ?? [])
+                + columns.map { column in
+                    let second = all.filter { $0.under == column.title }.compactMap(cell).filter { !$0.isEmpty }
+                    return Elements.lines(cell(column) ?? (column.isNumber ? "–" : ""), second.joined(separator: ", "))
+                } + (hasAction ? [action?(thing) ?? ""] : [])
+        }
+        return Elements.list(
+            caption,
+            (select == nil ? [] : selectAll) + columns.enumerated().map { heads[$1.title] ?? $1.head(isFirst: $0 == 0) }
+                + (hasAction ? [.init("Actions", .key)] : []), rows, empty: empty)
+    }
+
+    private func cellHTML(_ value: ShownValue, as kind: ColumnKind) -> HTML? {
+        switch (kind, value) {
+        case (_, .bytes(let bytes)): cellHTML(.text(bytes.text), as: kind)
+        case (.campaign, .text(let name)): short(name, to: ["campaigns", name])
+        case (.queue, .text(let name)), (.app, .text(let name)), (.key, .text(let name)): short(name)
+        case (.plain, .text(let text)): Elements.clamped(text)
+        case (.plain, .list): kind.text(value, now: Moment.now).map { Elements.clamped($0) }
+        default: html(value, as: kind)
+        }
+    }
+}
+
+extension Column {
+    fileprivate var isNumber: Bool {
+        switch (kind, form) {
+        case (.count, _), (.rate, _), (.bytes, _), (.duration, _), (.plain, .number): true
+        default: false
+        }
+    }
+
+    /// Its head in the list of a page.
+    fileprivate func head(isFirst: Bool) -> Elements.Column {
+        let style: Elements.Column.Kind =
+            switch kind {
+            case .queue where isFirst, .campaign where isFirst: .name
+            case _ where isNumber: .number
+            case .plain, .worker: .text
+            default: .key
+            }
+        return .init(
+            Term.of(title), style, priority: places.contains(.widest) ? 3 : places.contains(.wide) ? 2 : 1)
+    }
+}

@@ -72,39 +72,37 @@ struct WorkersPage: DashboardPage {
             \(versions.sorted().joined(separator: ", ")).</strong>\
             That is fine during a deployment; see “Upgrading” in the documentation.</div>
             """
-        let columns: [Elements.Column] =
-            [
-                .init("Worker"), .init("State", .key), .init("In flight", .number), .init(Term.claimed, .number),
-                .init("Per second", .number), .init(Term.lanes, .number, priority: 2),
-                .init("Version", .key, priority: 3), .init("Started", .key, priority: 3),
-                .init(Term.lease, .key, priority: 3), .init("Problem", priority: 2),
-            ] + (request.isOperator ? [.init("Actions", .key)] : [])
-        let list = Elements.list(
-            "Workers", columns, status.workers.map { row($0, request, isOdd: versions.count > 1) },
+        let list = request.list(
+            "Workers", status.workers,
+            action: { $0.state == .gone ? "" : Self.actions($0, request, style: "small") },
             empty: Elements.empty(
                 "No workers are running.",
                 """
                 <p>Jobs wait until there is one. Start it: \
                 \(Elements.command("apns-worker run --config worker.yaml"))</p>
-                """))
+                """)
+        ) { worker, column, value in
+            switch column.title {
+            case "Worker": Self.link(worker, request)
+            case "Queues": "\(worker.queues.joined(separator: ", "))"
+            case "State":
+                Elements.label(WorkerCondition(worker).word, WorkerCondition(worker).tone)
+            case "Heartbeat":
+                "\(Term.heartbeat) \(Self.heartbeat(worker.silenceMs, isLate: worker.isSilent))"
+            case "Lanes": Self.lanes(worker)
+            case "Version" where versions.count > 1: Elements.label(worker.version, .warning)
+            case "Lease": "\(WorkerCondition.lease(worker.leaseLeftMs))"
+            case "Problem":
+                worker.state == .running ? Elements.clamped(worker.notReady.joined(separator: "; ")) : nil
+            default: value
+            }
+        }
         return PageContent(title: "Workers", main: Elements.live("workers", "\(mixed)\(list)"))
     }
 
-    private func row(_ worker: WorkerStatus, _ request: PageRequest, isOdd: Bool) -> [HTML] {
-        let condition = WorkerCondition(worker)
+    private static func lanes(_ worker: WorkerStatus) -> HTML {
         let lanes = "\(worker.lanes) of \(worker.lanesTotal)"
-        return [
-            Elements.lines(Self.link(worker, request), "\(worker.queues.joined(separator: ", "))"),
-            Elements.lines(
-                Elements.label(condition.word, condition.tone),
-                "\(Term.heartbeat) \(Self.heartbeat(worker.silenceMs, isLate: worker.isSilent))"),
-            "\(Words.number(worker.inFlight))",
-            "\(Words.number(worker.claimed))", "\(Words.rate(worker.rate))",
-            worker.lanes < worker.lanesTotal ? Elements.label(lanes, .warning) : "\(lanes)",
-            isOdd ? Elements.label(worker.version, .warning) : "\(worker.version)", request.time(worker.startedAt),
-            "\(WorkerCondition.lease(worker.leaseLeftMs))",
-            Elements.clamped(worker.state == .running ? worker.notReady.joined(separator: "; ") : ""),
-        ] + (request.isOperator ? [worker.state == .gone ? "" : Self.actions(worker, request, style: "small")] : [])
+        return worker.lanes < worker.lanesTotal ? Elements.label(lanes, .warning) : "\(lanes)"
     }
 
     /// Returns the name of a worker, linked to its page. Long names wrap on phones.

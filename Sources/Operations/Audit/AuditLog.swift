@@ -232,12 +232,17 @@ extension AuditEntry: Shown {
     package static let columns = Columns<Self>(
         "Activity", "An action of an operator.",
         [
-            .init("id", "ID.", \.id), .init("at", "Time, by the clock of Redis.", as: .time, \.at),
-            .init("by", "Operator.", \.by), .init("action", "Action.", \.actionName),
-            .init("subject", "Things that it was about.", \.subject),
-            .init("count", "Number of things that were changed, if the action counts any.", as: .count, \.count),
-            .init("detail", "The operator's reason, or another explanation.", \.detail),
-            .init("via", "Interface:", as: .choice(Interface.self), \.via?.rawValue),
-            .init("ending", "End:", as: .choice(Ending.self), \.ending?.rawValue),
+            .init("id", "ID.", \.id),
+            .init("at", "Time, by the clock of Redis.", as: .time, title: "Time", in: .list, \.at),
+            .init("by", "Operator.", as: .key, title: "Person", in: .list, \.by),
+            .init("action", "Action.", as: .key, in: .list, \.actionName),
+            .init("subject", "Things that it was about.", in: .list, \.subject),
+            .init("ending", "End:", as: .choice(Ending.self), title: "Result", in: .list, \.ending?.rawValue),
+            .init(
+                "count", "Number of things that were changed, if the action counts any.", as: .count, title: "Number",
+                in: .wide,
+                \.count),
+            .init("detail", "The operator's reason, or another explanation.", in: .wide, \.detail),
+            .init("via", "Interface:", as: .choice(Interface.self), in: .widest, \.via?.rawValue),
         ])
 }

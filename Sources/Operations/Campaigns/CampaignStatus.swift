@@ -188,13 +188,17 @@ extension CampaignStatus: Shown {
     package static let columns = Columns<Self>(
         "Campaign", "A campaign in a queue.", commands: ["campaign list", "campaign show"],
         [
-            .init("campaign", "Name.", as: .campaign, \.campaign), .text("Campaign", in: .table, \.campaign.shown),
-            .init("queue", "Queue.", as: .queue, in: .all, \.queue),
-            .init("state", "State:", as: .choice(State.self), \.state.rawValue),
+            .init("campaign", "Name.", as: .campaign, in: .list, \.campaign),
+            .text("Campaign", in: .table, \.campaign.shown),
+            .init("queue", "Queue.", as: .queue, in: .all, under: "Campaign", \.queue),
+            .init("state", "State:", as: .choice(State.self), in: .list, \.state.rawValue),
             .init("slowed_by", "Cause, if it is slowed.", \.slowedBy),
             .text("State", in: .table, \.stateText),
             .init("discards", "True if its cancelled jobs are not kept.", \.discards),
-            .init("limit_per_second", "Maximum number of notifications per second.", as: .count, \.limitPerSecond),
+            .init(
+                "limit_per_second", "Maximum number of notifications per second.", as: .count, in: .list,
+                under: "State",
+                \.limitPerSecond),
             .init("state_since_at", "Time of the pause or cancellation.", as: .time, \.stateSinceAt),
             .init("by", "Operator who paused or cancelled it, or its guard.", \.by),
             .init("reason", "Reason of the pause or cancellation.", \.reason),
@@ -202,11 +206,12 @@ extension CampaignStatus: Shown {
             .init("ended", "Number of notifications that ended.", as: .count, \.ended),
             .init("left", "Number of notifications that have not ended.", as: .count, \.left),
             .init("outcomes", "Notifications that ended, by outcome.", \.outcomes),
-            .text("Delivered", as: .count, in: .table) { $0.count(.delivered) },
-            .text("Invalid", as: .count, in: .table) { $0.count(.invalidToken) },
-            .text("Dead", as: .count, in: .table) { $0.count(.dead) },
-            .text("Cancelled", as: .count, in: .table) { $0.count(.cancelled) },
-            .text("Other", as: .count, in: .table, \.others),
+            .text("Progress", in: .wide, \.ended),
+            .text("Delivered", as: .count, in: [.table, .list]) { $0.count(.delivered) },
+            .text("Invalid", as: .count, in: [.table, .wide]) { $0.count(.invalidToken) },
+            .text("Dead", as: .count, in: [.table, .wide]) { $0.count(.dead) },
+            .text("Cancelled", as: .count, in: [.table, .widest]) { $0.count(.cancelled) },
+            .text("Other", as: .count, in: [.table, .widest], \.others),
             .init("dead_reasons", "Notifications that became dead letters, by reason.", \.deadReasons),
             .init("retry_reasons", "Number of times that notifications were tried again, by reason.", \.retryReasons),
             .init("updated_at", "Time at which the last notification ended.", as: .time, \.updatedAt),
@@ -217,10 +222,15 @@ extension CampaignStatus: Shown {
             .init("guard_levels", "How near it is to each limit of its guard.", \.guardLevels),
             .init(
                 "delivered_per_second", "Rate since the last reading or the start; omitted while none ends.", as: .rate,
-                title: "Rate/s", in: .table, \.deliveredPerSecond),
-            .init("left_ms", "Time that those left need at the present rate.", as: .duration, \.leftMs),
+                title: "Rate/s", in: [.table, .list], \.deliveredPerSecond),
+            .init(
+                "left_ms", "Time that those left need at the present rate.", as: .duration, title: "Time left",
+                in: .list,
+                \.leftMs),
             .text("Left", in: .table, \.leftText),
-            .init("started_at", "Time at which the first notification ended or was postponed.", as: .time, \.startedAt),
+            .init(
+                "started_at", "Time at which the first notification ended or was postponed.", as: .time, in: .list,
+                under: "Campaign", \.startedAt),
             .text("Started", in: .table) { $0.startedAt.map { Words.brief(Moment.now.since($0)) + " ago" } },
         ])
 }

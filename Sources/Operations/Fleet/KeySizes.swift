@@ -10,9 +10,10 @@ package struct KeySize: Sendable, Shown {
     package static let columns = Columns<Self>(
         "KeySize", "A key and its size.",
         [
-            .init("key", "Key.", as: .key, \.key), .init("type", "Type.", \.type),
-            .init("entries", "Number of its members.", as: .count, \.entries),
-            .init("bytes", "Redis' estimate of its memory.", as: .bytes, \.bytes),
+            .init("key", "Key.", as: .key, in: .list, \.key), .init("type", "Type.", as: .key, in: .wide, \.type),
+            .init("entries", "Number of its members.", as: .count, in: .list, \.entries),
+            .init("bytes", "Redis' estimate of its memory.", as: .bytes, title: "Memory", in: .list, \.bytes),
+            .text("Share", as: .key, in: .widest, \.bytes),
         ])
 }
 

@@ -18,14 +18,21 @@ extension InvalidTokenLine: Shown {
         isSorted: false,
         [
             .init("token", "Device token.", as: .key, in: .all, \.listed.token),
-            .init("since", "Time since which it is invalid, in ISO 8601.", as: .key, in: .all, \.since),
-            .init("reason", "Reason.", in: .all, \.listed.details.reason),
-            .init("source", "Source: `apns`, `gateway`, `feedback` or `import`.", in: .all, \.listed.details.source),
-            .init("environment", "Environment, or name of a server.", in: .all, \.listed.details.environment),
-            .init("topic", "Topic.", in: .all, \.listed.details.topic),
+            .init("since", "Time since which it is invalid, in ISO 8601.", as: .key, in: [.table, .facts], \.since),
+            .init("reason", "Reason.", as: .key, in: [.table, .wide, .facts], \.listed.details.reason),
             .init(
-                "set", "Sets for other programs that it is in: `production`, `sandbox`.", in: .all, \.listed.set.name),
-            .init("at", "Time since which it is invalid.", as: .time, \.listed.details.at),
+                "source", "Source: `apns`, `gateway`, `feedback` or `import`.", in: [.table, .wide, .facts],
+                under: "Reason",
+                \.listed.details.source),
+            .init(
+                "environment", "Environment, or name of a server.", in: [.table, .wide, .facts], under: "Topic",
+                \.listed.details.environment),
+            .init("topic", "Topic.", as: .key, in: [.table, .wide, .facts], \.listed.details.topic),
+            .init(
+                "set", "Sets for other programs that it is in: `production`, `sandbox`.", as: .key,
+                in: [.table, .widest, .facts],
+                \.listed.set.name),
+            .init("at", "Time since which it is invalid.", as: .time, title: "Since", in: .list, \.listed.details.at),
         ])
 
     /// The cells by which lines are counted.

@@ -23,9 +23,11 @@ package struct Column<Thing>: Sendable {
     /// The title for people.
     package let title: String
     package let places: ColumnPlaces
+    /// The title of the column whose cells have it in their second line, in the list of a page; `nil` for a column of its own.
+    package let under: String?
     /// True for a member that only the JSON of a single thing has, because it is large or needs a right.
     let isDetail: Bool
-    let form: ColumnForm
+    package let form: ColumnForm
     let isOptional: Bool
     package let value: @Sendable (Thing) -> ShownValue
     /// The name as JSON, with its colon.
@@ -37,9 +39,10 @@ package struct Column<Thing>: Sendable {
     ///   - value: returns the value; `nil` for an unknown one, which is omitted.
     package init<Value: ColumnValue>(
         _ name: String, _ meaning: String = "", as kind: ColumnKind = .plain, title: String? = nil,
-        in places: ColumnPlaces = [], isDetail: Bool = false, _ value: @escaping @Sendable (Thing) -> Value
+        in places: ColumnPlaces = [], under: String? = nil, isDetail: Bool = false,
+        _ value: @escaping @Sendable (Thing) -> Value
     ) {
-        (self.name, self.meaning, self.kind, self.places) = (name, meaning, kind, places)
+        (self.name, self.meaning, self.kind, self.places, self.under) = (name, meaning, kind, places, under)
         self.title = title ?? (name == "id" ? "ID" : name.replacing("_", with: " ").capitalizedFirst)
         self.isDetail = isDetail
         (form, isOptional) = (Value.form, Value.isOptional)
@@ -49,9 +52,9 @@ package struct Column<Thing>: Sendable {
 
     /// Makes a column that only people see.
     package static func text<Value: ColumnValue>(
-        _ title: String, as kind: ColumnKind = .plain, in places: ColumnPlaces = .all,
+        _ title: String, as kind: ColumnKind = .plain, in places: ColumnPlaces, under: String? = nil,
         _ value: @escaping @Sendable (Thing) -> Value
-    ) -> Column { Column("", as: kind, title: title, in: places, value) }
+    ) -> Column { Column("", as: kind, title: title, in: places, under: under, value) }
 
     /// The cell of a command's table.
     func cell(_ thing: Thing, now: Int64) -> String { kind.cell(value(thing), now: now) ?? "-" }
@@ -64,8 +67,12 @@ package struct ColumnPlaces: OptionSet, Sendable {
 
     /// The table of a command.
     package static let table = Self(rawValue: 1)
-    /// The list of a page.
+    /// The list of a page: a column that is always shown, one that is a line of its own on a phone, and one that only wide screens
+    /// and phones show.
     package static let list = Self(rawValue: 2)
+    package static let wide = Self(rawValue: 8)
+    package static let widest = Self(rawValue: 16)
+    package static let lists: Self = [.list, .wide, .widest]
     /// The facts about a single thing.
     package static let facts = Self(rawValue: 4)
     package static let all: Self = [.table, .list, .facts]
@@ -210,8 +217,10 @@ package struct Columns<Thing>: Sendable {
             })
     }
 
-    /// Returns those that people see in a place.
-    package func shown(in place: ColumnPlaces) -> [Column<Thing>] { all.filter { $0.places.contains(place) } }
+    /// Returns those that people see in one of some places.
+    package func shown(in places: ColumnPlaces) -> [Column<Thing>] {
+        all.filter { !$0.places.isDisjoint(with: places) }
+    }
 }
 
 // MARK: JSON

@@ -33,6 +33,17 @@ package struct AppStatus: Sendable {
     package var blocked, failure, credentialProblem: String?
     package var tokenIssuedAt, certificateExpiresAt: Int64?
 
+    /// The reason of its state in a few words.
+    package var reason: String? {
+        switch state {
+        case .paused: paused?.reason
+        case .unavailable, .refused: "\(lanesSlow) of \(Words.count(lanes, "lane"))"
+        case .blocked: blocked
+        case .unconnected: failure
+        case .connecting, .connected, .idle, .unknown: nil
+        }
+    }
+
     /// Returns the apps that lanes report, sorted by their names.
     /// - Parameters:
     ///   - reports: the last report of each lane.
@@ -75,20 +86,25 @@ extension AppStatus: Shown {
     package static let columns = Columns<Self>(
         "App", "An app, in all lanes together.",
         [
-            .init("name", "Name.", as: .app, \.name),
-            .init("endpoints", "Servers of APNs that it uses.", \.endpoints),
-            .init("state", "State:", as: .choice(State.self), \.state.rawValue),
+            .init("name", "Name.", as: .app, title: "App", in: .list, \.name),
+            .init("state", "State:", as: .choice(State.self), in: .list, \.state.rawValue),
+            .text("Reason", in: .wide, \.reason),
             .init("paused", "Pause by an operator.", \.paused),
-            .init("connections", "Connections that accept requests.", as: .count, \.connections),
+            .init("connections", "Connections that accept requests.", as: .count, in: .list, \.connections),
             .init("connecting", "Connections that are being established.", as: .count, \.connecting),
-            .init("streams", "Requests in flight.", as: .count, \.streams),
+            .init("streams", "Requests in flight.", as: .count, title: "In flight", in: .list, \.streams),
             .init("stream_limit", "Requests that could be in flight at once.", as: .count, \.streamLimit),
             .init("lanes", "Lanes that have the app.", as: .count, \.lanes),
             .init("lanes_slow", "Lanes with an unavailable endpoint or refused by APNs.", as: .count, \.lanesSlow),
             .init("blocked", "Fault of its certificate, if it is blocked.", \.blocked),
             .init("failure", "Reason why there is no connection.", \.failure),
             .init("token_issued_at", "Time of the oldest provider token's signature.", as: .time, \.tokenIssuedAt),
-            .init("certificate_expires_at", "End of its certificate's validity.", as: .time, \.certificateExpiresAt),
+            .init(
+                "certificate_expires_at", "End of its certificate's validity.", as: .time, title: "Credential",
+                in: .widest,
+                \.certificateExpiresAt),
+            .init(
+                "endpoints", "Servers of APNs that it uses.", as: .key, title: "Environment", in: .widest, \.endpoints),
             .init("credential_problem", "Error of its credential, or of a file to replace it.", \.credentialProblem),
         ])
 }

@@ -39,26 +39,34 @@ extension WorkerStatus: Shown {
     package static let columns = Columns<Self>(
         "Worker", "A worker.",
         [
-            .init("name", "Name of the process.", as: .worker, \.name),
+            .init("name", "Name of the process.", as: .worker, title: "Worker", in: .list, \.name),
             .init("host", "Host.", \.host),
             .init("pid", "ID of the process.", \.pid),
-            .init("version", "Version.", \.version),
-            .init("state", "State:", as: .choice(State.self), \.state.rawValue),
-            .init("not_ready", "Problems that keep it from its work, one sentence each.", \.notReady),
-            .init("lanes", "Living lanes.", as: .count, \.lanes),
+            .init("state", "State:", as: .choice(State.self), in: .list, \.state.rawValue),
             .init("lanes_total", "Number of lanes that it should have.", as: .count, \.lanesTotal),
-            .init("queues", "Its queues.", \.queues),
-            .init("started_at", "Time of its start.", as: .time, \.startedAt),
+            .init("queues", "Its queues.", in: .list, under: "Worker", \.queues),
             .init("updated_at", "Time of its last report.", as: .time, \.updatedAt),
-            .init("silence_ms", "Age of its last report.", as: .duration, \.silenceMs),
+            .init(
+                "silence_ms", "Age of its last report.", as: .duration, title: "Heartbeat", in: .list, under: "State",
+                \.silenceMs),
             .init("lateness_ms", "Age of late reports; the process hangs or lacks Redis.", as: .duration, \.latenessMs),
             .init("refused_reload", "Reason why its last reload of the configuration was refused.", \.refusedReload),
             .init("failover_watch", "Reason why it learns late of Sentinel's failovers, if it does.", \.failoverWatch),
-            .init("in_flight", "Notifications without an answer.", as: .count, \.inFlight),
-            .init("claimed", "Jobs that are claimed and not settled.", as: .count, \.claimed),
+            .init("in_flight", "Notifications without an answer.", as: .count, in: .list, \.inFlight),
+            .init("claimed", "Jobs that are claimed and not settled.", as: .count, in: .list, \.claimed),
             .init("done", "Notifications that have ended since the start.", as: .count, \.done),
-            .init("rate", "Notifications that ended per second, over the last minute.", as: .rate, \.rate),
-            .init("lease_left_ms", "Time until a lease ends; negative if one has ended.", as: .duration, \.leaseLeftMs),
+            .init(
+                "rate", "Notifications that ended per second, over the last minute.", as: .rate, title: "Per second",
+                in: .list, \.rate),
+            .init("lanes", "Living lanes.", as: .count, in: .wide, \.lanes),
+            .init("version", "Version.", as: .key, in: .widest, \.version),
+            .init("started_at", "Time of its start.", as: .time, title: "Started", in: .widest, \.startedAt),
+            .init(
+                "lease_left_ms", "Time until a lease ends; negative if one has ended.", as: .duration, title: "Lease",
+                in: .widest, \.leaseLeftMs),
+            .init(
+                "not_ready", "Problems that keep it from its work, one sentence each.", title: "Problem", in: .wide,
+                \.notReady),
             .init("redis", "Redis server that it uses.", \.redis),
         ])
 }
