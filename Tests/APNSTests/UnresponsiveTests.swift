@@ -204,7 +204,7 @@ struct UnresponsiveTests {
             #expect(try await client.failures() == 0)
             if maximumConnections == 1 {
                 try await eventually("the end of the first") { peer.seen.withLockedValue(\.ended) == 1 }
-                try await eventually("the pool knows it") { try await client.ask { !$0.answers.hasUnanswered } }
+                try await eventually("the pool knows it") { try await client.ask { !$0.health.hasUnanswered } }
             }
         }
         #expect(seen.connections == 2)

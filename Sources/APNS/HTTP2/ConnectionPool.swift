@@ -19,8 +19,8 @@ public final class ConnectionPool: IsolatingPool {
     /// The state of the answers to its requests.
     var answerState: AnswerDrought.State {
         // A server that can no longer be reached is another problem.
-        answers.state == .unanswered && connections.state.usable == 0 && !connections.failures.isOfAnswers
-            ? .unansweredLately : answers.state
+        health.state == .unanswered && connections.state.usable == 0 && !connections.failures.isOfAnswers
+            ? .unansweredLately : health.state
     }
 
     let configuration: Configuration
@@ -29,7 +29,7 @@ public final class ConnectionPool: IsolatingPool {
     public let connections: PoolConnections<ConnectionPool>
     private let ids: ConnectionIDs
     public var isolated: [ConnectionPool] = []
-    var answers = AnswerWatch()
+    var health = PathHealth()
     /// The tags of requests that were accepted, and are returned because there was no connection to send them on.
     var toGiveBack: [UInt64] = []
     private var authorization: HeaderText?
@@ -116,7 +116,7 @@ public final class ConnectionPool: IsolatingPool {
         guard isolation == .shared else {
             return pool(isolation)?.submit(consume notification, tag: tag, in: .shared) ?? false
         }
-        if answers.hasUnanswered, let id = notification.apnsID {
+        if health.hasUnanswered, let id = notification.apnsID {
             return submitElsewhere(consume notification, id, tag: tag)
         }
         var best: HTTP2Connection?
@@ -147,12 +147,12 @@ public final class ConnectionPool: IsolatingPool {
         let keepsUniqueIDs = delegate?.keepsUniqueIDs ?? false
         for connection in connections.all {
             connection.session.streams.headers.keepsUniqueIDs = keepsUniqueIDs
-            answers.record(connection, now: now)
-            answers.recordWindow(of: connection, configuration, now: now)
+            health.record(connection, now: now)
+            health.recordWindow(of: connection, configuration, now: now)
             recordAge(of: connection, now: now)
             connection.check(now: now)
         }
-        if answers.check(connections.all, inFlight: inFlight, now: now) { connections.state.wantConnection() }
+        if health.check(connections.all, inFlight: inFlight, now: now) { connections.state.wantConnection() }
         giveUpConnections(now: now)
         connections.open(now: now)
         for pool in isolated { pool.check(now: now) }
@@ -160,7 +160,7 @@ public final class ConnectionPool: IsolatingPool {
 
     /// See ``Transport/stoodStill(for:now:)``.
     public func stoodStill(for time: TimeAmount, now: NIODeadline) {
-        answers.stoodStill(for: time, now: now)
+        health.stoodStill(for: time, now: now)
         for connection in connections.all {
             connection.record.responsiveness.stoodStill(for: time, now: now)
             connection.stoodStill(for: time, latestDeadline: now + configuration.requestTimeout, now: now)
@@ -222,7 +222,7 @@ extension ConnectionPool: HTTP2ConnectionOwner {
     func connection(
         _ connection: HTTP2Connection, didNotAnswer apnsID: APNSID?, deadline: NIODeadline, isRefusal: Bool
     ) {
-        answers.recordMissing(
+        health.recordMissing(
             apnsID, on: connection, deadline: deadline, timeout: configuration.requestTimeout, isRefusal: isRefusal)
     }
 
@@ -250,7 +250,7 @@ extension ConnectionPool: HTTP2ConnectionOwner {
     }
 
     func connectionClosed(_ connection: HTTP2Connection, error: any Error) {
-        answers.recordEnd(of: connection, now: eventLoop.now)
+        health.recordEnd(of: connection, now: eventLoop.now)
         connections.closed(connection, error)
     }
 }
@@ -279,5 +279,144 @@ private final class ConnectionIDs {
     func next() -> Int {
         newest += 1
         return newest
+    }
+}
+
+// MARK: Connections that do not answer, are no longer needed or must be replaced
+
+extension ConnectionPool {
+    /// Records that a connection without requests has lasted: the problem that prevented connections is over.
+    func recordAge(of connection: HTTP2Connection, now: NIODeadline) {
+        guard connections.failures.isLogged, connection.isUsable, connection.state.requests == 0,
+            connection.membership.usableSince.map({ now - $0 > .seconds(10) }) ?? false
+        else { return }
+        connections.worked()
+    }
+
+    /// Retires a connection that is alive but useless. Requests that could not be written are returned, to be sent on
+    /// another connection; written ones may still be answered.
+    func retireUnresponsive(_ connection: HTTP2Connection, because fault: String, now: NIODeadline) {
+        guard !connections.isClosing, connection.isUsable else { return }
+        let error = APNSConnectionError.unresponsive(endpoint, fault)
+        logger.info(
+            "retiring an unresponsive APNs connection: \(fault)",
+            metadata: [
+                "event": "apns_connection_unresponsive", "endpoint": "\(endpoint)",
+                "in_flight": "\(connection.state.inFlight)",
+            ])
+        let pauses = health.recordUnresponsive(among: connections.all)
+        connections.failures.unanswered(error, pauses: pauses, &connections.state, now: now)
+        connection.retire(reason: "unresponsive: \(fault)")
+        connection.takeBackUnwritten()
+    }
+
+    /// Submits a notification while there are unanswered requests, and avoids the connections that did not answer this
+    /// one.
+    /// - Returns: `false` if no stream is free; the notification was then not accepted.
+    func submitElsewhere(_ notification: consuming Notification, _ id: APNSID, tag: UInt64) -> Bool {
+        let (best, excluded) = health.choose(from: connections.all, for: id)
+        if let best { return submit(notification, tag: tag, on: best) }
+        guard let excluded else { return false }
+        openAnother(than: excluded)
+        // Not synchronously: the caller has not finished the submission.
+        if toGiveBack.isEmpty { eventLoop.assumeIsolated().execute { self.giveBack() } }
+        toGiveBack.append(tag)
+        return true
+    }
+
+    /// Completes the notifications that could not be sent on another connection.
+    func giveBack() {
+        let tags = toGiveBack
+        toGiveBack = []
+        for tag in tags {
+            delegate?.transport(self, completed: tag, with: .notProcessed(.noOtherConnection))
+        }
+    }
+
+    /// Opens one more connection; if the maximum is reached, replaces the given one.
+    private func openAnother(than connection: HTTP2Connection) {
+        let now = eventLoop.now
+        if connections.state.canGrow {
+            connections.openAnother(now: now)
+        } else if connections.state.connecting == 0, !connection.membership.isBeingReplaced,
+            connections.state.recycle(now: now)
+        {
+            replace([connection], reason: "a request got no answer on it", keeping: .current, now: now)
+        }
+    }
+
+    // MARK: Replacing
+
+    /// Closes a superfluous connection, and replaces those that are too old, do not respond, or answer nothing but 500.
+    func giveUpConnections(now: NIODeadline) {
+        for connection in connections.all where connection.isUsable {
+            giveUpIfOld(connection, now: now)
+            if let fault = connection.record.responsiveness.fault {
+                retireUnresponsive(connection, because: fault, now: now)
+            } else if connection.state.serverErrorsInARow >= HTTP2ConnectionState.serverErrorLimit {
+                recycle(connection)
+            }
+        }
+        // One at a time: the remaining connections take over its work, and may then all be needed.
+        connections.superfluous(now: now)?.retire(
+            reason: "nothing was sent on it for \(configuration.idleTimeout.formatted)")
+    }
+
+    func giveUpIfOld(_ connection: HTTP2Connection, now: NIODeadline) {
+        guard !connection.membership.isBeingReplaced, let reason = connection.state.replacementReason(now: now) else {
+            return
+        }
+        replace([connection], reason: reason, keeping: .current, now: now)
+    }
+
+    /// Replaces connections with new ones.
+    /// - Parameter authorization: the authorization of further requests on the old connections.
+    func replace(
+        _ old: [HTTP2Connection], reason: String, keeping authorization: ConnectionRecord.Authorization,
+        now: NIODeadline
+    ) {
+        for connection in old where connection.isUsable { connection.record.authorization = authorization }
+        connections.replace(old, reason: reason, now: now)
+    }
+
+    /// Retires a connection whose answers indicate a broken server, unless one was retired for that a moment ago.
+    func recycle(_ connection: HTTP2Connection) {
+        guard !connections.isClosing, connection.isUsable, connections.state.recycle(now: eventLoop.now) else {
+            return
+        }
+        let count = connection.state.serverErrorsInARow
+        logger.warning(
+            "an APNs connection gave \(count) answers with status 500 in a row; it is replaced",
+            metadata: ["event": "apns_connection_recycled", "endpoint": "\(endpoint)"])
+        connection.retire(reason: "it gave \(count) answers with status 500 in a row")
+    }
+}
+
+/// A ``ConnectionPool``'s record of a connection, in addition to its ``PoolMembership``.
+struct ConnectionRecord {
+    /// The authorization of a connection's requests.
+    enum Authorization {
+        /// The pool's current authorization.
+        case current
+        /// The authorization that was current when the connection's replacement was decided.
+        case kept(HeaderText?)
+    }
+
+    /// True if it has answered since it was made, and since the pool last recorded that requests went unanswered.
+    var hasAnswered = false
+    /// The number of answers before that record, which prove nothing.
+    var staleAnswers = 0
+    /// True from an answer drought until it answers again: it gets requests only if no other connection can accept
+    /// them.
+    var isSuspect = false
+    /// Decides whether the connection is useful.
+    var responsiveness = Responsiveness()
+    var authorization = Authorization.current
+
+    func authorization(current: HeaderText?) -> HeaderText? {
+        switch authorization {
+        case .current: current
+        case .kept(let authorization): authorization
+        }
     }
 }

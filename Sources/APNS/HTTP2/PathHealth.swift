@@ -1,0 +1,282 @@
+import NIOCore
+import Sockets
+
+/// Whether the way to APNs is good: of a pool, and of each of its connections. No I/O.
+///
+/// Three questions, each with a type below: does a connection still answer (``Responsiveness``), is the whole pool answered
+/// (``AnswerDrought``), and which connection has not answered a request (``UnansweredRequests``)? ``PeerLiveness`` asks whether the
+/// server of a connection reads at all.
+struct PathHealth {
+    /// The age from which a request is expected to have been written.
+    private static let roundTrip = TimeAmount.milliseconds(500)
+
+    private var drought = AnswerDrought()
+    private var unanswered = UnansweredRequests()
+
+    var state: AnswerDrought.State { drought.state }
+
+    /// True if there are requests that must avoid a connection.
+    var hasUnanswered: Bool { !unanswered.isEmpty }
+
+    /// Records the requests and answers of a connection since the last call.
+    mutating func record(_ connection: HTTP2Connection, now: NIODeadline) {
+        let (submitted, answered) = connection.record.responsiveness.look(
+            requests: connection.state.requests, answers: connection.state.answers, now: now)
+        drought.add(submitted: submitted, answered: answered)
+        if answered { connection.record.isSuspect = false }
+    }
+
+    /// Records whether a flow-control window blocks a connection's requests.
+    func recordWindow(of connection: HTTP2Connection, _ configuration: HTTP2PoolConfiguration, now: NIODeadline) {
+        guard connection.isUsable else { return }
+        let limit = now + configuration.requestTimeout - Self.roundTrip
+        connection.record.responsiveness.look(
+            connection.session.blockage(dueBefore: limit), patience: configuration.windowTimeout, now: now)
+    }
+
+    /// Records a request that a connection refused, or did not answer by its deadline.
+    mutating func recordMissing(
+        _ id: APNSID?, on connection: HTTP2Connection, deadline: NIODeadline, timeout: TimeAmount, isRefusal: Bool
+    ) {
+        // A connection that accepts no more requests need not be avoided.
+        guard connection.isUsable else { return }
+        if let id { unanswered.insert(id, connection: connection.id, isRefusal: isRefusal) }
+        guard !isRefusal else { return }
+        connection.record.responsiveness.missedDeadline(submitted: deadline - timeout, timeout: timeout)
+    }
+
+    /// Records that a connection is retired as unresponsive.
+    /// - Parameter all: all connections of the pool.
+    /// - Returns: true if there must be a pause before the next one; if others are answered, it probably will be, too.
+    mutating func recordUnresponsive(among all: [HTTP2Connection]) -> Bool {
+        defer { drought.foundUnresponsive() }
+        guard drought.isPending else { return false }
+        for other in all { (other.record.hasAnswered, other.record.staleAnswers) = (false, other.state.answers) }
+        return true
+    }
+
+    /// Records that a connection has closed.
+    mutating func recordEnd(of connection: HTTP2Connection, now: NIODeadline) {
+        record(connection, now: now)
+        unanswered.forget(connection: connection.id)
+    }
+
+    /// Finds out whether requests are answered. From the beginning of a drought new connections are preferred to the
+    /// present ones, so that further requests need not wait for the deadlines of earlier ones.
+    /// - Returns: true if a drought has begun.
+    mutating func check(_ connections: [HTTP2Connection], inFlight: Int, now: NIODeadline) -> Bool {
+        let before = drought.state
+        drought.look(inFlight: inFlight, now: now)
+        guard before == .answered, drought.state == .unanswered else { return false }
+        for connection in connections { connection.record.isSuspect = true }
+        return true
+    }
+
+    /// Records that the process did not run for some time.
+    mutating func stoodStill(for time: TimeAmount, now: NIODeadline) { drought.stoodStill(for: time, now: now) }
+
+    /// Chooses the connection for a request that may have gone unanswered.
+    /// - Returns: the least busy connection of those that have not refused it, else of those that have; and, if there is
+    ///   none, one that did not answer it.
+    func choose(
+        from connections: [HTTP2Connection], for id: APNSID
+    ) -> (best: HTTP2Connection?, excluded: HTTP2Connection?) {
+        var best: HTTP2Connection?
+        var bestPast = UnansweredRequests.Past.timedOut
+        var excluded: HTTP2Connection?
+        for connection in connections where connection.freeStreams > 0 {
+            let past = unanswered.past(of: id, on: connection.id)
+            if past == .timedOut {
+                excluded = connection
+            } else if past < bestPast || past == bestPast && connection.preference > best?.preference ?? 0 {
+                (best, bestPast) = (connection, past)
+            }
+        }
+        return (best, excluded)
+    }
+}
+
+/// Decides whether a connection that is alive is still useful.
+///
+/// A load balancer that answers PINGs in front of a dead backend looks alive forever. Only its requests show that it is
+/// not: they are not answered, or cannot be written.
+struct Responsiveness {
+    /// The number of missed deadlines with no answer between them that makes a connection unresponsive.
+    static let limit = 3
+
+    /// Requests that have exceeded their deadline since the last answer.
+    private(set) var missed = 0
+    /// The reason to retire the connection, if there is one.
+    private(set) var fault: String?
+
+    private var requests = 0
+    private var answers = 0
+    /// The time of the last answer, rounded up to the next call of ``look(requests:answers:now:)``.
+    private var lastAnswer = NIODeadline.distantPast
+    private var blockage: Blockage?
+    private var blockedSince = NIODeadline.distantPast
+
+    /// Records the connection's requests and answers so far.
+    /// - Parameters:
+    ///   - requests: the total number of submitted requests.
+    ///   - answers: the total number of answers.
+    /// - Returns: the requests since the last call, and true if there was an answer since.
+    mutating func look(requests: Int, answers: Int, now: NIODeadline) -> (submitted: Int, answered: Bool) {
+        let submitted = requests - self.requests
+        let answered = answers != self.answers
+        (self.requests, self.answers) = (requests, answers)
+        if answered {
+            missed = 0
+            lastAnswer = now
+        }
+        return (submitted, answered)
+    }
+
+    /// Records that a request exceeded its deadline.
+    /// - Parameters:
+    ///   - submitted: when it was submitted.
+    ///   - timeout: the time that it had.
+    mutating func missedDeadline(submitted: NIODeadline, timeout: TimeAmount) {
+        missed += 1
+        guard fault == nil else { return }
+        if submitted >= lastAnswer {
+            fault = "no request was answered for \(timeout.formatted)"
+        } else if missed >= Self.limit {
+            fault = "\(missed) requests in a row were not answered within \(timeout.formatted)"
+        }
+    }
+
+    /// Records that the process did not run for some time.
+    mutating func stoodStill(for time: TimeAmount, now: NIODeadline) {
+        lastAnswer = lastAnswer.moved(by: time, now: now)
+        blockedSince = blockedSince.moved(by: time, now: now)
+    }
+
+    /// Records whether a flow-control window blocks a request.
+    /// - Parameter patience: the time for which it may be blocked without progress.
+    mutating func look(_ blockage: Blockage?, patience: TimeAmount, now: NIODeadline) {
+        guard let blockage, blockage == self.blockage else {
+            (self.blockage, blockedSince) = (blockage, now)
+            return
+        }
+        guard fault == nil, now - blockedSince >= patience else { return }
+        fault = "it has granted no flow-control window for \(patience.formatted)"
+    }
+}
+
+/// Decides whether all of a pool's requests go unanswered.
+///
+/// Only requests submitted after the last answer count: a few lost answers of a burst say nothing about requests sent
+/// now.
+struct AnswerDrought {
+    enum State {
+        /// Requests are answered, or nothing is known.
+        case answered
+        /// No request is answered, although connections can be made.
+        case unanswered
+        /// The last requests were not answered, and none has been sent for a while.
+        case unansweredLately
+    }
+
+    /// The time for which requests may wait while none is answered.
+    static let patience = TimeAmount.seconds(5)
+    /// The time after the last request for which the state stays at ``State/unanswered``. After that, other
+    /// workers may be sending successfully what failed here.
+    static let currency = TimeAmount.seconds(15)
+    /// The time for which it then stays at ``State/unansweredLately``, so that pauses between attempts do not
+    /// look like a recovery.
+    static let memory = TimeAmount.minutes(10)
+    private(set) var state = State.answered
+    /// True while requests have been submitted since the last answer, and none has been answered.
+    private(set) var isPending = false
+
+    private var waited = TimeAmount.zero
+    private var submitted = 0
+    private var answered = false
+    private var lastLook = NIODeadline.distantPast
+    private var lastActivity = NIODeadline.distantPast
+
+    /// Adds the activity of one connection since it was last asked.
+    mutating func add(submitted: Int, answered: Bool) {
+        self.submitted += submitted
+        if answered { self.answered = true }
+    }
+
+    /// Updates the state from the activity added since the last call.
+    /// - Parameter inFlight: requests in flight.
+    mutating func look(inFlight: Int, now: NIODeadline) {
+        defer { (submitted, answered, lastLook) = (0, false, now) }
+        if answered { return end() }
+        if submitted > 0 { isPending = true }
+        guard isPending else { return }
+        guard inFlight > 0 || submitted > 0 else {
+            if state == .unanswered, now - lastActivity >= Self.currency { state = .unansweredLately }
+            if now - lastActivity >= Self.memory { end() }
+            return
+        }
+        lastActivity = now
+        if lastLook > .distantPast { waited = waited + (now - lastLook) }
+        if waited >= Self.patience { state = .unanswered }
+    }
+
+    /// Records that the process did not run for some time, in which it has not waited.
+    mutating func stoodStill(for time: TimeAmount, now: NIODeadline) { lastLook = lastLook.moved(by: time, now: now) }
+
+    /// Records that a connection was retired as unresponsive.
+    mutating func foundUnresponsive() {
+        if isPending { state = .unanswered }
+    }
+
+    private mutating func end() { (state, isPending, waited) = (.answered, false, .zero) }
+}
+
+/// The requests that connections did not answer, so that they are resent on others.
+///
+/// A request is identified by its `apns-id`, which is the same at each attempt. Bounded: the newest replace the oldest.
+struct UnansweredRequests {
+    /// The number of requests that are kept.
+    static let capacity = 256
+
+    private struct Entry {
+        var id: APNSID
+        var connection: Int
+        var isRefusal: Bool
+    }
+
+    private var entries: [Entry] = []
+    private var oldest = 0
+
+    var isEmpty: Bool { entries.isEmpty }
+
+    /// - Parameters:
+    ///   - connection: the identifier of the connection that did not answer.
+    ///   - isRefusal: true if it refused the request at once; without another connection the request is resent on it.
+    mutating func insert(_ id: APNSID, connection: Int, isRefusal: Bool) {
+        let entry = Entry(id: id, connection: connection, isRefusal: isRefusal)
+        guard entries.count == Self.capacity else { return entries.append(entry) }
+        entries[oldest] = entry
+        oldest = (oldest + 1) % Self.capacity
+    }
+
+    /// The end of a request on a connection, the worst last.
+    enum Past: Comparable {
+        case none, refused, timedOut
+    }
+
+    /// Returns the worst end that a request has had on a connection.
+    func past(of id: APNSID, on connection: Int) -> Past {
+        var past = Past.none
+        for entry in entries where entry.id == id && entry.connection == connection {
+            past = max(past, entry.isRefusal ? .refused : .timedOut)
+        }
+        return past
+    }
+
+    /// Removes the entries of a closed connection.
+    mutating func forget(connection: Int) {
+        guard entries.contains(where: { $0.connection == connection }) else { return }
+        // Restores the order of age before entries are removed.
+        entries = (entries[oldest...] + entries[..<oldest]).filter { $0.connection != connection }
+        oldest = 0
+    }
+}
