@@ -1,11 +1,11 @@
 import APNS
 import FoundationEssentials
+import Glibc
 import LegacyAPNS
 import Logging
 import NIOCore
 import Operations
 import PushQueue
-import Synchronization
 
 /// Reads one app's feedback service to its end, writing the records to Redis and then to the other outputs.
 struct FeedbackDrain: Sendable {
@@ -168,29 +168,195 @@ extension InvalidToken {
     }
 }
 
-/// The outputs for records besides Redis.
-struct FeedbackOutputs: Sendable {
-    /// Standard output, for `--list`.
-    let list: LineOutput?
-    /// The command of `--exec`.
-    let command: ExecCommand?
+/// Writes records that Redis did not accept, and that were stored as lines of JSON, to Redis.
+struct FeedbackFile {
+    /// The members of a line of `--spill` that are needed.
+    private struct Record: Decodable {
+        let token: String
+        let at: Int64
+        let app: String
+        let topic: String
+        let environment: String?
+    }
 
-    /// True if there is any output.
-    var isWanted: Bool { list != nil || command != nil }
+    private let path: String
+    private let context: FeedbackDrain.Context
+    private var writing: RetryingTokenWriter
+    private var report: FeedbackReport
 
-    /// Writes records to all outputs; a slow one does not delay the others.
-    func write(_ lines: ByteBuffer, count: Int) async {
-        async let listed: Void? = list?.write(lines, count: count)
-        async let handed: Void? = command?.write(lines, count: count)
-        _ = await (listed, handed)
+    /// - Parameter path: a file, or `-` for standard input.
+    init(_ path: String, _ context: FeedbackDrain.Context) {
+        self.path = path
+        self.context = context
+        writing = RetryingTokenWriter(context.writer, limit: context.redisPatience, stop: context.stop, name: path)
+        report = FeedbackReport(app: path)
+    }
+
+    mutating func run() async -> FeedbackReport {
+        let began = ContinuousClock.now
+        do {
+            try await writing.waitUntilReady()
+            try await writeAll()
+        } catch {
+            report.error = "\(error)"
+        }
+        report.ended(after: ContinuousClock.now - began)
+        return report
+    }
+
+    private struct Failure: Error, CustomStringConvertible { let description: String }
+
+    private mutating func writeAll() async throws {
+        let descriptor = try LineReader.open(path)
+        let hasOpenEnd = Self.hasOpenEnd(descriptor)
+        let lines = LineReader(descriptor: descriptor)
+        let decoder = JSONDecoder()
+        var (number, refused): (Int, [Int]) = (0, [])
+        var records: [(token: InvalidToken, app: String)] = []
+        var lastLine = Data()
+        while let line = lines.next({ Data($0) }) {
+            number += 1
+            lastLine = line
+            // In a file of captured standard error, other lines can be between them.
+            guard line.first == UInt8(ascii: "{") else { continue }
+            guard let record = Self.token(line, decoder) else {
+                refused.append(number)
+                continue
+            }
+            records.append(record)
+            if records.count == context.batch { try await write(&records, before: number) }
+        }
+        try await write(&records, before: number)
+        if hasOpenEnd, refused.last == number, lastLine.last != UInt8(ascii: "}") {
+            refused.removeLast()
+            Terminal.note(
+                "\(path): line \(number) is incomplete: the process ended while it wrote it, and that record is lost\n"
+            )
+        }
+        guard let first = refused.first else { return }
+        throw Failure(
+            description: "\(refused.count) lines are not records and were skipped; the first is line \(first)")
+    }
+
+    /// True for a file whose last line has no line feed.
+    private static func hasOpenEnd(_ descriptor: Int32) -> Bool {
+        var status = stat()
+        var last: UInt8 = 0
+        return fstat(descriptor, &status) == 0 && status.st_mode & S_IFMT == S_IFREG && status.st_size > 0
+            && pread(descriptor, &last, 1, status.st_size - 1) == 1 && last != UInt8(ascii: "\n")
+    }
+
+    private mutating func write(_ records: inout [(token: InvalidToken, app: String)], before line: Int) async throws {
+        guard !records.isEmpty else { return }
+        guard !context.stop.isStopped, let markings = await writing.write(records.map(\.token)) else {
+            throw Failure(
+                description:
+                    "\(writing.givenUp ?? "this process was asked to stop"); lines up to \(line) were written only in "
+                    + "part, later lines not at all; keep the file and repeat the command")
+        }
+        report.records += markings.count
+        for marking in markings { report.count(marking) }
+        if context.outputs.isWanted {
+            await context.outputs.write(InvalidToken.lines(records, markings), count: records.count)
+        }
+        records = []
+    }
+
+    private static func token(_ line: Data, _ decoder: JSONDecoder) -> (token: InvalidToken, app: String)? {
+        do {
+            let record = try decoder.decode(Record.self, from: line)
+            let token = InvalidToken(
+                token: try DeviceToken(record.token).hex, at: record.at, reason: "Feedback",
+                topic: ByteBuffer(string: record.topic), environment: record.environment, source: .feedback)
+            return (token, record.app)
+        } catch {
+            // The error may quote the record, so only the line number is reported.
+            return nil
+        }
     }
 }
 
-/// The number of records read so far, for all apps.
-final class FeedbackProgress: Sendable {
-    private let count = Atomic(0)
+/// Writes records to Redis, and waits while it is unavailable.
+struct RetryingTokenWriter: Sendable {
+    /// The time for which to wait for Redis once the process has received a signal to end.
+    private static let patienceAtStop = TimeAmount.seconds(5)
 
-    var records: Int { count.load(ordering: .relaxed) }
+    private let writer: InvalidTokenClient
+    private let stop: StopSignal
+    private let limit: TimeAmount
+    /// The origin of the records, for messages.
+    private let name: String
+    private var patience: WritePatience
+    private var hasReportedRedis = false
+    /// The reason for which waiting for Redis was abandoned; `nil` if it was not, or if Redis has answered since.
+    private(set) var givenUp: String?
 
-    func add(_ records: Int) { count.add(records, ordering: .relaxed) }
+    /// - Parameter limit: the time for which to wait for Redis.
+    init(_ writer: InvalidTokenClient, limit: TimeAmount, stop: StopSignal, name: String) {
+        self.writer = writer
+        self.limit = limit
+        self.stop = stop
+        self.name = name
+        patience = WritePatience(limit: limit)
+    }
+
+    /// Waits until Redis is reachable and accepts writes.
+    /// - Throws: `QueueFailure`: permanent ones at once, others when the process must end.
+    mutating func waitUntilReady() async throws {
+        while true {
+            do {
+                // The keys have the right types, and Redis accepts writes.
+                _ = try await writer.mark([])
+                try await writer.probe()
+                return answered()
+            } catch {
+                guard error.mayPass, !stop.isStopped, await wait(after: error, waiting: 0) else { throw error }
+            }
+        }
+    }
+
+    /// - Returns: `nil` if Redis did not accept the records within the time limit; from then on each batch is tried
+    ///   once.
+    mutating func write(_ records: [InvalidToken]) async -> [InvalidToken.Marking]? {
+        while true {
+            do {
+                let markings = try await writer.mark(records)
+                answered()
+                return markings
+            } catch {
+                guard givenUp == nil, await wait(after: error, waiting: records.count) else {
+                    givenUp = "\(error)"
+                    return nil
+                }
+            }
+        }
+    }
+
+    private mutating func answered() {
+        if hasReportedRedis { Terminal.note("\(name): connected to Redis again\n") }
+        (hasReportedRedis, givenUp) = (false, nil)
+        patience.succeeded()
+    }
+
+    /// - Returns: true to try again.
+    private mutating func wait(after failure: QueueFailure, waiting count: Int) async -> Bool {
+        if stop.isStopped { patience.shorten(to: Self.patienceAtStop, now: .now()) }
+        guard case .again(let pause) = patience.failed(now: .now(), random: Double.random(in: 0..<1)) else {
+            return false
+        }
+        // A connection attempt in its first second is not worth a message.
+        if !hasReportedRedis, patience.hasLasted(.seconds(1), now: .now()) {
+            hasReportedRedis = true
+            let waiting = count > 0 ? "; \(count) records that have been read wait for it" : ""
+            Terminal.note(
+                "\(name): waiting for Redis, at most \(limit.nanoseconds / 1_000_000_000) s: \(failure)\(waiting)\n"
+            )
+        }
+        do {
+            try await Task.sleep(for: .nanoseconds(pause.nanoseconds))
+        } catch {
+            // Cancelled; `patience` still limits the wait.
+        }
+        return true
+    }
 }

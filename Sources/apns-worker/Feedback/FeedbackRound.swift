@@ -1,15 +1,85 @@
+import FoundationEssentials
 import Glibc
+import LegacyAPNS
+import Logging
 import NIOCore
+import Operations
+import PushQueue
+import ServiceLifecycle
+import Synchronization
 
-/// Writes to Redis the records that an earlier run left in the spill file, then reads the feedback services of all apps
-/// once, concurrently, so that a slow one does not delay the others.
-struct FeedbackRound: Sendable {
+/// Reads the feedback services once, or periodically until the process receives a signal to end.
+final class FeedbackService: Service {
     let choices: [FeedbackApp.Choice]
-    let context: FeedbackDrain.Context
-    /// True to show the progress on standard error.
-    let showsProgress: Bool
+    let options: Feedback
+    let writer: InvalidTokenClient
+    let spill: FeedbackSpill
+    let limits: (silence: TimeAmount, redis: TimeAmount)
+    let interval: TimeAmount?
+    let logger: Logger
+    /// True if the last round failed.
+    let hasFailed = Atomic(false)
 
-    func run() async -> FeedbackRoundReport {
+    init(
+        choices: [FeedbackApp.Choice], options: Feedback, writer: InvalidTokenClient, spill: FeedbackSpill,
+        limits: (silence: TimeAmount, redis: TimeAmount), interval: TimeAmount?, logger: Logger
+    ) {
+        self.choices = choices
+        self.options = options
+        self.writer = writer
+        self.spill = spill
+        self.limits = limits
+        self.interval = interval
+        self.logger = logger
+    }
+
+    func run() async throws {
+        let stop = StopSignal()
+        try await withGracefulShutdownHandler {
+            if let path = options.from { return try await bringBack(path, stop) }
+            guard let interval else { return try await ask(stop) }
+            var schedule = FeedbackSchedule(interval: interval, now: .now(), random: Double.random(in: 0..<1))
+            while true {
+                let pause = schedule.next - .now()
+                await cancelWhenGracefulShutdown {
+                    do {
+                        try await Task.sleep(for: .nanoseconds(max(0, pause.nanoseconds)))
+                    } catch {
+                        // The process must end.
+                    }
+                }
+                if stop.isStopped { break }
+                try await ask(stop)
+                schedule.finished(now: .now())
+            }
+        } onGracefulShutdown: {
+            stop.stop()
+        }
+    }
+
+    private func bringBack(_ path: String, _ stop: StopSignal) async throws {
+        var file = FeedbackFile(path, context(FeedbackOutputs(list: nil, command: nil), stop))
+        let report = FeedbackRoundReport(apps: [await file.run()])
+        hasFailed.store(!report.isGood, ordering: .relaxed)
+        try printReport(report)
+    }
+
+    private func ask(_ stop: StopSignal) async throws {
+        let patience = Duration.nanoseconds(limits.silence.nanoseconds)
+        let outputs = FeedbackOutputs(
+            list: options.list
+                ? LineOutput(STDOUT_FILENO, closesDescriptor: false, patience: patience, stop: stop) : nil,
+            command: options.exec.map {
+                ExecCommand($0, variables: options.execEnv, patience: patience, stop: stop)
+            })
+        let report = await round(context(outputs, stop))
+        hasFailed.store(!report.isGood, ordering: .relaxed)
+        try printReport(report)
+    }
+
+    /// Writes to Redis the records that an earlier run left in the spill file, then reads the feedback services of all apps once,
+    /// concurrently, so that a slow one does not delay the others.
+    private func round(_ context: FeedbackDrain.Context) async -> FeedbackRoundReport {
         var report = FeedbackRoundReport(apps: [])
         if await context.spill.hasLeftovers, let path = context.spill.path {
             var file = FeedbackFile(path, context)
@@ -17,7 +87,7 @@ struct FeedbackRound: Sendable {
             if report.isGood { await context.spill.leftoversAreWritten() }
         }
         // If the leftovers were not written, the services are not read, so they keep their records.
-        if report.isGood { report.apps += await drainAll() }
+        if report.isGood { report.apps += await drainAll(context) }
         report.exec = await context.outputs.command?.finish()
         if let list = context.outputs.list, let failure = await list.failure {
             report.listError = "standard output: \(failure); \(await list.lostLines) records are not listed"
@@ -25,8 +95,9 @@ struct FeedbackRound: Sendable {
         return report
     }
 
-    private func drainAll() async -> [FeedbackReport] {
-        let drawing = showsProgress ? Task { await draw() } : nil
+    private func drainAll(_ context: FeedbackDrain.Context) async -> [FeedbackReport] {
+        let showsProgress = !options.quiet && !options.json && isatty(STDERR_FILENO) == 1
+        let drawing = showsProgress ? Task { await draw(context.progress) } : nil
         let reports = await withTaskGroup(of: (Int, FeedbackReport).self) { group in
             for (index, choice) in choices.enumerated() {
                 group.addTask {
@@ -48,15 +119,152 @@ struct FeedbackRound: Sendable {
         return reports.sorted { $0.0 < $1.0 }.map(\.1)
     }
 
-    private func draw() async {
+    private func draw(_ progress: FeedbackProgress) async {
         var drawn = ""
         while !Task.isCancelled {
             let apps = choices.count == 1 ? choices[0].name : "\(choices.count) apps"
-            let line = "\(apps): \(context.progress.records) records read"
+            let line = "\(apps): \(progress.records) records read"
             if line != drawn { Terminal.note("\r\(line)\u{1B}[K") }
             drawn = line
             do { try await Task.sleep(for: .milliseconds(100)) } catch { break }
         }
         Terminal.note("\r\u{1B}[K")
     }
+
+    private func context(_ outputs: FeedbackOutputs, _ stop: StopSignal) -> FeedbackDrain.Context {
+        FeedbackDrain.Context(
+            writer: writer, spill: spill, outputs: outputs, stop: stop, progress: FeedbackProgress(),
+            batch: options.batch, silence: limits.silence, redisPatience: limits.redis, logger: logger)
+    }
+
+    private func printReport(_ report: FeedbackRoundReport) throws {
+        for app in report.apps {
+            if let error = app.error { Terminal.note("\(app.app): FAILED: \(error)\n") }
+        }
+        if let error = report.exec?.error { Terminal.note("--exec: FAILED: \(error)\n") }
+        if let error = report.listError { Terminal.note("--list: FAILED: \(error)\n") }
+        if options.json {
+            if !options.quiet || report.apps.contains(where: \.isEventful) { print(try report.json()) }
+        } else {
+            for app in report.apps
+            where app.records > 0 || app.incompleteBytes > 0 || (app.error == nil && !options.quiet) {
+                // With --list, standard output is for the records.
+                if options.list { Terminal.note("\(app.line)\n") } else { print(app.line) }
+            }
+        }
+        // A round's line must be visible when the round ends, even in a file.
+    }
+}
+
+/// The outputs for records besides Redis.
+struct FeedbackOutputs: Sendable {
+    /// Standard output, for `--list`.
+    let list: LineOutput?
+    /// The command of `--exec`.
+    let command: ExecCommand?
+
+    /// True if there is any output.
+    var isWanted: Bool { list != nil || command != nil }
+
+    /// Writes records to all outputs; a slow one does not delay the others.
+    func write(_ lines: ByteBuffer, count: Int) async {
+        async let listed: Void? = list?.write(lines, count: count)
+        async let handed: Void? = command?.write(lines, count: count)
+        _ = await (listed, handed)
+    }
+}
+
+/// The number of records read so far, for all apps.
+final class FeedbackProgress: Sendable {
+    private let count = Atomic(0)
+
+    var records: Int { count.load(ordering: .relaxed) }
+
+    func add(_ records: Int) { count.add(records, ordering: .relaxed) }
+}
+
+// MARK: Reports
+
+/// The result of reading one app's feedback service.
+struct FeedbackReport: Encodable, Sendable {
+    let app: String
+    var topic: String?
+    var environment: String?
+    var endpoint: String?
+    /// The number of complete tuples read.
+    var records = 0
+    var added = 0
+    var known = 0
+    var registeredSince = 0
+    /// The number of records that Redis did not accept.
+    var spilled = 0
+    /// The number of bytes of an incomplete tuple.
+    var incompleteBytes = 0
+    /// The number of tuples without a token.
+    var withoutToken = 0
+    var seconds = 0.0
+    /// The reason for which the service was not read to its end, or not all records were written.
+    var error: String?
+
+    enum CodingKeys: String, CodingKey {
+        case app, topic, environment, endpoint, records, added, known, spilled, seconds, error
+        case registeredSince = "registered_since"
+        case incompleteBytes = "incomplete_bytes"
+        case withoutToken = "without_token"
+    }
+
+    /// Counts the result for a record; `nil` if Redis did not accept it.
+    mutating func count(_ marking: InvalidToken.Marking?) {
+        switch marking {
+        case .added: added += 1
+        case .known: known += 1
+        case .registeredSince: registeredSince += 1
+        case nil: spilled += 1
+        }
+    }
+
+    mutating func ended(after time: Duration) {
+        let parts = time.components
+        seconds = Double(parts.seconds * 1000 + parts.attoseconds / 1_000_000_000_000_000) / 1000
+    }
+
+    /// The result as a line of text.
+    var line: String {
+        var parts = ["\(added) added", "\(known) already known"]
+        if registeredSince > 0 { parts.append("\(registeredSince) skipped, registered since") }
+        if spilled > 0 { parts.append("\(spilled) NOT WRITTEN to Redis") }
+        if withoutToken > 0 { parts.append("\(withoutToken) without a token") }
+        if incompleteBytes > 0 { parts.append("\(incompleteBytes) bytes of an incomplete record") }
+        return "\(app): \(records == 1 ? "1 record" : "\(records) records"): \(parts.joined(separator: ", ")); "
+            + "\(seconds) s"
+    }
+
+    /// True if there is something to report even in quiet mode.
+    var isEventful: Bool { records > 0 || error != nil || incompleteBytes > 0 || withoutToken > 0 }
+}
+
+/// The result of reading all apps' feedback services.
+struct FeedbackRoundReport: Encodable, Sendable {
+    var apps: [FeedbackReport]
+    /// The result of the program that received the records.
+    var exec: ExecCommand.Ending?
+    /// The error of standard output, if any.
+    var listError: String?
+
+    var isGood: Bool { apps.allSatisfy { $0.error == nil } && exec?.error == nil && listError == nil }
+
+    enum CodingKeys: String, CodingKey {
+        case apps, exec, ok
+        case listError = "list_error"
+    }
+
+    func encode(to encoder: any Encoder) throws {
+        var container = encoder.container(keyedBy: CodingKeys.self)
+        try container.encode(apps, forKey: .apps)
+        try container.encodeIfPresent(exec, forKey: .exec)
+        try container.encodeIfPresent(listError, forKey: .listError)
+        try container.encode(isGood, forKey: .ok)
+    }
+
+    func json() throws -> String { try JSONLine.text(self) }
 }

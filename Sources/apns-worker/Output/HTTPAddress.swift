@@ -12,6 +12,11 @@ struct HTTPAddress: Equatable, Sendable, CustomStringConvertible {
     /// The path and the query, as in a request line.
     var target: String
 
+    /// Makes the address of a resource without TLS.
+    init(host: String, port: Int, target: String) {
+        (usesTLS, self.host, self.port, self.target) = (false, host, port, target)
+    }
+
     /// - Throws: ``Invalid``.
     init(_ text: String) throws(Invalid) {
         let isPlain = text.utf8.allSatisfy { $0 > 0x20 && $0 < 0x7F }

@@ -1,4 +1,5 @@
 import APNS
+import Glibc
 import NIOCore
 import NIOHTTP1
 import NIOPosix
@@ -43,41 +44,56 @@ struct HTTPExchange: Sendable {
         }
     }
 
-    let host: String
-    let port: Int
-    /// `nil` for a connection without TLS.
+    let address: HTTPAddress
+    /// `nil` for an address without TLS.
     var tls: TLSContext?
     /// The maximum size of the answer's body in bytes; a longer body is an error.
     var maximumBody = 1 << 20
 
+    /// Returns what a connection with TLS needs.
+    /// - Parameter trust: the trusted certificate authorities; `nil` for the system's.
+    static func tls(_ trust: TLSTrust? = nil) throws -> TLSContext {
+        var configuration = TLSClientConfiguration()
+        if let trust { configuration.trust = trust }
+        configuration.applicationProtocols = ["http/1.1"]
+        return try TLSContext.client(configuration)
+    }
+
     /// Sends a request and returns the answer.
-    /// - Parameter limit: the maximum time for the whole exchange.
+    /// - Parameters:
+    ///   - headers: in addition to the usual ones.
+    ///   - limit: the maximum time for the whole exchange, or without any byte if the body is written to a file.
+    ///   - file: the file to which the body of an answer with status 200 is written, whatever its size; `nil` to return it. Another
+    ///     status is then an error.
     /// - Throws: ``Failure``.
+    @discardableResult
     func send(
-        _ method: HTTPMethod, _ target: String, headers: HTTPHeaders, body: ByteBuffer? = nil, within limit: TimeAmount
+        _ method: HTTPMethod, headers more: HTTPHeaders = [:], body: ByteBuffer? = nil, within limit: TimeAmount,
+        to file: Int32? = nil
     ) async throws -> Answer {
         let loop = MultiThreadedEventLoopGroup.singleton.next()
         let answered = loop.makePromise(of: Answer.self)
-        var head = HTTPRequestHead(version: .http1_1, method: method, uri: target, headers: headers)
-        head.headers.replaceOrAdd(name: "Connection", value: "close")
-        if let body { head.headers.replaceOrAdd(name: "Content-Length", value: "\(body.readableBytes)") }
-        let request = (head: head, body: body)
-        let timer = loop.scheduleTask(in: limit) { answered.fail(Failure.timeout(limit)) }
+        var headers: HTTPHeaders = ["Host": address.authority, "User-Agent": "apns-worker/\(WorkerVersion.current)"]
+        for (name, value) in more { headers.replaceOrAdd(name: name, value: value) }
+        headers.replaceOrAdd(name: "Connection", value: "close")
+        if let body { headers.replaceOrAdd(name: "Content-Length", value: "\(body.readableBytes)") }
+        let head = HTTPRequestHead(version: .http1_1, method: method, uri: address.target, headers: headers)
+        let timer = file == nil ? loop.scheduleTask(in: limit) { answered.fail(Failure.timeout(limit)) } : nil
         let connecting = ClientBootstrap(group: loop)
             .connectTimeout(limit)
             .channelInitializer { [self] channel in
                 channel.eventLoop.makeCompletedFuture {
                     let pipeline = channel.pipeline.syncOperations
-                    if let tls { try pipeline.addHandler(TLSHandler(client: tls, host: host)) }
+                    if let tls { try pipeline.addHandler(TLSHandler(client: tls, host: address.host)) }
                     try pipeline.addHTTPClientHandlers()
-                    try pipeline.addHandler(NIOHTTPClientResponseAggregator(maxContentLength: maximumBody))
-                    try pipeline.addHandler(ExchangeHandler(request.head, request.body, answered))
+                    if file != nil { try pipeline.addHandler(IdleStateHandler(readTimeout: limit)) }
+                    try pipeline.addHandler(ExchangeHandler(head, body, self, limit, file, answered))
                 }
             }
-            .connect(host: host, port: port)
+            .connect(host: address.host, port: address.port)
         connecting.whenFailure { answered.fail(Failure.unreachable(ConnectFailure.firstReason($0))) }
         answered.futureResult.whenComplete { _ in
-            timer.cancel()
+            timer?.cancel()
             connecting.whenSuccess { $0.close(promise: nil) }
         }
         return try await answered.futureResult.get()
@@ -102,10 +118,7 @@ struct HTTPPost: Sendable, CustomStringConvertible {
             return
         }
         tls = try Renewable(authorities.map { [.file($0)] } ?? []) { contents in
-            var configuration = TLSClientConfiguration()
-            if let authorities { configuration.trust = .pem(contents[0], name: authorities) }
-            configuration.applicationProtocols = ["http/1.1"]
-            return try TLSContext.client(configuration)
+            try HTTPExchange.tls(authorities.map { .pem(contents[0], name: $0) })
         }
     }
 
@@ -116,28 +129,31 @@ struct HTTPPost: Sendable, CustomStringConvertible {
     /// - Parameter headers: in addition to the usual ones.
     /// - Throws: ``HTTPExchange/Failure``.
     func send(_ document: ByteBuffer, headers more: HTTPHeaders) async throws -> HTTPExchange.Answer {
-        var headers: HTTPHeaders = [
-            "Host": address.authority, "User-Agent": "apns-worker/\(WorkerVersion.current)",
-            "Content-Type": "application/json",
-        ]
+        var headers: HTTPHeaders = ["Content-Type": "application/json"]
         for (name, value) in more { headers.replaceOrAdd(name: name, value: value) }
-        return try await HTTPExchange(host: address.host, port: address.port, tls: tls?.current)
-            .send(.POST, address.target, headers: headers, body: document, within: timeout)
+        return try await HTTPExchange(address: address, tls: tls?.current)
+            .send(.POST, headers: headers, body: document, within: timeout)
     }
 }
 
 private final class ExchangeHandler: ChannelInboundHandler {
-    typealias InboundIn = NIOHTTPClientResponseFull
+    typealias InboundIn = HTTPClientResponsePart
     typealias OutboundOut = HTTPClientRequestPart
 
     private let head: HTTPRequestHead
     private let body: ByteBuffer?
+    private let exchange: HTTPExchange
+    private let limit: TimeAmount
+    private let file: Int32?
     private let answered: EventLoopPromise<HTTPExchange.Answer>
+    private var answer = HTTPExchange.Answer(status: 0, headers: [:], body: ByteBuffer())
 
-    init(_ head: HTTPRequestHead, _ body: ByteBuffer?, _ answered: EventLoopPromise<HTTPExchange.Answer>) {
-        self.head = head
-        self.body = body
-        self.answered = answered
+    init(
+        _ head: HTTPRequestHead, _ body: ByteBuffer?, _ exchange: HTTPExchange, _ limit: TimeAmount, _ file: Int32?,
+        _ answered: EventLoopPromise<HTTPExchange.Answer>
+    ) {
+        (self.head, self.body, self.exchange) = (head, body, exchange)
+        (self.limit, self.file, self.answered) = (limit, file, answered)
     }
 
     func channelActive(context: ChannelHandlerContext) {
@@ -148,28 +164,50 @@ private final class ExchangeHandler: ChannelInboundHandler {
     }
 
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {
-        let response = unwrapInboundIn(data)
-        answered.succeed(
-            HTTPExchange.Answer(
-                status: Int(response.head.status.code), headers: response.head.headers,
-                body: response.body ?? ByteBuffer()))
+        switch unwrapInboundIn(data) {
+        case .head(let head) where head.status.code < 200: break
+        case .head(let head):
+            answer.status = Int(head.status.code)
+            answer.headers = head.headers
+            guard file != nil, head.status != .ok else { return }
+            let advice = (300..<400).contains(answer.status) ? "; redirections are not followed" : ""
+            fail(.broken("the status is \(answer.status)\(advice)"), context)
+        case .body(var bytes):
+            if let file {
+                // The write blocks, so that no more is read than the disk accepts.
+                guard case .failed(let error) = ByteOutput.write(&bytes, to: file) else { return }
+                fail(.broken("it cannot be stored: \(String(cString: strerror(error)))"), context)
+            } else if answer.body.readableBytes + bytes.readableBytes <= exchange.maximumBody {
+                answer.body.writeBuffer(&bytes)
+            } else {
+                fail(.broken("it has more than \(exchange.maximumBody) bytes"), context)
+            }
+        case .end: answered.succeed(answer)
+        }
+    }
+
+    func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
+        guard event is IdleStateHandler.IdleStateEvent else { return context.fireUserInboundEventTriggered(event) }
+        fail(.timeout(limit), context)
     }
 
     // This has no effect after an answer; the first of several failures counts.
     func errorCaught(context: ChannelHandlerContext, error: any Error) {
-        let failure: HTTPExchange.Failure =
-            switch error {
-            case let error as TLSError where error.kind != .truncated: .unreachable("\(error)")
-            case HTTPParserError.invalidEOFState: .closed
-            case is HTTPParserError, is NIOHTTPObjectAggregatorError: .broken("\(error)")
-            default: .closed
-            }
-        answered.fail(failure)
-        context.close(promise: nil)
+        switch error {
+        case let error as TLSError where error.kind != .truncated: fail(.unreachable("\(error)"), context)
+        case HTTPParserError.invalidEOFState: fail(.closed, context)
+        case is HTTPParserError: fail(.broken("\(error)"), context)
+        default: fail(.closed, context)
+        }
     }
 
     func channelInactive(context: ChannelHandlerContext) {
         answered.fail(HTTPExchange.Failure.closed)
         context.fireChannelInactive()
+    }
+
+    private func fail(_ failure: HTTPExchange.Failure, _ context: ChannelHandlerContext) {
+        answered.fail(failure)
+        context.close(promise: nil)
     }
 }

@@ -26,8 +26,8 @@ struct AdminAddress {
     /// - Throws: ``NoAnswer``.
     func get(_ path: String, within limit: TimeAmount) async throws -> AdminAnswer {
         do {
-            let answer = try await HTTPExchange(host: host, port: port)
-                .send(.GET, path, headers: ["Host": host], within: limit)
+            let address = HTTPAddress(host: host, port: port, target: path)
+            let answer = try await HTTPExchange(address: address).send(.GET, within: limit)
             return AdminAnswer(status: answer.status, body: String(buffer: answer.body))
         } catch let failure as HTTPExchange.Failure {
             throw NoAnswer(description: description(of: failure, limit))

@@ -242,6 +242,9 @@ struct CampaignSend: AsyncParsableCommand {
         return given.isEmpty ? "/var/tmp" : given
     }
 
+    /// The time without any byte after which a download fails.
+    private static let downloadSilence = TimeAmount.seconds(60)
+
     /// Opens the list, and downloads it if it is at a URL.
     private func input() async throws -> Int32 {
         guard tokens.hasPrefix("http://") || tokens.hasPrefix("https://") else {
@@ -259,7 +262,8 @@ struct CampaignSend: AsyncParsableCommand {
         }
         do {
             let descriptor = try ScratchFile.open(in: Self.directory)
-            try await HTTPDownload(address: address).write(to: descriptor)
+            try await HTTPExchange(address: address, tls: address.usesTLS ? HTTPExchange.tls() : nil).send(
+                .GET, headers: ["Accept-Encoding": "identity"], within: Self.downloadSilence, to: descriptor)
             lseek(descriptor, 0, SEEK_SET)
             return descriptor
         } catch let failure as TokenListFailure {
