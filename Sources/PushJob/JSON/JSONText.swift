@@ -298,12 +298,4 @@ extension UnsafeRawBufferPointer {
         hash = hash &* factor
         return (hash ^ hash &>> 32) &* factor
     }
-
-    /// Returns the offset of the next occurrence of a byte; nil if there is none.
-    public func firstOffset(of byte: UInt8, from start: Int) -> Int? {
-        guard let baseAddress, start < count,
-            let found = memchr(baseAddress + start, Int32(byte), count - start)
-        else { return nil }
-        return UnsafeRawPointer(found) - baseAddress
-    }
 }

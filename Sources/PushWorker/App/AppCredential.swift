@@ -94,14 +94,6 @@ struct AppCredential {
         return true
     }
 
-    /// Begins again with the first key, after APNs has refused all of them.
-    /// - Parameter key: the key that was refused last.
-    mutating func startOver(after key: UInt8) {
-        guard !refusedKeys.isEmpty, Int(key) == keyIndex else { return }
-        refusedKeys = []
-        use(key: 0)
-    }
-
     private var nextKey: Int? { sources.indices.first { $0 != keyIndex && !refusedKeys.contains($0) } }
 
     private mutating func use(key index: Int) {
