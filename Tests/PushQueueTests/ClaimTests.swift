@@ -319,6 +319,13 @@ struct ClaimTests {
         #expect(try queue.stats() == ["deferred": 4, "deferred:JobTooLarge": 4])
         let retries = try queue.redis.run("ZRANGE", queue.keys.retry, "0", "-1").elements ?? []
         #expect(retries.count == 3)
+        // At random times, so that they do not all return together: from half to all of a quarter of their age, at most 30 s.
+        let now = claimed.now
+        let dues = try queue.redis.run("ZRANGE", queue.keys.retry, "0", "-1", "WITHSCORES").elements ?? []
+        let pauses = stride(from: 1, to: dues.count, by: 2).compactMap { dues[$0].text.flatMap(Int64.init) }.map {
+            $0 - now
+        }
+        #expect(Set(pauses).count > 1 && pauses.allSatisfy { (500...30_000).contains($0) }, "\(pauses)")
         var isKept = false
         for body in retries.map({ ByteBuffer(bytes: $0.bytes) }) {
             let envelope = Envelope.read(body)

@@ -22,6 +22,19 @@ struct ScopesTests {
         #expect(register.keys.values.allSatisfy { $0.name.storageCapacity < 1000 })
     }
 
+    @Test("a scope whose index an app keeps is never another's, however many come after it", arguments: [true, false])
+    func kept(isKept: Bool) {
+        let register = ScopeRegister()
+        let app = register.id(.app, named: "shop", now: 0)
+        let topic = ByteBuffer(string: "com.example.app")
+        let own = register.address(topic, .alert, of: app, isKept: isKept, now: 0)
+        for number in 1...Scopes.maximumNarrow + 10 {
+            _ = register.campaign(ByteBuffer(string: "campaign \(number)"), of: app, now: Int64(number))
+        }
+        #expect((register.name(of: own).name == "com.example.app (alert)") == isKept)
+        #expect((register.address(topic, .alert, of: app, now: 5000) == own) == isKept)
+    }
+
     private typealias Lab = ScopesLab
 
     // MARK: Scenes
