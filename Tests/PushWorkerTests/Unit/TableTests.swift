@@ -20,6 +20,23 @@ struct TableTests {
         #expect(table.insert(job: 3) == first)
     }
 
+    @Test(
+        "of eight jobs that wait, one that failed has its turn, and those that failed have all turns that others leave")
+    func turns() {
+        let jobs = Table<JobID, ActiveJob>()
+        defer { jobs.deallocate() }
+        var line = ReadyLine()
+        for index in 0..<40 {
+            let id = jobs.insert()
+            jobs[id].isFresh = index % 2 == 0
+            line.append(id, in: jobs)
+        }
+        var failed: [Bool] = []
+        while let id = line.removeFirst(in: jobs) { failed.append(!jobs[id].isFresh) }
+        #expect(failed.count == 40 && failed.prefix(16).count(where: \.self) == 2)
+        #expect(failed.firstIndex(of: true) == 7 && failed.suffix(16).allSatisfy(\.self))
+    }
+
     @Test("keep entries in order through any mixture of insertions and removals", arguments: 0..<50)
     func lines(seed: UInt64) {
         var random = SeededGenerator(seed: seed)
