@@ -135,6 +135,40 @@ struct SettleTests {
         #expect(try queue.stats() == ["mixed": 1, "delivered": 8, "invalid_token": 2])
     }
 
+    @Test("a settlement that is run again adds its sums to the minute once")
+    func minuteOnce() async throws {
+        let worker = try await queue.worker("w", claiming: ["a"])
+        let batch = worker.filled {
+            $0.end(1, .delivered)
+            var sums = MinuteCounts()
+            sums.outcomes[.delivered] = 1
+            $0.minute = sums
+        }
+        #expect(try await worker.settle(batch) == 0)
+        #expect(try await worker.settle(batch) == 1)
+        var delivered = 0
+        for key in try queue.redis.run("KEYS", queue.keys.minutesPrefix + "*").elements ?? [] {
+            delivered += try queue.redis.run("HGET", key.text ?? "", "delivered").text.flatMap { Int($0) } ?? 0
+        }
+        #expect(delivered == 1)
+    }
+
+    @Test("a guard compares failures with what was sent: suppressed notifications do not hide them", arguments: [4, 6])
+    func guardWithSuppressed(failed: Int) async throws {
+        try queue.redis.run(
+            "HSET", queue.keys.campaign("spring"), "guard", #"{"rules":[["dead",50]],"min":10,"base":{"ended":0}}"#)
+        let worker = try await queue.worker("w", claiming: ["a"])
+        let settled = try await worker.settled(
+            worker.filled {
+                $0.use(campaign: ByteBuffer(string: "spring"))
+                $0.endMixed(1)
+                $0.addCount("dead", failed)
+                $0.addCount("delivered", 10 - failed)
+                $0.addCount("suppressed", 90)
+            })
+        #expect(settled.stopped.map(\.campaign) == (failed > 5 ? ["spring"] : []))
+    }
+
     @Test("Notifications of a job that wait for different times return as jobs of their own, and its claim ends once")
     func parts() async throws {
         let worker = try await queue.worker("w", claiming: ["fan-out"])
