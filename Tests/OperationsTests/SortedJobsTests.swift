@@ -257,6 +257,14 @@ struct SortedJobsTests {
         #expect(score == "149900")
     }
 
+    @Test("Of equal jobs, a change with a limit takes as many as it may.", arguments: [Place.list, .sorted])
+    func equalJobs(place: Place) async throws {
+        try put(Array(repeating: Self.job("d"), count: 5), in: place)
+        let other = try other()
+        #expect(try await changed(.discard, to: other, JobFilter(), limit: 2) == 2)
+        #expect(try left().count == 3)
+    }
+
     @Test("Jobs that a worker sorts between the count and the change are changed.")
     func changedMeanwhile() async throws {
         try put((0..<40).map { Self.job("\($0)") }, in: .list)
