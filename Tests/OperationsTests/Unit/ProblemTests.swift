@@ -143,6 +143,14 @@ struct ProblemTests {
     /// The kinds that a status can have.
     private static let measured = Problem.table.filter(\.isInStatus).map(\.name)
 
+    @Test("an app that an operator has paused is paused, whatever its lanes report, and also if none reports it")
+    func pausedApp() {
+        let pauses = ["shop": PauseRecord(reason: "a new key")]
+        let apps = AppStatus.apps([], names: ["other"], pauses: pauses)
+        #expect(apps.map(\.name) == ["other", "shop"] && apps.map(\.state) == [.unknown, .paused])
+        #expect(apps.map(\.reason) == [nil, "a new key"])
+    }
+
     @Test(
         "Each kind is found in a fleet's status, with a remedy or the reason for which no command helps.",
         arguments: measured)
