@@ -103,7 +103,7 @@ do
     end
 end
 
--- What a lane need not know with each claim: it is looked up with its heartbeats, and while it claims nothing.
+-- A lane looks for expired leases and for keys of a wrong type only with its heartbeats and while it claims nothing.
 local looks_around = worker_info or join == '1' or limit == 0
 
 -- A random one of the ten that expired first: a lane that can't be reclaimed must not shield the others.
