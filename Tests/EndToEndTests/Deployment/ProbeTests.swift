@@ -65,7 +65,7 @@ extension EndToEnd {
                 rules: ["answer=BadDeviceToken"], options: ["--topic", "com.example.app"] + options)
         }
 
-        @Test("the simulator answers every question about a key as docs/apns.md expects; the report has no secrets")
+        @Test("the simulator answers every question about a key as expected; the report has no secrets")
         func key() async throws {
             let simulator = try await simulator()
             let (ending, process) = try await probe(simulator.port, byKey() + ["--yes"])

@@ -71,21 +71,6 @@ extension EndToEnd {
             }
         }
 
-        @Test("the open questions are those of scripts/apns-probe, with the answers that it expects")
-        func questions() async throws {
-            let probe = try ChildProcess(DeployFolder.root.appending(path: "scripts/apns-probe").path, ["--list"])
-            guard try await probe.wait() == .exited(0) else { throw probe.failure("failed") }
-            let questions = probe.output.split(separator: "\n").map { line in
-                let cells = line.split(separator: "\t")
-                return "\(cells[0]): \(cells[2]): \(cells[1])"
-            }
-            let listed = try tables().filter { $0.columns.first == "question" }.flatMap(\.rows).map { row in
-                "\(row[0].replacing("`", with: "")): \(row[1]): \(row[2].replacing("`", with: ""))"
-            }
-            #expect(questions.count > 40)
-            #expect(listed == questions)
-        }
-
         @Test("each question of scripts/apns-probe belongs to a row")
         func rowsOfQuestions() async throws {
             let program = """
