@@ -71,7 +71,7 @@ extension EndToEnd {
             }
         }
 
-        @Test("each question of scripts/apns-probe belongs to a row")
+        @Test("each question of scripts/apns-probe belongs to a row, and --list prints it with its answer")
         func rowsOfQuestions() async throws {
             let program = """
                 import runpy, sys
@@ -84,6 +84,12 @@ extension EndToEnd {
             let rows = probe.output.split(separator: "\n").map(String.init)
             #expect(rows.count > 40)
             for row in rows { #expect(known.contains(row), "there is no row \(row)") }
+
+            let list = try ChildProcess(DeployFolder.root.appending(path: "scripts/apns-probe").path, ["--list"])
+            guard try await list.wait() == .exited(0) else { throw list.failure("failed") }
+            let questions = list.output.split(separator: "\n").map { $0.split(separator: "\t") }
+            #expect(questions.count == rows.count)
+            for question in questions { #expect(question.count == 3, "\(question)") }
         }
     }
 }
