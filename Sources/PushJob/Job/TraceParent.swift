@@ -10,9 +10,9 @@ public struct TraceParent: Sendable, Equatable {
     /// Parses a `traceparent`.
     /// - Returns: `nil` if it is not valid. The specification ignores it then: a trace is no reason to refuse a job.
     public init?(_ text: ByteBuffer) {
-        let ids = text.withUnsafeReadableBytes { Self.ids($0) }
-        guard let ids, let trace = text.getString(at: text.readerIndex + ids.trace, length: Self.traceLength),
-            let parent = text.getString(at: text.readerIndex + ids.parent, length: Self.parentLength)
+        guard text.withUnsafeReadableBytes({ Self.isValid($0) }),
+            let trace = text.getString(at: text.readerIndex + 3, length: 32),
+            let parent = text.getString(at: text.readerIndex + 36, length: 16)
         else { return nil }
         (traceID, parentID) = (trace, parent)
     }
@@ -20,7 +20,7 @@ public struct TraceParent: Sendable, Equatable {
     /// Returns true if a text is a valid `traceparent` whose producer records the trace (its flag `sampled`).
     static func isSampled(_ text: ByteBuffer) -> Bool {
         text.withUnsafeReadableBytes { bytes in
-            guard ids(bytes) != nil else { return false }
+            guard isValid(bytes) else { return false }
             // The lowest bit of two hex digits; those of letters are the reverse of the letters' own.
             let digit = bytes[54]
             return (digit < UInt8(ascii: "a") ? digit : digit + 1) & 1 == 1
@@ -29,27 +29,23 @@ public struct TraceParent: Sendable, Equatable {
 
     /// The length in version 00; later versions can have more after another hyphen.
     private static let length = 55
-    private static let traceLength = 32
-    private static let parentLength = 16
 
-    /// Returns the offsets of the ids; nil if the text is not valid.
-    private static func ids(_ text: UnsafeRawBufferPointer) -> (trace: Int, parent: Int)? {
-        guard text.count >= length else { return nil }
+    private static func isValid(_ text: UnsafeRawBufferPointer) -> Bool {
+        guard text.count >= length else { return false }
         let hyphen = UInt8(ascii: "-")
-        guard text[2] == hyphen, text[35] == hyphen, text[52] == hyphen else { return nil }
+        guard text[2] == hyphen, text[35] == hyphen, text[52] == hyphen else { return false }
         for fields in [0..<2, 3..<35, 36..<52, 53..<55] {
-            guard text[fields].allSatisfy({ isLowerHex($0) }) else { return nil }
+            guard text[fields].allSatisfy({ isLowerHex($0) }) else { return false }
         }
         let version = (text[0], text[1])
         // Version 255 is forbidden.
-        guard version != (UInt8(ascii: "f"), UInt8(ascii: "f")) else { return nil }
+        guard version != (UInt8(ascii: "f"), UInt8(ascii: "f")) else { return false }
         if text.count > length {
-            guard version != (UInt8(ascii: "0"), UInt8(ascii: "0")), text[length] == hyphen else { return nil }
+            guard version != (UInt8(ascii: "0"), UInt8(ascii: "0")), text[length] == hyphen else { return false }
         }
         // An id of zeroes is not valid.
         let zero = UInt8(ascii: "0")
-        guard !text[3..<35].allSatisfy({ $0 == zero }), !text[36..<52].allSatisfy({ $0 == zero }) else { return nil }
-        return (3, 36)
+        return !text[3..<35].allSatisfy { $0 == zero } && !text[36..<52].allSatisfy { $0 == zero }
     }
 
     private static func isLowerHex(_ byte: UInt8) -> Bool {
