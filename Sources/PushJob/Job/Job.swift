@@ -103,16 +103,10 @@ public struct Job: Sendable {
     public internal(set) var otherNames: UInt64 = 0
     /// The members that are ignored because they are not valid.
     public var ignoredMembers: [JobMember] {
-        var members: [JobMember] = []
-        if traits.contains(.ignoredCampaign) { members.append(.campaign) }
-        if traits.contains(.ignoredLabels) { members.append(.labels) }
-        if traits.contains(.ignoredKeepResult) { members.append(.keepResult) }
-        if traits.contains(.ignoredFair) { members.append(.fair) }
-        if traits.contains(.ignoredUrgent) { members.append(.urgent) }
-        if traits.contains(.ignoredReplaces) { members.append(.replaces) }
-        if traits.contains(.ignoredEnvironment) { members.append(.environment) }
-        if traits.contains(.ignoredTraceparent) || traceparent != nil && trace == nil { members.append(.traceparent) }
-        return members
+        JobMember.allCases.filter { member in
+            !member.isShortForm && traits.contains(.ignored(member))
+                || member == .traceparent && traceparent != nil && trace == nil
+        }
     }
 
     /// The device tokens, if there is an array of them: the wrapper's if it has one, else the producer's.

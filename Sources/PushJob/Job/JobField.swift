@@ -58,7 +58,7 @@ public struct JobField: Equatable, Sendable {
 
 /// Properties of a job that need one bit. The values of short forms stay in the body, where ``PayloadComposer`` finds them.
 struct JobTraits: OptionSet, Sendable {
-    let rawValue: UInt32
+    let rawValue: UInt64
 
     /// The payload is composed of short forms.
     static let shortForms = JobTraits(rawValue: 1)
@@ -67,29 +67,14 @@ struct JobTraits: OptionSet, Sendable {
     /// `mdm` among the short forms.
     static let mdm = JobTraits(rawValue: 8)
     static let keepResult = JobTraits(rawValue: 16)
-    /// There is a `campaign` that is not valid.
-    static let ignoredCampaign = JobTraits(rawValue: 32)
-    /// There are `labels` that are not valid.
-    static let ignoredLabels = JobTraits(rawValue: 64)
-    /// There is a `keep_result` that is not valid.
-    static let ignoredKeepResult = JobTraits(rawValue: 128)
-    /// There is a `traceparent` that is not a string.
-    static let ignoredTraceparent = JobTraits(rawValue: 256)
-    static let urgent = JobTraits(rawValue: 512)
-    /// There is a `fair` that is not valid.
-    static let ignoredFair = JobTraits(rawValue: 1024)
-    /// There is an `urgent` that is not valid.
-    static let ignoredUrgent = JobTraits(rawValue: 2048)
-    /// The job is for an app in production.
-    static let production = JobTraits(rawValue: 4096)
-    /// The job is for an app in the sandbox.
-    static let sandbox = JobTraits(rawValue: 8192)
-    /// There is an `environment` that is not valid.
-    static let ignoredEnvironment = JobTraits(rawValue: 16384)
+    static let urgent = JobTraits(rawValue: 32)
+    static let production = JobTraits(rawValue: 64)
+    static let sandbox = JobTraits(rawValue: 128)
     /// The payload is an empty array, as PHP writes an empty object.
-    static let emptyPayload = JobTraits(rawValue: 32768)
-    /// There is a `replaces` that is not valid.
-    static let ignoredReplaces = JobTraits(rawValue: 65536)
+    static let emptyPayload = JobTraits(rawValue: 256)
+
+    /// There is a member, not a short form, whose value is not valid, but does not keep the job from being sent.
+    static func ignored(_ member: JobMember) -> JobTraits { JobTraits(rawValue: 1 &<< (32 &+ UInt64(member.rawValue))) }
 }
 
 extension JobTraits {

@@ -139,7 +139,7 @@ struct JobReader {
         if job.uniqueFor != nil, job.id == nil { return .missingID(.uniqueFor) }
         if job.replaces != nil, job.id == nil, !hasOtherID { return .missingID(.replaces) }
         // An invalid `fair` is ignored, and so is its rate.
-        let hasFair = job.fair != nil || job.traits.contains(.ignoredFair)
+        let hasFair = job.fair != nil || job.traits.contains(.ignored(.fair))
         return job.fairPerSecond != nil && !hasFair ? .missingFair : nil
     }
 
@@ -243,7 +243,7 @@ struct JobReader {
         case .traceparent:
             // Any value: an invalid trace must not keep a job from being sent. It is validated when it is used.
             guard scanner.next == UInt8(ascii: "\"") else {
-                job.traits.insert(.ignoredTraceparent)
+                job.traits.insert(.ignored(.traceparent))
                 try scanner.skipValue()
                 return true
             }
@@ -251,18 +251,23 @@ struct JobReader {
             return true
         // Producers may have used these names before they had a meaning: an invalid value must not keep a job from being
         // sent.
-        case .campaign: job.campaign = try name(else: .ignoredCampaign, &job.traits)
-        case .fair: job.fair = try name(else: .ignoredFair, &job.traits)
-        case .replaces: job.replaces = try name(else: .ignoredReplaces, &job.traits)
-        case .keepResult: try readFlag(.keepResult, else: .ignoredKeepResult, &job.traits)
-        case .urgent: try readFlag(.urgent, else: .ignoredUrgent, &job.traits)
+        case .campaign: job.campaign = try name(of: member, &job.traits)
+        case .fair: job.fair = try name(of: member, &job.traits)
+        case .replaces: job.replaces = try name(of: member, &job.traits)
+        case .keepResult, .urgent:
+            switch scanner.next {
+            case UInt8(ascii: "t"): job.traits.insert(member == .urgent ? .urgent : .keepResult)
+            case UInt8(ascii: "f"): break
+            default: job.traits.insert(.ignored(member))
+            }
+            try scanner.skipValue()
         case .environment:
             if let text = try scanner.stringIfAny(),
                 let environment = JSONText.withCharacters(of: text, in: scanner.bytes, { JobTraits(environment: $0) })
             {
                 job.traits.insert(environment)
             } else {
-                job.traits.insert(.ignoredEnvironment)
+                job.traits.insert(.ignored(member))
             }
         case .labels:
             let start = scanner.offset
@@ -271,7 +276,7 @@ struct JobReader {
             if areValid {
                 job.labels = JobField(start..<scanner.offset)
             } else {
-                job.traits.insert(.ignoredLabels)
+                job.traits.insert(.ignored(member))
             }
             return true
         case .fairPerSecond:
@@ -290,24 +295,10 @@ struct JobReader {
     }
 
     /// Steps over the name of a campaign, a `fair` or a `replaces`, which have the same rules.
-    /// - Parameter ignored: inserted into the traits if it is not valid.
-    private mutating func name(else ignored: JobTraits, _ traits: inout JobTraits) throws(JSONError) -> JobField? {
+    private mutating func name(of member: JobMember, _ traits: inout JobTraits) throws(JSONError) -> JobField? {
         if let name = try scanner.stringIfAny(), JobLabels.isCampaign(name, in: scanner.bytes) { return JobField(name) }
-        traits.insert(ignored)
+        traits.insert(.ignored(member))
         return nil
-    }
-
-    /// Steps over a flag, which is inserted into the traits if it is true.
-    /// - Parameter ignored: inserted if it is neither true nor false.
-    private mutating func readFlag(
-        _ flag: JobTraits, else ignored: JobTraits, _ traits: inout JobTraits
-    ) throws(JSONError) {
-        switch scanner.next {
-        case UInt8(ascii: "t"): traits.insert(flag)
-        case UInt8(ascii: "f"): break
-        default: traits.insert(ignored)
-        }
-        try scanner.skipValue()
     }
 
     private mutating func readShortForm(_ member: JobMember, into job: inout Job) throws(JSONError) -> Bool {
