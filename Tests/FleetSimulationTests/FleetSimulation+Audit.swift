@@ -53,10 +53,7 @@ extension FleetSimulation {
     }
 
     /// Returns a sorted job as it was in the list, where it may have been a wrapped job.
-    private static func unsorted(_ member: ByteBuffer) -> ByteBuffer {
-        let original = Envelope.read(member).original
-        return member.getSlice(at: member.readerIndex + original.lowerBound, length: original.count) ?? member
-    }
+    private static func unsorted(_ member: ByteBuffer) -> ByteBuffer { Envelope.read(member).originalBytes(in: member) }
 
     private func find(_ body: ByteBuffer?, _ queue: Int, isDead: Bool) throws {
         guard let bytes = body else { return }

@@ -329,7 +329,7 @@ struct ClaimTests {
         var isKept = false
         for body in retries.map({ ByteBuffer(bytes: $0.bytes) }) {
             let envelope = Envelope.read(body)
-            #expect(body.getString(at: envelope.original.lowerBound, length: envelope.original.count) == big)
+            #expect(envelope.originalBytes(in: body).text == big)
             #expect(envelope.deferral(in: body)?.reason == "JobTooLarge" && envelope.refusals(in: body) == small.text)
             #expect(envelope.error == nil)
             guard envelope.id != nil else { continue }

@@ -193,8 +193,7 @@ struct FailedJobsTests {
         func originals(_ bodies: [String]) -> [String] {
             bodies.map { text in
                 let body = ByteBuffer(string: text)
-                let original = Envelope.read(body).original
-                return body.getString(at: original.lowerBound, length: original.count) ?? ""
+                return Envelope.read(body).originalBytes(in: body).text
             }
         }
         let back = originals(try queue.jobs())

@@ -261,8 +261,7 @@ private struct Model {
         var bodies = try queue.jobs() + queue.inbox() + queue.retries()
         for member in try queue.redis.run("ZRANGE", queue.keys.sorted, "0", "-1").elements ?? [] {
             let member = ByteBuffer(bytes: member.bytes)
-            let original = Envelope.read(member).original
-            bodies.append(member.getSlice(at: original.lowerBound, length: original.count)?.text ?? "")
+            bodies.append(Envelope.read(member).originalBytes(in: member).text)
         }
         for key in try queue.everything().keys {
             guard let worker = key.split(separator: ":").last.map(String.init) else { continue }

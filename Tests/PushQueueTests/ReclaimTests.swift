@@ -212,7 +212,7 @@ struct ReclaimTests {
             if Bool.random(using: &random) { writer.write(enqueued: 1_700_000_000_000) }
             if Bool.random(using: &random) { writer.write(reserved: true) }
             writer.write(requeued: Int64(number))
-            bodies.append(writer.wrapping(ByteBuffer(string: originals.randomElement(using: &random)!)))
+            bodies.append(ByteBuffer(string: writer.head().text + originals.randomElement(using: &random)! + "}"))
         }
         _ = try await queue.worker("w", claiming: bodies.map(\.text))
         try queue.endLease("w")

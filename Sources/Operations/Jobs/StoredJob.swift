@@ -113,9 +113,7 @@ package struct StoredJob: Sendable {
     package var isWhole: Bool { size == body.readableBytes }
 
     /// The producer's bytes.
-    package var original: ByteBuffer {
-        body.getSlice(at: body.readerIndex + envelope.original.lowerBound, length: envelope.original.count) ?? body
-    }
+    package var original: ByteBuffer { envelope.originalBytes(in: body) }
 
     /// The key by which operators name it.
     package var key: String { JobKey.of(original) }

@@ -273,6 +273,10 @@ public enum JSONText {
     }
 }
 
+/// Lets a `switch` over the bytes of a name have literals as its cases.
+@inline(__always)
+func ~= (literal: StaticString, name: UnsafeRawBufferPointer) -> Bool { name.isEqual(to: literal) }
+
 extension UnsafeRawBufferPointer {
     /// Returns true if the bytes are those of a literal, which must not be empty.
     @inline(__always)

@@ -46,6 +46,10 @@ public struct Envelope: Equatable, Sendable {
     /// True if the wrapper lists the tokens that are still to be sent to, instead of the job's own.
     public var overridesTokens: Bool { tokenList != nil }
 
+    /// Returns the producer's bytes: a slice without a copy.
+    /// - Parameter body: the bytes that this was read from.
+    public func originalBytes(in body: ByteBuffer) -> ByteBuffer { JobField(original).bytes(in: body) }
+
     /// Returns the tokens that are still to be sent to, as decoded text; none if the wrapper does not list them.
     /// - Parameter body: the bytes that this was read from.
     public func tokens(in body: ByteBuffer) -> [ByteBuffer] {
@@ -127,7 +131,7 @@ private enum EnvelopeReader {
         var scanner = JSONScanner(bytes, in: start..<end)
         var envelope = Envelope(original: 0..<bytes.count)
         envelope.isWrapped = true
-        var seen: HeadMember = []
+        var seen: UInt16 = 0
         while true {
             let memberStart = scanner.offset
             guard scanner.next == UInt8(ascii: "\"") else { return nil }
@@ -139,10 +143,13 @@ private enum EnvelopeReader {
                 return envelope
             }
             if let member = HeadMember(name: name) {
-                guard seen.isDisjoint(with: member) else { return nil }
-                seen.formUnion(member)
+                let bit: UInt16 = 1 &<< member.rawValue
+                guard seen & bit == 0 else { return nil }
+                seen |= bit
+                guard try readValue(of: member, memberStart, &scanner, into: &envelope) else { return nil }
+            } else {
+                try scanner.skipValue()
             }
-            guard try readValue(name, memberStart, &scanner, into: &envelope) else { return nil }
             guard scanner.next == UInt8(ascii: ",") else { return nil }
             scanner.offset += 1
         }
@@ -157,13 +164,12 @@ private enum EnvelopeReader {
         while more {
             let name = UnsafeRawBufferPointer(rebasing: bytes[try scanner.name().range])
             let start = scanner.offset
-            if name.isEqual(to: "at") {
-                cause.at = try scanner.integer(in: JobTime.range)
-            } else if name.isEqual(to: "status") {
-                cause.status = try scanner.integer(in: 0...Int64(Int32.max)).map { Int($0) }
-            } else if name.isEqual(to: "reason"), scanner.next == UInt8(ascii: "\"") {
-                let text = try scanner.string()
-                cause.reason = JSONText.withCharacters(of: text, in: bytes) { String(decoding: $0, as: UTF8.self) }
+            switch name {
+            case "at": cause.at = try scanner.integer(in: JobTime.range)
+            case "status": cause.status = try scanner.integer(in: 0...Int64(Int32.max)).map { Int($0) }
+            case "reason" where scanner.next == UInt8(ascii: "\""):
+                cause.reason = JSONText.string(try scanner.string(), in: bytes)
+            default: break
             }
             if scanner.offset == start { try scanner.skipValue() }
             more = try scanner.nextMember()
@@ -172,10 +178,10 @@ private enum EnvelopeReader {
     }
 
     private static func readValue(
-        _ name: UnsafeRawBufferPointer, _ memberStart: Int, _ scanner: inout JSONScanner, into envelope: inout Envelope
+        of member: HeadMember, _ memberStart: Int, _ scanner: inout JSONScanner, into envelope: inout Envelope
     ) throws(JSONError) -> Bool {
         let start = scanner.offset
-        switch HeadMember(name: name) {
+        switch member {
         case .id:
             guard scanner.next == UInt8(ascii: "\"") else { return false }
             let id = try scanner.string()
@@ -224,63 +230,32 @@ private enum EnvelopeReader {
         case .due:
             envelope.isDue = scanner.next == UInt8(ascii: "t")
             try scanner.skipValue()
-        default:
-            try scanner.skipValue()
         }
         return true
     }
 
-    private struct HeadMember: OptionSet {
-        let rawValue: UInt16
-
-        static let id = HeadMember(rawValue: 1)
-        static let origin = HeadMember(rawValue: 2)
-        static let attempt = HeadMember(rawValue: 4)
-        static let reclaims = HeadMember(rawValue: 8)
-        static let tokens = HeadMember(rawValue: 16)
-        static let error = HeadMember(rawValue: 32)
-        static let claim = HeadMember(rawValue: 64)
-        static let enqueued = HeadMember(rawValue: 128)
-        static let reserved = HeadMember(rawValue: 256)
-        static let requeues = HeadMember(rawValue: 512)
-        static let requeued = HeadMember(rawValue: 1024)
-        static let wait = HeadMember(rawValue: 2048)
-        static let due = HeadMember(rawValue: 4096)
-        static let refused = HeadMember(rawValue: 8192)
-
-        init(rawValue: UInt16) { self.rawValue = rawValue }
+    /// The members whose names must not be repeated.
+    private enum HeadMember: UInt16 {
+        case id, origin, attempt, reclaims, requeues, requeued, tokens, error, wait, refused, claim, enqueued, reserved,
+            due
 
         init?(name: UnsafeRawBufferPointer) {
-            if name.isEqual(to: "id") {
-                self = .id
-            } else if name.isEqual(to: "origin") {
-                self = .origin
-            } else if name.isEqual(to: "attempt") {
-                self = .attempt
-            } else if name.isEqual(to: "reclaims") {
-                self = .reclaims
-            } else if name.isEqual(to: "tokens") {
-                self = .tokens
-            } else if name.isEqual(to: "error") {
-                self = .error
-            } else if name.isEqual(to: "claim") {
-                self = .claim
-            } else if name.isEqual(to: "enqueued") {
-                self = .enqueued
-            } else if name.isEqual(to: "reserved") {
-                self = .reserved
-            } else if name.isEqual(to: "requeues") {
-                self = .requeues
-            } else if name.isEqual(to: "requeued") {
-                self = .requeued
-            } else if name.isEqual(to: "wait") {
-                self = .wait
-            } else if name.isEqual(to: "refused") {
-                self = .refused
-            } else if name.isEqual(to: "due") {
-                self = .due
-            } else {
-                return nil
+            switch name {
+            case "id": self = .id
+            case "origin": self = .origin
+            case "attempt": self = .attempt
+            case "reclaims": self = .reclaims
+            case "requeues": self = .requeues
+            case "requeued": self = .requeued
+            case "tokens": self = .tokens
+            case "error": self = .error
+            case "wait": self = .wait
+            case "refused": self = .refused
+            case "claim": self = .claim
+            case "enqueued": self = .enqueued
+            case "reserved": self = .reserved
+            case "due": self = .due
+            default: return nil
             }
         }
     }

@@ -2,8 +2,8 @@ import NIOCore
 
 /// Writes the wrapper of a job that is put back into the queue (see ``Envelope``).
 ///
-/// Write the members that apply, each once. Then append the original and `}` to the ``head()``, or let ``wrapping(_:)``
-/// do that. ``Envelope/read(_:)`` can always read the result if the id is one that a job can have.
+/// Write the members that apply, each once. Then append the original and `}` to the ``head()``. ``Envelope/read(_:)`` can
+/// always read the result if the id is one that a job can have. ``Envelope`` describes the members.
 public struct EnvelopeWriter: Sendable {
     private var buffer: ByteBuffer
 
@@ -144,18 +144,7 @@ public struct EnvelopeWriter: Sendable {
 
     /// Returns the wrapper up to and including `"job":`. The original must follow, and then `}`.
     public consuming func head() -> ByteBuffer {
-        buffer.writeStaticString(Self.jobMember)
+        buffer.writeStaticString(#","job":"#)
         return buffer
     }
-
-    /// Returns the whole wrapper.
-    /// - Parameter original: the producer's bytes, JSON or not.
-    public consuming func wrapping(_ original: ByteBuffer) -> ByteBuffer {
-        buffer.writeStaticString(Self.jobMember)
-        buffer.writeImmutableBuffer(original)
-        buffer.writeInteger(UInt8(ascii: "}"))
-        return buffer
-    }
-
-    private static let jobMember: StaticString = #","job":"#
 }

@@ -152,9 +152,6 @@ public struct Job: Sendable {
     /// - Parameter field: one of this job's members.
     public func bytes(_ field: JobField) -> ByteBuffer { field.bytes(in: body) }
 
-    /// The producer's bytes: a slice without a copy.
-    public var originalBytes: ByteBuffer { JobField(original).bytes(in: body) }
-
     /// The range in ``body`` of the producer's list of tokens with one comma beside it, which the pieces of a split job
     /// leave out. Empty if the tokens are a wrapper's.
     public var tokensMember: Range<Int> {

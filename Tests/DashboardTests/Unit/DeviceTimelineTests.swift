@@ -27,7 +27,9 @@ struct DeviceTimelineTests {
         if let error {
             var writer = EnvelopeWriter(attempt: attempt)
             writer.write(errorStatus: 503, reason: error, at: now - 1000)
-            job = writer.wrapping(body)
+            job = writer.head()
+            job.writeImmutableBuffer(body)
+            job.writeString("}")
         }
         return JobRow(
             queue: "default",

@@ -32,7 +32,7 @@ extension EndToEnd {
                     let job = try JobDecoder.decode(ByteBuffer(bytes: input))
                     notifications += job.tokenCount
                     // Its dead letter has the producer's bytes, without the wrapper.
-                    jobs[Array(job.originalBytes.readableBytesView), default: 0] += 1
+                    jobs[Array(input[job.original]), default: 0] += 1
                 } catch {
                     let original = Envelope.read(ByteBuffer(bytes: input)).original
                     noJobs[Array(input[original]), default: 0] += 1

@@ -42,6 +42,7 @@ extension JobError {
 }
 
 extension Job {
+    var originalBytes: ByteBuffer { envelope.originalBytes(in: body) }
     func string(_ field: JobField?) -> String? { field.map { String(buffer: text($0)) } }
     func raw(_ field: JobField?) -> String? { field.map { String(buffer: bytes($0)) } }
     var tokenStrings: [String]? { tokens.map { $0.map { String(buffer: text($0)) } } }

@@ -225,3 +225,13 @@ struct JobEnvelopeTests {
         #expect(job.string(job.envelope.claim) == "a\u{FFFD}b")
     }
 }
+
+extension EnvelopeWriter {
+    /// Returns the whole wrapper of a producer's bytes, JSON or not.
+    consuming func wrapping(_ original: ByteBuffer) -> ByteBuffer {
+        var body = head()
+        body.writeImmutableBuffer(original)
+        body.writeInteger(UInt8(ascii: "}"))
+        return body
+    }
+}
