@@ -30,10 +30,12 @@ public enum MemberName {
         "truncateatwordend": .truncate,
     ]
 
+    static func isJobMember(_ name: String) -> Bool { jobMembers.all.contains(name) }
+
     /// Returns the name of the member of a job that was probably meant.
     /// - Parameter isObject: true if its value is an object.
     public static func jobMember(like name: String, isObject: Bool) -> String? {
-        guard !jobMembers.all.contains(name) else { return nil }
+        guard !isJobMember(name) else { return nil }
         // Other libraries have the whole payload there.
         if isObject, plain(name) == "message" { return "payload" }
         return nearest(to: name, among: jobMembers) { plain in others[plain].map { "\($0.name)" } }

@@ -15,7 +15,12 @@ extension JobDecoder {
             return job
         }
         do throws(JobError) {
-            try identify(try SidekiqReader.find(in: body, envelope), &job)
+            let sidekiq = try SidekiqReader.find(in: body, envelope)
+            let (body, document) = try sidekiq.place(in: body)
+            job = Job(body: body, envelope: envelope)
+            job.argument = JobField(document)
+            identify(document, &job)
+            if job.id == nil { job.id = body.withUnsafeReadableBytes { JobField(id: sidekiq.id, in: $0) } }
         } catch {
             // Not in Sidekiq's format: it may have the members of a native job.
             identify(envelope.original, &job)
@@ -24,30 +29,9 @@ extension JobDecoder {
         return job
     }
 
-    private static func identify(_ sidekiq: SidekiqJob, _ job: inout Job) throws(JobError) {
-        var document = sidekiq.argument
-        if let text = try sidekiq.text(in: job.body) {
-            // All fields are places in one buffer, as in a job that can be sent.
-            var both = job.body
-            document = both.readableBytes..<both.readableBytes + text.readableBytes
-            both.writeImmutableBuffer(text)
-            guard both.readableBytes <= JobField.maximumLength else { return }
-            job = Job(body: both, envelope: job.envelope)
-        }
-        job.argument = JobField(document)
-        identify(document, &job)
-        guard job.id == nil, let id = sidekiq.id else { return }
-        job.body.withUnsafeReadableBytes { bytes in
-            if MemberRules.isIdentifier(id, in: bytes) { job.id = JobField(id) }
-        }
-    }
-
     private static func sidekiqID(_ bytes: UnsafeRawBufferPointer, in range: Range<Int>) -> JobField? {
         do throws(JSONError) {
-            guard let id = try SidekiqReader.id(bytes, in: range), MemberRules.isIdentifier(id, in: bytes) else {
-                return nil
-            }
-            return JobField(id)
+            return JobField(id: try SidekiqReader.id(bytes, in: range), in: bytes)
         } catch {
             // The decoder has reported the error.
             return nil

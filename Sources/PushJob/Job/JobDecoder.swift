@@ -5,28 +5,61 @@ import NIOCore
 /// One pass over the bytes checks that all of them are JSON, records the places of the known members, and validates
 /// these. Unknown members need only be JSON.
 public struct JobDecoder {
-    /// Reads a job. Allocates nothing if it succeeds.
+    /// Reads a job. Allocates nothing if it succeeds, and the job need not be rewritten.
     /// - Parameters:
     ///   - body: the claimed bytes: a producer's, perhaps in a wrapper.
+    ///   - format: the format of the producer's bytes.
     ///   - memory: the payload of the job before, which need not be read again; nil for a single job.
     /// - Throws: ``JobError/malformedJSON(_:_:)`` for a body that is not JSON, else the first rule that is broken.
     ///   ``Envelope/read(_:)`` still finds the wrapper and the original.
-    public static func decode(_ body: ByteBuffer, _ memory: PayloadMemory? = nil) throws(JobError) -> Job {
+    public static func decode(
+        _ body: ByteBuffer, as format: JobFormat = .native, _ memory: PayloadMemory? = nil
+    ) throws(JobError) -> Job {
         var job = Job(body: body, envelope: Envelope.read(body))
-        if let error = read(&job, memory) { throw error }
+        if let error = read(&job, as: format, memory) { throw error }
         return job
     }
 
-    /// Reads the members of a job whose body and wrapper are known. In place, because the copies of a returned job cost as much as a
-    /// tenth of its reading.
-    /// - Returns: the error of ``decode(_:_:)``.
+    /// Reads the members of a job of which only the body and the wrapper are known. In place, because the copies of a
+    /// returned job cost as much as a tenth of its reading.
+    /// - Returns: the error of ``decode(_:as:_:)``.
+    @inline(__always)
+    public static func read(_ job: inout Job, as format: JobFormat, _ memory: PayloadMemory?) -> JobError? {
+        guard job.body.readableBytes <= JobField.maximumLength else { return .tooLarge(bytes: job.body.readableBytes) }
+        guard case .sidekiq(let classes) = format else { return read(&job, memory) }
+        do throws(JobError) {
+            try readSidekiq(&job, classes, memory)
+            return nil
+        } catch {
+            return error
+        }
+    }
+
     private static func read(_ job: inout Job, _ memory: PayloadMemory?) -> JobError? {
         let body = job.body
-        guard body.readableBytes <= JobField.maximumLength else { return .tooLarge(bytes: body.readableBytes) }
         return body.withUnsafeReadableBytes { bytes in
             guard let error = read(bytes, in: job.original, into: &job, memory) else { return nil }
             if let version = Envelope.newerVersion(of: bytes) { return .newerWrapper(version: version) }
             return error.offset(by: job.original.lowerBound)
+        }
+    }
+
+    @inline(never)
+    private static func readSidekiq(
+        _ job: inout Job, _ classes: [String], _ memory: PayloadMemory?
+    ) throws(JobError) {
+        let sidekiq = try SidekiqReader.find(in: job.body, job.envelope, classes)
+        let (body, document) = try sidekiq.place(in: job.body)
+        job = Job(body: body, envelope: job.envelope)
+        job.argument = JobField(document)
+        job.enqueuedAt = sidekiq.enqueuedAt ?? job.envelope.enqueued
+        try body.withUnsafeReadableBytes { bytes throws(JobError) in
+            let id = JobField(id: sidekiq.id, in: bytes)
+            if let error = read(bytes, in: document, into: &job, hasOtherID: id != nil, memory) {
+                throw error.offset(by: job.isRewritten ? document.lowerBound : job.original.lowerBound)
+            }
+            if job.id == nil { job.id = id }
+            if job.maxAttempts == nil { job.maxAttempts = sidekiq.maxAttempts }
         }
     }
 
@@ -51,89 +84,15 @@ public struct JobDecoder {
         }
     }
 
-    // MARK: Formats
-
-    /// Reads a job in a format, into a job of which only the body and the wrapper are known.
-    /// - Returns: the error of ``decode(_:as:_:)``.
-    @inline(__always)
-    public static func read(_ job: inout Job, as format: JobFormat, _ memory: PayloadMemory?) -> JobError? {
-        guard case .sidekiq(let classes) = format else { return read(&job, memory) }
-        do throws(JobError) {
-            job = try decodeSidekiq(job.body, classes, memory)
-            return nil
-        } catch {
-            return error
-        }
-    }
-
-    /// Reads a job in a format.
-    /// - Parameters:
-    ///   - body: the claimed bytes: a producer's, perhaps in a wrapper.
-    ///   - format: the format of the producer's bytes.
-    ///   - memory: the payload of the job before, which need not be read again; nil for a single job.
-    /// - Throws: like ``decode(_:_:)``, and ``JobError/notSidekiq(_:)`` and ``JobError/otherClass(_:accepted:)`` for
-    ///   Sidekiq's format.
-    @inline(__always)
-    public static func decode(
-        _ body: ByteBuffer, as format: JobFormat, _ memory: PayloadMemory? = nil
-    ) throws(JobError) -> Job {
-        switch format {
-        case .native: try decode(body, memory)
-        case .sidekiq(let classes): try decodeSidekiq(body, classes, memory)
-        }
-    }
-
-    @inline(never)
-    private static func decodeSidekiq(
-        _ body: ByteBuffer, _ classes: [String], _ memory: PayloadMemory?
-    ) throws(JobError) -> Job {
-        guard body.readableBytes <= JobField.maximumLength else { throw .tooLarge(bytes: body.readableBytes) }
-        let envelope = body.withUnsafeReadableBytes { Envelope.read($0) }
-        let sidekiq = try SidekiqReader.find(in: body, envelope, classes)
-        guard let text = try sidekiq.text(in: body) else {
-            return try read(
-                sidekiq, sidekiq.argument, in: body, envelope, errorsFrom: envelope.original.lowerBound, memory)
-        }
-        // All fields are places in one buffer: the rewritten text follows the claimed bytes.
-        var both = ByteBuffer()
-        both.reserveCapacity(body.readableBytes + text.readableBytes)
-        both.writeImmutableBuffer(body)
-        both.writeImmutableBuffer(text)
-        guard both.readableBytes <= JobField.maximumLength else { throw .tooLarge(bytes: body.readableBytes) }
-        let start = body.readableBytes
-        return try read(sidekiq, start..<both.readableBytes, in: both, envelope, errorsFrom: start, memory)
-    }
-
-    private static func read(
-        _ sidekiq: SidekiqJob, _ document: Range<Int>, in body: ByteBuffer, _ envelope: Envelope, errorsFrom start: Int,
-        _ memory: PayloadMemory?
-    ) throws(JobError) -> Job {
-        try body.withUnsafeReadableBytes { bytes throws(JobError) in
-            var job = Job(body: body, envelope: envelope)
-            job.argument = JobField(document)
-            job.enqueuedAt = sidekiq.enqueuedAt ?? envelope.enqueued
-            let id = sidekiq.id.flatMap { MemberRules.isIdentifier($0, in: bytes) ? JobField($0) : nil }
-            if let error = read(bytes, in: document, into: &job, hasOtherID: id != nil, memory) {
-                throw error.offset(by: start)
-            }
-            if job.id == nil { job.id = id }
-            if job.maxAttempts == nil { job.maxAttempts = sidekiq.maxAttempts }
-            return job
-        }
-    }
-
     // MARK: The members
 
     /// Returns the JSON text of the job's own members, valid or not; `nil` if it is not found.
     public static func document(of body: ByteBuffer, as format: JobFormat) -> ByteBuffer? {
         let envelope = Envelope.read(body)
-        guard format != .native else {
-            return body.getSlice(at: body.readerIndex + envelope.original.lowerBound, length: envelope.original.count)
-        }
+        guard format != .native else { return envelope.originalBytes(in: body) }
         do throws(JobError) {
-            let sidekiq = try SidekiqReader.find(in: body, envelope)
-            if let text = try sidekiq.text(in: body) { return text }
-            return body.getSlice(at: body.readerIndex + sidekiq.argument.lowerBound, length: sidekiq.argument.count)
+            let (body, document) = try SidekiqReader.find(in: body, envelope).place(in: body)
+            return JobField(document).bytes(in: body)
         } catch {
             return nil
         }
@@ -158,15 +117,13 @@ public struct JobDecoder {
                 var text = name
                 let isEnvironment =
                     first == UInt8(ascii: "t") && text.withUTF8 { JobTraits(environment: .init($0)) } != nil
-                return !memberNames.contains(name) && !isEnvironment
+                return !MemberName.isJobMember(name) && !isEnvironment
             }
             names.members = (members ?? []).map { ($0.name, $0.kind == .object) }.sorted { $0.0 < $1.0 }
             names.settings = (try? ForeignJob.settings(bytes, in: 0..<bytes.count)) ?? []
         }
         return names
     }
-
-    private static let memberNames = Set(JobMember.allCases.map { "\($0.name)" })
 }
 
 /// The format of a queue's jobs.

@@ -166,7 +166,7 @@ public enum JobError: Error, Equatable, Sendable, CustomStringConvertible {
 
 /// The reason why a body is not a job of Sidekiq or Resque. The raw value ends the sentence "the job does not have
 /// the queue's format: …".
-public enum SidekiqMistake: String, Sendable {
+public enum SidekiqMistake: String, Error, Sendable {
     /// The body is JSON, but not an object.
     case notAnObject = "it is not a JSON object"
     /// `class` is missing, or not a string.

@@ -20,6 +20,12 @@ public struct JobField: Equatable, Sendable {
         self.init(string.range, hasEscapes: string.hasEscapes)
     }
 
+    /// Fails for a text that can't be an id.
+    init?(id: JSONString?, in bytes: UnsafeRawBufferPointer) {
+        guard let id, MemberRules.isIdentifier(id, in: bytes) else { return nil }
+        self.init(id)
+    }
+
     /// The number of bytes in the job's body before it.
     public var offset: Int { Int(start) }
 
@@ -33,10 +39,7 @@ public struct JobField: Equatable, Sendable {
 
     /// Returns a string's characters: a slice without a copy if it is written without escapes.
     func text(in body: ByteBuffer) -> ByteBuffer {
-        hasEscapes ? unescaped(in: body) : bytes(in: body)
-    }
-
-    func unescaped(in body: ByteBuffer) -> ByteBuffer {
+        guard hasEscapes else { return bytes(in: body) }
         var text = ByteBuffer()
         body.withUnsafeReadableBytes { bytes in
             let raw = UnsafeRawBufferPointer(rebasing: bytes[range])

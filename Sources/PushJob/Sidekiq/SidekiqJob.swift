@@ -40,11 +40,23 @@ struct SidekiqJob {
         return isName && (1...100).contains(text.utf8.count) ? text : nil
     }
 
-    /// Returns the job's text if it cannot be read in place, because it is a string or has ActiveJob's additions.
-    func text(in body: ByteBuffer) throws(JobError) -> ByteBuffer? {
+    /// Returns the claimed bytes with the range of the job in them. A job that can't be read in place, because it is a
+    /// string or has ActiveJob's additions, is rewritten behind them: all fields are places in one buffer.
+    func place(in body: ByteBuffer) throws(JobError) -> (body: ByteBuffer, document: Range<Int>) {
+        guard let text = try text(in: body) else { return (body, argument) }
+        let start = body.readableBytes
+        guard start + text.readableBytes <= JobField.maximumLength else { throw .tooLarge(bytes: start) }
+        var both = ByteBuffer()
+        both.reserveCapacity(start + text.readableBytes)
+        both.writeImmutableBuffer(body)
+        both.writeImmutableBuffer(text)
+        return (both, start..<both.readableBytes)
+    }
+
+    private func text(in body: ByteBuffer) throws(JobError) -> ByteBuffer? {
         try body.withUnsafeReadableBytes { bytes throws(JobError) -> ByteBuffer? in
             if bytes[argument.lowerBound] == UInt8(ascii: "\"") {
-                let text = unescaped(bytes)
+                let text = JobField(argument.lowerBound + 1..<argument.upperBound - 1, hasEscapes: true).text(in: body)
                 let first = text.readableBytesView.first { $0 > 0x20 }
                 guard first == UInt8(ascii: "{") else {
                     throw .notSidekiq(first == UInt8(ascii: "\"") ? .encodedTwice : .notAJob)
@@ -58,12 +70,5 @@ struct SidekiqJob {
                 throw .malformedJSON(error)
             }
         }
-    }
-
-    private func unescaped(_ bytes: UnsafeRawBufferPointer) -> ByteBuffer {
-        let raw = UnsafeRawBufferPointer(rebasing: bytes[argument.lowerBound + 1..<argument.upperBound - 1])
-        var text = ByteBuffer()
-        _ = text.writeWithUnsafeMutableBytes(minimumWritableBytes: raw.count) { JSONText.unescape(raw, into: $0) }
-        return text
     }
 }

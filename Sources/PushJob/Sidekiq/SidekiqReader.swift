@@ -27,25 +27,24 @@ struct SidekiqReader {
     static func find(
         in body: ByteBuffer, _ envelope: Envelope, _ classes: [String] = []
     ) throws(JobError) -> SidekiqJob {
-        let found = body.withUnsafeReadableBytes { find(in: $0, envelope, classes) }
-        return try found.get()
-    }
-
-    private static func find(
-        in bytes: UnsafeRawBufferPointer, _ envelope: Envelope, _ classes: [String]
-    ) -> Result<SidekiqJob, JobError> {
-        do throws(JSONError) {
-            switch try read(bytes, in: envelope.original) {
-            case .failure(let mistaken):
-                if let version = Envelope.newerVersion(of: bytes) { return .failure(.newerWrapper(version: version)) }
-                return .failure(.notSidekiq(mistaken.mistake))
-            case .success(let job):
-                guard !job.isOf(classes, in: bytes) else { return .success(job) }
-                return .failure(.otherClass(job.printableClass(in: bytes), accepted: classes))
+        try body.withUnsafeReadableBytes { bytes throws(JobError) in
+            let result: Result<SidekiqJob, SidekiqMistake>
+            do throws(JSONError) {
+                result = try read(bytes, in: envelope.original)
+            } catch {
+                let foreign = ForeignText.recognize(bytes, in: envelope.original, isJSON: false)
+                throw .malformedJSON(error, foreign).offset(by: envelope.original.lowerBound)
             }
-        } catch {
-            let foreign = ForeignText.recognize(bytes, in: envelope.original, isJSON: false)
-            return .failure(.malformedJSON(error, foreign).offset(by: envelope.original.lowerBound))
+            switch result {
+            case .failure(let mistake):
+                if let version = Envelope.newerVersion(of: bytes) { throw .newerWrapper(version: version) }
+                throw .notSidekiq(mistake)
+            case .success(let job):
+                guard job.isOf(classes, in: bytes) else {
+                    throw .otherClass(job.printableClass(in: bytes), accepted: classes)
+                }
+                return job
+            }
         }
     }
 
@@ -55,13 +54,13 @@ struct SidekiqReader {
     ///   - range: the range of the producer's bytes in them.
     private static func read(
         _ bytes: UnsafeRawBufferPointer, in range: Range<Int>
-    ) throws(JSONError) -> Result<SidekiqJob, Mistaken> {
+    ) throws(JSONError) -> Result<SidekiqJob, SidekiqMistake> {
         var reader = SidekiqReader(JSONScanner(bytes, in: range))
         guard let mistake = try reader.readDocument() else { return try reader.job() }
         // The reader stopped at the mistake. A text that is not JSON must be reported as such, wherever its error is.
         var scanner = JSONScanner(bytes, in: range)
         try scanner.skipDocument()
-        return .failure(Mistaken(mistake: mistake))
+        return .failure(mistake)
     }
 
     /// Returns the ID of a job that is perhaps not in the format: Sidekiq's `jid`, or ActiveJob's `job_id`.
@@ -73,20 +72,15 @@ struct SidekiqReader {
         return try ActiveJobMembers.read(bytes, in: argument)?.id
     }
 
-    private struct Mistaken: Error {
-        var mistake: SidekiqMistake
-    }
-
     private mutating func readDocument() throws(JSONError) -> SidekiqMistake? {
         try scanner.begin()
         guard scanner.next == UInt8(ascii: "{") else { return .notAnObject }
         var more = try scanner.enterObject()
         while more {
-            let member = Member(try scanner.name(), in: scanner.bytes)
-            switch member {
-            case .className: className = try string()
-            case .wrapped: wrappedClass = try string()
-            case .jid: jid = try string()
+            switch Member(try scanner.name(), in: scanner.bytes) {
+            case .className: className = try scanner.stringIfAny()
+            case .wrapped: wrappedClass = try scanner.stringIfAny()
+            case .jid: jid = try scanner.stringIfAny()
             case .createdAt: createdAt = try time()
             case .enqueuedAt: enqueuedAt = try time()
             case .retry: maxAttempts = try attempts()
@@ -107,18 +101,17 @@ struct SidekiqReader {
         return argument == nil ? .noArguments : nil
     }
 
-    private func job() throws(JSONError) -> Result<SidekiqJob, Mistaken> {
-        guard let className, let argument else { return .failure(Mistaken(mistake: .noArguments)) }
+    private func job() throws(JSONError) -> Result<SidekiqJob, SidekiqMistake> {
+        guard let className, let argument else { return .failure(.noArguments) }
         if isEncrypted, scanner.bytes[argument.lowerBound] != UInt8(ascii: "{") {
-            return .failure(Mistaken(mistake: .encrypted))
+            return .failure(.encrypted)
         }
         var job = SidekiqJob(
             className: className, wrappedClass: wrappedClass, id: jid, enqueuedAt: enqueuedAt ?? createdAt,
             maxAttempts: maxAttempts, argument: argument)
         if scanner.bytes[argument.lowerBound] == UInt8(ascii: "{") {
-            let inner = try ActiveJobMembers.read(scanner.bytes, in: argument)
-            if let inner {
-                guard let first = inner.argument else { return .failure(Mistaken(mistake: .noActiveJobArguments)) }
+            if let inner = try ActiveJobMembers.read(scanner.bytes, in: argument) {
+                guard let first = inner.argument else { return .failure(.noActiveJobArguments) }
                 job.isActiveJob = true
                 job.argument = first
                 job.wrappedClass = job.wrappedClass ?? inner.className
@@ -128,7 +121,7 @@ struct SidekiqReader {
         }
         switch scanner.bytes[job.argument.lowerBound] {
         case UInt8(ascii: "{"), UInt8(ascii: "\""): return .success(job)
-        default: return .failure(Mistaken(mistake: .notAJob))
+        default: return .failure(.notAJob)
         }
     }
 
@@ -137,19 +130,20 @@ struct SidekiqReader {
 
         init(_ name: JSONString, in bytes: UnsafeRawBufferPointer) {
             self = JSONText.withCharacters(of: name, in: bytes) { name in
-                if name.isEqual(to: "class") { return .className }
-                if name.isEqual(to: "args") { return .args }
-                if name.isEqual(to: "jid") { return .jid }
-                if name.isEqual(to: "enqueued_at") { return .enqueuedAt }
-                if name.isEqual(to: "created_at") { return .createdAt }
-                if name.isEqual(to: "retry") { return .retry }
-                if name.isEqual(to: "encrypt") { return .encrypt }
-                return name.isEqual(to: "wrapped") ? .wrapped : .other
+                switch name {
+                case "class": .className
+                case "args": .args
+                case "jid": .jid
+                case "enqueued_at": .enqueuedAt
+                case "created_at": .createdAt
+                case "retry": .retry
+                case "encrypt": .encrypt
+                case "wrapped": .wrapped
+                default: .other
+                }
             }
         }
     }
-
-    private mutating func string() throws(JSONError) -> JSONString? { try scanner.stringIfAny() }
 
     private mutating func time() throws(JSONError) -> Int64? {
         guard let number = try scanner.number() else {
