@@ -9,24 +9,21 @@ struct JobEncoderTests {
     func everything() throws {
         let payload = #"{ "aps" : {"alert":"\u00e9"} }"#
         var encoder = JobEncoder(tokens: ["ab", "cd"], payload: ByteBuffer(string: payload))
-        encoder.id = "a\"b\\c é"
-        (encoder.app, encoder.topic, encoder.pushType) = ("Shop", "com.example", "alert")
-        (encoder.collapseID, encoder.apnsID) = ("x y", "0f8fad5b-d9cb-469f-a165-70867728950e")
-        (encoder.priority, encoder.maxAttempts, encoder.uniqueFor) = (5, 3, 5400)
-        (encoder.expiration, encoder.onUncertain) = (.after(seconds: 90), .drop)
-        encoder.sendAt = 1_900_000_000_007
-        encoder.registeredAt = 1_700_000_000_000
-        encoder.enqueuedAt = 1_800_000_000_120
-        encoder.keepsResult = true
-        (encoder.fair, encoder.fairPerSecond, encoder.isUrgent) = ("tenant \"17\"", 50, true)
-        encoder.traceparent = TraceParentTests.valid
+        let (id, apnsID, fair) = ("a\"b\\c é", "0f8fad5b-d9cb-469f-a165-70867728950e", "tenant \"17\"")
+        encoder.members.merge([
+            .id: .text(id), .app: .text("Shop"), .topic: .text("com.example"), .pushType: .text("alert"),
+            .collapseID: .text("x y"), .apnsID: .text(apnsID), .priority: .integer(5), .maxAttempts: .integer(3),
+            .uniqueFor: .text("5400s"), .expiration: .expiration(.after(seconds: 90)), .onUncertain: .text("drop"),
+            .sendAt: .time(1_900_000_000_007), .registeredAt: .time(1_700_000_000_000),
+            .enqueuedAt: .time(1_800_000_000_120), .keepResult: .flag(true), .fair: .text(fair),
+            .fairPerSecond: .integer(50), .urgent: .flag(true), .traceparent: .text(TraceParentTests.valid),
+        ]) { $1 }
         let job = try JobDecoder.decode(encoder.encode())
-        #expect(
-            job.texts == [encoder.id, nil, "Shop", "com.example", "alert", "x y", encoder.apnsID])
+        #expect(job.texts == [id, nil, "Shop", "com.example", "alert", "x y", apnsID])
         #expect(job.numbers == [5, 1_900_000_000_007, 1_700_000_000_000, 1_800_000_000_120, 3, 5_400_000])
         #expect(job.tokenStrings == ["ab", "cd"] && job.raw(job.payload) == payload)
         #expect(job.expiration == .after(seconds: 90) && job.onUncertain == .drop)
-        #expect(job.string(job.fair) == encoder.fair && job.fairPerSecond == 50 && job.isUrgent)
+        #expect(job.string(job.fair) == fair && job.fairPerSecond == 50 && job.isUrgent)
         #expect(job.keepsResult && job.trace?.parentID == "b7ad6b7169203331")
     }
 
@@ -34,8 +31,8 @@ struct JobEncoderTests {
     func smallest() throws {
         var encoder = JobEncoder(tokens: ["ab"], payload: ByteBuffer(string: "{}"))
         #expect(String(buffer: try encoder.encode()) == #"{"token":"ab","payload":{}}"#)
-        encoder.sendAt = 1500
-        encoder.expiration = .epoch(0)
+        encoder.members[.sendAt] = .time(1500)
+        encoder.members[.expiration] = .expiration(.epoch(0))
         #expect(String(buffer: try encoder.encode()) == #"{"token":"ab","expiration":0,"send_at":1.500,"payload":{}}"#)
     }
 
@@ -54,13 +51,12 @@ struct JobEncoderTests {
 
     @Test("writes short forms as members of the job, in one order")
     func shortForms() throws {
-        var encoder = JobEncoder(tokens: ["ab"])
-        encoder.shortForms = [
+        var encoder = JobEncoder()
+        encoder.members = [
+            .token: .text("ab"), .truncate: .flag(true), .collapseDuplicates: .flag(true),
             .custom: .json(ByteBuffer(string: #"{"a":[1]}"#)), .alert: .text("Say \"hé\""), .badge: .integer(3),
             .relevanceScore: .number(0.25), .mutableContent: .flag(true), .staleDate: .time(1_900_000_000_000),
         ]
-        encoder.truncates = true
-        encoder.collapsesDuplicates = true
         let document = try encoder.encode()
         #expect(
             String(buffer: document)
@@ -73,17 +69,17 @@ struct JobEncoderTests {
     @Test("writes a channel instead of tokens")
     func channel() throws {
         var encoder = JobEncoder(tokens: [], payload: ByteBuffer(string: "{}"))
-        encoder.channel = "YQ=="
+        encoder.members[.channel] = .text("YQ==")
         #expect(String(buffer: try encoder.encode()) == #"{"channel":"YQ==","payload":{}}"#)
-        encoder.tokens = ["ab"]
+        encoder.members[.token] = .text("ab")
         #expect(throws: JobError.channelAndToken(.token)) { try encoder.encode() }
     }
 
     @Test("refuses a short form that is not one valid JSON value, and one together with a payload")
     func badShortForms() {
-        func error(_ member: JobMember, _ value: JobEncoder.ShortForm, payload: ByteBuffer? = nil) -> JobError? {
+        func error(_ member: JobMember, _ value: JobEncoder.Value, payload: ByteBuffer? = nil) -> JobError? {
             var encoder = JobEncoder(tokens: ["ab"], payload: payload)
-            encoder.shortForms[member] = value
+            encoder.members[member] = value
             return #expect(throws: JobError.self) { try encoder.encode() }
         }
         let twoMembers = error(.custom, .json(ByteBuffer(string: #"{},"token":"cd""#)))
@@ -108,16 +104,18 @@ struct JobEncoderTests {
             change(&encoder)
             return (#expect(throws: JobError.self) { try encoder.encode() })?.code.rawValue
         }
-        #expect(reason { $0.tokens = [] } == "MissingToken")
-        #expect(reason { $0.uniqueFor = 60 } == "MissingID")
-        let invalid: [(inout JobEncoder) -> Void] = [
-            { $0.id = "" }, { $0.topic = "a b" }, { $0.priority = 7 }, { $0.apnsID = "x" }, { $0.maxAttempts = 0 },
-            { $0.sendAt = -1 }, { $0.sendAt = -1001 }, { $0.expiration = .epoch(-1) },
-            { $0.expiration = .after(seconds: -1) },
+        #expect(reason { $0.members[.token] = nil } == "MissingToken")
+        #expect(reason { $0.members[.uniqueFor] = .text("60s") } == "MissingID")
+        let invalid: [[JobMember: JobEncoder.Value]] = [
+            [.id: .text("")], [.topic: .text("a b")], [.priority: .integer(7)], [.apnsID: .text("x")],
+            [.maxAttempts: .integer(0)], [.sendAt: .time(-1)], [.sendAt: .time(-1001)],
+            [.expiration: .expiration(.epoch(-1))], [.expiration: .expiration(.after(seconds: -1))],
         ]
-        for (index, change) in invalid.enumerated() { #expect(reason(change) == "InvalidMember", "\(index)") }
-        for seconds: Int64 in [0, -1, 2_592_001, .max] {
-            #expect(reason { ($0.id, $0.uniqueFor) = ("x", seconds) } == "InvalidMember")
+        let durations = [0, -1, 2_592_001, Int64.max].map { seconds -> [JobMember: JobEncoder.Value] in
+            [.id: .text("x"), .uniqueFor: .text("\(seconds)s")]
+        }
+        for members in invalid + durations {
+            #expect(reason { $0.members.merge(members) { $1 } } == "InvalidMember", "\(members)")
         }
     }
 }

@@ -73,16 +73,17 @@ struct JobLabelsTests {
     @Test("are written by the encoder, which refuses what the worker would ignore")
     func encoded() throws {
         var encoder = JobEncoder(tokens: ["ab"], payload: ByteBuffer(string: "{}"))
-        (encoder.campaign, encoder.labels) = ("spring \"sale\"", [("user", "4711"), ("shop", "1")])
+        encoder.members[.campaign] = .text("spring \"sale\"")
+        encoder.members[.labels] = .labels([("user", "4711"), ("shop", "1")])
         let job = try JobDecoder.decode(encoder.encode())
         #expect(job.string(job.campaign) == "spring \"sale\"")
         #expect(job.raw(job.labels) == #"{"user":"4711","shop":"1"}"#)
-        encoder.labels = [("user", "")]
-        #expect(throws: JobError.ignored(.labels)) { try encoder.encode() }
-        (encoder.fair, encoder.labels) = ("", [])
-        #expect(throws: JobError.ignored(.fair)) { try encoder.encode() }
-        encoder.fair = nil
-        (encoder.campaign, encoder.labels) = ("", [])
-        #expect(throws: JobError.ignored(.campaign)) { try encoder.encode() }
+        for (member, value) in [
+            (.labels, .labels([("user", "")])), (.fair, .text("")), (.campaign, .text("")),
+        ] as [(JobMember, JobEncoder.Value)] {
+            var other = encoder
+            other.members[member] = value
+            #expect(throws: JobError.ignored(member)) { try other.encode() }
+        }
     }
 }

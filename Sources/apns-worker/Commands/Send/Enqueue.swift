@@ -202,7 +202,7 @@ struct Enqueue: AsyncParsableCommand {
     }
 
     private func makeJob(
-        _ members: [JobMember: JobEncoder.ShortForm], id: String?, enqueuedAt: Int64?
+        _ members: [JobMember: JobEncoder.Value], id: String?, enqueuedAt: Int64?
     ) throws -> ByteBuffer {
         guard token.isEmpty != (channel == nil) else {
             throw ValidationError("a job needs --token" + (channel == nil ? "" : " or --channel, and not both"))
@@ -210,48 +210,45 @@ struct Enqueue: AsyncParsableCommand {
         guard members.isEmpty != (payload == nil) else {
             throw ValidationError("a job needs either --payload or --alert, or other flags that make up a payload")
         }
-        var encoder = JobEncoder(tokens: token, payload: payload.map { ByteBuffer(string: $0) })
-        encoder.shortForms = members
-        encoder.channel = channel
-        encoder.truncates = truncate
-        encoder.collapsesDuplicates = collapseDuplicates
-        encoder.id = id
-        encoder.campaign = campaign
         guard fair != nil || fairPerSecond == nil else { throw ValidationError("--fair-per-second needs --fair") }
-        encoder.fair = fair
-        encoder.fairPerSecond = fairPerSecond
-        encoder.isUrgent = urgent
-        encoder.replaces = replaces
-        encoder.labels = try label.map(Self.label)
-        encoder.sendAt = try sendTime()
-        encoder.keepsResult = wait != nil
-        encoder.enqueuedAt = enqueuedAt
-        encoder.app = app
-        encoder.topic = topic
-        encoder.pushType = pushType
-        encoder.priority = priority
-        encoder.collapseID = collapseID
-        encoder.maxAttempts = maxAttempts
+        var encoder = JobEncoder(tokens: token, payload: payload.map { ByteBuffer(string: $0) })
+        encoder.members.merge(members) { $1 }
+        for (member, text) in [
+            (.channel, channel), (.id, id), (.campaign, campaign), (.fair, fair), (.replaces, replaces), (.app, app),
+            (.topic, topic), (.pushType, pushType), (.collapseID, collapseID), (.traceparent, traceparent),
+        ] as [(JobMember, String?)] {
+            encoder.members[member] = text.map { .text($0) }
+        }
+        for (member, number) in [
+            (.priority, priority), (.maxAttempts, maxAttempts), (.fairPerSecond, fairPerSecond),
+        ] as [(JobMember, Int?)] {
+            encoder.members[member] = number.map { .integer(Int64($0)) }
+        }
+        for (member, isSet) in [
+            (.truncate, truncate), (.collapseDuplicates, collapseDuplicates), (.urgent, urgent),
+            (.keepResult, wait != nil),
+        ] as [(JobMember, Bool)] where isSet {
+            encoder.members[member] = .flag(true)
+        }
+        if !label.isEmpty { encoder.members[.labels] = .labels(try label.map(Self.label)) }
+        encoder.members[.sendAt] = try sendTime().map { .time($0) }
+        encoder.members[.enqueuedAt] = enqueuedAt.map { .time($0) }
         if let expiration {
             guard let parsed = Expiration(expiration) else {
                 throw ValidationError(
                     "--expiration must be 0, seconds since 1970, an ISO 8601 time, or a duration such as 45s, 30m, 1h30m or 7d"
                 )
             }
-            encoder.expiration = parsed
+            encoder.members[.expiration] = .expiration(parsed)
         }
         if let uniqueFor {
             let range = Int(JobDuration.uniqueFor.lowerBound)...Int(JobDuration.uniqueFor.upperBound)
             let milliseconds = try DurationText.option(uniqueFor, "--unique-for", range, smallest: .seconds)
             guard self.id != nil else { throw ValidationError("--unique-for needs --id") }
-            encoder.uniqueFor = Int64(milliseconds / 1000)
+            encoder.members[.uniqueFor] = .text("\(milliseconds / 1000)s")
         }
-        if let traceparent {
-            guard TraceParent(ByteBuffer(string: traceparent)) != nil else {
-                throw ValidationError(
-                    "--traceparent must be \(JobMember.traceparent.expectation)")
-            }
-            encoder.traceparent = traceparent
+        if let traceparent, TraceParent(ByteBuffer(string: traceparent)) == nil {
+            throw ValidationError("--traceparent must be \(JobMember.traceparent.expectation)")
         }
         return try encoder.encode()
     }

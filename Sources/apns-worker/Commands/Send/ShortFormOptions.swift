@@ -45,8 +45,8 @@ struct ShortFormOptions: ParsableArguments {
     @Option(help: "Members next to aps, a JSON object.") var custom: String?
 
     /// Returns the members of the job; empty if there is no such flag.
-    func members() throws -> [JobMember: JobEncoder.ShortForm] {
-        var members: [JobMember: JobEncoder.ShortForm] = [:]
+    func members() throws -> [JobMember: JobEncoder.Value] {
+        var members: [JobMember: JobEncoder.Value] = [:]
         members[.alert] = try alertMember()
         members[.sound] = try soundMember()
         members[.badge] = badge.map { .integer($0) }
@@ -65,7 +65,7 @@ struct ShortFormOptions: ParsableArguments {
         members[.timestamp] = try time(timestamp, "--timestamp", takesNow: true)
         members[.staleDate] = try time(staleDate, "--stale-date")
         members[.dismissalDate] = try time(dismissalDate, "--dismissal-date")
-        members[.urlArguments] = urlArg.isEmpty ? nil : .json(Self.array(urlArg))
+        members[.urlArguments] = urlArg.isEmpty ? nil : .texts(urlArg)
         if contentAvailable { members[.contentAvailable] = .flag(true) }
         if mutableContent { members[.mutableContent] = .flag(true) }
         if inputPushToken { members[.inputPushToken] = .flag(true) }
@@ -77,7 +77,7 @@ struct ShortFormOptions: ParsableArguments {
         return members
     }
 
-    private func alertMember() throws -> JobEncoder.ShortForm? {
+    private func alertMember() throws -> JobEncoder.Value? {
         var object = ByteBuffer()
         for (name, value) in [
             ("title", title), ("subtitle", subtitle), ("body", body), ("loc_key", locKey),
@@ -100,7 +100,7 @@ struct ShortFormOptions: ParsableArguments {
         return .json(object)
     }
 
-    private func soundMember() throws -> JobEncoder.ShortForm? {
+    private func soundMember() throws -> JobEncoder.Value? {
         guard critical || volume != nil else { return sound.map { .text($0) } }
         guard let sound else { throw ValidationError("--critical and --volume need --sound; it may be default") }
         var object = ByteBuffer(string: "{\"critical\":\(critical ? 1 : 0),\"name\":")
@@ -113,7 +113,7 @@ struct ShortFormOptions: ParsableArguments {
         return .json(object)
     }
 
-    private func time(_ text: String?, _ flag: String, takesNow: Bool = false) throws -> JobEncoder.ShortForm? {
+    private func time(_ text: String?, _ flag: String, takesNow: Bool = false) throws -> JobEncoder.Value? {
         guard let text else { return nil }
         if takesNow, text == "now" { return .time(Int64(Date().timeIntervalSince1970) * 1000) }
         guard let time = JobTime.milliseconds(text) else {
