@@ -78,7 +78,7 @@ package struct SimulatorSettings: Equatable, Sendable {
     private static func seconds(_ key: String, _ reader: inout RuleReader) throws(RuleError) -> Int64?? {
         try reader.take(key, "must be a duration from 0s to 1h, such as 20m, or off") { text -> Int64?? in
             guard text != "off" else { return .some(nil) }
-            return JobDuration.seconds(String(text)).flatMap { $0 <= 3600 ? $0 : nil }
+            return DurationText.seconds(String(text)).flatMap { $0 <= 3600 ? $0 : nil }
         }
     }
 

@@ -15,36 +15,28 @@ public enum Expiration: Equatable, Sendable {
     public init?(_ text: String) {
         if let second = Int64(text), (0...Self.latestEpoch).contains(second) {
             self = .epoch(second)
+        } else if let seconds = DurationText.seconds(text) {
+            self = .after(seconds: seconds)
         } else {
-            if let seconds = JobDuration.seconds(text) {
-                self = .after(seconds: seconds)
-            } else {
-                // A number with a fraction is a valid time, but not a whole second.
-                guard text.contains(":"), let time = JobTime.milliseconds(text) else { return nil }
-                self = .epoch(time / 1000)
-            }
+            // A number with a fraction is a valid time, but not a whole second.
+            guard text.contains(":"), let time = JobTime.milliseconds(text) else { return nil }
+            self = .epoch(time / 1000)
         }
     }
 }
 
-/// Durations in jobs, such as `45s`, `30m`, `1h30m`, `7d` or `2w`: whole seconds.
-public enum JobDuration {
-    /// The longest valid duration, 100 years in seconds.
-    public static let longest = Int64(DurationText.longest / 1000)
-
+/// Durations in jobs, such as `45s`, `30m`, `1h30m`, `7d` or `2w`, are whole seconds.
+extension DurationText {
     /// The range of `unique_for` in seconds: up to 30 days, because each reservation is a key in Redis' memory.
     public static let uniqueFor: ClosedRange<Int64> = 1...(30 * 86_400)
 
-    /// Parses a duration.
-    /// - Parameter text: the text.
-    /// - Returns: seconds, or nil if it is not a duration.
+    /// - Returns: nil if the text is not a duration.
     public static func seconds(_ text: String) -> Int64? {
-        DurationText.milliseconds(text, smallest: .seconds).map { Int64($0 / 1000) }
+        milliseconds(text, smallest: .seconds).map { Int64($0 / 1000) }
     }
 
-    /// Parses a duration: numbers with the units w, d, h, m and s, each at most once and the larger ones first.
     static func seconds(_ text: UnsafeRawBufferPointer) -> Int64? {
-        DurationText.milliseconds(text, smallest: .seconds).map { Int64($0 / 1000) }
+        milliseconds(text, smallest: .seconds).map { Int64($0 / 1000) }
     }
 }
 

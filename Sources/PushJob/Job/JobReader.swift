@@ -211,7 +211,7 @@ struct JobReader {
             job.expiration = try expiration()
             return job.expiration != nil
         case .uniqueFor:
-            guard let seconds = try duration(), JobDuration.uniqueFor.contains(seconds) else { return false }
+            guard let seconds = try duration(), DurationText.uniqueFor.contains(seconds) else { return false }
             job.uniqueFor = seconds * 1000
         case .sendAt:
             job.sendAt = try JobTime.read(&scanner)
@@ -366,13 +366,13 @@ struct JobReader {
             return try scanner.integer(in: 0...Expiration.latestEpoch).map { .epoch($0) }
         }
         return JSONText.withCharacters(of: try scanner.string(), in: scanner.bytes) { text in
-            if let seconds = JobDuration.seconds(text) { return .after(seconds: seconds) }
+            if let seconds = DurationText.seconds(text) { return .after(seconds: seconds) }
             return JobTime.iso8601(text).map { .epoch($0 / 1000) }
         }
     }
 
     private mutating func duration() throws(JSONError) -> Int64? {
         guard scanner.next == UInt8(ascii: "\"") else { return nil }
-        return JSONText.withCharacters(of: try scanner.string(), in: scanner.bytes) { JobDuration.seconds($0) }
+        return JSONText.withCharacters(of: try scanner.string(), in: scanner.bytes) { DurationText.seconds($0) }
     }
 }

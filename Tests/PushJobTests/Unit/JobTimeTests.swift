@@ -77,7 +77,7 @@ struct JobTimeTests {
         ] as [(String, Int?)])
     func milliseconds(text: String, expected: Int?) {
         #expect(DurationText.milliseconds(text) == expected)
-        if text.hasSuffix("ms") { #expect(JobDuration.seconds(text) == nil) }
+        if text.hasSuffix("ms") { #expect(DurationText.seconds(text) == nil) }
     }
 
     @Test(

@@ -242,7 +242,7 @@ struct Enqueue: AsyncParsableCommand {
             encoder.members[.expiration] = .expiration(parsed)
         }
         if let uniqueFor {
-            let range = Int(JobDuration.uniqueFor.lowerBound)...Int(JobDuration.uniqueFor.upperBound)
+            let range = Int(DurationText.uniqueFor.lowerBound)...Int(DurationText.uniqueFor.upperBound)
             let milliseconds = try DurationText.option(uniqueFor, "--unique-for", range, smallest: .seconds)
             guard self.id != nil else { throw ValidationError("--unique-for needs --id") }
             encoder.members[.uniqueFor] = .text("\(milliseconds / 1000)s")
