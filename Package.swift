@@ -177,7 +177,7 @@ let package = Package(
                 logging, nioCore, nioPosix,
             ]),
         .testTarget(
-            name: "TokenListsTests", dependencies: ["CZlib", "TokenLists", "TestSupport"]),
+            name: "TokenListsTests", dependencies: ["CZlib", "PrintableText", "TokenLists", "TestSupport"]),
         .testTarget(name: "PushJobTests", dependencies: ["PushJob", "TestSupport", nioCore]),
         .testTarget(
             name: "PushQueueTests",

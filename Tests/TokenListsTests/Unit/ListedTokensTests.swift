@@ -1,4 +1,5 @@
 import Foundation
+import PrintableText
 import TestSupport
 import Testing
 
@@ -18,7 +19,7 @@ struct ListedTokensTests {
         var refused: [Int] = []
         let listed = try listed(list, format) { refused.append($0.line) }
         var tokens: [String] = []
-        while let token = try listed.tokens.next() { tokens.append(hex(token)) }
+        while let token = try listed.tokens.next() { tokens.append(token.hex) }
         #expect(tokens.count == listed.tokens.count && refused.count == listed.refused)
         return Read(tokens: tokens, refused: refused, repeated: listed.tokens.repeated)
     }
@@ -39,10 +40,6 @@ struct ListedTokensTests {
         try read(Data(list.utf8), format)
     }
 
-    private static func hex(_ bytes: some Sequence<UInt8>) -> String {
-        bytes.map { ($0 < 16 ? "0" : "") + String($0, radix: 16) }.joined()
-    }
-
     private static func expectFailure(_ words: String, _ list: Data, _ format: TokenListFormat = .lines) {
         do {
             _ = try read(list, format)
@@ -54,7 +51,7 @@ struct ListedTokensTests {
     func lines() throws {
         let bytes = Data((0..<32).map { UInt8($0 * 7) })
         let list = "\u{FEFF}ABcd\r\n\r\n  \n <0102 0304>\n\(bytes.base64EncodedString())\nzz\nab\n01 02"
-        let expected = ["abcd", "01020304", Self.hex(bytes), "ab", "0102"]
+        let expected = ["abcd", "01020304", bytes.hex, "ab", "0102"]
         #expect(try Self.read(list) == Read(tokens: expected, refused: [6]))
     }
 
@@ -82,11 +79,7 @@ struct ListedTokensTests {
 
     /// Returns the tokens of a list with those of a share first, and the number of these.
     private static func ordered(_ tokens: [String], _ share: TokenShare) throws -> (tokens: [String], first: Int) {
-        let descriptor = try ScratchFile.open(in: "/var/tmp")
-        let list = Data(tokens.joined(separator: "\n").utf8)
-        try FileHandle(fileDescriptor: descriptor, closeOnDealloc: false).write(contentsOf: list)
-        lseek(descriptor, 0, SEEK_SET)
-        let listed = try ListedTokens(ListInput(descriptor: descriptor, closes: true), .lines, in: "/var/tmp") { _ in }
+        let listed = try listed(Data(tokens.joined(separator: "\n").utf8))
         let digest = listed.tokens.digest
         let first = try listed.tokens.putFirst(share)
         #expect(listed.tokens.digest == digest)
@@ -94,7 +87,7 @@ struct ListedTokensTests {
         // The second time after a part of it.
         for _ in 0..<3 { _ = try listed.tokens.next() }
         listed.tokens.rewind()
-        while let token = try listed.tokens.next() { read.append(hex(token)) }
+        while let token = try listed.tokens.next() { read.append(token.hex) }
         #expect(try listed.tokens.next() == nil)
         return (read, first)
     }
@@ -150,13 +143,7 @@ struct ListedTokensTests {
 
     @Test("The digest depends on the tokens and their order only.")
     func digest() throws {
-        func digest(_ list: String) throws -> String {
-            let descriptor = try ScratchFile.open(in: "/var/tmp")
-            try FileHandle(fileDescriptor: descriptor, closeOnDealloc: false).write(contentsOf: Data(list.utf8))
-            lseek(descriptor, 0, SEEK_SET)
-            return try ListedTokens(ListInput(descriptor: descriptor, closes: true), .lines, in: "/var/tmp") { _ in }
-                .tokens.digest
-        }
+        func digest(_ list: String) throws -> String { try Self.listed(Data(list.utf8)).tokens.digest }
         let known = try digest("ab\ncd\n")
         #expect(try digest("AB\r\n\r\nzz\ncd\nab") == known)
         for other in ["cd\nab", "ab", "abcd", "ab\ncd\nef"] { #expect(try digest(other) != known) }
