@@ -19,7 +19,6 @@ public enum DurationUnit: String, CaseIterable, Sendable {
         }
     }
 
-    /// The unit's name in a sentence.
     public var name: String { "\(self)" }
 }
 

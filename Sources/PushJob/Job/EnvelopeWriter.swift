@@ -17,32 +17,29 @@ public struct EnvelopeWriter: Sendable {
         self.buffer.writeJSONInteger(Int64(attempt))
     }
 
-    /// Writes the job's id: decoded text of at most 255 bytes.
+    /// - Parameter id: decoded text of at most 255 bytes.
     public mutating func write(id: ByteBuffer) {
         buffer.writeStaticString(#","id":"#)
         buffer.writeJSONString(id)
     }
 
-    /// Writes the job's first claim, as `<lane>:<number>.<stamp>`.
     public mutating func write(origin: ByteBuffer) {
         buffer.writeStaticString(#","origin":"#)
         buffer.writeJSONString(origin)
     }
 
-    /// Writes the number of times that the job was reclaimed from a lane whose lease had expired.
     public mutating func write(reclaims: Int) {
         buffer.writeStaticString(#","reclaims":"#)
         buffer.writeJSONInteger(Int64(reclaims))
     }
 
-    /// Writes the number of times that the job was requeued from the dead letters; 0 writes nothing.
+    /// Writes nothing for 0.
     public mutating func write(requeues: Int32) {
         guard requeues > 0 else { return }
         buffer.writeStaticString(#","requeues":"#)
         buffer.writeJSONInteger(Int64(requeues))
     }
 
-    /// Writes the time at which the job was last requeued, in milliseconds since 1970; `nil` writes nothing.
     public mutating func write(requeued: Int64?) {
         guard let requeued else { return }
         buffer.writeStaticString(#","requeued":"#)
@@ -109,31 +106,26 @@ public struct EnvelopeWriter: Sendable {
         buffer.writeImmutableBuffer(object)
     }
 
-    /// Writes the digests of the configurations by which workers have refused the job, separated by spaces; an empty
-    /// text writes nothing.
+    /// Writes nothing for an empty text.
     public mutating func write(refused: String) {
         guard !refused.isEmpty else { return }
         buffer.writeStaticString(#","refused":"#)
         buffer.writeJSONString(refused)
     }
 
-    /// Writes the job's last claim.
     public mutating func write(claim: ByteBuffer) {
         buffer.writeStaticString(#","claim":"#)
         buffer.writeJSONString(claim)
     }
 
-    /// Writes that the job's reservation outlives it; see ``Envelope/keepsReservation``.
     public mutating func write(reserved: Bool) {
         if reserved { buffer.writeStaticString(#","reserved":true"#) }
     }
 
-    /// Writes that an operator has made the job due, regardless of its `send_at`.
     public mutating func write(due: Bool) {
         if due { buffer.writeStaticString(#","due":true"#) }
     }
 
-    /// Writes the time at which the job was first seen, in milliseconds since 1970.
     public mutating func write(enqueued: Int64) {
         buffer.writeStaticString(#","enqueued":"#)
         buffer.writeJSONInteger(enqueued)

@@ -63,7 +63,6 @@ public enum JobError: Error, Equatable, Sendable, CustomStringConvertible {
         case otherClass = "OtherClass"
     }
 
-    /// The error's code.
     public var code: Code {
         switch self {
         case .malformedJSON(let error, _), .malformedPayload(let error), .malformedMember(_, let error):
@@ -87,7 +86,6 @@ public enum JobError: Error, Equatable, Sendable, CustomStringConvertible {
         }
     }
 
-    /// The problem, its place, and the expected value.
     public var description: String {
         switch self {
         case .malformedJSON(let error, let foreign): "the job is not valid JSON: \(foreign?.rawValue ?? "\(error)")"

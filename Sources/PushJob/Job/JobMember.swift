@@ -1,32 +1,11 @@
 /// The members of a job that the worker knows (docs/jobs.md). All others stay in the job unchanged.
 public enum JobMember: UInt8, CaseIterable, Sendable {
-    /// The producer's id.
-    case id
-    /// The device token.
-    case token
-    /// The device tokens, if the notification goes to many.
-    case tokens
-    /// The name of the app to send through.
-    case app
-    /// The `apns-topic` header.
-    case topic
-    /// The `apns-push-type` header.
-    case pushType
-    /// The `apns-priority` header.
-    case priority
+    case id, token, tokens, app, topic, pushType, priority
     /// The `apns-expiration` header, or a duration from enqueueing.
     case expiration
-    /// The `apns-collapse-id` header.
-    case collapseID
-    /// The `apns-id` header.
-    case apnsID
-    /// The APNs payload.
-    case payload
-    /// The time before which it must not be sent.
-    case sendAt
+    case collapseID, apnsID, payload, sendAt
     /// The time of the device's last registration.
     case registeredAt
-    /// The maximum number of attempts.
     case maxAttempts
     /// The action if an answer never arrives.
     case onUncertain
@@ -42,10 +21,7 @@ public enum JobMember: UInt8, CaseIterable, Sendable {
     case truncate
     /// The trace that the job belongs to, in the format of W3C Trace Context.
     case traceparent
-    /// The campaign that the job belongs to.
-    case campaign
-    /// The producer's labels of the job.
-    case labels
+    case campaign, labels
     /// True to keep the job's results even if its queue keeps fewer.
     case keepResult
     /// The key among whose jobs this one waits for its share of the queue.
@@ -54,58 +30,15 @@ public enum JobMember: UInt8, CaseIterable, Sendable {
     case fairPerSecond
     /// True to send the job before the others that wait in its queue.
     case urgent
-    /// The environment of the app to send through.
     case environment
     /// The key whose newest job alone is sent.
     case replaces
 
-    // The short forms, in their order in a composed payload.
-
-    /// `aps.alert`: a string, or an object.
-    case alert
-    /// `aps.badge`.
-    case badge
-    /// `aps.sound`: a name, or an object.
-    case sound
-    /// `aps.thread-id`.
-    case threadID
-    /// `aps.category`.
-    case category
-    /// `aps.content-available`.
-    case contentAvailable
-    /// `aps.mutable-content`.
-    case mutableContent
-    /// `aps.target-content-id`.
-    case targetContentID
-    /// `aps.interruption-level`.
-    case interruptionLevel
-    /// `aps.relevance-score`.
-    case relevanceScore
-    /// `aps.filter-criteria`.
-    case filterCriteria
-    /// `aps.stale-date`.
-    case staleDate
-    /// `aps.content-state`.
-    case contentState
-    /// `aps.timestamp`.
-    case timestamp
-    /// `aps.event`.
-    case event
-    /// `aps.dismissal-date`.
-    case dismissalDate
-    /// `aps.attributes-type`.
-    case attributesType
-    /// `aps.attributes`.
-    case attributes
-    /// `aps.input-push-token`.
-    case inputPushToken
-    /// `aps.input-push-channel`.
-    case inputPushChannel
-    /// `aps.content-changed`.
-    case contentChanged
-    /// `aps.url-args`.
-    case urlArguments
-    /// `mdm`, beside `aps`: the push magic.
+    // The short forms: first those that go into `aps`, in their order in a composed payload, which is that of ``PayloadMember``.
+    case alert, badge, sound, threadID, category, contentAvailable, mutableContent, targetContentID, interruptionLevel
+    case relevanceScore, filterCriteria, staleDate, contentState, timestamp, event, dismissalDate, attributesType
+    case attributes, inputPushToken, inputPushChannel, contentChanged, urlArguments
+    /// The push magic, beside `aps`.
     case mdm
     /// Members beside `aps`.
     case custom

@@ -10,7 +10,6 @@ public enum JobTime {
 
     /// Parses a time that an operator writes: seconds since 1970, with or without a fraction, an ISO 8601 time, or milliseconds
     /// since 1970, as in the JSON of commands. They have at least 13 digits, and no seconds have as many.
-    /// - Parameter text: the text.
     /// - Returns: milliseconds since 1970; `nil` for another text.
     public static func milliseconds(_ text: String) -> Int64? {
         var text = text
@@ -92,8 +91,6 @@ public enum JobTime {
 private struct Reader {
     let text: UnsafeRawBufferPointer
     var position = 0
-
-    init(text: UnsafeRawBufferPointer) { self.text = text }
 
     var isAtEnd: Bool { position == text.count }
 

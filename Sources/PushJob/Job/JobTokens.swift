@@ -77,10 +77,8 @@ public struct JobTokens: Sequence, Sendable {
     /// The number of tokens; at least one.
     public var count: Int { list.count }
 
-    /// The number of tokens.
     public var underestimatedCount: Int { list.count }
 
-    /// Returns an iterator at the first token.
     public func makeIterator() -> Iterator { Iterator(body: body, list: list) }
 
     /// Reads token after token. A copy continues at the position of the original.

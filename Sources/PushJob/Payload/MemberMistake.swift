@@ -2,7 +2,6 @@
 ///
 /// It contains names of members, but never a value: payloads and tokens must not reach a log.
 public struct MemberMistake: Equatable, Sendable, CustomStringConvertible {
-    /// The kind of mistake.
     public enum Kind: String, Sendable, CaseIterable {
         /// A value of the wrong type, or out of range.
         case value
@@ -14,7 +13,6 @@ public struct MemberMistake: Equatable, Sendable, CustomStringConvertible {
         case noAPS
     }
 
-    /// The kind of mistake.
     public let kind: Kind
     /// The member, with the members that it is in: `aps.alert.title`.
     public let path: String
@@ -23,14 +21,10 @@ public struct MemberMistake: Equatable, Sendable, CustomStringConvertible {
     /// The rest of a sentence that begins with the path: "must be a string, not a number".
     public let sentence: String
 
-    /// The whole sentence.
     public var description: String { "`\(path)` \(sentence)" }
 
-    // MARK: Making one
-
     /// Describes a value that is not valid, with what was found if that is not obvious.
-    /// - Parameters:
-    ///   - kinds: the kinds of values that can be valid.
+    /// - Parameter kinds: the kinds of values that can be valid.
     static func value(
         _ path: String, _ expectation: String, kinds: Set<JSONKind>, _ scanner: JSONScanner
     ) -> MemberMistake {

@@ -39,11 +39,7 @@ public struct PayloadFacts: Equatable, Sendable {
     }
 
     /// The event of a Live Activity.
-    public enum Event: Equatable, Sendable {
-        case start
-        case update
-        case end
-    }
+    public enum Event: Equatable, Sendable { case start, update, end }
 
     /// The members that have an effect: not null and, for flags, neither 0 nor false. Their values can be wrong.
     public private(set) var named: Members = []

@@ -47,7 +47,6 @@ public enum PayloadMember: UInt8, CaseIterable, Sendable {
         }
     }
 
-    /// Its value.
     public var value: PayloadValue {
         switch self {
         case .alert: .alert
@@ -205,7 +204,6 @@ public enum PayloadPart: UInt8, CaseIterable, Sendable {
         }
     }
 
-    /// Its value.
     public var value: PayloadValue {
         switch self {
         case .title, .subtitle, .body: .localizedText

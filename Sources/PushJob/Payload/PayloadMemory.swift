@@ -16,7 +16,6 @@ public final class PayloadMemory {
     private var depth = 0
     private var facts = PayloadFacts()
 
-    /// Creates a memory without a payload.
     public init() {}
 
     deinit { text.deallocate() }

@@ -2,11 +2,9 @@ import PrintableText
 
 /// The value of a payload's member, as Apple documents it.
 public enum PayloadValue: Equatable, Sendable {
-    /// Any string.
     case text
     /// A string that is not empty.
     case name
-    /// A broadcast channel's ID.
     case channelID
     /// 1, or absent.
     case flag
@@ -22,10 +20,7 @@ public enum PayloadValue: Equatable, Sendable {
     case fraction
     /// A time in seconds since 1970.
     case time
-    case interruptionLevel
-    case event
-    case object
-    /// An array of strings.
+    case interruptionLevel, event, object
     case texts
     /// A string, or an object of ``PayloadParts/alert``.
     case alert
@@ -210,7 +205,6 @@ extension PayloadValue {
         try skipText(&scanner) { text in choices.contains { text.isEqual(to: $0) } } ? .valid : .invalid
     }
 
-    /// Steps over a string.
     private static func skipText(
         _ scanner: inout JSONScanner, _ rule: (UnsafeRawBufferPointer) -> Bool = { _ in true }
     ) throws(JSONError) -> Bool {
