@@ -8,7 +8,7 @@ public enum JobError: Error, Equatable, Sendable, CustomStringConvertible {
     case notAnObject(offset: Int, ForeignText? = nil)
     /// The payload for ``JobEncoder`` is not JSON; the offset counts from the payload's start.
     case malformedPayload(JSONError)
-    /// The job has neither `token` nor `tokens`, and perhaps something else instead.
+    /// - Parameter found: what it has instead, as the end of a sentence.
     case missingToken(found: String?)
     /// The job has both `token` and `tokens`.
     case tokenAndTokens
@@ -137,9 +137,9 @@ public enum JobError: Error, Equatable, Sendable, CustomStringConvertible {
 
     /// The error of a member that a worker ignores if it is not valid.
     static func ignored(_ member: JobMember) -> JobError {
-        let sentence = "must be \(member.expectation)"
-        return .invalidMember(
-            member, offset: 0, MemberMistake(kind: .value, path: "\(member.name)", offset: 0, sentence: sentence))
+        let mistake = MemberMistake(
+            kind: .value, path: "\(member.name)", offset: 0, sentence: "must be \(member.expectation)")
+        return .invalidMember(member, offset: 0, mistake)
     }
 
     /// Returns the same error with its offset counted from a later start.
@@ -149,10 +149,9 @@ public enum JobError: Error, Equatable, Sendable, CustomStringConvertible {
         case .malformedJSON(let error, let foreign):
             return .malformedJSON(JSONError(kind: error.kind, offset: error.offset - distance), foreign)
         case .notAnObject(let offset, let foreign): return .notAnObject(offset: offset - distance, foreign)
-        case .invalidMember(let member, let offset, let mistake):
-            let moved = MemberMistake(
-                kind: mistake.kind, path: mistake.path, offset: mistake.offset - distance, sentence: mistake.sentence)
-            return .invalidMember(member, offset: offset - distance, moved)
+        case .invalidMember(let member, let offset, var mistake):
+            mistake.offset -= distance
+            return .invalidMember(member, offset: offset - distance, mistake)
         case .duplicateMember(let member, let offset): return .duplicateMember(member, offset: offset - distance)
         case .malformedPayload, .missingToken, .tokenAndTokens, .channelAndToken, .missingPayload, .payloadAndShortForm,
             .malformedMember, .payloadTooLong, .missingID, .replacesAndUniqueFor, .missingFair, .newerWrapper,

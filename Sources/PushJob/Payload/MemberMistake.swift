@@ -17,9 +17,9 @@ public struct MemberMistake: Equatable, Sendable, CustomStringConvertible {
     /// The member, with the members that it is in: `aps.alert.title`.
     public let path: String
     /// The number of bytes before its value from the start of the text that was read.
-    public let offset: Int
+    public internal(set) var offset: Int
     /// The rest of a sentence that begins with the path: "must be a string, not a number".
-    public let sentence: String
+    public internal(set) var sentence: String
 
     public var description: String { "`\(path)` \(sentence)" }
 

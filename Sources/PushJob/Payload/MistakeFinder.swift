@@ -58,15 +58,14 @@ public enum MistakeFinder {
     /// Returns the mistakes in the members beside the short forms.
     /// - Parameter document: at the object of a job, which is valid JSON.
     static func mistakes(inCustomOf document: JSONScanner) throws(JSONError) -> [MemberMistake] {
-        var found: [MemberMistake] = []
-        var (all, custom, present): (Set<String>, JSONScanner?, Set<String>) = ([], nil, [])
-        var ignored: [MemberMistake] = []
-        present = try walk(document, "job", &ignored) { (name, scanner) in
+        var (found, ignored): ([MemberMistake], [MemberMistake]) = ([], [])
+        var custom: JSONScanner?
+        let present = try walk(document, "job", &ignored) { (name, scanner) in
             if name == "custom", scanner.next == UInt8(ascii: "{") { custom = scanner }
             return []
         }
         guard let custom else { return [] }
-        all = try walk(custom, "custom", &found) { (name, scanner) in headers(name, "custom", scanner) }
+        let all = try walk(custom, "custom", &found) { (name, scanner) in headers(name, "custom", scanner) }
         return found + misplaced(all.subtracting(present.map { $0.replacing("_", with: "-") }), in: "custom", custom)
     }
 
@@ -132,7 +131,6 @@ public enum MistakeFinder {
     /// - Parameter scanner: at the value, which is valid JSON but not valid for the member.
     static func mistake(of member: JobMember, _ scanner: JSONScanner) -> MemberMistake {
         let name = "\(member.name)"
-        let kinds = member.kinds
         if let value = member.payloadMember?.value, let mistake = mistakes(in: value, name, .job, scanner).first {
             return mistake
         }
@@ -140,7 +138,7 @@ public enum MistakeFinder {
             return .value(
                 "tokens[\(element.index)]", JobMember.token.expectation, kinds: [.text], element.scanner)
         }
-        let mistake = MemberMistake.value(name, member.expectation, kinds: kinds, scanner)
+        var mistake = MemberMistake.value(name, member.expectation, kinds: member.kinds, scanner)
         let advice =
             switch (member, JSONKind(first: scanner.next)) {
             case (.token, .array): "; use `tokens` for several"
@@ -148,8 +146,8 @@ public enum MistakeFinder {
             case (.priority, .text): priorityAdvice(scanner)
             default: ""
             }
-        return MemberMistake(
-            kind: .value, path: name, offset: mistake.offset, sentence: mistake.sentence + advice)
+        mistake.sentence += advice
+        return mistake
     }
 
     /// Returns what to write instead of a priority in the words of FCM and others.
@@ -181,13 +179,10 @@ public enum MistakeFinder {
         if value == .texts, let element = try? firstOther(in: scanner) {
             return [.value("\(path)[\(element.index)]", "a string", kinds: [.text], element.scanner)]
         }
-        let choice = value.choices.flatMap { meant($0, scanner) } ?? ""
-        let mistake = MemberMistake.value(
+        var mistake = MemberMistake.value(
             path, value.expectation(in: dialect), kinds: value.kinds(in: dialect), scanner)
-        return [
-            MemberMistake(
-                kind: mistake.kind, path: path, offset: mistake.offset, sentence: mistake.sentence + choice)
-        ]
+        mistake.sentence += value.choices.flatMap { meant($0, scanner) } ?? ""
+        return [mistake]
     }
 
     private static func mistakes(
