@@ -7,9 +7,7 @@ extension Unicode.Scalar {
         default: false
         }
     }
-}
 
-extension Unicode.Scalar {
     /// The escape of a character of at most four hex digits, as all unprintable ones are, in JSON: `\u202e`.
     public var jsonEscape: String {
         let digits = String(value, radix: 16)
@@ -18,7 +16,6 @@ extension Unicode.Scalar {
 }
 
 extension StringProtocol {
-    /// The text without white space around it.
     public var trimmed: String {
         // Not of the generic type, whose views the compiler does not optimize: a producer's request needs this three times.
         var text = Substring(String(self))

@@ -2,8 +2,8 @@ import Glibc
 
 extension String {
     /// The text without what looks like a secret: PEM blocks, long base64 with capital and small letters and digits (a
-    /// key, a certificate or a provider token), and passwords in URLs. The last defence of what is printed: those
-    /// who know that a text is a secret do not print it at all.
+    /// key, a certificate or a provider token), and passwords in URLs. The last defence of what is printed: code that knows a
+    /// text to be a secret does not print it at all.
     public var withoutSecrets: String {
         guard utf8.count >= 12 else { return self }
         var bytes = Array(utf8)
@@ -115,7 +115,7 @@ private enum SecretText {
     }
 }
 
-/// A value that should be the path of a file. Whoever confuses two settings puts the secret itself there.
+/// A value that should be the path of a file. With two settings confused, it is the secret itself.
 public enum PathText {
     /// The endings of the files that settings name.
     private static let endings: Set<Substring> = [

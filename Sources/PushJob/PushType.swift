@@ -135,7 +135,6 @@ public struct PushType: Hashable, Sendable {
     /// A type that this version does not know; ``UnknownPushType`` has its name.
     public static var other: PushType { PushType(place: 12) }
 
-    /// The types that this version knows.
     public static let allCases = (0..<rows.count - 1).map { PushType(place: $0) }
 
     /// The lengths in bytes of the names of types that make a device ring, as bits. The names of most jobs need not be read for
@@ -158,7 +157,6 @@ public struct PushType: Hashable, Sendable {
         return nil
     }
 
-    /// Finds the known type with a name; `nil` for any other.
     public init?(_ name: String) {
         var name = name
         guard let type = name.withUTF8({ PushType(bytes: UnsafeRawBufferPointer($0)) }) else { return nil }

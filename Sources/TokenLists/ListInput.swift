@@ -7,7 +7,6 @@ package final class ListInput {
 
     private let descriptor: Int32
     private let closes: Bool
-    /// The bytes as they are read.
     private let raw = UnsafeMutableRawBufferPointer.allocate(byteCount: pieceSize, alignment: 16)
     private var inflation: Inflation?
     private var hasBegun = false
@@ -24,7 +23,6 @@ package final class ListInput {
     }
 
     /// Returns the next bytes, which are valid until the next call; none at the end.
-    /// - Throws: ``TokenListFailure``.
     package func next() throws(TokenListFailure) -> UnsafeRawBufferPointer {
         guard hasBegun else {
             hasBegun = true

@@ -4,7 +4,6 @@ import PushJob
 
 /// Splits a list into its entries, piece by piece. Has no I/O.
 struct ListParser {
-    /// An entry of a list.
     enum Entry {
         /// The text of a token, which need not be valid.
         case token(UnsafeRawBufferPointer)
@@ -35,7 +34,6 @@ struct ListParser {
         }
     }
 
-    /// Reads the next piece.
     /// - Throws: ``TokenListFailure``, or the errors of `body`.
     mutating func read(_ piece: UnsafeRawBufferPointer, _ body: Body) throws {
         var piece = piece
@@ -57,7 +55,6 @@ struct ListParser {
         keep(piece)
     }
 
-    /// Reads the end of the list.
     /// - Throws: ``TokenListFailure``, or the errors of `body`.
     mutating func finish(_ body: Body) throws {
         try table?.finish(body)
@@ -99,7 +96,6 @@ struct ListParser {
         }
     }
 
-    /// Returns the text of a member of a JSON object.
     private static func value(
         of name: String, in text: UnsafeRawBufferPointer
     ) -> Result<JSONString, TokenListFailure> {
@@ -139,7 +135,6 @@ struct TableParser {
     private var delimiter = UInt8(ascii: ",")
     /// The number of the wanted column, from 0; `nil` before the end of the header.
     private var wanted: Int?
-    /// The number of the header's columns.
     private var width = 0
     /// The beginning of the header, or of the wanted field.
     private var pending: [UInt8] = []
@@ -286,7 +281,6 @@ struct TableParser {
 }
 
 extension UnsafeRawBufferPointer {
-    /// The offset of the first line feed.
     fileprivate var firstLineFeed: Int? {
         guard let baseAddress, let found = memchr(baseAddress, 10, count) else { return nil }
         return UnsafeRawPointer(found) - baseAddress

@@ -3,7 +3,6 @@ import NIOCore
 
 /// The device tokens of a list, each once, in their order.
 package final class ListedTokens {
-    /// A line that is not a token.
     package struct Refusal: Sendable {
         package let line: Int
         package let problem: String
@@ -16,7 +15,6 @@ package final class ListedTokens {
     /// The number of tokens that are shorter than Apple's, such as user IDs of another column, and the first one's line.
     package private(set) var short: (count: Int, line: Int) = (0, 0)
 
-    /// Reads a list.
     /// - Parameters:
     ///   - directory: for temporary files, of about 75 bytes for each token.
     ///   - refusal: gets each line that is not a token.
@@ -74,13 +72,11 @@ package final class ListedTokens {
         return true
     }
 
-    /// Returns the value of a hex digit.
     private static func value(_ digit: UInt8) -> UInt8 { digit < 0x40 ? digit & 0x0F : digit & 0x0F &+ 9 }
 }
 
 /// The place of the device tokens in a list.
 package enum TokenListFormat: Equatable, Sendable {
-    /// Each line is a token.
     case lines
     /// A column of a table with a header (RFC 4180), by its name. The fields are separated by commas or, if the header
     /// has none, by semicolons or tabs.
@@ -89,7 +85,7 @@ package enum TokenListFormat: Equatable, Sendable {
     case member(String)
 }
 
-/// The reason for which a list of device tokens cannot be used.
+/// Why a list of device tokens cannot be used.
 package struct TokenListFailure: Error, CustomStringConvertible {
     /// A sentence about the list, such as `it cannot be read: …`.
     package let description: String

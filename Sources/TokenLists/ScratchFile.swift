@@ -12,14 +12,12 @@ package final class ScratchFile {
     private var filled = 0
     private var windowStart = 0
 
-    /// - Throws: ``TokenListFailure``.
     init(in directory: String) throws(TokenListFailure) {
         self.directory = directory
         descriptor = try Self.open(in: directory)
     }
 
     /// Opens a file for reading and writing, which the caller closes.
-    /// - Throws: ``TokenListFailure``.
     package static func open(in directory: String) throws(TokenListFailure) -> Int32 {
         var path = Array("\(directory)/apns-worker-XXXXXX".utf8CString)
         let descriptor = mkstemp(&path)
@@ -66,7 +64,6 @@ package final class ScratchFile {
         filled += bytes.count
     }
 
-    /// Writes the bytes that were appended.
     func flush() throws(TokenListFailure) {
         var offset = 0
         while offset < filled {
@@ -80,7 +77,6 @@ package final class ScratchFile {
 
     // MARK: Reading
 
-    /// Reads bytes that were written.
     func read(_ target: UnsafeMutableRawBufferPointer, at position: Int) throws(TokenListFailure) {
         guard try readUpTo(target, at: position) == target.count else {
             throw TokenListFailure("its tokens were lost in \(directory)")

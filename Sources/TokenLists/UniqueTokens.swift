@@ -27,7 +27,6 @@ package final class UniqueTokens {
     /// The number of tokens that were added, and of those that are repetitions of others.
     package private(set) var added = 0
     package private(set) var repeated = 0
-    /// The number of different tokens.
     package var count: Int { added - repeated }
     /// The SHA-256 of the different tokens in their order, in hex; empty before ``finish()``.
     package private(set) var digest = ""
@@ -42,7 +41,6 @@ package final class UniqueTokens {
     private var isPastFirst = false
 
     /// - Parameter directory: the directory of the files, which have no names, so that they end with the process.
-    /// - Throws: ``TokenListFailure``.
     package init(in directory: String) throws(TokenListFailure) {
         ordered = try ScratchFile(in: directory)
         byPart = try ScratchFile(in: directory)
@@ -51,9 +49,7 @@ package final class UniqueTokens {
 
     deinit { blocks.deallocate() }
 
-    /// Adds a token.
     /// - Parameter token: its 1 to 1,024 bytes.
-    /// - Throws: ``TokenListFailure``.
     package func add(_ token: UnsafeRawBufferPointer) throws(TokenListFailure) {
         precondition(!token.isEmpty && token.count <= 1024)
         guard let byPart, added < UInt32.max else { throw TokenListFailure("it has more than 4 billion tokens") }
@@ -81,7 +77,6 @@ package final class UniqueTokens {
     }
 
     /// Marks the repetitions, and returns to the first token. No token can be added afterwards.
-    /// - Throws: ``TokenListFailure``.
     package func finish() throws(TokenListFailure) {
         guard let file = byPart else { return }
         for part in 0..<Self.parts where filled[part] > 0 { try write(part, to: file) }
@@ -106,7 +101,6 @@ package final class UniqueTokens {
         try computeDigest()
     }
 
-    /// Marks the repetitions in a part.
     private func mark(_ part: UnsafeRawBufferPointer) {
         var records: [Int] = []
         var offset = 0
@@ -175,7 +169,6 @@ package final class UniqueTokens {
 
     /// Lets the tokens of a share be read before the others, from the first one on, after ``finish()``.
     /// - Returns: the number of these tokens.
-    /// - Throws: ``TokenListFailure``.
     @discardableResult
     package func putFirst(_ share: TokenShare) throws(TokenListFailure) -> Int {
         first = nil
@@ -187,11 +180,9 @@ package final class UniqueTokens {
         return count
     }
 
-    /// Returns to the first token.
     package func rewind() { (position, ordinal, isPastFirst) = (0, 0, false) }
 
     /// Returns the next different token, which is valid until the next call; `nil` after the last one.
-    /// - Throws: ``TokenListFailure``.
     package func next() throws(TokenListFailure) -> UnsafeRawBufferPointer? {
         guard let first else { return try nextInOrder() }
         while true {
@@ -233,7 +224,6 @@ package struct TokenShare: Sendable, Equatable {
         seed = name.withUTF8 { UnsafeRawBufferPointer($0).hash() }
     }
 
-    /// - Parameter token: its bytes.
     package func contains(_ token: UnsafeRawBufferPointer) -> Bool { token.hash(seed) < limit }
 }
 

@@ -32,14 +32,12 @@ public struct JSONScanner {
 
     /// Checks that the bytes are one JSON value with nothing but white space around it.
     /// - Parameter bytes: the whole text.
-    /// - Throws: ``JSONError`` for the first byte that is not valid.
     public static func validate(_ bytes: UnsafeRawBufferPointer) throws(JSONError) {
         var scanner = JSONScanner(bytes)
         try scanner.skipDocument()
     }
 
     /// Steps over one value and the white space around it, after which the text must end.
-    /// - Throws: ``JSONError`` for the first byte that is not valid.
     public mutating func skipDocument() throws(JSONError) {
         try begin()
         try skipValue()
@@ -67,7 +65,6 @@ public struct JSONScanner {
     @inline(__always)
     public func error(_ kind: JSONError.Kind) -> JSONError { JSONError(kind: kind, offset: offset) }
 
-    /// Steps over spaces, tabs and line ends.
     @inline(__always)
     public mutating func skipWhitespace() {
         while offset < end {
@@ -79,7 +76,6 @@ public struct JSONScanner {
     }
 
     /// Steps over one value of any kind, from its first byte to after its last.
-    /// - Throws: ``JSONError`` for the first byte that is not valid.
     public mutating func skipValue() throws(JSONError) {
         // One bit per open bracket, 1 for an object: no recursion, and no stack that could overflow.
         var objects: UInt64 = 0
@@ -225,13 +221,11 @@ extension JSONScanner {
         return string
     }
 
-    /// Steps over a number.
     public mutating func skipNumber() throws(JSONError) {
         offset = try JSONNumber.scan(bytes, from: offset, to: end)
     }
 
-    /// Steps over a number.
-    /// - Returns: its value; nil if there is no number, or it is not an integer or not in the range.
+    /// - Returns: the number's value; nil if there is no number, or it is not an integer or not in the range.
     @inline(__always)
     public mutating func integer(in range: ClosedRange<Int64>) throws(JSONError) -> Int64? {
         guard let number = try number(),
@@ -240,7 +234,6 @@ extension JSONScanner {
         return value
     }
 
-    /// Steps over a number, if there is one.
     @inline(__always)
     mutating func number() throws(JSONError) -> UnsafeRawBufferPointer? {
         guard let first = next, first == UInt8(ascii: "-") || first &- UInt8(ascii: "0") < 10 else { return nil }

@@ -5,9 +5,8 @@ import NIOCore
 ///
 /// The bytes from `"job":` to the last `}` are the producer's, unchanged, and need not be JSON: a body that could not
 /// be read is wrapped, too. Wrappers never nest. A body that does not begin exactly like a wrapper, or whose head
-/// cannot be read, counts as a plain job.
+/// cannot be read, counts as a plain job. The parameter `body` of its functions is the bytes that it was read from.
 public struct Envelope: Equatable, Sendable {
-    /// True if there is a wrapper.
     public internal(set) var isWrapped = false
     /// The number of the next attempt; 1 for a fresh job.
     public internal(set) var attempt = 1
@@ -22,7 +21,6 @@ public struct Envelope: Equatable, Sendable {
     public internal(set) var keepsReservation = false
     /// True if an operator has made the job due: its `send_at` no longer counts.
     public internal(set) var isDue = false
-    /// The job's id.
     public internal(set) var id: JobField?
     /// The job's first claim, as `<lane>:<number>.<stamp>`; the identity of a job without an id.
     public internal(set) var origin: JobField?
@@ -32,7 +30,6 @@ public struct Envelope: Equatable, Sendable {
     public internal(set) var wait: JobField?
     /// The digests of the configurations by which workers have refused the job, separated by spaces.
     public internal(set) var refused: JobField?
-    /// The job's last claim.
     public internal(set) var claim: JobField?
     /// The time at which the job was first seen, in milliseconds since 1970.
     public internal(set) var enqueued: Int64?
@@ -47,11 +44,9 @@ public struct Envelope: Equatable, Sendable {
     public var overridesTokens: Bool { tokenList != nil }
 
     /// Returns the producer's bytes: a slice without a copy.
-    /// - Parameter body: the bytes that this was read from.
     public func originalBytes(in body: ByteBuffer) -> ByteBuffer { JobField(original).bytes(in: body) }
 
     /// Returns the tokens that are still to be sent to, as decoded text; none if the wrapper does not list them.
-    /// - Parameter body: the bytes that this was read from.
     public func tokens(in body: ByteBuffer) -> [ByteBuffer] {
         guard let tokenList else { return [] }
         return JobTokens(body: body, list: tokenList).map { $0.text(in: body) }
@@ -63,22 +58,19 @@ public struct Envelope: Equatable, Sendable {
         public var reason: String?
         /// The HTTP status, or the gateway's code.
         public var status: Int?
-        /// The time, in milliseconds since 1970.
+        /// In milliseconds since 1970.
         public var at: Int64?
     }
 
     /// Returns the last failure; `nil` if the job has not failed, or the wrapper's member can't be read.
-    /// - Parameter body: the bytes that this was read from.
     public func failure(in body: ByteBuffer) -> Cause? { cause(error, in: body) }
 
     /// Returns the deferral because of which the job waits; `nil` if it was not deferred since its last failure, or the
     /// wrapper's member can't be read.
-    /// - Parameter body: the bytes that this was read from.
     public func deferral(in body: ByteBuffer) -> Cause? { cause(wait, in: body) }
 
     /// Returns the digests of the configurations by which workers have refused the job, separated by spaces; `nil` if
     /// none has.
-    /// - Parameter body: the bytes that this was read from.
     public func refusals(in body: ByteBuffer) -> String? { refused.map { String(buffer: $0.text(in: body)) } }
 
     private func cause(_ member: JobField?, in body: ByteBuffer) -> Cause? {
@@ -87,7 +79,6 @@ public struct Envelope: Equatable, Sendable {
     }
 
     /// Reads a body's wrapper, if it has one. The job in it is not read, so this works for every body.
-    /// - Parameter body: the claimed bytes.
     public static func read(_ body: ByteBuffer) -> Envelope {
         body.withUnsafeReadableBytes { read($0) }
     }

@@ -4,13 +4,8 @@ import NIOCore
 ///
 /// It allocates and copies nothing; everything that it returns is a slice of ``body``.
 public struct Job: Sendable {
-    /// The action for a notification whose answer never arrived.
-    public enum OnUncertain: Sendable {
-        /// Send it again: the device may get it twice.
-        case resend
-        /// Drop it: the device may never get it.
-        case drop
-    }
+    /// The action for a notification whose answer never arrived: the device may get it twice, or never.
+    public enum OnUncertain: Sendable { case resend, drop }
 
     /// The claimed bytes and, if a job of another format had to be rewritten to be read, the rewritten text after them.
     /// All offsets count from the first readable byte.
@@ -26,7 +21,6 @@ public struct Job: Sendable {
     /// The broadcast channel's id, if the job is for a channel and not for devices: 1 to 255 base64 characters (Apple:
     /// "Sending broadcast push notification requests to APNs", `apns-channel-id`).
     public internal(set) var channel: JobField?
-    /// The name of the app to send through.
     public internal(set) var app: JobField?
     /// The `apns-topic` header: printable ASCII.
     public internal(set) var topic: JobField?
@@ -70,7 +64,6 @@ public struct Job: Sendable {
     public internal(set) var maxAttempts: Int?
     /// The milliseconds for which no other job with the same id is sent: 1 second to 30 days. Requires an ``id``.
     public internal(set) var uniqueFor: Int64?
-    /// The action if an answer never arrives.
     public internal(set) var onUncertain = OnUncertain.resend
 
     var traits: JobTraits = []
@@ -114,7 +107,6 @@ public struct Job: Sendable {
         tokenList.map { JobTokens(body: body, list: $0) }
     }
 
-    /// The name of its campaign, as text.
     public var campaignName: ByteBuffer? { campaign.map(text) }
 
     /// The labels as a JSON object in one line, without white space between its parts.
@@ -129,10 +121,9 @@ public struct Job: Sendable {
     /// True if the job is sent before the others that wait in its queue.
     public var isUrgent: Bool { traits.contains(.urgent) }
 
-    /// True if the job says that it is for an app in production; it may say both.
+    // A job can be for both.
     public var isForProduction: Bool { traits.contains(.production) }
 
-    /// True if the job says that it is for an app in the sandbox.
     public var isForSandbox: Bool { traits.contains(.sandbox) }
 
     /// The trace that the job belongs to, if its `traceparent` is a valid one.
@@ -145,11 +136,9 @@ public struct Job: Sendable {
     public var tokenCount: Int { tokenList?.count ?? 1 }
 
     /// Returns a string's characters: a slice without a copy if it is written without escapes.
-    /// - Parameter field: one of this job's strings.
     public func text(_ field: JobField) -> ByteBuffer { field.text(in: body) }
 
     /// Returns a member's bytes as written: a slice without a copy.
-    /// - Parameter field: one of this job's members.
     public func bytes(_ field: JobField) -> ByteBuffer { field.bytes(in: body) }
 
     /// The range in ``body`` of the producer's list of tokens with one comma beside it, which the pieces of a split job

@@ -2,19 +2,15 @@
 ///
 /// It holds names of members, but never a value: payloads and tokens must not reach a log.
 public enum JobError: Error, Equatable, Sendable, CustomStringConvertible {
-    /// The body is not JSON; perhaps it is something else.
     case malformedJSON(JSONError, ForeignText? = nil)
-    /// The body is JSON, but not an object.
     case notAnObject(offset: Int, ForeignText? = nil)
     /// The payload for ``JobEncoder`` is not JSON; the offset counts from the payload's start.
     case malformedPayload(JSONError)
     /// - Parameter found: what it has instead, as the end of a sentence.
     case missingToken(found: String?)
-    /// The job has both `token` and `tokens`.
     case tokenAndTokens
-    /// The job has a `channel` and this member: `token` or `tokens`.
+    /// The member is `token` or `tokens`.
     case channelAndToken(JobMember)
-    /// The job has neither a `payload` nor a short form, and perhaps something else instead.
     case missingPayload(found: String?)
     /// The job has a `payload` and this short form. The payload may be only the app's own data.
     case payloadAndShortForm(JobMember, isOwnData: Bool)
@@ -22,23 +18,19 @@ public enum JobError: Error, Equatable, Sendable, CustomStringConvertible {
     case malformedMember(JobMember, JSONError)
     /// The payload cannot be shortened to the limit: even with an empty alert body it has this many bytes too many.
     case payloadTooLong(excess: Int, limit: Int)
-    /// The job has this member, `unique_for` or `replaces`, but no `id`.
+    /// The member is `unique_for` or `replaces`.
     case missingID(JobMember)
-    /// The job has both `replaces` and `unique_for`.
     case replacesAndUniqueFor
-    /// The job has `fair_per_second` but no `fair`.
     case missingFair
     /// A member, whose value begins at the offset, has the wrong type or is out of range.
     case invalidMember(JobMember, offset: Int, MemberMistake)
-    /// A known member occurs twice, perhaps with different values.
     case duplicateMember(JobMember, offset: Int)
-    /// The body is a wrapper of a version that only a newer apns-worker knows.
     case newerWrapper(version: Int)
     /// The body has 2 GiB or more.
     case tooLarge(bytes: Int)
-    /// In a queue of ``JobFormat/sidekiq(classes:)``: the body is JSON, but not in this format.
+    /// The body is JSON, but not in the queue's format, ``JobFormat/sidekiq(classes:)``.
     case notSidekiq(SidekiqMistake)
-    /// In such a queue: the job's class is not accepted. Its name, if it looks like one, and the accepted classes.
+    /// The name of the job's class, if it looks like one, and the accepted classes.
     case otherClass(String?, accepted: [String])
 
     /// The error's code in dead letters, counters and results. It does not change between releases.
@@ -164,20 +156,13 @@ public enum JobError: Error, Equatable, Sendable, CustomStringConvertible {
 /// The reason why a body is not a job of Sidekiq or Resque. The raw value ends the sentence "the job does not have
 /// the queue's format: …".
 public enum SidekiqMistake: String, Error, Sendable {
-    /// The body is JSON, but not an object.
     case notAnObject = "it is not a JSON object"
-    /// `class` is missing, or not a string.
     case noClass = "it has no `class`, a string"
-    /// `args` is missing, or not an array of at least one argument.
     case noArguments = "it has no `args`, an array of at least one argument"
-    /// `args` occurs twice, and either could be meant.
     case twoArguments = "it has `args` more than once"
-    /// An ActiveJob has no arguments.
     case noActiveJobArguments = "its `arguments` (it is an ActiveJob's) are not an array of at least one argument"
-    /// The first argument is neither an object nor the JSON text of one.
     case notAJob = "its first argument is neither an object nor the JSON text of one; pass the job as one hash"
-    /// The first argument is a string that contains a string.
     case encodedTwice = "its first argument was encoded more than once; pass the job as one hash"
-    /// The arguments are encrypted by Sidekiq Enterprise.
+    /// By Sidekiq Enterprise.
     case encrypted = "its arguments are encrypted (`encrypt`), which only Sidekiq can read; push it without that option"
 }

@@ -74,7 +74,7 @@ public struct JobTokens: Sequence, Sendable {
         self.list = list
     }
 
-    /// The number of tokens; at least one.
+    /// At least one.
     public var count: Int { list.count }
 
     public var underestimatedCount: Int { list.count }

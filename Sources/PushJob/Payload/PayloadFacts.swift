@@ -43,7 +43,7 @@ public struct PayloadFacts: Equatable, Sendable {
 
     /// The members that have an effect: not null and, for flags, neither 0 nor false. Their values can be wrong.
     public private(set) var named: Members = []
-    /// Those of them whose values can be understood.
+    /// The named members whose values can be understood.
     public private(set) var valid: Members = []
     /// `event` in `aps`, if it is one that Apple defines.
     public private(set) var event: Event?
@@ -53,7 +53,7 @@ public struct PayloadFacts: Equatable, Sendable {
     public private(set) var showsText = false
     /// True if `relevance-score` is beyond the range of a notification that is not a Live Activity's.
     public private(set) var hasWideScore = false
-    /// True if ``Job/mistakes`` is not empty; seldom true if it is.
+    /// True if ``Job/mistakes`` is not empty, and in rare cases if it is empty.
     public internal(set) var mayHaveMistakes = false
     /// True if `aps` has a `timestamp` of any kind.
     private var namesTimestamp = false
@@ -214,7 +214,6 @@ public struct PayloadFacts: Equatable, Sendable {
         apsStart = hasAPS ? Int32(PayloadComposer.start.utf8CodeUnitCount - 1) : nil
     }
 
-    /// Returns a valid event.
     private static func event(_ scanner: JSONScanner, at start: Int) throws(JSONError) -> Event {
         var again = JSONScanner(scanner.bytes, in: start..<scanner.offset)
         return JSONText.withCharacters(of: try again.string(), in: again.bytes) { text in
@@ -285,7 +284,7 @@ extension UnsafeRawBufferPointer {
 }
 
 /// The names of an object's members, to notice one that occurs twice. Two numbers instead of the names: a repeated name
-/// is always noticed, and a new one is seldom taken for it.
+/// is always noticed, and a new one rarely passes for a repeated one.
 private struct SeenNames {
     private var first: UInt64 = 0
     private var second: UInt64 = 0

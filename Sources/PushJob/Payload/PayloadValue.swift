@@ -51,7 +51,7 @@ public enum PayloadValue: Equatable, Sendable {
         }
     }
 
-    /// The description of a valid value, as the end of the sentence "it must be …".
+    /// The end of the sentence "it must be …".
     public func expectation(in dialect: PayloadDialect) -> String {
         switch self {
         case .text: return "a string"
