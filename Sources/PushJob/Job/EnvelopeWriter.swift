@@ -5,16 +5,13 @@ import NIOCore
 /// Write the members that apply, each once. Then append the original and `}` to the ``head()``. ``Envelope/read(_:)`` can
 /// always read the result if the id is one that a job can have. ``Envelope`` describes the members.
 public struct EnvelopeWriter: Sendable {
-    private var buffer: ByteBuffer
+    private var buffer = ByteBuffer()
 
-    /// - Parameters:
-    ///   - buffer: the buffer to append to; empty unless heads are collected in one buffer.
-    ///   - attempt: the number of the next attempt, from 1.
-    public init(into buffer: ByteBuffer = ByteBuffer(), attempt: Int = 1) {
-        self.buffer = buffer
-        self.buffer.writeStaticString(Envelope.prefix)
-        self.buffer.writeStaticString(#""attempt":"#)
-        self.buffer.writeJSONInteger(Int64(attempt))
+    /// - Parameter attempt: the number of the next attempt, at least 1.
+    public init(attempt: Int = 1) {
+        buffer.writeStaticString(Envelope.prefix)
+        buffer.writeStaticString(#""attempt":"#)
+        buffer.writeJSONInteger(Int64(attempt))
     }
 
     /// - Parameter id: decoded text of at most 255 bytes.

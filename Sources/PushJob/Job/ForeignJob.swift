@@ -256,19 +256,17 @@ enum ForeignJob {
         return found
     }
 
-    /// Returns the names of a job's members, with the kinds of their values.
-    /// - Parameters:
-    ///   - limit: the maximum number of members that are returned; those after them are not read.
-    ///   - isIncluded: whether a member is returned.
+    /// Returns the names of a job's members, with the kinds of their values: the first ``MemberName/maximumCompared`` that
+    /// are included.
     static func members(
-        _ bytes: UnsafeRawBufferPointer, in document: Range<Int>, atMost limit: Int = MemberName.maximumCompared,
+        _ bytes: UnsafeRawBufferPointer, in document: Range<Int>,
         where isIncluded: (String, _ first: UInt8?) -> Bool = { _, _ in true }
     ) throws(JSONError) -> [(name: String, kind: JSONKind?)] {
         var members: [(name: String, kind: JSONKind?)] = []
         var scanner = JSONScanner(bytes, in: document)
         try scanner.begin()
         var more = try scanner.enterObject()
-        while more, members.count < limit {
+        while more, members.count < MemberName.maximumCompared {
             let name = JSONText.string(try scanner.name(), in: bytes)
             if isIncluded(name, scanner.next) { members.append((name, JSONKind(first: scanner.next))) }
             try scanner.skipValue()

@@ -206,7 +206,7 @@ struct JobEnvelopeTests {
             String(buffer: writer.head())
                 == #"{"apns_worker":1,"attempt":2,"id":"7","tokens":["ab","cd"],"error":{"status":503,"reason":"Shutdown","at":12},"#
                 + #""wait":{"reason":"AppPaused","at":13},"refused":"a b","reserved":true,"job":"#)
-        var bare = EnvelopeWriter(into: ByteBuffer(string: "before"))
+        var bare = EnvelopeWriter()
         bare.write(tokens: EmptyCollection())
         bare.write(reserved: false)
         bare.write(error: nil)
@@ -214,7 +214,7 @@ struct JobEnvelopeTests {
         bare.write(errorStatus: nil, reason: "ConnectionLost", at: 5)
         #expect(
             String(buffer: bare.wrapping(ByteBuffer(string: "x")))
-                == #"before{"apns_worker":1,"attempt":1,"error":{"reason":"ConnectionLost","at":5},"job":x}"#)
+                == #"{"apns_worker":1,"attempt":1,"error":{"reason":"ConnectionLost","at":5},"job":x}"#)
     }
 
     @Test("text that is not UTF-8 is written as valid UTF-8")
