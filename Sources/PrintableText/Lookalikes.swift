@@ -8,15 +8,15 @@ extension StringProtocol {
         return scalars.indices.map { Self.isHidden($0, scalars) ? scalars[$0].codePoint : String(scalars[$0]) }.joined()
     }
 
-    /// True for a name that looks like another one, which is more probably meant.
+    /// True for a name that looks like another one, which was probably meant.
     public var hasHiddenCharacters: Bool {
         if isPlain { return false }
         let scalars = Array(unicodeScalars)
         return scalars.indices.contains { Self.isHidden($0, scalars) }
     }
 
-    /// The text as its reader sees it, without all that ``shown`` has code points for. Names with equal texts are twins: they
-    /// can't be told apart by eye. Swift compares strings in their normal form.
+    /// The text as its reader sees it, without all that ``shown`` has code points for. Names with equal texts are twins: they look
+    /// the same. Swift compares strings in their normal form.
     public var seen: String {
         var seen = String.UnicodeScalarView()
         var isSpaced = false

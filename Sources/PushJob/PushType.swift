@@ -21,8 +21,8 @@ public struct PushType: Hashable, Sendable {
         public var topicSuffix: StaticString = ""
         /// The maximum size of a payload for one device over HTTP/2, in bytes.
         public var maximumPayloadSize = 4096
-        /// The members that a payload needs, always; for a Live Activity also those with the event `start`, and with any event
-        /// but `end`.
+        /// The members that a payload needs: always, for a Live Activity with the event `start`, and for one with any event
+        /// except `end`.
         public var required: PayloadFacts.Members = []
         public var requiredToStart: PayloadFacts.Members = []
         public var requiredUnlessEnded: PayloadFacts.Members = []
@@ -43,11 +43,11 @@ public struct PushType: Hashable, Sendable {
         public var refusedPriority: UInt8?
         /// The priority that Apple does not allow, for a device.
         public var unwantedPriority: UInt8?
-        /// True if it makes a device ring, at once or not at all.
+        /// True if it makes a device ring, which is useful at once or not at all.
         public var rings = false
         /// True if it can't be sent with a certificate.
         public var needsKey = false
-        /// True if the binary gateway's protocol had it.
+        /// True if the binary gateway's protocol includes it.
         public var isOfGateway = false
         /// The page of Apple's documentation about its payload.
         public let source: StaticString
@@ -212,7 +212,7 @@ public struct PushType: Hashable, Sendable {
 }
 
 extension PayloadFacts {
-    /// Returns the push type of a payload, as the members tell; `nil` for `content-changed`, which is for both widgets and
+    /// Returns the push type of a payload, as its members show; `nil` for `content-changed`, which is for both widgets and
     /// controls, unless the topic distinguishes them.
     /// - Parameter topic: the push type that the topic's ending names.
     public func pushType(topic: @autoclosure () -> PushType?) -> PushType? {

@@ -17,7 +17,7 @@ public struct Envelope: Equatable, Sendable {
     /// The time at which the job was last requeued, in milliseconds since 1970.
     public internal(set) var requeued: Int64?
     /// True if the reservation that its `unique_for` requires outlives it, because notifications of the job were or may have
-    /// been delivered, or go their own ways.
+    /// been delivered, or are separate jobs now.
     public internal(set) var keepsReservation = false
     /// True if an operator has made the job due: its `send_at` no longer counts.
     public internal(set) var isDue = false

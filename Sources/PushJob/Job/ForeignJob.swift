@@ -2,8 +2,7 @@ import PrintableText
 
 /// Names that were probably meant by others: misspelled, or of other libraries and services.
 public enum MemberName {
-    /// The maximum number of names of one object that are compared with the known ones: of thousands, nobody reads the
-    /// hints.
+    /// The maximum number of names of one object that are compared with the known ones: more hints would not be read.
     public static let maximumCompared = 100
 
     private static let jobMembers = Known(JobMember.allCases.map { "\($0.name)" })

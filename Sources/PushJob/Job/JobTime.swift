@@ -3,7 +3,7 @@ public enum JobTime {
     /// The valid times: 1970 to the end of the year 9999, in milliseconds. Current milliseconds, mistaken for seconds,
     /// are always outside.
     public static let range: ClosedRange<Int64> = 0...(latestSecond * 1000 + 999)
-    /// The time from now in milliseconds beyond which a job is hardly meant to be scheduled: a year.
+    /// A year in milliseconds: a job that is scheduled further ahead is probably a mistake.
     public static let farAhead: Int64 = 366 * 86_400_000
     /// The last second of the year 9999.
     static let latestSecond: Int64 = 253_402_300_799
