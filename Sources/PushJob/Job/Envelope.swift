@@ -174,30 +174,25 @@ private enum EnvelopeReader {
         let start = scanner.offset
         switch member {
         case .id:
-            guard scanner.next == UInt8(ascii: "\"") else { return false }
-            let id = try scanner.string()
-            guard MemberRules.isIdentifier(id, in: scanner.bytes) else { return false }
-            envelope.id = JobField(id)
+            envelope.id = JobField(id: try scanner.stringIfAny(), in: scanner.bytes)
+            return envelope.id != nil
         case .origin:
-            guard scanner.next == UInt8(ascii: "\"") else { return false }
-            envelope.origin = JobField(try scanner.string())
+            envelope.origin = try scanner.stringIfAny().map { JobField($0) }
+            return envelope.origin != nil
         case .claim:
-            guard scanner.next == UInt8(ascii: "\"") else { return false }
-            envelope.claim = JobField(try scanner.string())
-        case .tokens:
-            guard let list = try JobTokenList.read(&scanner, memberStart: memberStart) else { return false }
-            envelope.tokenList = list
-        case .error:
-            guard scanner.next == UInt8(ascii: "{") else { return false }
-            try scanner.skipValue()
-            envelope.error = JobField(start..<scanner.offset)
-        case .wait:
-            guard scanner.next == UInt8(ascii: "{") else { return false }
-            try scanner.skipValue()
-            envelope.wait = JobField(start..<scanner.offset)
+            envelope.claim = try scanner.stringIfAny().map { JobField($0) }
+            return envelope.claim != nil
         case .refused:
-            guard scanner.next == UInt8(ascii: "\"") else { return false }
-            envelope.refused = JobField(try scanner.string())
+            envelope.refused = try scanner.stringIfAny().map { JobField($0) }
+            return envelope.refused != nil
+        case .tokens:
+            envelope.tokenList = try JobTokenList.read(&scanner, memberStart: memberStart)
+            return envelope.tokenList != nil
+        case .error, .wait:
+            guard scanner.next == UInt8(ascii: "{") else { return false }
+            try scanner.skipValue()
+            let place = JobField(start..<scanner.offset)
+            if member == .error { envelope.error = place } else { envelope.wait = place }
         case .attempt:
             guard let attempt = try scanner.integer(in: 1...Int64(Int32.max)) else { return false }
             envelope.attempt = Int(attempt)
@@ -208,11 +203,11 @@ private enum EnvelopeReader {
             guard let requeues = try scanner.integer(in: 0...Int64(Int32.max)) else { return false }
             envelope.requeues = Int32(requeues)
         case .requeued:
-            guard let requeued = try scanner.integer(in: JobTime.range) else { return false }
-            envelope.requeued = requeued
+            envelope.requeued = try scanner.integer(in: JobTime.range)
+            return envelope.requeued != nil
         case .enqueued:
-            guard let enqueued = try scanner.integer(in: JobTime.range) else { return false }
-            envelope.enqueued = enqueued
+            envelope.enqueued = try scanner.integer(in: JobTime.range)
+            return envelope.enqueued != nil
         case .reserved:
             // It is written only if it is true.
             guard scanner.next == UInt8(ascii: "t") else { return false }
