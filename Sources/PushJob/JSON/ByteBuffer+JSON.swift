@@ -1,4 +1,5 @@
 import NIOCore
+import PrintableText
 
 extension ByteBuffer {
     /// Writes a JSON string with its quotes. Bytes that are not UTF-8 become U+FFFD: the output is always JSON.
@@ -36,10 +37,7 @@ extension ByteBuffer {
             case 0x0A: writeInteger(UInt8(ascii: "n"))
             case 0x0C: writeInteger(UInt8(ascii: "f"))
             case 0x0D: writeInteger(UInt8(ascii: "r"))
-            case ..<0x20:
-                writeStaticString("u00")
-                writeInteger(Self.hexDigit(byte >> 4))
-                writeInteger(Self.hexDigit(byte & 0x0F))
+            case ..<0x20: writeString("u00" + [byte].hex)
             default: writeInteger(byte)
             }
         }
@@ -72,10 +70,6 @@ extension ByteBuffer {
             } while rest > 0
             _ = writeBytes(UnsafeRawBufferPointer(rebasing: digits[start...]))
         }
-    }
-
-    private static func hexDigit(_ value: UInt8) -> UInt8 {
-        value < 10 ? UInt8(ascii: "0") + value : UInt8(ascii: "a") + value - 10
     }
 
     private static func isUTF8(_ text: UnsafeRawBufferPointer) -> Bool {
