@@ -20,11 +20,8 @@ package struct APNSSimulatorServer: LoopBound {
 
     /// The port of the HTTP/2 interface.
     package var port: Int { listeners.main.port }
-    /// The port of the binary gateway; nil if it is disabled.
     package var gatewayPort: Int? { listeners.gateway?.port }
-    /// The port of the feedback service; nil if it is disabled.
     package var feedbackPort: Int? { listeners.feedback?.port }
-    /// The port of the control API; nil if it is disabled.
     package var controlPort: Int? { control?.port }
 
     /// Starts to listen.
@@ -103,7 +100,6 @@ package struct APNSSimulatorServer: LoopBound {
     /// Reading it is free, but the next request then copies the account: avoid it in the middle of a measurement.
     package var account: Account { service.account }
 
-    /// The recorder of received notifications, if there is one.
     package var recorder: Recorder? { service.recorder }
 
     /// The rules in force, pending ones first.
@@ -124,10 +120,8 @@ package struct APNSSimulatorServer: LoopBound {
     /// Replaces the topics that can be pushed to, for new connections.
     package func setTopics(_ topics: [String]) { service.topics = Set(topics) }
 
-    /// Adds device tokens to the registered ones.
     package func addDevices(_ devices: [RegisteredDevice]) { service.state.withLock { $0.devices.add(devices) } }
 
-    /// Adds records for the feedback service to serve.
     package func addFeedback(_ records: [FeedbackRecord]) { service.addFeedback(records) }
 
     /// Sends GOAWAY to every HTTP/2 client and a shutdown error to every client of the gateway, finishes what is in

@@ -1,4 +1,3 @@
-/// The values of hex digits.
 enum Hexadecimal {
     // A table behind a pointer, because an array's subscript checks bounds and uniqueness for every digit of every
     // request. Safe although unchecked: it is filled once during initialization and never written again.

@@ -185,7 +185,6 @@ extension SimulatedService {
         }
     }
 
-    /// The waiting records of the feedback service.
     var waitingFeedback: [FeedbackRecord] { state.withLock { $0.feedback.waiting } }
 
     /// Deletes the waiting records of the feedback service.
@@ -200,7 +199,6 @@ extension SimulatedService {
         }
     }
 
-    /// Removes records from the list and returns them.
     func takeFeedback(_ count: Int) -> [FeedbackRecord] {
         state.withLock { state in
             let records = state.feedback.take(count)

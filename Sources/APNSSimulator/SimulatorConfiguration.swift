@@ -2,11 +2,9 @@ import TLS
 
 /// The ports, credentials, behaviour and faults of a simulator.
 package struct SimulatorConfiguration: Sendable {
-    /// The address to listen on.
     package var host = "127.0.0.1"
     /// The port to listen on; 0 for any free one.
     package var port = 0
-    /// The server's certificate and key.
     package var identity: TLSIdentity
     /// The issuer of client certificates; nil if none are requested.
     package var clientTrust: TLSTrust?
@@ -33,9 +31,7 @@ package struct SimulatorConfiguration: Sendable {
     package var initialStreams = 1
     /// The flow-control window of a connection, in bytes. APNs uses the smallest that HTTP/2 allows.
     package var connectionWindow: Int32 = 65_535
-    /// The number of event loops.
     package var threads = 1
-    /// The scripted faults, in order.
     package var rules: [FaultRule] = []
     /// The delay of every answer, unless a rule sets another.
     package var delay: AnswerDelay?
@@ -50,7 +46,6 @@ package struct SimulatorConfiguration: Sendable {
     /// True if the handshake fails for a client whose certificate the gateway or the feedback service does not accept.
     /// Otherwise, as at Apple, the handshake succeeds and the connection is closed. Requires ``clientTrust``.
     package var refusesHandshake = false
-    /// The gateway's scripted faults, in order.
     package var gatewayRules: [GatewayRule] = []
     /// The largest payload that the gateway accepts, in bytes; 256 before iOS 8.
     ///
@@ -58,9 +53,7 @@ package struct SimulatorConfiguration: Sendable {
     package var maximumGatewayPayload = 2048
     /// The payload member that identifies a notification, for the gateway's count of duplicates; nil to count none.
     package var gatewayIDMember: String?
-    /// The initial records of the feedback service.
     package var feedback: [FeedbackRecord] = []
-    /// The feedback service's scripted faults, in order.
     package var feedbackRules: [FeedbackRule] = []
     /// Records notifications as they arrive; nil to record none.
     package var recorder: Recorder?

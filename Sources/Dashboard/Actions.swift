@@ -8,13 +8,11 @@ import WebPages
 /// The actions of operators: the changes that the commands make, too. Pages send forms to `/actions/NAME`, programs
 /// send JSON objects with the same members to `/api/v1/actions/NAME`.
 struct Actions: Sendable {
-    /// The result of an action.
     struct Result {
         /// A sentence for the user.
         var message: String
         /// The page to show next.
         var path: String
-        /// The run that was started, if any.
         var run: ChangeRun?
         /// The report for the next page; `nil` if that page shows the result by itself.
         var note: Note?
@@ -162,7 +160,6 @@ struct ActionKind: Sendable {
     var isInAPI = true
     /// True if the page of the one thing that is changed may not exist afterwards. Other actions return to their pages.
     var leavesPage: Bool { ["change-jobs", "change-dead-letters", "edit-and-requeue", "enqueue"].contains(name) }
-    /// The fields of the change.
     let fields: [Field]
     /// The fields of the action itself: the queues, and the words with which the operator confirms it.
     var own: [Field] {

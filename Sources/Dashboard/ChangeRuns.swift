@@ -31,12 +31,9 @@ final class ChangeRun: Sendable {
 
     private struct State {
         var phase = Phase.counting(0)
-        /// The counted plan.
         var plan: ChangePlan?
-        /// True once it was confirmed.
         var isConfirmed = false
         var endedAt: ContinuousClock.Instant?
-        /// The task that counts.
         var counting: Task<Void, Never>?
     }
 
@@ -152,7 +149,6 @@ final class ChangeRun: Sendable {
         while isWorking, .now < end { try await Task.sleep(for: .milliseconds(10)) }
     }
 
-    /// Counts what would change.
     func count() async {
         do {
             let plan = try await planned(change)
@@ -200,7 +196,6 @@ final class ChangeRun: Sendable {
 
 /// The recent runs of this process.
 actor ChangeRuns {
-    /// The number of runs that are remembered.
     private static let maximum = 100
     /// The numbers of runs that can change something at once, and that can count.
     private static let (concurrent, counting) = (4, 16)

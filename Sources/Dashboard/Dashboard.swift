@@ -14,7 +14,6 @@ import WebPages
 
 /// The web dashboard: pages and a JSON API over the queues of a Redis.
 package struct Dashboard: Service {
-    /// The port of the dashboard.
     package let port: Int
     private let http: HTTPPort
 
@@ -183,7 +182,6 @@ extension Response {
     }
 }
 
-/// The login page.
 final class LoginPages: Sendable {
     let site: Site
     private let limits = Mutex(LoginLimits())

@@ -24,7 +24,6 @@ package struct DashboardConfiguration: Sendable {
     private(set) var userHeader: HTTPField.Name?
     /// True to admit users whom they name and ``users`` does not, as viewers.
     package var admitsUnlisted = false
-    /// True to refuse all changes.
     package var isReadOnly = false
     /// True to show tokens and payloads to viewers.
     package var viewersSeeContent = false
@@ -74,7 +73,6 @@ package struct DashboardSource: Sendable {
         package var body: ByteBuffer
         /// The ID that it had or got; `nil` for a job in a worker's wrapper without one.
         package var id: String?
-        /// The app that it names.
         package var app: String?
         package var hints: [JobHint]
 

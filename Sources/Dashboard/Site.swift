@@ -36,7 +36,6 @@ final class Site: Sendable {
             hasTLS: configuration.tls != nil, proxies: configuration.proxies, userHeader: configuration.userHeader)
     }
 
-    /// Returns the address of a request's client.
     func client(of request: Request, _ context: WebContext) -> String {
         let forwarded = request.headers[values: .xForwardedFor]
         // An address of another network may be a client that made the header itself.
@@ -106,7 +105,6 @@ final class Site: Sendable {
 
     private func isRun(_ request: PageRequest) -> Bool { request.path.hasPrefix("/runs/") }
 
-    /// Returns the choice of the colors.
     private func themes(_ request: PageRequest) -> HTML {
         let buttons = Page.Theme.allCases.map { theme -> HTML in
             """
@@ -159,7 +157,6 @@ enum Section: String {
     /// A page without a link in the navigation.
     case elsewhere
 
-    /// The navigation.
     static let groups: [(title: String, sections: [Section])] = [
         ("Now", [.overview]), ("Work", [.queues, .jobs, .campaigns, .dead]), ("Delivery", [.devices, .invalid, .apps]),
         ("Fleet", [.workers, .redis, .activity]), ("Tools", [.composer]),
@@ -186,7 +183,6 @@ enum Section: String {
     var segments: [String] { self == .overview ? [] : [rawValue] }
 }
 
-/// The content of a page for one request.
 struct PageContent {
     var title: String
     var main: HTML
@@ -202,7 +198,6 @@ struct PageContent {
     var menu: HTML = ""
 }
 
-/// A request for a page.
 struct PageRequest: Sendable {
     let site: Site
     let query: Form
@@ -283,7 +278,6 @@ struct PageRequest: Sendable {
     }
 }
 
-/// A page of the dashboard.
 protocol DashboardPage: Sendable {
     /// The route, such as `/queues/{queue}`.
     var path: String { get }

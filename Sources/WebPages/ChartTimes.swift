@@ -6,7 +6,6 @@ package struct ChartTimes: Sendable {
     package let first: Int64
     /// The length of a step in milliseconds.
     package let step: Int64
-    /// The number of steps.
     package let count: Int
 
     package init(first: Int64, step: Int64, count: Int) {

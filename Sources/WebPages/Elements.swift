@@ -1,8 +1,6 @@
 import PrintableText
 
-/// The building blocks of pages.
 package enum Elements {
-    /// The tone of a label.
     package enum Tone: String, Sendable { case plain, good, warning, bad, quiet }
 
     /// The characters from which on a list may cut a label.
@@ -13,7 +11,6 @@ package enum Elements {
         "<span class=\"label \(tone.rawValue)\"\(if: text.shown.count > longestLabel, " title=\"\(text)\"")>\(text)</span>"
     }
 
-    /// A column of a list.
     package struct Column: Sendable {
         package enum Kind: Sendable {
             /// A text that may wrap between words.
@@ -187,7 +184,6 @@ package enum Elements {
         "<div class=\"action\"><h2>\(title)</h2><p class=\"hint\">\(words)</p>\(form)</div>"
     }
 
-    /// Returns a form field with its name.
     package static func field(
         _ title: String, _ name: String, value: String = "", type: String = "text", placeholder: String = "",
         isRequired: Bool = false
@@ -198,7 +194,6 @@ package enum Elements {
         """
     }
 
-    /// Returns a choice of one value.
     package static func choice(
         _ title: String, _ name: String, _ values: [(value: String, title: String)], chosen: String
     ) -> HTML {

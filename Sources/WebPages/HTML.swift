@@ -7,7 +7,6 @@ import PrintableText
 ///
 /// Attributes must be in double quotes, so that a value can end neither the attribute nor the element.
 package struct HTML: Sendable, ExpressibleByStringInterpolation {
-    /// The markup.
     package private(set) var text: String
 
     /// For the compiler only: a string from elsewhere would become markup.
@@ -15,10 +14,8 @@ package struct HTML: Sendable, ExpressibleByStringInterpolation {
 
     package init(stringInterpolation: StringInterpolation) { text = stringInterpolation.text }
 
-    /// Creates empty markup.
     package init() { text = "" }
 
-    /// Concatenates parts.
     package init(_ parts: some Sequence<HTML>) {
         self.init()
         for part in parts { text += part.text }
@@ -113,7 +110,6 @@ package struct HTML: Sendable, ExpressibleByStringInterpolation {
 }
 
 extension Sequence where Element == HTML {
-    /// Joins parts with a separator.
     package func joined(separator: HTML) -> HTML {
         var joined = HTML()
         for (index, part) in enumerated() {

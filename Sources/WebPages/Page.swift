@@ -23,7 +23,6 @@ package struct Page: Sendable {
         package init(_ title: String, _ items: [Item]) { (self.title, self.items) = (title, items) }
     }
 
-    /// A choice of colors.
     package enum Theme: String, CaseIterable, Sendable { case system, light, dark }
 
     package var title: String
@@ -59,7 +58,6 @@ package struct Page: Sendable {
         (self.title, self.site, self.main) = (title, site, main)
     }
 
-    /// Returns the HTML document.
     package func html(_ links: Links) -> HTML {
         let asset = { (name: String) in links.path(["assets", WebAssets.versioned(name)]) }
         let charts = main.text.utf8.contains("data-chart=".utf8) ? ["chart.js"] : []

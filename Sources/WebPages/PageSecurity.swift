@@ -33,7 +33,6 @@ extension HTTPField.Name {
 }
 
 extension Response {
-    /// Returns a response with a page.
     package static func page(_ html: HTML, status: HTTPResponse.Status = .ok) -> Response {
         Response(
             status: status, headers: [.contentType: "text/html; charset=utf-8", .vary: "Accept"],

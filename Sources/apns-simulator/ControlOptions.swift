@@ -1,7 +1,6 @@
 import APNSSimulator
 import ArgumentParser
 
-/// The options of the control port and the recording.
 struct ControlOptions: ParsableArguments {
     @Option(
         help: ArgumentHelp(
@@ -47,7 +46,6 @@ struct ControlOptions: ParsableArguments {
         guard recordLimit >= 1 else { throw ValidationError("--record-limit must be at least 1") }
     }
 
-    /// Opens the file of `--record`.
     func recordFile() throws -> RecordFile? {
         try record.map { path in
             try RecordFile(path: path) { StandardError.write("apns-simulator: \($0)") }

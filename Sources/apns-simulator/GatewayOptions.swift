@@ -2,7 +2,6 @@ import APNSSimulator
 import ArgumentParser
 import FoundationEssentials
 
-/// The options of the binary gateway and the feedback service.
 struct GatewayOptions: ParsableArguments {
     @Option(help: "Port of a binary gateway; 0 chooses a free one.")
     var gatewayPort: UInt16?
@@ -69,7 +68,6 @@ struct GatewayOptions: ParsableArguments {
         }
     }
 
-    /// The help text of the gateway and the feedback service.
     static let help = """
         GATEWAY
           With --gateway-port the simulator also speaks the binary protocol, commands 0, 1 and 2. Clients need a

@@ -11,11 +11,9 @@ package struct Account: Sendable {
     /// The time from sending to arrival of accepted requests that state when they were sent.
     package internal(set) var latency = LatencyHistogram()
 
-    /// The traffic over HTTP/2.
     package internal(set) var http2: PushLedger
     /// The traffic of the binary gateway; ``accepted`` and the counts of tokens include what it accepted.
     package internal(set) var gateway: GatewayLedger
-    /// The feedback service's account.
     package internal(set) var feedback = FeedbackAccount()
 
     private var byToken: RecentCounts<SimulatedToken>
@@ -29,23 +27,17 @@ package struct Account: Sendable {
         byChannel = RecentCounts(limit: limit)
     }
 
-    /// The counters of HTTP/2.
     package subscript<Value>(dynamicMember member: KeyPath<PushLedger, Value>) -> Value { http2[keyPath: member] }
 
-    /// The notifications among ``accepted`` that came through the binary gateway.
     package var acceptedByGateway: Int { gateway.accepted }
-    /// The number of different device tokens for which notifications were accepted.
     package var distinctTokens: Int { byToken.distinct }
     /// The number of ids, device tokens and channels whose counts are kept.
     package var keptCounts: Int { http2.ids.count + gateway.ids.count + byToken.count + byChannel.count }
 
-    /// Returns how often a notification was accepted under an `apns-id`.
     package func accepted(id: NotificationID) -> Int { http2.ids[id] }
 
-    /// Returns how many notifications were accepted for a device token.
     package func accepted(token: SimulatedToken) -> Int { byToken[token] }
 
-    /// Returns how many broadcasts were accepted on a channel.
     package func accepted(channel: String) -> Int { byChannel[Array(channel.utf8)] }
 
     /// Counts an accepted notification; ignores the management of channels.

@@ -6,7 +6,6 @@ package struct LatencyHistogram: Equatable, Sendable {
     private static let bits = 6
 
     private var counts: [Int] = []
-    /// The number of recorded times.
     package private(set) var count = 0
     /// The longest time, in microseconds.
     package private(set) var maximum: Int64 = 0
@@ -54,7 +53,6 @@ extension LatencyHistogram: Encodable {
         case count, p50Microseconds, p99Microseconds, p999Microseconds, maximumMicroseconds
     }
 
-    /// Encodes the number of times and their quantiles.
     package func encode(to encoder: any Encoder) throws {
         var container = encoder.container(keyedBy: Key.self)
         try container.encode(count, forKey: .count)
@@ -69,7 +67,6 @@ extension LatencyHistogram: Encodable {
 struct SendTime: Sendable {
     private let pattern: [UInt8]
 
-    /// - Parameter member: the member's name.
     init(member: String) { pattern = Array("\"\(member)\":".utf8) }
 
     /// Returns the time, or nil if the payload has none.

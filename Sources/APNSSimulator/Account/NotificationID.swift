@@ -1,6 +1,5 @@
 /// An `apns-id` as 16 bytes.
 package struct NotificationID: Hashable, Sendable {
-    /// The length of the textual form.
     static let textLength = 36
 
     let high: UInt64

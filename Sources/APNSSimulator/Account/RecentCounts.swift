@@ -32,12 +32,10 @@ package struct RecentCounts<Key: Hashable & Sendable>: Sendable {
 
     package subscript(key: Key) -> Int { newer[key] ?? older[key] ?? 0 }
 
-    /// The number of known keys.
     package var count: Int { newer.count + older.count }
 
     /// The number of different keys that occurred, as far as is known.
     package var distinct: Int { count + forgotten }
 
-    /// The known keys and how often each occurred.
     package var all: some Sequence<(key: Key, value: Int)> { [older, newer].joined() }
 }

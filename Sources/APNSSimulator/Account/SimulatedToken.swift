@@ -62,7 +62,6 @@ package struct SimulatedToken: Hashable, Sendable {
 
     var byteCount: Int { 32 + tail.count }
 
-    /// The token's bytes.
     var bytes: [UInt8] {
         var bytes: [UInt8] = []
         bytes.reserveCapacity(32 + tail.count)

@@ -19,7 +19,6 @@ package struct TrafficLedger<Counters: TrafficCounters, ID: Hashable & Sendable>
 
     package subscript<Value>(dynamicMember member: KeyPath<Counters, Value>) -> Value { counters[keyPath: member] }
 
-    /// The number of different accepted ids.
     package var distinctIDs: Int { ids.distinct }
 
     mutating func accept(_ id: ID) {
@@ -45,7 +44,6 @@ package struct TrafficLedger<Counters: TrafficCounters, ID: Hashable & Sendable>
 /// The account of a simulator's HTTP/2 interface. An id is an `apns-id`, or an `apns-request-id`.
 package typealias PushLedger = TrafficLedger<PushCounters, NotificationID>
 
-/// The counters of the HTTP/2 interface.
 package struct PushCounters: TrafficCounters {
     /// Requests to deliver a notification that arrived completely.
     package internal(set) var requests = 0
@@ -64,7 +62,6 @@ package struct PushCounters: TrafficCounters {
     package internal(set) var resets = 0
     /// RST_STREAM received: streams that the client cancelled.
     package internal(set) var resetsReceived = 0
-    /// GOAWAY sent.
     package internal(set) var goAways = 0
     /// Connections dropped by a rule.
     package internal(set) var drops = 0
@@ -74,9 +71,7 @@ package struct PushCounters: TrafficCounters {
     package internal(set) var protocolErrors = 0
     /// The maximum number of streams open at once on one connection.
     package internal(set) var highestConcurrentStreams = 0
-    /// Bytes of HTTP/2 received.
     package internal(set) var bytesReceived = 0
-    /// Bytes of HTTP/2 sent.
     package internal(set) var bytesSent = 0
 
     package init() {}
@@ -104,7 +99,6 @@ package struct PushCounters: TrafficCounters {
 /// notification.
 package typealias GatewayLedger = TrafficLedger<GatewayCounters, [UInt8]>
 
-/// The counters of the binary gateway.
 package struct GatewayCounters: TrafficCounters {
     /// Notifications that arrived whole, by the command that carried them.
     package internal(set) var frames: [Int: Int] = [:]

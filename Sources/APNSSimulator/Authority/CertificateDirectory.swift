@@ -8,7 +8,6 @@ import Glibc
 /// | `client.pem`, `client-key.pem` | a certificate to present instead of provider tokens |
 /// | `AuthKey_ABC123DEFG.p8` | the key to sign provider tokens with |
 package struct CertificateDirectory: Sendable {
-    /// The directory.
     package let path: String
 
     /// The file that marks the others as the simulator's own, which it can replace.
@@ -17,7 +16,6 @@ package struct CertificateDirectory: Sendable {
     /// - Parameter path: the directory; created if it does not exist.
     package init(_ path: String) { self.path = path }
 
-    /// The path of one of its files.
     package func file(_ name: String) -> String { path + "/" + name }
 
     /// Writes the files. Files of an earlier run are replaced, each atomically; private keys are readable by the owner

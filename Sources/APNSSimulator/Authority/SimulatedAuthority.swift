@@ -24,9 +24,7 @@ package final class SimulatedAuthority: Sendable {
 
     /// The names by which clients connect to a simulator on this machine.
     package static let localNames = ["localhost", "127.0.0.1", "::1"]
-    /// The identifier of the key that signs provider tokens.
     package static let keyID = "ABC123DEFG"
-    /// The identifier of the team that the key belongs to.
     package static let teamID = "TEAM123456"
 
     /// The authority's own certificate, which clients must trust; PEM.
@@ -64,7 +62,6 @@ package final class SimulatedAuthority: Sendable {
             extensions: [(NID_subject_alt_name, alternatives.joined(separator: ","))])
     }
 
-    /// Issues a server certificate, for ``SimulatorConfiguration/identity``.
     package func serverIdentity(names: [String] = localNames) throws -> TLSIdentity {
         let pair = try server(names: names)
         return try TLSIdentity(certificatePEM: pair.certificatePEM, keyPEM: pair.keyPEM)

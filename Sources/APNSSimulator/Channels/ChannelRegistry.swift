@@ -10,7 +10,6 @@ struct ChannelRegistry: Sendable {
         case mostRecent = 1
     }
 
-    /// The state of a channel id.
     enum Standing: Equatable {
         case present(Policy)
         case deleted

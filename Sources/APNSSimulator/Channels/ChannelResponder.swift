@@ -83,7 +83,6 @@ struct ChannelResponder {
         return id
     }
 
-    /// Returns the channel that a request names.
     private static func channelID(_ request: borrowing PushRequest) throws(Refusal) -> [UInt8] {
         switch request.channelID {
         case .absent: throw Refusal(.missingChannelID)

@@ -3,7 +3,6 @@ import Glibc
 import PushJob
 import TLS
 
-/// A client's push certificate.
 struct ClientCertificate: Sendable {
     /// The bundle identifier that the certificate is for.
     let topic: String
@@ -28,7 +27,6 @@ struct ClientCertificate: Sendable {
 
 /// The facts about one value of `apns-topic` on one connection.
 struct TopicFacts: Sendable, Equatable {
-    /// The topic itself.
     let name: String
     /// True if it is not empty and has letters, digits, dots, hyphens and underscores only.
     var isWellFormed: Bool
@@ -178,7 +176,6 @@ final class ClientCredentials {
         return first.scope.relatedKeyID == other.keyID || other.scope.relatedKeyID == first.keyID
     }
 
-    /// Records the answer to a request.
     func refused(_ refusal: Refusal) {
         if settings.wedgesAfterExpiredToken, refusal.reason == APNSReason.expiredProviderToken.rawValue {
             block = (Refusal(.expiredProviderToken), .max)

@@ -12,7 +12,6 @@ package final class ProviderKey: @unchecked Sendable {
     package let keyID: String
     /// The team's ten-character identifier (`iss`).
     package let teamID: String
-    /// The topics and the environment that the key is valid for.
     let scope: Scope
     private let key: OpaquePointer
 
@@ -83,7 +82,6 @@ package final class ProviderKey: @unchecked Sendable {
         return PEM_read_bio_PrivateKey(bio, nil, { _, _, _, _ in -1 }, nil)
     }
 
-    /// Returns true if the signature was made with this key.
     func verifies(_ signature: [UInt8], of message: [UInt8]) -> Bool {
         ES256.verifies(signature, of: message, key: key)
     }

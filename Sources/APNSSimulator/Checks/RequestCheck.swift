@@ -28,7 +28,6 @@ enum RequestCheck {
         return token
     }
 
-    /// Checks the credentials of a request's client.
     static func authorize(_ request: borrowing PushRequest, _ credentials: ClientCredentials) throws(Refusal) {
         guard credentials.certificate == nil else {
             if credentials.isOfOtherEnvironment { throw Refusal(.badCertificateEnvironment) }

@@ -73,7 +73,6 @@ extension Request {
 }
 
 extension Response {
-    /// Returns an answer in JSON.
     static func control(_ value: some Encodable, status: HTTPResponse.Status = .ok) throws -> Response {
         let encoder = JSONEncoder()
         encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
@@ -108,7 +107,6 @@ struct ControlQuery {
     }
 }
 
-/// The context of requests to the control port.
 typealias ControlContext = BasicRequestContext
 
 /// Routes, and one line for each, for `GET /`.

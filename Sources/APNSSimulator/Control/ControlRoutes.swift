@@ -2,7 +2,6 @@ import HTTPPort
 import HTTPTypes
 import Hummingbird
 
-/// The routes of the control port.
 struct ControlRoutes: Sendable {
     /// The longest time that a request can wait, in seconds.
     private static let maximumWait = 300.0

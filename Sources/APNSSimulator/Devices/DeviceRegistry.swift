@@ -2,7 +2,6 @@ import APNS
 
 /// A registration of a device token, in the form of `--device`: its topic, environment and state.
 package struct RegisteredDevice: Equatable, Sendable {
-    /// The state of a registration.
     package enum State: String, CaseIterable, Sendable {
         case active
         /// The app was removed: 410 `Unregistered`.
@@ -11,13 +10,10 @@ package struct RegisteredDevice: Equatable, Sendable {
         case expired
     }
 
-    /// The token.
     package var token: SimulatedToken
     /// The value of `apns-topic` that the token is registered for.
     package var topic: String
-    /// The environment that the token is registered in.
     package var environment = APNSEnvironment.production
-    /// The state.
     package var state = State.active
     /// The time of the change to this state, in milliseconds since 1970: the 410's `timestamp`. nil for the time of the
     /// answer.

@@ -2,12 +2,10 @@ import PushJob
 
 /// The delay of an answer: a mean and the largest deviation from it.
 package struct AnswerDelay: Equatable, Sendable {
-    /// The mean.
     package var milliseconds: Int
     /// The largest deviation from the mean; all deviations are equally likely.
     package var jitterMilliseconds: Int
 
-    /// Creates a delay of so many milliseconds, plus or minus the jitter.
     package init(milliseconds: Int, jitterMilliseconds: Int = 0) {
         self.milliseconds = milliseconds
         self.jitterMilliseconds = jitterMilliseconds

@@ -17,7 +17,6 @@ package struct FeedbackAction: RuleAction {
 
     package static func conditions(at point: RulePoint) -> [RuleCondition] { [.times] }
 
-    /// Reads `slow`, `pieces`, `cut` and `hang`.
     package init(_ reader: inout RuleReader, at point: RulePoint) throws(RuleError) {
         slow = try reader.take("slow", "must be \(AnswerDelay.form)") { AnswerDelay($0) }
         pieces = try reader.take("pieces", "must be a number of bytes from 1, or a range such as 1..7", Self.range)

@@ -9,7 +9,6 @@ package typealias GatewayRule = Rule<GatewayAction>
 /// Rules apply to notifications that pass every check of `GatewayCheck`, and with `at=connect` to connections of
 /// clients whose certificate is accepted. The first rule that applies decides.
 package struct GatewayAction: RuleAction {
-    /// The answer to the notification or the connection.
     package enum Answer: Equatable, Sendable {
         /// Sends an error packet and closes the connection.
         case packet(Packet)
@@ -25,9 +24,7 @@ package struct GatewayAction: RuleAction {
 
     /// An error packet, and how it is sent.
     package struct Packet: Equatable, Sendable {
-        /// The status of the packet.
         package var status: GatewayStatus
-        /// The notification that the packet names.
         package var identifier = Identifier.own
         /// True if its bytes are sent one by one.
         package var isSplit = false
@@ -48,7 +45,6 @@ package struct GatewayAction: RuleAction {
         case wrong
     }
 
-    /// The answer.
     package var answer: Answer
     /// True if the notification counts as accepted (`packet` with status 10, `close`, `hang`, `reset`).
     package var accepts = false

@@ -14,7 +14,6 @@ package typealias FaultRule = Rule<PushAction>
 package struct PushAction: RuleAction {
     /// The answer in place of the usual 200.
     package enum Answer: Equatable, Sendable {
-        /// An HTTP response.
         case response(Response)
         /// RST_STREAM with this error code.
         case reset(code: UInt32)
@@ -37,13 +36,10 @@ package struct PushAction: RuleAction {
         case noSettings = "no-settings"
     }
 
-    /// An HTTP response.
     package struct Response: Equatable, Sendable {
-        /// The value of `:status`.
         package var status: Int
         /// The `reason` in the body; one that Apple does not document is sent unchanged.
         package var reason: String?
-        /// How the body is written.
         package var body: Body = .whole
         /// The value of `retry-after`, in seconds.
         package var retryAfter: Int?
@@ -55,7 +51,6 @@ package struct PushAction: RuleAction {
     package enum Body: String, CaseIterable, Sendable {
         /// In one DATA frame, as APNs sends it.
         case whole
-        /// No body.
         case empty
         /// In DATA frames of three bytes.
         case split
@@ -79,7 +74,6 @@ package struct PushAction: RuleAction {
     package var answer: Answer?
     /// True if the notification counts as accepted although its answer is never sent (`reset`, `drop`, `silence`).
     package var accepts = false
-    /// The delay of the answer.
     package var delay: AnswerDelay?
     /// The stream limit to lower to.
     package var streams: Int?

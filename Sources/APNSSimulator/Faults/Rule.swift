@@ -5,7 +5,6 @@
 package struct Rule<Action: RuleAction>: Equatable, Sendable {
     /// The rule as written, without the spaces around its parts.
     package let text: String
-    /// The point that the rule applies to.
     package let point: RulePoint
     /// The token's first digits; `nil` for all tokens.
     private(set) var prefix: TokenPrefix?
@@ -17,7 +16,6 @@ package struct Rule<Action: RuleAction>: Equatable, Sendable {
     package private(set) var after: Int?
     /// The number of the connection, from 1; `nil` for all.
     package private(set) var connection: Int?
-    /// The action.
     package let action: Action
 
     /// - Throws: ``RuleError`` that names the rule and the key.
@@ -72,9 +70,7 @@ package protocol RuleAction: Equatable, Sendable {
     init(_ reader: inout RuleReader, at point: RulePoint) throws(RuleError)
 }
 
-/// The points that rules can apply to.
 package enum RulePoint: String, Sendable {
-    /// A connection.
     case connect
     /// A request over HTTP/2 to deliver a notification.
     case request
@@ -161,7 +157,6 @@ struct RuleScript<Action: RuleAction>: Sendable {
         pending.append((token, rule))
     }
 
-    /// Removes the pending rules of a device.
     mutating func removePending(for token: SimulatedToken) { pending.removeAll { $0.token == token } }
 
     /// Removes the first rule with a text, pending ones first. The counts of the others continue.
@@ -178,7 +173,6 @@ struct RuleScript<Action: RuleAction>: Sendable {
         return true
     }
 
-    /// The number of remembered targets.
     var knownTargets: Int { met.reduce(0) { $0 + $1.count } }
 
     /// True if any rule applies to something other than connections.
@@ -199,7 +193,6 @@ struct RuleScript<Action: RuleAction>: Sendable {
         }
     }
 
-    /// Returns the first action that applies.
     mutating func first(for event: RuleEvent, _ generator: inout SeededGenerator) -> Action? {
         var first: Action?
         apply(to: event, &generator) {

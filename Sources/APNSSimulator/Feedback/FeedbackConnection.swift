@@ -1,4 +1,3 @@
-/// A connection to the feedback service.
 struct FeedbackConnection: BinaryConnection {
     private let service: SimulatedService
     private let isRefused: Bool

@@ -1,6 +1,5 @@
 /// The feedback service's record of one device that no longer has the app.
 package struct FeedbackRecord: Equatable, Sendable {
-    /// The device token.
     package var token: SimulatedToken
     /// When APNs found that the app was removed, in seconds since 1970.
     package var seconds: UInt32
@@ -27,7 +26,6 @@ struct FeedbackList: Sendable {
     ///   may never fetch them.
     init(limit: Int = 1_000_000) { self.limit = max(1, limit) }
 
-    /// The number of waiting records.
     var count: Int { times.count }
 
     /// The waiting records, in the order in which they are served.
@@ -65,11 +63,9 @@ struct FeedbackList: Sendable {
 /// The text format of feedback records: per line, the device token's hex digits, a space, and the time in seconds since
 /// 1970.
 package enum FeedbackFile {
-    /// An error in a line.
     package struct Failure: Error, Equatable, CustomStringConvertible {
         /// The number of the line, from 1.
         package let line: Int
-        /// The problem.
         package let problem: String
 
         package var description: String { "line \(line): \(problem)" }

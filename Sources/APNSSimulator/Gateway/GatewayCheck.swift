@@ -7,7 +7,6 @@ import TLS
 /// Source for the statuses: Apple, "Binary Provider API". Apple does not document the order; it is assumed, as is
 /// everything marked so.
 struct GatewayCheck {
-    /// The result of the checks.
     enum Verdict {
         case refused(GatewayStatus)
         /// - Parameter id: the text of the payload's member that identifies the notification.

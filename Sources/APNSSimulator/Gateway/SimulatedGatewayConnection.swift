@@ -231,7 +231,6 @@ struct GatewayEnding {
         due = now + delay
     }
 
-    /// Ends the connection with a packet.
     init(_ packet: GatewayAction.Packet, identifier: UInt32, at now: Int64, delay: Int64 = 0) {
         let whole = packet.status.packet(identifier: identifier)
         let bytes = packet.isHalf ? Array(whole[..<3]) : whole

@@ -58,7 +58,6 @@ private struct ClosedStreams {
     }
 }
 
-/// The kind and the stream of a frame.
 private struct FrameHeader {
     var kind: UInt8
     var stream: Int32
@@ -170,7 +169,6 @@ final class HTTP2ServerSession {
 
     // MARK: Bytes
 
-    /// Processes bytes from the client.
     func receive(_ bytes: UnsafeRawBufferPointer) throws(Failure) {
         var taken = 0
         try scanner.scan(bytes) { (frame, start) throws(Failure) in
@@ -194,7 +192,6 @@ final class HTTP2ServerSession {
         }
     }
 
-    /// Writes everything that is ready to be sent.
     func write(into buffer: inout ByteBuffer) throws(Failure) {
         while true {
             var bytes: UnsafePointer<UInt8>?

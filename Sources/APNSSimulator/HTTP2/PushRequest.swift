@@ -56,7 +56,6 @@ struct PushRequest {
     /// True if the request is about a channel rather than a device; its id is then the `apns-request-id`.
     var isAboutChannels: Bool { isManagement || path == .broadcast }
 
-    /// True if the request manages channels.
     var isManagement: Bool { path == .channels || path == .allChannels }
 
     /// Processes one header.

@@ -2,7 +2,6 @@
 ///
 /// It holds the bytes of the answer until nghttp2 has sent them.
 final class StreamSlot {
-    /// The state of the notification.
     enum Fate {
         case undecided
         /// Accepted, but not answered yet.

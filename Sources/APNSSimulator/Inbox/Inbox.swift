@@ -25,7 +25,6 @@ struct Inbox: Sendable {
             dashboard: service.dashboard)
     }
 
-    /// Returns the page of one notification.
     func push(_ sequence: UInt64) -> (page: Page, isFound: Bool) {
         let title = "Push \(sequence)"
         guard let entry = recorder.entry(sequence) else {
@@ -36,7 +35,6 @@ struct Inbox: Sendable {
         return (page(title, PushPage(service: service, recorder: recorder, entry: entry).html, isLive: true), true)
     }
 
-    /// Returns the list of received notifications.
     func list(_ filter: InboxFilter) -> (page: Page, isFound: Bool) {
         let summary = InboxSummary(recorder, filter)
         let (tools, content): (HTML, HTML?)

@@ -29,7 +29,6 @@ struct InboxFilter: Sendable {
         }
     }
 
-    /// The number of notifications on a page.
     static let pageSize = 50
 
     static let pushTypes: [(value: String, title: String)] =
@@ -70,7 +69,6 @@ struct InboxFilter: Sendable {
         return text.isEmpty || notification.contains(text)
     }
 
-    /// The query of this filter.
     var query: [(name: String, value: String?)] {
         func given(_ text: String) -> String? { text.isEmpty ? nil : text }
         return [
@@ -80,6 +78,5 @@ struct InboxFilter: Sendable {
         ]
     }
 
-    /// The path of the page.
     var path: String { Links().path([], query) }
 }

@@ -2,10 +2,8 @@ import WebPages
 
 /// The forms of the inbox, which return to a page.
 struct InboxForms {
-    /// The query of the page.
     let query: [(name: String, value: String?)]
 
-    /// The form that deletes one push.
     func deletion(_ sequence: UInt64, _ title: HTML = "Delete") -> HTML {
         """
         <form class="inline" method="post" action="\(Links().path(["inbox", "delete"], query))">\
@@ -68,7 +66,6 @@ struct InboxForms {
 /// An answer that a button of the inbox gives to the next notification for a device.
 struct NextAnswer: Sendable {
     let value: String
-    /// The button's text.
     let title: String
     /// The rule, without the keys that select the notification.
     private let effect: String

@@ -44,7 +44,6 @@ struct DeviceSummary {
 
 /// A Live Activity: its states, from its start to its end.
 struct ActivitySummary {
-    /// A push to the activity.
     struct Update {
         let entry: NotificationPage.Entry
         let event: String?

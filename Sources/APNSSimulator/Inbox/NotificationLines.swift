@@ -3,7 +3,6 @@ import WebPages
 
 /// Prints a line for each notification as it arrives, up to a rate; beyond it, prints the number of those omitted.
 package struct NotificationLines: Sendable {
-    /// The maximum number of lines per second.
     package static let maximumPerSecond = 50
 
     private let recorder: Recorder

@@ -10,7 +10,6 @@ enum PushElements {
         """
     }
 
-    /// The push as its device shows it.
     static func device(_ notification: ReceivedNotification) -> HTML {
         """
         <div class="device\(if: !notification.accepted, " refused")">\
@@ -18,7 +17,6 @@ enum PushElements {
         """
     }
 
-    /// The answer as a label.
     static func answer(_ notification: ReceivedNotification) -> HTML {
         let tone: Elements.Tone =
             switch notification.outcome {

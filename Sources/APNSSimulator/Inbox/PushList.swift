@@ -14,7 +14,6 @@ struct PushList {
     private let filter: InboxFilter
     private let forms: InboxForms
     private let rows: [Row]
-    /// True if there are older pushes.
     private let hasOlder: Bool
 
     init(_ recorder: Recorder, _ filter: InboxFilter) {

@@ -1,6 +1,5 @@
 import WebPages
 
-/// The page of one push.
 struct PushPage {
     let service: SimulatedService
     let recorder: Recorder
@@ -31,7 +30,6 @@ struct PushPage {
             """
     }
 
-    /// The links to the push before and after this one.
     private var neighbours: HTML {
         var filter = NotificationFilter()
         (filter.after, filter.limit) = (sequence, 1)

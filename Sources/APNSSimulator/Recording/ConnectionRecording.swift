@@ -1,7 +1,6 @@
 import APNS
 import PrintableText
 
-/// The recording of one connection.
 struct ConnectionRecording {
     private let recorder: Recorder
     private let transport: ReceivedNotification.Transport

@@ -6,7 +6,6 @@ import PrintableText
 struct JSONObjectWriter {
     private var bytes: [UInt8] = [UInt8(ascii: "{")]
 
-    /// The complete object.
     var finished: [UInt8] { bytes + [UInt8(ascii: "}")] }
 
     mutating func member(_ name: String, _ text: String?) {

@@ -1,4 +1,3 @@
-/// Selects recorded notifications.
 package struct NotificationFilter: Equatable, Sendable {
     /// Only notifications with a higher number in the recording.
     package var after: UInt64 = 0
@@ -23,13 +22,10 @@ package struct NotificationFilter: Equatable, Sendable {
 package struct NotificationPage: Sendable {
     /// A notification and its number in the recording, from 1.
     package struct Entry: Equatable, Sendable {
-        /// The number.
         package let sequence: UInt64
-        /// The notification.
         package let notification: ReceivedNotification
     }
 
-    /// The selected notifications.
     package var entries: [Entry] = []
     /// The value of ``NotificationFilter/after`` for the next request.
     package var last: UInt64
@@ -40,7 +36,6 @@ package struct NotificationPage: Sendable {
 
 /// A ring buffer of the most recent notifications, numbered in the order of arrival.
 struct NotificationRing: Sendable {
-    /// The maximum number of kept notifications.
     let limit: Int
     /// Deleted entries are `nil`, so that the numbers have no gaps.
     private var entries: [NotificationPage.Entry?] = []

@@ -8,11 +8,8 @@ import WebPages
 ///
 /// Refused notifications are included, with malformed headers as received.
 package struct ReceivedNotification: Equatable, Sendable {
-    /// The transport.
     package enum Transport: String, Sendable {
-        /// The HTTP/2 provider API.
         case http2
-        /// The binary protocol.
         case gateway
     }
 
@@ -36,7 +33,6 @@ package struct ReceivedNotification: Equatable, Sendable {
 
     /// The time at which it had arrived completely, in milliseconds since 1970.
     package var time: Int64
-    /// The transport.
     package var transport: Transport
     /// The number of its connection, from 1; the gateway counts its connections separately.
     package var connection: Int
@@ -44,17 +40,14 @@ package struct ReceivedNotification: Equatable, Sendable {
     package var request: String?
     /// The device token in lower-case hex digits; if it is malformed, the text in its place.
     package var token: String?
-    /// The channel of a broadcast.
     package var channel: String?
     /// The topic; for a broadcast, the app's bundle identifier; for the gateway, the topic of the client's certificate.
     package var topic: String?
-    /// `apns-push-type`.
     package var pushType: String?
     /// The priority, if it is a number.
     package var priority: Int?
     /// The expiration, in seconds since 1970, if it is a number.
     package var expiration: Int64?
-    /// `apns-collapse-id`.
     package var collapseID: String?
     /// The `apns-id` of the answer: the request's own, or a generated one; for a broadcast, the `apns-request-id`.
     package var apnsID: String?
@@ -68,7 +61,6 @@ package struct ReceivedNotification: Equatable, Sendable {
     package var payloadSize = 0
     /// True if the simulator counts it as accepted, whether or not the sender got an answer.
     package var accepted: Bool
-    /// The answer to the sender.
     package var outcome: Outcome
     /// The delay of the answer, in microseconds.
     package var answerDelay: Int64 = 0

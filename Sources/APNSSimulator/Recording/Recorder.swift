@@ -4,7 +4,6 @@ import Synchronization
 ///
 /// Several event loops can record at the same time.
 package final class Recorder: Sendable {
-    /// The default number of notifications that are kept.
     package static let defaultLimit = 10_000
 
     private struct State {
@@ -58,7 +57,6 @@ package final class Recorder: Sendable {
     /// The number of kept notifications, and the number of the newest.
     var extent: (kept: Int, newest: UInt64) { state.withLock { ($0.ring.count, $0.ring.newest) } }
 
-    /// Returns the entry with a number, if it is kept.
     func entry(_ sequence: UInt64) -> NotificationPage.Entry? {
         guard sequence < .max else { return nil }
         let found = state.withLock { $0.ring.newest(before: sequence + 1, atMost: 1) }.first
@@ -92,7 +90,6 @@ package final class Recorder: Sendable {
     /// - Returns: false if it is not kept.
     func remove(_ sequence: UInt64) -> Bool { state.withLock { $0.ring.remove(sequence) } }
 
-    /// The maximum number of kept notifications.
     var limit: Int { state.withLock { $0.ring.limit } }
 
     /// Returns the selected notifications that are kept.

@@ -40,7 +40,6 @@ package struct SimulatorSettings: Equatable, Sendable {
     /// The bundle identifiers of apps without the broadcast capability (`no-broadcasts`).
     package var appsWithoutBroadcasts: Set<String> = []
 
-    /// The defaults.
     package init() {}
 
     /// Changes the settings in a text such as `token-interval=off,error-limit=10`.

@@ -20,7 +20,6 @@ actor SwitchableListener {
         self.channel = channel
     }
 
-    /// True if the port accepts connections.
     var isListening: Bool { channel?.isActive == true }
 
     /// Closes the port, unless it is closed already; open connections stay open.

@@ -381,7 +381,6 @@ struct DashboardAPI: Sendable {
     }
 }
 
-/// A step of the history.
 private struct HistoryPoint: Shown {
     let point: QueueHistory.Point
 
@@ -436,7 +435,6 @@ extension DashboardAPI.Read {
 }
 
 extension Field {
-    /// The parameter of a query.
     fileprivate var parameter: String {
         """
         {"name": "\(name)", "in": "query", "description": \(JSONLine.quoted(meaning)), "schema": \(schema)\
@@ -444,7 +442,6 @@ extension Field {
         """
     }
 
-    /// The schema of its value.
     fileprivate var schema: String {
         let text =
             words.isEmpty

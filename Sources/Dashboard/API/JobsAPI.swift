@@ -226,7 +226,6 @@ final class JobsAPI: Sendable {
     }
 }
 
-/// The answer to a request whose jobs are enqueued.
 struct EnqueuedAnswer {
     let queue: String
     let enqueued: Int
@@ -274,7 +273,6 @@ struct HintList {
     }
 }
 
-/// The jobs of a request that cannot be enqueued.
 private struct RefusedJobs {
     struct Job: Encodable {
         let number: Int

@@ -16,7 +16,6 @@ struct RefusalLimits {
 
     private var credits: [String: Credit] = [:]
 
-    /// The answer to a request.
     enum Answer { case granted, refused, refusedFirst }
 
     /// Takes the credit for a request.

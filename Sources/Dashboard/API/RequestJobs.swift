@@ -9,7 +9,6 @@ struct RequestJobs {
         let text: ByteBuffer
     }
 
-    /// The maximum number of jobs.
     static let maximum = 1000
 
     private(set) var items: [Item] = []

@@ -12,7 +12,6 @@ struct Visitor: Sendable, Equatable {
     var role: Role
     /// True if the visitor can see tokens and payloads.
     var seesContent: Bool
-    /// The rights of a producer; `nil` for other roles.
     var producer: ProducerRights?
     /// The value that forms must send back, which protects against requests forged by other sites.
     var formToken = ""
@@ -30,9 +29,7 @@ struct WebContext: RequestContext {
     let peer: String
     /// A placeholder until ``AdmissionMiddleware`` has authenticated the visitor.
     var visitor = Visitor(role: .viewer, seesContent: false)
-    /// The fields of a submitted form.
     var form = Form()
-    /// The body of a POST.
     var body = ByteBuffer()
 
     init(source: ApplicationRequestContextSource) {
@@ -69,19 +66,16 @@ struct Admission: Sendable {
     /// The head of a request, as far as it matters here.
     struct Head: Sendable {
         var isGet = true
-        /// True if the request can change something.
         var isPost = false
         /// Below the base path.
         var path: String
         var query: String?
         var host: String?
         var origin: String?
-        /// `Sec-Fetch-Site`.
         var fetchSite: String?
         var authorization: String?
         /// The value of the cookie.
         var session = ""
-        /// True for a stream of updates.
         var isStream = false
         var proxyUser = ProxyUser.unused
 
@@ -94,7 +88,6 @@ struct Admission: Sendable {
         var isOpen: Bool { path.hasPrefix("/assets/") || path == "/healthz" }
     }
 
-    /// The decision.
     enum Entry: Sendable, Equatable {
         /// Anybody may make the request.
         case open
@@ -108,7 +101,6 @@ struct Admission: Sendable {
         case refused(HTTPResponse.Status, String)
     }
 
-    /// True if the dashboard has a file of users.
     let hasUsers: Bool
     let isReadOnly: Bool
     let viewersSeeContent: Bool

@@ -14,9 +14,7 @@ import Synchronization
 /// A session is a random value that only the browser has; Redis has its SHA-256. While Redis is unavailable or full, a
 /// process accepts those that it has seen or made.
 final class Sessions: Sendable {
-    /// The contents of a session.
     struct Session: Codable, Sendable, Equatable {
-        /// The user.
         let name: String
         /// The user's ``Users/User/fingerprint`` at the login.
         let user: String

@@ -9,7 +9,6 @@ import PushQueue
 import Synchronization
 import TLS
 
-/// The rights of a visitor.
 package enum Role: String, Sendable, CaseIterable {
     /// Can view.
     case viewer
@@ -81,7 +80,6 @@ package struct Users: Sendable, Equatable {
         let name: String
         let role: Role
         let credential: Credential
-        /// The rights of a producer; `nil` for other roles.
         let producer: ProducerRights?
         /// The SHA-256 of the line, in hex: the sessions of a user end when it changes.
         let fingerprint: String
@@ -471,13 +469,11 @@ package final class UserFile: Sendable {
         throw failure
     }
 
-    /// The users as the file has them.
     var current: Users {
         look()
         return kept.withLock { $0.state.users }
     }
 
-    /// The problems of the file, as sentences.
     var problems: [String] {
         look()
         return kept.withLock { $0.state.problems + ($0.state.warning.map { [$0] } ?? []) }

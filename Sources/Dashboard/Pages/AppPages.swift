@@ -87,11 +87,9 @@ extension AppStatus.State {
     }
 }
 
-/// The state of an app in words.
 struct AppState {
     let word: String
     let tone: Elements.Tone
-    /// The state in a sentence.
     let sentence: String
 
     init(_ app: AppStatus, now: Int64 = Moment.now) {

@@ -82,7 +82,6 @@ struct CampaignPage: DashboardPage {
     struct State: Sendable {
         let parts: [CampaignStatus]
         let sendings: [CampaignStatus.Sending]
-        /// The queues that could not be read.
         let unread: UnreadParts
     }
 
@@ -178,7 +177,6 @@ extension [CampaignStatus] {
     }
 }
 
-/// The state of a campaign, as HTML.
 struct CampaignView {
     private let parts: [CampaignStatus]
     private let sendings: [CampaignStatus.Sending]

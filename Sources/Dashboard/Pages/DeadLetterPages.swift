@@ -192,7 +192,6 @@ struct DeadLetterPage: DashboardPage {
     let path = "/dead/{queue}/{key}"
     let section = Section.dead
 
-    /// Returns the dead letter that the path names.
     static func find(_ request: PageRequest) async throws -> DeadLetterRow {
         let queue = try await request.site.data.queue(request.parameters("queue") ?? "")
         let key = request.parameters("key") ?? ""

@@ -48,7 +48,6 @@ struct DeviceTimeline {
         }.map(\.element)
     }
 
-    /// The entries that are still to come.
     var future: ArraySlice<Entry> { entries.prefix { ($0.at ?? .min) > now } }
     /// The entries of the present and of the past.
     var past: ArraySlice<Entry> { entries.dropFirst(future.count) }

@@ -27,7 +27,6 @@ enum Term {
     }
 }
 
-/// A filter of a list.
 struct ListFilter {
     /// The name for people.
     let title: String
@@ -112,7 +111,6 @@ struct ListFilter {
         return "<p class=\"chips\">\(chips)\(if: chips.count > 1, "<a href=\"\(path(all))\">Clear all</a>")</p>"
     }
 
-    /// Returns the words of a value.
     fileprivate func words(_ value: String) -> String { choices.first { $0.value == value }?.title ?? value }
 }
 

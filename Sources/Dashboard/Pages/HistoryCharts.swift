@@ -105,7 +105,6 @@ struct HistoryCharts {
 
     // MARK: Changes
 
-    /// The number of changes in the list.
     private static let maximumChanges = 20
 
     /// Returns the changes in the time, newest first, and a note if some may be missing.
@@ -188,7 +187,6 @@ struct DeliveryChange: Equatable {
     var by: String?
     var detail: String?
 
-    /// The text of the mark.
     var mark: String {
         let more = [by, detail].compactMap(\.self).joined(separator: ": ")
         return "\(Words.clock(at).prefix(5)) \(text)" + (more.isEmpty ? "" : " (\(more))")

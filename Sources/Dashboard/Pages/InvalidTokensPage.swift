@@ -3,7 +3,6 @@ import Operations
 import PushQueue
 import WebPages
 
-/// The list of invalid tokens.
 struct InvalidTokensPage: DashboardPage {
     let path = "/invalid"
     let section = Section.invalid

@@ -13,7 +13,6 @@ struct ListPart<Row> {
     var looked = 0
     /// The position of the next part; `nil` after the last.
     var cursor: String?
-    /// The parts of the list that could not be read.
     var unread = UnreadParts()
 }
 
@@ -161,7 +160,6 @@ struct ListPlace: Equatable {
     /// The place of the page before; `nil` if it is not known.
     var previous: ListPlace? { back.last.map { ListPlace($0, back.dropLast()) } }
 
-    /// The fields for a URL.
     var query: [(name: String, value: String?)] {
         guard let cursor = start.cursor else { return [] }
         return [("after", cursor), ("seen", "\(start.seen)")] + back.map { ("back", $0.text) }
@@ -213,7 +211,6 @@ struct ListTotals {
 }
 
 extension PageRequest {
-    /// The number of rows of a page.
     static let rows = 50
 
     var place: ListPlace { ListPlace(query) }
@@ -222,7 +219,6 @@ extension PageRequest {
     /// the following ones, which the user asked for.
     var searchEnd: ContinuousClock.Instant { .now + (query["after"] == nil ? .milliseconds(150) : .seconds(4)) }
 
-    /// The part of a list that the request asks for.
     var reading: ListReading { ListReading(after: query["after"], end: searchEnd) }
 
     /// Counts the rows of a list by the columns of the field `by`, as many as are found in a few seconds.
@@ -274,7 +270,6 @@ extension PageRequest {
         return "\(notices(found.unread))\(more)\(list)"
     }
 
-    /// Returns the numbers of a page.
     func totals<Row>(_ noun: String, _ part: ListPart<Row>, of total: Int?, isFiltered: Bool) -> ListTotals {
         ListTotals(
             noun: noun, seen: place.start.seen, rows: part.rows.count, total: total,

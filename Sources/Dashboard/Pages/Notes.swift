@@ -54,11 +54,9 @@ struct Note: Sendable {
 /// The notes that their operators have not seen yet. A page gets one by the random ID in its address, once, and only
 /// with the session that made it.
 final class Notes: Sendable {
-    /// The number of notes that are kept.
     static let maximum = 200
     /// The number of notes of one session, so that none pushes out those of others.
     static let maximumOfSession = 20
-    /// The time for which a note is kept.
     static let lifetime = Duration.seconds(120)
 
     private struct Kept {
@@ -215,6 +213,5 @@ extension String {
 }
 
 extension ByteBuffer {
-    /// The bytes as text.
     var text: String { String(buffer: self) }
 }

@@ -220,7 +220,6 @@ extension Remedy {
 
 /// The campaigns that are being sent, or whose guards have paused them.
 struct RunningCampaigns {
-    /// The maximum number that is shown.
     private static let shown = 10
 
     private let request: PageRequest
@@ -274,7 +273,6 @@ struct FirstSteps {
     }
 }
 
-/// The list of queues.
 struct QueuesPage: DashboardPage {
     let path = "/queues"
     let section = Section.queues

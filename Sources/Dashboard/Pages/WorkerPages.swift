@@ -6,7 +6,6 @@ import WebPages
 struct WorkerCondition {
     let word: String
     let tone: Elements.Tone
-    /// The state in a sentence.
     let sentence: String
 
     init(_ worker: WorkerStatus) {
@@ -45,16 +44,13 @@ struct WorkerCondition {
         }
     }
 
-    /// Returns the heartbeat's age in words.
     static func heartbeat(_ silenceMs: Int64?) -> String { silenceMs.map { "\(Words.duration($0)) ago" } ?? "–" }
 
-    /// Returns a lease in words.
     static func lease(_ leftMs: Int64) -> String {
         leftMs >= 0 ? "\(Words.duration(leftMs)) left" : "ended \(Words.duration(-leftMs)) ago"
     }
 }
 
-/// The list of workers.
 struct WorkersPage: DashboardPage {
     let path = "/workers"
     let section = Section.workers

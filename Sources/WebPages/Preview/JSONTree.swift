@@ -117,7 +117,6 @@ indirect enum JSONTree: Sendable {
     }
 }
 
-/// The text of a payload.
 package enum PayloadText {
     /// Formats JSON with one value per line; returns anything else unchanged. Numbers and escapes stay as written.
     package static func pretty(_ payload: [UInt8]) -> String {

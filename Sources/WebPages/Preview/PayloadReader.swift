@@ -193,7 +193,6 @@ struct PayloadReader {
     }
 }
 
-/// Formats times for pages.
 package enum EpochTime {
     /// The range in which a year has four digits.
     private static let range: ClosedRange<Int64> = 0...253_402_300_799
