@@ -108,7 +108,8 @@ let package = Package(
                 "Operations", "PrintableText", "PushJob", "PushQueue", "PushWorker", "Redis", "Sockets", "TLS",
                 "Telemetry", "TokenLists", "WebPages", argumentParser, nioHTTP1, logging, lifecycle, unixSignals,
             ]),
-        .executableTarget(name: "apns-simulator", dependencies: ["APNSSimulator", "Sockets", "TLS", argumentParser]),
+        .executableTarget(
+            name: "apns-simulator", dependencies: ["APNSSimulator", "Sockets", "TLS", argumentParser, unixSignals]),
 
         // For scripts/bench, in addition to the worker.
         .executableTarget(

@@ -2,6 +2,8 @@ import APNSSimulator
 import ArgumentParser
 import FoundationEssentials
 import Glibc
+import Sockets
+import UnixSignals
 
 /// The `apns-simulator` command, which runs until a signal stops it.
 @main
@@ -246,19 +248,19 @@ struct SimulatorCommand: AsyncParsableCommand {
     var quiet = false
 
     func run() async throws {
-        let signals = Signals()
+        // The simulator must survive when the reader of the recording closes the pipe.
+        signal(SIGPIPE, SIG_IGN)
+        let signals = await UnixSignalsSequence(trapping: .sigterm, .sigint, .sigusr1)
         let recordFile = try control.recordFile()
         var configuration = try configuration()
         control.apply(to: &configuration, file: recordFile)
         let server = try await APNSSimulatorServer.start(configuration)
         try announce(server)
         let lines = quiet ? nil : control.printLines(of: server.recorder)
-        for await signal in signals.stream {
-            guard signal == .writeAccount else { break }
+        for await signal in signals {
+            guard signal == .sigusr1 else { break }
             try write(server.account)
         }
-        // Signals are handled as long as this value exists.
-        withExtendedLifetime(signals) {}
         try await server.stop()
         lines?.cancel()
         await lines?.value
@@ -340,7 +342,11 @@ struct SimulatorCommand: AsyncParsableCommand {
         ]
         let members = ports.compactMap { name, port in port.map { "\"\(name)\":\($0)" } }
         let process = ProcessInfo.processInfo.processIdentifier
-        StandardOutput.write("{\"pid\":\(process),\(members.joined(separator: ","))}")
+        // Without buffering, because the reader of a pipe waits for the line.
+        let limit = ContinuousClock.now + .seconds(1)
+        _ = DescriptorOutput.write("{\"pid\":\(process),\(members.joined(separator: ","))}\n", to: STDOUT_FILENO) {
+            ContinuousClock.now < limit
+        }
         guard !quiet else { return }
         StandardError.write("apns-simulator: listening on \(host):\(server.port)")
         if let port = server.gatewayPort { StandardError.write("apns-simulator: gateway on \(host):\(port)") }
@@ -360,6 +366,10 @@ struct SimulatorCommand: AsyncParsableCommand {
         defer { umask(mask) }
         try data.write(to: URL(filePath: path), options: .atomic)
     }
+}
+
+enum StandardError {
+    static func write(_ line: String) { DescriptorOutput.note(line + "\n") }
 }
 
 /// A file that an option names.

@@ -83,10 +83,10 @@ struct AuthorityTests {
 
     @Test("refuses invalid names", arguments: ["", "a b", "a,DNS:b", "höst", "a:b"])
     func names(_ name: String) {
-        let error = #expect(throws: SimulatedAuthorityError.self) { try authority.server(names: [name]) }
+        let error = #expect(throws: SimulatorError.self) { try authority.server(names: [name]) }
         #expect(error?.description.contains("'\(name)'") == true)
-        #expect(throws: SimulatedAuthorityError.self) { try authority.client(topic: name) }
-        #expect(throws: SimulatedAuthorityError.self) { try authority.server(names: []) }
+        #expect(throws: SimulatorError.self) { try authority.client(topic: name) }
+        #expect(throws: SimulatorError.self) { try authority.server(names: []) }
     }
 
     @Test("writes a directory, replaces its own files, and refuses other directories")
@@ -106,10 +106,10 @@ struct AuthorityTests {
         #expect(try FileManager.default.contentsOfDirectory(atPath: directory.path).count == 5)
 
         let foreign = CertificateDirectory(workshop.directory.path)
-        let error = #expect(throws: SimulatedAuthorityError.self) { try foreign.write(second, topic: "a.b") }
+        let error = #expect(throws: SimulatorError.self) { try foreign.write(second, topic: "a.b") }
         #expect(error?.description.contains("ca.pem already exists") == true)
         #expect(try workshop.read("ca.pem") == authority.certificatePEM)
-        #expect(throws: SimulatedAuthorityError.self) {
+        #expect(throws: SimulatorError.self) {
             try CertificateDirectory("/dev/null/certs").write(second, topic: "a.b")
         }
     }

@@ -21,8 +21,8 @@ package struct CertificateDirectory: Sendable {
     /// Writes the files. Files of an earlier run are replaced, each atomically; private keys are readable by the owner
     /// only.
     /// - Parameter topic: the bundle identifier of the client's certificate.
-    /// - Throws: ``SimulatedAuthorityError`` if a file cannot be written, or one exists that no simulator wrote.
-    package func write(_ authority: SimulatedAuthority, topic: String) throws(SimulatedAuthorityError) {
+    /// - Throws: ``SimulatorError`` if a file cannot be written, or one exists that no simulator wrote.
+    package func write(_ authority: SimulatedAuthority, topic: String) throws(SimulatorError) {
         let client = try authority.client(topic: topic)
         let files: [(name: String, contents: [UInt8], mode: mode_t)] = [
             ("ca.pem", authority.certificatePEM, 0o644), ("client.pem", client.certificatePEM, 0o644),
@@ -32,7 +32,7 @@ package struct CertificateDirectory: Sendable {
         if mkdir(path, 0o755) != 0, errno != EEXIST { throw failure("make", path) }
         if access(file(Self.mark), F_OK) != 0 {
             for (name, _, _) in files where access(file(name), F_OK) == 0 {
-                throw SimulatedAuthorityError(
+                throw SimulatorError(
                     "\(file(name)) already exists and was not written by apns-simulator; use another directory")
             }
         }
@@ -42,7 +42,7 @@ package struct CertificateDirectory: Sendable {
     }
 
     // Written to a temporary file and renamed, so that a concurrent reader never sees half a file.
-    private func write(_ bytes: [UInt8], _ name: String, _ mode: mode_t) throws(SimulatedAuthorityError) {
+    private func write(_ bytes: [UInt8], _ name: String, _ mode: mode_t) throws(SimulatorError) {
         let target = file(name)
         let temporary = target + ".new"
         if unlink(temporary) != 0, errno != ENOENT { throw failure("replace", temporary) }
@@ -57,8 +57,8 @@ package struct CertificateDirectory: Sendable {
         guard close(descriptor) == 0, rename(temporary, target) == 0 else { throw failure("write", target) }
     }
 
-    private func failure(_ what: String, _ path: String) -> SimulatedAuthorityError {
-        SimulatedAuthorityError(
+    private func failure(_ what: String, _ path: String) -> SimulatorError {
+        SimulatorError(
             "cannot \(what) \(path): \(String(cString: strerror(errno))); check the path and its permissions")
     }
 }

@@ -7,24 +7,24 @@ import COpenSSL
 final class P256Key: @unchecked Sendable {
     let pointer: OpaquePointer
 
-    init() throws(SimulatedAuthorityError) {
+    init() throws(SimulatorError) {
         ERR_clear_error()
         guard let context = EVP_PKEY_CTX_new_id(EVP_PKEY_EC, nil) else {
-            throw SimulatedAuthorityError(openSSL: "make a key")
+            throw SimulatorError(openSSL: "make a key")
         }
         defer { EVP_PKEY_CTX_free(context) }
         var key: OpaquePointer?
         guard EVP_PKEY_keygen_init(context) == 1,
             EVP_PKEY_CTX_set_ec_paramgen_curve_nid(context, NID_X9_62_prime256v1) == 1,
             EVP_PKEY_keygen(context, &key) == 1, let key
-        else { throw SimulatedAuthorityError(openSSL: "make a key") }
+        else { throw SimulatorError(openSSL: "make a key") }
         pointer = key
     }
 
     deinit { EVP_PKEY_free(pointer) }
 
     /// Returns the key as PKCS#8 in PEM, without a passphrase: the form of Apple's `.p8` files.
-    func pem() throws(SimulatedAuthorityError) -> [UInt8] {
+    func pem() throws(SimulatorError) -> [UInt8] {
         try memoryText("write a key") { PEM_write_bio_PKCS8PrivateKey($0, pointer, nil, nil, 0, nil, nil) == 1 }
     }
 }
@@ -32,13 +32,13 @@ final class P256Key: @unchecked Sendable {
 /// Returns the text that OpenSSL writes.
 func memoryText(
     _ what: String, _ write: (OpaquePointer) -> Bool
-) throws(SimulatedAuthorityError) -> [UInt8] {
-    guard let bio = BIO_new(BIO_s_mem()) else { throw SimulatedAuthorityError(openSSL: what) }
+) throws(SimulatorError) -> [UInt8] {
+    guard let bio = BIO_new(BIO_s_mem()) else { throw SimulatorError(openSSL: what) }
     defer { BIO_free(bio) }
-    guard write(bio) else { throw SimulatedAuthorityError(openSSL: what) }
+    guard write(bio) else { throw SimulatorError(openSSL: what) }
     var bytes = [UInt8](repeating: 0, count: BIO_ctrl_pending(bio))
     var count = 0
-    guard BIO_read_ex(bio, &bytes, bytes.count, &count) == 1 else { throw SimulatedAuthorityError(openSSL: what) }
+    guard BIO_read_ex(bio, &bytes, bytes.count, &count) == 1 else { throw SimulatorError(openSSL: what) }
     return Array(bytes.prefix(count))
 }
 
@@ -63,9 +63,9 @@ final class IssuedCertificate: @unchecked Sendable {
         subject: [(attribute: Int32, value: String)], extensions: [(identifier: Int32, value: String)],
         ownExtensions: [(oid: String, der: [UInt8])] = [], key: P256Key,
         issuer: (certificate: IssuedCertificate, key: P256Key)?, now: Int
-    ) throws(SimulatedAuthorityError) {
+    ) throws(SimulatorError) {
         ERR_clear_error()
-        guard let certificate = X509_new() else { throw SimulatedAuthorityError(openSSL: "make a certificate") }
+        guard let certificate = X509_new() else { throw SimulatorError(openSSL: "make a certificate") }
         pointer = certificate
         let issuerPointer = issuer?.certificate.pointer ?? certificate
         guard X509_set_version(certificate, 2) == 1, setSerialNumber(), setSubject(subject),
@@ -73,23 +73,23 @@ final class IssuedCertificate: @unchecked Sendable {
             X509_set_pubkey(certificate, key.pointer) == 1,
             ASN1_TIME_adj(X509_getm_notBefore(certificate), time_t(now), -1, 0) != nil,
             ASN1_TIME_adj(X509_getm_notAfter(certificate), time_t(now), Self.days, 0) != nil
-        else { throw SimulatedAuthorityError(openSSL: "fill in a certificate") }
+        else { throw SimulatorError(openSSL: "fill in a certificate") }
         for (identifier, value) in extensions {
             guard add(identifier, value, issuer: issuerPointer) else {
-                throw SimulatedAuthorityError(openSSL: "add '\(value)' to a certificate")
+                throw SimulatorError(openSSL: "add '\(value)' to a certificate")
             }
         }
         for (oid, der) in ownExtensions {
-            guard add(oid, der) else { throw SimulatedAuthorityError(openSSL: "add \(oid) to a certificate") }
+            guard add(oid, der) else { throw SimulatorError(openSSL: "add \(oid) to a certificate") }
         }
         guard X509_sign(certificate, (issuer?.key ?? key).pointer, EVP_sha256()) > 0 else {
-            throw SimulatedAuthorityError(openSSL: "sign a certificate")
+            throw SimulatorError(openSSL: "sign a certificate")
         }
     }
 
     deinit { X509_free(pointer) }
 
-    func pem() throws(SimulatedAuthorityError) -> [UInt8] {
+    func pem() throws(SimulatorError) -> [UInt8] {
         try memoryText("write a certificate") { PEM_write_bio_X509($0, pointer) == 1 }
     }
 
@@ -171,9 +171,8 @@ enum PushCertificateExtensions {
     }
 }
 
-/// A failure to generate or write the simulator's own certificates.
-package struct SimulatedAuthorityError: Error, Equatable, Sendable, CustomStringConvertible {
-    /// The problem, its place, and the remedy.
+/// A failure of the simulator itself, such as a key that cannot be read: the problem, its place, and the remedy.
+package struct SimulatorError: Error, Equatable, Sendable, CustomStringConvertible {
     package let description: String
 
     init(_ description: String) { self.description = description }

@@ -36,7 +36,7 @@ package final class SimulatedAuthority: Sendable {
     private let now: Int
 
     /// - Parameter now: seconds since 1970, the time of issue of all certificates.
-    package init(now: Int = time(nil)) throws(SimulatedAuthorityError) {
+    package init(now: Int = time(nil)) throws(SimulatorError) {
         self.now = now
         key = try P256Key()
         certificate = try IssuedCertificate(
@@ -51,9 +51,9 @@ package final class SimulatedAuthority: Sendable {
 
     /// Issues a server certificate.
     /// - Parameter names: the host names and IP addresses by which clients connect; at least one.
-    package func server(names: [String] = localNames) throws(SimulatedAuthorityError) -> Pair {
+    package func server(names: [String] = localNames) throws(SimulatorError) -> Pair {
         guard let first = names.first else {
-            throw SimulatedAuthorityError("a server certificate needs at least one name")
+            throw SimulatorError("a server certificate needs at least one name")
         }
         var alternatives: [String] = []
         for name in names { alternatives.append(try Self.alternativeName(name)) }
@@ -72,10 +72,10 @@ package final class SimulatedAuthority: Sendable {
     /// - Parameters:
     ///   - topic: the app's bundle identifier: letters, digits, dots, hyphens and underscores.
     ///   - otherTopics: further topics to list.
-    package func client(topic: String, otherTopics: [String] = []) throws(SimulatedAuthorityError) -> Pair {
+    package func client(topic: String, otherTopics: [String] = []) throws(SimulatorError) -> Pair {
         for topic in [topic] + otherTopics
         where !TopicFacts(topic: topic, listed: [], certificate: nil).isWellFormed {
-            throw SimulatedAuthorityError(
+            throw SimulatorError(
                 "'\(topic)' is not a bundle identifier; it must be letters, digits, dots, hyphens and underscores")
         }
         return try issue(
@@ -84,14 +84,14 @@ package final class SimulatedAuthority: Sendable {
     }
 
     /// The key of ``signingKeyPEM``, for verifying provider tokens.
-    package func providerKey() throws(ProviderKey.Unreadable) -> ProviderKey {
+    package func providerKey() throws(SimulatorError) -> ProviderKey {
         try ProviderKey(keyID: Self.keyID, teamID: Self.teamID, pem: signingKeyPEM)
     }
 
     private func issue(
         subject: [(attribute: Int32, value: String)], usage: String,
         extensions: [(identifier: Int32, value: String)] = [], ownExtensions: [(oid: String, der: [UInt8])] = []
-    ) throws(SimulatedAuthorityError) -> Pair {
+    ) throws(SimulatorError) -> Pair {
         let key = try P256Key()
         let issued = try IssuedCertificate(
             subject: subject,
@@ -104,12 +104,12 @@ package final class SimulatedAuthority: Sendable {
     }
 
     // OpenSSL reads these names from a list with commas and colons, so any other text could mean something else there.
-    private static func alternativeName(_ name: String) throws(SimulatedAuthorityError) -> String {
+    private static func alternativeName(_ name: String) throws(SimulatorError) -> String {
         var address = in6_addr()
         if inet_pton(AF_INET, name, &address) == 1 || inet_pton(AF_INET6, name, &address) == 1 { return "IP:\(name)" }
         guard (1...253).contains(name.utf8.count), name.utf8.allSatisfy({ $0.isOfName || $0 == UInt8(ascii: "*") })
         else {
-            throw SimulatedAuthorityError("'\(name)' is neither a host name nor an IP address; write names in ASCII")
+            throw SimulatorError("'\(name)' is neither a host name nor an IP address; write names in ASCII")
         }
         return "DNS:\(name)"
     }

@@ -45,22 +45,15 @@ package final class ProviderKey: @unchecked Sendable {
         }
     }
 
-    /// A key that could not be read.
-    package struct Unreadable: Error, Equatable, Sendable, CustomStringConvertible {
-        /// The problem, its key, and the remedy.
-        package let description: String
-    }
-
     /// Reads a public key, or a private one as Apple issues it (`AuthKey_….p8`), in PEM.
-    /// - Throws: ``Unreadable`` if it is neither, or not on the curve P-256.
-    package init(keyID: String, teamID: String, pem: [UInt8], scope: Scope = Scope()) throws(Unreadable) {
+    /// - Throws: ``SimulatorError`` if it is neither, or not on the curve P-256.
+    package init(keyID: String, teamID: String, pem: [UInt8], scope: Scope = Scope()) throws(SimulatorError) {
         guard let key = Self.read(pem) else {
-            throw Unreadable(
-                description: "provider key \(keyID): not a public or private key in PEM without a passphrase")
+            throw SimulatorError("provider key \(keyID): not a public or private key in PEM without a passphrase")
         }
         guard EVP_PKEY_get_base_id(key) == EVP_PKEY_EC, EVP_PKEY_get_bits(key) == 256 else {
             EVP_PKEY_free(key)
-            throw Unreadable(description: "provider key \(keyID): not an EC key on the curve P-256 (prime256v1)")
+            throw SimulatorError("provider key \(keyID): not an EC key on the curve P-256 (prime256v1)")
         }
         self.keyID = keyID
         self.teamID = teamID

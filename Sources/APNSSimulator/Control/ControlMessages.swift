@@ -4,18 +4,6 @@ import HTTPTypes
 import Hummingbird
 import NIOCore
 
-/// A failure of a request to the control port.
-struct ControlError: Error {
-    let status: HTTPResponse.Status
-    /// The problem, and the remedy.
-    let problem: String
-
-    init(_ status: HTTPResponse.Status, _ problem: String) {
-        self.status = status
-        self.problem = problem
-    }
-}
-
 /// Converts errors to responses: a status, and a JSON object with the problem. Refuses requests from web pages, which
 /// could otherwise read payloads and add rules.
 struct ControlErrors: RouterMiddleware {
@@ -27,22 +15,22 @@ struct ControlErrors: RouterMiddleware {
         _ request: Request, context: Context, next: (Request, Context) async throws -> Response
     ) async throws -> Response {
         do {
-            if let refusal = request.refusal(by: foreign) { throw ControlError(.forbidden, refusal) }
+            if let refusal = request.refusal(by: foreign) { throw HTTPError(.forbidden, message: refusal) }
             return try await next(request, context)
         } catch {
-            let error = Self.translated(error, request)
-            return try Response.control(["error": error.problem], status: error.status)
+            let (status, problem) = Self.answer(to: error, request)
+            return try Response.control(["error": problem], status: status)
         }
     }
 
-    private static func translated(_ error: any Error, _ request: Request) -> ControlError {
+    private static func answer(to error: any Error, _ request: Request) -> (HTTPResponse.Status, problem: String) {
         switch error {
-        case let error as ControlError: error
-        case let error as RuleError: ControlError(.badRequest, "\(error)")
-        case let error as HTTPError where error.status == .notFound:
-            ControlError(.notFound, "there is no \(request.method) \(request.uri.path); GET / lists the routes")
-        case let error as any HTTPResponseError: ControlError(error.status, "\(error)")
-        default: ControlError(.internalServerError, "\(error)")
+        case let error as RuleError: (.badRequest, "\(error)")
+        case let error as HTTPError where error.body == nil && error.status == .notFound:
+            (.notFound, "there is no \(request.method) \(request.uri.path); GET / lists the routes")
+        case let error as HTTPError: (error.status, error.body ?? "\(error)")
+        case let error as any HTTPResponseError: (error.status, "\(error)")
+        default: (.internalServerError, "\(error)")
         }
     }
 }
@@ -56,7 +44,7 @@ extension Request {
         do {
             return try await body.collect(upTo: limit)
         } catch is NIOTooManyBytesError {
-            throw ControlError(.contentTooLarge, "the \(kind) is larger than \(limit) bytes")
+            throw HTTPError(.contentTooLarge, message: "the \(kind) is larger than \(limit) bytes")
         }
     }
 
@@ -67,7 +55,7 @@ extension Request {
         do {
             return try JSONDecoder().decode(type, from: Data(bytes.readableBytesView))
         } catch {
-            throw ControlError(.badRequest, "the body must be JSON such as \(example)")
+            throw HTTPError(.badRequest, message: "the body must be JSON such as \(example)")
         }
     }
 }
@@ -85,25 +73,27 @@ extension Response {
 struct ControlQuery {
     private var values: [String: String] = [:]
 
-    init(_ request: Request) throws(ControlError) {
+    init(_ request: Request) throws(HTTPError) {
         for (name, value) in request.uri.queryParameters {
             guard values.updateValue(String(value), forKey: String(name)) == nil else {
-                throw ControlError(.badRequest, "\(name) is given twice")
+                throw HTTPError(.badRequest, message: "\(name) is given twice")
             }
         }
     }
 
     mutating func take<Value>(
         _ name: String, _ requirement: String, _ read: (String) -> Value?
-    ) throws(ControlError) -> Value? {
+    ) throws(HTTPError) -> Value? {
         guard let text = values.removeValue(forKey: name) else { return nil }
-        guard let value = read(text) else { throw ControlError(.badRequest, "\(name) \(requirement), not '\(text)'") }
+        guard let value = read(text) else {
+            throw HTTPError(.badRequest, message: "\(name) \(requirement), not '\(text)'")
+        }
         return value
     }
 
-    func finish() throws(ControlError) {
+    func finish() throws(HTTPError) {
         guard let name = values.keys.min() else { return }
-        throw ControlError(.badRequest, "unknown parameter '\(name)'")
+        throw HTTPError(.badRequest, message: "unknown parameter '\(name)'")
     }
 }
 

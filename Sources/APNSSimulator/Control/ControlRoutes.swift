@@ -125,7 +125,7 @@ struct ControlRoutes: Sendable {
             let body = try await request.control(Delay.self, example: #"{"delay":"20ms±5ms"} or {"delay":null}"#)
             service.delay = try body.delay.map { text in
                 guard let delay = AnswerDelay(text) else {
-                    throw ControlError(.badRequest, "delay must be \(AnswerDelay.form), not '\(text)'")
+                    throw HTTPError(.badRequest, message: "delay must be \(AnswerDelay.form), not '\(text)'")
                 }
                 return delay
             }
@@ -217,7 +217,7 @@ struct ControlRoutes: Sendable {
             do {
                 try await listeners.start()
             } catch {
-                throw ControlError(.conflict, "the ports cannot be reopened: \(error)")
+                throw HTTPError(.conflict, message: "the ports cannot be reopened: \(error)")
             }
             return try .control(["listening": await listeners.main.isListening])
         }
@@ -251,18 +251,20 @@ struct ControlRoutes: Sendable {
     }
 
     /// - Parameter now: seconds since 1970, the time of records without one.
-    private static func records(_ body: Feedback, now: Int64) throws(ControlError) -> [FeedbackRecord] {
+    private static func records(_ body: Feedback, now: Int64) throws(HTTPError) -> [FeedbackRecord] {
         var records: [FeedbackRecord] = []
         for (index, entry) in body.records.enumerated() {
             guard let token = SimulatedToken(hex: entry.token),
                 token.byteCount <= GatewayNotification.maximumTokenLength
             else {
-                throw ControlError(
-                    .badRequest, "records[\(index)]: token must be 64 to 2048 hex digits, an even number of them")
+                throw HTTPError(
+                    .badRequest,
+                    message: "records[\(index)]: token must be 64 to 2048 hex digits, an even number of them")
             }
             guard let seconds = UInt32(exactly: entry.seconds ?? now) else {
-                throw ControlError(
-                    .badRequest, "records[\(index)]: seconds must be whole seconds since 1970, up to \(UInt32.max)")
+                throw HTTPError(
+                    .badRequest,
+                    message: "records[\(index)]: seconds must be whole seconds since 1970, up to \(UInt32.max)")
             }
             records.append(FeedbackRecord(token: token, seconds: seconds))
         }
@@ -293,13 +295,13 @@ struct ControlRoutes: Sendable {
         routes.add(.delete, "/notifications") { _, _ in try .control(["deleted": recorder.clear()]) }
         routes.add(.delete, "/notifications/:sequence") { _, context in
             guard let sequence = context.parameters.get("sequence", as: UInt64.self), recorder.remove(sequence) else {
-                throw ControlError(.notFound, "no such notification is kept")
+                throw HTTPError(.notFound, message: "no such notification is kept")
             }
             return try .control(["deleted": 1])
         }
     }
 
-    private static func question(_ request: Request) throws(ControlError) -> (NotificationFilter, Duration) {
+    private static func question(_ request: Request) throws(HTTPError) -> (NotificationFilter, Duration) {
         var query = try ControlQuery(request)
         var filter = NotificationFilter()
         filter.after = try query.take("after", "must be a number of the recording") { UInt64($0) } ?? 0

@@ -97,11 +97,6 @@ private struct FrameScanner {
 /// nghttp2 keeps an unretained pointer to this object and calls back only from ``receive(_:)`` and ``write(into:)``.
 /// The owner must not release it inside a callback, and must not call either method from one.
 final class HTTP2ServerSession {
-    /// A fatal error of nghttp2 on this connection.
-    struct Failure: Error, CustomStringConvertible {
-        let description: String
-    }
-
     private let session: OpaquePointer
     // Unsafe, to save a check on every frame; the owner retains this session and thus outlives it.
     private unowned(unsafe) let owner: SimulatedConnection
@@ -130,7 +125,7 @@ final class HTTP2ServerSession {
     init(
         owner: SimulatedConnection, credentials: ClientCredentials, records: Bool, streamLimit: Int,
         connectionWindow: Int32?
-    ) throws(Failure) {
+    ) throws(SimulatorError) {
         self.owner = owner
         self.credentials = credentials
         self.records = records
@@ -147,7 +142,7 @@ final class HTTP2ServerSession {
         let callbacks = ServerCallbacks.make()
         defer { nghttp2_session_callbacks_del(callbacks) }
         guard nghttp2_session_server_new2(&created, callbacks, nil, options) == 0, let created else {
-            throw Failure(description: "nghttp2 could not allocate a session")
+            throw SimulatorError("nghttp2 could not allocate a session")
         }
         session = created
         // Only now is the object initialized, and nghttp2 does not use the pointer before the first callback.
@@ -169,9 +164,9 @@ final class HTTP2ServerSession {
 
     // MARK: Bytes
 
-    func receive(_ bytes: UnsafeRawBufferPointer) throws(Failure) {
+    func receive(_ bytes: UnsafeRawBufferPointer) throws(SimulatorError) {
         var taken = 0
-        try scanner.scan(bytes) { (frame, start) throws(Failure) in
+        try scanner.scan(bytes) { (frame, start) throws(SimulatorError) in
             func isOpen() -> Bool { nghttp2_session_find_stream(session, frame.stream) != nil }
             guard !isLeaving, closed.violation(of: frame, isOpen: isOpen) != nil else { return }
             // The frames before it may open the stream.
@@ -179,25 +174,25 @@ final class HTTP2ServerSession {
             taken = max(taken, start)
             guard !isLeaving, let code = closed.violation(of: frame, isOpen: isOpen) else { return }
             nghttp2_session_terminate_session(session, code.rawValue)
-            throw Failure(description: "a frame on the closed stream \(frame.stream)")
+            throw SimulatorError("a frame on the closed stream \(frame.stream)")
         }
         try take(UnsafeRawBufferPointer(rebasing: bytes[taken...]))
     }
 
-    private func take(_ bytes: UnsafeRawBufferPointer) throws(Failure) {
+    private func take(_ bytes: UnsafeRawBufferPointer) throws(SimulatorError) {
         guard let start = bytes.baseAddress?.assumingMemoryBound(to: UInt8.self), !bytes.isEmpty else { return }
         let result = nghttp2_session_mem_recv(session, start, bytes.count)
         guard result >= 0 else {
-            throw Failure(description: String(cString: nghttp2_strerror(Int32(result))))
+            throw SimulatorError(String(cString: nghttp2_strerror(Int32(result))))
         }
     }
 
-    func write(into buffer: inout ByteBuffer) throws(Failure) {
+    func write(into buffer: inout ByteBuffer) throws(SimulatorError) {
         while true {
             var bytes: UnsafePointer<UInt8>?
             let count = nghttp2_session_mem_send(session, &bytes)
             if count == 0 { return }
-            guard count > 0 else { throw Failure(description: String(cString: nghttp2_strerror(Int32(count)))) }
+            guard count > 0 else { throw SimulatorError(String(cString: nghttp2_strerror(Int32(count)))) }
             // Each piece is one frame.
             if let bytes, count > 9, bytes[3] == NGHTTP2_SETTINGS.rawValue {
                 var frame = Array(UnsafeBufferPointer(start: bytes, count: count))

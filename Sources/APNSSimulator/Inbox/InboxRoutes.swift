@@ -24,7 +24,7 @@ struct InboxRoutes: Sendable {
         pages.get("/inbox/:sequence/fixture") { _, context in
             guard let sequence = context.parameters.get("sequence", as: UInt64.self),
                 let entry = inbox.recorder.entry(sequence)
-            else { throw ControlError(.notFound, "no such push is kept") }
+            else { throw HTTPError(.notFound, message: "no such push is kept") }
             var response = Response.json(bytes: entry.notification.fixture)
             response.headers[.contentDisposition] = "attachment; filename=\"push-\(sequence).json\""
             return response
@@ -45,14 +45,14 @@ struct InboxRoutes: Sendable {
             guard let token = SimulatedToken(hex: form.token),
                 let transport = ReceivedNotification.Transport(rawValue: form.transport),
                 let answer = NextAnswer.all(transport).first(where: { $0.value == form.answer })
-            else { throw ControlError(.badRequest, "the form must have token, transport and answer of a button") }
+            else { throw HTTPError(.badRequest, message: "the form must have token, transport and answer of a button") }
             try answer.apply(to: token, transport, service)
             return back(request)
         }
         pages.post("/inbox/forget") { request, _ in
             let form = try await form(TokenForm.self, request)
             guard let token = SimulatedToken(hex: form.token) else {
-                throw ControlError(.badRequest, "token must be a device token")
+                throw HTTPError(.badRequest, message: "token must be a device token")
             }
             service.state.withLock { state in
                 state.rules.removePending(for: token)
@@ -71,7 +71,7 @@ struct InboxRoutes: Sendable {
         pages.post("/inbox/delete") { request, _ in
             let form = try await form(DeleteForm.self, request)
             guard let sequence = UInt64(form.sequence) else {
-                throw ControlError(.badRequest, "sequence must be a number of the recording")
+                throw HTTPError(.badRequest, message: "sequence must be a number of the recording")
             }
             // It may have been deleted or replaced in the meantime.
             _ = recorder.remove(sequence)
@@ -104,7 +104,7 @@ struct InboxRoutes: Sendable {
         do {
             return try URLEncodedFormDecoder().decode(type, from: String(buffer: bytes))
         } catch {
-            throw ControlError(.badRequest, "the body must be a form of the inbox")
+            throw HTTPError(.badRequest, message: "the body must be a form of the inbox")
         }
     }
 
