@@ -65,17 +65,17 @@ package struct APNSSimulatorServer: LoopBound {
         if let trust = configuration.clientTrust { tls.clientCertificates = .requested(trust) }
         var listeners = Listeners(
             main: try await listen(configuration.port, try TLSContext.server(tls)) {
-                SimulatorHandler(service, tls: $0)
+                ConnectionHandler<SimulatedConnection>(service, tls: $0)
             })
         do {
             if let port = configuration.gatewayPort {
                 listeners.gateway = try await listen(port, try binaryContext(configuration)) {
-                    BinaryHandler<SimulatedGatewayConnection>(service, tls: $0)
+                    ConnectionHandler<SimulatedGatewayConnection>(service, tls: $0)
                 }
             }
             if let port = configuration.feedbackPort {
                 listeners.feedback = try await listen(port, try binaryContext(configuration)) {
-                    BinaryHandler<FeedbackConnection>(service, tls: $0)
+                    ConnectionHandler<FeedbackConnection>(service, tls: $0)
                 }
             }
         } catch {
@@ -103,7 +103,7 @@ package struct APNSSimulatorServer: LoopBound {
     package var recorder: Recorder? { service.recorder }
 
     /// The rules in force, pending ones first.
-    package var rules: [FaultRule] { service.rules }
+    package var rules: [FaultRule] { service.rules.all }
 
     /// Replaces the rules and resets their counts.
     package func setRules(_ rules: [FaultRule]) { service.state.withLock { $0.rules.replace(rules) } }

@@ -3,12 +3,14 @@ import NIOCore
 import Synchronization
 
 /// The state that all connections of a simulator share: its rules, its credentials and its account.
+@dynamicMemberLookup
 final class SimulatedService: Sendable {
     struct State {
         var account: Account
         var rules: RuleScript<PushAction>
         /// The delay of every answer for which no rule sets another.
         var delay: AnswerDelay?
+        /// The behaviour without rules. Changes apply to new connections.
         var settings: SimulatorSettings
         /// The topics that can be pushed to; empty for all.
         var topics: Set<String>
@@ -59,29 +61,9 @@ final class SimulatedService: Sendable {
 
     private static func withoutSlash(_ url: String) -> String { url.hasSuffix("/") ? String(url.dropLast()) : url }
 
-    var account: Account { state.withLock { $0.account } }
-
-    /// The rules of HTTP/2 in the order in which they apply.
-    var rules: [FaultRule] { state.withLock { $0.rules.all } }
-
-    /// The rules of the gateway in the order in which they apply.
-    var gatewayRules: [GatewayRule] { state.withLock { $0.gatewayRules.all } }
-
-    var delay: AnswerDelay? {
-        get { state.withLock { $0.delay } }
-        set { state.withLock { $0.delay = newValue } }
-    }
-
-    /// The behaviour without rules. Changes apply to new connections.
-    var settings: SimulatorSettings {
-        get { state.withLock { $0.settings } }
-        set { state.withLock { $0.settings = newValue } }
-    }
-
-    /// The topics that can be pushed to; empty for all.
-    var topics: Set<String> {
-        get { state.withLock { $0.topics } }
-        set { state.withLock { $0.topics = newValue } }
+    subscript<Part: Sendable>(dynamicMember part: WritableKeyPath<State, Part>) -> Part {
+        get { state.withLock { $0[keyPath: part] } }
+        set { state.withLock { $0[keyPath: part] = newValue } }
     }
 
     /// Decides on a request that passed every check. Adds a notification to the account if it is accepted.
@@ -184,8 +166,6 @@ extension SimulatedService {
             return state.feedback.count
         }
     }
-
-    var waitingFeedback: [FeedbackRecord] { state.withLock { $0.feedback.waiting } }
 
     /// Deletes the waiting records of the feedback service.
     /// - Returns: their number.

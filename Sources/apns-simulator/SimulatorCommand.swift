@@ -251,6 +251,8 @@ struct SimulatorCommand: AsyncParsableCommand {
         // The simulator must survive when the reader of the recording closes the pipe.
         signal(SIGPIPE, SIG_IGN)
         let signals = await UnixSignalsSequence(trapping: .sigterm, .sigint, .sigusr1)
+        // A second signal must not end the process before the account is written.
+        defer { withExtendedLifetime(signals) {} }
         let recordFile = try control.recordFile()
         var configuration = try configuration()
         control.apply(to: &configuration, file: recordFile)
@@ -287,7 +289,7 @@ struct SimulatorCommand: AsyncParsableCommand {
         configuration.devices = try device.map { try RegisteredDevice($0) }
         if let devices {
             let text = try OptionFile.read(devices, for: "--devices")
-            configuration.devices += try DeviceFile.devices(String(decoding: text, as: UTF8.self))
+            configuration.devices += try RegisteredDevice.all(inFile: String(decoding: text, as: UTF8.self))
         }
         guard accountLimit >= 1 else { throw ValidationError("--account-limit must be at least 1") }
         configuration.accountLimit = recordTokens || tokenCounts != nil ? nil : accountLimit

@@ -1,4 +1,5 @@
 import Glibc
+import Sockets
 
 /// A directory with everything that a client needs to connect to a simulator with generated certificates.
 ///
@@ -49,7 +50,7 @@ package struct CertificateDirectory: Sendable {
         // Fails if the file exists: a link placed there by another user must not be followed.
         let descriptor = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode)
         guard descriptor >= 0 else { throw failure("write", temporary) }
-        guard RecordFile.write(bytes, to: descriptor) == nil else {
+        guard bytes.withUnsafeBytes({ DescriptorOutput.write($0, to: descriptor) { true }.end }) == .complete else {
             let error = failure("write", temporary)
             _ = close(descriptor)
             throw error

@@ -236,7 +236,7 @@ struct ControlRoutes: Sendable {
 
     private func addFeedback(to routes: inout RouteList) {
         routes.add(.get, "/feedback") { _, _ in
-            let records = service.waitingFeedback.map {
+            let records = service.feedback.waiting.map {
                 Feedback.Entry(token: $0.token.hex, seconds: Int64($0.seconds))
             }
             return try .control(Feedback(records: records))

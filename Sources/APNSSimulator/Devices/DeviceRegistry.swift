@@ -45,23 +45,20 @@ package struct RegisteredDevice: Equatable, Sendable {
         try reader.finish()
     }
 
-    /// The device in the form that `init(_:)` reads.
-    package var text: String {
-        "token=\(token.hex),topic=\(topic),environment=\(environment.rawValue),state=\(state.rawValue)"
-            + (since.map { ",since=\($0)" } ?? "")
-    }
-}
-
-/// A file of registered devices, one per line in the form of `--device`. Empty lines and lines that begin with # are
-/// skipped.
-package enum DeviceFile {
-    package static func devices(_ text: String) throws(RuleError) -> [RegisteredDevice] {
+    /// Reads a file of devices, one per line. Empty lines and lines that begin with # are skipped.
+    package static func all(inFile text: String) throws(RuleError) -> [RegisteredDevice] {
         var devices: [RegisteredDevice] = []
         for line in text.split(whereSeparator: \.isNewline) where !line.hasPrefix("#") {
             if line.allSatisfy({ $0 == " " || $0 == "\t" }) { continue }
             devices.append(try RegisteredDevice(String(line)))
         }
         return devices
+    }
+
+    /// The device in the form that `init(_:)` reads.
+    package var text: String {
+        "token=\(token.hex),topic=\(topic),environment=\(environment.rawValue),state=\(state.rawValue)"
+            + (since.map { ",since=\($0)" } ?? "")
     }
 }
 

@@ -1,11 +1,13 @@
-struct FeedbackConnection: BinaryConnection {
+import TLS
+
+struct FeedbackConnection: SimulatorConnection {
     private let service: SimulatedService
     private let isRefused: Bool
     private var delivery: FeedbackDelivery
 
-    init(_ service: SimulatedService, client: GatewayClient, at moment: SimulatedMoment) {
+    init(_ service: SimulatedService, _ handshake: TLSHandshakeCompleted?, at moment: SimulatedMoment) {
         self.service = service
-        isRefused = client == .refused
+        isRefused = GatewayClient(handshake, service.configuration) == .refused
         if isRefused {
             service.feedbackClientRefused()
             delivery = FeedbackDelivery(nil, seed: 0)
@@ -25,7 +27,7 @@ struct FeedbackConnection: BinaryConnection {
     var nextTime: Int64? { delivery.nextTime }
 
     // Records that were not sent stay on the list.
-    mutating func shutDown(at moment: SimulatedMoment) -> Bool { false }
+    mutating func shutDown(reason: String, at moment: SimulatedMoment) -> Bool { false }
 
     mutating func drop() {}
 }

@@ -50,8 +50,10 @@ enum GatewayClient: Equatable {
     case refused
 
     /// - Parameter configuration: without authorities, any certificate is accepted; without topics, any topic.
-    init(_ certificate: TLSPeerCertificate?, _ configuration: SimulatorConfiguration) {
-        guard let certificate, certificate.refusal == nil || configuration.clientTrust == nil else {
+    init(_ handshake: TLSHandshakeCompleted?, _ configuration: SimulatorConfiguration) {
+        guard let certificate = handshake?.peerCertificate,
+            certificate.refusal == nil || configuration.clientTrust == nil
+        else {
             self = .refused
             return
         }

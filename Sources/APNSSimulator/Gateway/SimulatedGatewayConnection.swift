@@ -1,11 +1,13 @@
 import APNS
 import LegacyAPNS
+import NIOCore
+import TLS
 
 /// A connection to the binary gateway.
 ///
 /// A valid notification gets no answer. The first that is invalid, or that a rule applies to, ends the connection;
 /// everything after it is read and discarded.
-struct SimulatedGatewayConnection: BinaryConnection {
+struct SimulatedGatewayConnection: SimulatorConnection {
     private enum Phase {
         case open
         case ending(GatewayEnding)
@@ -28,6 +30,10 @@ struct SimulatedGatewayConnection: BinaryConnection {
     private var acceptedTokens: [SimulatedToken] = []
     private var acceptedIDs: [[UInt8]] = []
     private var recording: ConnectionRecording?
+
+    init(_ service: SimulatedService, _ handshake: TLSHandshakeCompleted?, at moment: SimulatedMoment) {
+        self.init(service, client: GatewayClient(handshake, service.configuration), at: moment)
+    }
 
     init(_ service: SimulatedService, client: GatewayClient, at moment: SimulatedMoment) {
         self.service = service
@@ -97,8 +103,7 @@ struct SimulatedGatewayConnection: BinaryConnection {
     }
 
     /// Sends a shutdown packet that names the last accepted notification, and ends the connection.
-    @discardableResult
-    mutating func shutDown(at moment: SimulatedMoment) -> Bool {
+    mutating func shutDown(reason: String, at moment: SimulatedMoment) -> Bool {
         switch phase {
         case .open: end(with: GatewayAction.Packet(status: .shutdown), identifier: lastAccepted, delay: 0, at: moment)
         case .ending(var ending):
@@ -244,18 +249,18 @@ struct GatewayEnding {
     /// Returns the next step, if it is due.
     mutating func next(at now: Int64) -> SocketStep? {
         guard due <= now, let step = steps.popFirst() else { return nil }
-        if case .send? = steps.first { due = now + Self.gap }
+        if case .write? = steps.first { due = now + Self.gap }
         return step
     }
 
     /// Makes the rest due now: the remaining bytes in one piece, then the end.
     mutating func hurry(at now: Int64) {
         due = min(due, now)
-        var rest: [UInt8] = []
+        var rest = ByteBuffer()
         var end = SocketStep.close
         for step in steps {
-            if case .send(let bytes) = step { rest += bytes } else { end = step }
+            if case .write(let bytes) = step { rest.writeImmutableBuffer(bytes) } else { end = step }
         }
-        steps = (rest.isEmpty ? [end] : [.send(rest), end])[...]
+        steps = (rest.readableBytes == 0 ? [end] : [.write(rest), end])[...]
     }
 }

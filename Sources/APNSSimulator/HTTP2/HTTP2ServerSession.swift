@@ -193,6 +193,7 @@ final class HTTP2ServerSession {
             let count = nghttp2_session_mem_send(session, &bytes)
             if count == 0 { return }
             guard count > 0 else { throw SimulatorError(String(cString: nghttp2_strerror(Int32(count)))) }
+            buffer.reserveCapacity(16 * 1024)
             // Each piece is one frame.
             if let bytes, count > 9, bytes[3] == NGHTTP2_SETTINGS.rawValue {
                 var frame = Array(UnsafeBufferPointer(start: bytes, count: count))

@@ -1,17 +1,9 @@
 import APNS
 import NIOCore
+import TLS
 
-/// The state machine of one HTTP/2 connection, without its socket: it is passed bytes and the time, and returns bytes
-/// to send and the time of the next action.
-final class SimulatedConnection {
-    /// How the socket must be closed.
-    enum End {
-        /// Close once everything is sent.
-        case finished
-        /// Close at once, without close_notify or GOAWAY.
-        case dropped
-    }
-
+/// A connection over HTTP/2.
+final class SimulatedConnection: SimulatorConnection {
     private let service: SimulatedService
     private let recording: ConnectionRecording?
     private let channels: ChannelResponder
@@ -35,6 +27,17 @@ final class SimulatedConnection {
     private var ordinal = 0
     private var ending = ConnectionEnding()
     private var moment: SimulatedMoment
+
+    convenience init?(
+        _ service: SimulatedService, _ handshake: TLSHandshakeCompleted?, at moment: SimulatedMoment
+    ) throws {
+        // APNs speaks HTTP/2 only, which must be negotiated by ALPN.
+        guard let handshake, handshake.applicationProtocol == "h2" else {
+            if handshake != nil { service.state.withLock { $0.account.http2.counters.protocolErrors += 1 } }
+            return nil
+        }
+        try self.init(service, certificate: ClientCertificate(handshake.peerCertificate), at: moment)
+    }
 
     /// - Parameter certificate: the client's push certificate, if it presented one.
     init(_ service: SimulatedService, certificate: ClientCertificate?, at moment: SimulatedMoment) throws {
@@ -61,25 +64,25 @@ final class SimulatedConnection {
             connectionWindow: fault == .noWindow ? nil : service.configuration.connectionWindow)
     }
 
-    var end: End? { ending.end }
-
     // MARK: Bytes and time
 
-    func receive(_ bytes: UnsafeRawBufferPointer, at moment: SimulatedMoment) throws {
+    func receive(_ bytes: UnsafeRawBufferPointer, at moment: SimulatedMoment) {
         self.moment = moment
+        // Bytes that arrive after the end are discarded.
+        guard ending.step == nil else { return }
         counters.bytesReceived += bytes.count
-        guard end != .dropped else { return }
         credentials.now = moment.date / 1000
         do {
             try session?.receive(bytes)
         } catch {
+            // Bytes that are not HTTP/2 are the client's error; nghttp2 may have queued a GOAWAY.
             counters.protocolErrors += 1
-            throw error
+            ending.step = .linger
         }
     }
 
     /// Sends the answers that are due, and lifts stream limits whose time has passed.
-    func advance(to moment: SimulatedMoment) {
+    private func advance(to moment: SimulatedMoment) {
         self.moment = moment
         wheel.advance(to: moment.uptime / 1000) { stream in
             // The client may have cancelled the stream in the meantime.
@@ -88,29 +91,32 @@ final class SimulatedConnection {
         announce(limit.advance(to: moment.uptime))
     }
 
-    /// When to call ``advance(to:)`` next, in microseconds of uptime; nil for not before bytes arrive.
     var nextTime: Int64? {
+        guard ending.step == nil else { return nil }
         let due = wheel.next.map { $0 * 1000 }
         guard let lifted = limit.liftedAt else { return due }
         return due.map { min($0, lifted) } ?? lifted
     }
 
-    /// Appends the bytes to send, and adds what happened since the last call to the account.
-    ///
-    /// The account is updated first, so that a client that has received an answer finds it counted.
-    func write(into buffer: inout ByteBuffer) throws {
-        let before = buffer.readableBytes
-        try session?.write(into: &buffer)
-        counters.bytesSent += buffer.readableBytes - before
-        if end == nil, session?.isFinished == true {
-            ending.end = .finished
+    // The account is updated first, so that a client that has received an answer finds it counted.
+    func next(at moment: SimulatedMoment) -> SocketStep? {
+        advance(to: moment)
+        var buffer = ByteBuffer()
+        do { try session?.write(into: &buffer) } catch { ending.step = .close }
+        counters.bytesSent += buffer.readableBytes
+        if ending.step == nil, session?.isFinished == true {
+            ending.step = .linger
             // Neither side sent a GOAWAY, so nghttp2 ended the session because of a protocol error.
             if ending.lastStream == nil, !ending.isByClient { counters.protocolErrors += 1 }
         }
         settle()
+        if buffer.readableBytes > 0 { return .write(buffer) }
+        guard !ending.isReported, let step = ending.step else { return nil }
+        ending.isReported = true
+        return step
     }
 
-    /// Records that the socket has closed: answers that were not sent are lost.
+    /// Answers that were not sent are lost.
     func closed() {
         if let session {
             for slot in session.openSlots { lose(slot) }
@@ -120,16 +126,19 @@ final class SimulatedConnection {
     }
 
     /// Sends GOAWAY and finishes what is in flight.
-    func shutDown(reason: String) { goAway(reason: reason, lastStream: session?.highestStream ?? 0) }
+    func shutDown(reason: String, at moment: SimulatedMoment) -> Bool {
+        goAway(reason: reason, lastStream: session?.highestStream ?? 0)
+        return true
+    }
 
     /// Stops answering requests, including those with delayed answers.
     func wedge() { fault = .wedge }
 
     /// Closes at once, without close_notify or GOAWAY.
     func drop() {
-        guard end == nil else { return }
+        guard ending.step == nil else { return }
         counters.drops += 1
-        ending.end = .dropped
+        ending.step = .drop
     }
 
     private func settle() {
@@ -142,7 +151,7 @@ final class SimulatedConnection {
     // MARK: Requests
 
     func requestArrived(_ slot: StreamSlot) {
-        if end == .dropped { return }
+        if ending.step == .drop { return }
         if ending.excludes(slot.stream) { return }
         ordinal += 1
         let id = identify(slot)
@@ -294,7 +303,9 @@ final class SimulatedConnection {
 
 /// The progress of a connection's end.
 private struct ConnectionEnding {
-    var end: SimulatedConnection.End?
+    /// How the socket must be closed once everything is sent; nil before the end.
+    var step: SocketStep?
+    var isReported = false
     /// The last stream of a GOAWAY, which may not have been sent yet; later streams are ignored.
     var lastStream: Int32?
     /// The highest stream that was decided on.

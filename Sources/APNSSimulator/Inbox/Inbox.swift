@@ -21,7 +21,7 @@ struct Inbox: Sendable {
         let extent = recorder.extent
         return Version(
             kept: extent.kept, newest: extent.newest,
-            rules: service.rules.map(\.text) + [""] + service.gatewayRules.map(\.text),
+            rules: service.rules.all.map(\.text) + [""] + service.gatewayRules.all.map(\.text),
             dashboard: service.dashboard)
     }
 

@@ -41,7 +41,7 @@ struct InboxForms {
 
     /// The rules, each with a form that removes it.
     func rules(_ service: SimulatedService) -> HTML {
-        let all = service.rules.map { ($0.text, false) } + service.gatewayRules.map { ($0.text, true) }
+        let all = service.rules.all.map { ($0.text, false) } + service.gatewayRules.all.map { ($0.text, true) }
         let rows = all.map { text, isGateway -> [HTML] in
             [
                 "<code>\(text)</code>", isGateway ? "gateway" : "HTTP/2",

@@ -65,20 +65,20 @@ package final class RecordFile: Sendable {
     ///   in which they were made.
     func append(_ make: () -> [UInt8]) {
         let failure = state.withLock { state -> Failure? in
-            let line = make()
+            let line = make() + [0x0A]
             guard let descriptor = state.descriptor, state.failure == nil else { return nil }
-            let loss =
-                if let queue = state.queue {
-                    queue.append(line + [0x0A])
-                } else {
-                    Self.write(line + [0x0A], to: descriptor).map(LineQueue.Loss.failed)
+            let problem: String
+            if let queue = state.queue {
+                switch queue.append(line) {
+                case nil: return nil
+                case .full: problem = "its reader is too slow, or has stalled"
+                case .failed(let error): problem = String(cString: strerror(error))
                 }
-            guard let loss else { return nil }
-            let problem =
-                switch loss {
-                case .full: "its reader is too slow, or has stalled"
-                case .failed(let error): String(cString: strerror(error))
-                }
+            } else {
+                let end = line.withUnsafeBytes { DescriptorOutput.write($0, to: descriptor) { true }.end }
+                guard case .failed(let error) = end else { return nil }
+                problem = String(cString: strerror(error))
+            }
             state.failure = Failure(
                 description: "cannot record to \(name): \(problem); nothing more is recorded there")
             return state.failure
@@ -94,20 +94,5 @@ package final class RecordFile: Sendable {
             if isOwn, let descriptor = state.descriptor { _ = Glibc.close(descriptor) }
             (state.descriptor, state.queue) = (nil, nil)
         }
-    }
-
-    /// Writes all bytes.
-    /// - Returns: the error number of the system, or nil.
-    static func write(_ bytes: [UInt8], to descriptor: Int32) -> Int32? {
-        var rest = bytes[...]
-        while !rest.isEmpty {
-            let count = rest.withUnsafeBytes { Glibc.write(descriptor, $0.baseAddress, $0.count) }
-            if count > 0 {
-                rest = rest.dropFirst(count)
-                continue
-            }
-            guard errno == EINTR else { return errno }
-        }
-        return nil
     }
 }

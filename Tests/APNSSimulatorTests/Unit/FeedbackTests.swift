@@ -1,3 +1,4 @@
+import NIOCore
 import Testing
 
 @testable import APNSSimulator
@@ -46,11 +47,11 @@ struct FeedbackTests {
         var time: Int64 = 0
         while true {
             switch delivery.next(at: time, { list.take($0) }) {
-            case .send(let bytes)?:
-                pieces.append(bytes)
+            case .write(let bytes)?:
+                pieces.append(Array(buffer: bytes))
                 times.append(time)
             case .close?: return (pieces, times, true)
-            case .reset?, .stopReading?:
+            case .linger?, .drop?, .reset?, .stopReading?:
                 Issue.record("neither is an action of this service")
                 return (pieces, times, false)
             case nil:

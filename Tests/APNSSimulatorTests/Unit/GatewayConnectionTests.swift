@@ -58,7 +58,8 @@ struct GatewayConnectionTests {
         }
 
         func shutDown() {
-            connection.shutDown(at: now)
+            let remains = connection.shutDown(reason: "Shutdown", at: now)
+            #expect(remains)
             proceed()
         }
     }
@@ -115,7 +116,7 @@ struct GatewayConnectionTests {
         let scene = try Scene(
             rules, receiving: GatewayBytes.frame(1, to: 0xA6) + GatewayBytes.frame(2, to: 0xA7), change)
         #expect(scene.steps.isEmpty && scene.account.accepted == 2)
-        #expect(scene.service.waitingFeedback.map(\.seconds) == [1_600_000_000, 1_700_000_000])
+        #expect(scene.service.feedback.waiting.map(\.seconds) == [1_600_000_000, 1_700_000_000])
         scene.receive(GatewayBytes.frame(3, to: 0xA5))
         #expect(scene.steps == [.reset])
 

@@ -119,7 +119,7 @@ struct RegisteredDeviceTests {
     func reads(_ text: String) throws {
         #expect(try RegisteredDevice(text).text == text)
         let file = "# two of them\n\n\(text)\n  \n\(text)\n"
-        #expect(try DeviceFile.devices(file).map(\.text) == [text, text])
+        #expect(try RegisteredDevice.all(inFile: file).map(\.text) == [text, text])
     }
 
     @Test(
