@@ -5,12 +5,6 @@ import Sockets
 import TLS
 
 /// An APNs to develop and test against, listening on this machine.
-///
-/// ```swift
-/// let server = try await APNSSimulatorServer.start(configuration)
-/// // … connect to 127.0.0.1:server.port …
-/// try await server.stop()
-/// ```
 package struct APNSSimulatorServer: LoopBound {
     private let service: SimulatedService
     private let group: MultiThreadedEventLoopGroup
@@ -24,7 +18,6 @@ package struct APNSSimulatorServer: LoopBound {
     package var feedbackPort: Int? { listeners.feedback?.port }
     package var controlPort: Int? { control?.port }
 
-    /// Starts to listen.
     /// - Throws: `TLSError` if the certificate or the client authorities cannot be used, the system's error if an
     ///   address is in use, or `HTTPPortFailure` if the control port's is.
     package static func start(_ configuration: SimulatorConfiguration) async throws -> APNSSimulatorServer {

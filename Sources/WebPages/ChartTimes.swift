@@ -1,5 +1,3 @@
-import FoundationEssentials
-
 /// The axis of time: steps of one length.
 package struct ChartTimes: Sendable {
     /// The beginning of the first step, in milliseconds since 1970.
@@ -68,7 +66,7 @@ package struct ChartTimes: Sendable {
 
     /// Returns a date such as `21 Nov`.
     private static func dayName(_ time: Int64) -> String {
-        let text = iso(time)
+        let text = EpochTime.iso(seconds: time / 1000)
         let names = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]
         let parts = text.prefix(10).split(separator: "-").compactMap { Int($0) }
         guard parts.count == 3, names.indices.contains(parts[1] - 1) else { return text }
@@ -77,10 +75,5 @@ package struct ChartTimes: Sendable {
 
     private static func weekday(_ time: Int64) -> String {
         ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"][Int((time / day % 7 + 7) % 7)]
-    }
-
-    /// ISO 8601.
-    static func iso(_ time: Int64) -> String {
-        Date(timeIntervalSince1970: Double(time / 1000)).formatted(.iso8601)
     }
 }

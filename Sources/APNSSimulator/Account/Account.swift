@@ -31,8 +31,6 @@ package struct Account: Sendable {
 
     package var acceptedByGateway: Int { gateway.accepted }
     package var distinctTokens: Int { byToken.distinct }
-    /// The number of ids, device tokens and channels whose counts are kept.
-    package var keptCounts: Int { http2.ids.count + gateway.ids.count + byToken.count + byChannel.count }
 
     package func accepted(id: NotificationID) -> Int { http2.ids[id] }
 
@@ -54,9 +52,7 @@ package struct Account: Sendable {
     }
 
     /// Adds what a connection to the gateway did.
-    /// - Parameters:
-    ///   - tokens: those of accepted notifications.
-    ///   - ids: those of accepted notifications, where they have one.
+    /// - Parameter ids: those of accepted notifications, where they have one.
     mutating func add(_ counters: GatewayCounters, tokens: [SimulatedToken], ids: [[UInt8]]) {
         accepted += tokens.count
         for token in tokens { _ = byToken.add(token) }

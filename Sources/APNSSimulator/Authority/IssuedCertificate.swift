@@ -56,7 +56,6 @@ final class IssuedCertificate: @unchecked Sendable {
     ///   - subject: the parts of the subject, in order: OpenSSL's number of the attribute, and its value.
     ///   - extensions: those known to OpenSSL: its number, and the value in the syntax of its configuration files.
     ///   - ownExtensions: those unknown to OpenSSL: the object identifier, and the value in DER.
-    ///   - key: the subject's.
     ///   - issuer: the authority and its key; nil for an authority that signs itself.
     ///   - now: seconds since 1970. Valid from one day earlier, for clients whose clock is behind.
     init(

@@ -6,13 +6,6 @@ import TLS
 /// certifies.
 ///
 /// All keys are P-256, newly generated, and worthless outside tests.
-///
-/// ```swift
-/// let authority = try SimulatedAuthority()
-/// var configuration = SimulatorConfiguration(identity: try authority.serverIdentity())
-/// configuration.clientTrust = .pem(authority.certificatePEM)
-/// configuration.providerKeys = [try authority.providerKey()]
-/// ```
 package final class SimulatedAuthority: Sendable {
     /// A certificate and its private key.
     package struct Pair: Sendable {

@@ -7,9 +7,7 @@ import PushJob
 /// responses from APNs". Apple does not document the order; it is assumed, as is everything marked so.
 enum RequestCheck {
     /// Checks a request to deliver a notification to a device.
-    /// - Parameters:
-    ///   - credentials: the client's.
-    ///   - isObject: returns true if the body is a JSON object; called only if everything before it is correct.
+    /// - Parameter isObject: returns true if the body is a JSON object; called only if everything before it is correct.
     static func token(
         of request: borrowing PushRequest, _ credentials: ClientCredentials, isObject: () -> Bool
     ) throws(Refusal) -> SimulatedToken {

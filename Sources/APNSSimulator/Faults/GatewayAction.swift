@@ -57,8 +57,6 @@ package struct GatewayAction: RuleAction {
         [.rate, .times, .after] + (point == .notification ? [.prefix] : [])
     }
 
-    /// Reads `answer` (a status by number or name, `close`, `hang`, `reset`, `feedback`) and its details: `accept`,
-    /// `delay`, `identifier`, `packet`, `split`, `linger`.
     package init(_ reader: inout RuleReader, at point: RulePoint) throws(RuleError) {
         answer = try Self.answer(&reader, at: point)
         if point == .notification {

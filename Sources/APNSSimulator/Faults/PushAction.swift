@@ -8,7 +8,7 @@ package typealias FaultRule = Rule<PushAction>
 /// The effect of a rule on a request over HTTP/2, or on its connection.
 ///
 /// Rules apply to requests that pass every check of `RequestCheck`; those with `at=channels` to requests that manage
-/// channels and pass every check of `ChannelCheck`. The first rule with an answer decides; rules without one (`delay`,
+/// channels and pass every check of `ChannelResponder`. The first rule with an answer decides; rules without one (`delay`,
 /// `streams`) have their effect and leave the answer to the next rules. With `at=connect`, the first rule that applies
 /// decides.
 package struct PushAction: RuleAction {
@@ -86,9 +86,6 @@ package struct PushAction: RuleAction {
         [.rate, .times, .after, .connection] + (point == .request ? [.prefix] : [])
     }
 
-    /// Reads `answer` (a status, a reason, `reset`, `goaway`, `drop`, `silence`), `delay`, `streams` with `for`, and
-    /// details of the answer: `reason`, `body`, `retry-after`, `timestamp`, `code`, `last-stream`, `accept`. With
-    /// `at=connect`, `answer` is `wedge`, `no-window` or `no-settings`.
     package init(_ reader: inout RuleReader, at point: RulePoint) throws(RuleError) {
         guard point != .connect else {
             connectionFault = try Self.connectionFault(&reader)

@@ -173,8 +173,6 @@ struct RuleScript<Action: RuleAction>: Sendable {
         return true
     }
 
-    var knownTargets: Int { met.reduce(0) { $0 + $1.count } }
-
     /// True if any rule applies to something other than connections.
     var judgesMoreThanConnections: Bool { !pending.isEmpty || rules.contains { $0.point != .connect } }
 

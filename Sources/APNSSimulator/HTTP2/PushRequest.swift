@@ -59,9 +59,7 @@ struct PushRequest {
     var isManagement: Bool { path == .channels || path == .allChannels }
 
     /// Processes one header.
-    /// - Parameters:
-    ///   - credentials: the client's.
-    ///   - idText: receives the `apns-id` or `apns-request-id`, which the answer repeats as it was written.
+    /// - Parameter idText: receives the `apns-id` or `apns-request-id`, which the answer repeats as it was written.
     mutating func take(
         name: UnsafeBufferPointer<UInt8>, value: UnsafeBufferPointer<UInt8>, of credentials: ClientCredentials,
         idText: UnsafeMutablePointer<UInt8>

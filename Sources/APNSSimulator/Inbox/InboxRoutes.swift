@@ -41,17 +41,16 @@ struct InboxRoutes: Sendable {
     private func addActions(to pages: RouterGroup<ControlContext>) {
         let (service, recorder) = (inbox.service, inbox.recorder)
         pages.post("/inbox/next") { request, _ in
-            let form = try await form(NextForm.self, request)
-            guard let token = SimulatedToken(hex: form.token),
-                let transport = ReceivedNotification.Transport(rawValue: form.transport),
-                let answer = NextAnswer.all(transport).first(where: { $0.value == form.answer })
+            let form = try await form(request)
+            guard let token = form["token"].flatMap({ SimulatedToken(hex: $0) }),
+                let transport = form["transport"].flatMap({ ReceivedNotification.Transport(rawValue: $0) }),
+                let answer = NextAnswer.all(transport).first(where: { $0.value == form["answer"] })
             else { throw HTTPError(.badRequest, message: "the form must have token, transport and answer of a button") }
             try answer.apply(to: token, transport, service)
             return back(request)
         }
         pages.post("/inbox/forget") { request, _ in
-            let form = try await form(TokenForm.self, request)
-            guard let token = SimulatedToken(hex: form.token) else {
+            guard let token = try await form(request)["token"].flatMap({ SimulatedToken(hex: $0) }) else {
                 throw HTTPError(.badRequest, message: "token must be a device token")
             }
             service.state.withLock { state in
@@ -61,16 +60,18 @@ struct InboxRoutes: Sendable {
             return back(request)
         }
         pages.post("/inbox/remove") { request, _ in
-            let form = try await form(RuleForm.self, request)
+            let form = try await form(request)
+            guard let rule = form["rule"], let isGateway = form["isGateway"] else {
+                throw HTTPError(.badRequest, message: "the form must have rule and isGateway")
+            }
             // It may have been applied in the meantime.
             _ = service.state.withLock { state in
-                form.isGateway == "true" ? state.gatewayRules.remove(form.rule) : state.rules.remove(form.rule)
+                isGateway == "true" ? state.gatewayRules.remove(rule) : state.rules.remove(rule)
             }
             return back(request)
         }
         pages.post("/inbox/delete") { request, _ in
-            let form = try await form(DeleteForm.self, request)
-            guard let sequence = UInt64(form.sequence) else {
+            guard let sequence = try await form(request)["sequence"].flatMap({ UInt64($0) }) else {
                 throw HTTPError(.badRequest, message: "sequence must be a number of the recording")
             }
             // It may have been deleted or replaced in the meantime.
@@ -83,26 +84,10 @@ struct InboxRoutes: Sendable {
         }
     }
 
-    private struct NextForm: Decodable {
-        let token, transport, answer: String
-    }
-
-    private struct TokenForm: Decodable {
-        let token: String
-    }
-
-    private struct DeleteForm: Decodable {
-        let sequence: String
-    }
-
-    private struct RuleForm: Decodable {
-        let rule, isGateway: String
-    }
-
-    private func form<Form: Decodable>(_ type: Form.Type, _ request: Request) async throws -> Form {
+    private func form(_ request: Request) async throws -> [String: String] {
         let bytes = try await request.bytes(of: "form", upTo: 64 << 10)
         do {
-            return try URLEncodedFormDecoder().decode(type, from: String(buffer: bytes))
+            return try URLEncodedFormDecoder().decode([String: String].self, from: String(buffer: bytes))
         } catch {
             throw HTTPError(.badRequest, message: "the body must be a form of the inbox")
         }

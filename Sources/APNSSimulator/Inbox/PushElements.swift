@@ -5,7 +5,7 @@ enum PushElements {
     /// The age, with the time in UTC as its tooltip. A script keeps it up to date.
     static func age(_ milliseconds: Int64) -> HTML {
         """
-        <time datetime="\(moment(milliseconds))" title="\(EpochTime.text(seconds: milliseconds / 1000))" \
+        <time datetime="\(EpochTime.iso(seconds: milliseconds / 1000))" title="\(EpochTime.text(seconds: milliseconds / 1000))" \
         data-age="\(milliseconds)">\(age(milliseconds, now: WallClock.milliseconds()))</time>
         """
     }
@@ -39,11 +39,6 @@ enum PushElements {
             \(if: notification.token == nil, "channel ")<a class="mono" href="\(filter.path)" \
             title="\(name)">\(name.prefix(16) + (isShort ? "" : "…"))</a>
             """
-    }
-
-    private static func moment(_ milliseconds: Int64) -> String {
-        let text = EpochTime.text(seconds: milliseconds / 1000)
-        return text.replacing(" UTC", with: "Z").replacing(" ", with: "T")
     }
 
     /// Returns an age such as `5 s ago`; inbox.js has the same units.

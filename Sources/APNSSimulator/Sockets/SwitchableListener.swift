@@ -9,10 +9,7 @@ actor SwitchableListener {
     /// The port, which stays the same.
     nonisolated let port: Int
 
-    /// Opens the port.
-    /// - Parameters:
-    ///   - port: 0 for any free one.
-    ///   - bind: listens on a port.
+    /// - Parameter port: 0 for any free one.
     init(port: Int, bind: @escaping @Sendable (_ port: Int) async throws -> any Channel) async throws {
         self.bind = bind
         let channel = try await bind(port)

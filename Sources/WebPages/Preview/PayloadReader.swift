@@ -200,8 +200,12 @@ package enum EpochTime {
     /// Returns a time such as `2026-11-21 15:53:52 UTC`, or the number if it is out of range.
     package static func text(seconds: Int64) -> String {
         guard range.contains(seconds) else { return "\(seconds)" }
-        let text = Date(timeIntervalSince1970: Double(seconds)).formatted(.iso8601)
-        return text.replacing("T", with: " ").replacing("Z", with: " UTC")
+        return iso(seconds: seconds).replacing("T", with: " ").replacing("Z", with: " UTC")
+    }
+
+    /// Returns a time such as `2026-11-21T15:53:52Z`.
+    package static func iso(seconds: Int64) -> String {
+        Date(timeIntervalSince1970: Double(seconds)).formatted(.iso8601)
     }
 
     /// Returns the time of day in UTC, such as `15:53:52.123`.

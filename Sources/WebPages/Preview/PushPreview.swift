@@ -26,10 +26,7 @@ package struct PushPreview: Sendable {
     let attributes: [PayloadReader.Fact]
     let pushType: String?
 
-    /// - Parameters:
-    ///   - payload: the JSON as it was sent.
-    ///   - pushType: `apns-push-type`.
-    ///   - expiration: seconds since 1970; 0 for one attempt.
+    /// - Parameter expiration: seconds since 1970; 0 for one attempt.
     package init(
         payload: [UInt8], pushType: String?, topic: String?, priority: Int? = nil, expiration: Int64? = nil,
         collapseID: String? = nil
@@ -115,9 +112,6 @@ extension PushPreview {
         \(banner(refusal: refusal))\(extra)</div>
         """
     }
-
-    /// The banner alone, or the reason why there is none.
-    package var banner: HTML { banner() }
 
     /// The banner alone, or the reason why there is none.
     /// - Parameters:

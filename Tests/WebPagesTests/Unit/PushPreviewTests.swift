@@ -146,7 +146,7 @@ import Testing
             let preview = PushPreview(
                 payload: Array(payload.utf8), pushType: type, topic: "<script>.\u{202E}", priority: .max,
                 expiration: .min, collapseID: "<script>")
-            let html = preview.html(clock: "<script>").text + preview.banner.text
+            let html = preview.html(clock: "<script>").text + preview.banner().text
             #expect(!html.contains("<script"))
             #expect(!html.unicodeScalars.contains { $0 == "\u{202E}" || $0 == "\u{0}" || $0 == "\u{2066}" })
             #expect(preview.summary().count < 250)
