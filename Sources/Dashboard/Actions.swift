@@ -106,7 +106,7 @@ struct Actions: Sendable {
         var path = site.links.path(kind.page(fields).segments, kind.page(fields).query)
         if let origin, !kind.leavesPage || form["scope"] != nil { path = origin }
         guard kind.confirms else {
-            let result = try await performed(change, desk)
+            let result = try await desk.perform(change)
             await site.data.changed()
             let note =
                 result.error.map { Note("\(result.sentence): \($0)", .failed) }
@@ -118,10 +118,6 @@ struct Actions: Sendable {
         let run = ChangeRun(change, desk, of: name, fields, owner: visitor.formToken, back: path)
         try await site.runs.start(run, isConfirmed: try fields.isSet("yes")) { await site.data.changed() }
         return Result(message: "counting", path: site.links.path(["runs", run.id]), run: run)
-    }
-
-    private static func performed(_ change: some Change, _ desk: Desk) async throws -> ChangeResult {
-        try await desk.perform(change)
     }
 
     /// The field of a page that proves the session.

@@ -151,19 +151,14 @@ final class ChangeRun: Sendable {
 
     func count() async {
         do {
-            let plan = try await planned(change)
+            let plan = try await desk.plan(change) { [self] in set(.counting($0)) }
             set(isStopped ? .stopped(ChangeResult([])) : .ready(plan))
         } catch {
             set(.failed(WebError(error).problem))
         }
     }
 
-    private func planned(_ change: some Change) async throws -> ChangePlan {
-        try await desk.plan(change) { [self] in set(.counting($0)) }
-    }
-
     /// Starts the work after its confirmation.
-    /// - Parameter end: is called at the end.
     /// - Returns: false if the run is not waiting for confirmation.
     func confirm(_ end: @escaping @Sendable () async -> Void) -> Bool {
         let plan = state.withLock { state -> ChangePlan? in
@@ -174,7 +169,10 @@ final class ChangeRun: Sendable {
         guard let plan else { return false }
         Task {
             do {
-                let result = try await applied(change, plan)
+                var control = ChangeControl()
+                control.progress = { [self] in set(.running($0, plan)) }
+                control.isStopped = { [self] in isStopped }
+                let result = try await desk.apply(change, plan, control)
                 set(
                     result.error.map { .failed("\(result.sentence): \($0)") }
                         ?? (isStopped ? .stopped(result) : .done(result)))
@@ -184,13 +182,6 @@ final class ChangeRun: Sendable {
             await end()
         }
         return true
-    }
-
-    private func applied(_ change: some Change, _ plan: ChangePlan) async throws -> ChangeResult {
-        var control = ChangeControl()
-        control.progress = { [self] in set(.running($0, plan)) }
-        control.isStopped = { [self] in isStopped }
-        return try await desk.apply(change, plan, control)
     }
 }
 

@@ -1,4 +1,3 @@
-import FoundationEssentials
 import HTTPTypes
 import Hummingbird
 import NIOCore
@@ -49,9 +48,4 @@ extension ChangeRefusal {
         case .conflict: .conflict
         }
     }
-}
-
-enum Clock {
-    /// Seconds since 1970.
-    static var seconds: Int64 { Int64(Date().timeIntervalSince1970) }
 }

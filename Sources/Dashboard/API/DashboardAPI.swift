@@ -66,11 +66,11 @@ struct DashboardAPI: Sendable {
             return Read(
                 path: path, summary: summary, fields: list.fields, thing: list.thing, list: name, isCounted: true
             ) { request in
-                guard let found = try await request.counted({ try await read(request, $0) }) else {
+                guard let (counts, part) = try await request.counted({ try await read(request, $0) }) else {
                     return try await list.read(request)
                 }
-                let rows = found.counts.rows.map(found.counts.json).joined(separator: ",")
-                return .json(bytes: Array("{\"counts\":[\(rows)]\(end(found.looked, found.cursor, found.unread))".utf8))
+                let rows = counts.rows.map(counts.json).joined(separator: ",")
+                return .json(bytes: Array("{\"counts\":[\(rows)]\(end(part.looked, part.cursor, part.unread))".utf8))
             }
         }
 
@@ -346,27 +346,7 @@ struct DashboardAPI: Sendable {
         (order.since, order.until) = try request.query.range(now: Moment.now)
         var reading = reading
         reading.limit = max(Self.results, reading.limit)
-        return try await results(request, ResultFilter(request.query), order, reading)
-    }
-
-    /// Reads results of the queues in the query, with tokens as the visitor sees them.
-    static func results(
-        _ request: PageRequest, _ filter: ResultFilter, _ order: ResultListing.Order, _ reading: ListReading
-    ) async throws -> ListPart<ResultLine> {
-        var part = try await ListPart<ResultLine>.of(
-            request.site.data.queues(named: request.query.all("queue")), reading
-        ) { keys, cursor, missing in
-            let place = cursor.flatMap { StoredResult.Place(id: $0) }
-            if let cursor, place == nil { throw WebError.unknownCursor(cursor) }
-            let found = try await ResultListing.read(
-                filter, order, after: place, limit: missing, until: reading.end,
-                request.source.fleet.client(for: keys.results), keys)
-            return ListPart(
-                rows: found.results.map { ResultLine(queue: keys.queue, result: $0) }, looked: found.looked,
-                cursor: found.cursor)
-        }
-        part.rows = part.rows.map { $0.replacingToken(request.token) }
-        return part
+        return try await request.results(ResultFilter(request.query), order, reading)
     }
 
     private static func history(_ request: PageRequest) async throws -> ListPart<HistoryPoint> {

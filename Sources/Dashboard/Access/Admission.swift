@@ -3,6 +3,7 @@ import HTTPTypes
 import Hummingbird
 import NIOCore
 import PrintableText
+import Synchronization
 import WebPages
 
 /// The sender of a request.
@@ -342,4 +343,40 @@ struct AdmissionMiddleware: RouterMiddleware {
     var endedCookie: String {
         "\(Admission.cookie)=; Path=\(links.base.isEmpty ? "/" : links.base); HttpOnly; SameSite=Lax; Max-Age=0"
     }
+}
+
+/// Limits what visitors use at once: one visitor's share must not keep others from theirs.
+final class Shares: Sendable {
+    enum Refusal { case own, all }
+
+    private let (ofVisitor, all): (Int, Int)
+    private let used = Mutex<[String: Int]>([:])
+
+    /// - Parameters:
+    ///   - ofVisitor: the maximum for one visitor.
+    ///   - all: the maximum for all of them.
+    init(ofVisitor: Int, all: Int) { (self.ofVisitor, self.all) = (ofVisitor, all) }
+
+    /// Takes an amount for a visitor, before it is used.
+    /// - Returns: the limit that it would exceed, if any.
+    func take(_ amount: Int, for visitor: Visitor) -> Refusal? {
+        used.withLock { used in
+            let own = used[visitor.shareName, default: 0] + amount
+            if own > ofVisitor { return .own }
+            if used.values.reduce(amount, +) > all { return .all }
+            used[visitor.shareName] = own
+            return nil
+        }
+    }
+
+    func giveBack(_ amount: Int, for visitor: Visitor) {
+        used.withLock { used in
+            let rest = used[visitor.shareName, default: amount] - amount
+            used[visitor.shareName] = rest > 0 ? rest : nil
+        }
+    }
+}
+
+extension Visitor {
+    fileprivate var shareName: String { name ?? formToken }
 }

@@ -42,6 +42,9 @@ final class Sessions: Sendable {
 
     init(_ fleet: Fleet, logger: Logger) { (self.fleet, self.logger) = (fleet, logger) }
 
+    /// Seconds since 1970.
+    private static var now: Int64 { Moment.now / 1000 }
+
     /// Returns a random value for a new session.
     static func value() -> String { Digest.random(32).hex }
 
@@ -52,7 +55,7 @@ final class Sessions: Sendable {
     /// - Returns: its value, for the browser.
     func begin(for user: Users.User) async throws -> String {
         let value = Self.value()
-        let session = Session(name: user.name, user: user.fingerprint, until: Clock.seconds + Self.lifetime)
+        let session = Session(name: user.name, user: user.fingerprint, until: Self.now + Self.lifetime)
         let key = key(of: value)
         var command = RedisCommand("SET", key, try JSONLine.text(session))
         command.append("EX")
@@ -90,7 +93,7 @@ final class Sessions: Sendable {
             session = kept.withLock { $0.known[key] ?? $0.local[key] }
         }
         // It may have ended while Redis was asked.
-        guard let session, session.until > Clock.seconds, kept.withLock({ $0.ended[key] == nil }) else { return nil }
+        guard let session, session.until > Self.now, kept.withLock({ $0.ended[key] == nil }) else { return nil }
         return session
     }
 
@@ -101,7 +104,7 @@ final class Sessions: Sendable {
         let key = key(of: value)
         kept.withLock { kept in
             (kept.known[key], kept.local[key]) = (nil, nil)
-            let now = Clock.seconds
+            let now = Self.now
             if kept.ended.count >= Self.maximum {
                 kept.ended = kept.ended.filter { $0.value > now }
                 if kept.ended.count >= Self.maximum { (kept.ended, kept.undeleted) = ([:], []) }
@@ -132,7 +135,7 @@ final class Sessions: Sendable {
         kept.withLock { kept in
             guard kept.ended[key] == nil else { return }
             if kept[keyPath: place].count >= Self.maximum {
-                kept[keyPath: place] = kept[keyPath: place].filter { $0.value.until > Clock.seconds }
+                kept[keyPath: place] = kept[keyPath: place].filter { $0.value.until > Self.now }
                 if kept[keyPath: place].count >= Self.maximum { kept[keyPath: place].removeAll() }
             }
             kept[keyPath: place][key] = session

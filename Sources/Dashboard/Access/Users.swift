@@ -237,13 +237,10 @@ actor PasswordChecks {
 }
 
 extension Users.Credential {
-    /// The word of ``proxy`` in a line.
-    fileprivate static let proxyWord = "proxy"
-
     fileprivate var isToken: Bool { if case .token = self { true } else { false } }
 
     fileprivate init?(_ text: Substring) {
-        if text == Self.proxyWord {
+        if text == NewCredential.proxy {
             self = .proxy
             return
         }
@@ -258,32 +255,22 @@ extension Users.Credential {
         default: return nil
         }
     }
-
-    /// Returns the credential for a new password.
-    package static func line(password: String) -> String {
-        let hash = PasswordHash(password)
-        return "scrypt$\(hash.cost)$8$1$\(hash.salt.hex)$\(hash.key.hex)"
-    }
-
-    /// Returns a new token and its credential.
-    package static func newToken() -> (token: String, line: String) {
-        let token = Digest.random(24).hex
-        return (token, "token$\(Digest.sha256(token).hex)")
-    }
 }
 
 /// Generates credentials for a file of ``Users``.
 package enum NewCredential {
     /// The credential of a user whom a proxy logs in.
-    package static let proxy = Users.Credential.proxyWord
+    package static let proxy = "proxy"
 
-    /// Returns the credential for a password.
-    package static func password(_ password: String) -> String { Users.Credential.line(password: password) }
+    package static func password(_ password: String) -> String {
+        let hash = PasswordHash(password)
+        return "scrypt$\(hash.cost)$8$1$\(hash.salt.hex)$\(hash.key.hex)"
+    }
 
     /// Returns a random token for programs, and its credential.
     package static func token() -> (token: String, credential: String) {
-        let (token, line) = Users.Credential.newToken()
-        return (token, line)
+        let token = Digest.random(24).hex
+        return (token, "token$\(Digest.sha256(token).hex)")
     }
 }
 
@@ -345,9 +332,6 @@ package final class UserFile: Sendable {
 
         init(path: String) { self.path = path }
 
-        /// Takes what was read.
-        /// - Parameters:
-        ///   - warning: a warning about the rights of the file.
         mutating func read(_ result: Result<[UInt8], SecretSource.Unreadable>, warning: String?, now: NIODeadline) {
             self.warning = warning
             let unusable: String

@@ -142,7 +142,7 @@ struct AppPage: DashboardPage {
         let list = Elements.list(
             "Lanes",
             [
-                .init("Worker", .key), .init(Term.lane, .number), .init("State", .key),
+                .init("Worker", .key), .init(Term.of("Lane"), .number), .init("State", .key),
                 .init("Connections", .number), .init("In flight", .number),
                 .init("Credential", .key, priority: 3), .init("Problem", priority: 2),
             ], lanes.map { row($0, request) },
@@ -216,7 +216,7 @@ struct AppPage: DashboardPage {
                 "Maximum rate",
                 settings.map { $0.maximumPerSecond.map { "\(Words.number($0)) per second" } ?? "unlimited" }
             ),
-            (Term.lanes, "\(app.lanes)"),
+            (Term.of("Lanes"), "\(app.lanes)"),
         ])
     }
 

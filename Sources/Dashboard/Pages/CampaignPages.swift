@@ -78,13 +78,6 @@ struct CampaignPage: DashboardPage {
     let path = "/campaigns/{campaign}"
     let section = Section.campaigns
 
-    /// The records of a campaign in Redis: its state in each queue that knows it, and the positions of its lists.
-    struct State: Sendable {
-        let parts: [CampaignStatus]
-        let sendings: [CampaignStatus.Sending]
-        let unread: UnreadParts
-    }
-
     func isLive(_ query: Form) -> Bool { true }
 
     func content(_ request: PageRequest) async throws -> PageContent {
@@ -184,7 +177,7 @@ struct CampaignView {
     private let summary: CampaignSummary
 
     /// - Parameter parts: the campaign in each queue that knows it, with the rates of the last seconds.
-    init(_ parts: [CampaignStatus], _ state: CampaignPage.State, _ request: PageRequest) {
+    init(_ parts: [CampaignStatus], _ state: DashboardData.Campaign, _ request: PageRequest) {
         (self.parts, sendings, self.request) = (parts, state.sendings, request)
         summary = CampaignSummary(parts, isPartial: !state.unread.isEmpty)
     }

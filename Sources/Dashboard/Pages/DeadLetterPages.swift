@@ -15,9 +15,9 @@ struct DeadLettersPage: DashboardPage {
         let filter = try DeadLetterFilter(request.query, now: Moment.now)
         let queues = try await request.site.data.queues()
         let chosen = try await request.site.data.queues(named: request.query.all("queue"))
-        if let counted = try await request.counted({ try await self.list(request, filter, $0) }) {
+        if let (counts, part) = try await request.counted({ try await self.list(request, filter, $0) }) {
             return PageContent(
-                title: "Dead letters", main: "\(try await filters(request))\(request.numbers(counted, ["dead"]))")
+                title: "Dead letters", main: "\(try await filters(request))\(request.numbers(counts, part, ["dead"]))")
         }
         let isOldestFirst = request.query["order"] == "oldest"
         async let status = request.site.data.fleetStatus()

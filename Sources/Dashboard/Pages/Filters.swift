@@ -5,26 +5,19 @@ import WebPages
 
 /// Words of the pages that not every operator knows, with their meanings.
 enum Term {
-    static let claimed = Elements.term("Claimed", "Jobs that workers hold and send")
-    static let deferred = Elements.term(
-        "Deferred", "Jobs that cannot be sent now, for example because their app is paused; no attempt is spent")
-    static let lanes = Elements.term("Lanes", "Event loops of workers, each with its own connections")
-    static let lane = Elements.term("Lane", "An event loop of a worker, with its own connections")
-    static let heartbeat = Elements.term(
-        "Heartbeat",
-        "The age of the last report. A worker with claims reports every three seconds, an idle one every eleven")
-    static let lease = Elements.term("Lease", "Time left until other workers reclaim its jobs, if it does not renew")
+    private static let meanings = [
+        "Claimed": "Jobs that workers hold and send",
+        "Deferred":
+            "Jobs that cannot be sent now, for example because their app is paused; no attempt is spent",
+        "Lanes": "Event loops of workers, each with its own connections",
+        "Lane": "An event loop of a worker, with its own connections",
+        "Heartbeat":
+            "The age of the last report. A worker with claims reports every three seconds, an idle one every eleven",
+        "Lease": "Time left until other workers reclaim its jobs, if it does not renew",
+    ]
 
-    /// Returns the title of a column, with its meaning if it is one of these words.
-    static func of(_ title: String) -> HTML {
-        switch title {
-        case "Claimed": claimed
-        case "Deferred": deferred
-        case "Lanes": lanes
-        case "Lease": lease
-        default: "\(title)"
-        }
-    }
+    /// Returns a word, with its meaning if it is one of these.
+    static func of(_ word: String) -> HTML { meanings[word].map { Elements.term("\(word)", $0) } ?? "\(word)" }
 }
 
 struct ListFilter {
@@ -144,9 +137,7 @@ extension PageRequest {
     }
 
     /// Returns a column whose title reverses the order of the rows.
-    /// - Parameters:
-    ///   - order: the present order.
-    ///   - reversed: the value of the field `order` for the other one; `nil` for the usual one.
+    /// - Parameter reversed: the value of the field `order` for the other one; `nil` for the usual one.
     func sorted(
         _ title: String, _ segments: [String], _ order: Elements.Column.Order, reversed: String?, priority: Int = 1
     ) -> Elements.Column {

@@ -13,9 +13,9 @@ struct JobsPage: DashboardPage {
         let filter = try JobFilter(request.query, now: Moment.now)
         let queues = try await request.site.data.queues()
         let chosen = try await request.site.data.queues(named: request.query.all("queue"))
-        if let counted = try await request.counted({ try await self.list(request, filter, $0) }) {
+        if let (counts, part) = try await request.counted({ try await self.list(request, filter, $0) }) {
             return PageContent(
-                title: "Jobs", main: "\(try await filters(request))\(request.numbers(counted, ["jobs"]))")
+                title: "Jobs", main: "\(try await filters(request))\(request.numbers(counts, part, ["jobs"]))")
         }
         let isLatestFirst = request.query["order"] == "latest"
         async let status = request.site.data.fleetStatus()
@@ -129,8 +129,8 @@ struct JobsPage: DashboardPage {
         case .waiting: "Waiting"
         case .retrying: "Retrying"
         case .scheduled: "Scheduled"
-        case .deferred: Term.deferred
-        case .claimed: Term.claimed
+        case .deferred: Term.of("Deferred")
+        case .claimed: Term.of("Claimed")
         }
     }
 

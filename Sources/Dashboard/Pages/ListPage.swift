@@ -1,7 +1,6 @@
 import Operations
 import PushQueue
 import Redis
-import Synchronization
 import WebPages
 
 // Shared by the pages with a list: reading across several queues, and actions on selected rows.
@@ -20,9 +19,7 @@ extension ListPart: Sendable where Row: Sendable {}
 
 extension ListPart {
     /// Reads rows, one queue after the other, except of those that can't be read. The cursor contains the name of its queue.
-    /// - Parameters:
-    ///   - reading: the part.
-    ///   - read: reads rows of a queue, given the cursor within it and the number of missing rows.
+    /// - Parameter read: reads rows of a queue, given the cursor within it and the number of missing rows.
     /// - Throws: the first error if none of the queues can be read.
     static func of(
         _ queues: [QueueKeys], _ reading: ListReading,
@@ -94,16 +91,6 @@ struct ListReading: Sendable {
     var limit = PageRequest.rows
     /// The time at which it ends, even with fewer rows.
     var end: ContinuousClock.Instant
-}
-
-/// Rows of a list that were counted.
-struct CountedList<Row: Listed> {
-    var counts: Counts<Row>
-    /// The number of entries that were searched.
-    var looked = 0
-    /// The place at which to go on; `nil` if all rows are counted.
-    var cursor: String?
-    var unread = UnreadParts()
 }
 
 /// The place of a page in its list, as its URL contains it: Redis has cursors that only lead forward, so the URL also
@@ -223,33 +210,55 @@ extension PageRequest {
 
     /// Counts the rows of a list by the columns of the field `by`, as many as are found in a few seconds.
     /// - Parameter read: reads a part of the list.
-    /// - Returns: `nil` without that field.
+    /// - Returns: the numbers, and what was read, without its rows; `nil` without that field.
     func counted<Row: Listed>(
         _ read: @Sendable (ListReading) async throws -> ListPart<Row>
-    ) async throws -> CountedList<Row>? {
+    ) async throws -> (counts: Counts<Row>, part: ListPart<Row>)? {
         guard let by = query["by"]?.trimmed else { return nil }
-        let counts = Counts<Row>(by: try Counts<Row>.groups(by))
+        var counts = Counts<Row>(by: try Counts<Row>.groups(by))
         return try await site.searches.run(for: visitor) {
-            var found = CountedList(counts: counts)
+            var sum = ListPart<Row>()
             var reading = ListReading(after: query["after"], limit: Self.countedAtOnce, end: .now + Self.countingTime)
             repeat {
                 let part = try await read(reading)
-                for row in part.rows { found.counts.add(row) }
-                found.looked += part.looked
-                found.unread.add(part.unread)
-                (reading.after, found.cursor) = (part.cursor, part.cursor)
+                for row in part.rows { counts.add(row) }
+                sum.looked += part.looked
+                sum.unread.add(part.unread)
+                (reading.after, sum.cursor) = (part.cursor, part.cursor)
             } while reading.after != nil && .now < reading.end
-            return found
+            return (counts, sum)
         }
+    }
+
+    /// Reads results of the queues in the query, with tokens as the visitor sees them.
+    func results(
+        _ filter: ResultFilter, _ order: ResultListing.Order, _ reading: ListReading
+    ) async throws -> ListPart<ResultLine> {
+        var part = try await ListPart<ResultLine>.of(
+            site.data.queues(named: query.all("queue")), reading
+        ) { keys, cursor, missing in
+            let place = cursor.flatMap { StoredResult.Place(id: $0) }
+            if let cursor, place == nil { throw WebError.unknownCursor(cursor) }
+            let found = try await ResultListing.read(
+                filter, order, after: place, limit: missing, until: reading.end,
+                source.fleet.client(for: keys.results), keys)
+            return ListPart(
+                rows: found.results.map { ResultLine(queue: keys.queue, result: $0) }, looked: found.looked,
+                cursor: found.cursor)
+        }
+        part.rows = part.rows.map { $0.replacingToken(token) }
+        return part
     }
 
     private static let (countedAtOnce, countingTime) = (2000, Duration.seconds(4))
 
     /// Returns counted rows as a table, whose values are links to the rows that have them.
-    func numbers<Row: Listed>(_ found: CountedList<Row>, _ segments: [String]) -> HTML {
-        let groups = found.counts.groups
+    func numbers<Row: Listed>(
+        _ counts: Counts<Row>, _ part: ListPart<Row>, _ segments: [String]
+    ) -> HTML {
+        let groups = counts.groups
         let rest = query.without(ListPlace.fields.union(["by"]))
-        let rows = found.counts.rows.prefix(Self.countedAtOnce).map { row -> [HTML] in
+        let rows = counts.rows.prefix(Self.countedAtOnce).map { row -> [HTML] in
             let cells = zip(groups, row.values).map { group, value -> HTML in
                 guard let value else { return "<span class=\"muted\">–</span>" }
                 let filter =
@@ -259,15 +268,15 @@ extension PageRequest {
             }
             return ["\(Words.number(row.count))"] + cells
         }
-        let searched = "\(Words.number(found.counts.sum)) counted of \(Words.number(found.looked)) searched"
+        let searched = "\(Words.number(counts.sum)) counted of \(Words.number(part.looked)) searched"
         let more: HTML =
-            found.cursor == nil
+            part.cursor == nil
             ? "<p class=\"totals\">\(searched)</p>"
             : "<p class=\"notice\">\(searched), as many as are found in a few seconds. The rest is not counted.</p>"
         let list = Elements.list(
             "Numbers of \(Row.things)", [.init("Number", .number)] + groups.map { .init("\($0)", .key) }, rows,
             empty: Elements.empty("Nothing to count.", ""))
-        return "\(notices(found.unread))\(more)\(list)"
+        return "\(notices(part.unread))\(more)\(list)"
     }
 
     func totals<Row>(_ noun: String, _ part: ListPart<Row>, of total: Int?, isFiltered: Bool) -> ListTotals {
@@ -357,42 +366,6 @@ extension PageRequest {
     /// The field for the maximum rate of an action.
     static let rate: HTML =
         "<label>Per second<input name=\"rate\" type=\"number\" min=\"1\" placeholder=\"unlimited\"></label>"
-}
-
-/// Limits what visitors use at once: one visitor's share must not keep others from theirs.
-final class Shares: Sendable {
-    enum Refusal { case own, all }
-
-    private let (ofVisitor, all): (Int, Int)
-    private let used = Mutex<[String: Int]>([:])
-
-    /// - Parameters:
-    ///   - ofVisitor: the maximum for one visitor.
-    ///   - all: the maximum for all of them.
-    init(ofVisitor: Int, all: Int) { (self.ofVisitor, self.all) = (ofVisitor, all) }
-
-    /// Takes an amount for a visitor, before it is used.
-    /// - Returns: the limit that it would exceed, if any.
-    func take(_ amount: Int, for visitor: Visitor) -> Refusal? {
-        used.withLock { used in
-            let own = used[visitor.shareName, default: 0] + amount
-            if own > ofVisitor { return .own }
-            if used.values.reduce(amount, +) > all { return .all }
-            used[visitor.shareName] = own
-            return nil
-        }
-    }
-
-    func giveBack(_ amount: Int, for visitor: Visitor) {
-        used.withLock { used in
-            let rest = used[visitor.shareName, default: amount] - amount
-            used[visitor.shareName] = rest > 0 ? rest : nil
-        }
-    }
-}
-
-extension Visitor {
-    fileprivate var shareName: String { name ?? formToken }
 }
 
 /// Limits the searches that go through whole queues, however long that takes.

@@ -134,9 +134,7 @@ struct Undo: Sendable, Equatable {
 extension Undo {
     /// Returns the opposite of an action that was carried out; `nil` if there is none, or if it would not restore the
     /// former state.
-    /// - Parameters:
-    ///   - action: the name of an ``ActionKind``.
-    ///   - fields: those of the action.
+    /// - Parameter action: the name of an ``ActionKind``.
     init?(of action: String, _ fields: Fields, _ result: ChangeResult) {
         guard !result.hasNoEffect, result.error == nil else { return nil }
         let pauses = result.parts.compactMap { $0.report as? PauseReport }

@@ -124,7 +124,7 @@ struct SearchPage: DashboardPage {
             for filter in isKey ? [lettersByID, lettersByKey] : [lettersByID] {
                 group.addTask { .letters(try await DeadLettersPage().list(request, filter, reading)) }
             }
-            group.addTask { .results(try await DashboardAPI.results(request, results, newestFirst, reading)) }
+            group.addTask { .results(try await request.results(results, newestFirst, reading)) }
             for try await part in group {
                 switch part {
                 case .jobs(let jobs):

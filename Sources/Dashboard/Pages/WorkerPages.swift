@@ -84,7 +84,7 @@ struct WorkersPage: DashboardPage {
             case "State":
                 Elements.label(WorkerCondition(worker).word, WorkerCondition(worker).tone)
             case "Heartbeat":
-                "\(Term.heartbeat) \(Self.heartbeat(worker.silenceMs, isLate: worker.isSilent))"
+                "\(Term.of("Heartbeat")) \(Self.heartbeat(worker.silenceMs, isLate: worker.isSilent))"
             case "Lanes": Self.lanes(worker)
             case "Version" where versions.count > 1: Elements.label(worker.version, .warning)
             case "Lease": "\(WorkerCondition.lease(worker.leaseLeftMs))"
@@ -195,9 +195,9 @@ struct WorkerPage: DashboardPage {
             ("Host", "\(worker.host)"), ("Process", worker.pid > 0 ? "\(worker.pid)" : nil),
             ("Version", worker.version.isEmpty ? nil : "\(worker.version)"),
             ("Started", request.time(worker.startedAt)),
-            (Term.heartbeat, WorkersPage.heartbeat(worker.silenceMs, isLate: worker.isSilent)),
-            (Term.lease, "\(WorkerCondition.lease(worker.leaseLeftMs))"),
-            (Term.lanes, "\(worker.lanes) of \(worker.lanesTotal)"),
+            (Term.of("Heartbeat"), WorkersPage.heartbeat(worker.silenceMs, isLate: worker.isSilent)),
+            (Term.of("Lease"), "\(WorkerCondition.lease(worker.leaseLeftMs))"),
+            (Term.of("Lanes"), "\(worker.lanes) of \(worker.lanesTotal)"),
             ("Queues", worker.queues.map { request.link(["queues", $0], $0) }.joined(separator: ", ")),
             ("Apps", apps.isEmpty ? nil : apps.map { request.link(["apps", $0], $0) }.joined(separator: ", ")),
             (
@@ -249,10 +249,10 @@ struct WorkerPage: DashboardPage {
         return Elements.list(
             "Lanes",
             [
-                .init(Term.lane, .number), .init("State", .key), .init(Term.heartbeat, .key),
-                .init("In flight", .number), .init(Term.claimed, .number),
+                .init(Term.of("Lane"), .number), .init("State", .key), .init(Term.of("Heartbeat"), .key),
+                .init("In flight", .number), .init(Term.of("Claimed"), .number),
                 .init("Connections", .number, priority: 2), .init("Per second", .number, priority: 2),
-                .init("Done", .number, priority: 3), .init(Term.lease, .key, priority: 2),
+                .init("Done", .number, priority: 3), .init(Term.of("Lease"), .key, priority: 2),
                 .init("Problem", priority: 2),
             ], rows, empty: Elements.empty("No lane of it has a lease."))
     }

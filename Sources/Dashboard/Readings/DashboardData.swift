@@ -17,7 +17,7 @@ final class DashboardData: Sendable {
     private let status = SharedReadings<OnlyKey, FleetStatus>(for: .seconds(1))
     private let histories = SharedReadings<String, QueueHistory>(for: .seconds(1))
     private let latestCampaigns = SharedReadings<OnlyKey, CampaignReadings>(for: .seconds(2))
-    private let campaignPages = SharedReadings<Name, CampaignPage.State>(for: .seconds(2))
+    private let campaignPages = SharedReadings<Name, Campaign>(for: .seconds(2))
     private let destinations = SharedReadings<String, Destination>(for: .seconds(5))
     private let memories = SharedReadings<String, ServerInfo?>(for: .seconds(1))
     private let sizes = SharedReadings<OnlyKey, Found<[KeySize]>>(for: .seconds(10))
@@ -136,6 +136,13 @@ final class DashboardData: Sendable {
 
     // MARK: Campaigns
 
+    /// The records of a campaign in Redis: its state in each queue that knows it, and the positions of its lists.
+    struct Campaign: Sendable {
+        let parts: [CampaignStatus]
+        let sendings: [CampaignStatus.Sending]
+        let unread: UnreadParts
+    }
+
     /// Readings of the campaigns, the oldest first: rates are those between them.
     private struct CampaignReadings: Sendable {
         /// The time over which rates are measured.
@@ -178,13 +185,13 @@ final class DashboardData: Sendable {
 
     /// Returns the state of a campaign, at most two seconds old: an open page asks every two seconds, and each asks all
     /// queues.
-    func campaign(_ name: String) async throws -> CampaignPage.State {
+    func campaign(_ name: String) async throws -> Campaign {
         let queues = try await queues()
         return try await campaignPages.value(of: Name(name)) { [fleet = source.fleet] _ in
             var unread = UnreadParts()
             let parts = try await CampaignStatus.read(name, in: queues, fleet, &unread)
             let sendings = try await CampaignStatus.sendings(of: name, in: queues, fleet, &unread)
-            return CampaignPage.State(parts: parts, sendings: sendings, unread: unread)
+            return Campaign(parts: parts, sendings: sendings, unread: unread)
         }
     }
 

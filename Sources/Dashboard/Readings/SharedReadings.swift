@@ -14,9 +14,7 @@ actor SharedReadings<Key: Hashable & Sendable, Value: Sendable> {
 
     init(for age: Duration) { self.age = age }
 
-    /// Returns a reading.
-    /// - Parameter read: reads; gets the reading before, however old.
-    /// - Throws: the error of `read`.
+    /// - Parameter read: gets the reading before, however old.
     func value(
         of key: Key, for age: Duration? = nil, _ read: @escaping @Sendable (_ before: Value?) async throws -> Value
     ) async throws -> Value {

@@ -360,7 +360,7 @@ struct NoticesTests {
     }
 }
 
-private final class TestGate: Sendable {
+final class TestGate: Sendable {
     private let state = Atomic(false)
 
     var isOpen: Bool { state.load(ordering: .acquiring) }

@@ -1,4 +1,3 @@
-import Synchronization
 import Testing
 
 @testable import Dashboard
@@ -24,13 +23,13 @@ struct SearchTests {
 
     @Test("One visitor's searches of whole queues are few, and do not keep others from theirs")
     func wholeSearches() async throws {
-        let (searches, gate) = (WholeSearches(), Gate())
+        let (searches, gate) = (WholeSearches(), TestGate())
         @Sendable func visitor(_ name: String) -> Visitor { Visitor(name: name, role: .viewer, seesContent: false) }
         let began = AsyncStream<Void>.makeStream()
         var begun = began.stream.makeAsyncIterator()
         @Sendable func wait() async throws {
             began.continuation.yield()
-            while !gate.isOpen.load(ordering: .acquiring) { try await Task.sleep(for: .milliseconds(5)) }
+            while !gate.isOpen { try await Task.sleep(for: .milliseconds(5)) }
         }
         let running = (0..<WholeSearches.ofVisitor).map { _ in
             Task { try await searches.run(for: visitor("vic")) { try await wait() } }
@@ -39,7 +38,7 @@ struct SearchTests {
         let refusal = await #expect(throws: WebError.self) { try await searches.run(for: visitor("vic")) {} }
         #expect(refusal?.status == .tooManyRequests && refusal?.retryAfter != nil)
         #expect(try await searches.run(for: visitor("ada")) { 7 } == 7)
-        gate.isOpen.store(true, ordering: .releasing)
+        gate.open()
         for one in running { try await one.value }
         #expect(try await searches.run(for: visitor("vic")) { 8 } == 8)
     }
@@ -51,8 +50,4 @@ struct SearchTests {
         #expect(found.map(\.isExact) == [true, false, false])
         #expect(SearchPage.matching("x", (0..<50).map { "x\($0)" }).count == 20)
     }
-}
-
-private final class Gate: Sendable {
-    let isOpen = Atomic(false)
 }
