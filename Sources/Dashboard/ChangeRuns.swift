@@ -386,12 +386,3 @@ struct ChangeRunPage: DashboardPage {
         site.form(visitor, "stop-run", [("id", run.id)], "<button>\(title)</button>")
     }
 }
-
-extension Visitor {
-    /// Returns a text about a change as the visitor may see it: the tokens in it are shortened for viewers.
-    func shown(_ text: String) -> String {
-        guard !seesContent else { return text }
-        return text.split(separator: "\n", omittingEmptySubsequences: false)
-            .map { AuditEntry.maskingTokens(String($0)) }.joined(separator: "\n")
-    }
-}

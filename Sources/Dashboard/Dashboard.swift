@@ -118,7 +118,8 @@ extension Dashboard {
             do {
                 var content = try await LastReadings.$wanted.withValue(last) { try await page.content(request) }
                 let age = Int64((last.age ?? .zero) / .milliseconds(1))
-                content.main = "\(found.alert("These numbers are \(Words.duration(age)) old."))\(content.main)"
+                content.main =
+                    "\(PageContent.alert(found, "These numbers are \(Words.duration(age)) old."))\(content.main)"
                 (content.status, content.isOld) = (found.status, true)
                 return content
             } catch {
@@ -126,25 +127,6 @@ extension Dashboard {
             }
         }
         return PageContent(found)
-    }
-}
-
-extension PageContent {
-    /// The page of an error.
-    init(_ error: WebError) {
-        title = "\(error.status.code) \(error.status.reasonPhrase)"
-        main = error.alert()
-        status = error.status
-    }
-}
-
-extension WebError {
-    /// Returns the problem, above the content of a page.
-    fileprivate func alert(_ more: HTML = "") -> HTML {
-        """
-        <div class="problem bad" role="alert"><strong>\(problem.asSentence)</strong>
-        \(more)</div>
-        """
     }
 }
 

@@ -198,6 +198,23 @@ struct PageContent {
     var menu: HTML = ""
 }
 
+extension PageContent {
+    /// The page of an error.
+    init(_ error: WebError) {
+        title = "\(error.status.code) \(error.status.reasonPhrase)"
+        main = Self.alert(error)
+        status = error.status
+    }
+
+    /// Returns the problem, above the content of a page.
+    static func alert(_ error: WebError, _ more: HTML = "") -> HTML {
+        """
+        <div class="problem bad" role="alert"><strong>\(error.problem.asSentence)</strong>
+        \(more)</div>
+        """
+    }
+}
+
 struct PageRequest: Sendable {
     let site: Site
     let query: Form

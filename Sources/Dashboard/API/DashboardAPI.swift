@@ -225,13 +225,27 @@ struct DashboardAPI: Sendable {
         // The file has the POST of this path.
         let paths =
             reads.filter { $0.path != "/jobs" }.map { "\"/api/v1\($0.path)\": {\($0.operation)}" }
-            + ActionKind.all.filter(\.isInAPI).map(\.description)
+            + ActionKind.all.filter(\.isInAPI).map { description(of: $0) }
         return String(decoding: PackageResources.openapi_json, as: UTF8.self)
             .replacing("\"BASE\"", with: "\"\(base.isEmpty ? "/" : base)\"", maxReplacements: 1)
             .replacing("\"GET\": {}", with: reads.first { $0.path == "/jobs" }?.operation ?? "", maxReplacements: 1)
             .replacing("\"PATHS\": {}", with: paths.joined(separator: ",\n  "), maxReplacements: 1)
             .replacing(
                 "\"SCHEMAS\": {}", with: ShownMembers.schemas(things).joined(separator: ",\n   "), maxReplacements: 1)
+    }
+
+    /// Returns the path of an action, as a member of the description's `paths`.
+    private static func description(of kind: ActionKind) -> String {
+        let all = kind.own.filter { $0.name != Actions.formToken.name } + kind.fields
+        let properties = all.map { "\"\($0.name)\": \($0.schema)" }.joined(separator: ", ")
+        let required = all.filter(\.isRequired).map { "\"\($0.name)\"" }.joined(separator: ", ")
+        let errors = errors([400, 401, 403, 404, 409, 413, 429, 503])
+        return """
+            "/api/v1/actions/\(kind.name)": {"post": {"summary": "\(kind.summary)", "requestBody": {"required": true, "content": \
+            {"application/json": {"schema": {"type": "object", "properties": {\(properties)}\
+            \(required.isEmpty ? "" : ", \"required\": [\(required)]")}}}}, "responses": {"200": \
+            {"$ref": "#/components/responses/Action"}, \(errors)}}}
+            """
     }
 
     /// Returns the members of the answers to a request with mistakes.
@@ -433,21 +447,5 @@ extension Field {
         case .flag: #"{"type": "boolean"}"#
         case .number: #"{"type": "integer"}"#
         }
-    }
-}
-
-extension ActionKind {
-    /// The path of the action, as a member of the description's `paths`.
-    var description: String {
-        let all = own.filter { $0.name != Actions.formToken.name } + fields
-        let properties = all.map { "\"\($0.name)\": \($0.schema)" }.joined(separator: ", ")
-        let required = all.filter(\.isRequired).map { "\"\($0.name)\"" }.joined(separator: ", ")
-        let errors = DashboardAPI.errors([400, 401, 403, 404, 409, 413, 429, 503])
-        return """
-            "/api/v1/actions/\(name)": {"post": {"summary": "\(summary)", "requestBody": {"required": true, "content": \
-            {"application/json": {"schema": {"type": "object", "properties": {\(properties)}\
-            \(required.isEmpty ? "" : ", \"required\": [\(required)]")}}}}, "responses": {"200": \
-            {"$ref": "#/components/responses/Action"}, \(errors)}}}
-            """
     }
 }

@@ -2,6 +2,7 @@ import HTTPPort
 import HTTPTypes
 import Hummingbird
 import NIOCore
+import Operations
 import PrintableText
 import Synchronization
 import WebPages
@@ -21,6 +22,13 @@ struct Visitor: Sendable, Equatable {
 
     /// The name in pauses, cancellations and the audit log.
     var by: String { name.map { "\($0) (web)" } ?? "web" }
+
+    /// Returns a text about a change as the visitor may see it: the tokens in it are shortened for viewers.
+    func shown(_ text: String) -> String {
+        guard !seesContent else { return text }
+        return text.split(separator: "\n", omittingEmptySubsequences: false)
+            .map { AuditEntry.maskingTokens(String($0)) }.joined(separator: "\n")
+    }
 }
 
 /// A request to the dashboard, with its visitor and fields.
