@@ -329,6 +329,7 @@ package final class UserFile: Sendable {
         /// A warning about the rights of the file.
         private(set) var warning: String?
         private var usableAt = NIODeadline.distantPast
+        fileprivate var lookedAt = NIODeadline.distantPast
 
         init(path: String) { self.path = path }
 
@@ -356,21 +357,16 @@ package final class UserFile: Sendable {
         }
     }
 
-    private struct Kept {
-        var state: State
-        var lookedAt = NIODeadline.distantPast
-    }
-
     private let path: String
     private let logger: Logger
-    private let kept: Mutex<Kept>
+    private let state: Mutex<State>
 
     /// Reads the file.
     /// - Throws: ``Users/Malformed``, also if the file cannot be read.
     package init(_ path: String, logger: Logger) throws(Users.Malformed) {
         self.path = path
         self.logger = logger
-        kept = Mutex(Kept(state: State(path: path)))
+        state = Mutex(State(path: path))
         do {
             _ = try Users(String(decoding: try SecretSource.file(path).read(), as: UTF8.self))
         } catch let error as Users.Malformed {
@@ -455,28 +451,28 @@ package final class UserFile: Sendable {
 
     var current: Users {
         look()
-        return kept.withLock { $0.state.users }
+        return state.withLock { $0.users }
     }
 
     var problems: [String] {
         look()
-        return kept.withLock { $0.state.problems + ($0.state.warning.map { [$0] } ?? []) }
+        return state.withLock { $0.problems + ($0.warning.map { [$0] } ?? []) }
     }
 
     /// Reads the file if that was not done within the last second, and logs what is wrong with it, once.
     package func look() {
-        kept.withLock { kept in
+        state.withLock { state in
             let now = NIODeadline.now()
-            guard kept.lookedAt == .distantPast || now - kept.lookedAt > .seconds(1) else { return }
-            kept.lookedAt = now
+            guard state.lookedAt == .distantPast || now - state.lookedAt > .seconds(1) else { return }
+            state.lookedAt = now
             let source = SecretSource.file(path)
             let read = Result { () throws(SecretSource.Unreadable) in try source.read() }
             // A file that is being written is read a second later.
             guard read == Result(catching: { () throws(SecretSource.Unreadable) in try source.read() }) else { return }
-            let (before, warnedBefore) = (kept.state.problems, kept.state.warning)
-            kept.state.read(read, warning: Self.warning(path), now: now)
-            let problems = kept.state.problems
-            if let warning = kept.state.warning, warning != warnedBefore {
+            let (before, warnedBefore) = (state.problems, state.warning)
+            state.read(read, warning: Self.warning(path), now: now)
+            let problems = state.problems
+            if let warning = state.warning, warning != warnedBefore {
                 logger.warning("--users: \(warning)", metadata: ["event": "web_users_readable"])
             }
             for problem in problems where !before.contains(problem) {
