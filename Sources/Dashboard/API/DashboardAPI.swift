@@ -95,9 +95,7 @@ struct DashboardAPI: Sendable {
         .thing("/jobs/{queue}/{key}", "A full job.") { request in
             var (row, queue) = try await JobPage.find(request)
             guard request.visitor.seesContent else { return (row, false) }
-            row.verdicts = try await request.site.data.check(row.job.original, queue).verdicts.map {
-                JobRow.Verdict(level: $0.level, sentence: $0.sentence)
-            }
+            row.verdicts = try await request.site.data.check(row.job.original, queue).verdicts
             return (row, true)
         },
         .list("/campaigns", "campaigns", "The latest campaigns.", isSearch: false) { request in
@@ -254,7 +252,7 @@ struct DashboardAPI: Sendable {
     }
 
     private struct CheckObject: Encodable {
-        let verdicts: [DashboardSource.Verdict]
+        let verdicts: [JobRow.Verdict]
         let isSendable: Bool
     }
 

@@ -89,15 +89,16 @@ final class JobsAPI: Sendable {
         var hints = HintList()
         for (index, item) in jobs.items.enumerated() {
             terms.id = key.map { Self.id(visitor.name ?? "", keys.queue, $0, index + 1) }
-            switch site.source.prepare(item.text, place.source, terms) {
-            case .failure(let refusal): refused.append(item.number, refusal.message)
-            case .success(let job):
+            do {
+                let job = try site.source.prepare(item.text, place.source, terms)
                 if let problem = Self.refusal(of: job.app, visitor.producer) {
                     refused.append(item.number, problem, isForbidden: true)
                 } else {
                     for hint in job.hints { hints.append(hint, item.number) }
                     accepted.append(job)
                 }
+            } catch {
+                refused.append(item.number, "\(error)")
             }
         }
         guard refused.count == 0 else { return try refused.response(of: jobs.items.count) }

@@ -135,7 +135,7 @@ enum JobPreview {
     }
 
     /// Returns what a check found; what is right is folded.
-    private static func verdicts(_ verdicts: [DashboardSource.Verdict]) -> HTML {
+    private static func verdicts(_ verdicts: [JobRow.Verdict]) -> HTML {
         let found = verdicts.filter { ["failure", "warning"].contains($0.level) }
         let right = verdicts.filter { !["failure", "warning"].contains($0.level) }
         let problems = found.map { verdict -> HTML in
@@ -187,7 +187,7 @@ struct JobDestination {
 
     /// Returns the destination in words.
     /// - Parameter failure: the finding that would make the job a dead letter.
-    func html(_ failure: DashboardSource.Verdict?) -> HTML {
+    func html(_ failure: JobRow.Verdict?) -> HTML {
         let to: HTML = app.map { "the app <strong>\($0)</strong>" } ?? "the app with the job's topic"
         let places = environments.map { environment -> HTML in
             switch environment {

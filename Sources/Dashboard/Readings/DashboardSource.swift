@@ -43,28 +43,18 @@ package struct DashboardConfiguration: Sendable {
 
 /// The data sources of the dashboard, and what its actions need.
 package struct DashboardSource: Sendable {
-    /// A finding about a job.
-    package struct Verdict: Encodable, Sendable {
-        /// `ok`, `warning` or `failure`.
-        package let level, subject, sentence: String
-
-        package init(level: String, subject: String, sentence: String) {
-            (self.level, self.subject, self.sentence) = (level, subject, sentence)
-        }
-    }
-
     /// The result of checking a job.
     package struct Check: Sendable {
-        package var verdicts: [Verdict]
+        package var verdicts: [JobRow.Verdict]
         /// The notification for the first device; `nil` if the job cannot be sent.
         package var preview: PushPreview?
 
-        package init(_ verdicts: [Verdict], _ preview: PushPreview?) {
+        package init(_ verdicts: [JobRow.Verdict], _ preview: PushPreview?) {
             (self.verdicts, self.preview) = (verdicts, preview)
         }
 
         /// The first finding that would make the job a dead letter.
-        var failure: Verdict? { verdicts.first { $0.level == "failure" } }
+        var failure: JobRow.Verdict? { verdicts.first { $0.level == "failure" } }
     }
 
     /// A job of a producer.
@@ -91,13 +81,6 @@ package struct DashboardSource: Sendable {
         package init(kind: String, rule: String, message: String) {
             (self.kind, self.rule, self.message) = (kind, rule, message)
         }
-    }
-
-    /// The reason for which a job is not enqueued.
-    package struct JobRefusal: Error, Sendable {
-        package var message: String
-
-        package init(_ message: String) { self.message = message }
     }
 
     /// How the jobs of a request are checked, and the members that a job gets if it has none.
@@ -136,8 +119,8 @@ package struct DashboardSource: Sendable {
     package var worker: String?
     /// Checks a job of a queue, as `check --job` does, with the apps of its workers; `nil` if they are not known.
     package var check: @Sendable (_ job: ByteBuffer, QueueSource, _ apps: [WorkerReport.App]?) -> Check
-    /// Checks and completes a producer's job, as `enqueue` does.
-    package var prepare: @Sendable (_ job: ByteBuffer, QueueSource, JobTerms) -> Result<EnqueuedJob, JobRefusal>
+    /// Checks and completes a producer's job, as `enqueue` does; throws the reason for which it is not enqueued.
+    package var prepare: @Sendable (_ job: ByteBuffer, QueueSource, JobTerms) throws -> EnqueuedJob
     /// Returns the rule behind a reason, in Apple's words for reasons of APNs; `nil` if it is unknown.
     package var explain: @Sendable (_ reason: String) -> String?
     /// The reasons that workers know.
@@ -151,7 +134,7 @@ package struct DashboardSource: Sendable {
     package init(
         fleet: Fleet, invalidTokens: InvalidTokenClient, version: String,
         check: @escaping @Sendable (_ job: ByteBuffer, QueueSource, _ apps: [WorkerReport.App]?) -> Check,
-        prepare: @escaping @Sendable (_ job: ByteBuffer, QueueSource, JobTerms) -> Result<EnqueuedJob, JobRefusal>,
+        prepare: @escaping @Sendable (_ job: ByteBuffer, QueueSource, JobTerms) throws -> EnqueuedJob,
         explain: @escaping @Sendable (_ reason: String) -> String?,
         environment: @escaping @Sendable (String) -> String, token: @escaping @Sendable (String) -> String?
     ) {

@@ -14,10 +14,13 @@ package struct JobRow: Sendable {
     /// The findings of a check of the job, if it was checked.
     package var verdicts: [Verdict] = []
 
-    package struct Verdict: Sendable {
-        package let level, sentence: String
+    package struct Verdict: Encodable, Sendable {
+        /// `ok`, `warning` or `failure`.
+        package let level, subject, sentence: String
 
-        package init(level: String, sentence: String) { (self.level, self.sentence) = (level, sentence) }
+        package init(level: String, subject: String, sentence: String) {
+            (self.level, self.subject, self.sentence) = (level, subject, sentence)
+        }
     }
 
     package init(queue: String, job: StoredJob, now: Int64) { (self.queue, self.job, self.now) = (queue, job, now) }

@@ -228,7 +228,8 @@ struct NoticesTests {
             logger: logger)
         let source = DashboardSource(
             fleet: fleet, invalidTokens: tokens, version: "1", check: { _, _, _ in .init([], nil) },
-            prepare: { _, _, _ in .failure(.init("")) }, explain: { _ in nil }, environment: { $0 }, token: { $0 })
+            prepare: { _, _, _ in throw CancellationError() }, explain: { _ in nil }, environment: { $0 }, token: { $0 }
+        )
         var configuration = DashboardConfiguration(proxies: try TrustedProxies())
         configuration.base = base
         let site = Site(configuration, source, logger: logger)

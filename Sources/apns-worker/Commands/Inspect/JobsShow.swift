@@ -63,7 +63,7 @@ struct JobsShow: AsyncParsableCommand {
                 row.verdicts = JobCheck.of(
                     row.job.original, apps, reported: state?.reported, format: source.format, now: row.now
                 ).verdicts.map {
-                    JobRow.Verdict(level: $0.level.rawValue, sentence: $0.sentence)
+                    JobRow.Verdict(level: $0.level.rawValue, subject: $0.subject, sentence: $0.sentence)
                 }
                 try output.write(json ? row.json(isDetailed: true) + "\n" : (shown == 0 ? "" : "\n") + Self.page(row))
                 shown += 1

@@ -215,7 +215,7 @@ struct ServedDashboard: Service {
         var source = DashboardSource(
             fleet: fleet, invalidTokens: tokens, version: WorkerVersion.current,
             check: { job, queue, reported in Self.check(job, queue, apps, reported) },
-            prepare: { job, queue, terms in Self.prepare(job, queue, terms) }, explain: { Reason.rule(of: $0) },
+            prepare: { job, queue, terms in try Self.prepare(job, queue, terms) }, explain: { Reason.rule(of: $0) },
             environment: { APNSEndpoint($0)?.environment ?? $0 },
             token: { text in (try? DeviceToken(text)).map { String(buffer: $0.hex) } })
         source.reasons = Reason.Code.names
@@ -280,17 +280,16 @@ struct ServedDashboard: Service {
 
     private static func prepare(
         _ job: ByteBuffer, _ queue: QueueSource, _ terms: DashboardSource.JobTerms
-    ) -> Result<DashboardSource.EnqueuedJob, DashboardSource.JobRefusal> {
+    ) throws -> DashboardSource.EnqueuedJob {
         let check = EnqueueCheck(
             format: queue.format, apps: terms.apps, isStrict: terms.isStrict, id: terms.id,
             uniqueFor: terms.uniqueFor, app: terms.app)
-        return check.prepare(job).map { accepted in
-            let hints = accepted.hints.map { hint in
-                DashboardSource.JobHint(
-                    kind: "\(hint.rule.rawValue) \(hint.subject)", rule: hint.rule.rawValue, message: hint.detail)
-            }
-            return .init(body: accepted.job, id: accepted.id, app: accepted.app, hints: hints)
-        }.mapError { .init($0.description) }
+        let accepted = try check.prepare(job).get()
+        let hints = accepted.hints.map { hint in
+            DashboardSource.JobHint(
+                kind: "\(hint.rule.rawValue) \(hint.subject)", rule: hint.rule.rawValue, message: hint.detail)
+        }
+        return .init(body: accepted.job, id: accepted.id, app: accepted.app, hints: hints)
     }
 
     private static func check(
