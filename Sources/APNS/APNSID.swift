@@ -21,6 +21,7 @@ public struct APNSID: Hashable, Sendable, CustomStringConvertible {
     }
 
     /// Reads the canonical form, 8-4-4-4-12 hex digits in either case; `nil` for anything else.
+    @inlinable
     public init?(_ text: some Collection<UInt8>) {
         guard text.count == Self.textLength else { return nil }
         var halves: (UInt64, UInt64) = (0, 0)

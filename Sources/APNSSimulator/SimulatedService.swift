@@ -69,7 +69,7 @@ final class SimulatedService: Sendable {
     /// Decides on a request that passed every check. Adds a notification to the account if it is accepted.
     /// - Parameter target: the device, the channel of a broadcast, or the app whose channels are managed.
     func judge(
-        _ target: RuleEvent.Target, topic: String = "", id: NotificationID, ordinal: Int, connection: Int
+        _ target: RuleEvent.Target, topic: String = "", id: APNSID, ordinal: Int, connection: Int
     ) -> PushEffect {
         state.withLock { state in
             var event = RuleEvent(point: .request, target: target, ordinal: ordinal, connection: connection)
@@ -90,7 +90,7 @@ final class SimulatedService: Sendable {
     /// Returns a delay for the answer to a refused request, in microseconds.
     func ordinaryDelay() -> Int64 { state.withLock { $0.delay?.draw(&$0.generator) ?? 0 } }
 
-    func newID() -> NotificationID { state.withLock { NotificationID(random: &$0.ids) } }
+    func newID() -> APNSID { state.withLock { APNSID(random: &$0.ids) } }
 
     func grant(authorization: [UInt8], _ environment: APNSEnvironment) -> Result<ProviderGrant, Refusal> {
         state.withLock { $0.tokens.grant(authorization: authorization, environment: environment) }
@@ -197,5 +197,18 @@ extension SimulatedService {
             state.account.feedback.connections += 1
             return (state.feedbackRules.nextConnection(&state.generator), state.generator.next())
         }
+    }
+}
+
+extension APNSID {
+    /// A version 4 UUID.
+    init(random generator: inout SeededGenerator) {
+        self.init(high: generator.next() & ~0xF000 | 0x4000, low: generator.next() & ~(3 << 62) | (2 << 62))
+    }
+
+    /// Writes the canonical form in upper case, as APNs writes the ids that it generates: 36 characters.
+    func writeUpperCase(to bytes: UnsafeMutablePointer<UInt8>) {
+        write(to: bytes)
+        for index in 0..<Self.textLength where bytes[index] >= UInt8(ascii: "a") { bytes[index] -= 0x20 }
     }
 }

@@ -1,3 +1,4 @@
+import APNS
 import APNSSimulator
 import Foundation
 import TestSupport
@@ -14,8 +15,8 @@ struct AccountTests {
             let account = server.account
             #expect(account.accepted == 3 && account.duplicates == 1)
             #expect(account.distinctIDs == 2 && account.distinctTokens == 2)
-            #expect(account.accepted(id: try #require(NotificationID(anyID.lowercased()))) == 2)
-            #expect(account.accepted(id: try #require(NotificationID(other))) == 1)
+            #expect(account.accepted(id: try #require(APNSID(anyID.lowercased().utf8))) == 2)
+            #expect(account.accepted(id: try #require(APNSID(other.utf8))) == 1)
             #expect(account.accepted(token: try #require(SimulatedToken(hex: anyToken.uppercased()))) == 2)
             let page = try server.accountPage(details: true)
             #expect(page["accepted_by_token"] as? [String: Int] == [anyToken: 2, FaultTests.dead: 1])

@@ -1,3 +1,4 @@
+import APNS
 import FoundationEssentials
 
 /// The counts of a simulator's traffic since it started.
@@ -32,14 +33,14 @@ package struct Account: Sendable {
     package var acceptedByGateway: Int { gateway.accepted }
     package var distinctTokens: Int { byToken.distinct }
 
-    package func accepted(id: NotificationID) -> Int { http2.ids[id] }
+    package func accepted(id: APNSID) -> Int { http2.ids[id] }
 
     package func accepted(token: SimulatedToken) -> Int { byToken[token] }
 
     package func accepted(channel: String) -> Int { byChannel[Array(channel.utf8)] }
 
     /// Counts an accepted notification; ignores the management of channels.
-    mutating func accept(_ id: NotificationID, for target: RuleEvent.Target) {
+    mutating func accept(_ id: APNSID, for target: RuleEvent.Target) {
         switch target {
         case .device(let token): _ = byToken.add(token)
         case .channel(let channel):
@@ -91,7 +92,7 @@ package struct Account: Sendable {
         var json = String(decoding: try encoder.encode(Page(account: self, details: details)), as: UTF8.self)
         guard details else { return json }
         json.removeLast("\n}".count)
-        Self.append("accepted_by_id", http2.ids.all.lazy.map { ($0.key.text, $0.value) }, to: &json)
+        Self.append("accepted_by_id", http2.ids.all.lazy.map { ($0.key.description.uppercased(), $0.value) }, to: &json)
         Self.append("accepted_by_token", byToken.all.lazy.map { ($0.key.hex, $0.value) }, to: &json)
         json += "\n}"
         return json

@@ -1,3 +1,5 @@
+import APNS
+
 /// The counters of one of the simulator's protocols. A connection collects its additions in a value of its own, so that
 /// a batch of notifications takes the lock once.
 package protocol TrafficCounters: Encodable, Sendable {
@@ -42,7 +44,7 @@ package struct TrafficLedger<Counters: TrafficCounters, ID: Hashable & Sendable>
 }
 
 /// The account of a simulator's HTTP/2 interface. An id is an `apns-id`, or an `apns-request-id`.
-package typealias PushLedger = TrafficLedger<PushCounters, NotificationID>
+package typealias PushLedger = TrafficLedger<PushCounters, APNSID>
 
 package struct PushCounters: TrafficCounters {
     /// Requests to deliver a notification that arrived completely.

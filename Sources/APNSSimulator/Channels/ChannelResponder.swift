@@ -18,7 +18,7 @@ struct ChannelResponder {
     /// - Returns: the decision and, for a request that manages channels and was carried out, its answer unless a rule
     ///   gives another.
     func decide(
-        _ slot: StreamSlot, id: NotificationID, ordinal: Int
+        _ slot: StreamSlot, id: APNSID, ordinal: Int
     ) throws(Refusal) -> (effect: PushEffect, answer: PreparedAnswer?) {
         try check(slot.request)
         guard slot.request.path == .broadcast else {

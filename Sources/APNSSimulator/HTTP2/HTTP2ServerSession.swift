@@ -1,3 +1,4 @@
+import APNS
 import CNghttp2
 import NIOCore
 
@@ -379,7 +380,7 @@ final class HTTP2ServerSession {
     private static func idField(_ name: StaticString, _ text: UnsafeMutablePointer<UInt8>) -> nghttp2_nv {
         nghttp2_nv(
             name: UnsafeMutablePointer(mutating: name.utf8Start), value: text,
-            namelen: name.utf8CodeUnitCount, valuelen: NotificationID.textLength,
+            namelen: name.utf8CodeUnitCount, valuelen: APNSID.textLength,
             flags: UInt8(
                 NGHTTP2_NV_FLAG_NO_COPY_NAME.rawValue | NGHTTP2_NV_FLAG_NO_COPY_VALUE.rawValue
                     | NGHTTP2_NV_FLAG_NO_INDEX.rawValue))

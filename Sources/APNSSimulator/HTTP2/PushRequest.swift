@@ -44,7 +44,7 @@ struct PushRequest {
     var hasDuplicates = false
     /// Without a value if the client has a certificate.
     var authorization = Field<Result<ProviderGrant, Refusal>>.absent
-    var id = Field<NotificationID>.absent
+    var id = Field<APNSID>.absent
     var expiration = Field<Int64>.absent
     /// Its length.
     var collapseID = Field<Int>.absent
@@ -101,8 +101,8 @@ struct PushRequest {
 
     private mutating func take(id value: UnsafeBufferPointer<UInt8>, _ idText: UnsafeMutablePointer<UInt8>) {
         id.read(&hasDuplicates) {
-            guard let id = NotificationID(text: value) else { return nil }
-            if let text = value.baseAddress { idText.update(from: text, count: NotificationID.textLength) }
+            guard let id = APNSID(value) else { return nil }
+            if let text = value.baseAddress { idText.update(from: text, count: APNSID.textLength) }
             return id
         }
     }

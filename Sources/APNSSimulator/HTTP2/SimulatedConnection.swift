@@ -179,7 +179,7 @@ final class SimulatedConnection: SimulatorConnection {
     }
 
     /// Decides on a notification for a device.
-    private func decide(_ slot: StreamSlot, id: NotificationID) throws(Refusal) -> PushEffect {
+    private func decide(_ slot: StreamSlot, id: APNSID) throws(Refusal) -> PushEffect {
         let token = try RequestCheck.token(
             of: slot.request, credentials, isObject: { JSONObjectCheck.accepts(slot.bodyBytes) })
         if let sent = service.sendTime?.find(in: slot.bodyBytes) {
@@ -204,10 +204,10 @@ final class SimulatedConnection: SimulatorConnection {
     func resetReceived() { counters.resetsReceived += 1 }
 
     // Every answer has an id: that of the request, as it was written, or a new one.
-    private func identify(_ slot: StreamSlot) -> NotificationID {
+    private func identify(_ slot: StreamSlot) -> APNSID {
         if let id = slot.request.id.value { return id }
         let id = service.newID()
-        id.write(to: slot.idText)
+        id.writeUpperCase(to: slot.idText)
         return id
     }
 
@@ -267,7 +267,7 @@ final class SimulatedConnection: SimulatorConnection {
         let isAccepted = if case .accepted = slot.fate { true } else { false }
         slot.fate = .answered(accepted: isAccepted)
         if givesUniqueIDs && slot.request.path == .device || slot.request.path == .broadcast {
-            slot.setUniqueID(NotificationID(random: &uniqueIDs))
+            slot.setUniqueID(APNSID(random: &uniqueIDs))
         }
         if let answer = slot.heldAnswer {
             if slot.request.isManagement {

@@ -1,3 +1,5 @@
+import APNS
+
 /// The memory of one stream, reused by a later one after it has closed.
 ///
 /// It holds the bytes of the answer until nghttp2 has sent them.
@@ -34,8 +36,8 @@ final class StreamSlot {
     private let body: UnsafeMutablePointer<UInt8>
 
     init() {
-        idText = .allocate(capacity: NotificationID.textLength)
-        uniqueText = .allocate(capacity: NotificationID.textLength)
+        idText = .allocate(capacity: APNSID.textLength)
+        uniqueText = .allocate(capacity: APNSID.textLength)
         body = .allocate(capacity: Self.bodyCapacity)
     }
 
@@ -53,8 +55,8 @@ final class StreamSlot {
         uniqueID = nil
     }
 
-    func setUniqueID(_ id: NotificationID) {
-        id.write(to: uniqueText)
+    func setUniqueID(_ id: APNSID) {
+        id.writeUpperCase(to: uniqueText)
         uniqueID = uniqueText
     }
 

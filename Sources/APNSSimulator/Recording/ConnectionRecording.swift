@@ -50,7 +50,7 @@ struct ConnectionRecording {
         notification.pushType = headers["apns-push-type"]
         notification.collapseID = headers["apns-collapse-id"]
         notification.apnsID = String(
-            decoding: UnsafeBufferPointer(start: slot.idText, count: NotificationID.textLength), as: UTF8.self)
+            decoding: UnsafeBufferPointer(start: slot.idText, count: APNSID.textLength), as: UTF8.self)
         if case .bad = request.id { notification.malformedHeaders["apns-id"] = headers["apns-id"] }
         notification.priority = headers["apns-priority"].flatMap { Int($0) }
         if notification.priority == nil { notification.malformedHeaders["apns-priority"] = headers["apns-priority"] }

@@ -318,12 +318,14 @@ struct IdentifierTests {
         #expect(TokenPrefix(anyToken + "0") == nil)
     }
 
-    @Test("an apns-id is written as it was read")
+    @Test("a new apns-id is a UUID of version 4 in upper case")
     func ids() throws {
-        #expect(try #require(NotificationID(anyID)).text == anyID)
-        #expect(NotificationID(anyID.replacing("-", with: "0")) == nil)
         var generator = SeededGenerator(seed: 3)
-        let made = NotificationID(random: &generator).text
+        let id = APNSID(random: &generator)
+        var bytes = [UInt8](repeating: 0, count: APNSID.textLength)
+        id.writeUpperCase(to: &bytes)
+        #expect(APNSID(bytes) == id)
+        let made = String(decoding: bytes, as: UTF8.self)
         #expect(made.wholeMatch(of: /[0-9A-F]{8}-[0-9A-F]{4}-4[0-9A-F]{3}-[89AB][0-9A-F]{3}-[0-9A-F]{12}/) != nil)
     }
 }
