@@ -128,9 +128,8 @@ extension ReceivedNotification {
 
     func write(payloadInto object: inout JSONObjectWriter) {
         guard !payload.isEmpty else { return }
-        // The check accepts strings that are not UTF-8, which would make the whole line invalid.
         let isObject = payload.withUnsafeBufferPointer { JSONObjectCheck.accepts($0) }
-        if isObject, payload.count == payloadSize, String(validating: payload, as: UTF8.self) != nil {
+        if isObject, payload.count == payloadSize {
             // Outside of strings a line break equals a space; inside it is invalid.
             object.member("payload", json: payload.lazy.map { $0 == 0x0A || $0 == 0x0D ? 0x20 : $0 })
         } else {
