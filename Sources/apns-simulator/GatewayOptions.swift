@@ -62,7 +62,7 @@ struct GatewayOptions: ParsableArguments {
         guard let feedback else { return }
         let text = try OptionFile.read(feedback, for: "--feedback")
         do {
-            configuration.feedback = try FeedbackFile.records(String(decoding: text, as: UTF8.self))
+            configuration.feedback = try FeedbackRecord.all(inFile: String(decoding: text, as: UTF8.self))
         } catch {
             throw ValidationError("--feedback: '\(feedback)', \(error)")
         }

@@ -13,6 +13,28 @@ package struct FeedbackRecord: Equatable, Sendable {
         let length = withUnsafeBytes(of: UInt16(truncatingIfNeeded: token.count).bigEndian) { Array($0) }
         return withUnsafeBytes(of: seconds.bigEndian) { Array($0) } + length + token
     }
+
+    /// Reads a file of records: per line, the device token's hex digits, a space, and the time in seconds since 1970.
+    /// Empty lines are skipped.
+    /// - Throws: ``SimulatorError`` with the number of the line, never with the token.
+    package static func all(inFile text: String) throws(SimulatorError) -> [FeedbackRecord] {
+        var records: [FeedbackRecord] = []
+        for (index, line) in text.split(omittingEmptySubsequences: false, whereSeparator: \.isNewline)
+            .enumerated()
+        {
+            let words = line.split { $0 == " " || $0 == "\t" }
+            if words.isEmpty { continue }
+            func mistake(_ problem: String) -> SimulatorError { SimulatorError("line \(index + 1): \(problem)") }
+            guard words.count == 2 else { throw mistake("must be a device token, a space and seconds since 1970") }
+            guard let token = SimulatedToken(hex: words[0]), token.byteCount <= GatewayNotification.maximumTokenLength
+            else { throw mistake("the device token must be 64 to 200 hex digits, an even number") }
+            guard let seconds = UInt32(words[1]) else {
+                throw mistake("the time must be seconds since 1970, not '\(words[1])'")
+            }
+            records.append(FeedbackRecord(token: token, seconds: seconds))
+        }
+        return records
+    }
 }
 
 /// The feedback service's records, one per device, in the order in which they were added.
@@ -55,42 +77,6 @@ struct FeedbackList: Sendable {
         if first > order.count / 2 {
             order.removeSubrange(..<first)
             first = 0
-        }
-        return records
-    }
-}
-
-/// The text format of feedback records: per line, the device token's hex digits, a space, and the time in seconds since
-/// 1970.
-package enum FeedbackFile {
-    package struct Failure: Error, Equatable, CustomStringConvertible {
-        /// The number of the line, from 1.
-        package let line: Int
-        package let problem: String
-
-        package var description: String { "line \(line): \(problem)" }
-    }
-
-    /// Reads the records; empty lines are skipped.
-    /// - Throws: ``Failure`` with the number of the line, never with the token.
-    package static func records(_ text: String) throws(Failure) -> [FeedbackRecord] {
-        var records: [FeedbackRecord] = []
-        for (index, line) in text.split(omittingEmptySubsequences: false, whereSeparator: \.isNewline)
-            .enumerated()
-        {
-            let words = line.split { $0 == " " || $0 == "\t" }
-            if words.isEmpty { continue }
-            guard words.count == 2 else {
-                throw Failure(line: index + 1, problem: "must be a device token, a space and seconds since 1970")
-            }
-            guard let token = SimulatedToken(hex: words[0]), token.byteCount <= GatewayNotification.maximumTokenLength
-            else {
-                throw Failure(line: index + 1, problem: "the device token must be 64 to 200 hex digits, an even number")
-            }
-            guard let seconds = UInt32(words[1]) else {
-                throw Failure(line: index + 1, problem: "the time must be seconds since 1970, not '\(words[1])'")
-            }
-            records.append(FeedbackRecord(token: token, seconds: seconds))
         }
         return records
     }

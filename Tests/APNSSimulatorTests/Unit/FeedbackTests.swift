@@ -150,15 +150,15 @@ struct FeedbackTests {
     @Test("a file of records is read, and a mistake is reported without the token")
     func file() throws {
         let token = String(repeating: "0a", count: 32)
-        let records = try FeedbackFile.records("\(token) 5\r\n\n  \(token.uppercased())ff\t4294967295")
+        let records = try FeedbackRecord.all(inFile: "\(token) 5\r\n\n  \(token.uppercased())ff\t4294967295")
         #expect(records.map(\.seconds) == [5, .max])
         #expect(records.map(\.token.hex) == [token, token + "ff"])
         #expect(records[1].bytes == [255, 255, 255, 255, 0, 33] + records[1].token.bytes)
         for (text, line) in [
             ("\(token)", 1), ("\(token) 1 2", 1), ("\n\(token) -1", 2), ("\n\nxyz 1", 3), ("\(token) 4294967296", 1),
         ] {
-            let error = #expect(throws: FeedbackFile.Failure.self) { try FeedbackFile.records(text) }
-            #expect(error?.line == line)
+            let error = #expect(throws: SimulatorError.self) { try FeedbackRecord.all(inFile: text) }
+            #expect(error?.description.hasPrefix("line \(line): ") == true)
             #expect(error?.description.contains(token) == false)
         }
     }
