@@ -2,7 +2,6 @@
 public struct APNSEndpoint: Hashable, Sendable, CustomStringConvertible {
     /// A host name, or an IP address without brackets.
     public var host: String
-    /// A TCP port.
     public var port: Int
 
     /// Apple's service for apps from the App Store, TestFlight and enterprise distribution.
@@ -10,7 +9,6 @@ public struct APNSEndpoint: Hashable, Sendable, CustomStringConvertible {
     /// Apple's service for apps that Xcode installed.
     public static let sandbox = APNSEndpoint(host: "api.sandbox.push.apple.com", port: 443)
 
-    /// Creates an endpoint without checking the host or the port.
     public init(host: String, port: Int) {
         self.host = host
         self.port = port
@@ -92,7 +90,6 @@ public struct APNSEndpoint: Hashable, Sendable, CustomStringConvertible {
         return port == 443 ? name : "\(name):\(port)"
     }
 
-    /// Host and port.
     public var description: String { host.contains(":") ? "[\(host)]:\(port)" : "\(host):\(port)" }
 }
 

@@ -8,7 +8,6 @@ public struct APNSID: Hashable, Sendable, CustomStringConvertible {
     /// The length of the canonical text in bytes.
     public static let textLength = 36
 
-    /// Creates an identifier from the two halves of a UUID, unchanged.
     public init(high: UInt64, low: UInt64) {
         self.high = high
         self.low = low
@@ -80,7 +79,6 @@ public struct APNSID: Hashable, Sendable, CustomStringConvertible {
         return (lanes &+ 0x3030_3030_3030_3030 &+ letters &* 0x27).littleEndian
     }
 
-    /// The canonical lower-case text.
     public var description: String {
         String(unsafeUninitializedCapacity: Self.textLength) { bytes in
             guard let base = bytes.baseAddress else { return 0 }

@@ -49,7 +49,6 @@ public enum APNSReason: String, CaseIterable, Sendable {
     case unregistered = "Unregistered"
     case unrelatedKeyIDInToken = "UnrelatedKeyIdInToken"
 
-    /// The HTTP status that APNs sends with this reason.
     public var status: Int {
         switch self {
         case .badChannelID, .badCollapseID, .badDeviceToken, .badExpirationDate, .badMessageID, .badPriority,

@@ -23,13 +23,10 @@ public struct DeviceToken: Hashable, Sendable {
     /// - Parameter hex: an even number of lower-case hex digits, 2 to 2,048.
     init(canonical hex: ByteBuffer) { self.hex = hex }
 
-    /// The reasons why a token is not valid.
     public enum Invalid: Error, Equatable, Sendable, CustomStringConvertible {
         case empty
         case notHexadecimal(offset: Int)
-        /// The hex digits have something added to them.
         case decorated(Decoration, offset: Int)
-        /// It is an identifier of another service.
         case foreign(Service)
         case oddNumberOfDigits(Int)
         case tooLong(digits: Int)
@@ -248,7 +245,6 @@ public struct DeviceToken: Hashable, Sendable {
         return DeviceToken(bytes: ByteBuffer(bytes: bytes)).hex
     }
 
-    /// Returns true for a character of either alphabet.
     private static func isBase64(_ byte: UInt8) -> Bool {
         byte &- 0x30 < 10 || (byte | 0x20) &- 0x61 < 26 || byte == UInt8(ascii: "+") || byte == UInt8(ascii: "/")
             || byte == UInt8(ascii: "-") || byte == UInt8(ascii: "_")

@@ -32,7 +32,6 @@ public struct Notification: Sendable {
     /// `apns-channel-id`; `nil` for a device.
     public var channelID: ByteBuffer? { broadcast?.channelID }
 
-    /// Creates a notification; see the properties for formats and units.
     public init(
         deviceToken: DeviceToken, payload: ByteBuffer, topic: ByteBuffer, pushType: PushType = .alert,
         unknownPushType: UnknownPushType? = nil, priority: UInt8? = nil, expiration: Int64? = nil,

@@ -1,8 +1,6 @@
 import NIOCore
 
-/// APNs' answer to one notification.
 public struct Response: Sendable, Equatable {
-    /// The HTTP status.
     public var status: Int
     /// The reason for a refusal, if this version knows it.
     public var reason: APNSReason?
@@ -29,14 +27,12 @@ public struct Response: Sendable, Equatable {
         /// The number of the newest connection at that time. Later ones have higher numbers.
         public var newest: Int
 
-        /// Creates a connection.
         public init(number: Int, newest: Int) {
             self.number = number
             self.newest = newest
         }
     }
 
-    /// The sender of an answer.
     public enum Origin: Sendable, Equatable {
         case apns
         /// It has no `apns-id`, and no body: perhaps a proxy removed it.
@@ -45,7 +41,6 @@ public struct Response: Sendable, Equatable {
         case doubtful
     }
 
-    /// Creates a response; see the properties for units.
     public init(
         status: Int, reason: APNSReason? = nil, reasonText: String? = nil, timestamp: Int64? = nil,
         retryAfter: Int? = nil
@@ -79,9 +74,7 @@ public struct Response: Sendable, Equatable {
     }
 }
 
-/// The result of a request.
 public enum RequestResult: Sendable, Equatable {
-    /// APNs answered.
     case response(Response)
     /// APNs has certainly not processed it: it can be resent at once, as if for the first time.
     case notProcessed(RequestFailure)
@@ -160,7 +153,6 @@ public enum RequestFailure: Error, Sendable, Equatable, CustomStringConvertible 
         }
     }
 
-    /// The failure without its details.
     public var kind: Kind {
         switch self {
         case .refusedStream: .refusedStream

@@ -12,7 +12,6 @@ public protocol TransportDelegate: AnyObject {
 }
 
 extension TransportDelegate {
-    /// False: responses have no unique IDs.
     public var keepsUniqueIDs: Bool { false }
 }
 
@@ -28,7 +27,6 @@ public protocol Transport: AnyObject {
     /// True if there is no connection, and none is being made, because nothing waits to be sent. Call
     /// ``requestCapacity()`` for the first notification.
     var isDormant: Bool { get }
-    /// The state of the connections.
     var statistics: PoolStatistics { get }
     /// The error of the last connection that failed; `nil` once a connection has worked.
     var lastFailure: (any Error)? { get }
@@ -49,7 +47,6 @@ public protocol Transport: AnyObject {
     /// - Returns: `false` if the notification was not accepted: there is no capacity, or there was less than
     ///   ``capacity(in:)``, because a connection has ended and its end is not yet reported.
     func submit(_ notification: consuming Notification, tag: UInt64, in isolation: Isolation) -> Bool
-    /// Opens another connection if allowed. Call this when notifications wait for capacity.
     func requestCapacity(in isolation: Isolation)
 
     /// Enforces deadlines, and closes and opens connections.
@@ -76,11 +73,8 @@ public protocol Transport: AnyObject {
 }
 
 extension Transport {
-    /// Zero: each notification is answered.
     public var confirmationTime: TimeAmount { .zero }
-    /// The number of notifications that can be submitted now; zero without a connection.
     public var capacity: Int { capacity(in: .shared) }
-    /// Opens another connection if allowed. Call this when notifications wait for capacity.
     public func requestCapacity() { requestCapacity(in: .shared) }
 }
 
@@ -104,7 +98,6 @@ public enum Isolation: Int, CaseIterable, Sendable {
 public struct PoolStatistics: Sendable, Equatable {
     /// Connections being made: name resolution, TCP, proxy and TLS.
     public var connecting = 0
-    /// Connections that accept requests.
     public var usable = 0
     /// Connections made since the start.
     public var made = 0
@@ -120,6 +113,5 @@ public struct PoolStatistics: Sendable, Equatable {
     /// accepts.
     public var isUnanswered = false
 
-    /// Creates statistics that are all zero.
     public init() {}
 }

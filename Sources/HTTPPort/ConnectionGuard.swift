@@ -18,7 +18,6 @@ final class ConnectionGuard: ChannelDuplexHandler {
         self.channel = channel
     }
 
-    /// Closes the connection at once.
     func close() { channel.close(promise: nil) }
 
     /// Measures how many bytes of answers the peer has not received.

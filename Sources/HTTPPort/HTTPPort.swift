@@ -21,7 +21,6 @@ package struct HTTPPortFailure: Error, Equatable, Sendable, CustomStringConverti
 /// within a time limit. When the port is full, a new connection replaces the one that has waited longest for its
 /// client.
 package struct HTTPPort: Sendable {
-    /// The port's number.
     package let port: Int
     private let services: ServiceGroup
     private let running: Task<Void, any Error>

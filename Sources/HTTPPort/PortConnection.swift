@@ -52,7 +52,6 @@ struct PortConnection {
 
     // MARK: Events
 
-    /// Records that bytes have arrived.
     mutating func bytesReceived(now: NIODeadline) { arrivingSince = arrivingSince ?? now }
 
     /// Records that the head of a request has arrived.

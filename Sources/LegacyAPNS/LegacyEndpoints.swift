@@ -2,9 +2,7 @@ import APNS
 
 /// Addresses of the binary gateway, which Apple has shut down. Private gateways still exist.
 extension APNSEndpoint {
-    /// For apps from the App Store, TestFlight and enterprise distribution.
     public static let productionGateway = APNSEndpoint(host: "gateway.push.apple.com", port: 2195)
-    /// For apps that Xcode installed.
     public static let sandboxGateway = APNSEndpoint(host: "gateway.sandbox.push.apple.com", port: 2195)
 
     /// Reads `production`, `sandbox`, `host` or `host:port` of a binary gateway; `nil` for anything else.
@@ -18,11 +16,8 @@ extension APNSEndpoint {
 /// Source: Apple, "Local and Remote Notification Programming Guide" (archived), "The Feedback Service". Apple has shut
 /// it down; private gateways and appliances still offer one.
 extension APNSEndpoint {
-    /// The port that feedback services listen on.
     public static let feedbackPort = 2196
-    /// For apps from the App Store, TestFlight and enterprise distribution.
     public static let productionFeedback = APNSEndpoint(host: "feedback.push.apple.com", port: feedbackPort)
-    /// For apps that Xcode installed.
     public static let sandboxFeedback = APNSEndpoint(host: "feedback.sandbox.push.apple.com", port: feedbackPort)
 
     /// The feedback service that belongs to this endpoint. For servers that are not Apple's: the same host.

@@ -53,7 +53,6 @@ struct OpenSSLFailure {
         return UInt8(exactly: reason - Int32(SSL_AD_REASON_OFFSET)).map(TLSAlert.init(code:))
     }
 
-    /// OpenSSL's description.
     var text: String {
         guard code != 0 else { return "OpenSSL gave no reason" }
         return ERR_reason_error_string(code).map { String(cString: $0) } ?? "OpenSSL error \(code)"

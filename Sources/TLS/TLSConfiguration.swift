@@ -8,7 +8,6 @@ public enum TLSTrust: Sendable, Equatable {
     case pem([UInt8], name: String = "the CA PEM given")
 }
 
-/// The settings of a client.
 public struct TLSClientConfiguration: Sendable {
     /// The authorities that can vouch for the server's identity.
     public var trust: TLSTrust = .system
@@ -24,9 +23,7 @@ public struct TLSClientConfiguration: Sendable {
     public init() {}
 }
 
-/// The settings of a server.
 public struct TLSServerConfiguration: Sendable {
-    /// The policy for client certificates.
     public enum ClientCertificates: Sendable {
         /// Does not request a certificate.
         case ignored
@@ -39,12 +36,10 @@ public struct TLSServerConfiguration: Sendable {
         case reported(TLSTrust?)
     }
 
-    /// The server's certificate.
     public var identity: TLSIdentity
     /// The protocols to accept through ALPN, most preferred first. A client that offers only others is refused; a
     /// client that offers none is not.
     public var applicationProtocols: [String] = []
-    /// The policy for client certificates.
     public var clientCertificates: ClientCertificates = .ignored
 
     /// Creates a configuration that accepts any client.

@@ -3,31 +3,22 @@
 /// The description says what is wrong, with which peer or file, and what to do. It never contains a key, a passphrase
 /// or application data.
 public struct TLSError: Error, Equatable, Sendable {
-    /// The error.
     public enum Kind: Equatable, Sendable {
         /// A certificate of the peer's chain has expired; `since` in seconds since 1970.
         case certificateExpired(certificate: String, since: Int64?)
         /// A certificate of the peer's chain is not valid yet; `until` in seconds since 1970.
         case certificateNotYetValid(certificate: String, until: Int64?)
-        /// The peer's chain does not end at a trusted certificate authority.
         case untrustedCertificate(certificate: String, reason: String)
-        /// The server's certificate is for other hosts than the one connected to.
         case hostNameMismatch(certificateNames: [String])
         /// A certificate of the peer's chain failed another check: its purpose, its signature, its key's strength.
         case certificateRejected(certificate: String, reason: String)
-        /// The client sent no certificate, but the server requires one.
         case peerCertificateMissing
-        /// The peer sent an alert and ended the connection.
         case alert(TLSAlert)
-        /// The handshake failed on this side.
         case handshakeFailed(reason: String)
-        /// The peer violated the protocol after the handshake.
         case protocolViolation(reason: String)
-        /// The connection ended before the handshake did.
         case closedDuringHandshake
         /// The connection ended without the peer's close_notify: the last data received may be incomplete.
         case truncated
-        /// A certificate or key file could not be read.
         case unreadable(SecretSource.Unreadable)
         /// A file or text does not contain the expected PEM block, or the block is damaged.
         case notPEM(source: String, expected: String)
@@ -37,27 +28,19 @@ public struct TLSError: Error, Equatable, Sendable {
         case notRecognised(source: String)
         /// The certificate or the key is missing from a PKCS#12 file, or the key of a certificate.
         case identityIncomplete(source: String, missing: String)
-        /// The encryption needs OpenSSL's legacy provider, which is not installed.
         case legacyProviderMissing(source: String)
-        /// A private key is encrypted and the passphrase is wrong or was not given.
         case wrongPassphrase(source: String, given: Bool)
-        /// The private key does not belong to the certificate.
         case keyMismatch(key: String, certificate: String)
-        /// The host is neither a valid host name nor an IP address.
         case invalidHost
-        /// OpenSSL refuses a setting.
         case invalidConfiguration(reason: String)
     }
 
-    /// The other side of a connection.
     public enum Peer: Equatable, Sendable {
         /// A server, with the name or address used to connect.
         case server(host: String)
-        /// A client of this server.
         case client
     }
 
-    /// The error.
     public let kind: Kind
     /// The other side of the connection; nil for errors of local files and settings.
     public let peer: Peer?
@@ -67,7 +50,6 @@ public struct TLSError: Error, Equatable, Sendable {
         self.peer = peer
     }
 
-    /// The host to which a client connected.
     public var host: String? {
         guard case .server(let host) = peer else { return nil }
         return host
@@ -75,7 +57,6 @@ public struct TLSError: Error, Equatable, Sendable {
 }
 
 extension TLSError: CustomStringConvertible {
-    /// The error, where it occurred, and what to do.
     public var description: String {
         switch peer {
         case .server(let host): "TLS with \(printable(host)): \(explanation)"
@@ -161,10 +142,8 @@ extension TLSError: CustomStringConvertible {
 
 /// An alert with which the peer ended a connection (RFC 8446, section 6).
 public struct TLSAlert: Equatable, Sendable, CustomStringConvertible {
-    /// The alert's number on the wire.
     public let code: UInt8
 
-    /// Creates an alert from its number.
     public init(code: UInt8) {
         self.code = code
     }
@@ -172,7 +151,6 @@ public struct TLSAlert: Equatable, Sendable, CustomStringConvertible {
     /// The alert's name in the RFC, or its number if it has none.
     public var description: String { Self.names[code] ?? "number \(code)" }
 
-    /// Advice for the operator.
     var advice: String {
         switch code {
         case 42...46, 48, 49, 116:

@@ -9,13 +9,9 @@ import NIOCore
 /// If the peer closes its side with close_notify, the channel is closed, unless it allows remote half-closure: then
 /// `ChannelEvent.inputClosed` is fired and writing can continue.
 public final class TLSHandler: ChannelDuplexHandler {
-    /// Ciphertext.
     public typealias InboundIn = ByteBuffer
-    /// Plaintext.
     public typealias InboundOut = ByteBuffer
-    /// Plaintext.
     public typealias OutboundIn = ByteBuffer
-    /// Ciphertext.
     public typealias OutboundOut = ByteBuffer
 
     private var session: TLSSession?
@@ -68,7 +64,6 @@ public final class TLSHandler: ChannelDuplexHandler {
 
     // MARK: The channel's life
 
-    /// Starts the handshake if the channel is already active.
     public func handlerAdded(context: ChannelHandlerContext) {
         if context.channel.isActive { start(context) }
     }
@@ -80,7 +75,6 @@ public final class TLSHandler: ChannelDuplexHandler {
         session = nil
     }
 
-    /// Starts the handshake.
     public func channelActive(context: ChannelHandlerContext) {
         start(context)
         context.fireChannelActive()
@@ -129,7 +123,6 @@ public final class TLSHandler: ChannelDuplexHandler {
 
     // MARK: Inbound
 
-    /// Decrypts, and forwards all plaintext in one buffer.
     public func channelRead(context: ChannelHandlerContext, data: NIOAny) {
         if state.isIdle { start(context) }
         let input = state.input
@@ -202,7 +195,6 @@ public final class TLSHandler: ChannelDuplexHandler {
 
     // MARK: Outbound
 
-    /// Buffers the plaintext until the next flush.
     public func write(context: ChannelHandlerContext, data: NIOAny, promise: EventLoopPromise<Void>?) {
         switch state.output {
         case .keep, .encrypt: queue.append(unwrapOutboundIn(data), promise: promise)
@@ -210,7 +202,6 @@ public final class TLSHandler: ChannelDuplexHandler {
         }
     }
 
-    /// Encrypts and sends what was written.
     public func flush(context: ChannelHandlerContext) {
         queue.flush()
         guard state.output == .encrypt, queue.hasFlushed, let session else { return }

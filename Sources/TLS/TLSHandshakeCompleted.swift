@@ -16,7 +16,6 @@ public struct TLSHandshakeCompleted: Equatable, Sendable {
 
 /// The contents of a peer's certificate. It is verified, unless verification is turned off or its result only reported.
 public struct TLSPeerCertificate: Equatable, Sendable {
-    /// The subject's common name.
     public let commonName: String?
     /// The subject's user ID (OID 0.9.2342.19200300.100.1.1), which holds the topic in APNs certificates.
     public let userID: String?

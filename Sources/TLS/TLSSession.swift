@@ -6,7 +6,6 @@ import NIOCore
 /// Every call first clears OpenSSL's error queue, which belongs to the thread: entries of another connection would
 /// count as errors of this one.
 final class TLSSession {
-    /// The result of receiving ciphertext.
     struct Received {
         var handshakeCompleted = false
         var end: End?
@@ -69,10 +68,8 @@ final class TLSSession {
 
     deinit { SSL_free(ssl) }
 
-    /// True if there is ciphertext to send.
     var hasOutput: Bool { pipe.output.readableBytes > 0 }
 
-    /// Returns the ciphertext to send.
     func takeOutput() -> ByteBuffer { pipe.takeOutput() }
 
     /// Creates a client's first message.

@@ -9,12 +9,10 @@ import PushJob
 public final class BroadcastTarget: Sendable {
     /// `apns-channel-id`: base64, as issued by APNs.
     public let channelID: ByteBuffer
-    /// The app.
     public let bundleID: BundleID
     /// `:path`. Never changed, so that its bytes keep their address.
     let path: ByteBuffer
 
-    /// The reason why a target is not valid.
     public enum Invalid: Error, Equatable, Sendable, CustomStringConvertible {
         case channelID
         case topic(BundleID.Invalid)
@@ -27,7 +25,6 @@ public final class BroadcastTarget: Sendable {
             }
         }
 
-        /// The problem, and what to do.
         public var description: String {
             switch self {
             case .channelID: "a channel's ID must be as APNs gave it: 1 to 255 base64 characters"
@@ -69,9 +66,7 @@ public struct BundleID: Hashable, Sendable, CustomStringConvertible {
     /// Such as `com.example.app`.
     public let description: String
 
-    /// The reason why a bundle identifier is not valid.
     public struct Invalid: Error, Equatable, Sendable, CustomStringConvertible {
-        /// The problem, and what to do.
         public let description: String
     }
 

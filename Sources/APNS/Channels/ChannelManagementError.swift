@@ -1,23 +1,16 @@
-/// The reason why a channel management request failed.
 public enum ChannelManagementError: Error, Equatable, Sendable, CustomStringConvertible {
     /// The given ID can't be a channel's; nothing was sent.
     case malformedID
-    /// APNs refused.
     case refused(Refusal)
-    /// The answer is not one that APNs documents.
     case unexpected(APNSEndpoint, String)
 
-    /// A refusal by APNs.
     public struct Refusal: Equatable, Sendable {
-        /// The server.
         public var endpoint: APNSEndpoint
-        /// The status, and the reason if there was one.
         public var response: Response
         /// `apns-request-id`, which identifies the request to Apple's support.
         public var requestID: String?
     }
 
-    /// The problem, and what to do.
     public var description: String {
         switch self {
         case .malformedID: "\(BroadcastTarget.Invalid.channelID)"

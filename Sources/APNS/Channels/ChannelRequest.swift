@@ -82,10 +82,8 @@ enum ChannelRequest: Equatable, Sendable {
 ///
 /// Source: Apple, "Sending channel management requests to APNs", `message-storage-policy`.
 public struct MessageStoragePolicy: RawRepresentable, Hashable, Sendable {
-    /// Apple's number for the policy.
     public var rawValue: Int
 
-    /// Creates a policy from Apple's number.
     public init(rawValue: Int) { self.rawValue = rawValue }
 
     /// Nothing is stored. Such a channel allows more updates, and accepts only messages with expiration 0.
@@ -94,11 +92,9 @@ public struct MessageStoragePolicy: RawRepresentable, Hashable, Sendable {
     public static let mostRecent = MessageStoragePolicy(rawValue: 1)
 }
 
-/// A broadcast channel as described by APNs.
 public struct BroadcastChannel: Hashable, Sendable {
     /// The ID, in base64, that devices subscribe to and broadcasts name.
     public var id: String
-    /// The policy for messages to offline devices.
     public var storagePolicy: MessageStoragePolicy
     /// The push type of its messages; `LiveActivity` is the only one.
     public var pushType: String
@@ -106,7 +102,6 @@ public struct BroadcastChannel: Hashable, Sendable {
     /// The only type of channel.
     public static let liveActivity = "LiveActivity"
 
-    /// Creates a description of a channel.
     public init(id: String, storagePolicy: MessageStoragePolicy, pushType: String = Self.liveActivity) {
         self.id = id
         self.storagePolicy = storagePolicy

@@ -1,6 +1,5 @@
 import TLS
 
-/// The reason why a connection to APNs could not be made, or ended.
 public enum APNSConnectionError: Error, Sendable, CustomStringConvertible {
     /// The progress of a connection when the server closed it without an answer.
     public struct HangUp: Sendable, Equatable {
@@ -18,27 +17,19 @@ public enum APNSConnectionError: Error, Sendable, CustomStringConvertible {
                 + "it may not accept the certificate or the key for this app and environment")
     }
 
-    /// No TCP connection could be made.
     case cannotConnect(APNSEndpoint, String)
-    /// The proxy could not be reached, or did not open the tunnel.
     case proxy(HTTPProxy, APNSEndpoint, String)
-    /// TLS is set up, but the server did not choose HTTP/2.
     case noHTTP2(APNSEndpoint, offered: String?)
-    /// The server has stopped answering.
     case unresponsive(APNSEndpoint, String)
-    /// The received bytes do not follow the protocol.
     case protocolViolation(APNSEndpoint, String)
     /// More was received than answers can account for.
     case flooded(APNSEndpoint, String)
-    /// The server closed the connection.
     case closedByPeer(APNSEndpoint, whileConnecting: Bool, reason: String?)
     /// The server accepted the connection, and closed it without having answered any request.
     case hungUp(APNSEndpoint, HangUp)
-    /// The network ended the connection.
     case broken(APNSEndpoint, whileConnecting: Bool, String)
     /// The pool closed it because it was replaced or no longer needed.
     case retired(APNSEndpoint, String)
-    /// The pool closed it because it is shutting down.
     case shutdown(APNSEndpoint)
 
     /// True if the server did something that no well-behaved server does.
@@ -49,7 +40,6 @@ public enum APNSConnectionError: Error, Sendable, CustomStringConvertible {
         }
     }
 
-    /// The problem, where it occurred, and what to check.
     public var description: String {
         switch self {
         case .cannotConnect(let endpoint, let why):
@@ -92,7 +82,6 @@ extension APNSConnectionError {
         }
     }
 
-    /// Returns the code of any error that can end a connection.
     public static func code(for error: any Error) -> String {
         switch error {
         case let error as APNSConnectionError: error.code

@@ -12,12 +12,10 @@ public struct ConnectionPoolState {
     var configuration: PoolConfiguration
     public private(set) var connecting = 0
     public private(set) var usable = 0
-    /// Connections made since the start.
     public private(set) var made = 0
     /// Consecutive failures since a connection last worked.
     public private(set) var failures = 0
     private(set) var notBefore = NIODeadline.distantPast
-    /// The pause after the last failure.
     private(set) var pause = TimeAmount.zero
     /// Usable connections that are being replaced. They work until their replacements are ready.
     private(set) var outgoing = 0
@@ -26,7 +24,6 @@ public struct ConnectionPoolState {
     private var recyclings = 0
     private var lastRecycling = NIODeadline.distantPast
     private var isClosing = false
-    /// True if notifications are waiting and no stream is free.
     private var isWanted = false
 
     init(_ configuration: PoolConfiguration) {
@@ -42,7 +39,6 @@ public struct ConnectionPoolState {
     /// Connections that exist or are being made, without those that are being replaced.
     private var existing: Int { connecting + usable - outgoing }
 
-    /// True if another connection would not exceed the maximum.
     var canGrow: Bool { existing < configuration.maximumConnections }
 
     /// Records that notifications are waiting and no stream is free.
@@ -70,7 +66,6 @@ public struct ConnectionPoolState {
         made += 1
     }
 
-    /// Records that a connection got its first answer.
     mutating func worked() {
         failures = 0
         notBefore = .distantPast

@@ -5,7 +5,6 @@ import TLS
 
 /// The set-up of TCP, the proxy's tunnel and TLS, for any protocol on top of them.
 public struct Dialer {
-    /// The server.
     public var endpoint: APNSEndpoint
     public var tls: TLSContext
     /// The proxy to connect through; it also resolves the endpoint's name.
@@ -58,7 +57,6 @@ public struct Dialer {
         try pipeline.addHandler(tunnel, position: .first)
     }
 
-    /// Returns the error for a failed TCP connection.
     public func cannotConnect(_ error: any Error) -> APNSConnectionError {
         let reason = ConnectFailure.reason(error)
         if let proxy { return .proxy(proxy, endpoint, "it cannot be reached: \(reason)") }

@@ -5,7 +5,6 @@ import Sockets
 
 /// A connection of a pool, whatever its protocol.
 public protocol PooledConnection: AnyObject {
-    /// The pool's record of the connection.
     var membership: PoolMembership { get set }
     /// True until TLS is set up.
     var isConnecting: Bool { get }
@@ -29,7 +28,6 @@ public protocol PooledConnection: AnyObject {
     /// Finishes what is in flight, and closes.
     /// - Parameter reason: for the log.
     func retire(reason: String)
-    /// Closes it at once.
     func close(_ error: any Error)
     /// Records that the connection could not be made.
     func failed(_ error: any Error)
@@ -60,9 +58,7 @@ public protocol PoolOwner: AnyObject {
     /// True if nothing but the connections keeps the pool from being closed.
     var canClose: Bool { get }
 
-    /// Makes a connection that is not yet connected.
     func makeConnection() -> Connection
-    /// Sets the options of a connection's socket.
     func tune(_ bootstrap: ClientBootstrap) -> ClientBootstrap
     /// Called when a connection has become usable.
     /// - Parameter isOutdated: true if all connections were replaced while it was being made.
@@ -115,7 +111,6 @@ public final class PoolConnections<Owner: PoolOwner> {
 
     public var isClosing: Bool { closing != nil }
 
-    /// The state of the connections, for metrics.
     public var statistics: PoolStatistics {
         var statistics = PoolStatistics()
         statistics.connecting = state.connecting
@@ -323,7 +318,6 @@ public final class PoolConnections<Owner: PoolOwner> {
         return promise.futureResult
     }
 
-    /// Closes all connections at once.
     public func closeNow() {
         _ = close()
         for connection in all { connection.close(APNSConnectionError.shutdown(configuration.endpoint)) }

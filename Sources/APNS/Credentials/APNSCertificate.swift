@@ -6,7 +6,6 @@ import TLS
 /// (the topics of extensions …6.3.4 and …6.3.6); Apple Worldwide Developer Relations, Certification Practice Statement
 /// (…6.3.1 and …6.3.2). The encoding of the list of topics is not documented; it is inferred from Apple's certificates.
 public struct APNSCertificate: Sendable, Equatable {
-    /// A topic that the certificate may send to.
     public struct Topic: Sendable, Equatable {
         /// Such as `com.example.app.voip`. Taken from the certificate unchecked: it may contain any characters.
         public let name: String
@@ -18,7 +17,6 @@ public struct APNSCertificate: Sendable, Equatable {
     public let topics: [Topic]
     /// The environments that the certificate is marked for; empty if it has no such marks.
     public let environments: Set<APNSEnvironment>
-    /// The subject's common name.
     public let commonName: String?
     /// The start of its validity, in seconds since 1970; nil if the date cannot be read.
     public let notBefore: Int64?
@@ -32,7 +30,6 @@ public struct APNSCertificate: Sendable, Equatable {
         static let topics = "1.2.840.113635.100.6.3.6"
     }
 
-    /// Reads an identity's own certificate.
     public init(_ identity: TLSIdentity) {
         commonName = identity.commonName
         notBefore = identity.notBefore
@@ -40,7 +37,6 @@ public struct APNSCertificate: Sendable, Equatable {
         (topics, environments) = Self.contents(userID: identity.userID, identity.certificateExtension)
     }
 
-    /// Reads a client's certificate.
     public init(_ peer: TLSPeerCertificate) {
         commonName = peer.commonName
         notBefore = nil
@@ -61,7 +57,6 @@ public struct APNSCertificate: Sendable, Equatable {
     /// True if it lists the topics that it may send to, and not only its app in the subject's user ID.
     public var listsTopics: Bool { topics.count > 1 || topics.contains { !$0.types.isEmpty } }
 
-    /// Returns true if the certificate allows sending to a topic.
     public func allows(topic: String) -> Bool { topics.contains { $0.name == topic } }
 
     /// Reads the value of a topics extension: a SEQUENCE in which each UTF8String is a topic, and the SEQUENCE after it
@@ -120,6 +115,5 @@ public struct APNSCertificate: Sendable, Equatable {
 }
 
 extension TLSIdentity {
-    /// The push-related contents of the identity's own certificate.
     public var apns: APNSCertificate { APNSCertificate(self) }
 }

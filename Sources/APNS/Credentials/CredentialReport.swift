@@ -6,7 +6,6 @@ import TLS
 /// A key or certificate that can't be read is an error of ``SigningKey`` or `TLSIdentity`: a report is only made of a
 /// P-256 key, or of a certificate that matches its key.
 public struct CredentialReport: Sendable, Equatable {
-    /// The severity of a finding.
     public enum Severity: String, Sendable {
         /// APNs will refuse the credential.
         case error
@@ -14,9 +13,7 @@ public struct CredentialReport: Sendable, Equatable {
         case warning
     }
 
-    /// One finding.
     public struct Finding: Sendable, Equatable {
-        /// The severity.
         public let severity: Severity
         /// The problem and what to do, as a sentence without a final period.
         public let sentence: String

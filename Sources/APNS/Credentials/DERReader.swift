@@ -6,13 +6,11 @@ struct DERReader {
         static let sequence: UInt8 = 0x30
     }
 
-    /// One element.
     struct Element {
         var tag: UInt8
         var contents: ArraySlice<UInt8>
     }
 
-    /// Thrown for an element that is not valid.
     struct Malformed: Error {}
 
     private var rest: ArraySlice<UInt8>

@@ -11,9 +11,7 @@ public struct ProviderToken: Sendable, Equatable {
     public let jwt: String
     /// The time of signing, in seconds since 1970.
     public let issuedAt: Int64
-    /// The key's identifier, issued by Apple.
     public let keyID: String
-    /// The team's identifier, issued by Apple.
     public let teamID: String
 
     /// Signs a token.
@@ -40,7 +38,6 @@ public struct ProviderToken: Sendable, Equatable {
     /// The maximum size in bytes of a token that is read; tokens made here have about 200.
     public static let maximumSize = 2048
 
-    /// The reason why a token from elsewhere is rejected.
     public enum Untrusted: Error, Equatable, Sendable, CustomStringConvertible {
         /// Empty, too long, or not three parts of base64url with a signature of 64 bytes at the end.
         case notToken
@@ -99,7 +96,6 @@ public struct ProviderToken: Sendable, Equatable {
         self.teamID = teamID
     }
 
-    /// Reads a token from elsewhere, given as text.
     public init(jwt: String, key: SigningKey, keyID: String, teamID: String) throws(Untrusted) {
         try self.init(jwt: jwt.utf8, key: key, keyID: keyID, teamID: teamID)
     }
@@ -109,7 +105,6 @@ extension ProviderToken: CustomStringConvertible, CustomReflectable {
     /// The key, the team and the time of signing; no part of the JWT.
     public var description: String { "provider token (key \(keyID), team \(teamID), issued at \(issuedAt))" }
 
-    /// The same, for `dump` and debuggers.
     public var customMirror: Mirror {
         Mirror(self, children: ["keyID": keyID, "teamID": teamID, "issuedAt": issuedAt])
     }

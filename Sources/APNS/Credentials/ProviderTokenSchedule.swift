@@ -15,7 +15,6 @@ public struct ProviderTokenSchedule: Sendable {
     /// The time of the last token that APNs called expired; it must not be adopted again.
     private var lastRefused: Int64?
 
-    /// Creates a schedule without a token.
     public init() {}
 
     /// Returns true if it is time to sign.
@@ -26,7 +25,6 @@ public struct ProviderTokenSchedule: Sendable {
         return isRefused || age(issuedAt, now) >= Self.renewalAge || isFromFuture(issuedAt, now)
     }
 
-    /// Records that a token was signed.
     public mutating func signed(at now: Int64) {
         issuedAt = now
         isRefused = false

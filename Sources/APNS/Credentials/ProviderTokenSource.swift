@@ -8,9 +8,7 @@ import NIOConcurrencyHelpers
 ///
 /// Safe to print: neither the description nor a mirror shows the key or a token.
 public final class ProviderTokenSource: Sendable {
-    /// The key's identifier, issued by Apple.
     public let keyID: String
-    /// The team's identifier, issued by Apple.
     public let teamID: String
 
     private struct State {
@@ -21,9 +19,7 @@ public final class ProviderTokenSource: Sendable {
     private let key: SigningKey
     private let state = NIOLockedValueBox(State())
 
-    /// An identifier that can't be valid.
     public struct InvalidIdentifier: Error, Sendable, CustomStringConvertible {
-        /// The problem, and what to do.
         public let description: String
     }
 
@@ -104,6 +100,5 @@ extension ProviderTokenSource: CustomStringConvertible, CustomReflectable {
     /// The key and the team; no part of the tokens or the key.
     public var description: String { "provider tokens (key \(keyID), team \(teamID))" }
 
-    /// The same, for `dump` and debuggers.
     public var customMirror: Mirror { Mirror(self, children: ["keyID": keyID, "teamID": teamID]) }
 }

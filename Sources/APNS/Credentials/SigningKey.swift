@@ -6,26 +6,19 @@ import TLS
 /// Not modified after `init`. OpenSSL's keys can then be used by several threads at once (openssl-threads(7)), so
 /// sharing it is safe.
 public final class SigningKey: @unchecked Sendable {
-    /// The reasons why a key can't be used.
     public enum Invalid: Error, Equatable, Sendable, CustomStringConvertible {
-        /// The input is empty.
         case empty
         /// The input is a certificate, or a PKCS#12 file with one.
         case certificate
-        /// The input is a public key.
         case publicKey
-        /// The key is encrypted, and the passphrase is wrong or missing.
         case encrypted(passphraseGiven: Bool)
-        /// The key's encryption needs OpenSSL's legacy provider, which is not installed.
         case legacyProviderMissing
-        /// The format is unknown.
         case notPrivateKey
         /// A private key of another type or on another curve, described by the value.
         case notP256(String)
         /// OpenSSL could not sign; the value is its error.
         case signingFailed(String)
 
-        /// The problem, and what to do.
         public var description: String {
             switch self {
             case .empty: "empty; an APNs key is the AuthKey_….p8 file that Apple's developer site offers once"
@@ -125,7 +118,6 @@ extension SigningKey: CustomStringConvertible, CustomReflectable {
     /// The type of the key; no part of its contents.
     public var description: String { "signing key (P-256)" }
 
-    /// Empty, for `dump` and debuggers.
     public var customMirror: Mirror { Mirror(self, children: []) }
 }
 

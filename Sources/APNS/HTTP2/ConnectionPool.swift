@@ -9,7 +9,6 @@ import TLS
 /// Not thread-safe: call everything on the event loop, on which the pool calls back. Call ``check(now:)`` several times
 /// per second: it enforces deadlines, pings silent servers, and opens connections when they are due.
 public final class ConnectionPool: IsolatingPool {
-    /// The settings of a pool.
     public typealias Configuration = HTTP2PoolConfiguration
 
     /// The server.
@@ -394,7 +393,6 @@ extension ConnectionPool {
 
 /// A ``ConnectionPool``'s record of a connection, in addition to its ``PoolMembership``.
 struct ConnectionRecord {
-    /// The authorization of a connection's requests.
     enum Authorization {
         /// The pool's current authorization.
         case current
@@ -409,7 +407,6 @@ struct ConnectionRecord {
     /// True from an answer drought until it answers again: it gets requests only if no other connection can accept
     /// them.
     var isSuspect = false
-    /// Decides whether the connection is useful.
     var responsiveness = Responsiveness()
     var authorization = Authorization.current
 

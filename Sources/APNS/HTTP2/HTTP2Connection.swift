@@ -33,7 +33,6 @@ public final class HTTP2Connection: ChannelDuplexHandler {
 
     let id: Int
     var state: HTTP2ConnectionState
-    /// The server, for messages.
     let endpoint: APNSEndpoint
 
     let session: HTTP2Session
@@ -242,7 +241,6 @@ public final class HTTP2Connection: ChannelDuplexHandler {
         end(state.closedByPeer(endpoint))
     }
 
-    /// Records that the connection could not be made.
     public func failed(_ error: any Error) { end(error) }
 
     // MARK: Writing

@@ -123,12 +123,10 @@ struct HTTP2ConnectionState {
     /// The number of bytes received that belong to no answer, if it is too high.
     var flood: Int? { gauge.isOverflowing(inFlight: inFlight) ? gauge.level : nil }
 
-    /// Records whether more can be written.
     mutating func writability(_ isWritable: Bool, now: NIODeadline) {
         liveness.recordWritability(isWritable, now: now)
     }
 
-    /// Returns the reason to replace this connection, if there is one.
     func replacementReason(now: NIODeadline) -> String? {
         guard isUsable else { return nil }
         if lastStream >= Self.wornOutStream { return Self.wornOutReason }

@@ -111,7 +111,6 @@ struct HTTP2Peer {
         return (last, code)
     }
 
-    /// Applies a WINDOW_UPDATE of the connection.
     mutating func widen(by increment: Int) throws(HTTP2Violation) {
         guard increment > 0 else {
             throw .connection(.protocolError, "it sent WINDOW_UPDATE with an increment of 0")

@@ -4,7 +4,6 @@ import Sockets
 /// The settings of a ``ConnectionPool``: its connections and their timeouts.
 @dynamicMemberLookup
 public struct HTTP2PoolConfiguration: Sendable {
-    /// The settings of its connections.
     public var connections: PoolConfiguration
     /// The limits of each connection.
     public var limits = HTTP2Limits()
@@ -18,13 +17,11 @@ public struct HTTP2PoolConfiguration: Sendable {
     /// Creates a configuration.
     public init(_ connections: PoolConfiguration) { self.connections = connections }
 
-    /// The settings of its connections, by their names.
     public subscript<Value>(dynamicMember path: WritableKeyPath<PoolConfiguration, Value>) -> Value {
         get { connections[keyPath: path] }
         set { connections[keyPath: path] = newValue }
     }
 
-    /// The limits of each connection, by their names.
     public subscript<Value>(dynamicMember path: WritableKeyPath<HTTP2Limits, Value>) -> Value {
         get { limits[keyPath: path] }
         set { limits[keyPath: path] = newValue }

@@ -15,7 +15,6 @@ struct HTTP2Request: Sendable {
     /// An upper bound for the size of the encoded fields in bytes.
     var bound: Int { fields.reduce(0) { $0 + $1.name.utf8.count + $1.value.utf8.count + 16 } }
 
-    /// Writes the fields.
     func write(_ encoder: borrowing HPACKEncoder, _ writer: inout ByteWriter) {
         for field in fields { encoder.writeUnindexed(field.name, field.value, &writer) }
     }

@@ -18,7 +18,6 @@ final class HTTP2Session {
     /// Thrown if the server makes the client queue more answers than it reads, or continues header blocks without end.
     struct Flood: Error, Equatable {}
 
-    /// The phase of the session.
     enum Phase: Equatable {
         case open
         /// The server has sent GOAWAY: requests in flight can still finish.

@@ -68,7 +68,6 @@ struct HTTP2Streams: ~Copyable {
         slot.pointee.window = window
     }
 
-    /// Ends a stream.
     mutating func close(_ index: Int32, code: HTTP2ErrorCode) {
         let slot = slots.pointer(index)
         guard !slot.pointee.hasEnded else { return }

@@ -72,7 +72,6 @@ struct PathHealth {
         return true
     }
 
-    /// Records that the process did not run for some time.
     mutating func stoodStill(for time: TimeAmount, now: NIODeadline) { drought.stoodStill(for: time, now: now) }
 
     /// Chooses the connection for a request that may have gone unanswered.
@@ -146,7 +145,6 @@ struct Responsiveness {
         }
     }
 
-    /// Records that the process did not run for some time.
     mutating func stoodStill(for time: TimeAmount, now: NIODeadline) {
         lastAnswer = lastAnswer.moved(by: time, now: now)
         blockedSince = blockedSince.moved(by: time, now: now)

@@ -24,7 +24,6 @@ public struct HTTP2Limits: Sendable {
     /// The age at which the connection is replaced; `nil` for never.
     var lifetime: TimeAmount?
 
-    /// Creates limits with the default timeouts.
     public init(maximumStreams: Int = 1000) { self.maximumStreams = maximumStreams }
 }
 
@@ -51,7 +50,6 @@ struct PeerLiveness {
     /// True if nothing more can be written, because the server does not read.
     var isStalled: Bool { stalledSince != nil }
 
-    /// Returns the time since the last read.
     func silence(now: NIODeadline) -> TimeAmount { now - lastRead }
 
     /// Records the end of the TLS handshake.
@@ -73,7 +71,6 @@ struct PeerLiveness {
         (pingSent, isWaking) = (nil, false)
     }
 
-    /// Records whether more can be written.
     mutating func recordWritability(_ isWritable: Bool, now: NIODeadline) {
         stalledSince = isWritable ? nil : stalledSince ?? now
     }

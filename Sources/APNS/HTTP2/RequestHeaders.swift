@@ -24,7 +24,6 @@ enum RequestHeaders {
         return count
     }
 
-    /// Writes the fields of a request.
     static func write(
         _ slot: UnsafeMutablePointer<RequestSlot>, authority: UnsafeBufferPointer<UInt8>,
         authorization: UnsafeBufferPointer<UInt8>?, _ encoder: inout HPACKEncoder, _ writer: inout ByteWriter

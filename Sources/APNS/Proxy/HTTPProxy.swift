@@ -10,7 +10,6 @@ public struct HTTPProxy: Sendable, Hashable, CustomStringConvertible {
         /// The password; can be empty.
         public var password: String
 
-        /// Creates credentials.
         public init(user: String, password: String) {
             self.user = user
             self.password = password
@@ -24,18 +23,15 @@ public struct HTTPProxy: Sendable, Hashable, CustomStringConvertible {
 
     /// An error in a proxy's URL, or in the environment variable with the URL. Never quotes credentials.
     public struct Invalid: Error, Sendable, Hashable, CustomStringConvertible {
-        /// The problem, and what would be valid.
         public let description: String
     }
 
     /// A host name, or an IP address without brackets.
     public var host: String
-    /// A TCP port.
     public var port: Int
     /// The credentials, for proxies that require them.
     public var credentials: Credentials?
 
-    /// Creates a proxy from its parts, without checking them.
     public init(host: String, port: Int, credentials: Credentials? = nil) {
         self.host = host
         self.port = port
@@ -96,7 +92,6 @@ extension HTTPProxy.Invalid {
 }
 
 extension String {
-    /// The text without surrounding white space.
     var trimmed: String {
         let isSpace = { (character: Character) in character.isWhitespace }
         guard let first = firstIndex(where: { !isSpace($0) }), let last = lastIndex(where: { !isSpace($0) }) else {

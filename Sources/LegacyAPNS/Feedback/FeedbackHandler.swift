@@ -35,7 +35,6 @@ final class FeedbackHandler: ChannelInboundHandler {
         changed()
     }
 
-    /// Makes the session end soon.
     func stop() {
         state.stop(now: .now())
         changed()

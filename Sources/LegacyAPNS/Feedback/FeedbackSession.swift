@@ -114,7 +114,6 @@ public struct FeedbackSession: LoopBound {
         try await channel.eventLoop.submit { handler.value.skipped }.get()
     }
 
-    /// Closes the connection at once.
     public func close() {
         channel.close(promise: nil)
     }
@@ -123,7 +122,6 @@ public struct FeedbackSession: LoopBound {
 /// Decides when a feedback service is polled, without any I/O.
 public struct FeedbackSchedule: Sendable {
     private let interval: TimeAmount
-    /// The time of the next poll.
     public private(set) var next: NIODeadline
 
     /// - Parameters:

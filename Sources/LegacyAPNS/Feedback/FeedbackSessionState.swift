@@ -6,7 +6,6 @@ import TLS
 /// The tuples received from a feedback service, the requests for them, and the timeouts, without any I/O.
 struct FeedbackSessionState {
     struct Limits {
-        /// The timeout of the TLS handshake.
         var handshake = TimeAmount.seconds(10)
         /// The maximum time without data while tuples are requested.
         var silence = TimeAmount.seconds(60)
@@ -64,7 +63,6 @@ struct FeedbackSessionState {
         if waitingSince != nil { waitingSince = now }
     }
 
-    /// Records that the connection has failed.
     mutating func failed(_ error: any Error) {
         switch error {
         // Feedback services close without close_notify; a tuple's length shows whether it is complete.
@@ -78,7 +76,6 @@ struct FeedbackSessionState {
         }
     }
 
-    /// Records that the connection is closed.
     mutating func closed() {
         end(
             isConnected
@@ -150,16 +147,13 @@ struct FeedbackSessionState {
 public enum FeedbackError: Error, Sendable, CustomStringConvertible {
     /// No connection could be made, or it was lost.
     case connection(APNSConnectionError)
-    /// TLS could not be set up, or broke.
     case tls(TLSError)
-    /// The received bytes do not follow the protocol.
     case malformed(APNSEndpoint, FeedbackTuples.Malformed)
     /// The service closed the connection in the middle of a tuple, after this many bytes of it.
     case incomplete(APNSEndpoint, bytes: Int)
     /// ``FeedbackSession/stop()`` was called before the service reached its end.
     case stopped(APNSEndpoint)
 
-    /// The problem, its place, and what to do.
     public var description: String {
         switch self {
         case .connection(let error): "\(error)"

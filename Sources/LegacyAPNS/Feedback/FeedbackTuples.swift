@@ -5,10 +5,8 @@ import NIOCore
 public struct FeedbackTuple: Sendable, Equatable {
     /// The time at which the service found that the device no longer has the app, in seconds since 1970.
     public var seconds: UInt32
-    /// The device.
     public var token: DeviceToken
 
-    /// Creates a tuple.
     public init(seconds: UInt32, token: DeviceToken) {
         self.seconds = seconds
         self.token = token
@@ -32,7 +30,6 @@ public struct FeedbackTuples: Sendable {
         /// The length of the token according to the tuple.
         public let tokenLength: Int
 
-        /// The problem and its position.
         public var description: String {
             "the tuple at byte \(offset) of what it sent has a token of \(tokenLength) bytes, and tokens have 1 to "
                 + "\(FeedbackTuples.maximumTokenLength)"
@@ -45,16 +42,13 @@ public struct FeedbackTuples: Sendable {
     private static let headerLength = 6
 
     private var bytes = ByteBuffer()
-    /// The position of the next tuple.
     private var offset = 0
 
-    /// Creates a parser without data.
     public init() {}
 
     /// The number of bytes not yet returned as tuples. At the end, those of an incomplete tuple.
     public var remainingBytes: Int { bytes.readableBytes }
 
-    /// Appends received bytes.
     public mutating func append(_ piece: ByteBuffer) {
         guard bytes.readableBytes > 0 else {
             bytes = piece

@@ -128,7 +128,6 @@ public final class GatewayConnection: ChannelInboundHandler, PooledConnection {
         closeIfDrained()
     }
 
-    /// See ``GatewayConnectionState/confirm(after:)``.
     func confirm(after time: TimeAmount) { state.confirm(after: time) }
 
     // MARK: The channel
@@ -222,7 +221,6 @@ public final class GatewayConnection: ChannelInboundHandler, PooledConnection {
         closeIfDrained()
     }
 
-    /// See ``GatewayConnectionState/stoodStill(for:now:)``.
     func stoodStill(for time: TimeAmount, now: NIODeadline) { state.stoodStill(for: time, now: now) }
 
     // MARK: Closing
@@ -236,7 +234,6 @@ public final class GatewayConnection: ChannelInboundHandler, PooledConnection {
         closeChannel(context)
     }
 
-    /// Records that the connection could not be made.
     public func failed(_ error: any Error) {
         failure = error
         end()

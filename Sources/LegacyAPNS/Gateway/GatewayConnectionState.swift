@@ -36,11 +36,9 @@ struct GatewayConnectionState {
         case closed
     }
 
-    /// The actions that are due.
     struct Check: Equatable {
         /// The tags of notifications confirmed by age.
         var confirmed: [UInt64] = []
-        /// The reason to close the connection, if any.
         var unresponsive: String?
     }
 
@@ -96,7 +94,6 @@ struct GatewayConnectionState {
     /// True if a draining connection has nothing left to wait for.
     var isDrained: Bool { phase == .draining && window.count == 0 }
 
-    /// Returns true if the connection should be replaced.
     func isWornOut(now: NIODeadline) -> Bool {
         guard phase == .open else { return false }
         return window.next >= Self.wornOutIdentifier || limits.maximumAge.map { now - openedAt >= $0 } ?? false

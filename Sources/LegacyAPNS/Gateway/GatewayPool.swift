@@ -5,7 +5,6 @@ import NIOPosix
 import Sockets
 import TLS
 
-/// The receiver of a gateway's events.
 public protocol GatewayDelegate: TransportDelegate {
     /// Called when notifications that had completed as confirmed turn out to have been dropped.
     /// - Parameters:
@@ -31,7 +30,6 @@ public final class GatewayPool: IsolatingPool {
     /// The receiver of completions, and of further events if it is a ``GatewayDelegate``. Held strongly until ``close()``
     /// has completed.
     public var delegate: (any TransportDelegate)? { didSet { for pool in isolated { pool.delegate = delegate } } }
-    /// See `Transport/confirmationTime`.
     public var confirmationTime: TimeAmount { confirmAfter }
 
     private let configuration: Configuration
@@ -57,7 +55,6 @@ public final class GatewayPool: IsolatingPool {
     /// The maximum number of connections of each isolation, and the longest pause before the next one.
     private static let (maximumIsolated, longestPause) = (4, TimeAmount.seconds(1))
 
-    /// Creates a pool. ``check(now:)`` opens its connections.
     public init(_ configuration: Configuration, eventLoop: any EventLoop, logger: Logger) {
         self.configuration = configuration
         confirmAfter = .milliseconds(Int64(configuration.options.confirmAfter))
@@ -312,23 +309,19 @@ extension GatewayPool: GatewayConnectionOwner {
 }
 
 extension GatewayPool {
-    /// The settings of a pool.
     @dynamicMemberLookup
     public struct Configuration: Sendable {
         /// The settings of its connections. Their maximum does not count draining ones.
         public var connections: PoolConfiguration
-        /// The settings of the gateway.
         public var options: GatewayOptions
         /// The maximum time for which written data may be unacknowledged.
         public var stallTimeout = TimeAmount.seconds(20)
 
-        /// Creates a configuration.
         public init(_ connections: PoolConfiguration, _ options: GatewayOptions = GatewayOptions()) {
             self.connections = connections
             self.options = options
         }
 
-        /// The settings of its connections, by their names.
         public subscript<Value>(dynamicMember path: WritableKeyPath<PoolConfiguration, Value>) -> Value {
             get { connections[keyPath: path] }
             set { connections[keyPath: path] = newValue }

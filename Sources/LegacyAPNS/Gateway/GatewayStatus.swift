@@ -20,7 +20,6 @@ public enum GatewayStatus: Sendable, Hashable, CustomStringConvertible {
     /// A status that Apple does not document.
     case other(UInt8)
 
-    /// Creates a status from the second byte of an error packet.
     public init(code: UInt8) {
         self = Self.documented.first { $0.code == code }?.status ?? .other(code)
     }
@@ -37,10 +36,8 @@ public enum GatewayStatus: Sendable, Hashable, CustomStringConvertible {
         return Self.documented.first { $0.status == self }?.name ?? "UnknownError"
     }
 
-    /// The name and the code, for a log.
     public var description: String { "\(name) (status \(code))" }
 
-    /// The statuses that Apple documents.
     public static let documented: [(code: UInt8, status: GatewayStatus, name: String)] = [
         (0, .noError, "NoError"), (1, .processingError, "ProcessingError"),
         (2, .missingDeviceToken, "MissingDeviceToken"), (3, .missingTopic, "MissingTopic"),

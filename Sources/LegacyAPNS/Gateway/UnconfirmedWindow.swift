@@ -15,7 +15,6 @@ struct UnconfirmedWindow {
         var size: Int
     }
 
-    /// The notifications of one write.
     private struct Batch {
         /// The identifier of its last notification.
         var last: UInt32
@@ -58,9 +57,7 @@ struct UnconfirmedWindow {
     private(set) var barrier: UInt32?
     private var tokens = RecentTokens()
 
-    /// The number of unconfirmed notifications.
     var count: Int { sent.count }
-    /// The identifier of the next notification.
     var next: UInt32 { first + UInt32(sent.count) }
     /// True if the other side's kernel has not acknowledged everything.
     var awaitsArrival: Bool { batches.last.map { $0.arrivedAt == nil } ?? false }
@@ -163,7 +160,6 @@ struct UnconfirmedWindow {
 
 /// The tokens of a connection's newest notifications, by identifier: an error packet may name one that was confirmed.
 struct RecentTokens {
-    /// The number of tokens kept.
     static let capacity = 16_384
     /// The hex digits of a token of 32 bytes; longer tokens are not kept.
     private static let digits = 2 * GatewayFrame.tokenSizes.lowerBound

@@ -1,4 +1,3 @@
-/// The time for which a certificate is valid.
 public struct CertificateValidity: Sendable {
     /// A reason to renew or replace the certificate.
     public struct Problem: Sendable, Equatable {

@@ -6,7 +6,6 @@ import PrintableText
 struct CertificateView {
     let pointer: OpaquePointer
 
-    /// The subject's common name.
     var commonName: String? { subjectText(NID_commonName) }
 
     /// The subject's user ID (OID 0.9.2342.19200300.100.1.1).
@@ -197,7 +196,6 @@ enum DERCertificate {
         }
     }
 
-    /// Returns the DER form of an `X509`.
     static func write(_ certificate: OpaquePointer) -> [UInt8]? {
         var bytes: UnsafeMutablePointer<UInt8>?
         let count = i2d_X509(certificate, &bytes)

@@ -81,7 +81,6 @@ enum PEMText {
 /// Certificates and keys in PEM form, from a file or from memory.
 struct PEM {
     let bytes: [UInt8]
-    /// The name in errors: the file's path, or a description of the input.
     let source: String
 
     init(bytes: [UInt8], source: String) {

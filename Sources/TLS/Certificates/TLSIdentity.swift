@@ -6,14 +6,12 @@ public struct TLSIdentity: Sendable {
     public let notBefore: Int64?
     /// The end of the own certificate's validity, in seconds since 1970; nil if the date cannot be read.
     public let notAfter: Int64?
-    /// The subject's common name.
     public let commonName: String?
     /// The subject's user ID (OID 0.9.2342.19200300.100.1.1), which holds the topic in APNs certificates.
     public let userID: String?
 
     let keyPair: KeyPair
 
-    /// The time for which the own certificate is valid.
     public var validity: CertificateValidity { CertificateValidity(notBefore: notBefore, notAfter: notAfter) }
 
     /// Reads the chain and the key from PEM files, which can be the same file.

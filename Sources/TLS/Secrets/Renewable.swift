@@ -6,7 +6,6 @@ import NIOCore
 /// The files are read when the value is needed, at most once per second: what was replaced is in use from the next
 /// connection on. While they are unusable, the last usable value is kept.
 public final class Renewable<Value: Sendable>: Sendable {
-    /// The result of a change of the files.
     public enum Change: Sendable {
         /// A new value was made from them.
         case renewed
@@ -23,7 +22,6 @@ public final class Renewable<Value: Sendable>: Sendable {
 
     private static var interval: TimeAmount { .seconds(1) }
 
-    /// The sources of the value.
     public let sources: [SecretSource]
     private let state: NIOLockedValueBox<State>
     private let make: @Sendable ([[UInt8]]) throws -> Value

@@ -16,7 +16,6 @@ public enum SecretSource: Sendable, Equatable {
     /// The maximum size of a secret in bytes, far beyond any certificate chain.
     public static let maximumSize = 1 << 20
 
-    /// The reason why a secret cannot be read.
     public struct Unreadable: Error, Equatable, Sendable, CustomStringConvertible {
         /// The problem, its place, and what to do; no part of the contents.
         public let description: String
@@ -129,7 +128,6 @@ public enum SecretSource: Sendable, Equatable {
 }
 
 extension SecretSource: CustomStringConvertible, CustomReflectable {
-    /// The path or the name.
     public var description: String {
         switch self {
         case .file(let path): PathText.shown(path)
@@ -138,6 +136,5 @@ extension SecretSource: CustomStringConvertible, CustomReflectable {
         }
     }
 
-    /// The path or the name, for `dump` and debuggers.
     public var customMirror: Mirror { Mirror(self, children: ["source": description]) }
 }

@@ -5,7 +5,6 @@ import COpenSSL
 /// It keeps digests (SHA-256), never the secrets themselves. Poll it every few seconds: contents count as changed when
 /// two reads in a row find the same, so that a file that is still being written is ignored.
 public struct SecretWatch: Sendable {
-    /// The result of a check for changed secrets.
     public enum Renewal<Credential> {
         /// Nothing changed, or the problem was reported before.
         case unchanged
@@ -71,6 +70,5 @@ extension SecretWatch: CustomStringConvertible, CustomReflectable {
     /// The watched sources. No digests: one could reveal a short passphrase.
     public var description: String { "watch over \(sources.map(\.description).joined(separator: ", "))" }
 
-    /// The same, for `dump` and debuggers.
     public var customMirror: Mirror { Mirror(self, children: ["sources": sources]) }
 }
