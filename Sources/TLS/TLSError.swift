@@ -94,12 +94,6 @@ extension TLSError: CustomStringConvertible {
                 + "and look for the reason in its log."
         case .truncated:
             "the connection ended without the \(side)'s close_notify; the last data may be incomplete."
-        default: localExplanation
-        }
-    }
-
-    private var localExplanation: String {
-        switch kind {
         case .unreadable(let problem): "\(problem)."
         case .notPEM(let source, let expected):
             "\(source) holds no readable PEM block of \(expected). Convert it with openssl, or use another file."
@@ -127,7 +121,6 @@ extension TLSError: CustomStringConvertible {
         case .invalidHost:
             "this is neither a host name nor an IP address. Write names in ASCII (IDN in its xn-- form)."
         case .invalidConfiguration(let reason): "the TLS configuration is not usable: \(reason)."
-        default: "unknown TLS error."
         }
     }
 
