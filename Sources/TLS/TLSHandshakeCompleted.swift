@@ -6,8 +6,6 @@ public struct TLSHandshakeCompleted: Equatable, Sendable {
     public let applicationProtocol: String?
     /// The protocol version as OpenSSL writes it, such as `TLSv1.3`.
     public let version: String
-    /// The cipher suite's name, such as `TLS_AES_256_GCM_SHA384`.
-    public let cipher: String
     /// The host name that the client requested (SNI); nil if it sent none.
     public let serverName: String?
     /// The peer's own certificate; nil if it sent none.
@@ -21,8 +19,6 @@ public struct TLSPeerCertificate: Equatable, Sendable {
     public let userID: String?
     /// The end of its validity, in seconds since 1970.
     public let notAfter: Int64?
-    /// The SHA-256 of its DER form, in lower-case hex.
-    public let sha256: String
     /// The verification error, if it did not end the handshake; nil if there was none.
     public let refusal: String?
     /// The values of its extensions in DER, by object identifiers in numbers.
@@ -30,14 +26,13 @@ public struct TLSPeerCertificate: Equatable, Sendable {
 
     /// - Parameter verdict: one of OpenSSL's `X509_V_` codes.
     init(_ certificate: CertificateView, verdict: Int) {
-        self.commonName = certificate.commonName
-        self.userID = certificate.userID
-        self.notAfter = certificate.notAfter
-        self.sha256 = certificate.fingerprint
-        self.extensions = Dictionary(
+        commonName = certificate.commonName
+        userID = certificate.userID
+        notAfter = certificate.notAfter
+        extensions = Dictionary(
             certificate.extensionIdentifiers.map { ($0, certificate.extensionValue($0) ?? []) }
         ) { first, _ in first }
-        self.refusal =
+        refusal =
             verdict == Int(X509_V_OK)
             ? nil : X509_verify_cert_error_string(verdict).map { String(cString: $0) } ?? "error \(verdict)"
     }

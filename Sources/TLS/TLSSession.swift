@@ -129,7 +129,6 @@ final class TLSSession {
         return TLSHandshakeCompleted(
             applicationProtocol: applicationProtocol,
             version: SSL_get_version(ssl).map { String(cString: $0) } ?? "",
-            cipher: SSL_CIPHER_get_name(SSL_get_current_cipher(ssl)).map { String(cString: $0) } ?? "",
             serverName: SSL_get_servername(ssl, TLSEXT_NAMETYPE_host_name).map { String(cString: $0) },
             peerCertificate: SSL_get0_peer_certificate(ssl).map {
                 TLSPeerCertificate(CertificateView(pointer: $0), verdict: SSL_get_verify_result(ssl))

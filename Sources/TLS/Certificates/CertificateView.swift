@@ -20,15 +20,6 @@ struct CertificateView {
     /// The end of validity in seconds since 1970; nil if the date cannot be read.
     var notAfter: Int64? { seconds(X509_get0_notAfter(pointer)) }
 
-    /// The SHA-256 of the certificate's DER form, in lower-case hex.
-    var fingerprint: String {
-        var digest = [UInt8](repeating: 0, count: 32)
-        var length: UInt32 = 32
-        guard X509_digest(pointer, EVP_sha256(), &digest, &length) == 1 else { return "" }
-        let digits = Array("0123456789abcdef".utf8)
-        return String(decoding: digest.flatMap { [digits[Int($0 >> 4)], digits[Int($0 & 15)]] }, as: UTF8.self)
-    }
-
     /// The hosts that the certificate is for: its alternative names or, if it has none, its common name.
     var hosts: [String] {
         let alternatives = alternativeNames

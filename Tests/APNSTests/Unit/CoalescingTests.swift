@@ -40,7 +40,7 @@ struct CoalescingTests {
         try channel.pipeline.syncOperations.addHandlers([counter, connection])
         channel.pipeline.fireUserInboundEventTriggered(
             TLSHandshakeCompleted(
-                applicationProtocol: "h2", version: "", cipher: "", serverName: nil, peerCertificate: nil))
+                applicationProtocol: "h2", version: "", serverName: nil, peerCertificate: nil))
         try channel.writeInbound(ByteBuffer(bytes: HTTP2Frame.settings(maximumStreams: 1000).bytes))
         (counter.writes, counter.flushes) = (0, 0)
         while try channel.readOutbound(as: ByteBuffer.self) != nil {}

@@ -19,7 +19,7 @@ struct WholeAnswerTests {
         try channel.pipeline.syncOperations.addHandler(connection)
         channel.pipeline.fireUserInboundEventTriggered(
             TLSHandshakeCompleted(
-                applicationProtocol: "h2", version: "", cipher: "", serverName: nil, peerCertificate: nil))
+                applicationProtocol: "h2", version: "", serverName: nil, peerCertificate: nil))
         try channel.writeInbound(ByteBuffer(bytes: HTTP2Frame.settings(maximumStreams: 1000).bytes))
         for stream in [UInt64(1), 3, 5] {
             _ = connection.submit(
