@@ -15,16 +15,24 @@ public struct SecretWatch: Sendable {
         case failed(any Error)
     }
 
+    /// One digest per source.
+    private typealias Digests = [[UInt8]]
+
     /// The watched sources, in the order of their contents.
     public let sources: [SecretSource]
-    private var state: SecretWatchState
+    private var inUse: Digests
+    /// The contents that could not be used: they are ignored until they change.
+    private var rejected: Digests?
+    /// `nil` if a source could not be read.
+    private var lastSeen: Digests?
+    private var reported: SecretSource.Unreadable?
 
     /// - Parameters:
     ///   - sources: the key or certificate and, if they are separate secrets, its key and its passphrase.
     ///   - contents: their contents when the current credential was built, in the same order.
     public init(_ sources: [SecretSource], inUse contents: [[UInt8]]) {
         self.sources = sources
-        state = SecretWatchState(inUse: contents.map(Self.digest))
+        inUse = contents.map(Self.digest)
     }
 
     /// True if a source can change; only files can.
@@ -33,26 +41,31 @@ public struct SecretWatch: Sendable {
     }
 
     /// True if the sources were last found as they are in use.
-    public var isInUse: Bool { state.isInUse }
+    public var isInUse: Bool { lastSeen == inUse }
 
     /// Reads the sources, and rebuilds the credential if they have changed.
     /// - Parameter build: makes the credential from the contents, in the order of ``sources``.
     public mutating func renew<Credential>(_ build: ([[UInt8]]) throws -> Credential) -> Renewal<Credential> {
-        var contents: [[UInt8]] = []
-        for source in sources {
-            do throws(SecretSource.Unreadable) {
-                contents.append(try source.read())
-            } catch {
-                return state.failed(error) == .unreadable ? .failed(error) : .unchanged
-            }
+        let contents: [[UInt8]]
+        do throws(SecretSource.Unreadable) {
+            contents = try sources.map { (source) throws(SecretSource.Unreadable) in try source.read() }
+        } catch {
+            lastSeen = nil
+            guard error != reported else { return .unchanged }
+            reported = error
+            return .failed(error)
         }
-        guard state.saw(contents.map(Self.digest)) == .changed else { return .unchanged }
+        reported = nil
+        let seen = contents.map(Self.digest)
+        defer { lastSeen = seen }
+        if seen == inUse { rejected = nil }
+        guard seen != inUse, seen != rejected, seen == lastSeen else { return .unchanged }
         do {
             let credential = try build(contents)
-            state.accept()
+            (inUse, rejected) = (seen, nil)
             return .renewed(credential)
         } catch {
-            state.reject()
+            rejected = seen
             return .failed(error)
         }
     }
