@@ -18,7 +18,7 @@ enum KeyMaterial {
 
     private static func readPlain(_ bytes: [UInt8], passphrase: String?) throws(SigningKey.Invalid) -> OpaquePointer {
         do throws(TLSError) {
-            return try PrivateKeyText(bytes, source: "the key").read(passphrase: passphrase)
+            return try PEM(bytes: bytes, source: "the key").privateKey(passphrase: passphrase)
         } catch {
             switch error.kind {
             case .wrongPassphrase(_, let given): throw .encrypted(passphraseGiven: given)

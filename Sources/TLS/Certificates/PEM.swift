@@ -78,12 +78,13 @@ enum PEMText {
     }
 }
 
-/// Certificates and keys in PEM form, from a file or from memory.
-struct PEM {
+/// Certificates and private keys as stored in files: PEM, or DER of one of them.
+public struct PEM {
     let bytes: [UInt8]
     let source: String
 
-    init(bytes: [UInt8], source: String) {
+    /// - Parameter source: the name in errors: the file's path, or a description of the input.
+    public init(bytes: [UInt8], source: String) {
         self.bytes = PEMText.normalized(bytes)
         self.source = source
     }
@@ -117,77 +118,24 @@ struct PEM {
         return found
     }
 
-    /// Returns all private keys in order, at least one. The caller owns them.
-    ///
-    /// - Throws: `notPEM`; for an encrypted key also `wrongPassphrase` or `legacyProviderMissing`.
-    func privateKeys(passphrase: String?) throws(TLSError) -> [OpaquePointer] {
-        try PrivateKeyText(bytes, source: source).readAll(passphrase: passphrase)
-    }
-
-    /// Returns a BIO with the bytes. The caller frees it.
-    func memoryBIO() throws(TLSError) -> OpaquePointer {
-        let bio = BIO_new(BIO_s_mem())
-        var written = 0
-        guard let bio, bytes.isEmpty || BIO_write_ex(bio, bytes, bytes.count, &written) == 1 else {
-            BIO_free(bio)
-            throw TLSError(.invalidConfiguration(reason: "out of memory reading \(source)"))
-        }
-        return bio
-    }
-}
-
-/// A private key as stored in files: PEM or DER, in PKCS#8 or an older form, encrypted or not.
-public struct PrivateKeyText {
-    private let bytes: [UInt8]
-    private let source: String
-    /// The directory of OpenSSL's legacy provider; nil for OpenSSL's default.
-    private let modules: String?
-
-    /// - Parameter source: the name in errors: the file's path, or a description of the input.
-    public init(_ bytes: [UInt8], source: String) {
-        self.init(bytes, source: source, modules: nil)
-    }
-
-    init(_ bytes: [UInt8], source: String, modules: String?) {
-        self.bytes = PEMText.normalized(bytes)
-        self.source = source
-        self.modules = modules
-    }
-
-    private enum Attempt {
-        case read([OpaquePointer])
-        case unsupportedAlgorithm
-        case refused(TLSError)
-    }
-
-    /// Reads the first private key: an OpenSSL `EVP_PKEY`, which the caller owns.
+    /// Returns the first private key, in PKCS#8 or an older form, encrypted or not: an OpenSSL `EVP_PKEY`, which the
+    /// caller owns.
     ///
     /// - Throws: `notPEM` if there is no private key; for an encrypted one also `wrongPassphrase` or
     ///   `legacyProviderMissing`.
-    public func read(passphrase: String?) throws(TLSError) -> OpaquePointer {
-        let keys = try readAll(passphrase: passphrase)
+    public func privateKey(passphrase: String?) throws(TLSError) -> OpaquePointer {
+        let keys = try privateKeys(passphrase: passphrase)
         keys.dropFirst().forEach(EVP_PKEY_free)
         return keys[0]
     }
 
-    /// Reads all private keys, up to the first one after them that can't be read; at least one.
-    func readAll(passphrase: String?) throws(TLSError) -> [OpaquePointer] {
-        switch try attempt(passphrase) {
-        case .read(let keys): return keys
-        case .refused(let error): throw error
-        case .unsupportedAlgorithm: break
-        }
-        let exported = try LegacyAlgorithms.with(for: source, modules: modules) { () throws(TLSError) in
-            switch try attempt(passphrase) {
-            case .read(let keys):
-                defer { keys.forEach(EVP_PKEY_free) }
-                return keys.compactMap(ExportedKey.init)
-            case .refused(let error): throw error
-            case .unsupportedAlgorithm:
-                throw TLSError(
-                    .notPEM(source: source, expected: "a private key with an encryption that OpenSSL supports"))
-            }
-        }
+    /// Returns all private keys, up to the first one after them that can't be read; at least one. The caller owns them.
+    /// - Parameter modules: the directory of OpenSSL's legacy provider; nil for OpenSSL's default.
+    func privateKeys(passphrase: String?, modules: String? = nil) throws(TLSError) -> [OpaquePointer] {
+        let exported = try LegacyAlgorithms.read(
+            source, modules: modules,
+            unsupported: .notPEM(source: source, expected: "a private key with an encryption that OpenSSL supports")
+        ) { () throws(TLSError) in try exportedKeys(passphrase) }
         let keys = exported.compactMap { $0.imported() }
         guard !keys.isEmpty else {
             throw TLSError(.notPEM(source: source, expected: "a private key that OpenSSL can use"))
@@ -195,8 +143,9 @@ public struct PrivateKeyText {
         return keys
     }
 
-    private func attempt(_ passphrase: String?) throws(TLSError) -> Attempt {
-        let bio = try PEM(bytes: bytes, source: source).memoryBIO()
+    /// Returns nil if the algorithm of the encryption is missing.
+    private func exportedKeys(_ passphrase: String?) throws(TLSError) -> [ExportedKey]? {
+        let bio = try memoryBIO()
         defer { BIO_free(bio) }
         var request = PassphraseRequest(passphrase)
         ERR_clear_error()
@@ -208,14 +157,15 @@ public struct PrivateKeyText {
             }
             while let key = PEM_read_bio_PrivateKey(bio, nil, PassphraseRequest.answer, request) { keys.append(key) }
         }
+        defer { keys.forEach(EVP_PKEY_free) }
         let failure = OpenSSLFailure.take()
-        if !keys.isEmpty { return .read(keys) }
+        if !keys.isEmpty { return keys.compactMap(ExportedKey.init) }
         // OpenSSL's reasons vary with the encryption; only encrypted keys cause a request for a passphrase.
-        guard request.wasAsked else { return .refused(TLSError(.notPEM(source: source, expected: "a private key"))) }
+        guard request.wasAsked else { throw TLSError(.notPEM(source: source, expected: "a private key")) }
         guard passphrase != nil, failure.isUnsupportedAlgorithm else {
-            return .refused(TLSError(.wrongPassphrase(source: source, given: passphrase != nil)))
+            throw TLSError(.wrongPassphrase(source: source, given: passphrase != nil))
         }
-        return .unsupportedAlgorithm
+        return nil
     }
 
     private func plainDER() -> OpaquePointer? {
@@ -223,6 +173,17 @@ public struct PrivateKeyText {
             var start = bytes.baseAddress
             return d2i_AutoPrivateKey(nil, &start, bytes.count)
         }
+    }
+
+    /// Returns a BIO with the bytes. The caller frees it.
+    private func memoryBIO() throws(TLSError) -> OpaquePointer {
+        let bio = BIO_new(BIO_s_mem())
+        var written = 0
+        guard let bio, bytes.isEmpty || BIO_write_ex(bio, bytes, bytes.count, &written) == 1 else {
+            BIO_free(bio)
+            throw TLSError(.invalidConfiguration(reason: "out of memory reading \(source)"))
+        }
+        return bio
     }
 }
 
@@ -274,7 +235,8 @@ struct PassphraseRequest {
 /// The algorithms in OpenSSL 3's legacy provider: RC2, DES and others that encrypt old files, including the PKCS#12
 /// files of macOS' Keychain.
 enum LegacyAlgorithms {
-    /// Runs a body in which OpenSSL supports the legacy algorithms.
+    /// Reads what may be encrypted with one of them: runs a body and, if it returns nil because an algorithm is missing,
+    /// again with the legacy algorithms.
     ///
     /// They are in a separate library context, which only this thread uses while the body runs, and no connection. The
     /// result of the body must not depend on that context, which is freed afterwards: return keys and certificates in
@@ -282,18 +244,20 @@ enum LegacyAlgorithms {
     ///
     /// - Parameters:
     ///   - source: the name in errors.
-    ///   - directory: the directory of the provider's module; nil for OpenSSL's default.
+    ///   - modules: the directory of the provider's module; nil for OpenSSL's default.
+    ///   - unsupported: the error if even these algorithms do not suffice.
     /// - Throws: `legacyProviderMissing`, and the body's errors.
-    static func with<Result>(
-        for source: String, modules directory: String? = nil, _ body: () throws(TLSError) -> Result
-    ) throws(TLSError) -> Result {
+    static func read<Contents>(
+        _ source: String, modules: String?, unsupported: TLSError.Kind, _ body: () throws(TLSError) -> Contents?
+    ) throws(TLSError) -> Contents {
+        if let contents = try body() { return contents }
         guard let context = OSSL_LIB_CTX_new() else {
             throw TLSError(.invalidConfiguration(reason: "out of memory reading \(source)"))
         }
         defer { OSSL_LIB_CTX_free(context) }
         ERR_clear_error()
         defer { ERR_clear_error() }
-        if let directory { OSSL_PROVIDER_set_default_search_path(context, directory) }
+        if let modules { OSSL_PROVIDER_set_default_search_path(context, modules) }
         guard let legacy = OSSL_PROVIDER_load(context, "legacy") else {
             throw TLSError(.legacyProviderMissing(source: source))
         }
@@ -305,6 +269,7 @@ enum LegacyAlgorithms {
         defer { OSSL_PROVIDER_unload(standard) }
         let previous = OSSL_LIB_CTX_set0_default(context)
         defer { OSSL_LIB_CTX_set0_default(previous) }
-        return try body()
+        guard let contents = try body() else { throw TLSError(unsupported) }
+        return contents
     }
 }

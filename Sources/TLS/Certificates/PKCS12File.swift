@@ -16,12 +16,6 @@ struct PKCS12File {
         self.modules = modules
     }
 
-    private enum Attempt {
-        case read(PKCS12Contents)
-        case unsupportedAlgorithm
-        case refused(TLSError)
-    }
-
     /// Returns true if the bytes have the outer structure of a PKCS#12 file.
     static func isPKCS12(_ bytes: [UInt8]) -> Bool {
         guard let file = parse(bytes) else { return false }
@@ -34,18 +28,10 @@ struct PKCS12File {
     /// - Parameter passphrase: files distinguish an empty one from none, but people do not: both are tried for either.
     /// - Throws: `notPKCS12`, `wrongPassphrase`, `identityIncomplete`, `keyMismatch`, `legacyProviderMissing`.
     func identity(passphrase: String?) throws(TLSError) -> (chain: [OpaquePointer], key: OpaquePointer) {
-        switch attempt(passphrase) {
-        case .read(let contents): return try identity(contents)
-        case .refused(let error): throw error
-        case .unsupportedAlgorithm: break
-        }
-        let contents = try LegacyAlgorithms.with(for: source, modules: modules) { () throws(TLSError) in
-            switch attempt(passphrase) {
-            case .read(let contents): return contents
-            case .refused(let error): throw error
-            case .unsupportedAlgorithm: throw unreadable("its encryption is not supported by OpenSSL")
-            }
-        }
+        let contents = try LegacyAlgorithms.read(
+            source, modules: modules,
+            unsupported: .notPKCS12(source: source, reason: "its encryption is not supported by OpenSSL")
+        ) { () throws(TLSError) in try decrypted(passphrase) }
         return try identity(contents)
     }
 
@@ -57,12 +43,15 @@ struct PKCS12File {
         }
     }
 
-    private func attempt(_ passphrase: String?) -> Attempt {
-        guard let file = Self.parse(bytes) else { return .refused(unreadable("its outer structure is malformed")) }
+    /// Returns nil if the algorithm of the encryption is missing.
+    private func decrypted(_ passphrase: String?) throws(TLSError) -> PKCS12Contents? {
+        guard let file = Self.parse(bytes) else {
+            throw TLSError(.notPKCS12(source: source, reason: "its outer structure is malformed"))
+        }
         defer { PKCS12_free(file) }
         let wrongPassphrase = TLSError(.wrongPassphrase(source: source, given: passphrase != nil))
         // OpenSSL reads a passphrase only up to a NUL, so it could accept a wrong one.
-        guard passphrase?.utf8.contains(0) != true else { return .refused(wrongPassphrase) }
+        guard passphrase?.utf8.contains(0) != true else { throw wrongPassphrase }
         let spellings = passphrase.map { $0.isEmpty ? [nil, $0] : [$0] } ?? [nil, ""]
         let hasChecksum = PKCS12_mac_present(file) == 1
         var problem = OpenSSLFailure.take()
@@ -70,16 +59,16 @@ struct PKCS12File {
             ERR_clear_error()
             if hasChecksum, PKCS12_verify_mac(file, spelling, spelling == nil ? 0 : -1) != 1 {
                 problem = OpenSSLFailure.take()
-                if problem.isUnsupportedAlgorithm { return .unsupportedAlgorithm }
+                if problem.isUnsupportedAlgorithm { return nil }
                 continue
             }
-            if let contents = PKCS12Contents(file, passphrase: spelling) { return .read(contents) }
+            if let contents = PKCS12Contents(file, passphrase: spelling) { return contents }
             problem = OpenSSLFailure.take()
-            if problem.isUnsupportedAlgorithm { return .unsupportedAlgorithm }
+            if problem.isUnsupportedAlgorithm { return nil }
         }
         // OpenSSL does not report a wrong checksum as an error.
-        let isWrongPassphrase = problem.isNone || problem.isWrongPassphrase
-        return .refused(isWrongPassphrase ? wrongPassphrase : unreadable(problem.text))
+        if problem.isNone || problem.isWrongPassphrase { throw wrongPassphrase }
+        throw TLSError(.notPKCS12(source: source, reason: problem.text))
     }
 
     private func identity(_ contents: PKCS12Contents) throws(TLSError) -> (chain: [OpaquePointer], key: OpaquePointer) {
@@ -96,6 +85,4 @@ struct PKCS12File {
         }
         return pair
     }
-
-    private func unreadable(_ reason: String) -> TLSError { TLSError(.notPKCS12(source: source, reason: reason)) }
 }

@@ -47,12 +47,11 @@ public struct TLSIdentity: Sendable {
         bytes: [UInt8], keyBytes: [UInt8]? = nil, passphrase: String? = nil, source: String, keySource: String? = nil
     ) throws(TLSError) {
         let keySource = keySource ?? (keyBytes == nil ? source : "the key given")
-        let bytes = PEMText.normalized(bytes)
-        if PEMText.isPEM(bytes) {
+        let file = PEM(bytes: bytes, source: source)
+        if PEMText.isPEM(file.bytes) {
             try self.init(
-                certificates: PEM(bytes: bytes, source: source),
-                key: PEM(bytes: keyBytes ?? bytes, source: keySource), passphrase: passphrase)
-        } else if let certificate = DERCertificate.read(bytes) {
+                certificates: file, key: PEM(bytes: keyBytes ?? bytes, source: keySource), passphrase: passphrase)
+        } else if let certificate = DERCertificate.read(file.bytes) {
             guard let keyBytes else {
                 X509_free(certificate)
                 throw TLSError(.identityIncomplete(source: source, missing: "private key"))
@@ -60,18 +59,18 @@ public struct TLSIdentity: Sendable {
             try self.init(
                 chain: [certificate], key: PEM(bytes: keyBytes, source: keySource), passphrase: passphrase,
                 source: source)
-        } else if PKCS12File.isPKCS12(bytes) {
+        } else if PKCS12File.isPKCS12(file.bytes) {
             guard keyBytes == nil else {
                 throw TLSError(
                     .invalidConfiguration(
                         reason: "\(source) is a PKCS#12 file, which has its own key; omit \(keySource)"))
             }
-            let (chain, key) = try PKCS12File(bytes: bytes, source: source).identity(passphrase: passphrase)
-            try self.init(chain: chain, privateKey: key, source: source, keySource: source)
+            let (chain, key) = try PKCS12File(bytes: file.bytes, source: source).identity(passphrase: passphrase)
+            self.init(KeyPair(chain: chain, privateKey: key))
         } else {
             // All DER begins with the tag of a SEQUENCE.
             throw TLSError(
-                bytes.first == 0x30
+                file.bytes.first == 0x30
                     ? .notPKCS12(source: source, reason: "its outer structure is malformed")
                     : .notRecognised(source: source))
         }
@@ -94,29 +93,22 @@ public struct TLSIdentity: Sendable {
         guard let pair = CertificateChain.matching(keys, chain, isChain: true) else {
             throw TLSError(.keyMismatch(key: key.source, certificate: source))
         }
-        try self.init(chain: pair.chain, privateKey: pair.key, source: source, keySource: key.source)
+        self.init(KeyPair(chain: pair.chain, privateKey: pair.key))
     }
 
-    private init(
-        chain: [OpaquePointer], privateKey: OpaquePointer, source: String, keySource: String
-    ) throws(TLSError) {
-        self.keyPair = KeyPair(chain: chain, privateKey: privateKey)
-        ERR_clear_error()
-        let matches = X509_check_private_key(chain[0], privateKey) == 1
-        ERR_clear_error()
-        guard matches else { throw TLSError(.keyMismatch(key: keySource, certificate: source)) }
-        let leaf = CertificateView(pointer: chain[0])
-        self.notBefore = leaf.notBefore
-        self.notAfter = leaf.notAfter
-        self.commonName = leaf.commonName
-        self.userID = leaf.userID
+    private init(_ keyPair: KeyPair) {
+        self.keyPair = keyPair
+        notBefore = keyPair.leaf.notBefore
+        notAfter = keyPair.leaf.notAfter
+        commonName = keyPair.leaf.commonName
+        userID = keyPair.leaf.userID
     }
 
     /// Returns an extension of the own certificate: its DER, without the OCTET STRING around it.
     ///
     /// - Parameter oid: the extension's object identifier in numbers, such as `1.2.840.113635.100.6.3.6`.
     /// - Returns: nil if the certificate has no such extension, or the text is not an object identifier.
-    public func certificateExtension(_ oid: String) -> [UInt8]? { keyPair.leafExtension(oid) }
+    public func certificateExtension(_ oid: String) -> [UInt8]? { keyPair.leaf.extensionValue(oid) }
 }
 
 /// Keeps the certificates and the key alive.
@@ -138,7 +130,7 @@ final class KeyPair: @unchecked Sendable {
         EVP_PKEY_free(privateKey)
     }
 
-    func leafExtension(_ oid: String) -> [UInt8]? { CertificateView(pointer: chain[0]).extensionValue(oid) }
+    var leaf: CertificateView { CertificateView(pointer: chain[0]) }
 
     func install(in context: OpaquePointer) throws(TLSError) {
         ERR_clear_error()
@@ -148,10 +140,10 @@ final class KeyPair: @unchecked Sendable {
             installed = COpenSSL_SSL_CTX_add1_chain_cert(context, certificate) == 1
         }
         guard installed else {
-            let label = CertificateView(pointer: chain[0]).label
             throw TLSError(
                 .invalidConfiguration(
-                    reason: "OpenSSL refuses the certificate (\(label)) or its key: \(OpenSSLFailure.take().text)"))
+                    reason: "OpenSSL refuses the certificate (\(leaf.label)) or its key: \(OpenSSLFailure.take().text)"
+                ))
         }
     }
 }

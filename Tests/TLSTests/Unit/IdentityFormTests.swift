@@ -65,11 +65,11 @@ struct IdentityFormTests {
             if name == "old.pem", storage.name.contains("for line ends") { continue }
             let stored = storage.store(text)
             #expect(throws: Never.self, "\(name) with \(storage.name)") {
-                EVP_PKEY_free(try PrivateKeyText(stored, source: "x").read(passphrase: "hunter2"))
+                EVP_PKEY_free(try PEM(bytes: stored, source: "x").privateKey(passphrase: "hunter2"))
             }
         }
         #expect(throws: TLSError.self) {
-            _ = try PrivateKeyText(storage.store(String(key.dropLast(60))), source: "x").read(passphrase: nil)
+            _ = try PEM(bytes: storage.store(String(key.dropLast(60))), source: "x").privateKey(passphrase: nil)
         }
         let both = String(decoding: try contents("client.pem") + contents("client-key.pem"), as: UTF8.self)
         let identity = try TLSIdentity(bytes: storage.store(both), source: "both")
@@ -192,8 +192,10 @@ struct EncryptedKeyTests {
     @Test("with an old algorithm names OpenSSL's legacy provider if that is not installed", arguments: oldWays)
     func missingProvider(way: [String]) throws {
         let empty = try OpenSSLWorkshop()
-        let key = try PrivateKeyText(encrypted(way), source: "key", modules: empty.directory.path)
-        let error = try #require(throws: TLSError.self) { _ = try key.read(passphrase: "secret") }
+        let key = try PEM(bytes: encrypted(way), source: "key")
+        let error = try #require(throws: TLSError.self) {
+            _ = try key.privateKeys(passphrase: "secret", modules: empty.directory.path)
+        }
         #expect(error.kind == .legacyProviderMissing(source: "key"))
     }
 }
