@@ -76,27 +76,17 @@ struct ForeignServerTests {
         }
     }
 
-    private func tls(certificate: Bool) throws -> TLSContext {
-        var tls = TLSClientConfiguration()
-        tls.trust = .file(try TestCertificates.path("ca.pem"))
-        tls.applicationProtocols = ["h2"]
-        if certificate {
-            tls.identity = try TLSIdentity(
-                certificateFile: TestCertificates.path("client.pem"), keyFile: TestCertificates.path("client-key.pem"))
-        }
-        return try .client(tls)
-    }
-
     @Test("a client certificate is accepted by nginx and haproxy, and its absence reported as such")
     func clientCertificate() async throws {
+        let tls = try TestCertificates.client(identity: TestCertificates.identity("client"), protocols: ["h2"])
         try await ForeignServer.withNginx(wantsCertificate: true) { port in
-            let (with, _) = try await sendAll(100, port: port, connections: 1, tls: tls(certificate: true))
+            let (with, _) = try await sendAll(100, port: port, connections: 1, tls: tls)
             #expect(with.values.allSatisfy { $0 == 200 } && with.count == 100)
             let (without, _) = try await sendAll(1, port: port, connections: 1)
             #expect(without == [0: 400])
         }
         try await ForeignServer.withHaproxy(wantsCertificate: true) { server in
-            let (with, _) = try await sendAll(100, port: server.port, connections: 1, tls: tls(certificate: true))
+            let (with, _) = try await sendAll(100, port: server.port, connections: 1, tls: tls)
             #expect(with.values.allSatisfy { $0 == 200 } && with.count == 100)
             try await withPool(host: "localhost", port: server.port) { client in
                 try await eventually("two failures") { try await client.failures() >= 2 }

@@ -18,11 +18,10 @@ extension PoolClient {
         ticks: Bool = true,
         _ change: @Sendable (inout ConnectionPool.Configuration) -> Void = { _ in }
     ) async throws -> PoolClient {
-        var tls = TLSClientConfiguration()
-        tls.trust = .file(try TestCertificates.path(trusted))
-        tls.applicationProtocols = ["h2"]
         var configuration = ConnectionPool.Configuration(
-            PoolConfiguration(endpoint: APNSEndpoint(host: host, port: port), tls: try TLSContext.client(tls)))
+            PoolConfiguration(
+                endpoint: APNSEndpoint(host: host, port: port),
+                tls: try TestCertificates.client(trusting: trusted, protocols: ["h2"])))
         configuration.maximumConnections = 1
         change(&configuration)
         return try await start(on: eventLoop, ticks: ticks) { [configuration] eventLoop, logger in
@@ -68,16 +67,13 @@ func withPool(
     _ body: (PoolClient, ScriptedPeer) async throws -> Void
 ) async throws -> ScriptedPeer.Seen {
     let peer = try await ScriptedPeer.start(host: address, protocols: protocols, transport: transport, script: script)
-    do {
-        let client = try await PoolClient.start(host: host, port: peer.port, trusted: trusted, ticks: ticks, change)
-        try await client.closingAfter { try await body($0, peer) }
-    } catch {
-        try await peer.stop()
-        throw error
-    }
-    let seen = peer.seen.withLockedValue { $0 }
-    try await peer.stop()
-    return seen
+    return try await running(
+        {
+            let client = try await PoolClient.start(
+                host: host, port: peer.port, trusted: trusted, ticks: ticks, change)
+            try await client.closingAfter { try await body($0, peer) }
+            return peer.seen.withLockedValue { $0 }
+        }, thenAlways: peer.stop)
 }
 
 extension RequestResult {
@@ -106,5 +102,5 @@ func expect(
 struct Unexpected: Error, CustomStringConvertible {
     let description: String
 
-    init(_ result: RequestResult) { description = "the result is \(result)" }
+    init(_ result: RequestResult?) { description = "the result is \(result, default: "missing")" }
 }

@@ -40,7 +40,7 @@ final class ScriptedPeer: LoopBound {
         self.channel = channel
         self.seen = seen
         self.connections = connections
-        port = channel.localAddress?.port ?? 0
+        port = channel.port
     }
 
     /// The treatment of a TCP connection.
@@ -55,37 +55,27 @@ final class ScriptedPeer: LoopBound {
         host: String = "127.0.0.1", port: Int = 0, protocols: [String] = ["h2"], transport: Transport = .tls,
         sendBuffer: Int = 1 << 20, script: @escaping Script = { _, _ in }
     ) async throws -> ScriptedPeer {
-        var configuration = TLSServerConfiguration(
-            identity: try TLSIdentity(
-                certificateFile: try TestCertificates.path("server.pem"),
-                keyFile: try TestCertificates.path("server-key.pem")))
-        configuration.applicationProtocols = protocols
-        let context = try TLSContext.server(configuration)
+        let context = try TestCertificates.server(protocols: protocols)
         let seen = NIOLockedValueBox(Seen())
         let connections = NIOLockedValueBox<[any Channel]>([])
-        let channel = try await ServerBootstrap(group: MultiThreadedEventLoopGroup.singleton)
-            .serverChannelOption(.socketOption(.so_reuseaddr), value: 1)
-            .childChannelOption(.tcpOption(.tcp_nodelay), value: 1)
-            .childChannelOption(.socketOption(.so_sndbuf), value: .init(sendBuffer))
-            .childChannelInitializer { channel in
-                let number = seen.withLockedValue { seen in
-                    seen.connections += 1
-                    return seen.connections
-                }
-                connections.withLockedValue { $0.append(channel) }
-                channel.closeFuture.whenComplete { _ in seen.withLockedValue { $0.ended += 1 } }
-                return channel.eventLoop.makeCompletedFuture {
-                    switch transport {
-                    case .tls:
-                        try channel.pipeline.syncOperations.addHandlers([
-                            TLSHandler(server: context), PeerConnection(number: number, seen: seen, script: script),
-                        ])
-                    case .staysSilent: break
-                    case .hangsUp: try channel.pipeline.syncOperations.addHandler(HangingUp())
-                    }
-                }
+        let channel = try await listen(
+            host: host, port: port, { $0.childChannelOption(.socketOption(.so_sndbuf), value: .init(sendBuffer)) }
+        ) { channel in
+            let number = seen.withLockedValue { seen in
+                seen.connections += 1
+                return seen.connections
             }
-            .bind(host: host, port: port).get()
+            connections.withLockedValue { $0.append(channel) }
+            channel.closeFuture.whenComplete { _ in seen.withLockedValue { $0.ended += 1 } }
+            switch transport {
+            case .tls:
+                try channel.pipeline.syncOperations.addHandlers([
+                    TLSHandler(server: context), PeerConnection(number: number, seen: seen, script: script),
+                ])
+            case .staysSilent: break
+            case .hangsUp: try channel.pipeline.syncOperations.addHandler(HangingUp())
+            }
+        }
         return ScriptedPeer(channel: channel, seen: seen, connections: connections)
     }
 
@@ -233,11 +223,5 @@ func withPeer(
 ) async throws {
     let peer = try await ScriptedPeer.start(
         protocols: protocols, transport: transport, sendBuffer: sendBuffer, script: script)
-    do {
-        try await body(peer)
-    } catch {
-        try await peer.stop()
-        throw error
-    }
-    try await peer.stop()
+    try await running({ try await body(peer) }, thenAlways: peer.stop)
 }

@@ -59,15 +59,12 @@ struct HTTPPortTests {
         let port = try await HTTPPort.listen(
             "test port", host: "127.0.0.1", port: 0, limits: limits, on: MultiThreadedEventLoopGroup.singleton.next(),
             router: router, logger: logger)
-        do {
-            try await body(port)
-        } catch {
-            await gate.open()
-            try await port.stop()
-            throw error
-        }
-        await gate.open()
-        try await port.stop()
+        try await running(
+            { try await body(port) },
+            thenAlways: {
+                await gate.open()
+                try await port.stop()
+            })
     }
 
     private static func limits(

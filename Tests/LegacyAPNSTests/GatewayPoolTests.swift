@@ -1,7 +1,6 @@
 import Logging
 import NIOConcurrencyHelpers
 import NIOCore
-import TLS
 import TestSupport
 import Testing
 
@@ -27,11 +26,9 @@ struct GatewayPoolTests {
         _ body: (GatewayClient, ScriptedGateway) async throws -> Void
     ) async throws {
         let gateway = try await ScriptedGateway.start(receiveBuffer: receiveBuffer, script: script)
-        var tls = TLSClientConfiguration()
-        tls.trust = .file(try TestCertificates.path("ca.pem"))
         var configuration = GatewayPool.Configuration(
             PoolConfiguration(
-                endpoint: APNSEndpoint(host: "127.0.0.1", port: gateway.port), tls: try TLSContext.client(tls)))
+                endpoint: APNSEndpoint(host: "127.0.0.1", port: gateway.port), tls: try TestCertificates.client()))
         configuration.options.confirmAfter = 600_000
         configuration.reconnect.first = .milliseconds(20)
         change(&configuration)

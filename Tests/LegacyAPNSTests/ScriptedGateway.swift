@@ -49,38 +49,30 @@ final class ScriptedGateway: LoopBound {
     private init(channel: any Channel, seen: NIOLockedValueBox<Seen>) {
         self.channel = channel
         self.seen = seen
-        port = channel.localAddress?.port ?? 0
+        port = channel.port
     }
 
     var items: [Item] { seen.withLockedValue { $0.items } }
 
     static func start(receiveBuffer: Int? = nil, script: @escaping Script = { _, _ in }) async throws -> ScriptedGateway
     {
-        let context = try TLSContext.server(
-            TLSServerConfiguration(
-                identity: try TLSIdentity(
-                    certificateFile: try TestCertificates.path("server.pem"),
-                    keyFile: try TestCertificates.path("server-key.pem"))))
+        let context = try TestCertificates.server()
         let seen = NIOLockedValueBox(Seen())
-        var bootstrap = ServerBootstrap(group: MultiThreadedEventLoopGroup.singleton)
-            .serverChannelOption(.socketOption(.so_reuseaddr), value: 1)
-            .childChannelInitializer { channel in
-                let number = seen.withLockedValue { seen in
-                    seen.connections += 1
-                    return seen.connections
-                }
-                return channel.eventLoop.makeCompletedFuture {
-                    try channel.pipeline.syncOperations.addHandlers([
-                        RecordMeter(seen: seen), TLSHandler(server: context),
-                        GatewayPeer(number: number, seen: seen, script: script),
-                    ])
-                }
-            }
-        if let receiveBuffer {
+        let channel = try await listen { bootstrap in
             // Inherited by accepted connections, so that it applies from the first byte.
-            bootstrap = bootstrap.serverChannelOption(.socketOption(.so_rcvbuf), value: .init(receiveBuffer))
+            receiveBuffer.map { bootstrap.serverChannelOption(.socketOption(.so_rcvbuf), value: .init($0)) }
+                ?? bootstrap
+        } setUp: { channel in
+            let number = seen.withLockedValue { seen in
+                seen.connections += 1
+                return seen.connections
+            }
+            try channel.pipeline.syncOperations.addHandlers([
+                RecordMeter(seen: seen), TLSHandler(server: context),
+                GatewayPeer(number: number, seen: seen, script: script),
+            ])
         }
-        return ScriptedGateway(channel: try await bootstrap.bind(host: "127.0.0.1", port: 0).get(), seen: seen)
+        return ScriptedGateway(channel: channel, seen: seen)
     }
 
     func stop() async throws { try await channel.close() }

@@ -1,7 +1,7 @@
 import NIOCore
 import NIOEmbedded
-import NIOPosix
 import TLS
+import TestSupport
 import Testing
 
 @Suite("Closing", .timeLimit(.minutes(10)))
@@ -138,10 +138,8 @@ struct ClosingTests {
 
     @Test("during the handshake is reported as such, and fails pending writes")
     func closedDuringHandshake() async throws {
-        let listener = try await ServerBootstrap(group: MultiThreadedEventLoopGroup.singleton)
-            .childChannelInitializer { $0.close() }
-            .bind(host: "127.0.0.1", port: 0).get()
-        let client = try await SocketClient.connect(Fixtures.client(), port: listener.localAddress?.port ?? 0)
+        let listener = try await listen { $0.close(promise: nil) }
+        let client = try await SocketClient.connect(Fixtures.client(), port: listener.port)
         let seen = try await client.end.get()
         // If the ClientHello arrived too late, the kernel may report an end or a reset; either is reported once.
         #expect(seen.errors.count == 1)

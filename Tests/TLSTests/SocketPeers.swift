@@ -2,6 +2,7 @@ import NIOCore
 import NIOPosix
 import Sockets
 import TLS
+import TestSupport
 
 /// The events of a connection as an application saw them.
 struct Outcome: Sendable {
@@ -119,21 +120,18 @@ struct SocketServer: LoopBound {
         _ context: TLSContext, halfClosure: Bool = false, behaviour: Application.Behaviour = .init()
     ) async throws -> SocketServer {
         let (outcomes, continuation) = AsyncStream.makeStream(of: Outcome.self)
-        let channel = try await ServerBootstrap(group: MultiThreadedEventLoopGroup.singleton)
-            .childChannelOption(.allowRemoteHalfClosure, value: halfClosure)
-            .childChannelInitializer { channel in
-                channel.eventLoop.makeCompletedFuture {
-                    let handshake = channel.eventLoop.makePromise(of: TLSHandshakeCompleted.self)
-                    let end = channel.eventLoop.makePromise(of: Outcome.self)
-                    end.futureResult.whenSuccess { continuation.yield($0) }
-                    try channel.pipeline.syncOperations.addHandlers([
-                        TLSHandler(server: context, closeTimeout: .seconds(10)),
-                        Application(behaviour, handshake: handshake, end: end),
-                    ])
-                }
-            }
-            .bind(host: "127.0.0.1", port: 0).get()
-        return SocketServer(port: channel.localAddress?.port ?? 0, outcomes: outcomes, channel: channel)
+        let channel = try await listen {
+            $0.childChannelOption(.allowRemoteHalfClosure, value: halfClosure)
+        } setUp: { channel in
+            let handshake = channel.eventLoop.makePromise(of: TLSHandshakeCompleted.self)
+            let end = channel.eventLoop.makePromise(of: Outcome.self)
+            end.futureResult.whenSuccess { continuation.yield($0) }
+            try channel.pipeline.syncOperations.addHandlers([
+                TLSHandler(server: context, closeTimeout: .seconds(10)),
+                Application(behaviour, handshake: handshake, end: end),
+            ])
+        }
+        return SocketServer(port: channel.port, outcomes: outcomes, channel: channel)
     }
 
     /// Returns the result of the next connection that ends.
@@ -152,12 +150,5 @@ func withServer<Result>(
     _ body: (SocketServer) async throws -> Result
 ) async throws -> Result {
     let server = try await SocketServer.start(context, halfClosure: halfClosure, behaviour: behaviour)
-    do {
-        let result = try await body(server)
-        try await server.stop()
-        return result
-    } catch {
-        try await server.stop()
-        throw error
-    }
+    return try await running({ try await body(server) }, thenAlways: server.stop)
 }

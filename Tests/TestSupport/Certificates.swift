@@ -1,4 +1,5 @@
 import Foundation
+import TLS
 
 /// Certificates and keys to test with, made by `scripts/make-certs`.
 package enum TestCertificates {
@@ -33,4 +34,37 @@ package enum TestCertificates {
 
     private static let path = FileManager.default.temporaryDirectory
         .appending(path: "apns-worker-certificates-\(UUID().uuidString)").path
+}
+
+/// Identities and contexts made from them.
+extension TestCertificates {
+    package static func contents(_ name: String) throws -> [UInt8] {
+        [UInt8](try Data(contentsOf: URL(filePath: path(name))))
+    }
+
+    package static func identity(_ name: String = "server") throws -> TLSIdentity {
+        try TLSIdentity(certificateFile: path("\(name).pem"), keyFile: path("\(name)-key.pem"))
+    }
+
+    package static func client(
+        trusting authority: String = "ca.pem", identity: TLSIdentity? = nil, protocols: [String] = [],
+        verifying: Bool = true
+    ) throws -> TLSContext {
+        var configuration = TLSClientConfiguration()
+        configuration.trust = .file(try path(authority))
+        configuration.identity = identity
+        configuration.applicationProtocols = protocols
+        configuration.verifiesServer = verifying
+        return try TLSContext.client(configuration)
+    }
+
+    package static func server(
+        _ name: String = "server", protocols: [String] = [],
+        clientCertificates: TLSServerConfiguration.ClientCertificates = .ignored
+    ) throws -> TLSContext {
+        var configuration = TLSServerConfiguration(identity: try identity(name))
+        configuration.applicationProtocols = protocols
+        configuration.clientCertificates = clientCertificates
+        return try TLSContext.server(configuration)
+    }
 }

@@ -26,38 +26,27 @@ package final class FeedbackServer: LoopBound {
         authority: String? = "ca", port: Int = 0, setsUpTLS: Bool = true, sendBuffer: Int = 1 << 20,
         script: @escaping Script
     ) async throws -> FeedbackServer {
-        var configuration = TLSServerConfiguration(
-            identity: try TLSIdentity(
-                certificateFile: try TestCertificates.path("server.pem"),
-                keyFile: try TestCertificates.path("server-key.pem")))
-        if let authority {
-            configuration.clientCertificates = .required(.file(try TestCertificates.path("\(authority).pem")))
-        }
-        let context = try TLSContext.server(configuration)
+        let context = try TestCertificates.server(
+            clientCertificates: authority.map { .required(.file(try TestCertificates.path("\($0).pem"))) } ?? .ignored)
         let connections = NIOLockedValueBox<[FeedbackPeer]>([])
-        let channel = try await ServerBootstrap(group: MultiThreadedEventLoopGroup.singleton)
-            .serverChannelOption(.socketOption(.so_reuseaddr), value: 1)
-            .childChannelOption(.tcpOption(.tcp_nodelay), value: 1)
-            .childChannelOption(.socketOption(.so_sndbuf), value: .init(sendBuffer))
-            .childChannelInitializer { channel in
-                channel.eventLoop.makeCompletedFuture {
-                    guard setsUpTLS else { return }
-                    let tls = TLSHandler(server: context)
-                    try channel.pipeline.syncOperations.addHandler(tls)
-                    let below = try channel.pipeline.syncOperations.context(handler: tls)
-                    let peer = FeedbackPeer(channel, below: NIOLoopBound(below, eventLoop: channel.eventLoop))
-                    connections.withLockedValue { $0.append(peer) }
-                    try channel.pipeline.syncOperations.addHandler(FeedbackPeerHandler(peer, script))
-                }
-            }
-            .bind(host: "127.0.0.1", port: port).get()
+        let channel = try await listen(
+            port: port, { $0.childChannelOption(.socketOption(.so_sndbuf), value: .init(sendBuffer)) }
+        ) { channel in
+            guard setsUpTLS else { return }
+            let tls = TLSHandler(server: context)
+            try channel.pipeline.syncOperations.addHandler(tls)
+            let below = try channel.pipeline.syncOperations.context(handler: tls)
+            let peer = FeedbackPeer(channel, below: NIOLoopBound(below, eventLoop: channel.eventLoop))
+            connections.withLockedValue { $0.append(peer) }
+            try channel.pipeline.syncOperations.addHandler(FeedbackPeerHandler(peer, script))
+        }
         return FeedbackServer(channel: channel, connections: connections)
     }
 
     private init(channel: any Channel, connections: NIOLockedValueBox<[FeedbackPeer]>) {
         self.channel = channel
         self.connections = connections
-        port = channel.localAddress?.port ?? 0
+        port = channel.port
     }
 
     /// All connections so far, with TLS or without.

@@ -7,3 +7,18 @@ package func withTemporaryDirectory<Result>(_ body: (URL) throws -> Result) thro
     defer { try? FileManager.default.removeItem(at: directory) }
     return try body(directory)
 }
+
+/// Runs a body, and then a clean-up, even if the body throws.
+package func running<Result>(
+    _ body: () async throws -> Result, thenAlways cleanUp: () async throws -> Void
+) async throws -> Result {
+    let result: Result
+    do {
+        result = try await body()
+    } catch {
+        try await cleanUp()
+        throw error
+    }
+    try await cleanUp()
+    return result
+}

@@ -24,21 +24,16 @@ package final class TestProxy: LoopBound {
     private init(channel: any Channel, requests: NIOLockedValueBox<[String]>) {
         self.channel = channel
         self.requests = requests
-        port = channel.localAddress?.port ?? 0
+        port = channel.port
     }
 
     /// - Parameter authorization: if set, requests without it are answered with 407.
     package static func start(_ behaviour: Behaviour, authorization: String? = nil) async throws -> TestProxy {
         let requests = NIOLockedValueBox<[String]>([])
-        let channel = try await ServerBootstrap(group: MultiThreadedEventLoopGroup.singleton)
-            .serverChannelOption(.socketOption(.so_reuseaddr), value: 1)
-            .childChannelInitializer { channel in
-                channel.eventLoop.makeCompletedFuture {
-                    try channel.pipeline.syncOperations.addHandler(
-                        Side(behaviour, authorization: authorization, requests: requests))
-                }
-            }
-            .bind(host: "127.0.0.1", port: 0).get()
+        let channel = try await listen { channel in
+            try channel.pipeline.syncOperations.addHandler(
+                Side(behaviour, authorization: authorization, requests: requests))
+        }
         return TestProxy(channel: channel, requests: requests)
     }
 
@@ -153,11 +148,5 @@ package func withProxy(
     _ behaviour: TestProxy.Behaviour, authorization: String? = nil, _ body: (TestProxy) async throws -> Void
 ) async throws {
     let proxy = try await TestProxy.start(behaviour, authorization: authorization)
-    do {
-        try await body(proxy)
-    } catch {
-        try await proxy.stop()
-        throw error
-    }
-    try await proxy.stop()
+    try await running({ try await body(proxy) }, thenAlways: proxy.stop)
 }

@@ -154,14 +154,7 @@ package struct TransportClient<Pool: Transport & SendableMetatype>: LoopBound {
 
     /// Runs a body, and closes at once afterwards.
     package func closingAfter<Result>(_ body: (Self) async throws -> Result) async throws -> Result {
-        do {
-            let result = try await body(self)
-            try await closeNow()
-            return result
-        } catch {
-            try await closeNow()
-            throw error
-        }
+        try await running({ try await body(self) }, thenAlways: closeNow)
     }
 
     /// Closes at once.

@@ -6,8 +6,8 @@ import Testing
 
 @Suite("A provider token")
 struct ProviderTokenTests {
-    private func key() throws -> SigningKey {
-        try SigningKey(pem: Data(contentsOf: URL(filePath: TestCertificates.path("AuthKey_ABC123DEFG.p8"))))
+    private func source() throws -> ProviderTokenSource {
+        try ProviderTokenSource(key: .example(), keyID: "ABC123DEFG", teamID: "TEAM123456")
     }
 
     private func decode(_ part: Substring) throws -> Data {
@@ -18,7 +18,8 @@ struct ProviderTokenTests {
 
     @Test("is a JWT with Apple's header and claims, and a numeric time")
     func structure() throws {
-        let token = try ProviderToken(key: key(), keyID: "ABC123DEFG", teamID: "TEAM123456", issuedAt: 1_792_800_000)
+        let token = try ProviderToken(
+            key: .example(), keyID: "ABC123DEFG", teamID: "TEAM123456", issuedAt: 1_792_800_000)
         let parts = token.jwt.split(separator: ".", omittingEmptySubsequences: false)
         try #require(parts.count == 3)
         #expect(String(decoding: try decode(parts[0]), as: UTF8.self) == #"{"alg":"ES256","kid":"ABC123DEFG"}"#)
@@ -30,7 +31,7 @@ struct ProviderTokenTests {
 
     @Test("is signed once, and again after 50 minutes")
     func renewal() throws {
-        let source = try ProviderTokenSource(key: key(), keyID: "ABC123DEFG", teamID: "TEAM123456")
+        let source = try source()
         let first = try source.token(now: 1000)
         #expect(try source.token(now: 1000 + 3000 - 1) == first)
         let second = try source.token(now: 1000 + 3000)
@@ -40,7 +41,7 @@ struct ProviderTokenTests {
 
     @Test("is the same for all threads, and renewed once")
     func threads() async throws {
-        let source = try ProviderTokenSource(key: key(), keyID: "ABC123DEFG", teamID: "TEAM123456")
+        let source = try source()
         for now: Int64 in [5000, 8000, 11000] {
             let tokens = try await withThrowingTaskGroup(of: Set<String>.self) { group in
                 for _ in 0..<8 {
@@ -54,7 +55,7 @@ struct ProviderTokenTests {
 
     @Test("of two lanes that were both refused is renewed once")
     func refusedTwice() throws {
-        let source = try ProviderTokenSource(key: key(), keyID: "ABC123DEFG", teamID: "TEAM123456")
+        let source = try source()
         let old = try source.token(now: 0)
         #expect(source.refused(issuedAt: old.issuedAt, now: 1500))
         let new = try source.token(now: 1500)
@@ -66,9 +67,9 @@ struct ProviderTokenTests {
 
     @Test("does not show its JWT when printed, nor does its source")
     func printed() throws {
-        let source = try ProviderTokenSource(key: key(), keyID: "ABC123DEFG", teamID: "TEAM123456")
+        let source = try source()
         let token = try source.token(now: 1_792_800_000)
-        for subject in [token, source, [token], (try key(), token)] as [Any] {
+        for subject in [token, source, [token], (try SigningKey.example(), token)] as [Any] {
             for text in try shownTexts(of: subject) {
                 for part in token.jwt.split(separator: ".") { #expect(!text.contains(part), "\(text)") }
             }
@@ -78,7 +79,7 @@ struct ProviderTokenTests {
 
     @Test("needs identifiers of letters and digits", arguments: ["", "ABC\"DEF", "ABC 123", "ÄBC123DEFG", "A\nB"])
     func identifiers(text: String) throws {
-        let key = try key()
+        let key = try SigningKey.example()
         #expect(throws: ProviderTokenSource.InvalidIdentifier.self) {
             try ProviderTokenSource(key: key, keyID: text, teamID: "TEAM123456")
         }

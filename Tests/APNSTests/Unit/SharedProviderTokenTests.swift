@@ -10,7 +10,7 @@ struct SharedProviderTokenTests {
     private let now: Int64 = 1_792_800_000
 
     init() throws {
-        key = try SigningKey(pem: Data(contentsOf: URL(filePath: TestCertificates.path("AuthKey_ABC123DEFG.p8"))))
+        key = try .example()
     }
 
     private func encode(_ bytes: some Sequence<UInt8>) -> String {
@@ -28,12 +28,7 @@ struct SharedProviderTokenTests {
     }
 
     private func untrusted(_ jwt: String) -> ProviderToken.Untrusted? {
-        do {
-            _ = try read(jwt)
-            return nil
-        } catch {
-            return error
-        }
+        #expect(throws: ProviderToken.Untrusted.self) { try read(jwt) }
     }
 
     private let header = #"{"alg":"ES256","kid":"ABC123DEFG"}"#
@@ -66,8 +61,8 @@ struct SharedProviderTokenTests {
 
     @Test("that this key did not sign is refused")
     func foreignKey() throws {
-        let other = try SigningKey(pem: Data(contentsOf: URL(filePath: TestCertificates.path("client-key.pem"))))
-        #expect(untrusted(try signed(header: header, claims: claims, with: other)) == .wrongSignature)
+        let other = try signed(header: header, claims: claims, with: .example("client-key.pem"))
+        #expect(untrusted(other) == .wrongSignature)
         let token = try signed(header: header, claims: claims)
         let parts = token.split(separator: ".")
         let later = encode(#"{"iss":"TEAM123456","iat":1792899999}"#.utf8)
@@ -117,8 +112,7 @@ struct SharedProviderTokenTests {
 @Suite("A fleet's provider tokens")
 struct FleetTokenTests {
     private func source(teamID: String = "TEAM123456") throws -> ProviderTokenSource {
-        let key = try SigningKey(pem: Data(contentsOf: URL(filePath: TestCertificates.path("AuthKey_ABC123DEFG.p8"))))
-        return try ProviderTokenSource(key: key, keyID: "ABC123DEFG", teamID: teamID)
+        try ProviderTokenSource(key: .example(), keyID: "ABC123DEFG", teamID: teamID)
     }
 
     @Test("are the same once each worker has read the one that was shared first")

@@ -4,12 +4,15 @@ import Testing
 
 @testable import APNS
 
+extension SigningKey {
+    /// Returns a key of the test certificates, by default the one with the identifier ABC123DEFG.
+    static func example(_ file: String = "AuthKey_ABC123DEFG.p8") throws -> SigningKey {
+        try SigningKey(pem: TestCertificates.contents(file))
+    }
+}
+
 @Suite("A signing key")
 struct SigningKeyTests {
-    private func key(_ file: String) throws -> SigningKey {
-        try SigningKey(pem: Data(contentsOf: URL(filePath: TestCertificates.path(file))))
-    }
-
     /// Returns ASN.1's `SEQUENCE { r INTEGER, s INTEGER }`, the format that `openssl` verifies.
     private func der(_ signature: [UInt8]) -> [UInt8] {
         let numbers = [signature.prefix(32), signature.suffix(32)].flatMap { half -> [UInt8] in
@@ -22,7 +25,7 @@ struct SigningKeyTests {
 
     @Test("makes signatures of 64 bytes that openssl verifies")
     func verified() throws {
-        let key = try key("AuthKey_ABC123DEFG.p8")
+        let key = try SigningKey.example()
         let workshop = try OpenSSLWorkshop()
         let p8 = try TestCertificates.path("AuthKey_ABC123DEFG.p8")
         try workshop.openssl("pkey", "-in", p8, "-pubout", "-out", "public.pem")
@@ -43,7 +46,7 @@ struct SigningKeyTests {
 
     @Test("pads r and s to 32 bytes each, however small they are")
     func padding() throws {
-        let key = try key("AuthKey_ABC123DEFG.p8")
+        let key = try SigningKey.example()
         var shortNumbers = 0
         for round in 0..<2000 {
             let signature = try key.signES256(Array("\(round)".utf8))
@@ -55,7 +58,7 @@ struct SigningKeyTests {
 
     @Test("signs from many threads at once")
     func threads() async throws {
-        let key = try key("AuthKey_ABC123DEFG.p8")
+        let key = try SigningKey.example()
         let signatures = try await withThrowingTaskGroup(of: Int.self) { group in
             for task in 0..<8 {
                 group.addTask { try (0..<50).count { try key.signES256(Array("\(task) \($0)".utf8)).count == 64 } }
@@ -153,7 +156,7 @@ struct SigningKeyTests {
         try workshop.openssl(["pkcs8", "-topk8", "-in", p8, "-passout", "pass:secret", "-out", "key"] + way)
         let bytes = try workshop.read("key")
         let signature = try SigningKey(pem: bytes, passphrase: "secret").signES256([1, 2, 3])
-        #expect(try key("AuthKey_ABC123DEFG.p8").verifies(signature, of: [1, 2, 3]))
+        #expect(try SigningKey.example().verifies(signature, of: [1, 2, 3]))
         let encoded = Data(bytes).base64EncodedData()
         #expect(try SigningKey(pem: encoded, passphrase: "secret").verifies(signature, of: [1, 2, 3]))
         #expect(throws: SigningKey.Invalid.encrypted(passphraseGiven: false)) { try SigningKey(pem: bytes) }
@@ -166,8 +169,8 @@ struct SigningKeyTests {
 
     @Test("verifies its own signatures, and no other bytes")
     func verifies() throws {
-        let key = try key("AuthKey_ABC123DEFG.p8")
-        let other = try self.key("client-key.pem")
+        let key = try SigningKey.example()
+        let other = try SigningKey.example("client-key.pem")
         let message = Array("header.claims".utf8)
         for _ in 0..<20 {
             let signature = try key.signES256(message)
@@ -190,7 +193,7 @@ struct SigningKeyTests {
 
     @Test("reveals nothing when printed")
     func printed() throws {
-        let key = try key("AuthKey_ABC123DEFG.p8")
+        let key = try SigningKey.example()
         for text in try shownTexts(of: key) {
             #expect(text.contains("signing key (P-256)") && !text.contains("0x"), "\(text)")
         }

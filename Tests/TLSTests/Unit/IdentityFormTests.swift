@@ -7,23 +7,19 @@ import Testing
 
 @Suite("A certificate's file")
 struct IdentityFormTests {
-    private func contents(_ name: String) throws -> [UInt8] {
-        [UInt8](try Data(contentsOf: URL(filePath: Fixtures.path(name))))
-    }
-
     private func kind(_ body: () throws -> Void) throws -> TLSError.Kind {
         try #require(throws: TLSError.self) { try body() }.kind
     }
 
     @Test("may be PEM with its key, or with the key in another file")
     func pem() throws {
-        let (certificate, key) = (try contents("client.pem"), try contents("client-key.pem"))
+        let (certificate, key) = (try Fixtures.contents("client.pem"), try Fixtures.contents("client-key.pem"))
         #expect(try TLSIdentity(bytes: certificate + key, source: "both").userID == "com.example.app")
         #expect(try TLSIdentity(bytes: certificate, keyBytes: key, source: "one").userID == "com.example.app")
         #expect(
             try kind { _ = try TLSIdentity(bytes: certificate, source: "client.pem") }
                 == .notPEM(source: "client.pem", expected: "a private key"))
-        let other = try contents("server-key.pem")
+        let other = try Fixtures.contents("server-key.pem")
         let mismatch = try #require(throws: TLSError.self) {
             _ = try TLSIdentity(bytes: certificate, keyBytes: other, source: "a.pem", keySource: "b.pem")
         }
@@ -71,7 +67,8 @@ struct IdentityFormTests {
         #expect(throws: TLSError.self) {
             _ = try PEM(bytes: storage.store(String(key.dropLast(60))), source: "x").privateKey(passphrase: nil)
         }
-        let both = String(decoding: try contents("client.pem") + contents("client-key.pem"), as: UTF8.self)
+        let both = String(
+            decoding: try Fixtures.contents("client.pem") + Fixtures.contents("client-key.pem"), as: UTF8.self)
         let identity = try TLSIdentity(bytes: storage.store(both), source: "both")
         #expect(identity.userID == "com.example.app", "\(storage.name)")
         #expect(try PEM(bytes: storage.store(both), source: "both").certificates().count == 1)
@@ -84,7 +81,7 @@ struct IdentityFormTests {
         try workshop.certificate("new", subject: "/UID=com.example.new/CN=new")
         let (old, new) = (try workshop.read("old.pem"), try workshop.read("new.pem"))
         let (oldKey, newKey) = (try workshop.read("old-key.pem"), try workshop.read("new-key.pem"))
-        let authority = try contents("ca.pem")
+        let authority = try Fixtures.contents("ca.pem")
         for (bytes, keyBytes, topic) in [
             (authority + new + newKey, nil, "new"), (newKey + authority + new, nil, "new"),
             (new + oldKey + newKey, nil, "new"), (old + new + newKey, nil, "new"), (old + new, newKey, "new"),
@@ -107,7 +104,7 @@ struct IdentityFormTests {
         #expect(
             try kind { _ = try TLSIdentity(bytes: certificate, source: "aps.cer") }
                 == .identityIncomplete(source: "aps.cer", missing: "private key"))
-        let key = try contents("client-key.pem")
+        let key = try Fixtures.contents("client-key.pem")
         #expect(try TLSIdentity(bytes: certificate, keyBytes: key, source: "aps.cer").userID == "com.example.app")
         try workshop.openssl("pkey", "-in", try Fixtures.path("client-key.pem"), "-outform", "DER", "-out", "key.der")
         let binaryKey = try workshop.read("key.der")
@@ -167,7 +164,7 @@ struct EncryptedKeyTests {
     }
 
     private func identity(_ key: [UInt8], passphrase: String?) throws -> TLSIdentity {
-        let certificate = try [UInt8](Data(contentsOf: URL(filePath: Fixtures.path("client.pem"))))
+        let certificate = try Fixtures.contents("client.pem")
         return try TLSIdentity(
             bytes: certificate, keyBytes: key, passphrase: passphrase, source: "client.pem", keySource: "key")
     }

@@ -4,10 +4,6 @@ import Testing
 
 @Suite("Certificate and key files")
 struct IdentityTests {
-    private func contents(_ name: String) throws -> [UInt8] {
-        [UInt8](try Data(contentsOf: URL(filePath: Fixtures.path(name))))
-    }
-
     /// Returns the error that the body throws.
     private func error(_ body: () throws -> Void) throws -> TLSError {
         try #require(throws: TLSError.self) { try body() }
@@ -24,7 +20,7 @@ struct IdentityTests {
 
     @Test("may be PEM in memory, certificate and key in one")
     func memory() throws {
-        let both = try contents("client-key.pem") + contents("client.pem")
+        let both = try Fixtures.contents("client-key.pem") + Fixtures.contents("client.pem")
         let identity = try TLSIdentity(certificatePEM: both, keyPEM: both)
         #expect(identity.userID == "com.example.app")
     }
@@ -42,8 +38,8 @@ struct IdentityTests {
 
     @Test("that are not PEM get errors that name the expected contents")
     func notPEM() throws {
-        let certificate = try contents("client.pem")
-        let key = try contents("client-key.pem")
+        let certificate = try Fixtures.contents("client.pem")
+        let key = try Fixtures.contents("client-key.pem")
         let first = try error { _ = try TLSIdentity(certificatePEM: Array("hello".utf8), keyPEM: key) }
         #expect(first.description.contains("the certificate PEM given holds no readable PEM block of a certificate"))
         let second = try error { _ = try TLSIdentity(certificatePEM: certificate, keyPEM: []) }
@@ -54,15 +50,15 @@ struct IdentityTests {
 
     @Test("whose second certificate is damaged are not read as a chain of one")
     func damagedChain() throws {
-        var chain = try contents("chain.pem")
+        var chain = try Fixtures.contents("chain.pem")
         chain[chain.count - 100] = UInt8(ascii: "!")
-        let error = try error { _ = try TLSIdentity(certificatePEM: chain, keyPEM: contents("chain-key.pem")) }
+        let error = try error { _ = try TLSIdentity(certificatePEM: chain, keyPEM: Fixtures.contents("chain-key.pem")) }
         #expect(error.kind == .notPEM(source: "the certificate PEM given", expected: "a certificate"))
     }
 
     @Test("of authorities may be DER")
     func binaryAuthorities() throws {
-        let pem = String(decoding: try contents("ca.pem"), as: UTF8.self)
+        let pem = String(decoding: try Fixtures.contents("ca.pem"), as: UTF8.self)
         let lines = pem.split(separator: "\n").drop { !$0.hasPrefix("-----BEGIN CERTIFICATE") }.dropFirst()
         let der = try #require(Data(base64Encoded: lines.prefix { !$0.hasPrefix("-----") }.joined()))
         var configuration = TLSClientConfiguration()

@@ -118,13 +118,11 @@ struct PKCS12Tests {
     @Test("return the own certificate first and its issuers in order, whatever else they contain", arguments: 0..<3)
     func chain(rotation: Int) throws {
         let workshop = try OpenSSLWorkshop()
-        let chain = String(decoding: try Data(contentsOf: URL(filePath: Fixtures.path("chain.pem"))), as: UTF8.self)
+        func text(_ name: String) throws -> String { String(decoding: try Fixtures.contents(name), as: UTF8.self) }
         let end = "-----END CERTIFICATE-----\n"
-        let parts = chain.components(separatedBy: end).filter { !$0.isEmpty }.map { $0 + end }
+        let parts = try text("chain.pem").components(separatedBy: end).filter { !$0.isEmpty }.map { $0 + end }
         try #require(parts.count == 2)
-        let stranger = try String(contentsOf: URL(filePath: Fixtures.path("other-ca.pem")), encoding: .utf8)
-        let root = try String(contentsOf: URL(filePath: Fixtures.path("ca.pem")), encoding: .utf8)
-        var certificates = [stranger, root, parts[1]]
+        var certificates = try [text("other-ca.pem"), text("ca.pem"), parts[1]]
         certificates = Array(certificates[rotation...] + certificates[..<rotation])
         try workshop.write(Data(certificates.joined().utf8), to: "others.pem")
         try workshop.write(Data(parts[0].utf8), to: "own.pem")
@@ -174,7 +172,7 @@ struct PKCS12Tests {
 
     @Test("with a separate key are refused, because the right key is ambiguous")
     func separateKey() throws {
-        let key = try [UInt8](Data(contentsOf: URL(filePath: Fixtures.path("client-key.pem"))))
+        let key = try Fixtures.contents("client-key.pem")
         let bytes = try export(Self.modern)
         let error = try #require(throws: TLSError.self) {
             _ = try TLSIdentity(
