@@ -53,27 +53,6 @@ struct GoAwayTests {
         }
     }
 
-    @Test("by being closed leaves what was written uncertain, and what is answered answered")
-    func lostAfterWriting() async throws {
-        let script = handling { connection, frame in
-            connection.streams.append(frame.stream)
-            guard connection.streams.count == 3 else { return }
-            // The second request has its status, but its body is missing.
-            connection.send(.answer(1, status: 200), .answer(3, status: 200, ends: false))
-            connection.close()
-        }
-        try await withPool(against: script) { client, peer in
-            try await client.waitForSettings()
-            let results = try await client.results(3)
-            #expect(results[0] == .delivered)
-            // A status is no answer before the stream has ended.
-            for result in results[1...] {
-                guard case .uncertain(.lostWithOthers(let why)) = result else { throw Unexpected(result) }
-                #expect(why.contains("127.0.0.1:\(peer.port)"))
-            }
-        }
-    }
-
     @Test("because the pool closes finishes requests in flight, and accepts no more")
     func drain() async throws {
         let script = handling { connection, frame in

@@ -34,20 +34,25 @@ struct HTTP2Frame: Sendable {
     /// SETTINGS with SETTINGS_MAX_CONCURRENT_STREAMS.
     static func settings(maximumStreams: UInt32) -> HTTP2Frame { settings([(3, maximumStreams)]) }
 
-    /// - Parameter fields: further fields, whose names and values have fewer than 127 bytes.
     static func answer(
-        _ stream: Int32, hasID: Bool = true, status: Int, retryAfter: String? = nil, fields: [(String, String)] = [],
-        ends: Bool = true
+        _ stream: Int32, hasID: Bool = true, status: Int, fields: [(String, String)] = [], ends: Bool = true
     ) -> HTTP2Frame {
-        // Literals without indexing, names by their index in HPACK's static table: 8 is `:status`, 53 `retry-after`.
-        var block = [0x08, 3] + Array("\(status)".utf8)
-        if let retryAfter { block += [0x0F, 53 - 15, UInt8(retryAfter.utf8.count)] + Array(retryAfter.utf8) }
         // Like APNs, which answers each request with its ID.
-        for (name, value) in fields + (hasID ? [("apns-id", "00000000-0000-0000-0000-000000000000")] : []) {
-            block += [0, UInt8(name.utf8.count)] + Array(name.utf8) + [UInt8(value.utf8.count)] + Array(value.utf8)
-        }
-        return HTTP2Frame(kind: .headers, flags: endHeaders | (ends ? endStream : 0), stream: stream, payload: block)
+        let id = hasID ? [("apns-id", "00000000-0000-0000-0000-000000000000")] : []
+        return headers(stream, [(":status", "\(status)")] + fields + id, ends: ends)
     }
+
+    /// HEADERS with these fields.
+    static func headers(_ stream: Int32, _ fields: [(String, String)], ends: Bool = true) -> HTTP2Frame {
+        .raw(.headers, endHeaders | (ends ? endStream : 0), stream, block(fields))
+    }
+
+    /// Returns literals without indexing (RFC 7541 §6.2.2), whose names and values have fewer than 127 bytes.
+    static func block(_ fields: [(String, String)]) -> [UInt8] {
+        fields.flatMap { [0] + string($0.0) + string($0.1) }
+    }
+
+    private static func string(_ text: String) -> [UInt8] { [UInt8(text.utf8.count)] + Array(text.utf8) }
 
     static func data(_ stream: Int32, _ text: String, ends: Bool = true) -> HTTP2Frame {
         HTTP2Frame(kind: .data, flags: ends ? endStream : 0, stream: stream, payload: Array(text.utf8))

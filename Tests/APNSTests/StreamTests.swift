@@ -68,26 +68,6 @@ struct StreamTests {
         }
     }
 
-    @Test("waits while the limit is one, and is joined by others when it is raised")
-    func streamLimit() async throws {
-        // Two rounds of one request each, then the limit is raised to 5.
-        let script = handling(streams: 1) { connection, frame in
-            connection.streams.append(frame.stream)
-            switch frame.stream {
-            case 1, 3: connection.send(.answer(frame.stream, status: 200))
-            case 5: connection.send(.settings(maximumStreams: 5), .answer(5, status: 200))
-            default:
-                guard connection.streams.count == 8 else { return }
-                for stream in connection.streams.suffix(5) { connection.send(.answer(stream, status: 200)) }
-            }
-        }
-        let seen = try await withPool(against: script) { client, _ in
-            let answers = try await client.results(8)
-            #expect(answers == .delivered(8))
-        }
-        #expect(seen.connections == 1)
-    }
-
     @Test("carries one of 500 that were submitted together, on one connection")
     func many() async throws {
         let seen = try await withPool(against: answersAll) { client, _ in
@@ -101,105 +81,6 @@ struct StreamTests {
         let hasPriority: UInt8 = 0x20
         #expect(seen.frames(.priority).isEmpty)
         #expect(seen.frames(.headers).allSatisfy { $0.flags & hasPriority == 0 })
-    }
-
-    @Test("gets its answer with any body", arguments: [true, false])
-    func bodies(bytewise: Bool) async throws {
-        let script = handling { connection, frame in
-            let frames: [HTTP2Frame]
-            let stream = frame.stream
-            switch stream {
-            case 1: frames = [.answer(stream, status: 400)]
-            case 3: frames = [.answer(stream, status: 400, ends: false), .data(stream, "")]
-            case 5:
-                let body = #"{"reason":"Unregistered","timestamp":5}"#.map {
-                    HTTP2Frame.data(stream, "\($0)", ends: false)
-                }
-                frames = [.answer(stream, status: 410, ends: false)] + body + [.data(stream, "")]
-            case 7:
-                frames = [
-                    .answer(stream, status: 502, ends: false), .data(stream, "<html>", ends: false),
-                    .data(stream, "Bad gateway</html>"),
-                ]
-            case 9:
-                let body = (0..<4).map { HTTP2Frame.data(stream, String(repeating: "x", count: 15_000), ends: $0 == 3) }
-                frames = [.answer(stream, status: 503, retryAfter: "17", ends: false)] + body
-            default:
-                // An interim response, the final one, and trailers.
-                frames = [
-                    .answer(stream, status: 103, ends: false), .answer(stream, status: 429, ends: false),
-                    .data(stream, #"{"reason":"TooManyRequests"}"#, ends: false),
-                    HTTP2Frame(kind: .headers, flags: 5, stream: stream, payload: [0x00, 1, 0x78, 1, 0x79]),
-                ]
-            }
-            for frame in frames { if bytewise { connection.sendBytewise(frame) } else { connection.send(frame) } }
-        }
-        try await withPool(against: script) { client, _ in
-            var results: [RequestResult] = []
-            for number in 0..<6 { results.append(try await client.send(.example(number)).get()) }
-            let expected = [
-                Response(status: 400), Response(status: 400),
-                Response(status: 410, reason: .unregistered, timestamp: 5), Response(status: 502),
-                Response(status: 503, retryAfter: 17), Response(status: 429, reason: .tooManyRequests),
-            ]
-            #expect(results == expected.map { .response($0) })
-        }
-    }
-
-    @Test("that the server resets means what its error code and time say")
-    func resets() async throws {
-        let script = handling { connection, frame in
-            let stream = frame.stream
-            switch stream {
-            case 1: connection.send(.reset(stream, code: NGHTTP2_REFUSED_STREAM.rawValue))
-            case 3: connection.send(.reset(stream, code: NGHTTP2_INTERNAL_ERROR.rawValue))
-            case 5: connection.send(.answer(stream, status: 400, ends: false), .reset(stream, code: 8))
-            case 7: connection.send(.answer(stream, status: 103, ends: false), .reset(stream, code: 0))
-            default: connection.send(.reset(stream, code: 0))
-            }
-        }
-        let seen = try await withPool(against: script) { client, _ in
-            var results: [RequestResult] = []
-            for number in 0..<5 { results.append(try await client.send(.example(number)).get()) }
-            #expect(
-                results == [
-                    .notProcessed(.refusedStream), .uncertain(.reset(code: 2)), .uncertain(.reset(code: 8)),
-                    .uncertain(.reset(code: 0)), .uncertain(.reset(code: 0)),
-                ])
-        }
-        #expect(seen.connections == 1)
-    }
-
-    @Test("answered at HEADERS and reset with NO_ERROR, as nginx does, is answered", arguments: [200, 410])
-    func earlyAnswer(status: Int) async throws {
-        let script: ScriptedPeer.Script = { connection, event in
-            switch event {
-            case .connected: connection.send(.settings(maximumStreams: 10))
-            case .frame(let frame) where frame.kind == .headers:
-                connection.send(.answer(frame.stream, status: status), .reset(frame.stream, code: 0))
-            default: break
-            }
-        }
-        let seen = try await withPool(against: script) { client, _ in
-            let results = try await client.results(200)
-            #expect(results == Array(repeating: .response(Response(status: status)), count: 200))
-        }
-        #expect(seen.connections == 1)
-    }
-
-    @Test("whose body waits for the window was not processed when it is abandoned")
-    func blockedByTheWindow() async throws {
-        // A window of 10 bytes per stream, never enlarged.
-        let script: ScriptedPeer.Script = { connection, event in
-            if case .connected = event { connection.send(.settings([(3, 10), (4, 10)])) }
-        }
-        let seen = try await withPool(against: script, { $0.requestTimeout = .milliseconds(300) }) { client, peer in
-            try await client.waitForSettings()
-            try await expect(client.send(), .notProcessed(.timedOut))
-            try await eventually("the reset") { peer.count(.resetStream) == 1 }
-        }
-        #expect(seen.frames(.data).map(\.payload.count) == [10])
-        #expect(seen.frames(.data).allSatisfy { !$0.endsStream })
     }
 
     @Test("that is not answered in time is cancelled, and may have been processed")

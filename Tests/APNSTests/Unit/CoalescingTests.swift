@@ -3,7 +3,6 @@ import NIOEmbedded
 import Testing
 
 @testable import APNS
-@testable import TLS
 
 /// A connection on a channel without a socket, so that every write can be counted.
 @Suite("A connection's writes")
@@ -35,13 +34,7 @@ struct CoalescingTests {
     ) throws {
         let owner = RecordingOwner()
         let counter = FlushCounter()
-        let connection = HTTP2Connection(id: 0, endpoint: .sandbox, limits: .init(), owner: owner)
-        let channel = EmbeddedChannel()
-        try channel.pipeline.syncOperations.addHandlers([counter, connection])
-        channel.pipeline.fireUserInboundEventTriggered(
-            TLSHandshakeCompleted(
-                applicationProtocol: "h2", version: "", serverName: nil, peerCertificate: nil))
-        try channel.writeInbound(ByteBuffer(bytes: HTTP2Frame.settings(maximumStreams: 1000).bytes))
+        let (connection, channel) = try HTTP2Connection.embedded(owner, below: [counter])
         (counter.writes, counter.flushes) = (0, 0)
         while try channel.readOutbound(as: ByteBuffer.self) != nil {}
         try body(connection, channel, counter, owner)
@@ -52,12 +45,7 @@ struct CoalescingTests {
     @Test("are one for 500 requests of one turn of the event loop")
     func oneWrite() throws {
         try withConnection { connection, channel, counter, _ in
-            let authorization = HeaderText("bearer x")
-            for number in 0..<500 {
-                let isTaken = connection.submit(
-                    .example(number), tag: UInt64(number), deadline: .distantFuture, authorization: authorization)
-                #expect(isTaken)
-            }
+            #expect((0..<500).allSatisfy { submit($0, to: connection) })
             #expect(counter.writes == 0)
             channel.embeddedEventLoop.run()
             #expect(counter.writes == 1)
@@ -119,11 +107,11 @@ struct CoalescingTests {
     @Test("end the moment it is closed, and unwritten requests were not processed")
     func closed() throws {
         try withConnection { connection, channel, counter, owner in
-            _ = connection.submit(.example(1), tag: 1, deadline: .distantFuture, authorization: nil)
+            _ = submit(1, to: connection)
             connection.close(APNSConnectionError.shutdown(.sandbox))
             #expect(owner.completed == [1])
             #expect(connection.freeStreams == 0)
-            #expect(!connection.submit(.example(2), tag: 2, deadline: .distantFuture, authorization: nil))
+            #expect(!submit(2, to: connection))
             channel.embeddedEventLoop.run()
             #expect(counter.writes == 0)
         }
@@ -137,10 +125,7 @@ struct CoalescingTests {
             setWritable(channel, true)
             channel.embeddedEventLoop.run()
             #expect(connection.freeStreams == 1000)
-            for number in 0..<10 {
-                _ = connection.submit(
-                    .example(number), tag: UInt64(number), deadline: .distantFuture, authorization: nil)
-            }
+            for number in 0..<10 { _ = submit(number, to: connection) }
             setWritable(channel, false)
             channel.embeddedEventLoop.run()
             #expect(counter.writes == 0)
@@ -156,7 +141,7 @@ struct CoalescingTests {
         let ping = HTTP2Frame(kind: .ping, payload: Array(repeating: 1, count: 8)).bytes
         for frame in [ping, HTTP2Frame.settings().bytes] {
             try withConnection { connection, channel, counter, owner in
-                _ = connection.submit(.example(1), tag: 1, deadline: .distantFuture, authorization: nil)
+                _ = submit(1, to: connection)
                 setWritable(channel, false)
                 for _ in 0..<2000 where owner.closed == 0 { try channel.writeInbound(ByteBuffer(bytes: frame)) }
                 #expect(owner.closed == 1)
@@ -167,12 +152,13 @@ struct CoalescingTests {
         }
     }
 
+    private func submit(_ number: Int, to connection: HTTP2Connection) -> Bool {
+        connection.submit(.example(number), tag: UInt64(number), deadline: .distantFuture, authorization: nil)
+    }
+
     /// Submits requests and flushes them.
     private func submit(_ count: Int, to connection: HTTP2Connection, on channel: EmbeddedChannel) {
-        for number in 0..<count {
-            _ = connection.submit(
-                .example(number), tag: UInt64(number), deadline: .distantFuture, authorization: nil)
-        }
+        for number in 0..<count { _ = submit(number, to: connection) }
         channel.embeddedEventLoop.run()
     }
 

@@ -127,17 +127,9 @@ struct HTTP2SessionTests {
         #expect(client.view.leaves == Self.protocolError)
     }
 
-    private static func headers(_ fields: [(String, String)], ends: Bool = true) -> [UInt8] {
-        var block: [UInt8] = []
-        for (name, value) in fields {
-            block += [0, UInt8(name.utf8.count)] + Array(name.utf8) + [UInt8(value.utf8.count)] + Array(value.utf8)
-        }
-        return HTTP2Frame.raw(.headers, ends ? 5 : 4, 1, block).bytes
-    }
-
     /// HEADERS with status 400 and these fields.
-    private static func refusal(_ fields: [(String, String)], ends: Bool = true) -> [UInt8] {
-        headers([(":status", "400")] + fields, ends: ends)
+    private static func refusal(_ fields: [(String, String)], ends: Bool = true) -> HTTP2Frame {
+        .headers(1, [(":status", "400")] + fields, ends: ends)
     }
 
     static let streamErrors: [Breach] = [
@@ -149,39 +141,39 @@ struct HTTP2SessionTests {
         Breach("9113 §8.1: a second answer instead of trailers", protocolError, answer, answer),
         Breach(
             "9113 §8.1: trailers that do not end the stream", protocolError,
-            bytes: bytes(answer) + headers([("x", "y")], ends: false)),
+            answer, .headers(1, [("x", "y")], ends: false)),
         Breach("9113 §8.1: an interim answer that ends the stream", protocolError, .answer(1, status: 103)),
         Breach(
             "9113 §8.1.1: a body longer than content-length", protocolError,
-            bytes: refusal([("content-length", "1")], ends: false) + bytes(.data(1, "xy", ends: false))),
+            refusal([("content-length", "1")], ends: false), .data(1, "xy", ends: false)),
         Breach(
             "9113 §8.1.1: a body shorter than content-length", protocolError,
-            bytes: refusal([("content-length", "3")], ends: false) + bytes(.data(1, "xy"))),
-        Breach("9113 §8.1.1: no body for a content-length", protocolError, bytes: refusal([("content-length", "3")])),
+            refusal([("content-length", "3")], ends: false), .data(1, "xy")),
+        Breach("9113 §8.1.1: no body for a content-length", protocolError, refusal([("content-length", "3")])),
         Breach(
             "9110 §8.6: two values of content-length", protocolError,
-            bytes: refusal([("content-length", "3"), ("content-length", "4")], ends: false)),
-        Breach("9113 §8.2: an upper-case name", protocolError, bytes: refusal([("X-Name", "y")])),
-        Breach("9113 §8.2.1: a name with a space", protocolError, bytes: refusal([("x y", "z")])),
-        Breach("9113 §8.2.1: an empty name", protocolError, bytes: refusal([("", "z")])),
-        Breach("9113 §8.2.1: a line feed in a value", protocolError, bytes: refusal([("x", "a\nb")])),
-        Breach("9113 §8.2.1: a NUL in a value", protocolError, bytes: refusal([("x", "a\0b")])),
-        Breach("9113 §8.2.1: a value that ends with a space", protocolError, bytes: refusal([("x", "a ")])),
-        Breach("9113 §8.2.2: connection", protocolError, bytes: refusal([("connection", "close")])),
-        Breach("9113 §8.2.2: transfer-encoding", protocolError, bytes: refusal([("transfer-encoding", "chunked")])),
-        Breach("9113 §8.2.2: keep-alive", protocolError, bytes: refusal([("keep-alive", "5")])),
-        Breach("9113 §8.2.2: te", protocolError, bytes: refusal([("te", "gzip")])),
+            refusal([("content-length", "3"), ("content-length", "4")], ends: false)),
+        Breach("9113 §8.2: an upper-case name", protocolError, refusal([("X-Name", "y")])),
+        Breach("9113 §8.2.1: a name with a space", protocolError, refusal([("x y", "z")])),
+        Breach("9113 §8.2.1: an empty name", protocolError, refusal([("", "z")])),
+        Breach("9113 §8.2.1: a line feed in a value", protocolError, refusal([("x", "a\nb")])),
+        Breach("9113 §8.2.1: a NUL in a value", protocolError, refusal([("x", "a\0b")])),
+        Breach("9113 §8.2.1: a value that ends with a space", protocolError, refusal([("x", "a ")])),
+        Breach("9113 §8.2.2: connection", protocolError, refusal([("connection", "close")])),
+        Breach("9113 §8.2.2: transfer-encoding", protocolError, refusal([("transfer-encoding", "chunked")])),
+        Breach("9113 §8.2.2: keep-alive", protocolError, refusal([("keep-alive", "5")])),
+        Breach("9113 §8.2.2: te", protocolError, refusal([("te", "gzip")])),
         Breach(
             "9113 §8.3: a pseudo-header field after another field", protocolError,
-            bytes: headers([("x", "y"), (":status", "400")])),
-        Breach("9113 §8.3: an unknown pseudo-header field", protocolError, bytes: refusal([(":path", "/")])),
+            .headers(1, [("x", "y"), (":status", "400")])),
+        Breach("9113 §8.3: an unknown pseudo-header field", protocolError, refusal([(":path", "/")])),
         Breach(
             "9113 §8.3: a pseudo-header field in trailers", protocolError,
-            bytes: bytes(answer) + headers([(":status", "400")])),
-        Breach("9113 §8.3.2: no status", protocolError, bytes: headers([("x", "y")])),
-        Breach("9113 §8.3.2: two", protocolError, bytes: refusal([(":status", "400")])),
-        Breach("9113 §8.3.2: one of two digits", protocolError, bytes: headers([(":status", "40")])),
-        Breach("9113 §8.6: 101", protocolError, bytes: headers([(":status", "101")], ends: false)),
+            answer, .headers(1, [(":status", "400")])),
+        Breach("9113 §8.3.2: no status", protocolError, .headers(1, [("x", "y")])),
+        Breach("9113 §8.3.2: two", protocolError, refusal([(":status", "400")])),
+        Breach("9113 §8.3.2: one of two digits", protocolError, .headers(1, [(":status", "40")])),
+        Breach("9113 §8.6: 101", protocolError, .headers(1, [(":status", "101")], ends: false)),
     ]
 
     @Test("a malformed answer ends its stream only", arguments: streamErrors)

@@ -1,6 +1,24 @@
 import NIOCore
+import NIOEmbedded
 
 @testable import APNS
+@testable import TLS
+
+extension HTTP2Connection {
+    /// Returns a connection to a server that allows 1,000 streams, on a channel without a socket.
+    /// - Parameter handlers: those between the connection and the network.
+    static func embedded(
+        _ owner: RecordingOwner, below handlers: [any ChannelHandler] = []
+    ) throws -> (connection: HTTP2Connection, channel: EmbeddedChannel) {
+        let connection = HTTP2Connection(id: 0, endpoint: .sandbox, limits: .init(), owner: owner)
+        let channel = EmbeddedChannel()
+        try channel.pipeline.syncOperations.addHandlers(handlers + [connection])
+        channel.pipeline.fireUserInboundEventTriggered(
+            TLSHandshakeCompleted(applicationProtocol: "h2", version: "", serverName: nil, peerCertificate: nil))
+        try channel.writeInbound(ByteBuffer(bytes: HTTP2Frame.settings(maximumStreams: 1000).bytes))
+        return (connection, channel)
+    }
+}
 
 /// The owner of a connection in a test: records what completes, and does nothing else.
 final class RecordingOwner: HTTP2ConnectionOwner {

@@ -3,7 +3,6 @@ import NIOEmbedded
 import Testing
 
 @testable import APNS
-@testable import TLS
 
 /// An answer counts if it is whole: valid header fields, a body of the announced length, and an end of the stream without
 /// an error (RFC 9113 §8.1, §8.1.1). `:status` alone counts for nothing.
@@ -12,22 +11,16 @@ struct WholeAnswerTests {
     /// Sends three requests, on streams 1, 3 and 5. The server answers stream 3, sends these bytes, answers stream 5, and
     /// closes the connection.
     /// - Returns: the results by stream.
-    private static func results(_ bytes: [UInt8]) throws -> [UInt64: RequestResult] {
+    private static func results(_ bytes: [UInt8], bytewise: Bool = false) throws -> [UInt64: RequestResult] {
         let owner = RecordingOwner()
-        let connection = HTTP2Connection(id: 0, endpoint: .sandbox, limits: .init(), owner: owner)
-        let channel = EmbeddedChannel()
-        try channel.pipeline.syncOperations.addHandler(connection)
-        channel.pipeline.fireUserInboundEventTriggered(
-            TLSHandshakeCompleted(
-                applicationProtocol: "h2", version: "", serverName: nil, peerCertificate: nil))
-        try channel.writeInbound(ByteBuffer(bytes: HTTP2Frame.settings(maximumStreams: 1000).bytes))
+        let (connection, channel) = try HTTP2Connection.embedded(owner)
         for stream in [UInt64(1), 3, 5] {
             _ = connection.submit(
                 .example(Int(stream)), tag: stream, deadline: .distantFuture, authorization: HeaderText("bearer x"))
         }
         channel.embeddedEventLoop.run()
         try channel.writeInbound(ByteBuffer(bytes: HTTP2Frame.answer(3, status: 200).bytes))
-        try channel.writeInbound(ByteBuffer(bytes: bytes))
+        for piece in bytewise ? bytes.map({ [$0] }) : [bytes] { try channel.writeInbound(ByteBuffer(bytes: piece)) }
         if connection.isUsable { try channel.writeInbound(ByteBuffer(bytes: HTTP2Frame.answer(5, status: 200).bytes)) }
         channel.pipeline.fireChannelInactive()
         _ = try channel.finish(acceptAlreadyClosed: true)
@@ -39,97 +32,124 @@ struct WholeAnswerTests {
     private static func answer(
         _ fields: [(String, String)], ends: Bool = true, _ ending: HTTP2Frame...
     ) -> [UInt8] {
-        (block(fields, ends: ends) + ending).flatMap(\.bytes)
-    }
-
-    private static func block(_ fields: [(String, String)], ends: Bool) -> [HTTP2Frame] {
-        [.raw(.headers, ends ? 5 : 4, 1, encoded(fields))]
-    }
-
-    private static func encoded(_ fields: [(String, String)]) -> [UInt8] {
-        var block: [UInt8] = []
-        for (name, value) in fields {
-            block += [0, UInt8(name.utf8.count)]
-            block += Array(name.utf8)
-            block.append(UInt8(value.utf8.count))
-            block += Array(value.utf8)
-        }
-        return block
+        ([.headers(1, fields, ends: ends)] + ending).flatMap(\.bytes)
     }
 
     struct Malformed: Sendable, CustomTestStringConvertible {
         let testDescription: String
         let bytes: [UInt8]
+        /// `nil` if the connection is lost before.
+        let failure: RequestFailure?
     }
 
     /// Endings of an answer that begins well with this status.
     static func endings(_ status: String) -> [Malformed] {
         let ok = [(":status", status), ("apns-id", "x")]
-        func named(_ name: String, _ bytes: [UInt8]) -> Malformed {
-            Malformed(testDescription: "\(status) and \(name)", bytes: bytes)
+        func named(_ name: String, _ bytes: [UInt8], _ failure: RequestFailure? = nil) -> Malformed {
+            Malformed(testDescription: "\(status) and \(name)", bytes: bytes, failure: failure)
         }
-        let open = HTTP2Frame.raw(.headers, 1, 1, encoded(ok))
-        let bad = HTTP2Frame.raw(.headers, 5, 1, encoded([("X", "y")]))
-        let second = HTTP2Frame.raw(.headers, 5, 1, encoded([(":status", "500")]))
-        let rest = HTTP2Frame.raw(.continuation, 4, 1, encoded([("X", "y")]))
-        let undecodable = HTTP2Frame.raw(.headers, 5, 1, encoded(ok) + [0xFF, 0xFF])
+        let open = HTTP2Frame.raw(.headers, 1, 1, HTTP2Frame.block(ok))
+        let bad = HTTP2Frame.headers(1, [("X", "y")])
+        let second = HTTP2Frame.headers(1, [(":status", "500")])
+        let rest = HTTP2Frame.raw(.continuation, 4, 1, HTTP2Frame.block([("X", "y")]))
+        let undecodable = HTTP2Frame.raw(.headers, 5, 1, HTTP2Frame.block(ok) + [0xFF, 0xFF])
+        let unanswered = HTTP2Frame.headers(1, [("apns-id", "x")])
         return [
-            named("an upper-case name", answer(ok + [("X", "y")])),
-            named("connection", answer(ok + [("connection", "close")])),
-            named("another status", answer(ok + [(":status", "400")])),
-            named("no body for its content-length", answer(ok + [("content-length", "5")])),
-            named("half of a body", answer(ok + [("content-length", "5")], ends: false, .data(1, "{}"))),
-            named("a body that is too long", answer(ok + [("content-length", "1")], ends: false, .data(1, "{}"))),
-            named("trailers with a status", answer(ok, ends: false, second)),
-            named("trailers with an upper-case name", answer(ok, ends: false, bad)),
+            named("an upper-case name", answer(ok + [("X", "y")]), .malformed),
+            named("connection", answer(ok + [("connection", "close")]), .malformed),
+            named("another status", answer(ok + [(":status", "400")]), .malformed),
+            named("no body for its content-length", answer(ok + [("content-length", "5")]), .malformed),
+            named("half of a body", answer(ok + [("content-length", "5")], ends: false, .data(1, "{}")), .malformed),
+            named(
+                "a body that is too long", answer(ok + [("content-length", "1")], ends: false, .data(1, "{}")),
+                .malformed),
+            named("trailers with a status", answer(ok, ends: false, second), .malformed),
+            named("trailers with an upper-case name", answer(ok, ends: false, bad), .malformed),
             named("a rest that cannot be decoded", undecodable.bytes),
             named("no END_HEADERS", open.bytes),
             named("GOAWAY within the block", open.bytes + HTTP2Frame.goAway(lastStream: 1).bytes),
-            named("a malformed field in CONTINUATION", open.bytes + rest.bytes),
+            named("a malformed field in CONTINUATION", open.bytes + rest.bytes, .malformed),
             named("no end", answer(ok, ends: false)),
             named("GOAWAY before its end", answer(ok, ends: false, .goAway(lastStream: 1))),
-            named("a reset with an error", answer(ok, ends: false, .reset(1, code: 2))),
-            named("a reset with CANCEL", answer(ok, ends: false, .data(1, "{", ends: false), .reset(1, code: 8))),
-            named("NO_ERROR before its body", answer(ok + [("content-length", "5")], ends: false, .reset(1, code: 0))),
+            named("a reset with an error", answer(ok, ends: false, .reset(1, code: 2)), .reset(code: 2)),
+            named(
+                "a reset with CANCEL", answer(ok, ends: false, .data(1, "{", ends: false), .reset(1, code: 8)),
+                .reset(code: 8)),
+            named(
+                "NO_ERROR before its body", answer(ok + [("content-length", "5")], ends: false, .reset(1, code: 0)),
+                .reset(code: 0)),
+            named("an earlier answer without a status", unanswered.bytes + answer(ok), .malformed),
+            named("NO_ERROR before it", HTTP2Frame.reset(1, code: 0).bytes + answer(ok), .reset(code: 0)),
+            named(
+                "only an interim answer before NO_ERROR", answer([(":status", "103")], ends: false, .reset(1, code: 0)),
+                .reset(code: 0)),
         ]
     }
 
     @Test("that is not whole is none, whatever its status", arguments: ["200", "410", "503"].flatMap(endings))
     func malformed(ending: Malformed) throws {
         let results = try Self.results(ending.bytes)
-        guard case .uncertain = results[1] else {
-            Issue.record("\(String(describing: results[1]))")
-            return
-        }
         #expect(results[3] == .delivered)
+        guard let failure = ending.failure else {
+            switch results[1] {
+            case .uncertain(.connectionLost), .uncertain(.lostWithOthers): return
+            default: throw Unexpected(results[1])
+            }
+        }
+        #expect(results[1] == .uncertain(failure))
+        // The stream ends, and not the connection.
+        #expect(results[5] == .delivered)
     }
 
-    @Test("that ends well counts, also if NO_ERROR ends it or this side cuts its body")
-    func whole() throws {
+    /// Whole answers, and their meaning.
+    static let wholes: [(bytes: [UInt8], response: Response)] = {
         let ok = [(":status", "200"), ("apns-id", "x")]
         let long = HTTP2Frame.data(1, String(repeating: "x", count: 16_000), ends: false)
-        let trailers = HTTP2Frame.raw(.headers, 5, 1, Self.encoded([("x", "y")]))
-        let answers: [[UInt8]] = [
-            Self.answer(ok), Self.answer(ok + [("content-length", "0")]), Self.answer(ok, ends: false, .data(1, "")),
-            Self.answer(ok, ends: false, .reset(1, code: 0)), Self.answer(ok, .reset(1, code: 0)),
-            Self.answer(ok + [("content-length", "2")], ends: false, .data(1, "{}", ends: false), .reset(1, code: 0)),
-            Self.answer(ok, ends: false, long, long), Self.answer(ok, .reset(1, code: 2)),
-            Self.answer(ok, ends: false, trailers),
-        ]
-        for bytes in answers {
-            let results = try Self.results(bytes)
-            #expect(results == [1: .delivered, 3: .delivered, 5: .delivered])
+        let trailers = HTTP2Frame.headers(1, [("x", "y")])
+        let interim = HTTP2Frame.headers(1, [(":status", "103"), ("apns-id", "x"), ("retry-after", "9")], ends: false)
+        let foreign = HTTP2Frame.headers(1, [("apns-id", "x"), ("retry-after", "9"), ("content-length", "9")])
+        let reason = #"{"reason":"Unregistered","timestamp":5}"#.map { HTTP2Frame.data(1, "\($0)", ends: false) }
+        func refusal(_ status: Int, _ fields: [(String, String)] = [], ends: Bool = false) -> HTTP2Frame {
+            .headers(1, [(":status", "\(status)")] + fields, ends: ends)
         }
-    }
+        let delivered: [[HTTP2Frame]] = [
+            [.headers(1, ok)], [.headers(1, ok + [("content-length", "0")])],
+            [.headers(1, ok, ends: false), .data(1, "")], [.headers(1, ok, ends: false), .reset(1, code: 0)],
+            [.headers(1, ok), .reset(1, code: 0)],
+            [
+                .headers(1, ok + [("content-length", "2")], ends: false), .data(1, "{}", ends: false),
+                .reset(1, code: 0),
+            ],
+            [.headers(1, ok, ends: false), long, long], [.headers(1, ok), .reset(1, code: 2)],
+            [.headers(1, ok, ends: false), trailers],
+        ]
+        let refused: [([HTTP2Frame], Response)] = [
+            ([refusal(400, ends: true)], Response(status: 400)),
+            ([refusal(400), .data(1, "")], Response(status: 400)),
+            ([refusal(410), .reset(1, code: 0)], Response(status: 410)),
+            ([refusal(410)] + reason + [.data(1, "")], Response(status: 410, reason: .unregistered, timestamp: 5)),
+            (
+                [refusal(502), .data(1, "<html>", ends: false), .data(1, "Bad gateway</html>")],
+                Response(status: 502)
+            ),
+            ([refusal(503, [("retry-after", "17")]), long, long, long], Response(status: 503, retryAfter: 17)),
+            (
+                [interim, refusal(429), .data(1, #"{"reason":"TooManyRequests"}"#, ends: false), trailers],
+                Response(status: 429, reason: .tooManyRequests)
+            ),
+            // The fields of interim responses and trailers are not the answer's.
+            ([interim, refusal(429), .data(1, "{}", ends: false), foreign], Response(status: 429)),
+        ]
+        return (delivered.map { ($0, Response(status: 200)) } + refused).map { ($0.flatMap(\.bytes), $1) }
+    }()
 
-    @Test("with its own fields elsewhere: those of interim responses and trailers are not the answer's")
-    func fieldsOfOthers() throws {
-        let named = [("apns-id", "x"), ("retry-after", "7"), ("content-length", "9")]
-        let interim = HTTP2Frame.raw(.headers, 4, 1, Self.encoded([(":status", "103")] + named.prefix(2)))
-        let trailers = HTTP2Frame.raw(.headers, 5, 1, Self.encoded(named))
-        let bytes =
-            interim.bytes + Self.answer([(":status", "429")], ends: false, .data(1, "{}", ends: false), trailers)
-        #expect(try Self.results(bytes)[1] == .response(Response(status: 429)))
+    @Test(
+        "that ends well counts, in any pieces, also if NO_ERROR ends it or this side cuts its body",
+        arguments: wholes.indices, [true, false])
+    func whole(index: Int, bytewise: Bool) throws {
+        let (bytes, response) = Self.wholes[index]
+        let results = try Self.results(bytes, bytewise: bytewise)
+        #expect(results == [1: .response(response), 3: .delivered, 5: .delivered])
     }
 
     /// A rule of RFC 9113 §8 beside those in `HeaderBlockReader`: the fields that may follow `:status: 200`.
@@ -172,7 +192,7 @@ struct WholeAnswerTests {
 
     @Test("with a block that is cut or changed after :status counts only if what is left is valid")
     func mutations() throws {
-        let rest = Self.encoded([
+        let rest = HTTP2Frame.block([
             ("apns-id", "f1c2"), ("content-length", "0"), ("te", "trailers"), ("date", "Sun, 1"), ("via", "1.1 x"),
         ])
         var counts = [true: 0, false: 0]
