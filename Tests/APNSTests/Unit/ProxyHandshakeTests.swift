@@ -61,7 +61,10 @@ struct ProxyHandshakeTests {
     @Test(
         "reports the cause", arguments: [1, 3, 1000],
         [
-            ("HTTP/1.1 407 Proxy Authentication Required\r\n\r\n", "requires a user and a password"),
+            (
+                "HTTP/1.1 407 Proxy Authentication Required\r\n\r\n",
+                "it answered 407 (Proxy Authentication Required): it requires a user and a password"
+            ),
             ("HTTP/1.1 403 Forbidden\r\nA: b\r\n\r\nbody", "does not allow connections to api.push.apple.com:443"),
             ("HTTP/1.1 502 Bad Gateway\r\n\r\n", "it answered 502 (Bad Gateway): it cannot reach"),
             ("HTTP/1.1 504\r\n\r\n", "it answered 504: it cannot reach"),
