@@ -1,6 +1,5 @@
 import NIOConcurrencyHelpers
 import NIOCore
-import TLS
 import TestSupport
 import Testing
 
@@ -15,61 +14,42 @@ struct ReplacementTests {
         var authorization: String
     }
 
-    private func client(
-        _ port: Int, _ change: @escaping @Sendable (inout ConnectionPool.Configuration) -> Void = { _ in }
-    ) async throws -> PoolClient {
-        try await PoolClient.start(port: port, ticks: false) { configuration in
+    /// Runs a body with a scripted peer and a pool whose clock does not run by itself.
+    @discardableResult
+    private func withStillPool(
+        against script: @escaping ScriptedPeer.Script,
+        _ change: @escaping @Sendable (inout ConnectionPool.Configuration) -> Void = { _ in },
+        _ body: (PoolClient, ScriptedPeer) async throws -> Void
+    ) async throws -> ScriptedPeer.Seen {
+        let configure = { @Sendable (configuration: inout ConnectionPool.Configuration) in
             // The tests advance the pool's clock by minutes, but not the connection's.
             configuration.pingAfter = .hours(1000)
             configuration.idlePingAfter = .hours(1000)
             configuration.requestTimeout = .hours(1000)
             change(&configuration)
         }
-    }
-
-    private func withClient(
-        _ port: Int, _ change: @escaping @Sendable (inout ConnectionPool.Configuration) -> Void = { _ in },
-        _ body: (PoolClient) async throws -> Void
-    ) async throws {
-        let client = try await client(port, change)
-        do {
-            try await body(client)
-        } catch {
-            try await client.closeNow()
-            throw error
-        }
-        try await client.closeNow()
-    }
-
-    private func check(_ client: PoolClient, _ time: NIODeadline) async throws {
-        _ = try await client.ask { $0.check(now: time) }
+        return try await withPool(against: script, ticks: false, configure, body)
     }
 
     @Test("are replaced after answers after which they accept nothing, and identified by these")
     func turnedAgainst() async throws {
-        let script: ScriptedPeer.Script = { connection, event in
-            guard connection.number == 1 else { return answersAll(connection, event) }
-            if case .connected = event { connection.send(.settings(maximumStreams: 100)) }
-            if case .frame(let frame) = event, frame.kind == .data, frame.endsStream {
-                connection.send(
-                    .answer(frame.stream, status: 403, ends: false),
-                    .data(frame.stream, #"{"reason":"UnrelatedKeyIdInToken"}"#))
-            }
+        let script = handling(onlyFirst: true) { connection, frame in
+            connection.send(
+                .answer(frame.stream, status: 403, ends: false),
+                .data(frame.stream, #"{"reason":"UnrelatedKeyIdInToken"}"#))
         }
-        try await withPeer(script: script) { peer in
-            try await withClient(peer.port) { client in
-                try await check(client, .now())
-                guard case .response(let response) = try await client.send().get() else {
-                    Issue.record("not answered")
-                    return
-                }
-                #expect(response.turnsAgainstConnection)
-                #expect(response.connection == .init(number: 0, newest: 0))
-                try await expect(client.send(), .delivered)
-                // Logged after the answer was passed on.
-                #expect(client.log.lines(of: "connection_retired").count == 1)
-                #expect(peer.seen.withLockedValue(\.connections) == 2)
+        try await withStillPool(against: script) { client, peer in
+            try await client.check()
+            guard case .response(let response) = try await client.send().get() else {
+                Issue.record("not answered")
+                return
             }
+            #expect(response.turnsAgainstConnection)
+            #expect(response.connection == .init(number: 0, newest: 0))
+            try await expect(client.send(), .delivered)
+            // Logged after the answer was passed on.
+            #expect(client.log.lines(of: "connection_retired").count == 1)
+            #expect(peer.seen.withLockedValue(\.connections) == 2)
         }
     }
 
@@ -97,35 +77,32 @@ struct ReplacementTests {
         let limits = { @Sendable (configuration: inout ConnectionPool.Configuration) in
             configuration.maximumConnections = 3
         }
-        try await withPeer(script: script) { peer in
-            try await withClient(peer.port, limits) { client in
-                let start = NIODeadline.now()
-                try await check(client, start)
-                let answers = try await client.results(3)
-                #expect(answers == .delivered(3))
-                #expect(try await client.ask { $0.usableConnections } == 3)
-                try await check(client, start + .seconds(10))
-                try await check(client, start + .seconds(100))
-                // If all connections are equally free, the first one gets the request.
-                try await expect(client.send(), .delivered)
-                try await check(client, start + .seconds(110))
-                try await check(client, start + .seconds(309))
-                #expect(try await client.ask { $0.usableConnections } == 3)
-                try await check(client, start + .seconds(310))
-                #expect(try await client.ask { $0.usableConnections } == 2)
-                try await check(client, start + .seconds(311))
-                #expect(try await client.ask { $0.usableConnections } == 1)
-                try await check(client, start + .hours(10))
-                #expect(try await client.ask { $0.usableConnections } == 1)
-                try await eventually("two ends") { ended.withLockedValue(\.count) == 2 }
-                // The connection that was used last stays, and is enough.
-                #expect(!ended.withLockedValue { $0 }.contains(1))
-                try await expect(client.send(), .delivered)
-                #expect(try await client.ask { $0.connections.state.failures } == 0)
-                #expect(try await client.ask { $0.lastFailure == nil })
-            }
-            #expect(peer.seen.withLockedValue(\.connections) == 3)
+        let seen = try await withStillPool(against: script, limits) { client, _ in
+            let start = NIODeadline.now()
+            try await client.check(start)
+            #expect(try await client.results(3) == .delivered(3))
+            #expect(try await client.ask { $0.usableConnections } == 3)
+            try await client.check(start + .seconds(10))
+            try await client.check(start + .seconds(100))
+            // If all connections are equally free, the first one gets the request.
+            try await expect(client.send(), .delivered)
+            try await client.check(start + .seconds(110))
+            try await client.check(start + .seconds(309))
+            #expect(try await client.ask { $0.usableConnections } == 3)
+            try await client.check(start + .seconds(310))
+            #expect(try await client.ask { $0.usableConnections } == 2)
+            try await client.check(start + .seconds(311))
+            #expect(try await client.ask { $0.usableConnections } == 1)
+            try await client.check(start + .hours(10))
+            #expect(try await client.ask { $0.usableConnections } == 1)
+            try await eventually("two ends") { ended.withLockedValue(\.count) == 2 }
+            // The connection that was used last stays, and is enough.
+            #expect(!ended.withLockedValue { $0 }.contains(1))
+            try await expect(client.send(), .delivered)
+            #expect(try await client.failures() == 0)
+            #expect(try await client.ask { $0.lastFailure == nil })
         }
+        #expect(seen.connections == 3)
     }
 
     /// Answers all requests; from the second connection on, SETTINGS are sent only when `release` is called.
@@ -160,193 +137,155 @@ struct ReplacementTests {
     @Test("are replaced at their maximum age, and the old one is used until the new one is")
     func age() async throws {
         let server = Hesitant()
-        try await withPeer(script: server.script) { peer in
-            try await withClient(peer.port, { $0.maximumAge = .hours(1) }) { client in
-                let start = NIODeadline.now()
-                try await check(client, start)
-                try await expect(client.send(), .delivered)
-                try await check(client, start + .minutes(54))
-                #expect(try await client.ask { $0.connections.state.outgoing } == 0)
-                try await check(client, .now() + .hours(1))
-                try await eventually("a replacement") { server.waiting == 1 }
-                #expect(try await client.ask { $0.usableConnections } == 1)
-                // The new connection gets no request before its SETTINGS.
-                let answers = try await client.results(5)
-                #expect(answers == .delivered(5))
-                #expect(server.sent.withLockedValue { $0.map(\.connection) } == [1, 1, 1, 1, 1, 1])
-                server.release()
-                try await eventually("the end of the old one") { peer.seen.withLockedValue(\.ended) == 1 }
-                let more = try await client.results(5)
-                #expect(more == .delivered(5))
-                #expect(server.sent.withLockedValue { $0.suffix(5).map(\.connection) } == [2, 2, 2, 2, 2])
-                #expect(try await client.ask { $0.connections.state.failures } == 0)
-            }
-            #expect(peer.seen.withLockedValue(\.connections) == 2)
+        let seen = try await withStillPool(against: server.script, { $0.maximumAge = .hours(1) }) { client, peer in
+            let start = NIODeadline.now()
+            try await client.check(start)
+            try await expect(client.send(), .delivered)
+            try await client.check(start + .minutes(54))
+            #expect(try await client.ask { $0.connections.state.outgoing } == 0)
+            try await client.check(.now() + .hours(1))
+            try await eventually("a replacement") { server.waiting == 1 }
+            #expect(try await client.ask { $0.usableConnections } == 1)
+            // The new connection gets no request before its SETTINGS.
+            #expect(try await client.results(5) == .delivered(5))
+            #expect(server.sent.withLockedValue { $0.map(\.connection) } == [1, 1, 1, 1, 1, 1])
+            server.release()
+            try await eventually("the end of the old one") { peer.seen.withLockedValue(\.ended) == 1 }
+            #expect(try await client.results(5) == .delivered(5))
+            #expect(server.sent.withLockedValue { $0.suffix(5).map(\.connection) } == [2, 2, 2, 2, 2])
+            #expect(try await client.failures() == 0)
         }
+        #expect(seen.connections == 2)
     }
 
     @Test("that are all replaced keep their provider token, and the new ones have the new token")
     func anotherKey() async throws {
         let server = Hesitant()
-        try await withPeer(script: server.script) { peer in
-            try await withClient(peer.port) { client in
-                try await check(client, .now())
-                try await expect(client.send(), .delivered)
-                _ = try await client.ask { pool in
-                    pool.replaceConnections(reason: "another key")
-                    pool.setProviderToken("another")
-                }
-                try await eventually("a replacement") { server.waiting == 1 }
-                let answers = try await client.results(5)
-                #expect(answers == .delivered(5))
-                server.release()
-                try await eventually("the end of the old one") { peer.seen.withLockedValue(\.ended) == 1 }
-                let more = try await client.results(5)
-                #expect(more == .delivered(5))
-                let sent = server.sent.withLockedValue { $0 }
-                #expect(sent.count == 11)
-                for request in sent {
-                    let token = request.connection == 1 ? "e30.e30.c2ln" : "another"
-                    #expect(request.authorization == "bearer \(token)")
-                }
-                #expect(sent.last?.connection == 2)
-                #expect(client.log.lines(of: "apns_connections_replaced").count == 1)
+        try await withStillPool(against: server.script) { client, peer in
+            try await client.check()
+            try await expect(client.send(), .delivered)
+            _ = try await client.ask { pool in
+                pool.replaceConnections(reason: "another key")
+                pool.setProviderToken("another")
             }
+            try await eventually("a replacement") { server.waiting == 1 }
+            #expect(try await client.results(5) == .delivered(5))
+            server.release()
+            try await eventually("the end of the old one") { peer.seen.withLockedValue(\.ended) == 1 }
+            #expect(try await client.results(5) == .delivered(5))
+            let sent = server.sent.withLockedValue { $0 }
+            #expect(sent.count == 11)
+            for request in sent {
+                let token = request.connection == 1 ? "e30.e30.c2ln" : "another"
+                #expect(request.authorization == "bearer \(token)")
+            }
+            #expect(sent.last?.connection == 2)
+            #expect(client.log.lines(of: "apns_connections_replaced").count == 1)
         }
     }
 
     @Test("that are all replaced while one is being opened include that one")
     func replacedWhileConnecting() async throws {
-        try await withPeer(script: answersAll) { peer in
-            try await withClient(peer.port) { client in
-                // The first connection has set up TCP, but not TLS.
-                _ = try await client.ask { $0.check(now: .now()) }
-                try await eventually("TCP") { try await client.ask { $0.connections.all.count == 1 } }
-                _ = try await client.ask { $0.replaceConnections(reason: "test") }
-                try await eventually("the second") { peer.seen.withLockedValue(\.connections) == 2 }
-                try await eventually("the end of the first") { peer.seen.withLockedValue(\.ended) == 1 }
-                try await expect(client.send(), .delivered)
-            }
+        try await withStillPool(against: answersAll) { client, peer in
+            // The first connection has set up TCP, but not TLS.
+            try await client.check()
+            try await eventually("TCP") { try await client.ask { $0.connections.all.count == 1 } }
+            _ = try await client.ask { $0.replaceConnections(reason: "test") }
+            try await eventually("the second") { peer.seen.withLockedValue(\.connections) == 2 }
+            try await eventually("the end of the first") { peer.seen.withLockedValue(\.ended) == 1 }
+            try await expect(client.send(), .delivered)
         }
     }
 
     @Test("that are idle and not needed end when all should be replaced, and none is opened for them")
     func replacedIdle() async throws {
-        try await withPeer(script: answersAll) { peer in
-            try await withClient(peer.port, { $0.minimumConnections = 0 }) { client in
-                let start = NIODeadline.now()
-                // Without a connection there is no capacity; the sender must request some.
-                let (before, connecting) = try await client.requestFirstConnection()
-                #expect(before == (0, 0, true, false))
-                #expect(connecting == (1, 0, false, false))
-                try await expect(client.send(), .delivered)
-                try await check(client, start)
-                // A minute later, so that the last request was not recent.
-                _ = try await client.ask { $0.replaceConnections(reason: "test", now: .now() + .minutes(1)) }
-                try await eventually("the end") { peer.seen.withLockedValue(\.ended) == 1 }
-                var expected = PoolStatistics()
-                expected.made = 1
-                try await eventually("nothing left") { [expected] in
-                    try await client.ask { $0.statistics } == expected
-                }
-                #expect(peer.seen.withLockedValue(\.connections) == 1)
-                try await expect(client.send(), .delivered)
-                #expect(peer.seen.withLockedValue(\.connections) == 2)
+        try await withStillPool(against: answersAll, { $0.minimumConnections = 0 }) { client, peer in
+            let start = NIODeadline.now()
+            // Without a connection there is no capacity; the sender must request some.
+            let (before, connecting) = try await client.requestFirstConnection()
+            #expect(before == (0, 0, true, false))
+            #expect(connecting == (1, 0, false, false))
+            try await expect(client.send(), .delivered)
+            try await client.check(start)
+            // A minute later, so that the last request was not recent.
+            _ = try await client.ask { $0.replaceConnections(reason: "test", now: .now() + .minutes(1)) }
+            try await eventually("the end") { peer.seen.withLockedValue(\.ended) == 1 }
+            var expected = PoolStatistics()
+            expected.made = 1
+            try await eventually("nothing left") { [expected] in
+                try await client.ask { $0.statistics } == expected
             }
+            #expect(peer.seen.withLockedValue(\.connections) == 1)
+            try await expect(client.send(), .delivered)
+            #expect(peer.seen.withLockedValue(\.connections) == 2)
         }
     }
 
     @Test("are all replaced again and again under load without the loss of a request")
     func underLoad() async throws {
-        try await withPeer(script: answersAll) { peer in
-            try await withPool(port: peer.port, { $0.maximumConnections = 3 }) { client in
-                for _ in 0..<20 {
-                    let futures = client.send((0..<200).map { .example($0) })
-                    _ = try await client.ask { $0.replaceConnections(reason: "test") }
-                    for future in futures { try await expect(future, .delivered) }
-                }
-                #expect(try await client.ask { $0.connections.state.failures } == 0)
-                try await eventually("no outgoing ones") { try await client.ask { $0.connections.state.outgoing } == 0 }
-                #expect(try await client.ask { $0.usableConnections } <= 3)
+        let seen = try await withPool(against: answersAll, { $0.maximumConnections = 3 }) { client, _ in
+            for _ in 0..<20 {
+                let futures = client.send((0..<200).map { .example($0) })
+                _ = try await client.ask { $0.replaceConnections(reason: "test") }
+                for future in futures { try await expect(future, .delivered) }
             }
-            #expect(peer.seen.withLockedValue(\.connections) >= 20)
+            #expect(try await client.failures() == 0)
+            try await eventually("no outgoing ones") { try await client.ask { $0.connections.state.outgoing } == 0 }
+            #expect(try await client.ask { $0.usableConnections } <= 3)
         }
+        #expect(seen.connections >= 20)
     }
 
     @Test("that work remain when TLS is reconfigured, and are kept while the new configuration fails")
     func anotherTLS() async throws {
-        let context = { @Sendable (authority: String) throws in
-            var tls = TLSClientConfiguration()
-            tls.trust = .file(try TestCertificates.path(authority))
-            tls.applicationProtocols = ["h2"]
-            return try TLSContext.client(tls)
-        }
-        let (right, wrong) = (try context("ca.pem"), try context("other-ca.pem"))
-        try await withPeer(script: answersAll) { peer in
-            try await withPool(port: peer.port) { client in
-                try await expect(client.send(), .delivered)
-                _ = try await client.ask { $0.setTLS(wrong) }
-                try await expect(client.send(), .delivered)
-                #expect(peer.seen.withLockedValue(\.connections) == 1)
-                _ = try await client.ask { $0.replaceConnections(reason: "test") }
-                try await eventually("two failures") { try await client.ask { $0.connections.state.failures } >= 2 }
-                #expect(try await client.ask { "\($0.lastFailure, default: "none")" }.contains("certificate"))
-                let answers = try await client.results(10)
-                #expect(answers == .delivered(10))
-                #expect(try await client.ask { $0.usableConnections } == 1)
-                _ = try await client.ask { $0.setTLS(right) }
-                try await eventually("the replacement") {
-                    try await client.ask { $0.connections.state.outgoing == 0 && $0.usableConnections == 1 }
-                }
-                try await expect(client.send(), .delivered)
-                #expect(try await client.ask { $0.connections.state.failures } == 0)
+        let right = try TestCertificates.client(protocols: ["h2"])
+        let wrong = try TestCertificates.client(trusting: "other-ca.pem", protocols: ["h2"])
+        try await withPool(against: answersAll) { client, peer in
+            try await expect(client.send(), .delivered)
+            _ = try await client.ask { $0.setTLS(wrong) }
+            try await expect(client.send(), .delivered)
+            #expect(peer.seen.withLockedValue(\.connections) == 1)
+            _ = try await client.ask { $0.replaceConnections(reason: "test") }
+            try await eventually("two failures") { try await client.failures() >= 2 }
+            #expect(try await client.lastFailure().contains("certificate"))
+            #expect(try await client.results(10) == .delivered(10))
+            #expect(try await client.ask { $0.usableConnections } == 1)
+            _ = try await client.ask { $0.setTLS(right) }
+            try await eventually("the replacement") {
+                try await client.ask { $0.connections.state.outgoing == 0 && $0.usableConnections == 1 }
             }
+            try await expect(client.send(), .delivered)
+            #expect(try await client.failures() == 0)
         }
     }
 
     @Test("that answer 500 five times in a row are replaced, which is logged once")
     func serverErrors() async throws {
-        let script: ScriptedPeer.Script = { connection, event in
-            guard connection.number == 1 else { return answersAll(connection, event) }
-            switch event {
-            case .connected: connection.send(.settings(maximumStreams: 10))
-            case .frame(let frame):
-                guard frame.endsStream, frame.kind == .data else { return }
-                // The fifth answer is different, so the count starts again after it.
-                connection.send(.answer(frame.stream, status: frame.stream == 9 ? 503 : 500))
-            }
+        let script = handling(onlyFirst: true) { connection, frame in
+            // The fifth answer is different, so the count starts again after it.
+            connection.send(.answer(frame.stream, status: frame.stream == 9 ? 503 : 500))
         }
-        try await withPeer(script: script) { peer in
-            try await withPool(port: peer.port) { client in
-                for number in 0..<10 {
-                    try await expect(
-                        client.send(), .response(Response(status: number == 4 ? 503 : 500)))
-                }
-                try await expect(client.send(), .delivered)
-                #expect(peer.seen.withLockedValue(\.connections) == 2)
-                #expect(client.log.lines(of: "apns_connection_recycled").count == 1)
-                #expect(try await client.ask { $0.connections.state.failures } == 0)
+        try await withPool(against: script) { client, peer in
+            for number in 0..<10 {
+                try await expect(
+                    client.send(), .response(Response(status: number == 4 ? 503 : 500)))
             }
+            try await expect(client.send(), .delivered)
+            #expect(peer.seen.withLockedValue(\.connections) == 2)
+            #expect(client.log.lines(of: "apns_connection_recycled").count == 1)
+            #expect(try await client.failures() == 0)
         }
     }
 
     @Test("to a server that only answers 500 are not replaced constantly")
     func nothingButErrors() async throws {
-        let script: ScriptedPeer.Script = { connection, event in
-            switch event {
-            case .connected: connection.send(.settings(maximumStreams: 100))
-            case .frame(let frame):
-                if frame.endsStream, frame.kind == .data { connection.send(.answer(frame.stream, status: 500)) }
-            }
-        }
-        try await withPeer(script: script) { peer in
-            try await withPool(port: peer.port) { client in
-                let start = ContinuousClock.now
-                for _ in 0..<300 { try await expect(client.send(), .response(Response(status: 500))) }
-                // After 0, 1, 3, 7 … seconds: much less often than once per five answers.
-                let seconds = (ContinuousClock.now - start).components.seconds
-                #expect(peer.seen.withLockedValue(\.connections) <= 3 + Int(seconds))
-            }
+        let script = handling { connection, frame in connection.send(.answer(frame.stream, status: 500)) }
+        try await withPool(against: script) { client, peer in
+            let start = ContinuousClock.now
+            for _ in 0..<300 { try await expect(client.send(), .response(Response(status: 500))) }
+            // After 0, 1, 3, 7 … seconds: much less often than once per five answers.
+            let seconds = (ContinuousClock.now - start).components.seconds
+            #expect(peer.seen.withLockedValue(\.connections) <= 3 + Int(seconds))
         }
     }
 
@@ -354,60 +293,52 @@ struct ReplacementTests {
     func streamIdentifiers(fromEnd: Int32) async throws {
         // 0: the last identifier of all is near; 2: the first one at which a replacement is opened.
         let first = fromEnd == 0 ? Int32.max - 4 : HTTP2ConnectionState.wornOutStream - 4
-        try await withPeer(script: answersAll) { peer in
-            try await withClient(peer.port, { $0.firstStream = first }) { client in
-                try await check(client, .now())
-                try await eventually("a connection") { try await client.ask { $0.capacity } > 1 }
-                if fromEnd == 2 {
-                    // At the submission, before any answer.
-                    let outgoing = try await client.ask { pool in
-                        // No request waits for these.
-                        pool.delegate = nil
-                        return (0..<3).map {
-                            pool.submit(.example($0), tag: 1000, in: .shared) ? pool.connections.state.outgoing : -1
-                        }
+        let seen = try await withStillPool(against: answersAll, { $0.firstStream = first }) { client, _ in
+            try await client.check()
+            try await eventually("a connection") { try await client.ask { $0.capacity } > 1 }
+            if fromEnd == 2 {
+                // At the submission, before any answer.
+                let outgoing = try await client.ask { pool in
+                    // No request waits for these.
+                    pool.delegate = nil
+                    return (0..<3).map {
+                        pool.submit(.example($0), tag: 1000, in: .shared) ? pool.connections.state.outgoing : -1
                     }
-                    #expect(outgoing == [0, 0, 1])
-                    return
                 }
-                for round in 0..<20 {
-                    let answers = try await client.results(1 + round % 7)
-                    #expect(answers == .delivered(1 + round % 7))
-                    try await check(client, .now())
-                }
-                #expect(try await client.ask { $0.connections.state.failures } == 0)
+                #expect(outgoing == [0, 0, 1])
+                return
             }
-            let streams = peer.seen.withLockedValue { $0.frames(.headers).map(\.stream) }
-            #expect(streams.allSatisfy { $0 >= first })
-            if fromEnd == 0 { #expect(streams.filter { $0 == .max }.count >= 20) }
+            for round in 0..<20 {
+                #expect(try await client.results(1 + round % 7) == .delivered(1 + round % 7))
+                try await client.check()
+            }
+            #expect(try await client.failures() == 0)
         }
+        let streams = seen.frames(.headers).map(\.stream)
+        #expect(streams.allSatisfy { $0 >= first })
+        if fromEnd == 0 { #expect(streams.filter { $0 == .max }.count >= 20) }
     }
 
     @Test("are counted for metrics")
     func statistics() async throws {
-        let script: ScriptedPeer.Script = { connection, event in
-            if case .connected = event { connection.send(.settings(maximumStreams: 7)) }
-        }
-        try await withPeer(script: script) { peer in
-            try await withClient(peer.port) { client in
-                #expect(try await client.ask { $0.statistics } == PoolStatistics())
-                var expected = PoolStatistics()
-                expected.connecting = 1
-                #expect(
-                    try await client.ask { pool in
-                        pool.check(now: .now())
-                        return pool.statistics
-                    } == expected)
-                _ = client.send((0..<3).map { .example($0) })
-                try await eventually("three requests") { peer.count(.data) == 3 }
-                expected = PoolStatistics()
-                (expected.usable, expected.made, expected.streamsInUse, expected.streamLimit) = (1, 1, 3, 7)
-                #expect(try await client.ask { $0.statistics } == expected)
-                _ = try await client.ask { $0.close() }
-                expected = PoolStatistics()
-                (expected.made, expected.draining, expected.streamsInUse) = (1, 1, 3)
-                #expect(try await client.ask { $0.statistics } == expected)
-            }
+        try await withStillPool(against: handling(streams: 7)) { client, peer in
+            #expect(try await client.ask { $0.statistics } == PoolStatistics())
+            var expected = PoolStatistics()
+            expected.connecting = 1
+            #expect(
+                try await client.ask { pool in
+                    pool.check(now: .now())
+                    return pool.statistics
+                } == expected)
+            _ = client.send((0..<3).map { .example($0) })
+            try await eventually("three requests") { peer.count(.data) == 3 }
+            expected = PoolStatistics()
+            (expected.usable, expected.made, expected.streamsInUse, expected.streamLimit) = (1, 1, 3, 7)
+            #expect(try await client.ask { $0.statistics } == expected)
+            _ = try await client.ask { $0.close() }
+            expected = PoolStatistics()
+            (expected.made, expected.draining, expected.streamsInUse) = (1, 1, 3)
+            #expect(try await client.ask { $0.statistics } == expected)
         }
     }
 }
