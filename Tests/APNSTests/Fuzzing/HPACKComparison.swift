@@ -19,15 +19,7 @@ final class HPACKComparison {
     }
 
     private var decoder = HPACKDecoder()
-    private let reference: OpaquePointer?
-
-    init() {
-        var inflater: OpaquePointer?
-        nghttp2_hd_inflate_new(&inflater)
-        reference = inflater
-    }
-
-    deinit { nghttp2_hd_inflate_del(reference) }
+    private let reference = HeaderDecoder()
 
     /// The size of the table in bytes.
     var tableSize: Int { decoder.table.size }
@@ -99,37 +91,22 @@ final class HPACKComparison {
 
     /// Returns the fields that nghttp2 decodes; `nil` if it refuses the block.
     private func decodeReference(_ block: [UInt8]) -> [Field]? {
-        block.withUnsafeBufferPointer { block in
-            var (fields, position): ([Field], Int) = ([], 0)
-            while true {
-                var field = nghttp2_nv()
-                var flags: Int32 = 0
-                let taken = nghttp2_hd_inflate_hd2(
-                    reference, &field, &flags, block.baseAddress.map { $0 + position }, block.count - position, 1)
-                guard taken >= 0 else { return nil }
-                position += taken
-                if flags & Int32(NGHTTP2_HD_INFLATE_EMIT.rawValue) != 0 {
-                    fields.append(
-                        Field(
-                            name: Array(UnsafeBufferPointer(start: field.name, count: field.namelen)),
-                            value: Array(UnsafeBufferPointer(start: field.value, count: field.valuelen))))
-                }
-                if flags & Int32(NGHTTP2_HD_INFLATE_FINAL.rawValue) != 0 { break }
-            }
-            nghttp2_hd_inflate_end_headers(reference)
-            return fields
+        do throws(HeaderDecoder.Failure) {
+            return try reference.decodeBytes(block).map { Field(name: $0.name, value: $0.value) }
+        } catch {
+            return nil
         }
     }
 
     private func compareTables() throws(FuzzViolation) {
         let (count, size) = (decoder.table.count, decoder.table.size)
         let staticCount = HPACKStaticTable.count
-        guard size == nghttp2_hd_inflate_get_dynamic_table_size(reference),
-            staticCount + count == nghttp2_hd_inflate_get_num_table_entries(reference)
+        guard size == nghttp2_hd_inflate_get_dynamic_table_size(reference.inflater),
+            staticCount + count == nghttp2_hd_inflate_get_num_table_entries(reference.inflater)
         else { throw FuzzViolation(description: "\(count) entries with \(size) bytes") }
         for index in 0..<count {
             guard let own = decoder.table.field(index),
-                let other = nghttp2_hd_inflate_get_table_entry(reference, staticCount + 1 + index)?.pointee,
+                let other = nghttp2_hd_inflate_get_table_entry(reference.inflater, staticCount + 1 + index)?.pointee,
                 own.name.elementsEqual(UnsafeBufferPointer(start: other.name, count: other.namelen)),
                 own.value.elementsEqual(UnsafeBufferPointer(start: other.value, count: other.valuelen))
             else { throw FuzzViolation(description: "the entry \(index) of the table is another") }
