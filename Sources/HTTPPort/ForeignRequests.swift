@@ -1,6 +1,6 @@
 import HTTPTypes
 import Hummingbird
-import NIOCore
+import Sockets
 
 /// Detects requests made by a foreign web page in a browser on this machine or network.
 ///
@@ -29,24 +29,15 @@ package struct ForeignRequests: Sendable {
     private func isKnown(_ host: String) -> Bool {
         if host.hasPrefix("[") {
             guard let end = host.firstIndex(of: "]"), Self.isPort(host[host.index(after: end)...]) else { return false }
-            return Self.isAddress(host[..<end].dropFirst())
+            return AddressRange.bytes(of: host[..<end].dropFirst()) != nil
         }
         let name = host.prefix { $0 != ":" }
         guard Self.isPort(host[name.endIndex...]) else { return false }
-        return Self.isAddress(name) || names.contains(name.lowercased())
+        return AddressRange.bytes(of: name) != nil || names.contains(name.lowercased())
     }
 
     private static func isPort(_ text: Substring) -> Bool {
         text.isEmpty || (text.first == ":" && UInt16(text.dropFirst()) != nil)
-    }
-
-    private static func isAddress(_ text: Substring) -> Bool {
-        do {
-            _ = try SocketAddress(ipAddress: String(text), port: 0)
-            return true
-        } catch {
-            return false
-        }
     }
 }
 

@@ -1,4 +1,3 @@
-import NIOCore
 import Sockets
 
 /// A proxy that opens tunnels by HTTP's CONNECT (RFC 9110 §9.3.6).
@@ -143,7 +142,7 @@ struct ProxyExceptions {
     private enum Entry {
         case everything
         case name(String, port: Int?)
-        case network([UInt8], bits: Int, port: Int?)
+        case network(AddressRange, port: Int?)
     }
 
     private let entries: [Entry]
@@ -158,33 +157,27 @@ struct ProxyExceptions {
 
     func contain(_ endpoint: APNSEndpoint) -> Bool {
         let host = Self.normalised(endpoint.host)
-        let address = Self.addressBytes(host)
+        let address = AddressRange.bytes(of: host)
         return entries.contains { entry in
             switch entry {
             case .everything: return true
             case .name(let name, let port):
                 guard port ?? endpoint.port == endpoint.port, address == nil else { return false }
                 return host == name || host.hasSuffix("." + name)
-            case .network(let network, let bits, let port):
+            case .network(let network, let port):
                 guard port ?? endpoint.port == endpoint.port, let address else { return false }
-                return Self.agree(network, address, bits: bits)
+                return network.contains(address)
             }
         }
     }
 
     private static func entry(_ word: Substring) throws(HTTPProxy.Invalid) -> Entry {
         if word == "*" { return .everything }
-        if let slash = word.firstIndex(of: "/") {
-            let bits = word[word.index(after: slash)...]
-            guard let address = addressBytes(String(word[..<slash])), bits.utf8.allSatisfy({ $0 &- 0x30 < 10 }),
-                let count = Int(bits), count <= address.count * 8
-            else {
-                throw HTTPProxy.Invalid(description: "“\(word)” is not a network such as 10.0.0.0/8 or fd00::/8")
-            }
-            return .network(address, bits: count, port: nil)
-        }
         // Before looking for a port: an IPv6 address without brackets has colons itself.
-        if let address = addressBytes(String(word)) { return .network(address, bits: address.count * 8, port: nil) }
+        if let network = AddressRange(word) { return .network(network, port: nil) }
+        guard !word.contains("/") else {
+            throw HTTPProxy.Invalid(description: "“\(word)” is not a network such as 10.0.0.0/8 or fd00::/8")
+        }
         var name = word
         if name.hasPrefix("*.") { name = name.dropFirst() }
         if name.hasPrefix(".") { name = name.dropFirst() }
@@ -192,33 +185,12 @@ struct ProxyExceptions {
             throw HTTPProxy.Invalid(
                 description: "“\(word)” is not a host, a .domain, an address or a network, or its port is invalid")
         }
-        if let address = addressBytes(host) { return .network(address, bits: address.count * 8, port: port) }
+        if let address = AddressRange(host) { return .network(address, port: port) }
         return .name(normalised(host), port: port)
     }
 
     private static func normalised(_ host: String) -> String {
         let name = host.lowercased()
         return name.hasSuffix(".") ? String(name.dropLast()) : name
-    }
-
-    private static func agree(_ network: [UInt8], _ address: [UInt8], bits: Int) -> Bool {
-        guard network.count == address.count else { return false }
-        let (whole, rest) = bits.quotientAndRemainder(dividingBy: 8)
-        guard network.prefix(whole) == address.prefix(whole) else { return false }
-        guard rest > 0 else { return true }
-        let mask = UInt8(truncatingIfNeeded: 0xFF00 >> rest)
-        return network[whole] & mask == address[whole] & mask
-    }
-
-    /// Returns an IP address in network order. An IPv4 address mapped to IPv6 is the same address.
-    private static func addressBytes(_ text: String) -> [UInt8]? {
-        switch try? SocketAddress(ipAddress: text, port: 0) {
-        case .v4(let address)?: return withUnsafeBytes(of: address.address.sin_addr, Array.init)
-        case .v6(let address)?:
-            let bytes = withUnsafeBytes(of: address.address.sin6_addr, Array.init)
-            let isMapped = bytes.prefix(10).allSatisfy { $0 == 0 } && bytes[10..<12] == [0xFF, 0xFF]
-            return isMapped ? Array(bytes.suffix(4)) : bytes
-        default: return nil
-        }
     }
 }
