@@ -8,7 +8,7 @@ final class ConnectionGuard: ChannelDuplexHandler {
     typealias InboundIn = ByteBuffer
     typealias OutboundIn = ByteBuffer
 
-    private(set) var state: PortConnection
+    fileprivate(set) var state: PortConnection
     private let channel: any Channel
     /// Called once, when the connection has ended.
     var onEnd: ((ObjectIdentifier) -> Void)?
@@ -26,12 +26,6 @@ final class ConnectionGuard: ChannelDuplexHandler {
         let unsent = try? channel.syncOptions?.getOption(.bufferedWritableBytes)
         state.holds(unsent ?? 0, now: now)
     }
-
-    func requestBegan() { state.requestBegan() }
-
-    func requestEnded() { state.requestEnded() }
-
-    func answerEnded() { state.answerEnded(now: channel.eventLoop.now) }
 
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {
         // Closing with unread bytes would reset the connection, and the client could lose the answer. So input after
@@ -85,15 +79,15 @@ final class RequestWatch: ChannelDuplexHandler, RemovableChannelHandler {
 
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {
         switch unwrapInboundIn(data) {
-        case .head: connection?.requestBegan()
+        case .head: connection?.state.requestBegan()
         case .body: break
-        case .end: connection?.requestEnded()
+        case .end: connection?.state.requestEnded()
         }
         context.fireChannelRead(data)
     }
 
     func write(context: ChannelHandlerContext, data: NIOAny, promise: EventLoopPromise<Void>?) {
-        if case .end = unwrapOutboundIn(data) { connection?.answerEnded() }
+        if case .end = unwrapOutboundIn(data) { connection?.state.answerEnded(now: context.eventLoop.now) }
         context.write(data, promise: promise)
     }
 }
