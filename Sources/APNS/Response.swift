@@ -67,7 +67,7 @@ public struct Response: Sendable, Equatable {
     /// without a reason, never an error: proxies in between answer in HTML. Other text than a single word is not
     /// accepted as a reason, because reasons become the names of counters.
     public init(status: Int, body: ByteBuffer?, retryAfter: Int?) {
-        let parsed = body.flatMap(ResponseBody.init).flatMap { $0.isWord ? $0 : nil }
+        let parsed = body.flatMap(ResponseBody.init)
         self.init(
             status: status, reason: parsed.flatMap { APNSReason(rawValue: $0.reason) }, reasonText: parsed?.reason,
             timestamp: parsed?.timestamp, retryAfter: retryAfter)

@@ -10,8 +10,7 @@ struct ResponseBody: Decodable, Equatable {
     /// In bytes; larger bodies are not from APNs and are not parsed.
     static let maximumSize = 4096
 
-    /// True if the reason is one word of letters and digits, as all of APNs' reasons are.
-    var isWord: Bool {
+    private var isWord: Bool {
         (1...64).contains(reason.utf8.count)
             && reason.utf8.allSatisfy { $0 &- 0x30 < 10 || ($0 | 0x20) &- 0x61 < 26 }
     }
@@ -21,6 +20,7 @@ struct ResponseBody: Decodable, Equatable {
         self.timestamp = timestamp
     }
 
+    /// Returns nil unless the reason is one word of letters and digits, as all of APNs' reasons are.
     init?(_ body: ByteBuffer) {
         guard body.readableBytes > 0, body.readableBytes <= Self.maximumSize else { return nil }
         if let exact = body.withUnsafeReadableBytes(Self.exact) {
@@ -32,7 +32,8 @@ struct ResponseBody: Decodable, Equatable {
             self = decoded
         }
         // One word with white space around it is that word.
-        if !isWord { reason = String(reason.drop { $0.isWhitespace }.reversed().drop { $0.isWhitespace }.reversed()) }
+        if !isWord { reason = reason.trimmed }
+        guard isWord else { return nil }
     }
 
     private enum CodingKeys: String, CodingKey {

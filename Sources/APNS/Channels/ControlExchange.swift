@@ -37,7 +37,7 @@ struct ControlExchange {
         var isFlood = false
         do throws(HTTP2Session.Flood) { try session.receive(bytes) } catch { isFlood = true }
         for case .goAway(_, _, let debugData) in session.events {
-            goAwayReason = ResponseBody(debugData).flatMap { $0.isWord ? $0.reason : nil } ?? "GOAWAY"
+            goAwayReason = ResponseBody(debugData)?.reason ?? "GOAWAY"
         }
         session.events.removeAll()
         if let stream = session.streams.closed.first {

@@ -354,10 +354,8 @@ extension HTTP2Connection {
     }
 
     private func goAway(lastStream: Int32, code: UInt32, debugData: ByteBuffer) {
-        let reason =
-            ResponseBody(debugData).flatMap { $0.isWord ? $0.reason : nil }
-            ?? (code == 0 ? nil : "HTTP/2 error code \(code)")
-        state.goAway(lastStream: lastStream, reason: reason)
+        let reason = ResponseBody(debugData)?.reason
+        state.goAway(lastStream: lastStream, reason: reason ?? (code == 0 ? nil : "HTTP/2 error code \(code)"))
     }
 
     private func lose(_ index: Int32, _ failure: RequestFailure? = nil, why: String) {
