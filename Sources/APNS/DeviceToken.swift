@@ -108,10 +108,10 @@ public struct DeviceToken: Hashable, Sendable {
     /// - Parameter text: the token's characters.
     /// - Throws: ``Invalid`` if the result is not a device token.
     public init(_ text: ByteBuffer) throws(Invalid) {
-        switch Self.scan(text) {
-        case .canonical: hex = text
-        case .other: hex = try Self.normalized(text)
+        let isCanonical = text.withUnsafeReadableBytes { bytes in
+            bytes.count > 0 && bytes.count <= Self.maximumDigits && bytes.count % 2 == 0 && Self.areHexDigits(bytes)
         }
+        hex = isCanonical ? text : try Self.normalized(text)
     }
 
     /// Reads a token from a `String`, by the same rules.
@@ -124,15 +124,6 @@ public struct DeviceToken: Hashable, Sendable {
     /// The first eight digits: enough to find a token in a log, not enough to send to it.
     public var shortened: String {
         String(decoding: hex.readableBytesView.prefix(8), as: UTF8.self) + "…"
-    }
-
-    private enum Form { case canonical, other }
-
-    private static func scan(_ text: ByteBuffer) -> Form {
-        text.withUnsafeReadableBytes { bytes in
-            guard bytes.count > 0, bytes.count <= maximumDigits, bytes.count % 2 == 0 else { return .other }
-            return areHexDigits(bytes) ? .canonical : .other
-        }
     }
 
     /// Returns true if all bytes are hex digits.
