@@ -328,32 +328,11 @@ private struct WaitingStreams {
     /// The identifier of the next request; negative after the last.
     var next: Int32
     /// Streams whose HEADERS have not been written, in order.
-    var unsent = StreamQueue()
+    var unsent = CircularBuffer<Int32>()
     /// Streams whose body waits for a window, in order.
     var unfinished: [Int32] = []
     /// Streams that were cancelled.
     var cancelled: [Int32] = []
 
     init(next: Int32) { self.next = next }
-}
-
-/// A queue of streams, in the order in which they are opened.
-private struct StreamQueue {
-    private var streams: [Int32] = []
-    private var head = 0
-
-    var first: Int32? { head < streams.count ? streams[head] : nil }
-
-    mutating func append(_ stream: Int32) { streams.append(stream) }
-
-    mutating func removeFirst() {
-        head += 1
-        if head == streams.count {
-            streams.removeAll(keepingCapacity: true)
-            head = 0
-        } else if head == 4096 {
-            streams.removeFirst(head)
-            head = 0
-        }
-    }
 }
