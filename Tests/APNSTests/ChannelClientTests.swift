@@ -235,7 +235,7 @@ struct ChannelClientTests {
 
     @Test("stops reading an answer that is larger than any list")
     func endlessBody() async throws {
-        let body = [UInt8](repeating: 0x20, count: ControlExchange.maximumBodySize + 1)
+        let body = [UInt8](repeating: 0x20, count: ControlHandler.maximumBodySize + 1)
         try await withPeer(script: Windowed.script([Self.answer(200, ends: false)], body: body)) { peer in
             let error = await #expect(throws: APNSConnectionError.self) { try await Self.client(peer).list() }
             #expect(error?.description.contains("larger than") == true)

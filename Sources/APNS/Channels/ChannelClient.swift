@@ -102,7 +102,7 @@ public struct ChannelClient: LoopBound {
     // MARK: Requests
 
     private func ask(_ request: ChannelRequest, expecting good: ClosedRange<Int>) async throws
-        -> ControlExchange.Response
+        -> ControlHandler.Response
     {
         var keys = configuration.providerTokens[...]
         while true {
@@ -116,7 +116,7 @@ public struct ChannelClient: LoopBound {
         }
     }
 
-    private func refusal(_ response: ControlExchange.Response) -> ChannelManagementError.Refusal {
+    private func refusal(_ response: ControlHandler.Response) -> ChannelManagementError.Refusal {
         ChannelManagementError.Refusal(
             endpoint: configuration.endpoint,
             response: Response(
@@ -125,11 +125,11 @@ public struct ChannelClient: LoopBound {
             requestID: response.headers["apns-request-id"].flatMap { APNSID($0.utf8) == nil ? nil : $0 })
     }
 
-    private func send(_ request: ChannelRequest, authorization: String?) async throws -> ControlExchange.Response {
+    private func send(_ request: ChannelRequest, authorization: String?) async throws -> ControlHandler.Response {
         let endpoint = configuration.endpoint
         let message = request.message(of: bundleID, authority: endpoint.authority, authorization: authorization)
         let eventLoop = group.next()
-        let promise = eventLoop.makePromise(of: ControlExchange.Response.self)
+        let promise = eventLoop.makePromise(of: ControlHandler.Response.self)
         let dialer = Dialer(
             endpoint: endpoint, tls: configuration.tls, proxy: configuration.proxy,
             timeout: configuration.connectTimeout)
@@ -145,7 +145,7 @@ public struct ChannelClient: LoopBound {
     /// Starts the request on a channel whose TCP connection is established. Call this on the channel's event loop.
     private func start(
         _ message: HTTP2Request, _ dialer: Dialer, on channel: any Channel,
-        _ promise: EventLoopPromise<ControlExchange.Response>
+        _ promise: EventLoopPromise<ControlHandler.Response>
     ) {
         let address = channel.remoteAddress
         promise.futureResult.whenComplete { AddressMemory.shared.note($0, at: address) }

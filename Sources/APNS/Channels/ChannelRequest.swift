@@ -55,12 +55,12 @@ enum ChannelRequest: Equatable, Sendable {
     }
 
     /// Returns the new channel's ID from a 201 response.
-    static func created(_ response: ControlExchange.Response) -> String? {
+    static func created(_ response: ControlHandler.Response) -> String? {
         response.headers["apns-channel-id"].flatMap { BroadcastTarget.isChannelID($0.utf8) ? $0 : nil }
     }
 
     /// Returns the channel described by the 200 response to a read.
-    static func channel(_ id: String, _ response: ControlExchange.Response) -> BroadcastChannel? {
+    static func channel(_ id: String, _ response: ControlHandler.Response) -> BroadcastChannel? {
         decode(Description.self, response).map {
             BroadcastChannel(id: id, storagePolicy: .init(rawValue: $0.policy), pushType: $0.pushType)
         }
@@ -68,12 +68,12 @@ enum ChannelRequest: Equatable, Sendable {
 
     /// Returns the IDs in the 200 response to a list. Anything that is not a channel ID is dropped, because the list is
     /// printed.
-    static func channels(_ response: ControlExchange.Response) -> [String]? {
+    static func channels(_ response: ControlHandler.Response) -> [String]? {
         decode(List.self, response)?.channels.filter { BroadcastTarget.isChannelID($0.utf8) }
     }
 
     // The caller reports that the body has an unexpected shape; details would not help.
-    private static func decode<Body: Decodable>(_: Body.Type, _ response: ControlExchange.Response) -> Body? {
+    private static func decode<Body: Decodable>(_: Body.Type, _ response: ControlHandler.Response) -> Body? {
         try? JSONDecoder().decode(Body.self, from: Data(response.body.readableBytesView))
     }
 }

@@ -2,26 +2,36 @@ import NIOCore
 import Sockets
 import TLS
 
-/// Connects a ``ControlExchange`` to a socket: one connection, one request, one answer.
+/// One connection with one request of any method, and its whole answer.
 final class ControlHandler: ChannelInboundHandler {
+    struct Response: Equatable, Sendable {
+        var status: Int
+        /// `Retry-After` in seconds.
+        var retryAfter: Int?
+        /// The last value of each other field.
+        var headers: [String: String]
+        var body: ByteBuffer
+    }
+
     typealias InboundIn = ByteBuffer
     typealias OutboundOut = ByteBuffer
 
+    /// In bytes; more than the longest list of channels, which has 10,000.
+    static let maximumBodySize = 4 << 20
+
     private let endpoint: APNSEndpoint
-    private var exchange: ControlExchange
-    private let promise: EventLoopPromise<ControlExchange.Response>
+    private let session: HTTP2Session
+    private let promise: EventLoopPromise<Response>
+    private var goAwayReason: String?
     private var isConnected = false
     private var isOver = false
     private var timer: TimeLimit?
 
     /// - Parameter promise: receives the answer, or an ``APNSConnectionError`` or ``TLSError``.
-    init(
-        _ request: HTTP2Request, to endpoint: APNSEndpoint,
-        promise: EventLoopPromise<ControlExchange.Response>
-    ) {
+    init(_ request: HTTP2Request, to endpoint: APNSEndpoint, promise: EventLoopPromise<Response>) {
         self.endpoint = endpoint
         self.promise = promise
-        exchange = ControlExchange(request)
+        session = HTTP2Session(for: request, maximumBodySize: Self.maximumBodySize)
     }
 
     /// Starts the timeout, which covers everything from now until the answer.
@@ -48,8 +58,46 @@ final class ControlHandler: ChannelInboundHandler {
 
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {
         guard !isOver else { return }
-        unwrapInboundIn(data).withUnsafeReadableBytes { exchange.receive($0) }
+        var isFlood = false
+        unwrapInboundIn(data).withUnsafeReadableBytes { bytes in
+            do throws(HTTP2Session.Flood) { try session.receive(bytes) } catch { isFlood = true }
+        }
+        for case .goAway(_, _, let debugData) in session.events {
+            goAwayReason = ResponseBody(debugData)?.reason ?? "GOAWAY"
+        }
+        session.events.removeAll()
         flush(context)
+        if let stream = session.streams.closed.first {
+            finish(answer(stream), context)
+        } else if isFlood || session.phase == .ended {
+            finish(failure(session.complaint ?? "it broke HTTP/2"), context)
+        }
+    }
+
+    private func answer(_ stream: ClosedStream) -> Result<Response, any Error> {
+        let slot = session.streams.slots.pointer(stream.slot)
+        if slot.pointee.isCut { return failure("it sent an answer larger than \(Self.maximumBodySize) bytes") }
+        guard stream.code == HTTP2ErrorCode.noError.rawValue, slot.pointee.status > 0, slot.isWhole else {
+            let failure = slot.pointee.failure == .malformed ? RequestFailure.malformed : .reset(code: stream.code)
+            return self.failure(goAwayReason.map { "it closed the connection (\($0))" } ?? failure.description)
+        }
+        return .success(
+            Response(
+                status: Int(slot.pointee.status),
+                retryAfter: slot.pointee.retryAfter >= 0 ? Int(slot.pointee.retryAfter) : nil,
+                headers: session.streams.headers.fields ?? [:], body: slot.pointee.body ?? ByteBuffer()))
+    }
+
+    private func failure(_ description: String) -> Result<Response, any Error> {
+        .failure(APNSConnectionError.protocolViolation(endpoint, description))
+    }
+
+    /// Ends the connection with a GOAWAY.
+    private func finish(_ result: Result<Response, any Error>, _ context: ChannelHandlerContext) {
+        session.goAway()
+        flush(context)
+        end(result)
+        context.close(promise: nil)
     }
 
     func errorCaught(context: ChannelHandlerContext, error: any Error) {
@@ -74,19 +122,12 @@ final class ControlHandler: ChannelInboundHandler {
 
     private func flush(_ context: ChannelHandlerContext) {
         guard isConnected, !isOver else { return }
-        write(exchange.output(), context)
-        guard let result = exchange.result else { return }
-        end(result.mapError { APNSConnectionError.protocolViolation(endpoint, $0.description) })
-        exchange.terminate()
-        write(exchange.output(), context)
-        context.close(promise: nil)
-    }
-
-    private func write(_ output: ByteBuffer, _ context: ChannelHandlerContext) {
+        var output = ByteBuffer()
+        session.takeOutput(into: &output)
         if output.readableBytes > 0 { context.writeAndFlush(wrapOutboundOut(output), promise: nil) }
     }
 
-    private func end(_ result: Result<ControlExchange.Response, any Error>) {
+    private func end(_ result: Result<Response, any Error>) {
         guard !isOver else { return }
         isOver = true
         timer?.cancel()
