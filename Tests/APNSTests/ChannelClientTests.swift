@@ -1,6 +1,4 @@
-import Foundation
 import NIOCore
-import TLS
 import TestSupport
 import Testing
 
@@ -13,21 +11,18 @@ struct ChannelClientTests {
 
     static func client(
         _ peer: ScriptedPeer, keys: Int = 1, timeout: TimeAmount = .seconds(60),
-        _ change: (inout ChannelClient.Configuration) throws -> Void = { _ in }
+        _ change: (inout Dialer) throws -> Void = { _ in }
     ) throws -> ChannelClient {
-        var tls = TLSClientConfiguration()
-        tls.trust = .file(try TestCertificates.path("ca.pem"))
-        tls.applicationProtocols = ["h2"]
-        let pem = try Data(contentsOf: URL(filePath: try TestCertificates.path("AuthKey_ABC123DEFG.p8")))
         let sources = try (0..<keys).map { number in
-            try ProviderTokenSource(key: SigningKey(pem: pem), keyID: "ABC123DEF\(number)", teamID: "TEAM123456")
+            try ProviderTokenSource(key: .example(), keyID: "ABC123DEF\(number)", teamID: "TEAM123456")
         }
-        var configuration = ChannelClient.Configuration(
-            endpoint: APNSEndpoint(host: "127.0.0.1", port: peer.port), tls: try TLSContext.client(tls),
-            providerTokens: sources, wallClock: { 1_792_800_000 })
-        configuration.requestTimeout = timeout
-        try change(&configuration)
-        return ChannelClient(bundleID: try BundleID(topic: "com.example.app"), configuration: configuration)
+        var dialer = Dialer(
+            endpoint: APNSEndpoint(host: "127.0.0.1", port: peer.port),
+            tls: try TestCertificates.client(protocols: ["h2"]))
+        try change(&dialer)
+        return ChannelClient(
+            bundleID: try BundleID(topic: "com.example.app"), dialer, providerTokens: sources,
+            requestTimeout: timeout, wallClock: { 1_792_800_000 })
     }
 
     static func answer(_ status: Int, _ fields: [(String, String)] = [], ends: Bool = true) -> HTTP2Frame {
@@ -210,12 +205,12 @@ struct ChannelClientTests {
     func strangeIDs() async throws {
         let frames = Self.answer(200, body: #"{"channels":["YQ==","\u001b[2J","a b",""]}"#)
         try await withPeer(script: Self.script(frames)) { peer in
-    /// ``HTTP2SessionTests`` has the rules of the protocol.
             let listed = try await Self.client(peer).list()
             #expect(listed == ["YQ=="])
         }
     }
 
+    /// ``HTTP2SessionTests`` has the rules of the protocol.
     static let breaches: [Oddity] = [
         Oddity(testDescription: "a reset", frames: [.reset(1, code: 2)]),
         Oddity(testDescription: "a reset half-way", frames: [answer(200, ends: false), .reset(1, code: 8)]),

@@ -1,6 +1,5 @@
 import NIOCore
 import NIOPosix
-import TLS
 import TestSupport
 import Testing
 
@@ -9,21 +8,17 @@ import Testing
 
 @Suite("A connection to a feedback service", .timeLimit(.minutes(10)))
 struct FeedbackSessionTests {
-    static func configuration(
-        _ port: Int, certificate: String? = "client",
-        _ change: (inout FeedbackSession.Configuration) throws -> Void = { _ in }
-    ) throws -> FeedbackSession.Configuration {
-        var tls = TLSClientConfiguration()
-        tls.trust = .file(try TestCertificates.path("ca.pem"))
-        if let certificate {
-            tls.identity = try TLSIdentity(
-                certificateFile: TestCertificates.path("\(certificate).pem"),
-                keyFile: TestCertificates.path("\(certificate)-key.pem"))
-        }
-        var configuration = FeedbackSession.Configuration(
-            endpoint: APNSEndpoint(host: "localhost", port: port), tls: try TLSContext.client(tls))
-        try change(&configuration)
-        return configuration
+    private static func dialer(
+        _ port: Int, certificate: String? = "client", trusting authority: String = "ca.pem", proxy: TestProxy? = nil,
+        timeout: TimeAmount = .seconds(10)
+    ) throws -> Dialer {
+        var dialer = Dialer(
+            endpoint: APNSEndpoint(host: "localhost", port: port),
+            tls: try TestCertificates.client(
+                trusting: authority, identity: certificate.map(TestCertificates.identity)),
+            proxy: proxy.map { HTTPProxy(host: "127.0.0.1", port: $0.port) })
+        dialer.connectTimeout = timeout
+        return dialer
     }
 
     private static func token(_ number: Int) -> String {
@@ -42,20 +37,14 @@ struct FeedbackSessionTests {
     ) async throws {
         let server = try await FeedbackServer.start(
             authority: authority, setsUpTLS: setsUpTLS, sendBuffer: sendBuffer, script: script)
-        do {
-            try await body(server)
-        } catch {
-            try await server.stop()
-            throw error
-        }
-        try await server.stop()
+        try await running({ try await body(server) }, thenAlways: server.stop)
     }
 
     /// Returns all tuples of a service, and the error with which it ended.
     private func drain(
-        _ configuration: FeedbackSession.Configuration, atMost count: Int = 1000
+        _ dialer: Dialer, silence: TimeAmount = .seconds(60), atMost count: Int = 1000
     ) async throws -> (tuples: [FeedbackTuple], error: FeedbackError?, incomplete: Int) {
-        let session = try await FeedbackSession.connect(configuration)
+        let session = try await FeedbackSession.connect(dialer, silence: silence)
         defer { session.close() }
         var tuples: [FeedbackTuple] = []
         do {
@@ -94,7 +83,7 @@ struct FeedbackSessionTests {
                 }
                 if inGoodOrder { peer.close() } else { peer.hangUp() }
             }) { server in
-                let (tuples, error, incomplete) = try await drain(Self.configuration(server.port), atMost: 700)
+                let (tuples, error, incomplete) = try await drain(Self.dialer(server.port), atMost: 700)
                 #expect(error == nil && incomplete == 0, "\(String(describing: error))")
                 expect(tuples, 0..<count)
             }
@@ -120,7 +109,7 @@ struct FeedbackSessionTests {
             }
         }) { server in
             let (tuples, error, incomplete) = try await drain(
-                Self.configuration(server.port) { if ending == .silence { $0.silence = .seconds(3) } })
+                Self.dialer(server.port), silence: ending == .silence ? .seconds(3) : .seconds(60))
             expect(tuples, 0..<count)
             #expect(ending != .cut || incomplete == 31)
             #expect(error?.description.contains(says) == true, "\(String(describing: error))")
@@ -130,7 +119,7 @@ struct FeedbackSessionTests {
     @Test("a reset is reported after the tuples before it")
     func reset() async throws {
         try await withServer(script: { $0.send(Self.bytes(0..<20)) }) { server in
-            let session = try await FeedbackSession.connect(Self.configuration(server.port))
+            let session = try await FeedbackSession.connect(Self.dialer(server.port))
             var tuples: [FeedbackTuple] = []
             while tuples.count < 20 { tuples += try await session.next(atMost: 100) }
             let peer = try #require(server.peers.first)
@@ -147,7 +136,7 @@ struct FeedbackSessionTests {
         try await withServer(authority: name == nil ? "ca" : "other-ca", script: { $0.close() }) { server in
             // In TLS 1.3 the refusal arrives after the client's handshake is complete.
             let error = await #expect(throws: FeedbackError.self) {
-                if let error = try await drain(Self.configuration(server.port, certificate: name)).error { throw error }
+                if let error = try await drain(Self.dialer(server.port, certificate: name)).error { throw error }
             }
             guard case .tls? = error else { throw try #require(error) }
             #expect(error?.description.contains("alert") == true)
@@ -160,11 +149,7 @@ struct FeedbackSessionTests {
         try await withServer(script: { $0.close() }) { server in
             await #expect(throws: FeedbackError.self) {
                 try await FeedbackSession.connect(
-                    Self.configuration(server.port) {
-                        var tls = TLSClientConfiguration()
-                        tls.trust = .file(try TestCertificates.path("other-ca.pem"))
-                        $0.tls = try TLSContext.client(tls)
-                    })
+                    Self.dialer(server.port, certificate: nil, trusting: "other-ca.pem"))
             }
         }
     }
@@ -173,14 +158,13 @@ struct FeedbackSessionTests {
     func dead() async throws {
         try await withServer(setsUpTLS: false, script: { _ in }) { server in
             let error = await #expect(throws: FeedbackError.self) {
-                try await FeedbackSession.connect(
-                    Self.configuration(server.port) { $0.connectTimeout = .milliseconds(300) })
+                try await FeedbackSession.connect(Self.dialer(server.port, timeout: .milliseconds(300)))
             }
             #expect(error?.description.contains("TLS was not set up within 300 ms") == true)
         }
         let port = try RedisServer.refusedPort()
         let error = await #expect(throws: FeedbackError.self) {
-            try await FeedbackSession.connect(Self.configuration(port))
+            try await FeedbackSession.connect(Self.dialer(port))
         }
         #expect(error?.description.contains("Connection refused") == true)
     }
@@ -197,7 +181,7 @@ struct FeedbackSessionTests {
                 peer.hangUp()
             }
         ) { server in
-            let session = try await FeedbackSession.connect(Self.configuration(server.port))
+            let session = try await FeedbackSession.connect(Self.dialer(server.port))
             var tuples = try await session.next(atMost: 100)
             let peer = try #require(server.peers.first)
             // Until the service cannot send any more: its count stays the same for a while.
@@ -218,7 +202,7 @@ struct FeedbackSessionTests {
     @Test("after a stop it delivers records in transit, and reports that the end was not reached")
     func stop() async throws {
         try await withServer(script: { $0.send(Self.bytes(0..<500)) }) { server in
-            let session = try await FeedbackSession.connect(Self.configuration(server.port))
+            let session = try await FeedbackSession.connect(Self.dialer(server.port))
             var tuples = try await session.next(atMost: 10)
             session.stop()
             let error = await #expect(throws: FeedbackError.self) {
@@ -237,8 +221,7 @@ struct FeedbackSessionTests {
             peer.close()
         }) { server in
             try await withProxy(.connectsSlowly) { proxy in
-                let (tuples, error, _) = try await drain(
-                    Self.configuration(server.port) { $0.proxy = HTTPProxy(host: "127.0.0.1", port: proxy.port) })
+                let (tuples, error, _) = try await drain(Self.dialer(server.port, proxy: proxy))
                 #expect(error == nil)
                 expect(tuples, 0..<10)
                 let head = proxy.requests.withLockedValue { $0.first }
@@ -246,8 +229,7 @@ struct FeedbackSessionTests {
             }
             try await withProxy(.answers("HTTP/1.1 403 Forbidden\r\n\r\n", closes: false)) { proxy in
                 let error = await #expect(throws: FeedbackError.self) {
-                    try await FeedbackSession.connect(
-                        Self.configuration(server.port) { $0.proxy = HTTPProxy(host: "127.0.0.1", port: proxy.port) })
+                    try await FeedbackSession.connect(Self.dialer(server.port, proxy: proxy))
                 }
                 #expect(error?.description.contains("through http://127.0.0.1:\(proxy.port)") == true)
             }

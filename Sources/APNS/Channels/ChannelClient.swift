@@ -1,7 +1,6 @@
 import NIOCore
 import NIOPosix
 import Sockets
-import TLS
 
 /// Creates, reads, deletes and lists the broadcast channels of an app.
 ///
@@ -9,49 +8,29 @@ import TLS
 ///
 /// Source: Apple, "Sending channel management requests to APNs".
 public struct ChannelClient: LoopBound {
-    /// The server, credentials and timeouts.
-    public struct Configuration: Sendable {
-        /// The channel management server, such as ``APNSEndpoint/productionChannels``.
-        public var endpoint: APNSEndpoint
-        /// Trust, and the client certificate if that is the credential. Its ALPN protocols must include `h2`.
-        public var tls: TLSContext
-        /// Signing keys: the next one is tried when APNs refuses one. Empty if the credential is a certificate.
-        public var providerTokens: [ProviderTokenSource]
-        /// The proxy to connect through.
-        public var proxy: HTTPProxy?
-        /// The timeout of each step: TCP, and the proxy's answer.
-        public var connectTimeout = TimeAmount.seconds(10)
-        /// The timeout of TLS, the request and the answer together.
-        public var requestTimeout = TimeAmount.seconds(30)
-        /// Returns the time in seconds since 1970.
-        public var wallClock: @Sendable () -> Int64
-
-        /// Creates a configuration with the values that have no default.
-        public init(
-            endpoint: APNSEndpoint, tls: TLSContext, providerTokens: [ProviderTokenSource],
-            wallClock: @escaping @Sendable () -> Int64
-        ) {
-            self.endpoint = endpoint
-            self.tls = tls
-            self.providerTokens = providerTokens
-            self.wallClock = wallClock
-        }
-    }
-
-    /// The app.
     public let bundleID: BundleID
 
-    private let configuration: Configuration
-    private let group: any EventLoopGroup
+    /// Connects to the channel management server, such as ``APNSEndpoint/productionChannels``. Its ALPN protocols must
+    /// include `h2`.
+    private let dialer: Dialer
+    private let providerTokens: [ProviderTokenSource]
+    private let requestTimeout: TimeAmount
+    private let wallClock: @Sendable () -> Int64
 
-    /// - Parameter group: provides the event loops for connections.
+    /// - Parameters:
+    ///   - providerTokens: signing keys: the next one is tried when APNs refuses one. Empty if the credential is a
+    ///     certificate.
+    ///   - requestTimeout: the timeout of TLS, the request and the answer together.
+    ///   - wallClock: returns the time in seconds since 1970.
     public init(
-        bundleID: BundleID, configuration: Configuration,
-        group: any EventLoopGroup = MultiThreadedEventLoopGroup.singleton
+        bundleID: BundleID, _ dialer: Dialer, providerTokens: [ProviderTokenSource],
+        requestTimeout: TimeAmount = .seconds(30), wallClock: @escaping @Sendable () -> Int64
     ) {
         self.bundleID = bundleID
-        self.configuration = configuration
-        self.group = group
+        self.dialer = dialer
+        self.providerTokens = providerTokens
+        self.requestTimeout = requestTimeout
+        self.wallClock = wallClock
     }
 
     /// Creates a channel.
@@ -97,17 +76,17 @@ public struct ChannelClient: LoopBound {
         guard BroadcastTarget.isChannelID(id.utf8) else { throw .malformedID }
     }
 
-    private func unexpected(_ what: String) -> ChannelManagementError { .unexpected(configuration.endpoint, what) }
+    private func unexpected(_ what: String) -> ChannelManagementError { .unexpected(dialer.endpoint, what) }
 
     // MARK: Requests
 
     private func ask(_ request: ChannelRequest, expecting good: ClosedRange<Int>) async throws
         -> ControlHandler.Response
     {
-        var keys = configuration.providerTokens[...]
+        var keys = providerTokens[...]
         while true {
             let key = keys.popFirst()
-            let token = try key?.token(now: configuration.wallClock())
+            let token = try key?.token(now: wallClock())
             let response = try await send(request, authorization: token.map { "bearer \($0.jwt)" })
             if good.contains(response.status) { return response }
             let refusal = refusal(response)
@@ -118,7 +97,7 @@ public struct ChannelClient: LoopBound {
 
     private func refusal(_ response: ControlHandler.Response) -> ChannelManagementError.Refusal {
         ChannelManagementError.Refusal(
-            endpoint: configuration.endpoint,
+            endpoint: dialer.endpoint,
             response: Response(
                 status: response.status, body: response.body, retryAfter: response.retryAfter),
             // It is printed, so only a UUID is accepted.
@@ -126,16 +105,13 @@ public struct ChannelClient: LoopBound {
     }
 
     private func send(_ request: ChannelRequest, authorization: String?) async throws -> ControlHandler.Response {
-        let endpoint = configuration.endpoint
-        let message = request.message(of: bundleID, authority: endpoint.authority, authorization: authorization)
-        let eventLoop = group.next()
+        let message = request.message(
+            of: bundleID, authority: dialer.endpoint.authority, authorization: authorization)
+        let eventLoop = MultiThreadedEventLoopGroup.singleton.next()
         let promise = eventLoop.makePromise(of: ControlHandler.Response.self)
-        let dialer = Dialer(
-            endpoint: endpoint, tls: configuration.tls, proxy: configuration.proxy,
-            timeout: configuration.connectTimeout)
         eventLoop.flatSubmit { dialer.connect(on: eventLoop) }.whenComplete { result in
             switch result {
-            case .success(let channel): start(message, dialer, on: channel, promise)
+            case .success(let channel): start(message, on: channel, promise)
             case .failure(let error): promise.fail(dialer.cannotConnect(error))
             }
         }
@@ -144,16 +120,14 @@ public struct ChannelClient: LoopBound {
 
     /// Starts the request on a channel whose TCP connection is established. Call this on the channel's event loop.
     private func start(
-        _ message: HTTP2Request, _ dialer: Dialer, on channel: any Channel,
-        _ promise: EventLoopPromise<ControlHandler.Response>
+        _ message: HTTP2Request, on channel: any Channel, _ promise: EventLoopPromise<ControlHandler.Response>
     ) {
         let address = channel.remoteAddress
         promise.futureResult.whenComplete { AddressMemory.shared.note($0, at: address) }
         do {
             let handler = ControlHandler(message, to: dialer.endpoint, promise: promise)
             try channel.pipeline.syncOperations.addHandler(handler)
-            let timeout = configuration.requestTimeout
-            try dialer.secure(channel, onTLS: { handler.limit(timeout, channel) })
+            try dialer.secure(channel, onTLS: { handler.limit(requestTimeout, channel) })
         } catch {
             promise.fail(dialer.cannotConnect(error))
             channel.close(promise: nil)

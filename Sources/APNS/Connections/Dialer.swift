@@ -4,25 +4,21 @@ import Sockets
 import TLS
 
 /// The set-up of TCP, the proxy's tunnel and TLS, for any protocol on top of them.
-public struct Dialer {
+public struct Dialer: Sendable {
     public var endpoint: APNSEndpoint
+    /// Trust, and the client certificate if that is the credential.
     public var tls: TLSContext
     /// The proxy to connect through; it also resolves the endpoint's name.
     public var proxy: HTTPProxy?
     /// The timeout of each step: TCP, the proxy's answer, and TLS.
-    public var timeout: TimeAmount
-    /// Resolves host names; `nil` uses the system's resolver.
+    public var connectTimeout = TimeAmount.seconds(10)
+    /// Resolves host names, for each connection again; `nil` uses the system's resolver.
     var resolver: (any Resolver & Sendable)?
 
-    public init(
-        endpoint: APNSEndpoint, tls: TLSContext, proxy: HTTPProxy?, timeout: TimeAmount,
-        resolver: (any Resolver & Sendable)? = nil
-    ) {
+    public init(endpoint: APNSEndpoint, tls: TLSContext, proxy: HTTPProxy? = nil) {
         self.endpoint = endpoint
         self.tls = tls
         self.proxy = proxy
-        self.timeout = timeout
-        self.resolver = resolver
     }
 
     /// Connects with TCP. Call it on the event loop.
@@ -32,7 +28,7 @@ public struct Dialer {
     ) -> EventLoopFuture<any Channel> {
         let bootstrap = tune(
             ClientBootstrap(group: eventLoop)
-                .connectTimeout(timeout)
+                .connectTimeout(connectTimeout)
                 .channelOption(.tcpOption(.tcp_nodelay), value: 1)
                 // A second read that finds nothing costs as much as the first; if more data has arrived, the event loop
                 // returns to it at once.
@@ -52,7 +48,7 @@ public struct Dialer {
             return onTLS()
         }
         let tunnel = ProxyHandler(
-            proxy, to: endpoint, timeout: timeout,
+            proxy, to: endpoint, timeout: connectTimeout,
             thenTLS: { [tls, endpoint] in TLSHandler(client: tls, host: endpoint.host) }, onConnected: onTLS)
         try pipeline.addHandler(tunnel, position: .first)
     }

@@ -6,7 +6,7 @@ import TLS
 final class FeedbackHandler: ChannelInboundHandler {
     typealias InboundIn = ByteBuffer
 
-    private var state: FeedbackSessionState
+    private(set) var state: FeedbackSessionState
     private let channel: any Channel
     private let connected: EventLoopPromise<Void>
     private var asked: (count: Int, promise: EventLoopPromise<[FeedbackTuple]>)?
@@ -18,9 +18,6 @@ final class FeedbackHandler: ChannelInboundHandler {
         self.channel = channel
         self.connected = connected
     }
-
-    var incompleteBytes: Int { state.incompleteBytes }
-    var skipped: Int { state.skipped }
 
     /// Starts the timeout of the handshake.
     func handshakeBegan() {

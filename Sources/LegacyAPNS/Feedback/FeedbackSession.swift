@@ -2,7 +2,6 @@ import APNS
 import NIOCore
 import NIOPosix
 import Sockets
-import TLS
 
 /// One connection to a feedback service, which sends everything it has, forgets it, and closes.
 ///
@@ -10,26 +9,6 @@ import TLS
 ///
 /// Source: Apple, "Local and Remote Notification Programming Guide" (archived), "The Feedback Service".
 public struct FeedbackSession: LoopBound {
-    /// The server, the certificate and timeouts.
-    public struct Configuration: Sendable {
-        /// The service, such as `APNSEndpoint/productionFeedback`.
-        public var endpoint: APNSEndpoint
-        /// Trust, and the app's certificate; without ALPN.
-        public var tls: TLSContext
-        /// The proxy to connect through.
-        public var proxy: HTTPProxy?
-        /// The timeout of each step: TCP, the proxy's answer, and TLS.
-        public var connectTimeout = TimeAmount.seconds(10)
-        /// The maximum time without data while the connection is open.
-        public var silence = TimeAmount.seconds(60)
-
-        /// Creates a configuration with the values that have no default.
-        public init(endpoint: APNSEndpoint, tls: TLSContext) {
-            self.endpoint = endpoint
-            self.tls = tls
-        }
-    }
-
     /// The size in bytes of the kernel's receive buffer. When the service closes, all of it is read into memory at
     /// once.
     private static let receiveBuffer = 256 * 1024
@@ -37,15 +16,13 @@ public struct FeedbackSession: LoopBound {
     private let handler: NIOLoopBound<FeedbackHandler>
     private let channel: any Channel
 
-    /// Connects.
+    /// Connects to a service, such as `APNSEndpoint/productionFeedback`, with the app's certificate and without ALPN.
+    /// - Parameter silence: the maximum time without data while the connection is open.
     /// - Throws: ``FeedbackError``.
     public static func connect(
-        _ configuration: Configuration, group: any EventLoopGroup = MultiThreadedEventLoopGroup.singleton
+        _ dialer: Dialer, silence: TimeAmount = .seconds(60)
     ) async throws -> FeedbackSession {
-        let dialer = Dialer(
-            endpoint: configuration.endpoint, tls: configuration.tls, proxy: configuration.proxy,
-            timeout: configuration.connectTimeout)
-        let eventLoop = group.any()
+        let eventLoop = MultiThreadedEventLoopGroup.singleton.any()
         let channel: any Channel
         do {
             channel = try await eventLoop.flatSubmit {
@@ -58,7 +35,7 @@ public struct FeedbackSession: LoopBound {
         }
         let connected = channel.eventLoop.makePromise(of: Void.self)
         let handler = try await channel.eventLoop.submit {
-            try start(configuration, dialer, on: channel, connected)
+            try start(dialer, silence, on: channel, connected)
         }.get()
         let address = channel.remoteAddress
         connected.futureResult.whenComplete { AddressMemory.shared.note($0, at: address) }
@@ -68,13 +45,11 @@ public struct FeedbackSession: LoopBound {
 
     /// Starts the session on a channel whose TCP connection is established. Call this on the channel's event loop.
     private static func start(
-        _ configuration: Configuration, _ dialer: Dialer, on channel: any Channel, _ connected: EventLoopPromise<Void>
+        _ dialer: Dialer, _ silence: TimeAmount, on channel: any Channel, _ connected: EventLoopPromise<Void>
     ) throws -> NIOLoopBound<FeedbackHandler> {
-        var limits = FeedbackSessionState.Limits()
-        limits.handshake = configuration.connectTimeout
-        limits.silence = configuration.silence
         let handler = FeedbackHandler(
-            FeedbackSessionState(configuration.endpoint, limits), on: channel, connected: connected)
+            FeedbackSessionState(dialer.endpoint, handshake: dialer.connectTimeout, silence: silence), on: channel,
+            connected: connected)
         do {
             try channel.pipeline.syncOperations.addHandler(handler)
             try dialer.secure(channel, onTLS: { handler.handshakeBegan() })
@@ -106,12 +81,12 @@ public struct FeedbackSession: LoopBound {
 
     /// Returns the number of bytes received of an incomplete tuple.
     public func incompleteBytes() async throws -> Int {
-        try await channel.eventLoop.submit { handler.value.incompleteBytes }.get()
+        try await channel.eventLoop.submit { handler.value.state.tuples.remainingBytes }.get()
     }
 
     /// Returns the number of tuples without a token, which were skipped.
     public func skippedTuples() async throws -> Int {
-        try await channel.eventLoop.submit { handler.value.skipped }.get()
+        try await channel.eventLoop.submit { handler.value.state.tuples.skipped }.get()
     }
 
     public func close() {

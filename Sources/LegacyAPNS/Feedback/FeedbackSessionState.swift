@@ -5,16 +5,6 @@ import TLS
 
 /// The tuples received from a feedback service, the requests for them, and the timeouts, without any I/O.
 struct FeedbackSessionState {
-    struct Limits {
-        var handshake = TimeAmount.seconds(10)
-        /// The maximum time without data while tuples are requested.
-        var silence = TimeAmount.seconds(60)
-        /// The same after a stop. The service has forgotten what is in flight, so it is waited for.
-        var silenceAtStop = TimeAmount.milliseconds(500)
-        /// The maximum duration of the session after a stop.
-        var stop = TimeAmount.seconds(5)
-    }
-
     /// The answer to a request for tuples.
     enum Answer {
         case tuples([FeedbackTuple])
@@ -24,9 +14,16 @@ struct FeedbackSessionState {
         case end(FeedbackError?)
     }
 
+    /// The maximum time without data after a stop. The service has forgotten what is in flight, so it is waited for.
+    private static let silenceAtStop = TimeAmount.milliseconds(500)
+    /// The maximum duration of the session after a stop.
+    private static let stop = TimeAmount.seconds(5)
+
     private let endpoint: APNSEndpoint
-    private let limits: Limits
-    private var tuples = FeedbackTuples()
+    private let handshake: TimeAmount
+    /// The maximum time without data while tuples are requested.
+    private let silence: TimeAmount
+    private(set) var tuples = FeedbackTuples()
     private(set) var isConnected = false
     /// The end of the connection; `nil` before.
     private var ending: Result<Void, FeedbackError>?
@@ -35,9 +32,8 @@ struct FeedbackSessionState {
     private var waitingSince: NIODeadline?
     private var stopEnd: NIODeadline?
 
-    init(_ endpoint: APNSEndpoint, _ limits: Limits) {
-        self.endpoint = endpoint
-        self.limits = limits
+    init(_ endpoint: APNSEndpoint, handshake: TimeAmount = .seconds(10), silence: TimeAmount = .seconds(60)) {
+        (self.endpoint, self.handshake, self.silence) = (endpoint, handshake, silence)
     }
 
     var hasEnded: Bool { ending != nil }
@@ -48,12 +44,12 @@ struct FeedbackSessionState {
         guard isConnected else { return handshakeEnd }
         // Without a request, this side causes the silence: Redis may be unavailable.
         guard let waitingSince else { return nil }
-        guard let stopEnd else { return waitingSince + limits.silence }
-        return min(stopEnd, waitingSince + min(limits.silenceAtStop, limits.silence))
+        guard let stopEnd else { return waitingSince + silence }
+        return min(stopEnd, waitingSince + min(Self.silenceAtStop, silence))
     }
 
     /// Records the beginning of the TLS handshake.
-    mutating func handshakeBegan(now: NIODeadline) { handshakeEnd = handshakeEnd ?? now + limits.handshake }
+    mutating func handshakeBegan(now: NIODeadline) { handshakeEnd = handshakeEnd ?? now + handshake }
 
     mutating func handshakeCompleted() { isConnected = true }
 
@@ -70,9 +66,8 @@ struct FeedbackSessionState {
         case let error as TLSError: end(.failure(.tls(error)))
         case let error as APNSConnectionError: end(.failure(.connection(error)))
         default:
-            end(
-                .failure(
-                    .connection(.broken(endpoint, whileConnecting: !isConnected, ConnectFailure.reason(error)))))
+            let reason = ConnectFailure.reason(error)
+            end(.failure(.connection(.broken(endpoint, whileConnecting: !isConnected, reason))))
         }
     }
 
@@ -84,25 +79,18 @@ struct FeedbackSessionState {
 
     /// Makes the session end soon; data that was sent already is still accepted.
     mutating func stop(now: NIODeadline) {
-        stopEnd = stopEnd ?? now + limits.stop
+        stopEnd = stopEnd ?? now + Self.stop
         if waitingSince != nil { waitingSince = now }
     }
 
     mutating func timePassed(now: NIODeadline) {
         guard let deadline, deadline <= now else { return }
-        if !isConnected {
-            end(
-                .failure(
-                    .connection(.unresponsive(endpoint, "TLS was not set up within \(limits.handshake.formatted)"))))
-        } else if stopEnd != nil {
-            end(.failure(.stopped(endpoint)))
-        } else {
-            let silence = limits.silence.formatted
-            end(
-                .failure(
-                    .connection(
-                        .unresponsive(endpoint, "it sent nothing for \(silence), and did not close the connection"))))
-        }
+        if isConnected, stopEnd != nil { return end(.failure(.stopped(endpoint))) }
+        let why =
+            isConnected
+            ? "it sent nothing for \(silence.formatted), and did not close the connection"
+            : "TLS was not set up within \(handshake.formatted)"
+        end(.failure(.connection(.unresponsive(endpoint, why))))
     }
 
     /// Removes and returns received tuples. All of them are returned before the end is reported.
@@ -129,12 +117,6 @@ struct FeedbackSessionState {
         case .success: return .end(nil)
         }
     }
-
-    /// The number of bytes received of an incomplete tuple.
-    var incompleteBytes: Int { tuples.remainingBytes }
-
-    /// The number of tuples without a token, which were skipped.
-    var skipped: Int { tuples.skipped }
 
     /// - Parameter evenIfClosed: true to replace a successful end; an earlier error stays.
     private mutating func end(_ result: Result<Void, FeedbackError>, evenIfClosed: Bool = false) {

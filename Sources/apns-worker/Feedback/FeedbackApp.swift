@@ -52,9 +52,8 @@ struct FeedbackApp: Sendable {
         }
     }
 
-    /// Returns the configuration of a session.
     /// - Throws: an error about the certificate or the authorities.
-    func session(silence: TimeAmount) throws -> FeedbackSession.Configuration {
+    func dialer() throws -> Dialer {
         var tls = TLSClientConfiguration()
         let (credential, contents) = try plan.make()
         tls.trust = plan.trust(from: contents) ?? trust
@@ -63,11 +62,9 @@ struct FeedbackApp: Sendable {
             if let mismatch = Self.mismatch(identity, topic) { throw CommandFailure(.configuration, mismatch) }
             tls.identity = identity
         }
-        var configuration = FeedbackSession.Configuration(endpoint: endpoint, tls: try TLSContext.client(tls))
-        configuration.proxy = proxy
-        configuration.silence = silence
-        configuration.connectTimeout = connectTimeout
-        return configuration
+        var dialer = Dialer(endpoint: endpoint, tls: try TLSContext.client(tls), proxy: proxy)
+        dialer.connectTimeout = connectTimeout
+        return dialer
     }
 
     /// A selected app, or the reason for which its service cannot be read.

@@ -72,7 +72,7 @@ struct FeedbackDrain: Sendable {
 
     private mutating func readAll() async throws {
         log("feedback_connecting", "connecting to the feedback service", ["endpoint": "\(app.endpoint)"])
-        let session = try await FeedbackSession.connect(app.session(silence: context.silence))
+        let session = try await FeedbackSession.connect(app.dialer(), silence: context.silence)
         log("feedback_connected", "connected to the feedback service", ["endpoint": "\(app.endpoint)"])
         defer { session.close() }
         try await context.stop.withHandler({ session.stop() }) {

@@ -15,7 +15,7 @@ struct FeedbackSessionStateTests {
     }
 
     private static func connected() -> FeedbackSessionState {
-        var state = FeedbackSessionState(endpoint, .init())
+        var state = FeedbackSessionState(endpoint)
         state.handshakeBegan(now: at(0))
         state.handshakeCompleted()
         return state
@@ -91,14 +91,14 @@ struct FeedbackSessionStateTests {
 
     @Test("TLS that is not set up in time is an error, and so is a server that closes the connection before that")
     func handshake() {
-        var slow = FeedbackSessionState(Self.endpoint, .init())
+        var slow = FeedbackSessionState(Self.endpoint)
         #expect(slow.deadline == nil)
         slow.handshakeBegan(now: Self.at(0))
         #expect(slow.deadline == Self.at(10))
         slow.timePassed(now: Self.at(10))
         let late = Self.next(&slow)
         #expect(Self.isFailure(late, "TLS was not set up within 10 s"))
-        var refused = FeedbackSessionState(Self.endpoint, .init())
+        var refused = FeedbackSessionState(Self.endpoint)
         refused.handshakeBegan(now: Self.at(0))
         refused.closed()
         let closed = Self.next(&refused)

@@ -69,15 +69,13 @@ struct ChannelOptions: ParsableArguments {
         } catch {
             throw CommandFailure(.configuration, "\(error)")
         }
-        var configuration = ChannelClient.Configuration(
-            endpoint: try endpoint(of: app, all), tls: try app.tlsContext(for: app.credential),
-            providerTokens: app.credential.tokenSources, wallClock: { Int64(time(nil)) })
-        configuration.proxy = app.proxy
-        configuration.requestTimeout = .milliseconds(Int64(app.requestTimeout))
-        configuration.connectTimeout = .milliseconds(Int64(app.connectTimeout))
-        return ChannelPlace(
-            client: ChannelClient(bundleID: bundleID, configuration: configuration),
-            environment: app.endpoint.environment)
+        var dialer = Dialer(
+            endpoint: try endpoint(of: app, all), tls: try app.tlsContext(for: app.credential), proxy: app.proxy)
+        dialer.connectTimeout = .milliseconds(Int64(app.connectTimeout))
+        let client = ChannelClient(
+            bundleID: bundleID, dialer, providerTokens: app.credential.tokenSources,
+            requestTimeout: .milliseconds(Int64(app.requestTimeout)), wallClock: { Int64(time(nil)) })
+        return ChannelPlace(client: client, environment: app.endpoint.environment)
     }
 
     /// Prints the result: a sentence, or everything as JSON.
