@@ -32,4 +32,14 @@ public struct PoolConfiguration: Sendable {
     public func age(jitter: Double) -> TimeAmount? {
         maximumAge.map { .nanoseconds(Int64(Double($0.nanoseconds) * (1 - jitter / 10))) }
     }
+
+    /// The settings of the pool of isolated notifications.
+    var isolated: PoolConfiguration {
+        var own = self
+        own.minimumConnections = 0
+        own.maximumConnections = min(maximumConnections, 4)
+        // A short pause, because each connection may meet another such notification.
+        own.reconnect.longest = max(reconnect.first, .seconds(1))
+        return own
+    }
 }

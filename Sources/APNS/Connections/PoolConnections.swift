@@ -2,6 +2,7 @@ import Logging
 import NIOCore
 import NIOPosix
 import Sockets
+import TLS
 
 /// A connection of a pool, whatever its protocol.
 public protocol PooledConnection: AnyObject {
@@ -51,37 +52,93 @@ public struct PoolMembership {
     public init() {}
 }
 
-/// A pool, which decides what is special to its protocol.
-public protocol PoolOwner: AnyObject {
+/// A transport with a pool of connections, which decides what is special to its protocol. Isolated notifications have pools of
+/// their own.
+public protocol PooledTransport: Transport {
     associatedtype Connection: PooledConnection
 
-    /// True if nothing but the connections keeps the pool from being closed.
-    var canClose: Bool { get }
+    var connections: PoolConnections<Self> { get }
+    /// The pools of isolated notifications, ``Isolation/withFew`` and ``Isolation/alone``; empty until there are some.
+    var isolated: [Self] { get set }
 
+    /// Makes the pool of an isolation.
+    /// - Parameters:
+    ///   - connections: the settings of its connections.
+    ///   - logger: a silent one: its connections are expected to be lost, and the sender logs which notifications are the
+    ///     cause.
+    func makePool(of isolation: Isolation, _ connections: PoolConfiguration, logger: Logger) -> Self
     func makeConnection() -> Connection
     func tune(_ bootstrap: ClientBootstrap) -> ClientBootstrap
     /// Called when a connection has become usable.
     /// - Parameter isOutdated: true if all connections were replaced while it was being made.
     func connected(_ connection: Connection, isOutdated: Bool)
-    /// Called when a connection has failed or ended.
-    func connectionsChanged()
     /// Called when all connections have closed after ``PoolConnections/close()``.
     func closed()
+}
+
+extension PooledTransport {
+    public var endpoint: APNSEndpoint { connections.configuration.endpoint }
+    public var usableConnections: Int { connections.state.usable }
+    public var isDormant: Bool { connections.state.isDormant }
+    public var lastFailure: (any Error)? { connections.lastFailure }
+    public var failureCounts: [String: Int] {
+        isolated.reduce(connections.failureCounts) { $0.merging($1.connections.failureCounts, uniquingKeysWith: +) }
+    }
+
+    /// Existing connections stay; see ``Transport/replaceConnections(reason:)``.
+    public func setTLS(_ tls: TLSContext) {
+        connections.configuration.tls = tls
+        for pool in isolated { pool.connections.configuration.tls = tls }
+    }
+
+    /// The pool of an isolation, if there is one.
+    public func pool(_ isolation: Isolation) -> Self? {
+        switch isolation {
+        case .shared: self
+        case .withFew: isolated.first
+        case .alone: isolated.last
+        }
+    }
+
+    /// Makes the pools of isolated notifications, unless there are some or the pool is closing.
+    public func isolate() {
+        guard isolated.isEmpty, !connections.isClosing else { return }
+        var quiet = connections.logger
+        quiet.logLevel = .critical
+        isolated = [Isolation.withFew, .alone].map {
+            makePool(of: $0, connections.configuration.isolated, logger: quiet)
+        }
+    }
+
+    public func close() -> EventLoopFuture<Void> {
+        for pool in isolated where !connections.isClosing {
+            pool.close().assumeIsolated().whenComplete { [self] _ in
+                isolated.removeAll { $0 === pool }
+                connections.finishClosing()
+            }
+        }
+        return connections.close()
+    }
+
+    public func closeNow() {
+        _ = close()
+        for pool in isolated { pool.closeNow() }
+        connections.closeNow()
+    }
 }
 
 /// The connections of a pool: opens, adopts, counts and closes them, whatever their protocol.
 ///
 /// Belongs to the pool's event loop.
-public final class PoolConnections<Owner: PoolOwner> {
+public final class PoolConnections<Owner: PooledTransport> {
     public typealias Connection = Owner.Connection
 
     public var state: ConnectionPoolState
-    public var failures: ConnectionFailures
     /// The connections whose TCP connection is established.
     public private(set) var all: [Connection] = []
 
     private let eventLoop: any EventLoop
-    private let logger: Logger
+    let logger: Logger
     /// The server's name in log messages.
     private let service: StaticString
     /// The pool, which has these connections, until it is closed. A weak reference would make each of its uses by a
@@ -89,13 +146,21 @@ public final class PoolConnections<Owner: PoolOwner> {
     private var owner: Owner?
     private var generation = 0
     private var closing: EventLoopPromise<Void>?
+    /// The error of the last connection that could not be made or was retired unanswered; `nil` once a connection has
+    /// worked.
+    private(set) var lastFailure: (any Error)?
+    /// True if ``lastFailure`` is about a connection that was made, and retired because its requests got no answer.
+    private(set) var isFailureOfAnswers = false
+    private(set) var failureCounts: [String: Int] = [:]
+    private var failureLoggedAt = NIODeadline.distantPast
+    /// True if a failure has been logged since a connection last worked.
+    private(set) var isFailureLogged = false
 
     /// - Parameter service: the server's name in log messages.
     public init(
         _ configuration: PoolConfiguration, of service: StaticString, eventLoop: any EventLoop, logger: Logger
     ) {
         state = ConnectionPoolState(configuration)
-        failures = ConnectionFailures(service, configuration.endpoint, logger)
         self.eventLoop = eventLoop
         self.logger = logger
         self.service = service
@@ -123,6 +188,7 @@ public final class PoolConnections<Owner: PoolOwner> {
             if connection.isUsable { statistics.streamLimit += load.limit }
             if connection.isDraining { statistics.draining += 1 }
         }
+        for pool in owner?.isolated ?? [] { statistics.streamsInUse += pool.connections.statistics.streamsInUse }
         return statistics
     }
 
@@ -271,12 +337,12 @@ public final class PoolConnections<Owner: PoolOwner> {
         if !isBreach, usableSince != nil, connection.endsAsExpected {
             logger.debug(
                 "\(error)", metadata: ["event": "apns_connection_closed", "endpoint": "\(configuration.endpoint)"])
-            owner?.connectionsChanged()
+            connectionsChanged()
         } else if !isBreach, connection.hasWorked(lasted: usableSince.map { now - $0 > .seconds(10) } ?? false) {
             logger.info(
                 "a connection to \(service) ended: \(error)",
                 metadata: ["event": "apns_connection_ended", "endpoint": "\(configuration.endpoint)"])
-            owner?.connectionsChanged()
+            connectionsChanged()
         } else {
             // After a breach, however well it worked before: reconnecting at once would invite the next one.
             failed(error, at: connection.membership.address, wasConnecting: usableSince == nil)
@@ -284,13 +350,8 @@ public final class PoolConnections<Owner: PoolOwner> {
         open(now: now)
     }
 
-    /// Records that a connection has got its first answer, or has lasted.
-    public func worked() { failures.worked(&state) }
-
-    /// - Parameter address: the address that accepted a connection of TCP, if one did.
-    private func failed(_ error: any Error, at address: SocketAddress? = nil, wasConnecting: Bool) {
-        failures.failed(error, at: address, wasConnecting: wasConnecting, &state, now: eventLoop.now)
-        owner?.connectionsChanged()
+    private func connectionsChanged() {
+        if let owner { owner.delegate?.transportChanged(owner) }
     }
 
     private func endHandshake(of connection: Connection) {
@@ -303,6 +364,52 @@ public final class PoolConnections<Owner: PoolOwner> {
         connection.membership.isCounted = false
         state.retired(wasOutgoing: connection.membership.isBeingReplaced)
         connection.membership.isBeingReplaced = false
+    }
+
+    // MARK: Failures
+
+    /// Records that a connection could not be made, or closed without ever having worked. Logs the first failure of an
+    /// incident, and then at most one reminder per minute.
+    /// - Parameter address: the address that accepted a connection of TCP, if one did; it is avoided for some minutes.
+    private func failed(_ error: any Error, at address: SocketAddress? = nil, wasConnecting: Bool) {
+        let now = eventLoop.now
+        AddressMemory.shared.failed(address)
+        let pause = state.failed(wasConnecting: wasConnecting, now: now, jitter: .random(in: 0..<1))
+        let shown = AddressedError(error: error, place: ConnectFailure.place(address, of: configuration.endpoint.host))
+        (lastFailure, isFailureOfAnswers) = (shown, false)
+        failureCounts[APNSConnectionError.code(for: error), default: 0] += 1
+        if !isFailureLogged || now - failureLoggedAt > .seconds(60) {
+            (failureLoggedAt, isFailureLogged) = (now, true)
+            logger.error(
+                "no connection to \(service): \(shown)",
+                metadata: [
+                    "event": "apns_connection_failed", "endpoint": "\(configuration.endpoint)",
+                    "failures": "\(state.failures)", "retry_in_ms": "\(pause.nanoseconds / 1_000_000)",
+                ])
+        }
+        connectionsChanged()
+    }
+
+    /// Records that a connection was retired because its requests got no answer. Lanes log this once for all
+    /// connections.
+    /// - Parameter pauses: true if the next connection should wait, because no other connection is answered either.
+    func unanswered(_ error: any Error, pauses: Bool, now: NIODeadline) {
+        failureCounts[APNSConnectionError.code(for: error), default: 0] += 1
+        guard pauses else { return }
+        (lastFailure, isFailureOfAnswers) = (error, true)
+        state.failed(wasConnecting: false, now: now, jitter: .random(in: 0..<1))
+    }
+
+    /// Records that a connection has got its first answer, or has lasted.
+    public func worked() {
+        if isFailureLogged {
+            logger.notice(
+                "connected to \(service) again",
+                metadata: ["event": "apns_connection_restored", "endpoint": "\(configuration.endpoint)"])
+        }
+        isFailureLogged = false
+        state.worked()
+        (lastFailure, isFailureOfAnswers) = (nil, false)
     }
 
     // MARK: Closing
@@ -325,9 +432,17 @@ public final class PoolConnections<Owner: PoolOwner> {
 
     /// Reports the end of the pool if everything has closed.
     public func finishClosing() {
-        guard let closing, all.isEmpty, state.connecting == 0, let owner, owner.canClose else { return }
+        guard let closing, all.isEmpty, state.connecting == 0, let owner, owner.isolated.isEmpty else { return }
         owner.closed()
         self.owner = nil
         closing.succeed(())
     }
+}
+
+/// An error of a connection, and the address of the host to which it was made.
+private struct AddressedError: Error, CustomStringConvertible {
+    let error: any Error
+    let place: String
+
+    var description: String { "\(error)\(place)" }
 }

@@ -8,17 +8,14 @@ import TLS
 ///
 /// Not thread-safe: call everything on the event loop, on which the pool calls back. Call ``check(now:)`` several times
 /// per second: it enforces deadlines, pings silent servers, and opens connections when they are due.
-public final class ConnectionPool: IsolatingPool {
+public final class ConnectionPool: PooledTransport {
     public typealias Configuration = HTTP2PoolConfiguration
 
-    /// The server.
-    public var endpoint: APNSEndpoint { configuration.endpoint }
-    /// The receiver of completions. Held strongly until ``close()`` has completed.
     public var delegate: (any TransportDelegate)? { didSet { for pool in isolated { pool.delegate = delegate } } }
     /// The state of the answers to its requests.
     var answerState: AnswerDrought.State {
         // A server that can no longer be reached is another problem.
-        health.state == .unanswered && connections.state.usable == 0 && !connections.failures.isOfAnswers
+        health.state == .unanswered && connections.state.usable == 0 && !connections.isFailureOfAnswers
             ? .unansweredLately : health.state
     }
 
@@ -47,20 +44,12 @@ public final class ConnectionPool: IsolatingPool {
         connections.belong(to: self)
     }
 
-    /// The number of requests in flight.
+    /// The number of requests in flight, without isolated ones.
     public var inFlight: Int { connections.all.reduce(0) { $0 + $1.state.inFlight } }
 
-    /// Connections that accept requests.
-    public var usableConnections: Int { connections.state.usable }
-
-    /// See ``Transport/isDormant``.
-    public var isDormant: Bool { connections.state.isDormant }
-
-    /// The state of the connections.
     public var statistics: PoolStatistics {
         var statistics = connections.statistics
         statistics.isUnanswered = answerState == .unanswered
-        for pool in isolated { statistics.streamsInUse += pool.inFlight }
         return statistics
     }
 
@@ -71,13 +60,6 @@ public final class ConnectionPool: IsolatingPool {
     public func setProviderToken(_ providerToken: String?) {
         authorization = providerToken.map { HeaderText("bearer \($0)") }
         for pool in isolated { pool.authorization = authorization }
-    }
-
-    /// Sets the trust and the certificate of connections made from now on. Existing connections stay; see
-    /// ``replaceConnections(reason:)``.
-    public func setTLS(_ tls: TLSContext) {
-        connections.configuration.tls = tls
-        for pool in isolated { pool.connections.configuration.tls = tls }
     }
 
     /// Replaces all connections. Each works until its replacement is ready, with the provider token that was set when
@@ -102,7 +84,6 @@ public final class ConnectionPool: IsolatingPool {
         for connection in connections.all where connection.isUsable { connection.retire(reason: reason) }
     }
 
-    /// The number of notifications that can be submitted now.
     public func capacity(in isolation: Isolation) -> Int {
         pool(isolation)?.connections.all.reduce(0) { $0 + $1.freeStreams } ?? 0
     }
@@ -134,7 +115,6 @@ public final class ConnectionPool: IsolatingPool {
             authorization: connection.record.authorization(current: authorization))
     }
 
-    /// Opens another connection if allowed. Call this when notifications wait and no stream is free.
     public func requestCapacity(in isolation: Isolation) {
         if isolation != .shared { isolate() }
         pool(isolation)?.connections.openAnother(now: eventLoop.now)
@@ -157,7 +137,6 @@ public final class ConnectionPool: IsolatingPool {
         for pool in isolated { pool.check(now: now) }
     }
 
-    /// See ``Transport/stoodStill(for:now:)``.
     public func stoodStill(for time: TimeAmount, now: NIODeadline) {
         health.stoodStill(for: time, now: now)
         for connection in connections.all {
@@ -191,8 +170,6 @@ extension ConnectionPool {
         guard isOutdated else { return }
         replace([connection], reason: "it was made before", keeping: .current, now: eventLoop.now)
     }
-
-    public func connectionsChanged() { delegate?.transportChanged(self) }
 
     public func closed() {
         giveBack()
@@ -257,13 +234,16 @@ extension ConnectionPool: HTTP2ConnectionOwner {
 // MARK: Isolation
 
 extension ConnectionPool {
-    public func makePool(of isolation: Isolation) -> ConnectionPool {
+    /// The maximum number of requests that share a connection with few others.
+    private static let few = 32
+
+    public func makePool(
+        of isolation: Isolation, _ connections: PoolConfiguration, logger: Logger
+    ) -> ConnectionPool {
         var own = configuration
-        own.connections = connections.configuration
-        // Its connections are expected to be lost; the sender logs which notifications are the cause.
-        var quiet = logger
-        quiet.logLevel = .critical
-        let pool = ConnectionPool(own.isolated(isolation), ids: ids, eventLoop: eventLoop, logger: quiet)
+        own.connections = connections
+        own.maximumStreams = isolation == .alone ? 1 : min(own.maximumStreams, Self.few)
+        let pool = ConnectionPool(own, ids: ids, eventLoop: eventLoop, logger: logger)
         pool.delegate = delegate
         pool.authorization = authorization
         return pool
@@ -286,7 +266,7 @@ private final class ConnectionIDs {
 extension ConnectionPool {
     /// Records that a connection without requests has lasted: the problem that prevented connections is over.
     func recordAge(of connection: HTTP2Connection, now: NIODeadline) {
-        guard connections.failures.isLogged, connection.isUsable, connection.state.requests == 0,
+        guard connections.isFailureLogged, connection.isUsable, connection.state.requests == 0,
             connection.membership.usableSince.map({ now - $0 > .seconds(10) }) ?? false
         else { return }
         connections.worked()
@@ -304,7 +284,7 @@ extension ConnectionPool {
                 "in_flight": "\(connection.state.inFlight)",
             ])
         let pauses = health.recordUnresponsive(among: connections.all)
-        connections.failures.unanswered(error, pauses: pauses, &connections.state, now: now)
+        connections.unanswered(error, pauses: pauses, now: now)
         connection.retire(reason: "unresponsive: \(fault)")
         connection.takeBackUnwritten()
     }

@@ -1,5 +1,4 @@
 import NIOCore
-import Sockets
 
 /// The settings of a ``ConnectionPool``: its connections and their timeouts.
 @dynamicMemberLookup
@@ -14,7 +13,6 @@ public struct HTTP2PoolConfiguration: Sendable {
     /// The stream identifier of the first request; odd.
     var firstStream: Int32 = 1
 
-    /// Creates a configuration.
     public init(_ connections: PoolConfiguration) { self.connections = connections }
 
     public subscript<Value>(dynamicMember path: WritableKeyPath<PoolConfiguration, Value>) -> Value {
@@ -25,22 +23,5 @@ public struct HTTP2PoolConfiguration: Sendable {
     public subscript<Value>(dynamicMember path: WritableKeyPath<HTTP2Limits, Value>) -> Value {
         get { limits[keyPath: path] }
         set { limits[keyPath: path] = newValue }
-    }
-
-    /// The maximum number of requests that share a connection with few others.
-    private static let few = 32
-    /// The maximum number of connections of each isolation.
-    private static let maximumIsolated = 4
-    /// The longest pause before the next connection, because each may meet another such notification.
-    private static let longestPause = TimeAmount.seconds(1)
-
-    /// Returns the settings of the pool of isolated notifications.
-    func isolated(_ isolation: Isolation) -> HTTP2PoolConfiguration {
-        var own = self
-        own.minimumConnections = 0
-        own.maximumConnections = min(own.maximumConnections, Self.maximumIsolated)
-        own.maximumStreams = isolation == .alone ? 1 : min(own.maximumStreams, Self.few)
-        own.reconnect.longest = max(own.reconnect.first, Self.longestPause)
-        return own
     }
 }

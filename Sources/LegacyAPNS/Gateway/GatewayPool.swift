@@ -24,11 +24,8 @@ extension RequestResult {
 /// item. Its error packet reveals at once what would otherwise take ``GatewayOptions/confirmAfter``; further
 /// notifications use the next connection. So notifications are sent nearly in order, and exactly in order if the
 /// maximum is one connection, because they then wait.
-public final class GatewayPool: IsolatingPool {
-    /// The gateway.
-    public var endpoint: APNSEndpoint { configuration.endpoint }
-    /// The receiver of completions, and of further events if it is a ``GatewayDelegate``. Held strongly until ``close()``
-    /// has completed.
+public final class GatewayPool: PooledTransport {
+    /// Also receives further events if it is a ``GatewayDelegate``.
     public var delegate: (any TransportDelegate)? { didSet { for pool in isolated { pool.delegate = delegate } } }
     public var confirmationTime: TimeAmount { confirmAfter }
 
@@ -52,8 +49,6 @@ public final class GatewayPool: IsolatingPool {
     /// The maximum number of notifications that share a connection with few others. Each of them must be confirmed alone
     /// if one of them ends the connection.
     private static let few = 16
-    /// The maximum number of connections of each isolation, and the longest pause before the next one.
-    private static let (maximumIsolated, longestPause) = (4, TimeAmount.seconds(1))
 
     public init(_ configuration: Configuration, eventLoop: any EventLoop, logger: Logger) {
         self.configuration = configuration
@@ -65,7 +60,6 @@ public final class GatewayPool: IsolatingPool {
         connections.belong(to: self)
     }
 
-    /// The number of notifications that can be submitted now.
     public func capacity(in isolation: Isolation) -> Int {
         guard isolation == .shared else { return pool(isolation)?.capacity ?? 0 }
         guard
@@ -79,18 +73,8 @@ public final class GatewayPool: IsolatingPool {
         return min(capacity, connections.all.contains { $0.state.window.count > 0 } ? 0 : 1)
     }
 
-    /// Connections that accept notifications.
-    public var usableConnections: Int { connections.state.usable }
-
-    /// See `Transport/isDormant`.
-    public var isDormant: Bool { connections.state.isDormant }
-
-    /// The state of the connections. Its streams are the windows of unconfirmed notifications.
-    public var statistics: PoolStatistics {
-        var statistics = connections.statistics
-        for pool in isolated { statistics.streamsInUse += pool.connections.statistics.streamsInUse }
-        return statistics
-    }
+    /// Its streams are the windows of unconfirmed notifications.
+    public var statistics: PoolStatistics { connections.statistics }
 
     /// Sends a notification on the first connection that has capacity.
     public func submit(_ notification: consuming Notification, tag: UInt64, in isolation: Isolation) -> Bool {
@@ -161,12 +145,6 @@ public final class GatewayPool: IsolatingPool {
     /// Does nothing: the gateway has no provider tokens.
     public func setProviderToken(_: String?) {}
 
-    /// Sets the trust and the certificate of connections made from now on.
-    public func setTLS(_ tls: TLSContext) {
-        connections.configuration.tls = tls
-        for pool in isolated { pool.connections.configuration.tls = tls }
-    }
-
     /// Drains all connections, and opens others.
     public func replaceConnections(reason: String) {
         for pool in isolated { pool.replaceConnections(reason: reason) }
@@ -190,17 +168,13 @@ public final class GatewayPool: IsolatingPool {
 // MARK: Isolation
 
 extension GatewayPool {
-    public func makePool(of isolation: Isolation) -> GatewayPool {
+    public func makePool(
+        of isolation: Isolation, _ connections: PoolConfiguration, logger: Logger
+    ) -> GatewayPool {
         var own = configuration
-        own.connections = connections.configuration
-        own.minimumConnections = 0
-        own.maximumConnections = min(own.maximumConnections, Self.maximumIsolated)
-        own.reconnect.longest = max(own.reconnect.first, Self.longestPause)
+        own.connections = connections
         own.options.windowCount = isolation == .alone ? 1 : min(own.options.windowCount, Self.few)
-        // Its connections are expected to be lost; the sender logs which notifications are the cause.
-        var quiet = logger
-        quiet.logLevel = .critical
-        let pool = GatewayPool(own, eventLoop: eventLoop, logger: quiet)
+        let pool = GatewayPool(own, eventLoop: eventLoop, logger: logger)
         (pool.delegate, pool.parent, pool.confirmAfter) = (delegate, self, confirmAfter)
         return pool
     }
@@ -232,8 +206,6 @@ extension GatewayPool {
         AddressMemory.shared.worked(connection.membership.address)
         if isOutdated { connection.drain() }
     }
-
-    public func connectionsChanged() { delegate?.transportChanged(self) }
 
     public func closed() { delegate = nil }
 }
