@@ -155,7 +155,7 @@ struct GatewayPoolTests {
 
     @Test("a connection accepts nothing more once an error packet has arrived, although it is not closed yet")
     func answered() {
-        var state = GatewayConnectionState(.init())
+        var state = GatewayConnectionState()
         state.opened(now: .now())
         for tag in 1...3 { state.send(tag: UInt64(tag), size: 100) }
         #expect(state.capacity(limit: .max) == 4997)
@@ -166,7 +166,7 @@ struct GatewayPoolTests {
 
     @Test("a notification whose bytes never reach the socket ends the connection, and is not confirmed")
     func neverWritten() {
-        var state = GatewayConnectionState(.init())
+        var state = GatewayConnectionState()
         var now = NIODeadline.now()
         state.opened(now: now)
         state.send(tag: 1, size: 100)

@@ -3,37 +3,11 @@ import Glibc
 import NIOCore
 import TLS
 
-/// The owner of a connection to the gateway. Called on the connection's event loop.
-protocol GatewayConnectionOwner: AnyObject {
-    /// Called when the connection's capacity has changed.
-    func connectionChanged(_ connection: GatewayConnection)
-    /// Called when a notification has completed.
-    func connection(_ connection: GatewayConnection, completed tag: UInt64, with result: RequestResult)
-    /// Called when an error packet has arrived.
-    /// - Parameter progress: the number of notifications accepted on this connection before the named one.
-    func connection(
-        _ connection: GatewayConnection, answered packet: GatewayPacket, progress: Int,
-        findings: UnconfirmedWindow.Findings)
-    /// Returns the result of notifications whose outcome is unknown.
-    func uncertainResult(of connection: GatewayConnection) -> RequestResult
-    /// Called when the connection has closed, after all its notifications have completed.
-    func connectionClosed(_ connection: GatewayConnection, error: any Error)
-}
-
 /// One connection to the binary gateway: a thin handler between a TLS channel and the state that makes the decisions.
 /// Belongs to its channel's event loop.
 public final class GatewayConnection: ChannelInboundHandler, PooledConnection {
     public typealias InboundIn = ByteBuffer
     public typealias OutboundOut = ByteBuffer
-
-    /// The limits for combining notifications into writes.
-    struct Batching: Sendable {
-        var frame = GatewayFrame.items
-        /// Maximum bytes per write, unless a single frame is larger. The default is what fits into one TLS record.
-        var bytes = 16_384
-        /// The time for which a write waits for more notifications.
-        var time = TimeAmount.milliseconds(2)
-    }
 
     private(set) var state: GatewayConnectionState
     let endpoint: APNSEndpoint
@@ -43,8 +17,7 @@ public final class GatewayConnection: ChannelInboundHandler, PooledConnection {
     private(set) var hasAnswer = false
 
     public var membership = PoolMembership()
-    private let batching: Batching
-    private var owner: (any GatewayConnectionOwner)?
+    private var owner: GatewayPool?
     private var context: ChannelHandlerContext?
     private let written = WrittenBytes()
     private var input = ByteBuffer()
@@ -53,14 +26,10 @@ public final class GatewayConnection: ChannelInboundHandler, PooledConnection {
     private var failure: (any Error)?
     private var isClosing = false
 
-    init(
-        endpoint: APNSEndpoint, batching: Batching, limits: GatewayConnectionState.Limits,
-        owner: any GatewayConnectionOwner
-    ) {
-        self.endpoint = endpoint
-        self.batching = batching
+    init(_ state: GatewayConnectionState, owner: GatewayPool) {
+        self.state = state
         self.owner = owner
-        state = GatewayConnectionState(limits)
+        endpoint = owner.endpoint
     }
 
     // MARK: The pool's view
@@ -68,7 +37,7 @@ public final class GatewayConnection: ChannelInboundHandler, PooledConnection {
     public var isConnecting: Bool { state.phase == .connecting }
     public var isUsable: Bool { state.isUsable }
     public var isDraining: Bool { state.phase == .draining }
-    public var load: (inFlight: Int, limit: Int) { (state.window.count, state.windowCount) }
+    public var load: (inFlight: Int, limit: Int) { (state.window.count, state.options.windowCount) }
     public var lastUsed: NIODeadline { state.lastUsed }
     public var endsAsExpected: Bool { state.isRetired || (state.isProven && hasAnswer) }
 
@@ -92,18 +61,21 @@ public final class GatewayConnection: ChannelInboundHandler, PooledConnection {
         let estimate =
             notification.payload.readableBytes + notification.deviceToken.hex.readableBytes / 2
             + GatewayFrame.overhead
-        if output.readableBytes > 0, output.readableBytes + estimate > batching.bytes { flush() }
+        if output.readableBytes > 0, output.readableBytes + estimate > state.options.batchBytes { flush() }
         let before = output.readableBytes
         let token = notification.deviceToken
-        batching.frame.write(notification, identifier: state.window.next, into: &output)
+        state.options.frame.write(notification, identifier: state.window.next, into: &output)
         state.send(tag: tag, size: output.readableBytes - before, token: token)
-        if output.readableBytes >= batching.bytes { return flush() }
+        if output.readableBytes >= state.options.batchBytes { return flush() }
         scheduleFlush()
     }
 
     private func scheduleFlush() {
         guard flushTimer == nil, let context else { return }
-        flushTimer = context.eventLoop.assumeIsolated().scheduleTask(in: batching.time) { self.flush() }
+        flushTimer = context.eventLoop.assumeIsolated().scheduleTask(in: .milliseconds(Int64(state.options.batchTime)))
+        {
+            self.flush()
+        }
     }
 
     private func flush() {
@@ -122,7 +94,7 @@ public final class GatewayConnection: ChannelInboundHandler, PooledConnection {
     func drain() {
         let wasOpen = state.phase == .open
         let barrier = state.drain()
-        if let barrier { batching.frame.writeBarrier(identifier: barrier, into: &output) }
+        if let barrier { state.options.frame.writeBarrier(identifier: barrier, into: &output) }
         flush()
         if wasOpen { owner?.connectionChanged(self) }
         closeIfDrained()
@@ -146,7 +118,7 @@ public final class GatewayConnection: ChannelInboundHandler, PooledConnection {
         guard !hasAnswer, state.phase != .closed else { return }
         var bytes = unwrapInboundIn(data)
         input.writeBuffer(&bytes)
-        do throws(GatewayPacket.Failure) {
+        do throws(GatewayPacket.UnknownCommand) {
             guard let packet = try GatewayPacket.read(from: &input) else { return }
             answered(packet)
         } catch {

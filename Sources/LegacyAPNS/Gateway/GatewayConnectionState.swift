@@ -12,21 +12,6 @@ extension APNSConnectionError.HangUp {
 /// The state of a connection to the gateway and its decisions, without any I/O: what can be sent, what is confirmed,
 /// and whether the other side is alive.
 struct GatewayConnectionState {
-    struct Limits: Sendable {
-        /// Maximum unconfirmed notifications.
-        var windowCount = 5000
-        /// Maximum bytes of their frames.
-        var windowBytes = 32 << 20
-        /// The time after its arrival from which a notification without an error packet counts as accepted.
-        var confirmAfter = TimeAmount.seconds(2)
-        /// True if a draining connection is sent a deliberately bad item, to learn the outcomes at once.
-        var sendsBarriers = true
-        /// The maximum time for which written data may be unacknowledged.
-        var stallTimeout = TimeAmount.seconds(20)
-        /// The age at which the connection is replaced; `nil` for never.
-        var maximumAge: TimeAmount?
-    }
-
     enum Phase: Equatable {
         /// TCP and TLS are being set up.
         case connecting
@@ -59,36 +44,40 @@ struct GatewayConnectionState {
     private(set) var isWritable = true
     private(set) var openedAt = NIODeadline.distantPast
 
-    private var limits: Limits
+    let options: GatewayOptions
+    /// The maximum time for which written data may be unacknowledged.
+    private let stallTimeout: TimeAmount
+    /// The age at which the connection is replaced; `nil` for never.
+    private let maximumAge: TimeAmount?
+    /// The time after its arrival from which a notification without an error packet counts as accepted.
+    private var confirmAfter: TimeAmount
     private var acknowledged = 0
     private var acknowledgedAt = NIODeadline.distantPast
 
-    init(_ limits: Limits) {
-        self.limits = limits
+    init(
+        _ options: GatewayOptions = GatewayOptions(), stallTimeout: TimeAmount = .seconds(20),
+        maximumAge: TimeAmount? = nil
+    ) {
+        (self.options, self.stallTimeout, self.maximumAge) = (options, stallTimeout, maximumAge)
+        confirmAfter = .milliseconds(Int64(options.confirmAfter))
     }
 
     var isUsable: Bool { phase == .open }
 
     /// True if nothing can be sent until something is confirmed.
-    var isFull: Bool { window.count >= limits.windowCount || window.bytes >= limits.windowBytes }
-
-    /// Maximum unconfirmed notifications.
-    var windowCount: Int { limits.windowCount }
-
-    /// True if a bad item can reveal which notifications in the window were accepted.
-    var sendsBarriers: Bool { limits.sendsBarriers }
+    var isFull: Bool { window.count >= options.windowCount || window.bytes >= options.windowBytes }
 
     /// True if another connection will soon be needed.
-    var isFilling: Bool { window.count >= limits.windowCount / 2 || window.bytes >= limits.windowBytes / 2 }
+    var isFilling: Bool { window.count >= options.windowCount / 2 || window.bytes >= options.windowBytes / 2 }
 
     /// True if less than a third of the window is free.
-    var isNearlyFull: Bool { phase == .open && window.count * 3 > limits.windowCount * 2 }
+    var isNearlyFull: Bool { phase == .open && window.count * 3 > options.windowCount * 2 }
 
     /// Returns how many notifications can be sent now.
     /// - Parameter limit: the maximum number of unconfirmed notifications.
     func capacity(limit: Int) -> Int {
-        guard phase == .open, isWritable, window.bytes < limits.windowBytes else { return 0 }
-        return max(0, min(limits.windowCount, limit) - window.count)
+        guard phase == .open, isWritable, window.bytes < options.windowBytes else { return 0 }
+        return max(0, min(options.windowCount, limit) - window.count)
     }
 
     /// True if a draining connection has nothing left to wait for.
@@ -96,7 +85,7 @@ struct GatewayConnectionState {
 
     func isWornOut(now: NIODeadline) -> Bool {
         guard phase == .open else { return false }
-        return window.next >= Self.wornOutIdentifier || limits.maximumAge.map { now - openedAt >= $0 } ?? false
+        return window.next >= Self.wornOutIdentifier || maximumAge.map { now - openedAt >= $0 } ?? false
     }
 
     mutating func opened(now: NIODeadline) {
@@ -113,7 +102,7 @@ struct GatewayConnectionState {
     }
 
     /// Sets the time after which notifications are confirmed, including those already sent.
-    mutating func confirm(after time: TimeAmount) { limits.confirmAfter = time }
+    mutating func confirm(after time: TimeAmount) { confirmAfter = time }
 
     /// Records that everything sent so far was passed to the channel.
     /// - Parameter position: the total number of bytes passed to it.
@@ -132,7 +121,7 @@ struct GatewayConnectionState {
         guard phase == .open else { return nil }
         phase = .draining
         isRetired = true
-        guard limits.sendsBarriers, window.count > 0 else { return nil }
+        guard options.hasBarriers, window.count > 0 else { return nil }
         return window.sendBarrier()
     }
 
@@ -147,11 +136,11 @@ struct GatewayConnectionState {
         }
         var check = Check()
         // An acknowledgement only means that the gateway's kernel has the data; the gateway needs time to read it.
-        check.confirmed = window.confirm(arrivedBefore: now - limits.confirmAfter)
+        check.confirmed = window.confirm(arrivedBefore: now - confirmAfter)
         if !check.confirmed.isEmpty { isProven = true }
         if window.count > 0 { lastUsed = now }
         // Whatever keeps a notification from arriving, also if nothing is left to be acknowledged.
-        if window.awaitsArrival, now - acknowledgedAt >= limits.stallTimeout {
+        if window.awaitsArrival, now - acknowledgedAt >= stallTimeout {
             check.unresponsive =
                 "no written data was acknowledged for \((now - acknowledgedAt).formatted)"
         }

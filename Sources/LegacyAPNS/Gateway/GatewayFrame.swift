@@ -103,20 +103,16 @@ struct GatewayPacket: Equatable {
     static let size = 6
     private static let command: UInt8 = 8
 
-    enum Failure: Error, Equatable, CustomStringConvertible {
-        case unknownCommand(UInt8)
+    struct UnknownCommand: Error, Equatable, CustomStringConvertible {
+        let command: UInt8
 
-        var description: String {
-            switch self {
-            case .unknownCommand(let command): "an error packet must begin with 8, not \(command)"
-            }
-        }
+        var description: String { "an error packet must begin with 8, not \(command)" }
     }
 
     /// Removes a packet from the buffer; `nil` if it is incomplete.
-    static func read(from buffer: inout ByteBuffer) throws(Failure) -> GatewayPacket? {
+    static func read(from buffer: inout ByteBuffer) throws(UnknownCommand) -> GatewayPacket? {
         guard let command: UInt8 = buffer.getInteger(at: buffer.readerIndex) else { return nil }
-        guard command == Self.command else { throw .unknownCommand(command) }
+        guard command == Self.command else { throw UnknownCommand(command: command) }
         guard buffer.readableBytes >= size, var packet = buffer.readSlice(length: size) else { return nil }
         packet.moveReaderIndex(forwardBy: 1)
         guard let status: UInt8 = packet.readInteger(), let identifier: UInt32 = packet.readInteger() else {

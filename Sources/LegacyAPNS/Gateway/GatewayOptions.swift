@@ -23,4 +23,7 @@ public struct GatewayOptions: Sendable, Equatable {
 
     /// Creates the options that match Apple's gateway in its last version.
     public init() {}
+
+    /// True if a draining connection is sent an invalid item, and its error packet can name that item.
+    var hasBarriers: Bool { sendsBarriers && frame.hasIdentifier }
 }

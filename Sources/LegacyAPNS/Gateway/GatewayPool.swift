@@ -85,7 +85,7 @@ public final class GatewayPool: PooledTransport {
             let connection = connections.all.first(where: { $0.state.capacity(limit: adaptiveWindow.limit) > 0 })
         else { return false }
         connection.submit(notification, tag: tag)
-        if connection.state.isFull, connection.state.sendsBarriers {
+        if connection.state.isFull, connection.state.options.hasBarriers {
             connection.drain()
         } else if connection.state.isFilling, connections.state.usable == 1, adaptiveWindow.limit == .max {
             // It is ready when this one is full.
@@ -102,7 +102,9 @@ public final class GatewayPool: PooledTransport {
             pool(isolation)?.requestCapacity(in: .shared)
             return
         }
-        if keepsOrder, let full = connections.all.first(where: { $0.state.isNearlyFull && $0.state.sendsBarriers }) {
+        if keepsOrder,
+            let full = connections.all.first(where: { $0.state.isNearlyFull && $0.state.options.hasBarriers })
+        {
             return full.drain()
         }
         // A narrowed window applies to all connections; opening another would defeat it.
@@ -136,7 +138,6 @@ public final class GatewayPool: PooledTransport {
         for pool in isolated { pool.check(now: now) }
     }
 
-    /// See `Transport/stoodStill(for:now:)`.
     public func stoodStill(for time: TimeAmount, now: NIODeadline) {
         for connection in connections.all { connection.stoodStill(for: time, now: now) }
         for pool in isolated { pool.stoodStill(for: time, now: now) }
@@ -182,19 +183,11 @@ extension GatewayPool {
 
 extension GatewayPool {
     public func makeConnection() -> GatewayConnection {
-        let options = configuration.options
-        var limits = GatewayConnectionState.Limits()
-        limits.windowCount = options.windowCount
-        limits.windowBytes = options.windowBytes
-        limits.confirmAfter = confirmAfter
-        limits.sendsBarriers = options.sendsBarriers && options.frame.hasIdentifier
-        limits.stallTimeout = configuration.stallTimeout
-        limits.maximumAge = configuration.connections.age(jitter: .random(in: 0..<1))
-        return GatewayConnection(
-            endpoint: endpoint,
-            batching: GatewayConnection.Batching(
-                frame: options.frame, bytes: options.batchBytes, time: .milliseconds(Int64(options.batchTime))),
-            limits: limits, owner: self)
+        var state = GatewayConnectionState(
+            configuration.options, stallTimeout: configuration.stallTimeout,
+            maximumAge: configuration.connections.age(jitter: .random(in: 0..<1)))
+        state.confirm(after: confirmAfter)
+        return GatewayConnection(state, owner: self)
     }
 
     public func tune(_ bootstrap: ClientBootstrap) -> ClientBootstrap {
@@ -210,12 +203,14 @@ extension GatewayPool {
     public func closed() { delegate = nil }
 }
 
-extension GatewayPool: GatewayConnectionOwner {
+/// Events of connections.
+extension GatewayPool {
     private func worked() {
         main.hangUps = 0
         connections.worked()
     }
 
+    /// Called when the connection's capacity has changed.
     func connectionChanged(_ connection: GatewayConnection) {
         connections.changed(connection)
         if connection.state.isProven { worked() }
@@ -226,6 +221,8 @@ extension GatewayPool: GatewayConnectionOwner {
         delegate?.transport(self, completed: tag, with: result)
     }
 
+    /// Called when an error packet has arrived.
+    /// - Parameter progress: the number of notifications accepted on this connection before the named one.
     func connection(
         _ connection: GatewayConnection, answered packet: GatewayPacket, progress: Int,
         findings: UnconfirmedWindow.Findings
@@ -261,8 +258,8 @@ extension GatewayPool: GatewayConnectionOwner {
             || isolated.contains { $0.hasUnconfirmed(besides: connection) }
     }
 
-    /// What was not alone in the window need not be the cause. Where others may still be accepted, the certificate need not
-    /// be either.
+    /// Returns the result of notifications whose outcome is unknown. What was not alone in the window need not be the cause.
+    /// Where others may still be accepted, the certificate need not be either.
     func uncertainResult(of connection: GatewayConnection) -> RequestResult {
         let why = "it was closed without an error packet"
         let window = connection.state.window
@@ -277,6 +274,7 @@ extension GatewayPool: GatewayConnectionOwner {
         return .uncertain(window.count > 1 ? .lostWithOthers(why) : .connectionLost(why))
     }
 
+    /// Called when the connection has closed, after all its notifications have completed.
     func connectionClosed(_ connection: GatewayConnection, error: any Error) { connections.closed(connection, error) }
 }
 

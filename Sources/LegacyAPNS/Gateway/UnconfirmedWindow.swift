@@ -30,7 +30,7 @@ struct UnconfirmedWindow {
         /// Accepted.
         var confirmed: [UInt64] = []
         /// The notification that the packet named, and its status.
-        var named: (tag: UInt64, status: GatewayStatus)?
+        var named: Named?
         /// Dropped without having been processed.
         var discarded: [UInt64] = []
         /// Of unknown outcome.
@@ -40,10 +40,9 @@ struct UnconfirmedWindow {
         /// The token of the named notification, if it was one of those.
         var lateToken: ByteBuffer?
 
-        static func == (one: Findings, other: Findings) -> Bool {
-            one.confirmed == other.confirmed && one.discarded == other.discarded && one.uncertain == other.uncertain
-                && one.lost == other.lost && one.lateToken == other.lateToken && one.named?.tag == other.named?.tag
-                && one.named?.status == other.named?.status
+        struct Named: Equatable {
+            var tag: UInt64
+            var status: GatewayStatus
         }
     }
 
@@ -125,7 +124,9 @@ struct UnconfirmedWindow {
             findings.confirmed = take(through: next - 1)
         } else if identifier >= first, identifier < next {
             findings.confirmed = take(through: isGood ? identifier : identifier - 1)
-            if !isGood, let named = take(through: identifier).first { findings.named = (named, packet.status) }
+            if !isGood, let named = take(through: identifier).first {
+                findings.named = .init(tag: named, status: packet.status)
+            }
             findings.discarded = takeAll()
         } else if identifier == first - 1, isGood {
             // The last confirmed notification; 0 if none was.

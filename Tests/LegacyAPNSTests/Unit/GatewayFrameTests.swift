@@ -81,7 +81,7 @@ struct GatewayPacketTests {
     @Test("must begin with 8")
     func command() {
         var buffer = ByteBuffer(bytes: [72])
-        #expect(throws: GatewayPacket.Failure.unknownCommand(72)) { try GatewayPacket.read(from: &buffer) }
+        #expect(throws: GatewayPacket.UnknownCommand(command: 72)) { try GatewayPacket.read(from: &buffer) }
     }
 
     @Test("has a documented status, or another one", arguments: UInt8.min...UInt8.max)
