@@ -39,9 +39,15 @@ final class HTTP2Session {
     /// The beginning of an incomplete frame.
     private(set) var partial: [UInt8] = []
     /// The number of cancelled requests whose resets have not been written.
-    var pendingCancels: Int { waiting.cancelled.count }
+    var pendingCancels: Int { cancelled.count }
 
-    private var waiting: WaitingStreams
+    /// The identifier of the next request; negative after the last.
+    private var nextStream: Int32
+    /// Streams whose HEADERS have not been written, in order.
+    private var unsent = CircularBuffer<Int32>()
+    /// Streams whose body waits for a window, in order.
+    private var unfinished: [Int32] = []
+    private var cancelled: [Int32] = []
 
     /// - Parameters:
     ///   - authority: the value of `:authority`.
@@ -50,7 +56,7 @@ final class HTTP2Session {
     init(authority: HeaderText, maximumStreams: Int, firstStream: Int32 = 1) {
         streams = HTTP2Streams(capacity: maximumStreams)
         writer = RequestWriter(authority: authority)
-        waiting = WaitingStreams(next: firstStream)
+        nextStream = firstStream
         control.writePreface()
     }
 
@@ -88,11 +94,11 @@ final class HTTP2Session {
     }
 
     private func openStream() -> UnsafeMutablePointer<RequestSlot>? {
-        let stream = waiting.next
+        let stream = nextStream
         guard phase == .open, stream > 0, let index = streams.insert(stream) else { return nil }
         // Negative after the last one.
-        waiting.next &+= 2
-        waiting.unsent.append(stream)
+        nextStream &+= 2
+        unsent.append(stream)
         return streams.slots.pointer(index)
     }
 
@@ -101,7 +107,7 @@ final class HTTP2Session {
         let slot = streams.slots.pointer(index)
         guard slot.pointee.failure == nil, !slot.pointee.hasEnded else { return }
         slot.pointee.failure = failure
-        waiting.cancelled.append(slot.pointee.stream)
+        cancelled.append(slot.pointee.stream)
     }
 
     // MARK: The connection
@@ -145,39 +151,39 @@ final class HTTP2Session {
         control.take(into: &buffer)
         guard phase != .ended else { return true }
         var place = 0
-        while peer.window > 0, place < waiting.unfinished.count {
+        while peer.window > 0, place < unfinished.count {
             guard buffer.readableBytes < limit else { return false }
-            if let slot = streams.slot(of: waiting.unfinished[place]),
+            if let slot = streams.slot(of: unfinished[place]),
                 !writer.writeBody(of: slot, window: &peer.window, into: &buffer)
             {
                 // This stream's window is empty; those of others may not be.
                 place += 1
             } else {
-                waiting.unfinished.remove(at: place)
+                unfinished.remove(at: place)
             }
         }
-        while phase == .open, streams.openCount < peer.maximumStreams, let stream = waiting.unsent.first {
+        while phase == .open, streams.openCount < peer.maximumStreams, let stream = unsent.first {
             guard buffer.readableBytes < limit else { return false }
-            waiting.unsent.removeFirst()
+            unsent.removeFirst()
             guard let slot = streams.slot(of: stream) else { continue }
             writer.writeHeaders(of: slot, into: &buffer)
             streams.open(slot, window: peer.streamWindow)
-            if !writer.writeBody(of: slot, window: &peer.window, into: &buffer) { waiting.unfinished.append(stream) }
+            if !writer.writeBody(of: slot, window: &peer.window, into: &buffer) { unfinished.append(stream) }
         }
         return true
     }
 
     /// Ends cancelled streams. Those that were answered in the meantime have already ended.
     private func resetCancelled() {
-        guard !waiting.cancelled.isEmpty else { return }
-        for stream in waiting.cancelled {
+        guard !cancelled.isEmpty else { return }
+        for stream in cancelled {
             let index = streams.index(of: stream)
             guard index >= 0 else { continue }
             // A GOAWAY of this side ends all streams, and nothing follows it.
             if phase != .ended, streams.slots.pointer(index).pointee.isOpen { control.reset(stream, .cancel) }
             streams.close(index, code: .cancel)
         }
-        waiting.cancelled.removeAll(keepingCapacity: true)
+        cancelled.removeAll(keepingCapacity: true)
     }
 
     // MARK: Input
@@ -321,18 +327,4 @@ final class HTTP2Session {
             try streams.widen(header.stream, by: increment)
         }
     }
-}
-
-/// Streams that wait to be written.
-private struct WaitingStreams {
-    /// The identifier of the next request; negative after the last.
-    var next: Int32
-    /// Streams whose HEADERS have not been written, in order.
-    var unsent = CircularBuffer<Int32>()
-    /// Streams whose body waits for a window, in order.
-    var unfinished: [Int32] = []
-    /// Streams that were cancelled.
-    var cancelled: [Int32] = []
-
-    init(next: Int32) { self.next = next }
 }
