@@ -16,6 +16,8 @@ struct HTTP2Frame: Sendable {
     var payload: [UInt8] = []
     /// The fields that the peer read from a HEADERS frame.
     var headers: [HeaderField] = []
+    /// The connection on which the peer received it, counted from 1.
+    var connection = 0
 
     var endsStream: Bool { flags & Self.endStream != 0 }
     /// The error code of a reset.

@@ -26,20 +26,13 @@ struct LivenessTests {
 
     @Test("is not concluded from a time in which the process stood still: what has arrived is read first")
     func standstill() async throws {
-        // The connection, and the requests that it answers later.
-        let held = NIOLockedValueBox<(connection: NIOLoopBound<PeerConnection>?, requests: [HTTP2Frame])>((nil, []))
-        let script: ScriptedPeer.Script = { connection, event in
-            guard case .frame(let frame) = event, frame.kind == .data else { return answersAll(connection, event) }
-            held.withLockedValue {
-                $0.connection = connection.bound()
-                $0.requests.append(frame)
-            }
-        }
-        let seen = try await withPool(against: script, ticks: false, { $0.requestTimeout = .seconds(5) }) { client, _ in
+        let seen = try await withPool(
+            against: handling(streams: 100), ticks: false, { $0.requestTimeout = .seconds(5) }
+        ) { client, peer in
             try await client.check()
             try await client.waitForSettings(100)
             let futures = client.send((0..<80).map { .example($0) })
-            try await eventually("the requests") { held.withLockedValue { $0.requests.count } == 80 }
+            try await eventually("the requests") { peer.count(.data) == 80 }
             // A minute in which nothing was read: PINGs, windows and deadlines are overdue.
             let inFlight = try await client.ask { pool in
                 let later = NIODeadline.now() + .minutes(1)
@@ -50,11 +43,8 @@ struct LivenessTests {
                 return pool.answerState == .answered ? pool.statistics.streamsInUse : -1
             }
             #expect(inFlight == 80)
-            let known = held.withLockedValue(\.connection)
-            let connection = try #require(known)
-            connection.eventLoop.execute {
-                for request in held.withLockedValue(\.requests) { answersAll(connection.value, .frame(request)) }
-            }
+            let requests = peer.seen.withLockedValue { $0.frames(.data) }
+            peer.on(1) { connection in for request in requests { answersAll(connection, .frame(request)) } }
             for future in futures { try await expect(future, .delivered) }
         }
         #expect(seen.connections == 1)

@@ -1,4 +1,3 @@
-import NIOConcurrencyHelpers
 import NIOCore
 import TestSupport
 import Testing
@@ -8,12 +7,6 @@ import Testing
 /// The pool's clock does not run by itself here: each test sets the time.
 @Suite("A pool's connections", .timeLimit(.minutes(10)))
 struct ReplacementTests {
-    /// A notification and its connection.
-    private struct Sent: Sendable, Equatable {
-        var connection: Int
-        var authorization: String
-    }
-
     /// Runs a body with a scripted peer and a pool whose clock does not run by itself.
     @discardableResult
     private func withStillPool(
@@ -56,31 +49,16 @@ struct ReplacementTests {
     @Test("beyond the minimum are closed when idle, the longest idle first, one at a time")
     func idle() async throws {
         // Each connection's first request waits for the others'.
-        let waiting = NIOLockedValueBox<[(NIOLoopBound<PeerConnection>, Int32)]>([])
-        let ended = NIOLockedValueBox<[Int]>([])
-        let script: ScriptedPeer.Script = { connection, event in
-            switch event {
-            case .connected: connection.send(.settings(maximumStreams: 1))
-            case .frame(let frame) where frame.kind == .goAway: ended.withLockedValue { $0.append(connection.number) }
-            case .frame(let frame) where frame.endsStream && frame.kind == .data:
-                guard frame.stream == 1 else { return connection.send(.answer(frame.stream, status: 200)) }
-                let all = waiting.withLockedValue { waiting in
-                    waiting += connection.bound().map { [($0, frame.stream)] } ?? []
-                    return waiting.count == 3 ? waiting : []
-                }
-                for (connection, stream) in all {
-                    connection.eventLoop.execute { connection.value.send(.answer(stream, status: 200)) }
-                }
-            default: break
-            }
+        let script = handling(streams: 1) { connection, frame in
+            if frame.stream > 1 { connection.send(.answer(frame.stream, status: 200)) }
         }
-        let limits = { @Sendable (configuration: inout ConnectionPool.Configuration) in
-            configuration.maximumConnections = 3
-        }
-        let seen = try await withStillPool(against: script, limits) { client, _ in
+        let seen = try await withStillPool(against: script, { $0.maximumConnections = 3 }) { client, peer in
             let start = NIODeadline.now()
             try await client.check(start)
-            #expect(try await client.results(3) == .delivered(3))
+            let first = client.send((0..<3).map { .example($0) })
+            try await eventually("three requests") { peer.count(.data) == 3 }
+            for connection in 1...3 { peer.on(connection) { $0.send(.answer(1, status: 200)) } }
+            for request in first { try await expect(request, .delivered) }
             #expect(try await client.ask { $0.usableConnections } == 3)
             try await client.check(start + .seconds(10))
             try await client.check(start + .seconds(100))
@@ -95,9 +73,9 @@ struct ReplacementTests {
             #expect(try await client.ask { $0.usableConnections } == 1)
             try await client.check(start + .hours(10))
             #expect(try await client.ask { $0.usableConnections } == 1)
-            try await eventually("two ends") { ended.withLockedValue(\.count) == 2 }
+            try await eventually("two ends") { peer.count(.goAway) == 2 }
             // The connection that was used last stays, and is enough.
-            #expect(!ended.withLockedValue { $0 }.contains(1))
+            #expect(peer.seen.withLockedValue { $0.frames(.goAway).allSatisfy { $0.connection > 1 } })
             try await expect(client.send(), .delivered)
             #expect(try await client.failures() == 0)
             #expect(try await client.ask { $0.lastFailure == nil })
@@ -105,54 +83,40 @@ struct ReplacementTests {
         #expect(seen.connections == 3)
     }
 
-    /// Answers all requests; from the second connection on, SETTINGS are sent only when `release` is called.
-    private final class Hesitant: Sendable {
-        private let held = NIOLockedValueBox<[NIOLoopBound<PeerConnection>]>([])
-        let sent = NIOLockedValueBox<[Sent]>([])
-
-        var script: ScriptedPeer.Script {
-            { [held, sent] connection, event in
-                switch event {
-                case .connected where connection.number == 1: connection.send(.settings(maximumStreams: 10))
-                case .connected: held.withLockedValue { $0 += connection.bound().map { [$0] } ?? [] }
-                case .frame(let frame):
-                    if frame.kind == .headers {
-                        let value = frame.headers.first { $0.name == "authorization" }?.value ?? ""
-                        sent.withLockedValue { $0.append(Sent(connection: connection.number, authorization: value)) }
-                    }
-                    if frame.endsStream, frame.kind == .data { connection.send(.answer(frame.stream, status: 200)) }
-                }
-            }
+    /// Answers all requests, but sends SETTINGS only on the first connection.
+    private static let hesitant: ScriptedPeer.Script = { connection, event in
+        switch event {
+        case .connected: if connection.number == 1 { connection.send(.settings(maximumStreams: 10)) }
+        case .frame(let frame): if frame.kind == .data { answersAll(connection, event) }
         }
+    }
 
-        var waiting: Int { held.withLockedValue(\.count) }
-
-        func release() {
-            for connection in held.withLockedValue({ $0 }) {
-                connection.eventLoop.execute { connection.value.send(.settings(maximumStreams: 10)) }
-            }
+    /// Waits for a second connection that can be sent SETTINGS.
+    private func second(_ peer: ScriptedPeer) async throws {
+        try await eventually("a replacement") {
+            peer.seen.withLockedValue { $0.frames(.settings).contains { $0.connection == 2 } }
         }
     }
 
     @Test("are replaced at their maximum age, and the old one is used until the new one is")
     func age() async throws {
-        let server = Hesitant()
-        let seen = try await withStillPool(against: server.script, { $0.maximumAge = .hours(1) }) { client, peer in
+        let seen = try await withStillPool(against: Self.hesitant, { $0.maximumAge = .hours(1) }) { client, peer in
             let start = NIODeadline.now()
             try await client.check(start)
             try await expect(client.send(), .delivered)
             try await client.check(start + .minutes(54))
             #expect(try await client.ask { $0.connections.state.outgoing } == 0)
             try await client.check(.now() + .hours(1))
-            try await eventually("a replacement") { server.waiting == 1 }
+            try await second(peer)
             #expect(try await client.ask { $0.usableConnections } == 1)
             // The new connection gets no request before its SETTINGS.
             #expect(try await client.results(5) == .delivered(5))
-            #expect(server.sent.withLockedValue { $0.map(\.connection) } == [1, 1, 1, 1, 1, 1])
-            server.release()
+            #expect(peer.seen.withLockedValue { $0.frames(.headers).map(\.connection) } == [1, 1, 1, 1, 1, 1])
+            peer.on(2) { $0.send(.settings(maximumStreams: 10)) }
             try await eventually("the end of the old one") { peer.seen.withLockedValue(\.ended) == 1 }
             #expect(try await client.results(5) == .delivered(5))
-            #expect(server.sent.withLockedValue { $0.suffix(5).map(\.connection) } == [2, 2, 2, 2, 2])
+            let sent = peer.seen.withLockedValue { $0.frames(.headers) }
+            #expect(sent.suffix(5).map(\.connection) == [2, 2, 2, 2, 2])
             #expect(try await client.failures() == 0)
         }
         #expect(seen.connections == 2)
@@ -160,24 +124,23 @@ struct ReplacementTests {
 
     @Test("that are all replaced keep their provider token, and the new ones have the new token")
     func anotherKey() async throws {
-        let server = Hesitant()
-        try await withStillPool(against: server.script) { client, peer in
+        try await withStillPool(against: Self.hesitant) { client, peer in
             try await client.check()
             try await expect(client.send(), .delivered)
             _ = try await client.ask { pool in
                 pool.replaceConnections(reason: "another key")
                 pool.setProviderToken("another")
             }
-            try await eventually("a replacement") { server.waiting == 1 }
+            try await second(peer)
             #expect(try await client.results(5) == .delivered(5))
-            server.release()
+            peer.on(2) { $0.send(.settings(maximumStreams: 10)) }
             try await eventually("the end of the old one") { peer.seen.withLockedValue(\.ended) == 1 }
             #expect(try await client.results(5) == .delivered(5))
-            let sent = server.sent.withLockedValue { $0 }
+            let sent = peer.seen.withLockedValue { $0.frames(.headers) }
             #expect(sent.count == 11)
             for request in sent {
                 let token = request.connection == 1 ? "e30.e30.c2ln" : "another"
-                #expect(request.authorization == "bearer \(token)")
+                #expect(request.headers.first { $0.name == "authorization" }?.value == "bearer \(token)")
             }
             #expect(sent.last?.connection == 2)
             #expect(client.log.lines(of: "apns_connections_replaced").count == 1)

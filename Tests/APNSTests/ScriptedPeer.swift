@@ -82,6 +82,12 @@ final class ScriptedPeer: LoopBound {
     /// Returns the number of frames of this kind so far.
     func count(_ kind: HTTP2Frame.Kind) -> Int { seen.withLockedValue { $0.frames(kind).count } }
 
+    /// Runs an action on a connection with TLS, soon. Connections are counted from 1.
+    func on(_ number: Int, _ action: @escaping @Sendable (PeerConnection) -> Void) {
+        let channel = connections.withLockedValue { $0[number - 1] }
+        _ = channel.eventLoop.submit { action(try channel.pipeline.syncOperations.handler(type: PeerConnection.self)) }
+    }
+
     func stop() async throws {
         try await channel.close()
         for connection in connections.withLockedValue({ $0 }) { connection.close(promise: nil) }
@@ -151,9 +157,6 @@ final class PeerConnection: ChannelInboundHandler {
 
     var eventLoop: (any EventLoop)? { context?.eventLoop }
 
-    /// Returns a reference that can be sent to another thread.
-    func bound() -> NIOLoopBound<PeerConnection>? { context.map { NIOLoopBound(self, eventLoop: $0.eventLoop) } }
-
     /// Closes TCP without a message of TLS.
     func hangUp() {
         guard let pipeline = context?.pipeline.syncOperations else { return }
@@ -191,6 +194,7 @@ final class PeerConnection: ChannelInboundHandler {
             hasPreface = true
         }
         while var frame = HTTP2Frame.read(from: &input) {
+            frame.connection = number
             if frame.kind == .headers { frame.headers = (try? decoder.decode(frame.payload)) ?? [] }
             seen.withLockedValue { $0.frames.append(frame) }
             script(self, .frame(frame))

@@ -12,18 +12,13 @@ struct StalledServerTests {
     private static let count = 4000
 
     /// The first connection grants windows for everything, and reads nothing after the first request.
-    private func script(_ connections: NIOLockedValueBox<[NIOLoopBound<PeerConnection>]>) -> ScriptedPeer.Script {
-        { connection, event in
-            guard connection.number == 1 else { return answersAll(connection, event) }
-            switch event {
-            case .connected:
-                // Many streams, and windows of 1 GiB: flow control should not block anything.
-                connection.send(.settings([(3, UInt32(Self.count)), (4, 1 << 30)]), .windowUpdate(by: 0x3F00_0000))
-            case .frame(let frame):
-                guard frame.kind == .headers else { return }
-                connection.stopReading()
-                connections.withLockedValue { $0 += connection.bound().map { [$0] } ?? [] }
-            }
+    private static let stalls: ScriptedPeer.Script = { connection, event in
+        guard connection.number == 1 else { return answersAll(connection, event) }
+        switch event {
+        case .connected:
+            // Many streams, and windows of 1 GiB: flow control should not block anything.
+            connection.send(.settings([(3, UInt32(count)), (4, 1 << 30)]), .windowUpdate(by: 0x3F00_0000))
+        case .frame(let frame): if frame.kind == .headers { connection.stopReading() }
         }
     }
 
@@ -32,7 +27,7 @@ struct StalledServerTests {
     private func withRequests(
         _ script: @escaping ScriptedPeer.Script,
         _ change: @escaping @Sendable (inout ConnectionPool.Configuration) -> Void = { _ in },
-        _ body: (PoolClient, [EventLoopFuture<RequestResult>]) async throws -> Void
+        _ body: (PoolClient, ScriptedPeer, [EventLoopFuture<RequestResult>]) async throws -> Void
     ) async throws -> ScriptedPeer.Seen {
         let limits = { @Sendable (configuration: inout ConnectionPool.Configuration) in
             configuration.maximumStreams = Self.count
@@ -41,29 +36,26 @@ struct StalledServerTests {
             configuration.requestTimeout = .hours(1)
             change(&configuration)
         }
-        return try await withPool(against: script, limits) { client, _ in
+        return try await withPool(against: script, limits) { client, peer in
             try await client.waitForSettings(Self.count)
-            try await body(client, client.send((0..<Self.count).map { .example($0, payload: Self.payload) }))
+            try await body(client, peer, client.send((0..<Self.count).map { .example($0, payload: Self.payload) }))
         }
     }
 
     @Test("is disconnected although it keeps sending, and requests that it cannot have received were not processed")
     func stalled() async throws {
-        let connections = NIOLockedValueBox<[NIOLoopBound<PeerConnection>]>([])
         let limits = { @Sendable (configuration: inout ConnectionPool.Configuration) in
             configuration.stallTimeout = .milliseconds(500)
             configuration.pingAfter = .milliseconds(200)
         }
-        try await withRequests(script(connections), limits) { client, futures in
+        try await withRequests(Self.stalls, limits) { client, peer, futures in
             let ended = NIOLockedValueBox(false)
             EventLoopFuture.andAllComplete(futures, on: client.eventLoop).whenComplete { _ in
                 ended.withLockedValue { $0 = true }
             }
             try await eventually("the end of all") {
-                for connection in connections.withLockedValue({ $0 }) {
-                    // Bytes other than the PING's answer.
-                    connection.eventLoop.execute { connection.value.send(.windowUpdate(by: 1)) }
-                }
+                // Bytes other than the PING's answer.
+                peer.on(1) { $0.send(.windowUpdate(by: 1)) }
                 return ended.withLockedValue { $0 }
             }
             var (uncertain, unprocessed) = (0, 0)
@@ -84,9 +76,8 @@ struct StalledServerTests {
 
     @Test("ends its requests at the first deadline, each with the right result")
     func deadline() async throws {
-        let seen = try await withRequests(
-            script(NIOLockedValueBox([])), { $0.requestTimeout = .milliseconds(500) }
-        ) { client, futures in
+        let seen = try await withRequests(Self.stalls, { $0.requestTimeout = .milliseconds(500) }) {
+            client, _, futures in
             var (uncertain, unprocessed) = (0, 0)
             for future in futures {
                 switch try await future.get() {
@@ -106,22 +97,19 @@ struct StalledServerTests {
 
     @Test("and reads again later gets everything, in order")
     func resumes() async throws {
-        let connections = NIOLockedValueBox<[NIOLoopBound<PeerConnection>]>([])
-        let stalls = script(connections)
         let script: ScriptedPeer.Script = { connection, event in
             // Stops reading only once, at the first request.
             if case .frame(let frame) = event, frame.stream != 1 || frame.kind == .data {
                 return answersAll(connection, event)
             }
-            stalls(connection, event)
+            Self.stalls(connection, event)
         }
-        let seen = try await withRequests(script) { client, futures in
+        let seen = try await withRequests(script) { client, peer, futures in
             try await eventually("nothing more can be written") {
                 try await client.ask { $0.connections.all[0].context?.channel.isWritable == false }
             }
-            try await eventually("nothing more is read") { !connections.withLockedValue(\.isEmpty) }
-            let connection = try #require(connections.withLockedValue { $0 }.first)
-            connection.eventLoop.execute { connection.value.goOnReading() }
+            try await eventually("nothing more is read") { peer.count(.headers) > 0 }
+            peer.on(1) { $0.goOnReading() }
             for future in futures { try await expect(future, .delivered) }
             #expect(try await client.ask { $0.capacity } == Self.count)
         }

@@ -1,6 +1,5 @@
 import CNghttp2
 import Glibc
-import NIOConcurrencyHelpers
 import NIOCore
 import NIOPosix
 import TestSupport
@@ -110,35 +109,27 @@ struct StreamTests {
 
     @Test("keeps an answer that arrived before a reset, even if the reset is noticed by sending more")
     func answeredBeforeReset() async throws {
-        let server = NIOLockedValueBox<NIOLoopBound<PeerConnection>?>(nil)
-        let script: ScriptedPeer.Script = { connection, event in
-            guard case .connected = event else { return }
-            connection.send(.settings(maximumStreams: 500))
-            server.withLockedValue { $0 = connection.bound() }
-        }
         let group = MultiThreadedEventLoopGroup(numberOfThreads: 1)
-        try await withPeer(script: script) { peer in
+        try await withPeer(script: handling(streams: 500)) { peer in
             let client = try await PoolClient.start(on: group.next(), port: peer.port)
             try await client.closingAfter { client in
                 try await client.waitForSettings(500)
                 let requests = client.send((0..<300).map { .example($0) })
                 try await eventually("the requests") { peer.count(.data) == 300 }
-                let server = try #require(server.withLockedValue { $0 })
-                let answer = { @Sendable (numbers: Range<Int>) in
-                    server.value.send(
-                        bytes: numbers.flatMap { HTTP2Frame.answer(Int32(2 * $0 + 1), status: 200).bytes })
+                let answers = { @Sendable (numbers: Range<Int>) in
+                    numbers.flatMap { HTTP2Frame.answer(Int32(2 * $0 + 1), status: 200).bytes }
                 }
                 // The client's thread is blocked during the rest, so it must later read what it has deferred.
                 requests[30].whenComplete { _ in
-                    server.eventLoop.execute {
-                        answer(31..<130)
-                        server.value.reset()
+                    peer.on(1) {
+                        $0.send(bytes: answers(31..<130))
+                        $0.reset()
                     }
                     while peer.seen.withLockedValue(\.ended) == 0 { usleep(100) }
                     _ = client.send()
                 }
                 for number in 0...30 {
-                    server.eventLoop.execute { answer(number..<number + 1) }
+                    peer.on(1) { $0.send(bytes: answers(number..<number + 1)) }
                     try await expect(requests[number], .delivered)
                 }
                 var (delivered, lost) = (31, 0)

@@ -8,8 +8,9 @@ import Testing
 
 @Suite("A connection that is alive but unusable", .timeLimit(.minutes(10)))
 struct UnresponsiveTests {
-    /// Answers SETTINGS and PINGs, but no request.
-    private static func wedged(_ connection: PeerConnection, _ event: ScriptedPeer.Event) {
+    /// The first connection answers SETTINGS and PINGs, but no request.
+    private static let wedgedFirst: ScriptedPeer.Script = { connection, event in
+        guard connection.number == 1 else { return answersAll(connection, event) }
         switch event {
         case .connected: connection.send(.settings(maximumStreams: 100))
         case .frame(var frame) where frame.kind == .ping && frame.flags == 0:
@@ -26,10 +27,7 @@ struct UnresponsiveTests {
 
     @Test("because it answers PINGs and no request is retired at the first deadline, and counts as a failure")
     func wedge() async throws {
-        let script: ScriptedPeer.Script = { connection, event in
-            if connection.number == 1 { Self.wedged(connection, event) } else { answersAll(connection, event) }
-        }
-        let seen = try await withPool(against: script, impatient) { client, peer in
+        let seen = try await withPool(against: Self.wedgedFirst, impatient) { client, peer in
             let results = try await client.results(5)
             #expect(results == Array(repeating: .uncertain(.timedOut), count: 5))
             #expect(try await client.ask { $0.failureCounts } == ["Unresponsive": 1])
@@ -45,19 +43,11 @@ struct UnresponsiveTests {
 
     @Test("leaves its requests in flight until their deadline, because they may still be answered")
     func lateAnswers() async throws {
-        let held = NIOLockedValueBox<[(NIOLoopBound<PeerConnection>, Int32)]>([])
-        let script: ScriptedPeer.Script = { connection, event in
-            guard connection.number == 1 else { return answersAll(connection, event) }
-            if case .frame(let frame) = event, frame.endsStream, frame.kind == .data, frame.stream > 1 {
-                held.withLockedValue { $0 += connection.bound().map { [($0, frame.stream)] } ?? [] }
-            }
-            Self.wedged(connection, event)
-        }
         let limits = { @Sendable (configuration: inout ConnectionPool.Configuration) in
             configuration.requestTimeout = .seconds(20)
             configuration.pingAfter = .hours(1)
         }
-        try await withPool(against: script, ticks: false, limits) { client, peer in
+        try await withPool(against: Self.wedgedFirst, ticks: false, limits) { client, peer in
             try await client.check()
             let first = client.send(.example(1))
             try await eventually("the first request") { peer.count(.data) == 1 }
@@ -65,21 +55,17 @@ struct UnresponsiveTests {
             // The second request has a little more time.
             try await eventually("a later time") { .now() > firstEnd - .seconds(20) + .milliseconds(50) }
             let second = client.send(.example(2))
-            try await eventually("the second request") { held.withLockedValue(\.count) == 1 }
+            try await eventually("the second request") { peer.count(.data) == 2 }
             try await client.check(firstEnd)
             try await expect(first, .uncertain(.timedOut))
             #expect(try await client.ask { $0.usableConnections } == 0)
-            let (connection, stream) = try #require(held.withLockedValue { $0.first })
-            connection.eventLoop.execute { connection.value.send(.answer(stream, status: 200)) }
+            peer.on(1) { $0.send(.answer(3, status: 200)) }
             try await expect(second, .delivered)
         }
     }
 
     @Test("gets no further requests after five seconds without any answer, because another connection is less busy")
     func another() async throws {
-        let script: ScriptedPeer.Script = { connection, event in
-            if connection.number == 1 { Self.wedged(connection, event) } else { answersAll(connection, event) }
-        }
         let limits = { @Sendable (configuration: inout ConnectionPool.Configuration) in
             // The clock of this test is ahead of the connections' clocks.
             configuration.requestTimeout = .hours(1)
@@ -87,7 +73,7 @@ struct UnresponsiveTests {
             configuration.settingsTimeout = .hours(1)
             configuration.maximumConnections = 2
         }
-        let seen = try await withPool(against: script, ticks: false, limits) { client, peer in
+        let seen = try await withPool(against: Self.wedgedFirst, ticks: false, limits) { client, peer in
             var now = NIODeadline.now()
             try await client.check(now)
             _ = client.send()
