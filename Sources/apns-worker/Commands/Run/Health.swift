@@ -42,16 +42,30 @@ struct Health: AsyncParsableCommand {
         guard port > 0 else {
             throw ValidationError("the admin port is 0, a free port; the worker's log names it")
         }
-        let address = AdminAddress(host: host, port: port)
-        let answer: AdminAnswer
+        // A port that listens on all addresses is asked at the loopback address.
+        let reached = host == "0.0.0.0" ? "127.0.0.1" : host == "::" ? "::1" : host
+        let address = HTTPAddress(host: reached, port: port, target: ready ? "/readyz" : "/healthz")
+        let answer: HTTPExchange.Answer
         do {
-            answer = try await address.get(ready ? "/readyz" : "/healthz", within: .milliseconds(Int64(try patience())))
-        } catch {
-            Terminal.note("\(error)\n")
+            answer = try await HTTPExchange(address: address).send(.GET, within: .milliseconds(Int64(try patience())))
+        } catch let failure as HTTPExchange.Failure {
+            let place = "\(reached.contains(":") ? "[\(reached)]" : reached):\(port)"
+            Terminal.note(Self.description(of: failure, place) + "\n")
             throw ExitCode.failure
         }
-        Terminal.print(answer.body + (answer.body.hasSuffix("\n") ? "" : "\n"))
+        let text = String(buffer: answer.body)
+        Terminal.print(text + (text.hasSuffix("\n") ? "" : "\n"))
         guard answer.status == 200 else { throw ExitCode.failure }
+    }
+
+    private static func description(of failure: HTTPExchange.Failure, _ place: String) -> String {
+        switch failure {
+        case .unreachable(let reason):
+            "nothing answers at \(place): \(reason). Is the worker running, with this admin port?"
+        case .timeout(let limit): "\(place) does not answer within \(limit.nanoseconds / 1_000_000) ms"
+        case .closed: "\(place) closed the connection without an answer"
+        case .broken(let reason): "\(place) did not answer like an admin port: \(reason)"
+        }
     }
 
     /// Returns the address given by flags and variables or, only if they give none, by the file: a recent mistake in a
