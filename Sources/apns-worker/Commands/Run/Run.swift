@@ -126,7 +126,7 @@ struct Run: AsyncParsableCommand {
             configuration: .init(
                 services: services, gracefulShutdownSignals: [.sigterm, .sigint], logger: lifecycle))
         try await group.run()
-        if let statsFile { try await RunStatistics(counters: worker.counters()).write(to: statsFile) }
+        if let statsFile { try Self.writeStatistics(await worker.counters(), to: statsFile) }
         // The failure was already logged, but scripts that check only the exit status must not assume a complete
         // record.
         if let simulation, !simulation.hasRecordedAll { throw ExitCode.failure }
@@ -134,6 +134,31 @@ struct Run: AsyncParsableCommand {
 
     private func settings() throws -> Settings {
         try queues.settings(app.given, gateway.given, work.given, admin.given, isSimulated: simulate.isOn, warns: false)
+    }
+
+    /// Writes the work and the resource usage of this process as JSON.
+    private static func writeStatistics(_ counters: LaneCounters, to path: String) throws {
+        var usage = rusage()
+        getrusage(__rusage_who_t(RUSAGE_SELF.rawValue), &usage)
+        let statistics = [
+            "claimed_jobs": counters.claimedJobs, "submitted": counters.submitted,
+            "delivered": counters[.delivered], "invalid_token": counters[.invalidToken],
+            "suppressed": counters[.suppressed], "expired": counters[.expired], "dropped": counters[.dropped],
+            "retried": counters.retried, "deferred": counters.deferred, "scheduled": counters.scheduled,
+            "resent": counters.resent, "dead": counters[.dead],
+            "possible_duplicates": counters.possibleDuplicates, "lost_claims": counters.lostClaims,
+            // User and system time.
+            "cpu_microseconds": (usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) * 1_000_000
+                + Int(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec),
+            "peak_memory_kib": usage.ru_maxrss,
+        ]
+        let encoder = JSONEncoder()
+        encoder.outputFormatting = [.sortedKeys, .prettyPrinted]
+        do {
+            try encoder.encode(statistics).write(to: URL(filePath: path))
+        } catch {
+            throw ValidationError("cannot write the statistics to \(path): \(error)")
+        }
     }
 
     /// Returns a name that no other process has, nor this one after a restart.
