@@ -21,12 +21,6 @@ struct ResultSearch {
         var isUnread = false
     }
 
-    /// A result and its queue.
-    struct Found {
-        let queue: String
-        let result: StoredResult
-    }
-
     let newestFirst: Bool
     private let since: Int64?
     private let until: Int64?
@@ -53,7 +47,7 @@ struct ResultSearch {
 
     /// Returns the next result; `nil` after the last one.
     /// - Throws: `RedisError`, if no queue can be read.
-    mutating func next() async throws -> Found? {
+    mutating func next() async throws -> ResultLine? {
         var best: (index: Int, entry: StoredResult.Place)?
         for index in streams.indices {
             if streams[index].results.isEmpty { try await readIfPossible(index) }
@@ -63,7 +57,7 @@ struct ResultSearch {
         }
         guard let index = best?.index, let result = streams[index].results.popFirst() else { return nil }
         searched += 1
-        return Found(queue: streams[index].keys.queue, result: result)
+        return ResultLine(queue: streams[index].keys.queue, result: result)
     }
 
     private mutating func readIfPossible(_ index: Int) async throws {

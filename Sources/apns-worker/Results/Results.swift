@@ -3,6 +3,7 @@ import NIOCore
 import Operations
 import PushQueue
 import Redis
+import Telemetry
 
 struct Results: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
@@ -103,7 +104,7 @@ struct Results: AsyncParsableCommand {
         var counts = count || by != nil ? Counts<ResultLine>(by: by ?? []) : nil
         var (shown, reported) = (0, 0)
         while shown < limit ?? .max {
-            guard let found = try await search.next() else {
+            guard let line = try await search.next() else {
                 guard follow else { break }
                 try output.flush()
                 // Each queue once.
@@ -112,9 +113,8 @@ struct Results: AsyncParsableCommand {
                 try await search.waitForMore()
                 continue
             }
-            guard filter.matches(found.result) else { continue }
+            guard filter.matches(line.result) else { continue }
             shown += 1
-            let line = ResultLine(queue: found.queue, result: found.result)
             guard counts == nil else {
                 counts?.add(line)
                 continue
@@ -192,5 +192,25 @@ struct Results: AsyncParsableCommand {
         if endings.contains(.closed) || limits.once && endings.contains(.incomplete) {
             throw ExitCode(ExitStatus.attention.rawValue)
         }
+    }
+}
+
+extension ResultLine {
+    /// Returns the result as a line of text.
+    /// - Parameter namesQueue: true if results of several queues are mixed.
+    func text(namesQueue: Bool) -> String {
+        let time = result.time.map { LogTime(milliseconds: $0).text } ?? result.entry
+        var parts = [time, LogEscape.escaped(result["outcome"] ?? result["event"] ?? "?")]
+        if let reason = result["reason"] { parts.append(LogEscape.escaped(reason)) }
+        if namesQueue { parts.append("queue=\(queue)") }
+        for name in [
+            "status", "app", "id", "campaign", "fair", "attempt", "apns_id", "apns_unique_id", "replaced_by",
+            "trace_id",
+            "labels", "report",
+        ] {
+            if let value = result[name] { parts.append("\(name)=\(LogEscape.escaped(value))") }
+        }
+        if let token = result["token"] { parts.append("token=\(LogEscape.escaped(String(token.prefix(8))))…") }
+        return parts.joined(separator: " ")
     }
 }
