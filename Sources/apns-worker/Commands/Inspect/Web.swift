@@ -284,7 +284,7 @@ struct ServedDashboard: Service {
         let check = EnqueueCheck(
             format: queue.format, apps: terms.apps, isStrict: terms.isStrict, id: terms.id,
             uniqueFor: terms.uniqueFor, app: terms.app)
-        let accepted = try check.prepare(job).get()
+        let accepted = try check.prepare(job)
         let hints = accepted.hints.map { hint in
             DashboardSource.JobHint(
                 kind: "\(hint.rule.rawValue) \(hint.subject)", rule: hint.rule.rawValue, message: hint.detail)

@@ -229,9 +229,10 @@ struct CampaignSend: AsyncParsableCommand {
         let now = Moment.now
         let example = template.example(now: now)
         let body = ListedJobs.wrapped(example, format, queue: keys.queue, now: now)
-        switch EnqueueCheck(format: format, apps: apps, isStrict: strict).prepare(body) {
-        case .success(let accepted): return accepted.hints
-        case .failure(let refusal): throw ValidationError("--job \(job): \(refusal)")
+        do throws(EnqueueCheck.Refusal) {
+            return try EnqueueCheck(format: format, apps: apps, isStrict: strict).prepare(body).hints
+        } catch {
+            throw ValidationError("--job \(job): \(error)")
         }
     }
 

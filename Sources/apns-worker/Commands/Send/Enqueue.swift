@@ -117,7 +117,6 @@ struct Enqueue: AsyncParsableCommand {
         _ = try jobOfFlags(configuration.keys, configuration.format).map {
             if !unchecked {
                 _ = try EnqueueCheck(format: configuration.format, apps: nil, isStrict: strict).prepare($0.body)
-                    .accepted
             }
         }
         try await FleetOptions.withFleet(settings, searches: false) { fleet in
@@ -275,7 +274,7 @@ struct Enqueue: AsyncParsableCommand {
     private func enqueue(
         _ job: FlagJob, _ check: EnqueueCheck?, _ client: RedisClient, _ keys: QueueKeys
     ) async throws {
-        let hints = try check?.prepare(job.body).accepted.hints ?? []
+        let hints = try check?.prepare(job.body).hints ?? []
         for hint in hints { Terminal.note("note: \(hint.detail)\n") }
         var following: OutcomeWatch?
         if let limit = try waitLimit() {
@@ -312,8 +311,12 @@ struct Enqueue: AsyncParsableCommand {
             if let line { Terminal.print(line + "\n") }
             return
         }
-        Terminal.print(
-            try ids.map { try JSONLine.text(EnqueuedJob(id: $0, queue: keys.queue)) + "\n" }.joined())
+        struct EnqueuedJob: Encodable {
+            /// `nil` for an unchecked line.
+            let id: String?
+            let queue: String
+        }
+        Terminal.print(try ids.map { try JSONLine.text(EnqueuedJob(id: $0, queue: keys.queue)) + "\n" }.joined())
     }
 
     // MARK: Lines
@@ -343,16 +346,16 @@ struct Enqueue: AsyncParsableCommand {
         }
         while last.shortfall == nil, let (text, number) = lines.next() {
             if batch.isEmpty { first = number }
-            switch check?.prepare(text) ?? .success(.init(job: text)) {
-            case .failure(let refusal):
-                refused += 1
-                notes.refused(refusal, line: number)
-                continue
-            case .success(let accepted):
+            do throws(EnqueueCheck.Refusal) {
+                let accepted = try check?.prepare(text) ?? .init(job: text)
                 for hint in accepted.hints { notes.found(hint, line: number) }
                 batch.append(accepted.job)
                 ids.append(accepted.id)
                 bytes += accepted.job.readableBytes
+            } catch {
+                refused += 1
+                notes.refused(error, line: number)
+                continue
             }
             if batch.count == 1000 || bytes > 1 << 20 { try await flush() }
         }
@@ -459,24 +462,4 @@ private struct OpenCampaigns {
             Terminal.note("note: the totals of campaigns were not counted: \(error)\n")
         }
     }
-}
-
-extension Result where Success == EnqueueCheck.Accepted, Failure == EnqueueCheck.Refusal {
-    /// The job.
-    /// - Throws: the refusal, as a mistake in the command line.
-    fileprivate var accepted: EnqueueCheck.Accepted {
-        get throws {
-            switch self {
-            case .success(let accepted): accepted
-            case .failure(let refusal): throw ValidationError("\(refusal)")
-            }
-        }
-    }
-}
-
-/// An enqueued job, as `--json` prints it.
-private struct EnqueuedJob: Encodable {
-    /// `nil` for an unchecked line.
-    let id: String?
-    let queue: String
 }

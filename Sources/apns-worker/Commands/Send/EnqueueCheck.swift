@@ -38,19 +38,19 @@ struct EnqueueCheck {
     var uniqueFor: Int?
     var app: String?
 
-    func prepare(_ body: ByteBuffer) -> Result<Accepted, Refusal> {
+    func prepare(_ body: ByteBuffer) throws(Refusal) -> Accepted {
         let review = JobCheck.review(body, as: format, now: Moment.now)
         if let defect = review.defect {
             // It gets an ID like the others.
-            if let named = named(body) { return prepare(named) }
-            return .failure(Refusal(description: defect))
+            if let named = named(body) { return try prepare(named) }
+            throw Refusal(description: defect)
         }
-        guard let job = review.job else { return .failure(Refusal(description: "the job cannot be read")) }
+        guard let job = review.job else { throw Refusal(description: "the job cannot be read") }
         let named = job.app.map { String(buffer: job.text($0)) }
         if let name = named ?? app, let unknown = unknownApp(name) {
-            return .failure(Refusal(description: unknown))
+            throw Refusal(description: unknown)
         }
-        if isStrict, let hint = review.hints.first { return .failure(Refusal(description: hint.detail)) }
+        if isStrict, let hint = review.hints.first { throw Refusal(description: hint.detail) }
         var accepted = Accepted(
             job: body, id: job.id.map { String(buffer: job.text($0)) }, app: named ?? app, hints: review.hints)
         let needsID = accepted.id == nil
@@ -59,15 +59,14 @@ struct EnqueueCheck {
         let uniqueFor = job.replaces == nil ? uniqueFor : nil
         if job.uniqueFor == nil, let uniqueFor { members.append(("unique_for", "\"\(uniqueFor)s\"")) }
         if named == nil, let app { members.append(("app", Self.json(app))) }
-        guard needsID || !members.isEmpty else { return .success(accepted) }
+        guard needsID || !members.isEmpty else { return accepted }
         guard !job.envelope.isWrapped else {
             // A worker's wrapper must begin with its mark.
-            guard let member = members.first else { return .success(accepted) }
-            return .failure(Refusal(description: "`\(member.name)` cannot be added to a job in a worker's wrapper"))
+            guard let member = members.first else { return accepted }
+            throw Refusal(description: "`\(member.name)` cannot be added to a job in a worker's wrapper")
         }
         if format != .native, let member = members.first {
-            return .failure(
-                Refusal(description: "`\(member.name)` cannot be added to a job in Sidekiq's form; set it in the job"))
+            throw Refusal(description: "`\(member.name)` cannot be added to a job in Sidekiq's form; set it in the job")
         }
         for member in members { accepted.job = NewID.insert(member.name, member.value, into: accepted.job) }
         if needsID {
@@ -81,10 +80,9 @@ struct EnqueueCheck {
         }
         guard isComplete == true else {
             let names = (needsID ? ["id"] : []) + members.map(\.name)
-            return .failure(
-                Refusal(description: "\(names.joined(separator: ", ")) cannot be added to the job"))
+            throw Refusal(description: "\(names.joined(separator: ", ")) cannot be added to the job")
         }
-        return .success(accepted)
+        return accepted
     }
 
     /// Returns a job with an ID, if it has `replaces` and is not valid only because it has none.
