@@ -70,6 +70,20 @@ struct ChangeCommand {
         return result
     }
 
+    /// Makes a change with the set of invalid tokens.
+    /// - Parameter queues: true if it also concerns all queues of Redis.
+    func run(
+        _ settings: Settings, queues: Bool, _ change: (Fleet) async throws -> some Change
+    ) async throws {
+        try await CommandRedis(settings).withInvalidTokens { client in
+            try await FleetOptions.withFleet(settings, searches: queues) { fleet in
+                var desk = try Desk(fleet, queues ? await fleet.notedQueues() : [], settings)
+                desk.invalidTokens = client
+                try await run(change(fleet), desk)
+            }
+        }
+    }
+
     private func report(_ part: ChangePart, _ start: String, _ plan: ChangePlan) throws {
         guard isJSON else {
             if let line = start.isEmpty ? line.map({ $0(part) }) ?? part.sentence : start + part.sentence {
@@ -171,13 +185,11 @@ struct ChangeCommand {
             if isNew, isShown, !phase.isEmpty { Terminal.note("\r\(phase)\u{1B}[K") }
         }
 
-        /// Prints a line.
         func note(_ text: String) {
             end()
             Terminal.note(text + "\n")
         }
 
-        /// Clears the line.
         func end() {
             if state.withLock({ $0.last != nil }) { Terminal.note("\r\u{1B}[K") }
         }

@@ -63,19 +63,13 @@ struct Pause: AsyncParsableCommand {
     func run() async throws {
         let (change, settings) = (try change(), try queue.settings())
         let command = ChangeCommand(isJSON: json, isConfirmed: yes, asks: { _ in all })
-        func advise(_ remedy: Remedy, _ fleet: Fleet) {
-            if !json { print("To end the pause:\n  \(remedy.command(fleet.access))") }
-        }
-        if let app {
-            return try await FleetOptions.withFleet(settings, searches: true) { fleet in
-                try await command.run(change, Desk(fleet, [], settings, isForced: force))
-                advise(.resumeApp(app.printable), fleet)
-            }
-        }
-        try await QueueChoice.withChanged(queue, all: all, flag: "--all", force: force) { fleet, queues in
+        try await QueueChoice.withPaused(queue, app: app, all: all, force: force) { fleet, queues in
             // All queues are those that were found.
             try await command.run(change, Desk(fleet, queues, settings, isForced: force || all))
-            for keys in queues { advise(.resumeQueue(keys.queue), fleet) }
+            let remedies = app.map { [.resumeApp($0.printable)] } ?? queues.map { Remedy.resumeQueue($0.queue) }
+            for remedy in remedies where !json {
+                print("To end the pause:\n  \(remedy.command(fleet.access))")
+            }
         }
     }
 }
@@ -121,16 +115,9 @@ struct Resume: AsyncParsableCommand {
     func run() async throws {
         let (change, settings) = (try change(), try queue.settings())
         let command = ChangeCommand(isJSON: json, isConfirmed: yes, asks: { _ in all })
-        var result: ChangeResult?
-        if app == nil {
-            try await QueueChoice.withChanged(queue, all: all, flag: "--all", force: true) { fleet, queues in
-                result = try await command.run(change, Desk(fleet, queues, settings))
-            }
-        } else {
-            try await FleetOptions.withFleet(settings, searches: true) { fleet in
-                result = try await command.run(change, Desk(fleet, [], settings))
-            }
+        try await QueueChoice.withPaused(queue, app: app, all: all, force: true) { fleet, queues in
+            let result = try await command.run(change, Desk(fleet, queues, settings))
+            if result?.hasNoEffect ?? true { throw ExitCode(ExitStatus.attention.rawValue) }
         }
-        if result?.hasNoEffect ?? true { throw ExitCode(ExitStatus.attention.rawValue) }
     }
 }

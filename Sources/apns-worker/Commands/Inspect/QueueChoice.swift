@@ -32,6 +32,17 @@ enum QueueChoice {
         }
     }
 
+    /// Runs `body` with the queues that a command pauses or resumes, or with none if it names an app.
+    static func withPaused(
+        _ options: QueueOptions, app: String?, all: Bool, force: Bool,
+        _ body: (Fleet, [QueueKeys]) async throws -> Void
+    ) async throws {
+        guard app != nil else {
+            return try await withChanged(options, all: all, flag: "--all", force: force, body)
+        }
+        try await FleetOptions.withFleet(options.settings(), searches: true) { try await body($0, []) }
+    }
+
     /// Runs `body` with the queues that a command changes: those of `--queue`, the only configured one, or all.
     /// - Parameters:
     ///   - all: true for all queues.

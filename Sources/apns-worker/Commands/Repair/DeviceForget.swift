@@ -60,15 +60,7 @@ struct DeviceForget: AsyncParsableCommand {
                 do { return String(buffer: try DeviceToken(text).hex) } catch { return nil }
             }
         }
-        let settings = try queue.settings()
-        try await CommandRedis(settings).withInvalidTokens { client in
-            try await FleetOptions.withFleet(settings, searches: true) { fleet in
-                var desk = try await Desk(fleet, fleet.notedQueues(), settings)
-                desk.invalidTokens = client
-                let command = ChangeCommand(
-                    isJSON: json, isDryRun: dryRun, isConfirmed: yes, things: .records, nothing: 0)
-                try await command.run(change, desk)
-            }
-        }
+        try await ChangeCommand(isJSON: json, isDryRun: dryRun, isConfirmed: yes, things: .records)
+            .run(queue.settings(), queues: true) { _ in change }
     }
 }

@@ -53,18 +53,12 @@ struct InvalidRemove: AsyncParsableCommand {
         for text in named { fields.append("token", text) }
         fields.append("all", all ? "1" : nil)
         if from != nil, named.isEmpty { return Terminal.note("--from has no tokens\n") }
-        let settings = try redis.settings()
-        try await CommandRedis(settings).withInvalidTokens { client in
-            try await FleetOptions.withFleet(settings, searches: false) { fleet in
-                let change = try RemoveInvalidTokens(fields, now: try await fleet.now())
-                var desk = try Desk(fleet, [], settings)
-                desk.invalidTokens = client
-                // Tokens in the arguments were counted by the operator.
-                let command = ChangeCommand(
-                    isJSON: json, isDryRun: dryRun, isConfirmed: yes, asks: { _ in token.isEmpty }, things: .tokens,
-                    nothing: all || from != nil ? 0 : ExitStatus.attention.rawValue)
-                try await command.run(change, desk)
-            }
+        // Tokens in the arguments were counted by the operator.
+        let command = ChangeCommand(
+            isJSON: json, isDryRun: dryRun, isConfirmed: yes, asks: { _ in token.isEmpty }, things: .tokens,
+            nothing: all || from != nil ? 0 : ExitStatus.attention.rawValue)
+        try await command.run(redis.settings(), queues: false) { [fields] fleet in
+            try RemoveInvalidTokens(fields, now: try await fleet.now())
         }
     }
 
