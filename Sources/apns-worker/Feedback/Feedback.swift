@@ -133,8 +133,8 @@ struct Feedback: AsyncParsableCommand {
     func run() async throws {
         // If the reader of standard output closes it, the process must survive to store the records.
         _ = signal(SIGPIPE, SIG_IGN)
-        let limits = (
-            silence: try duration(timeout, "--timeout"), redis: try duration(redisPatience, "--redis-patience")
+        let (silence, patience) = (
+            try duration(timeout, "--timeout"), try duration(redisPatience, "--redis-patience")
         )
         let interval = try interval.map { try duration($0, "--interval") }
         let all = try allSettings()
@@ -149,9 +149,9 @@ struct Feedback: AsyncParsableCommand {
         let logger = Logger(
             label: "apns-worker",
             factory: LogOutput.standardError(.auto, environment: ProcessInfo.processInfo.environment).handlers(level))
-        let service = FeedbackService(
-            choices: choices, options: self, writer: writer, spill: spill, limits: limits, interval: interval,
-            logger: logger)
+        let context = FeedbackDrain.Context(
+            writer: writer, spill: spill, batch: batch, silence: silence, redisPatience: patience, logger: logger)
+        let service = FeedbackService(choices, self, context, every: interval)
         let group = ServiceGroup(
             configuration: .init(
                 services: [.init(service: service, successTerminationBehavior: .gracefullyShutdownGroup)],

@@ -13,9 +13,9 @@ struct FeedbackDrain: Sendable {
     struct Context: Sendable {
         let writer: InvalidTokenClient
         let spill: FeedbackSpill
-        let outputs: FeedbackOutputs
-        let stop: StopSignal
-        let progress: FeedbackProgress
+        var outputs = FeedbackOutputs()
+        let stop = StopSignal()
+        var progress = FeedbackProgress()
         /// The maximum number of records per write.
         let batch: Int
         /// The maximum time for which the service may send nothing.

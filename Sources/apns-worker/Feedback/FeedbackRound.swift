@@ -10,34 +10,24 @@ import Synchronization
 
 /// Reads the feedback services once, or periodically until the process receives a signal to end.
 final class FeedbackService: Service {
-    let choices: [FeedbackApp.Choice]
-    let options: Feedback
-    let writer: InvalidTokenClient
-    let spill: FeedbackSpill
-    let limits: (silence: TimeAmount, redis: TimeAmount)
-    let interval: TimeAmount?
-    let logger: Logger
+    private let choices: [FeedbackApp.Choice]
+    private let options: Feedback
+    private let context: FeedbackDrain.Context
+    private let interval: TimeAmount?
     /// True if the last round failed.
     let hasFailed = Atomic(false)
 
     init(
-        choices: [FeedbackApp.Choice], options: Feedback, writer: InvalidTokenClient, spill: FeedbackSpill,
-        limits: (silence: TimeAmount, redis: TimeAmount), interval: TimeAmount?, logger: Logger
+        _ choices: [FeedbackApp.Choice], _ options: Feedback, _ context: FeedbackDrain.Context,
+        every interval: TimeAmount?
     ) {
-        self.choices = choices
-        self.options = options
-        self.writer = writer
-        self.spill = spill
-        self.limits = limits
-        self.interval = interval
-        self.logger = logger
+        (self.choices, self.options, self.context, self.interval) = (choices, options, context, interval)
     }
 
     func run() async throws {
-        let stop = StopSignal()
+        let stop = context.stop
         try await withGracefulShutdownHandler {
-            if let path = options.from { return try await bringBack(path, stop) }
-            guard let interval else { return try await ask(stop) }
+            guard options.from == nil, let interval else { return try await ask() }
             var schedule = FeedbackSchedule(interval: interval, now: .now(), random: Double.random(in: 0..<1))
             while true {
                 let pause = schedule.next - .now()
@@ -49,7 +39,7 @@ final class FeedbackService: Service {
                     }
                 }
                 if stop.isStopped { break }
-                try await ask(stop)
+                try await ask()
                 schedule.finished(now: .now())
             }
         } onGracefulShutdown: {
@@ -57,22 +47,24 @@ final class FeedbackService: Service {
         }
     }
 
-    private func bringBack(_ path: String, _ stop: StopSignal) async throws {
-        var file = FeedbackFile(path, context(FeedbackOutputs(list: nil, command: nil), stop))
-        let report = FeedbackRoundReport(apps: [await file.run()])
-        hasFailed.store(!report.isGood, ordering: .relaxed)
-        try printReport(report)
-    }
-
-    private func ask(_ stop: StopSignal) async throws {
-        let patience = Duration.nanoseconds(limits.silence.nanoseconds)
-        let outputs = FeedbackOutputs(
-            list: options.list
-                ? LineOutput(STDOUT_FILENO, closesDescriptor: false, patience: patience, stop: stop) : nil,
-            command: options.exec.map {
-                ExecCommand($0, variables: options.execEnv, patience: patience, stop: stop)
-            })
-        let report = await round(context(outputs, stop))
+    private func ask() async throws {
+        var context = context
+        context.progress = FeedbackProgress()
+        let patience = Duration.nanoseconds(context.silence.nanoseconds)
+        if options.list {
+            context.outputs.list = LineOutput(
+                STDOUT_FILENO, closesDescriptor: false, patience: patience, stop: context.stop)
+        }
+        context.outputs.command = options.exec.map {
+            ExecCommand($0, variables: options.execEnv, patience: patience, stop: context.stop)
+        }
+        let report: FeedbackRoundReport
+        if let path = options.from {
+            var file = FeedbackFile(path, context)
+            report = FeedbackRoundReport(apps: [await file.run()])
+        } else {
+            report = await round(context)
+        }
         hasFailed.store(!report.isGood, ordering: .relaxed)
         try printReport(report)
     }
@@ -131,12 +123,6 @@ final class FeedbackService: Service {
         Terminal.note("\r\u{1B}[K")
     }
 
-    private func context(_ outputs: FeedbackOutputs, _ stop: StopSignal) -> FeedbackDrain.Context {
-        FeedbackDrain.Context(
-            writer: writer, spill: spill, outputs: outputs, stop: stop, progress: FeedbackProgress(),
-            batch: options.batch, silence: limits.silence, redisPatience: limits.redis, logger: logger)
-    }
-
     private func printReport(_ report: FeedbackRoundReport) throws {
         for app in report.apps {
             if let error = app.error { Terminal.note("\(app.app): FAILED: \(error)\n") }
@@ -152,16 +138,14 @@ final class FeedbackService: Service {
                 if options.list { Terminal.note("\(app.line)\n") } else { print(app.line) }
             }
         }
-        // A round's line must be visible when the round ends, even in a file.
     }
 }
 
 /// The outputs for records besides Redis.
 struct FeedbackOutputs: Sendable {
     /// Standard output, for `--list`.
-    let list: LineOutput?
-    /// The command of `--exec`.
-    let command: ExecCommand?
+    var list: LineOutput?
+    var command: ExecCommand?
 
     /// True if there is any output.
     var isWanted: Bool { list != nil || command != nil }
@@ -206,13 +190,6 @@ struct FeedbackReport: Encodable, Sendable {
     /// The reason for which the service was not read to its end, or not all records were written.
     var error: String?
 
-    enum CodingKeys: String, CodingKey {
-        case app, topic, environment, endpoint, records, added, known, spilled, seconds, error
-        case registeredSince = "registered_since"
-        case incompleteBytes = "incomplete_bytes"
-        case withoutToken = "without_token"
-    }
-
     /// Counts the result for a record; `nil` if Redis did not accept it.
     mutating func count(_ marking: InvalidToken.Marking?) {
         switch marking {
@@ -244,7 +221,7 @@ struct FeedbackReport: Encodable, Sendable {
 }
 
 /// The result of reading all apps' feedback services.
-struct FeedbackRoundReport: Encodable, Sendable {
+struct FeedbackRoundReport: Sendable {
     var apps: [FeedbackReport]
     /// The result of the program that received the records.
     var exec: ExecCommand.Ending?
@@ -253,18 +230,14 @@ struct FeedbackRoundReport: Encodable, Sendable {
 
     var isGood: Bool { apps.allSatisfy { $0.error == nil } && exec?.error == nil && listError == nil }
 
-    enum CodingKeys: String, CodingKey {
-        case apps, exec, ok
-        case listError = "list_error"
+    func json() throws -> String {
+        struct Object: Encodable {
+            let apps: [FeedbackReport]
+            let exec: ExecCommand.Ending?
+            let listError: String?
+            let ok: Bool
+        }
+        return try JSONLine.text(
+            Object(apps: apps, exec: exec, listError: listError, ok: isGood), keys: .convertToSnakeCase)
     }
-
-    func encode(to encoder: any Encoder) throws {
-        var container = encoder.container(keyedBy: CodingKeys.self)
-        try container.encode(apps, forKey: .apps)
-        try container.encodeIfPresent(exec, forKey: .exec)
-        try container.encodeIfPresent(listError, forKey: .listError)
-        try container.encode(isGood, forKey: .ok)
-    }
-
-    func json() throws -> String { try JSONLine.text(self) }
 }
