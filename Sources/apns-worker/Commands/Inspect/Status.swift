@@ -4,7 +4,6 @@ import Operations
 import PushJob
 import PushQueue
 import Redis
-import UnixSignals
 
 struct Status: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
@@ -156,38 +155,28 @@ struct Status: AsyncParsableCommand {
     private func watch(_ fleet: Fleet, _ apps: [String]) async throws {
         // The first read may throw, before there is a screen on which to show an error.
         let queues = try await fleet.queues()
-        let screen = StatusScreen()
-        let isDrawn = !json && screen.isTerminal
-        let signals = await UnixSignalsSequence(trapping: .sigint, .sigterm, .sighup)
-        if isDrawn, !screen.open() { return }
-        defer { if isDrawn { screen.close() } }
-        let pause = try pause()
-        try await withThrowingTaskGroup(of: Void.self) { group in
-            group.addTask { for await _ in signals { return Interruption.request() } }
-            group.addTask { [self] in
-                var queues = queues
-                var last: FleetStatus?
-                var searched = ContinuousClock.now
-                while !Task.isCancelled {
-                    var failure: String?
-                    do {
-                        if ContinuousClock.now - searched > .seconds(60) {
-                            queues = try await fleet.queues()
-                            searched = .now
-                        }
-                        var status = try await StatusReader(fleet, apps: apps, limits: limits()).read(queues)
-                        if let last { status.compare(with: last) }
-                        last = status
-                    } catch let error as RedisError {
-                        failure = "\(error)"
+        let (screen, pause) = (StatusScreen(), try pause())
+        try await screen.watch(isDrawn: !json && screen.isTerminal) { [self] in
+            var queues = queues
+            var last: FleetStatus?
+            var searched = ContinuousClock.now
+            while !Task.isCancelled {
+                var failure: String?
+                do {
+                    if ContinuousClock.now - searched > .seconds(60) {
+                        queues = try await fleet.queues()
+                        searched = .now
                     }
-                    guard try show(last, failure, screen) else { return }
-                    // A cancelled sleep ends the loop.
-                    try? await Task.sleep(for: pause)
+                    var status = try await StatusReader(fleet, apps: apps, limits: limits()).read(queues)
+                    if let last { status.compare(with: last) }
+                    last = status
+                } catch let error as RedisError {
+                    failure = "\(error)"
                 }
+                guard try show(last, failure, screen) else { return }
+                // A cancelled sleep ends the loop.
+                try? await Task.sleep(for: pause)
             }
-            try await group.next()
-            group.cancelAll()
         }
     }
 

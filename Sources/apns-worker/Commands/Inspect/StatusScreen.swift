@@ -1,5 +1,6 @@
 import FoundationEssentials
 import Glibc
+import UnixSignals
 
 /// Standard output, which may be a terminal.
 struct StatusScreen {
@@ -21,10 +22,19 @@ struct StatusScreen {
         return (min(max(Int(size.ws_col), 60), 120), Int(size.ws_row))
     }
 
-    /// Switches to the alternate screen, so that the previous contents reappear afterwards.
-    func open() -> Bool { !isTerminal || write("\u{1B}[?1049h\u{1B}[?25l") }
-
-    func close() { if isTerminal { _ = write("\u{1B}[?25h\u{1B}[?1049l") } }
+    /// Runs `body` until it ends or a signal asks the process to stop.
+    /// - Parameter isDrawn: true to use the alternate screen, so that the previous contents reappear afterwards.
+    func watch(isDrawn: Bool, _ body: @escaping @Sendable () async throws -> Void) async throws {
+        let signals = await UnixSignalsSequence(trapping: .sigint, .sigterm, .sighup)
+        if isDrawn, !write("\u{1B}[?1049h\u{1B}[?25l") { return }
+        defer { if isDrawn { _ = write("\u{1B}[?25h\u{1B}[?1049l") } }
+        try await withThrowingTaskGroup(of: Void.self) { group in
+            group.addTask { for await _ in signals { return Interruption.request() } }
+            group.addTask { try await body() }
+            try await group.next()
+            group.cancelAll()
+        }
+    }
 
     /// Draws over the previous contents, as far as the lines fit. Without a terminal, appends a block.
     /// - Returns: `false` if standard output has been closed by its reader.

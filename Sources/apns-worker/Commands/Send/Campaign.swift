@@ -1,10 +1,10 @@
 import ArgumentParser
+import Dashboard
 import NIOCore
 import Operations
 import PushJob
 import PushQueue
 import Redis
-import UnixSignals
 
 struct Campaign: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
@@ -123,31 +123,23 @@ struct CampaignShow: AsyncParsableCommand {
                 return try unread.check()
             }
             let isDrawn = !json && screen.isTerminal
-            let signals = await UnixSignalsSequence(trapping: .sigint, .sigterm, .sighup)
-            if isDrawn, !screen.open() { return }
-            defer { if isDrawn { screen.close() } }
-            try await withThrowingTaskGroup(of: Void.self) { group in
-                group.addTask { for await _ in signals { return Interruption.request() } }
-                group.addTask { [self, unread] in
-                    var (last, at, missing) = (first, Moment.now, unread.names)
-                    try draw(last, unread, screen, isDrawn: isDrawn)
-                    while !Task.isCancelled {
-                        try await Task.sleep(for: .seconds(2))
-                        var unread = UnreadParts()
-                        var next = try await CampaignStatus.read(options.campaign, in: queues, fleet, &unread)
-                        if !isDrawn, unread.names != missing { unread.report() }
-                        missing = unread.names
-                        let now = Moment.now
-                        for index in next.indices {
-                            guard let earlier = last.first(where: { $0.queue == next[index].queue }) else { continue }
-                            next[index].compare(with: earlier, after: now - at)
-                        }
-                        try draw(next, unread, screen, isDrawn: isDrawn)
-                        (last, at) = (next, now)
+            try await screen.watch(isDrawn: isDrawn) { [self, unread] in
+                var (last, at, missing) = (first, Moment.now, unread.names)
+                try draw(last, unread, screen, isDrawn: isDrawn)
+                while !Task.isCancelled {
+                    try await Task.sleep(for: .seconds(2))
+                    var unread = UnreadParts()
+                    var next = try await CampaignStatus.read(options.campaign, in: queues, fleet, &unread)
+                    if !isDrawn, unread.names != missing { unread.report() }
+                    missing = unread.names
+                    let now = Moment.now
+                    for index in next.indices {
+                        guard let earlier = last.first(where: { $0.queue == next[index].queue }) else { continue }
+                        next[index].compare(with: earlier, after: now - at)
                     }
+                    try draw(next, unread, screen, isDrawn: isDrawn)
+                    (last, at) = (next, now)
                 }
-                try await group.next()
-                group.cancelAll()
             }
         }
     }
@@ -164,5 +156,40 @@ struct CampaignShow: AsyncParsableCommand {
         var lines = Array(campaigns.map { $0.page(now: now) }.joined(separator: [""]))
         if isDrawn { lines += unread.notes.map(\.printable) }
         _ = isDrawn ? screen.draw(lines) : screen.write(lines.joined(separator: "\n") + "\n")
+    }
+}
+
+struct CampaignReport: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "report", abstract: "Print the report on a campaign.",
+        discussion: """
+            The sums of all queues: outcomes, reasons, shares, duration and rate. With --html it is one page with charts, \
+            without scripts and links to other files, so that it can be mailed.
+            """)
+
+    @OptionGroup var options: CampaignOptions
+
+    @Flag(help: "Print JSON.") var json = false
+
+    @Flag(help: "Print an HTML page.") var html = false
+
+    func validate() throws {
+        if json, html { throw ValidationError("--json and --html cannot be combined") }
+    }
+
+    func run() async throws {
+        try await options.withQueues { fleet, queues in
+            var unread = UnreadParts()
+            let found = try await options.read(fleet, queues, &unread)
+            let summary = CampaignSummary(found, isPartial: !unread.isEmpty)
+            if json {
+                print(summary.json())
+            } else if html {
+                Terminal.print(CampaignReportDocument(summary, now: Moment.now).text)
+            } else {
+                Terminal.print(summary.page.joined(separator: "\n") + "\n")
+            }
+            try unread.check()
+        }
     }
 }
