@@ -195,18 +195,4 @@ extension QueueOptions {
         }
         return try only(settings)
     }
-
-    /// Runs `body` with a connected client of the queue, which is closed afterwards.
-    /// - Throws: the errors of `body`; those of Redis as a ``CommandFailure``.
-    func withClient(_ body: (RedisClient, QueueKeys) async throws -> Void) async throws {
-        try await withClient(settings(), body)
-    }
-
-    /// Like the other function, for a command that has already read its settings.
-    func withClient(
-        _ settings: Settings, _ body: (RedisClient, QueueKeys) async throws -> Void
-    ) async throws {
-        let keys = try only(settings).keys
-        try await CommandRedis(settings).withClient(for: keys.jobs) { try await body($0, keys) }
-    }
 }

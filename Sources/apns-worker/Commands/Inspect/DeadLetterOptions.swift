@@ -1,7 +1,10 @@
 import ArgumentParser
+import Glibc
 import Operations
+import PrintableText
 import PushJob
 import PushQueue
+import Redis
 
 /// The options that select dead letters, which several commands share.
 struct DeadLetterOptions: ParsableArguments {
@@ -53,7 +56,6 @@ struct DeadLetterOptions: ParsableArguments {
     }
 }
 
-/// The options of the commands that change dead letters.
 struct DeadLetterChangeOptions: ParsableArguments {
     @Flag(help: "All dead letters of the queue.") var all = false
 
@@ -85,5 +87,28 @@ struct DeadLetterChangeOptions: ParsableArguments {
                 nothing: change.filter.isEmpty ? 0 : 1)
             try await command.run(change, Desk(fleet, queues, settings, isForced: force))
         }
+    }
+}
+
+extension DeadLetterSweep {
+    /// Reports that nothing was found, and what there is instead.
+    /// - Parameter changes: true for a command that changes what it finds.
+    /// - Returns: the exit status: 1 if nothing matches and the filter names one dead letter or a change was requested.
+    static func reportNothing(
+        _ queues: [DeadLetters], _ filter: DeadLetterFilter, changes: Bool = false
+    ) async throws -> Int32 {
+        var all = Tally()
+        for letters in queues {
+            all.add(try await count(letters, DeadLetterFilter(), limit: nil, onlyReadable: false))
+        }
+        let names = queues.map(\.queue.printable).joined(separator: ", ")
+        let place = queues.count == 1 ? "queue \(names)" : "queues \(names)"
+        if all.chosen == 0 {
+            Terminal.note("\(place) \(queues.count == 1 ? "has" : "have") no dead letters\n")
+        } else {
+            Terminal.note("none of the \(all.chosen) dead letters of \(place) matches; there are \(all.byReason)\n")
+        }
+        let namesOne = !filter.ids.isEmpty || !filter.keys.isEmpty
+        return namesOne || (changes && !filter.isEmpty) ? ExitStatus.attention.rawValue : 0
     }
 }
