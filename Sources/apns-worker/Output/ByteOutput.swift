@@ -26,13 +26,11 @@ final class ByteOutput {
         if buffer.readableBytes >= Self.pieceSize { try flush() }
     }
 
-    /// Writes bytes; throws like the other method.
     func write(_ bytes: ByteBuffer) throws {
         buffer.writeImmutableBuffer(bytes)
         if buffer.readableBytes >= Self.pieceSize { try flush() }
     }
 
-    /// Writes the buffered bytes.
     func flush() throws {
         switch Self.write(&buffer, to: descriptor) {
         case .complete: buffer.clear()

@@ -5,7 +5,6 @@ import NIOCore
 /// A program that receives records on its standard input. It is started once, by the shell, when there is a first
 /// record.
 actor ExecCommand {
-    /// The end of the program.
     struct Ending: Encodable, Sendable {
         /// The exit status; `nil` if a signal ended the program.
         var status: Int32?
@@ -34,7 +33,6 @@ actor ExecCommand {
         self.stop = stop
     }
 
-    /// Writes lines to the program.
     func write(_ lines: ByteBuffer, count: Int) async {
         if running == nil, startFailure == nil { start() }
         await running?.input.write(lines, count: count)

@@ -17,7 +17,6 @@ struct HTTPAddress: Equatable, Sendable, CustomStringConvertible {
         (usesTLS, self.host, self.port, self.target) = (false, host, port, target)
     }
 
-    /// - Throws: ``Invalid``.
     init(_ text: String) throws(Invalid) {
         let isPlain = text.utf8.allSatisfy { $0 > 0x20 && $0 < 0x7F }
         guard isPlain, let scheme = text.firstRange(of: "://") else {

@@ -4,7 +4,6 @@ import Operations
 import PrintableText
 import PushJob
 
-/// The commands of the program, by name.
 enum CommandNames {
     /// Returns the name of a command, which its configuration must have.
     ///
@@ -45,7 +44,6 @@ enum CommandNames {
     }
 }
 
-/// The text of `--help`.
 enum HelpText {
     /// The width without a terminal.
     static let columns = 100

@@ -12,7 +12,6 @@ final class StopSignal: Sendable {
 
     var isStopped: Bool { state.withLock { $0.isStopped } }
 
-    /// Calls all handlers.
     func stop() {
         let handlers = state.withLock { state in
             state.isStopped = true

@@ -106,7 +106,6 @@ struct CallbackOptions: ParsableArguments {
         _ = try address()
     }
 
-    /// Returns the limits of the delivery.
     func limits() throws -> ResultDelivery.Limits {
         if let batch, !(1...1000).contains(batch) { throw ValidationError("--batch must be from 1 to 1000") }
         if let tries, !(1...1000).contains(tries) { throw ValidationError("--tries must be from 1 to 1000") }
@@ -138,7 +137,6 @@ struct CallbackOptions: ParsableArguments {
         return consumer ?? "\(host.prefix(80)).\(getpid())"
     }
 
-    /// Returns the receiver of results.
     func receiver(_ stop: StopSignal) throws -> any ResultReceiver {
         let patience = try patience()
         if let exec {

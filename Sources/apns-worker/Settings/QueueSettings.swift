@@ -3,14 +3,12 @@ import PushQueue
 import PushWorker
 import Redis
 
-/// The settings of the queues.
 struct QueueSettings {
     private let settings: Settings
     private let redis: RedisSettings
 
     init(_ settings: Settings) { (self.settings, redis) = (settings, RedisSettings(settings)) }
 
-    /// Returns all queues.
     func all() throws -> [QueueConfiguration] {
         let queues = try named()
         let names = queues.map(\.keys.queue)

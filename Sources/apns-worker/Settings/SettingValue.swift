@@ -28,7 +28,6 @@ extension SettingValue {
     }
 }
 
-/// The place of a value.
 enum SettingPlace: Sendable, Equatable, CustomStringConvertible {
     case flag(String)
     case variable(String)

@@ -74,7 +74,6 @@ struct Settings: Sendable {
             ?? (setting.canBeCommon ? flags[setting] ?? lookUp(setting.path) : nil)
     }
 
-    /// Returns an app's or a queue's own value.
     func own(_ setting: Setting, app: String? = nil, queue: String? = nil) -> SettingValue? {
         if let app, setting.scope == .app { return lookUp(["apps", app] + setting.path) }
         if let queue, setting.scope == .queue { return lookUp(["queues", queue] + setting.path) }

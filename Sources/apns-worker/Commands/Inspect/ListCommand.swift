@@ -2,7 +2,6 @@ import ArgumentParser
 import NIOCore
 import Operations
 
-/// The options of the commands that list things.
 struct ListOptions<Row: Listed>: ParsableArguments {
     @Option(help: ArgumentHelp("Maximum number. (default: 50; with --json all)", valueName: "number")) var limit: Int?
 

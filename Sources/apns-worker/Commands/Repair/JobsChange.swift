@@ -2,7 +2,6 @@ import ArgumentParser
 import Operations
 import PushQueue
 
-/// The options of the commands that change jobs.
 struct JobChangeOptions: ParsableArguments {
     @Flag(help: "All jobs.") var all = false
 
@@ -24,7 +23,6 @@ struct JobChangeOptions: ParsableArguments {
         try Confirmation.check(isGiven: dryRun || yes)
     }
 
-    /// Changes the jobs of some queues.
     func run(_ kind: JobsChange.Kind, _ fields: Fields, _ queue: QueueOptions) async throws {
         let settings = try queue.settings()
         try await QueueChoice.withChanged(queue, all: allQueues, force: force) { fleet, queues in

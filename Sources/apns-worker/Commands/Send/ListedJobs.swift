@@ -88,7 +88,6 @@ final class ListedJobs: CampaignJobs {
         return Self.wrapped(job, format, queue: queue, now: now)
     }
 
-    /// Returns a job in the format of its queue.
     static func wrapped(_ job: ByteBuffer, _ format: JobFormat, queue: String, now: Int64) -> ByteBuffer {
         switch format {
         case .native: return job
